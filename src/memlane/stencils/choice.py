@@ -101,7 +101,7 @@ def fused_variants(problem: Problem, rule: Rule) -> list[Variant]:
         shapes = [(vector, 4, 1, steps, planes, ahead) for steps, ahead in ((4, 3), (6, 3), (8, 3), (10, 2)) for planes in (128, 256)]
     else:
         cut = [(vector, 12, 4, 2), (vector, 12, 4, 3), (vector, 12, 3, 4), (vector, 16, 2, 4), (max(1, vector // 2), 16, 1, 2)]
-        shapes = [(cells, warps, rows, steps, planes, 0) for cells, warps, rows, steps in cut for planes in (64, 128, 256)]
+        shapes = [(cells, warps, rows, steps, planes, 0) for cells, warps, rows, steps in cut for planes in (16, 32, 64, 128, 256)]
     found: dict[Variant, None] = {}
     for cells, warps, rows, steps, planes, ahead in shapes:
         variant = Variant(cells, (32, warps), _planes(planes, nz), rows, steps, ahead)
