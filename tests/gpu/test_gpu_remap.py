@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import memlane as ml
-from memlane.errors import LayoutError
+from memlane.errors import DeviceError, LayoutError
 from memlane.layout import Permuted, column_major
 from memlane.transfer import download, gather, lay_out, upload
 from tests.remap.moving import moved
@@ -58,6 +58,33 @@ def test_consumers_streams_and_waiting(gpu: ml.Target) -> None:
     )
     array.wait()
     assert np.array_equal(sums.numpy(), host.sum(axis=1))
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_streams_keep_no_array(gpu: ml.Target, pinned: bool) -> None:
+    host = gpu.pinned((100_003, 8)) if pinned else np.empty((100_003, 8), "f4")
+    host[...] = np.random.default_rng(6).integers(0, 9, host.shape)
+    total, sums = gpu.load(ml.cuda(SCALE))["total"], gpu.zeros(len(host))
+    for options in ({}, {"overlap": False, "chunks": 5}):
+        stream = upload(
+            gpu,
+            host,
+            layout="column-major",
+            keep=False,
+            then=lambda chunk: (total[-(-chunk.count // 64), 64], chunk.data, sums, chunk.first, chunk.count, chunk.count, 8),
+            **options,
+        )
+        assert np.array_equal(sums.numpy(), host.sum(axis=1))
+        assert len(stream.time().spans) == len(stream.plan.steps)
+
+
+def test_free_memory_is_known_and_too_little_is_said(gpu: ml.Target) -> None:
+    free = gpu.free_bytes()
+    assert free is not None
+    array = gpu.empty(1 << 30, "u1")
+    assert free - gpu.free_bytes() >= array.nbytes // 2  # another process may free some meanwhile
+    with pytest.raises(DeviceError, match=r"do not fit on cuda:0, where .* bytes are free: free arrays, or give a kernel one chunk"):
+        upload(gpu, np.broadcast_to(np.float32(1), (1 << 34, 64)), layout="column-major")
 
 
 def test_gathers_and_squares(gpu: ml.Target) -> None:

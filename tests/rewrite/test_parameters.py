@@ -7,7 +7,7 @@ import pytest
 
 import memlane as ml
 from memlane.errors import LayoutError, RelayoutError
-from memlane.layout import Permuted, array_layout, column_major
+from memlane.layout import Fields, Permuted, array_layout, column_major
 
 CODE = """
 __device__ float squared(const float* row, int n) {
@@ -101,6 +101,33 @@ def test_elements_that_stay_together_may_be_accessed_together(kernels: object) -
         ml.upload(kernels.target, a, layout=layout), out, 24
     )
     assert np.array_equal(out.numpy(), a.ravel())
+
+
+MIXED = """
+struct Mixed { float x; double m; short id; };
+extern "C" __global__ void weigh(const Mixed* p, double* out) {
+    out[threadIdx.x] = p[threadIdx.x].m * p[threadIdx.x].x + p[threadIdx.x].id;
+}
+"""
+
+
+def test_structures_of_several_widths_are_laid_out_by_their_widest_word(kernels: object) -> None:
+    kind = np.dtype([("x", "f4"), ("m", "f8"), ("id", "i2")], align=True)
+    host = np.zeros(32, kind)
+    host["x"], host["m"], host["id"] = 1.5, np.arange(32), np.arange(32)[::-1]
+    target = kernels.target
+    weigh, out = target.load(ml.cuda(MIXED, name="mixed.cu"))["weigh"], target.zeros(32, "f8")
+    sentence = (
+        r"tears: they would not lie side by side; words of 8 bytes stay whole: upload with memlane.layout.Fields\(\(32, 3\), "
+        r"\(1, 1, 1\)\), and give relayout the same with its shape and dtype='V8'"
+    )
+    with pytest.raises(RelayoutError, match=sentence):
+        ml.relayout(weigh, "soa", parameter="p", shape=host.shape, dtype=host.dtype)
+    layout = Fields((32, 3), (1, 1, 1))
+    array = ml.upload(target, host, layout=layout)
+    ml.relayout(weigh, layout, parameter="p", shape=layout.shape, dtype="V8")[1, 32](array, out)
+    assert np.array_equal(out.numpy(), host["m"] * 1.5 + host["id"])
+    assert ml.download(array).tobytes() == host.tobytes()
 
 
 def test_an_array_of_more_than_32_bits_is_computed_in_64(kernels: object) -> None:

@@ -22,7 +22,7 @@ from itertools import count
 import numpy as np
 
 from memlane.errors import LayoutError, RelayoutError
-from memlane.layout import ArrayLayout
+from memlane.layout import ArrayLayout, Fields
 from memlane.layout.arrays import split
 from memlane.layout.expression import name
 from memlane.layout.layout import LARGEST_TABLE
@@ -98,8 +98,9 @@ def relayout_parameter(module: Module, kernel: str, parameter: int | str, layout
     if not accesses:
         raise RelayoutError(f"{function.title} accesses nothing through parameter {wanted!r} that can be followed")
     program = Program(layout.offset(split(name("k", layout.count), layout.shape)))
+    remedy = _by_words(layout, element, max(one.nbytes for one in accesses))
     for one in accesses:
-        _check(inlined, flat, one, layout, element, array)
+        _check(inlined, flat, one, layout, element, array, remedy)
     names, variables = _tables(inlined, program)
     changed = _Writer(flat, accesses, wanted, program, element, names).written()
     items = [changed if item is function else item for item in inlined.items]
@@ -205,7 +206,16 @@ def _followed(flat: Function, array: SharedArray) -> tuple[list[ArrayAccess], li
     return sorted(accesses, key=lambda one: one.index), sorted(problems, key=lambda one: one.index)
 
 
-def _check(module: Module, flat: Function, one: ArrayAccess, layout: ArrayLayout, element: int, array: SharedArray) -> None:
+def _by_words(layout: ArrayLayout, element: int, widest: int) -> str:
+    """Return how structures are laid out so that no access is torn, for the end of a message; nothing for other layouts."""
+    if not isinstance(layout, Fields) or widest <= element or layout.shape[1] * element % widest:
+        return ""
+    words = layout.shape[1] * element // widest
+    fields = f"memlane.layout.Fields(({layout.shape[0]}, {words}), {(1,) * words})"
+    return f"; words of {widest} bytes stay whole: upload with {fields}, and give relayout the same with its shape and dtype='V{widest}'"
+
+
+def _check(module: Module, flat: Function, one: ArrayAccess, layout: ArrayLayout, element: int, array: SharedArray, remedy: str) -> None:
     """Raise RelayoutError where an access takes several elements at once that would not lie side by side, or a part of one that it may."""
     if element % one.nbytes == 0:
         return
@@ -219,7 +229,7 @@ def _check(module: Module, flat: Function, one: ArrayAccess, layout: ArrayLayout
         raise refusal(module, flat, one.index, f"{several}, and it cannot be seen that {layout} keeps them together")
     groups = layout.table.reshape(-1, count)
     if not np.array_equal(groups, groups[:, :1] + np.arange(count)) or (groups[:, 0] % count).any():
-        raise refusal(module, flat, one.index, f"{several}, which {layout} tears: they would not lie side by side")
+        raise refusal(module, flat, one.index, f"{several}, which {layout} tears: they would not lie side by side{remedy}")
 
 
 @dataclass
