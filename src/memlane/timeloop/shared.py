@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any, NoReturn
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from memlane.errors import DeviceError, NetworkError, StencilError
 from memlane.launch import DeviceArray, Target
-from memlane.plan import KernelRef, Plan
+from memlane.plan import KernelRef, Plan, Timeline
 from memlane.stencils import Code, Decomposition, Grid, Problem, SharedStage, Slab, Turn, Variant, cannot_fuse, decomposed
 from memlane.stencils.choice import estimates
 from memlane.stencils.exchange import Widths, on_device, wider
@@ -151,13 +152,25 @@ class SharedRun(Run):
 
         Buffers are called by the field and the number of the device, `u@1`. Raises StencilError for another number of steps.
         """
+        return self._whole_turns(steps).plan(self._refs)
+
+    def timeline(self, steps: int | None = None) -> Timeline:
+        """Make a multiple of `exchange_every` steps and return when each launch and each copy ran: measured on GPUs, modelled on emulated
+        devices. Raises StencilError for another number of steps."""
+        stage = self._whole_turns(steps)
+        line = self._bound(stage, self._scalars_of(self._scalar_values({}, 0, 1))).time()
+        self.arrays |= {name: self.arrays[holder] for name, holder in stage.names_after().items()}
+        self.step += stage.steps
+        return line
+
+    def _whole_turns(self, steps: int | None) -> SharedStage:
         count = self.exchange_every if steps is None else steps
         if count < 1 or count % self.exchange_every:
             raise StencilError(
                 f"a plan makes a multiple of {self.exchange_every} steps, because devices exchange planes after so many, not {count}"
             )
         ((stage, _),) = self._shared_stages(count, False, False)
-        return stage.plan(self._refs)
+        return stage
 
     # -- steps -------------------------------------------------------------------------------------------------------------------
 
@@ -211,9 +224,7 @@ class SharedRun(Run):
         self._seconds_a_step = min(took, self._seconds_a_step or took)  # the first time plans are bound, too
 
     def _execute(self, stage: SharedStage, table: npt.NDArray[Any]) -> None:
-        name = f"scalars {len(table)}"
-        scalars = [allocated(one, table.nbytes, name, lambda one=one: one.array(table)) for one in self.targets]
-        result = self._bound(stage, scalars).run()
+        result = self._bound(stage, self._scalars_of(table)).run()
         self.arrays |= {name: self.arrays[holder] for name, holder in stage.names_after().items()}
         names = [(name, kind) for kernel in stage.turn.kernels for name, kind in kernel.reductions.items()]
         if names:
@@ -223,6 +234,11 @@ class SharedRun(Run):
                 for total in totals[1:]:
                     value = _COMBINED[kind](value, total[place])
                 self.reductions[name] = float(value)
+
+    def _scalars_of(self, table: npt.NDArray[Any]) -> list[DeviceArray]:
+        """Return a table of scalars on each device."""
+        name = f"scalars {len(table)}"
+        return [allocated(target, table.nbytes, name, partial(target.array, table)) for target in self.targets]
 
     def _bound(self, stage: SharedStage, scalars: Sequence[DeviceArray]) -> BoundPlan:
         """Return a stage bound to the memory that the names have now."""
