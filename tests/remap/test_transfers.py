@@ -217,6 +217,19 @@ def test_auto_takes_the_count_with_the_least_predicted_time() -> None:
     assert best_chunks(small, chip, 1.0) == 1
 
 
+def test_a_gather_takes_the_count_with_the_least_predicted_time() -> None:
+    target = ml.target("emulator:h200", deterministic=True)
+    draw = np.random.default_rng(5)
+    rows, indices = target.pinned(4096), target.pinned(100_000, "i4")
+    rows[...], indices[...] = draw.random(4096), draw.integers(0, 4096, 100_000)
+    array = gather(target, rows, indices)
+    timed = {chunks: gather(target, rows, indices, chunks=chunks).transfer.time().elapsed_ns for chunks in (1, 2, 4, 16)}
+    assert array.transfer.predicted.elapsed_ns == pytest.approx(array.transfer.time().elapsed_ns, rel=0.1)
+    assert array.transfer.time().elapsed_ns <= 1.05 * min(timed.values())
+    assert timed[16] > 1.2 * min(timed.values())
+    assert np.array_equal(array.numpy(), rows[indices])
+
+
 def test_a_chip_without_numbers_of_its_link_gets_no_prediction() -> None:
     array = upload(ml.target("emulator:gtx680"), numbers(300, 8), layout="column-major")
     assert array.transfer.predicted is None

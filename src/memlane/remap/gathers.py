@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
-from memlane.plan import PlanBuilder, StepRef, View
+from memlane.chip import Chip
+from memlane.plan import Launch, PlanBuilder, StepRef, Timeline, View
 from memlane.ptx import Module
 from memlane.remap.kernels import gather_of
-from memlane.remap.requests import COPIES, KERNELS, RING, TransferPlan
+from memlane.remap.requests import CHUNK_COUNTS, COPIES, DEFAULT_CHUNKS, KERNELS, RING, TransferPlan
 from memlane.remap.staging import COPY
+from memlane.remap.transfers import prediction
 
+SECTOR_BYTES = 32
+"""What a row moves at least where it is read."""
 WRONG = "first wrong position"
 """The buffer on the host that holds the position of the first index out of range, or the number of places."""
 CLEAN = "no wrong position"
@@ -31,6 +36,33 @@ class Rows:
 def gather_plan(rows: Rows, indices: Rows, chunks: int, *, overlap: bool = True, threads: int = 1) -> TransferPlan:
     """Return the plan that leaves row `indices[k]` in place k of the buffer `array`. Buffers `rows` and `indices` are its input."""
     return _GatherWriter(rows, indices, chunks, overlap, threads).write()
+
+
+def gather_prediction(made: TransferPlan, rows: Rows, chip: Chip, host_gb_per_s: float) -> Timeline | None:
+    """Return when each step of a gather runs on a chip; None where the chip's file lacks a number that this needs."""
+
+    def moved_bytes(launch: Launch) -> int:
+        assert launch.reads is not None
+        assert launch.writes is not None
+        indices, out = launch.reads[1], launch.writes[0]
+        return indices.nbytes + out.nbytes + indices.size * max(SECTOR_BYTES, rows.nbytes)
+
+    return prediction(made, chip, host_gb_per_s, moved_bytes=moved_bytes)
+
+
+@lru_cache(maxsize=64)
+def best_gather_chunks(rows: Rows, indices: Rows, chip: Chip, host_gb_per_s: float, *, overlap: bool, threads: int) -> int:
+    """Return the number of chunks with which a gather is predicted to end first; 16, as the paper has it, where nothing is known."""
+    times: dict[int, float] = {}
+    for chunks in CHUNK_COUNTS:
+        made = gather_plan(rows, indices, chunks, overlap=overlap, threads=threads)
+        if made.chunks in times:
+            continue
+        timeline = gather_prediction(made, rows, chip, host_gb_per_s)
+        if timeline is None:
+            return DEFAULT_CHUNKS
+        times[made.chunks] = timeline.elapsed_ns
+    return min(times, key=lambda chunks: (times[chunks], chunks))
 
 
 class _GatherWriter:

@@ -9,6 +9,7 @@ An upload that keeps no array ends at a ring of chunks, each in a layout of its 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -300,17 +301,28 @@ def _shaped(view: View, shape: tuple[int, ...]) -> View:
     return view.buffer.view(view.dtype, shape, view.offset)
 
 
-def prediction(transfer: TransferPlan, chip: Chip, host_gb_per_s: float, then_ns: float = 0.0, slowness_ns: float = 0.0) -> Timeline | None:
+def _touched_bytes(launch: Launch) -> int:
+    return sum(view.nbytes for view in (*(launch.reads or ()), *(launch.writes or ())))
+
+
+def prediction(
+    transfer: TransferPlan,
+    chip: Chip,
+    host_gb_per_s: float,
+    then_ns: float = 0.0,
+    slowness_ns: float = 0.0,
+    moved_bytes: Callable[[Launch], int] = _touched_bytes,
+) -> Timeline | None:
     """Return when each step of a transfer runs on a chip; None where the chip's file lacks a number that this needs.
 
     A remap kernel is taken to read and write at the rate of the chip's copies inside itself and to take `slowness_ns` more, copies on the
-    host to go at `host_gb_per_s`, and each launch of a consumer to take `then_ns`.
+    host to go at `host_gb_per_s`, and each launch of a consumer to take `then_ns`. `moved_bytes` says what a remap kernel reads and writes.
     """
 
     def kernel_ns(launch: Launch, device: int) -> float:
         if launch.kernel.module not in transfer.kernels:
             return then_ns
-        return copied_ns(chip, sum(view.nbytes for view in (*(launch.reads or ()), *(launch.writes or ())))) + slowness_ns
+        return copied_ns(chip, moved_bytes(launch)) + slowness_ns
 
     def call_ns(call: HostCall) -> float:
         return sum(view.nbytes for view in call.writes or ()) / host_gb_per_s

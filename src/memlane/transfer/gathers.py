@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any, Literal
 
@@ -11,13 +12,14 @@ import numpy.typing as npt
 from memlane.errors import DeviceError, LayoutError
 from memlane.launch import DeviceArray, Stream, Target
 from memlane.layout.selection import out_of_range
-from memlane.remap.gathers import CLEAN, WRONG, Rows, gather_plan
-from memlane.remap.requests import DEFAULT_CHUNKS, TransferPlan
+from memlane.plan import Timeline
+from memlane.remap.gathers import CLEAN, WRONG, Rows, best_gather_chunks, gather_plan, gather_prediction
+from memlane.remap.requests import TransferPlan
 from memlane.remap.staging import default_threads
 from memlane.targets.binding import Memory
 from memlane.transfer.arguments import check_effort, given_target
 from memlane.transfer.arrays import LaidOutArray, host_array
-from memlane.transfer.running import Transfer
+from memlane.transfer.running import Transfer, host_gb_per_s
 
 
 def gather(
@@ -50,16 +52,27 @@ def gather(
         raise out_of_range(0, int(_at(chosen, 0)), 0)
     copiers = default_threads() if threads is None else threads
     sides = Rows(count, row_bytes, _home(where, source)), Rows(places, kind.itemsize, _home(where, chosen))
-    made = gather_plan(*sides, DEFAULT_CHUNKS if chunks == "auto" else int(chunks), overlap=overlap, threads=copiers)
+    rate = host_gb_per_s(where, copiers) if "host" in (sides[0].home, sides[1].home) else 1.0
+    if chunks == "auto":
+        chunks = best_gather_chunks(*sides, where.chip, rate, overlap=overlap, threads=copiers)
+    made = gather_plan(*sides, int(chunks), overlap=overlap, threads=copiers)
     _check_room(where, made, places)
     out = where.empty(shape, dtype)
-    transfer = _transfer(where, made, source, chosen, out, (places, count))
+    transfer = _transfer(where, made, source, chosen, out, (places, count), lambda: gather_prediction(made, sides[0], where.chip, rate))
     array = LaidOutArray(where, out.address, shape, dtype, out.owner, None, dtype, transfer)
     transfer.start(stream)
     return array.wait() if wait or where.modelled else array
 
 
-def _transfer(target: Target, made: TransferPlan, rows: Memory, indices: Memory, out: DeviceArray, extents: tuple[int, int]) -> Transfer:
+def _transfer(
+    target: Target,
+    made: TransferPlan,
+    rows: Memory,
+    indices: Memory,
+    out: DeviceArray,
+    extents: tuple[int, int],
+    predict: Callable[[], Timeline | None],
+) -> Transfer:
     """Return the transfer, which raises the first index out of range when it is waited for. `extents`: places, and rows."""
     places, count = extents
     report, clean = target.pinned(1, "u8"), target.pinned(1, "u8")
@@ -71,7 +84,7 @@ def _transfer(target: Target, made: TransferPlan, rows: Memory, indices: Memory,
             raise out_of_range(position, int(_at(indices, position)), count)
 
     memory: dict[str, Memory] = {"rows": rows, "indices": indices, "array": out, WRONG: report, CLEAN: clean}
-    return Transfer(target, made, memory, finish=check)
+    return Transfer(target, made, memory, predict=predict, finish=check)
 
 
 def _check_room(target: Target, made: TransferPlan, places: int) -> None:

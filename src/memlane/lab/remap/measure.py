@@ -99,7 +99,7 @@ class Bench:
         host = self._pinned(case.host[case.remapped])
         if case.layout == "gather":
             columns = self._pinned(case.host["columns"])
-            return gather(self.target, host, columns, chunks=chunks or 16, overlap=overlap)
+            return gather(self.target, host, columns, chunks=chunks or "auto", overlap=overlap)
         return upload(self.target, host, layout=case.layout, chunks=chunks or "auto", overlap=overlap)
 
     def _took(self, transfer: Transfer | None) -> float:
