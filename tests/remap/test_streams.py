@@ -15,7 +15,7 @@ import memlane as ml
 from memlane.chip import load
 from memlane.emulate import Emulator
 from memlane.errors import DeviceError, LayoutError
-from memlane.launch import Target
+from memlane.launch import Launch, Target
 from memlane.layout import Fields, OfTile, Permuted, Selection
 from memlane.layout.strides import ColumnMajor
 from memlane.plan import View, from_json, races, to_json
@@ -106,6 +106,40 @@ def test_a_long_second_axis_is_cut(target: Target) -> None:
     host, sums = numbers(5, 1003), Sums(target, 5)
     upload(target, host, layout="column-major", then=sums, keep=False, chunks=8)
     assert {chunk.axis for chunk in sums.chunks} == {1}
+    assert np.array_equal(sums.sums.numpy(), host.sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    "of",
+    [lambda host: host[::-2], np.asfortranarray, lambda host: host.astype(">f4"), lambda host: np.broadcast_to(host[0], host.shape)],
+    ids=["negative strides", "Fortran", "big-endian", "read-only"],
+)
+def test_any_memory_of_the_host_is_streamed(target: Target, of: Callable[[np.ndarray], np.ndarray]) -> None:
+    host = of(numbers(120, COLUMNS))
+    sums = Sums(target, len(host))
+    upload(target, host, layout="column-major", then=sums, keep=False, chunks=7)
+    assert np.array_equal(sums.sums.numpy(), host.sum(axis=1))
+
+
+def test_an_interruption_frees_the_ring() -> None:
+    class Interrupting(GraphingEmulator):
+        launches = 0
+
+        def launch(self, launch: Launch) -> None:
+            self.launches += 1
+            if self.launches == 9:
+                raise KeyboardInterrupt
+            super().launch(launch)
+
+    target = Interrupting(seed=2, memory_bytes=MEMORY)
+    host, sums = numbers(200, COLUMNS), Sums(target, 200)
+    before, free = host.copy(), target.free_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        upload(target, host, layout="column-major", then=sums, keep=False)
+    assert target.free_bytes() == free
+    assert np.array_equal(host, before)
+    sums.sums.copy_from(np.zeros(200, "f4"))
+    upload(target, host, layout="column-major", then=sums, keep=False)
     assert np.array_equal(sums.sums.numpy(), host.sum(axis=1))
 
 
