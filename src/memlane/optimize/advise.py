@@ -99,14 +99,16 @@ class LayoutAdvice:
 
         array = ml.upload(target, host, layout=advice.layout(launches=100))
 
-        `uploaded`: whether the remap is part of an upload, or of an array that is on the device already.
+        It is for an array of the advice's `shape`, or for structures. `uploaded`: whether the remap is part of an upload, or of an array
+        that is on the device already.
         """
         totals = {
             one.layout: one.cost_ns(uploaded=uploaded) + launches * one.time_ns
             for one in self.tried
             if one.same and self.original[1] >= GAIN * one.time_ns
         }
-        as_it_is = array_layout("row-major", self.shape)
+        of_fields = any(isinstance(one.layout, Fields) for one in self.tried)  # the host has structures and not their words
+        as_it_is = array_layout("row-major", self.shape[:1] if of_fields else self.shape)
         best = min(totals, key=lambda layout: totals[layout], default=as_it_is)
         return best if totals.get(best, inf) < launches * self.original[1] else as_it_is
 
