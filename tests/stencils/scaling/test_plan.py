@@ -70,7 +70,7 @@ def test_a_launch_takes_what_its_bytes_and_its_start_take() -> None:
     assert read is not None
     assert write is not None
     bytes_us = 512**3 * 4 * (1 / read + 1 / write) / 1e3
-    assert 1.0 < model.launch((512, 512, 512), 1, False).us / bytes_us < 1.1
+    assert 1.0 < model.launch((512, 512, 512), 1, False).us / bytes_us < 1.2  # planes and rows at seams are read twice
     small = CalibratedModel.of(problem(), chip)
     few, more = (small.launch((planes, 256, 256), 1, True).us for planes in (2, 4))
     assert small.launch_us < few < more < few + 2 * 3 * chip.latency.l2 / chip.clock_mhz

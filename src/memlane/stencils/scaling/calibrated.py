@@ -1,13 +1,14 @@
 """A model of stencils on several devices that stands on measured kernels: what memlane's own plans take.
 
-A launch of one step takes the longest of three times (constants fitted to launches of 2 to 256 planes of a 7-point rule and of Himeno's, in
-graphs on one H200, 2026-11-23; `choice` has those that were fitted before):
+A launch of one step takes the longest of four times. Constants are fitted to launches of 2 to 256 planes of a 7-point rule and of Himeno's
+on one H200 (`benchmarks/results/h200/stencil_slabs.json`); `choice` has those that were fitted before.
 
-- its bytes from and to DRAM, at the rates of long reads and writes, of which rules of one field reach 0.92;
+- its bytes from and to DRAM, at the rates of long reads and writes, with half of what blocks read twice around their tiles;
 - what its blocks read and write in L2, wave by wave: with few blocks some multiprocessors have one more than others, and all wait for them;
+- the instructions that it issues;
 - the march of a block through its planes, each of which waits for memory.
 
-Whether fields stay in L2 between launches is decided by the bytes of all fields of a device: up to 0.6 of L2 all do, from 0.85 on none. A
+Whether fields stay in L2 between launches is decided by the bytes of all fields of a device: up to 0.7 of L2 all do, from 0.84 on none. A
 border whose fields fit finds in L2 what its step before wrote. Launches of several steps take what `choice` expects of them, and no less
 than the turns of a block, each of which waits for memory and for the other warps.
 
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, prod
 
-from memlane.chip import SECTOR_BYTES, Chip
+from memlane.chip import LANES, SECTOR_BYTES, Chip
 from memlane.stencils.choice import RATED_SHARE, default_variant, estimate, fused_variants
 from memlane.stencils.fused import FusedKernel
 from memlane.stencils.geometry import Geometry, itemsize
@@ -36,14 +37,18 @@ from memlane.stencils.scaling.regions import Box, Schedule, Step
 from memlane.stencils.schedule import cannot_fuse
 from memlane.stencils.variant import Variant
 
-_DRAM_SHARE = 0.92
-"""What launches of one step reach of the rates at which long reads and writes go: measured 0.84 to 1.03."""
-_L2_SHARE = 0.56
+_DRAM_SHARE = 0.98
+"""What launches of one step reach of the rates at which long reads and writes go."""
+_SEAM_MISSES = 0.5
+"""Share of what blocks read twice, around their tiles, that comes from DRAM again and not from L2."""
+_L2_SHARE = 0.5
 """What launches of one step reach of the rates at which L2 is read and written, added up."""
-_RESIDENT, _EVICTED = 0.60, 0.85
+_RESIDENT, _EVICTED = 0.70, 0.84
 """Shares of L2: fields of fewer bytes stay there between launches, of fields of more bytes nothing does."""
-_START, _MARCH_START, _TURN = 10, 7, 2
+_START, _MARCH_START, _TURN = 6.5, 5.5, 2.7
 """Latencies of L2 before a launch moves at its full rate, before a block marches, and in each plane of its march."""
+_SLOTS_A_READ = 4.4
+"""Instructions that launches of one step issue for each value that a cell reads: a 27-point rule at 512^3, which they bound."""
 _FUSED_STEP_CYCLES = 200
 """What each step of a turn takes in kernels of several steps, barrier included, where it has few cells."""
 
@@ -150,14 +155,17 @@ class CalibratedModel:
         blocks = ceil(nx / width) * ceil(ny / height) * ceil(nz / depth)
         read, written = (sum(itemsize(problem.dtype(name)) for name in names) for names in (rule.reads, rule.writes))
         to_read, to_write = self._dram_rates
-        dram_us = 1e-3 * cells * (read / to_read + written / to_write) / _DRAM_SHARE
+        with_seams = self._with_seams(rule, geometry, width, height, depth)
+        fetched = read + _SEAM_MISSES * (with_seams - read)
+        dram_us = 1e-3 * cells * (fetched / to_read + written / to_write) / _DRAM_SHARE
         l2_us = 0.0
         if (sectors := self.chip.bandwidth.rate("l2", "read")) is not None:
-            a_cell = self._with_seams(rule, geometry, width, height, depth) + written
-            a_wave = min(width, nx) * min(height, ny) * min(depth, nz) * a_cell * self.chip.sm_count
+            a_wave = min(width, nx) * min(height, ny) * min(depth, nz) * (with_seams + written) * self.chip.sm_count
             both = sectors + (self.chip.bandwidth.rate("l2", "write") or sectors)
             l2_us = ceil(blocks / self.chip.sm_count) * a_wave / (_L2_SHARE * both * SECTOR_BYTES * self.chip.clock_mhz)
-        moving = max(l2_us, missed * dram_us + (1 - missed) * l2_us)
+        values = sum(len(several) * (2 if problem.dtype(name) == "f8" else 1) for name, several in rule.reads.items())
+        issue_us = cells * values * _SLOTS_A_READ / (self.chip.sm_count * self.chip.schedulers * LANES * self.chip.clock_mhz)
+        moving = max(issue_us, l2_us, missed * dram_us + (1 - missed) * l2_us)
         turn = _TURN * self._l2_us + missed * (self._dram_us - self._l2_us)
         resident = max(1, self.chip.max_threads_per_sm // (2 * bx * by)) * self.chip.sm_count
         march = _MARCH_START * self._l2_us + turn * min(depth, nz) * ceil(blocks / resident)
