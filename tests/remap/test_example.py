@@ -1,4 +1,4 @@
-"""The example that a user would copy runs as it stands."""
+"""The examples that a user would copy run as they stand."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "upload.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_the_example_uploads_particles_as_arrays(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "1024"])
-    runpy.run_path(str(SCRIPT), run_name="__main__")
-    assert "split_structures" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("script", "shown"), [("upload.py", "split_structures"), ("stream.py", "upload 7")], ids=["particles as arrays", "an array in a file"]
+)
+def test_an_example_of_uploads_runs(script: str, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    path = EXAMPLES / script
+    monkeypatch.setattr(sys, "argv", [str(path), "1024"])
+    runpy.run_path(str(path), run_name="__main__")
+    assert shown in capsys.readouterr().out
