@@ -90,7 +90,7 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
         swap = ("p_new", "p") if rule == "himeno" else ("new", "u")
         problem = Problem(RULES[rule].rules, ml.Grid((WHOLE, *shape[1:])), (swap,), ranged=True)
         us, variant = launch_us(target, problem, planes, options.quick)
-        model = CalibratedModel.of(problem, target.chip).with_fields(Demand(problem).field_bytes(shape))
+        model = CalibratedModel.of(problem, target.chip).on_share(shape, Demand(problem).field_bytes(shape))
         expected = model.launch(shape, 1, False).us
         errors.append(expected / us - 1)
         case = name.replace("Z", str(planes))

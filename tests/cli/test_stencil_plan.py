@@ -27,11 +27,11 @@ def fast(new, u):
 
 
 def test_a_plan_is_that_of_the_library(memlane: Command) -> None:
-    options = ("--devices", "1,2", "-k", "1-2", "--network", "h200-nvlink", "--axes", "1")
+    options = ("--devices", "1,2", "-k", "1-2", "--network", "h200-nvlink", "--axes", "1", "--steps-per-launch", "1")
     answer = memlane("stencil", "plan", "7-point", "--shape", "64x96x128", *options, "--json")
     assert answer.code == 0
     document = json.loads(answer.out)
-    expected = plan_scaling(published_rule("7-point"), (64, 96, 128), [1, 2], [1, 2], network="h200-nvlink", axes=1)
+    expected = plan_scaling(published_rule("7-point"), (64, 96, 128), [1, 2], [1, 2], network="h200-nvlink", axes=1, steps_per_launch=1)
     assert (document["memlane_json"], document["kind"]) == (1, "stencil plan")
     assert document["rows"] == expected.to_rows()
     printed = memlane("stencil", "plan", "7-point", "--shape", "64x96x128", *options)

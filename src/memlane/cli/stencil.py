@@ -89,14 +89,9 @@ _Model = Annotated[
 ]
 _Axes = Annotated[str, typer.Option("--axes", metavar="LIST", help="How many axes are cut: 1 for slabs.", rich_help_panel=o.WHAT)]
 _StepsPerLaunch = Annotated[
-    int,
+    int | None,
     typer.Option(
-        "--steps-per-launch",
-        metavar="N",
-        min=1,
-        show_default=False,
-        help="Steps that share a launch; default: 1.",
-        rich_help_panel=o.WHAT,
+        "--steps-per-launch", metavar="N", min=1, help="Steps that share a launch; default: as many as are fastest.", rich_help_panel=o.WHAT
     ),
 ]
 _Schedule = Annotated[
@@ -109,6 +104,10 @@ _Schedule = Annotated[
         autocompletion=o.one_of("linked", "independent"),
         rich_help_panel=o.WHAT,
     ),
+]
+_NoOverlap = Annotated[
+    bool,
+    typer.Option("--no-overlap", help="Let all launches of a device follow the exchange.", rich_help_panel=o.WHAT),
 ]
 _Dtype = Annotated[
     str,
@@ -152,8 +151,9 @@ def plan(
     transport: _Transport = "",
     model: _Model = "memlane",
     axes: _Axes = "1-3",
-    steps_per_launch: _StepsPerLaunch = 1,
+    steps_per_launch: _StepsPerLaunch = None,
     schedule: _Schedule = "",
+    no_overlap: _NoOverlap = False,
     dtype: _Dtype = "f4",
     boundary: _Boundary = "fixed",
     swap: _Swap = "",
@@ -177,7 +177,7 @@ def plan(
             _numbers("--steps-per-exchange", steps_per_exchange), chip=chip, network=network, model=model, transport=transport,
             dtypes=single,
             swap=tuple(one.strip() for one in swap.split(",")) if swap else (), axes=_numbers("--axes", axes),
-            steps_per_launch=steps_per_launch, schedule=schedule,
+            steps_per_launch=steps_per_launch, schedule=schedule, overlap=not no_overlap,
             work=None if flop_per_cell is None or bytes_per_cell is None else scaling.CellWork(flop_per_cell, bytes_per_cell),
         )  # fmt: skip
     if as_json:

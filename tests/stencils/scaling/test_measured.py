@@ -26,7 +26,7 @@ def test_the_model_is_as_near_to_the_measured_launches_as_its_page_says() -> Non
         stencil, swap = (seven, ("new", "u")) if name == "7-point" else (himeno, ("p_new", "p"))
         shape = tuple(map(int, extents.split(" x ")))
         problem = Problem(stencil.rules, ml.Grid(shape), swap)  # type: ignore[arg-type]
-        model = CalibratedModel.of(problem, load("h200")).with_fields(Demand(problem).field_bytes(shape))
+        model = CalibratedModel.of(problem, load("h200")).on_share(shape, Demand(problem).field_bytes(shape))
         errors.append(abs(model.launch(shape, 1, False).us / row["value"] - 1))
     assert len(errors) == 41
     said = re.search(r"it is off by (\d+) % on average and (\d+) % at most", " ".join(PAGE.read_text().split()))

@@ -23,7 +23,7 @@ def problem(shape: tuple[int, ...] = CUBE, boundary: object = "fixed") -> Proble
 
 
 def test_one_device_exchanges_nothing() -> None:
-    (row,) = plan_scaling(seven, CUBE, 1, range(1, 9)).rows
+    (row,) = plan_scaling(seven, CUBE, 1, range(1, 9), steps_per_launch=1).rows
     assert (row.exchange_us, row.boundary_us, row.decomposition, row.bound) == (0, 0, (1, 1, 1), "computation")
     assert row.step_us == row.inner_us
     assert row.gcells_per_s == pytest.approx(256**3 / row.step_us / 1e3)
@@ -50,22 +50,33 @@ def test_what_a_step_takes_on_four_devices_is_what_its_parts_say() -> None:
     assert all(row.step_us == pytest.approx(max(row.inner_us, row.exchange_us) + row.boundary_us) for row in rows)
 
 
+def test_without_an_overlap_computation_follows_the_exchange() -> None:
+    rows = plan_scaling(seven, CUBE, 4, [1, 3], network=wires(50.0), axes=1, overlap=False, steps_per_launch=1).rows
+    for row in rows:
+        assert not row.is_overlapped
+        assert row.step_us == pytest.approx(row.inner_us + row.exchange_us)
+    cut = plan_scaling(seven, CUBE, 4, [1, 3], network=wires(50.0), axes=1, steps_per_launch=1).rows
+    assert all(one.step_us < other.step_us for one, other in zip(cut, rows, strict=True))
+
+
 def test_slower_links_never_make_a_step_faster() -> None:
-    fast, slow, slowest = (plan_scaling(seven, CUBE, [2, 4, 8], range(1, 5), network=wires(2.0, rate)).rows for rate in (400.0, 40.0, 4.0))
+    fast, slow, slowest = (
+        plan_scaling(seven, CUBE, [2, 4, 8], range(1, 5), network=wires(2.0, rate), steps_per_launch=1).rows for rate in (400.0, 40.0, 4.0)
+    )
     assert all(a.step_us <= b.step_us <= c.step_us for a, b, c in zip(fast, slow, slowest, strict=True))
 
 
 def test_fields_that_fit_into_l2_make_four_devices_faster_than_four_times() -> None:
-    plan = plan_scaling(seven, CUBE, [1, 4], 1, network="h200-nvlink", axes=1)
+    plan = plan_scaling(seven, CUBE, [1, 4], 1, network="h200-nvlink", axes=1, steps_per_launch=1)
     assert plan.speedup(plan.best(4)) > 4  # type: ignore[operator]
-    large = plan_scaling(seven, (1024,) * 3, [1, 4], 1, network="h200-nvlink", axes=1)
+    large = plan_scaling(seven, (1024,) * 3, [1, 4], 1, network="h200-nvlink", axes=1, steps_per_launch=1)
     assert 3.7 < large.speedup(large.best(4)) <= 4  # type: ignore[operator]
 
 
 def test_a_launch_takes_what_its_bytes_and_its_start_take() -> None:
     """By the rates in the chip's file, for a large region; a region of few planes is limited by its start and its march."""
     chip = load("h200")
-    model = CalibratedModel.of(problem(), chip).with_fields(1e12)
+    model = CalibratedModel.of(problem(), chip).on_share(CUBE, 1e12)
     read, write = chip.bandwidth.dram_read, chip.bandwidth.dram_write
     assert read is not None
     assert write is not None
@@ -153,8 +164,9 @@ def test_steps_that_share_a_launch() -> None:
     assert any(
         "1, 2, 3, 5, 6, 7 steps an exchange, because steps between exchanges are a multiple of the 4 steps" in one for one in rows.notes
     )
-    alone = plan_scaling(seven, CUBE, 1, 1).best()
+    alone = plan_scaling(seven, CUBE, 1, 1, steps_per_launch=1).best()
     assert 1.5 < alone.step_us / rows.best(1).step_us < 2.1  # measured on one H200: 38.9 and 21.0 us
+    assert plan_scaling(seven, CUBE, 1, 1).best() == rows.best(1)  # where nobody says how many, as many as are fastest
     with pytest.raises(StencilError, match=r"cannot share a launch \(axis 0 has a reflecting face\): use 1 step a launch"):
         plan_scaling(seven, ml.Grid(CUBE, boundary="reflecting"), 2, 4, network="h200-nvlink", steps_per_launch=4)
 

@@ -61,6 +61,8 @@ class LaunchTime:
     """From its start to its end, alone on the device."""
     busy_us: float
     """For how long it keeps the multiprocessors from others."""
+    slots: float = 1.0
+    """Share of the places for blocks that it takes at once."""
 
 
 @dataclass
@@ -74,8 +76,10 @@ class CalibratedModel:
     launch_us: float = ASSUMED_LAUNCH_US
     notes: tuple[str, ...] = ()
     schedule: Schedule = "linked"
+    share: Box = ()
+    """The cells of a device, for which kernels of several steps are chosen; all its regions have the same."""
     _known: dict[tuple[Box, int, bool], LaunchTime] = field(default_factory=dict, repr=False)
-    _variants: dict[tuple[Box, int], tuple[Variant | None, ...]] = field(default_factory=dict, repr=False)
+    _variants: dict[tuple[Box, int], Variant | None] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, problem: Problem, chip: Chip, schedule: Schedule = "linked") -> CalibratedModel:
@@ -100,9 +104,9 @@ class CalibratedModel:
             f"{self.launch_us:g} us between launches, fields stay in L2 up to {_RESIDENT * self.chip.l2_bytes / 1e6:,.1f} MB a device"
         )
 
-    def with_fields(self, nbytes: float) -> CalibratedModel:
-        """Return the model for devices on which all fields have so many bytes."""
-        return replace(self, resident_bytes=nbytes, _known={})
+    def on_share(self, share: Box, nbytes: float) -> CalibratedModel:
+        """Return the model for devices with so many cells, on which all fields have so many bytes."""
+        return replace(self, share=share, resident_bytes=nbytes, _known={})
 
     # -- launches ----------------------------------------------------------------------------------------------------------------
 
@@ -113,7 +117,8 @@ class CalibratedModel:
             if not prod(box):
                 return LaunchTime(0.0, 0.0)
             times = [self._fused(box, steps) if steps > 1 else self._direct(box, rule, again) for rule in self.problem.rules]
-            self._known[key] = LaunchTime(sum(one.us for one in times), sum(one.busy_us for one in times))
+            slots = max(one.slots for one in times)
+            self._known[key] = LaunchTime(sum(one.us for one in times), sum(one.busy_us for one in times), slots)
         return self._known[key]
 
     def _on(self, box: Box) -> Problem:
@@ -184,33 +189,35 @@ class CalibratedModel:
         return total
 
     def _fused(self, box: Box, steps: int) -> LaunchTime:
-        found = [self._fused_us(box, variant) for variant in self._fused_variants(box, steps) if variant is not None]
-        busy = min(found)
-        return LaunchTime(self.launch_us + _MARCH_START * self._l2_us + busy, busy)
+        variant = self._variant(steps)
+        assert variant is not None
+        busy = self._fused_us(box, variant)
+        kernel = FusedKernel(self._on(box), self.problem.rules[0], variant)
+        return LaunchTime(
+            self.launch_us + _MARCH_START * self._l2_us + busy, busy, kernel.blocks / (_resident(kernel) * self.chip.sm_count)
+        )
 
     def _fused_us(self, box: Box, variant: Variant) -> float:
         """Return the time of a launch of several steps: what `choice` expects, and no less than the turns of a block."""
         problem, rule = self._on(box), self.problem.rules[0]
         kernel = FusedKernel(problem, rule, variant)
         expected = 1e6 * prod(box) * variant.steps / estimate(problem, rule, variant, self.chip).cells_per_s
-        resident = 1 if not kernel.flat else max(1, 16 // kernel.warps)
         planes = min(variant.planes, kernel.geometry.extents[0]) + variant.steps * (kernel.reach[0][0] + kernel.lag)
         memory = self._l2_us + self._missed(box, False) * (self._dram_us - self._l2_us)
         turn = variant.steps * _FUSED_STEP_CYCLES / self.chip.clock_mhz + memory
-        return max(expected, turn * planes * ceil(kernel.blocks / (resident * self.chip.sm_count)))
+        return max(expected, turn * planes * ceil(kernel.blocks / (_resident(kernel) * self.chip.sm_count)))
 
-    def _fused_variants(self, box: Box, steps: int) -> tuple[Variant | None, ...]:
-        key = box, steps
+    def _variant(self, steps: int) -> Variant | None:
+        """Return the fastest kernel of so many steps for the whole share; None where there is none."""
+        key = self.share, steps
         if key not in self._variants:
-            problem, rule = self._on(box), self.problem.rules[0]
-            self._variants[key] = tuple(one for one in fused_variants(problem, rule) if one.steps == steps) or (None,)
+            found = [one for one in fused_variants(self._on(self.share), self.problem.rules[0]) if one.steps == steps]
+            self._variants[key] = min(found, key=lambda one: self._fused_us(self.share, one), default=None)
         return self._variants[key]
 
-    def can_fuse(self, steps: int, box: Box) -> bool:
-        """Return whether steps of the problem can share a launch for a region of this size."""
-        if steps == 1:
-            return True
-        return not cannot_fuse(self.problem, steps) and self._fused_variants(box, steps) != (None,)
+    def can_fuse(self, steps: int) -> bool:
+        """Return whether steps of the problem can share a launch for a share of this size."""
+        return steps == 1 or (not cannot_fuse(self.problem, steps) and self._variant(steps) is not None)
 
     # -- what passes between two exchanges -----------------------------------------------------------------------------------------
 
@@ -229,7 +236,7 @@ class CalibratedModel:
         busy = self.inner_us(steps, fused)
         if self.schedule == "independent":
             return max(busy, exchange_us) + self.boundary_us(steps, fused), busy >= exchange_us
-        busy += sum(self.launch(box, fused, at > 0).busy_us for at, one in enumerate(launches) for box in one.borders)
+        busy += sum(_together_us([self.launch(box, fused, at > 0) for box in one.borders]) for at, one in enumerate(launches))
         chain = self.boundary_us(steps, fused) + exchange_us
         return max(busy, chain), busy >= chain
 
@@ -237,3 +244,16 @@ class CalibratedModel:
         """Return the time to pack a face whose cells do not lie side by side, and to unpack it at the other end."""
         read, write = self._dram_rates
         return 2 * (self.launch_us + _START * self._l2_us + 1e-3 * nbytes * (1 / read + 1 / write))
+
+
+def _resident(kernel: FusedKernel) -> int:
+    """Return how many blocks of a kernel of several steps a multiprocessor holds."""
+    return 1 if not kernel.flat else max(1, 16 // kernel.warps)
+
+
+def _together_us(launches: Sequence[LaunchTime]) -> float:
+    """Return for how long launches side by side keep the multiprocessors from others: those that leave places free share their time."""
+    slots = sum(one.slots for one in launches)
+    if all(one.slots < 1 for one in launches):
+        return max((one.busy_us for one in launches), default=0.0) * ceil(slots)
+    return sum(one.busy_us for one in launches)

@@ -97,12 +97,12 @@ class KawamuraModel:
             return 0.0
         return sum(max(one.flops / self.gflops, one.nbytes / self.gb_per_s) * 1e-3 * cells + self.launch_us for one in self.work)
 
-    def can_fuse(self, steps: int, box: Box) -> bool:
+    def can_fuse(self, steps: int) -> bool:
         """Return whether steps share a launch: in the paper each has its own."""
         return steps == 1
 
-    def with_fields(self, nbytes: float) -> KawamuraModel:
-        """Return the model for devices on which all fields have so many bytes: the same, because caches have no size here."""
+    def on_share(self, share: Box, nbytes: float) -> KawamuraModel:
+        """Return the model for devices with so many cells and bytes of fields: the same, because caches have no size here."""
         return self
 
     def inner_us(self, steps: Sequence[Step], fused: int = 1) -> float:

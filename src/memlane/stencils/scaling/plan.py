@@ -28,6 +28,8 @@ from memlane.stencils.scaling.work import Demand, presumed_swap
 from memlane.stencils.schedule import cannot_fuse
 
 MODELS = ("memlane", "kawamura")
+_FUSED = (1, 2, 3, 4, 6, 8, 10)
+"""Steps of a launch that are looked at where nobody says how many share one: those of which `choice` has kernels, and one."""
 _MEMORY = "its fields need"
 """How the reason begins for which a grid does not fit into the memory of its devices."""
 _MOST_DEVICES, _MOST_STEPS = 4096, 64
@@ -150,7 +152,7 @@ class ScalingPlan:
         yield table
         yield Text("Predicted, not measured. Times are us a step; k: steps between exchanges; *: the fastest with so many devices.")
         if any(one.devices > 1 and one.exchange_us and not one.is_overlapped for one in self.rows):
-            yield Text("!: a device has too few cells between its borders, so that exchange and computation follow each other.")
+            yield Text("!: exchange and computation follow each other: nothing lies between the borders, or no overlap was asked for.")
         yield Text(f"Model {self.model}.")
         for note in self.notes:
             yield Text(f"{note}.")
@@ -180,8 +182,9 @@ def plan_scaling(
     swap: Swap = (),
     dtypes: Mapping[str, str] | None = None,
     axes: int | Iterable[int] = (1, 2, 3),
-    steps_per_launch: int = 1,
+    steps_per_launch: int | None = None,
     schedule: str = "",
+    overlap: bool = True,
     work: CellWork | None = None,
 ) -> ScalingPlan:
     """Predict the time of a step of a stencil on several devices, without running anything.
@@ -191,9 +194,12 @@ def plan_scaling(
     `exchange_every` says how many steps pass between two exchanges. `chip` and `network` are names of data files, paths of .toml files, or
     objects; without a network the chip file's links between peers count. `transport` names a link of the network. `axes` are the numbers of
     axes to cut: with 2 all ways to cut the first two are looked at, and the fastest is shown. `swap` is as for `prepare`; by default the
-    field that is written takes the place of the only one that is read at a distance. `steps_per_launch` is how many steps share a launch.
-    `model` is `memlane` or `kawamura`, the paper's, for which `work` may replace the operations and bytes of a cell. `schedule` says what
-    the planes between the borders read: `linked`, what the borders computed (memlane's plans), or `independent`, nothing of it (the paper).
+    field that is written takes the place of the only one that is read at a distance. `steps_per_launch` is how many steps share a launch;
+    by default as many as are fastest. `model` is `memlane` or `kawamura`, the paper's, for which `work` may replace the operations and
+    bytes of a cell. `schedule` says what the planes between the borders read: `linked`, what the borders computed (memlane's plans), or
+    `independent`, nothing of it (the paper).
+
+    Without `overlap` all launches of a device follow the exchange, and it is not cut into borders and what lies between them.
 
     A combination that cannot be, because k steps reach further than a device has cells, is left out, and a note says so; StencilError is
     raised where nothing is left of a number of devices. NetworkError and ChipError where there is no such file.
@@ -206,7 +212,7 @@ def plan_scaling(
     counts, every = _numbers(devices, "devices", _MOST_DEVICES), _numbers(exchange_every, "steps between exchanges", _MOST_STEPS)
     used = _chip(chip)
     wires = _network(network, used) if max(counts) > 1 else None
-    planner = _Planner(problem, used, wires, transport, _model(model, problem, used, schedule, work), steps_per_launch)
+    planner = _Planner(problem, used, wires, transport, _model(model, problem, used, schedule, work), steps_per_launch, overlap)
     rows: list[Prediction] = []
     left_out: list[str] = []
     for count in counts:
@@ -231,12 +237,12 @@ def best_exchange(
     network: Network | str = "",
     transport: str = "",
     candidates: Iterable[int] = range(1, 9),
-    steps_per_launch: int = 1,
+    steps_per_launch: int | None = None,
 ) -> Prediction:
     """Return the prediction for the steps between exchanges that are fastest by the calibrated model, in slabs along the first axis.
 
-    `steps_per_launch` divides that number. Without a network the links between peers of the chip's file count, or those of an H200 where it
-    has none. Raises StencilError where no candidate is possible.
+    `steps_per_launch` divides that number; by default as many share a launch as are fastest. Without a network the links between peers of
+    the chip's file count, or those of an H200 where it has none. Raises StencilError where no candidate is possible.
     """
     wires = None
     if devices > 1:
@@ -257,17 +263,26 @@ class _Planner:
     """Predicts one problem on one machine."""
 
     def __init__(
-        self, problem: Problem, chip: Chip, wires: Network | None, transport: str, model: CalibratedModel | KawamuraModel, fused: int
+        self,
+        problem: Problem,
+        chip: Chip,
+        wires: Network | None,
+        transport: str,
+        model: CalibratedModel | KawamuraModel,
+        fused: int | None,
+        overlap: bool = True,
     ) -> None:
-        if fused < 1:
+        if fused is not None and fused < 1:
             raise StencilError(f"a launch makes 1 step or more, not {fused}")
-        if not model.can_fuse(fused, problem.grid.shape):
+        if fused is not None and not model.on_share(problem.grid.shape, 0).can_fuse(fused):
             why = (
                 "has a launch for each step" if isinstance(model, KawamuraModel) else cannot_fuse(problem, fused) or "no tile fits the chip"
             )
             raise StencilError(f"{fused} steps of {problem.rules[0].name} cannot share a launch ({why}): use 1 step a launch")
-        self.problem, self.chip, self.wires, self.transport, self.fused, self.model = problem, chip, wires, transport, fused, model
-        self.demand = Demand(problem)
+        self.problem, self.chip, self.wires, self.transport, self.model = problem, chip, wires, transport, model
+        self.fused = (fused,) if fused is not None else _FUSED
+        """How many steps may share a launch."""
+        self.overlap, self.demand = overlap, Demand(problem)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -283,8 +298,12 @@ class _Planner:
         shape = self.problem.grid.shape
         if count > shape[0] and not any(divisions(shape, count, axis) for axis in axes):
             raise StencilError(f"{count} devices cannot share a grid of {shape[0]} planes along axis 0: use {shape[0]} or fewer")
-        if count == 1:
-            every, axes = [self.fused], [1]  # nothing is exchanged
+        if count == 1:  # nothing is exchanged
+            whole = (1,) * len(shape)
+            if why := self._refusal(whole, self.fused[0]):
+                return [], [f"Left out: 1 device, because {why}"]
+            possible = [self.predicted(whole, steps) for steps in self.fused if self._model_of(whole, steps).can_fuse(steps)]
+            return [min(possible, key=lambda one: one.step_us)], []
         found: list[Prediction] = []
         refusals: list[str] = []
         for axis in axes:
@@ -296,7 +315,7 @@ class _Planner:
             if candidates:
                 found += min(candidates, key=lambda rows: min(one.step_us for one in rows))
         if refusals and not found and refusals[0].startswith(_MEMORY):
-            return [], [f"Left out: {count} device{'s' if count > 1 else ''}, because {refusals[0]}"]
+            return [], [f"Left out: {count} devices, because {refusals[0]}"]
         if not found:
             raise StencilError(
                 refusals[0] if refusals else f"a grid of {shape} cells cannot be cut for {count} devices along {list(axes)} axes"
@@ -323,8 +342,8 @@ class _Planner:
 
     def _refusal(self, parts: tuple[int, ...], k: int) -> str:
         """Return why a grid cannot be cut so with k steps between exchanges; empty where it can."""
-        if k % self.fused:
-            return f"steps between exchanges are a multiple of the {self.fused} steps of a launch"
+        if all(k % steps for steps in self.fused):
+            return f"steps between exchanges are a multiple of the {self.fused[0]} steps of a launch"
         nbytes = self.demand.field_bytes(self._held(parts, k))
         if nbytes > self.chip.dram_bytes:
             return f"{_MEMORY} {nbytes / 1e9:,.1f} GB on a device, and {self.chip.name} has {self.chip.dram_bytes / 1e9:,.1f} GB"
@@ -334,23 +353,35 @@ class _Planner:
             return str(error)
         return ""
 
+    def _model_of(self, parts: tuple[int, ...], k: int) -> CalibratedModel | KawamuraModel:
+        """Return the model of a device's share."""
+        share = largest_share(self.problem.grid.shape, parts, self.demand.periodic)
+        return self.model.on_share(share.extents, self.demand.field_bytes(self._held(parts, k)))
+
     def predicted(self, parts: tuple[int, ...], k: int) -> Prediction:
-        """Return the prediction for one way to cut and k steps between exchanges."""
-        demand, grid = self.demand, self.problem.grid
-        share = largest_share(grid.shape, parts, demand.periodic)
-        cut = share.count > 0 and can_cut(share, demand.reach, k, self.model.schedule)
-        steps = list(steps_of(share, demand.reach, k, self.model.schedule, cut))
-        model = self.model.with_fields(demand.field_bytes(self._held(parts, k)))
+        """Return the prediction for one way to cut and k steps between exchanges, with as many steps a launch as are fastest."""
+        model = self._model_of(parts, k)
+        fused = [steps for steps in self.fused if k % steps == 0 and model.can_fuse(steps)]
+        if not fused:
+            raise StencilError(f"a part of {parts} is too small for launches of {self.fused[0]} steps: use 1 step a launch")
+        return min((self._predicted(model, parts, k, steps) for steps in fused), key=lambda one: one.step_us)
+
+    def _predicted(self, model: CalibratedModel | KawamuraModel, parts: tuple[int, ...], k: int, fused: int) -> Prediction:
+        """Return the prediction for so many steps a launch."""
+        reach, grid = self.demand.reach, self.problem.grid
+        share = largest_share(grid.shape, parts, self.demand.periodic)
+        cut = self.overlap and share.count > 0 and can_cut(share, reach, k, model.schedule)
+        steps = list(steps_of(share, reach, k, model.schedule, cut))
         exchange = self._exchange_us(parts, k)
         if cut:
-            inner, boundary = model.inner_us(steps, self.fused), model.boundary_us(steps, self.fused)
-            turn, computes = model.turn_us(steps, self.fused, exchange)
+            inner, boundary = model.inner_us(steps, fused), model.boundary_us(steps, fused)
+            turn, computes = model.turn_us(steps, fused, exchange)
         else:
-            inner, boundary = model.boundary_us(steps, self.fused), 0.0
+            inner, boundary = model.boundary_us(steps, fused), 0.0
             turn, computes = inner + exchange, inner >= exchange
         bound = "computation" if computes else "communication"
         times = turn / k, inner / k, exchange / k, boundary / k
-        return Prediction(prod(parts), parts, k, self.fused, cut, *times, bound, grid.cells)
+        return Prediction(prod(parts), parts, k, fused, cut, *times, bound, grid.cells)
 
     def _held(self, parts: tuple[int, ...], k: int) -> list[int]:
         """Return the cells along each axis that the memory of a device has, with halos for k steps."""
