@@ -123,7 +123,7 @@ def _rotating(kernel: FusedKernel) -> Variant:
     """Return the variant with as many turns of the loop at once as there are planes in registers, which then never move, and no turn too
     many; the variant as it is where the text would get long."""
     variant, deep = kernel.variant, kernel.depth(Stream(kernel.problem.swap[0], 1))
-    if deep > 3 or len(kernel.rule.reads) > 2:
+    if deep > 3:
         return variant
     around = kernel.steps * (kernel.reach[0][0] + kernel.lag)
     return replace(variant, unroll=deep, planes=variant.planes + -(variant.planes + around) % deep)
