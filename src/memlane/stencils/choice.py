@@ -15,11 +15,10 @@ from math import ceil
 
 from memlane.chip import LANES, SECTOR_BYTES, Chip
 from memlane.stencils.expression import Operation, parts
-from memlane.stencils.fused import FusedKernel
 from memlane.stencils.geometry import Geometry, itemsize
 from memlane.stencils.problem import Problem
 from memlane.stencils.rule import Rule
-from memlane.stencils.schedule import Stream, cannot_fuse
+from memlane.stencils.schedule import FusedSchedule, Stream, cannot_fuse
 from memlane.stencils.variant import Variant, preferred_vector
 
 _DIRECT_SHARE = 0.88
@@ -105,7 +104,7 @@ def fused_variants(problem: Problem, rule: Rule) -> list[Variant]:
     found: dict[Variant, None] = {}
     for cells, warps, rows, steps, planes, ahead in shapes:
         variant = Variant(cells, (32, warps), _planes(planes, nz), rows, steps, ahead)
-        if not cannot_fuse(problem, steps) and (kernel := FusedKernel(problem, rule, variant)).is_possible and _fits(kernel):
+        if not cannot_fuse(problem, steps) and (kernel := FusedSchedule(problem, rule, variant)).is_possible and _fits(kernel):
             found[_rotating(kernel)] = None
     return list(found)
 
@@ -114,12 +113,12 @@ _REGISTERS, _MOST_REGISTERS, _OTHER_REGISTERS = 65536, 255, 8
 """Registers of a multiprocessor, the most of a thread, and those that a kernel needs beside values."""
 
 
-def _fits(kernel: FusedKernel) -> bool:
+def _fits(kernel: FusedSchedule) -> bool:
     """Return whether the values of a thread fit in its registers: kernels that keep some in local memory are several times slower."""
     return kernel.value_registers + _OTHER_REGISTERS <= min(_MOST_REGISTERS, _REGISTERS // (LANES * kernel.warps))
 
 
-def _rotating(kernel: FusedKernel) -> Variant:
+def _rotating(kernel: FusedSchedule) -> Variant:
     """Return the variant with as many turns of the loop at once as there are planes in registers, which then never move, and no turn too
     many; the variant as it is where the text would get long."""
     variant, deep = kernel.variant, kernel.depth(Stream(kernel.problem.swap[0], 1))
@@ -143,7 +142,7 @@ def estimate(problem: Problem, rule: Rule, variant: Variant, chip: Chip) -> Esti
     written = sum(itemsize(problem.dtype(name)) for name in rule.writes)
     if variant.steps == 1:
         return Estimate(variant, _DIRECT_SHARE * bandwidth / (moving + kept + written), "memory")
-    kernel = FusedKernel(problem, rule, variant)
+    kernel = FusedSchedule(problem, rule, variant)
     useful, waves = _useful(kernel), _waves(kernel, chip)
     byte_s = (moving + kept + written) / variant.steps / (_DIRECT_SHARE * bandwidth)
     if (sectors := chip.bandwidth.rate("l2", "read")) is not None:
@@ -159,7 +158,7 @@ def estimate(problem: Problem, rule: Rule, variant: Variant, chip: Chip) -> Esti
     return Estimate(variant, 1 / max(byte_s / waves, issue_s), limit)
 
 
-def _useful(kernel: FusedKernel) -> float:
+def _useful(kernel: FusedSchedule) -> float:
     """Return which share of the cells that tiles compute are results."""
     nz, ny, nx = kernel.geometry.extents
     blocks_x, blocks_y, blocks_z = kernel.grid
@@ -169,7 +168,7 @@ def _useful(kernel: FusedKernel) -> float:
     return nx * ny * nz / (tiles * LANES * kernel.vector * blocks_y * height * turns)
 
 
-def _waves(kernel: FusedKernel, chip: Chip) -> float:
+def _waves(kernel: FusedSchedule, chip: Chip) -> float:
     """Return which share of the time all multiprocessors are busy: the last blocks leave some without work."""
     resident = 1 if not kernel.flat else max(1, 16 // kernel.warps)
     waves = kernel.blocks / (chip.sm_count * resident)

@@ -27,14 +27,13 @@ from math import ceil, prod
 
 from memlane.chip import LANES, SECTOR_BYTES, Chip
 from memlane.stencils.choice import RATED_SHARE, default_variant, estimate, fused_variants
-from memlane.stencils.fused import FusedKernel
 from memlane.stencils.geometry import Geometry, itemsize
 from memlane.stencils.grid import Grid
 from memlane.stencils.problem import Problem
 from memlane.stencils.rule import Rule
 from memlane.stencils.scaling.kawamura import ASSUMED_LAUNCH_US
 from memlane.stencils.scaling.regions import Box, Schedule, Step
-from memlane.stencils.schedule import cannot_fuse
+from memlane.stencils.schedule import FusedSchedule, cannot_fuse
 from memlane.stencils.variant import Variant
 
 _DRAM_SHARE = 0.98
@@ -191,28 +190,27 @@ class CalibratedModel:
     def _fused(self, box: Box, steps: int) -> LaunchTime:
         variant = self._variant(steps)
         assert variant is not None
-        busy = self._fused_us(box, variant)
-        kernel = FusedKernel(self._on(box), self.problem.rules[0], variant)
-        return LaunchTime(
-            self.launch_us + _MARCH_START * self._l2_us + busy, busy, kernel.blocks / (_resident(kernel) * self.chip.sm_count)
-        )
+        one = self._of_variant(box, variant)
+        return replace(one, us=self.launch_us + _MARCH_START * self._l2_us + one.busy_us)
 
-    def _fused_us(self, box: Box, variant: Variant) -> float:
-        """Return the time of a launch of several steps: what `choice` expects, and no less than the turns of a block."""
+    def _of_variant(self, box: Box, variant: Variant) -> LaunchTime:
+        """Return the time of a launch of several steps, without its start: what `choice` expects, and no less than the turns of a block."""
         problem, rule = self._on(box), self.problem.rules[0]
-        kernel = FusedKernel(problem, rule, variant)
+        kernel = FusedSchedule(problem, rule, variant)
         expected = 1e6 * prod(box) * variant.steps / estimate(problem, rule, variant, self.chip).cells_per_s
         planes = min(variant.planes, kernel.geometry.extents[0]) + variant.steps * (kernel.reach[0][0] + kernel.lag)
         memory = self._l2_us + self._missed(box, False) * (self._dram_us - self._l2_us)
         turn = variant.steps * _FUSED_STEP_CYCLES / self.chip.clock_mhz + memory
-        return max(expected, turn * planes * ceil(kernel.blocks / (_resident(kernel) * self.chip.sm_count)))
+        places = (1 if not kernel.flat else max(1, 16 // kernel.warps)) * self.chip.sm_count
+        us = max(expected, turn * planes * ceil(kernel.blocks / places))
+        return LaunchTime(us, us, kernel.blocks / places)
 
     def _variant(self, steps: int) -> Variant | None:
         """Return the fastest kernel of so many steps for the whole share; None where there is none."""
         key = self.share, steps
         if key not in self._variants:
             found = [one for one in fused_variants(self._on(self.share), self.problem.rules[0]) if one.steps == steps]
-            self._variants[key] = min(found, key=lambda one: self._fused_us(self.share, one), default=None)
+            self._variants[key] = min(found, key=lambda one: self._of_variant(self.share, one).us, default=None)
         return self._variants[key]
 
     def can_fuse(self, steps: int) -> bool:
@@ -244,11 +242,6 @@ class CalibratedModel:
         """Return the time to pack a face whose cells do not lie side by side, and to unpack it at the other end."""
         read, write = self._dram_rates
         return 2 * (self.launch_us + _START * self._l2_us + 1e-3 * nbytes * (1 / read + 1 / write))
-
-
-def _resident(kernel: FusedKernel) -> int:
-    """Return how many blocks of a kernel of several steps a multiprocessor holds."""
-    return 1 if not kernel.flat else max(1, 16 // kernel.warps)
 
 
 def _together_us(launches: Sequence[LaunchTime]) -> float:
