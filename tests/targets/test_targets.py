@@ -86,6 +86,22 @@ def test_a_deterministic_emulator_is_one_of_its_own_with_one_thread() -> None:
     assert one is not target("emulator:h200")
 
 
+def test_an_emulator_with_less_memory_is_one_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = target("emulator:h200", memory_bytes=4096)
+    assert small is target("emulator", memory_bytes=4096)
+    assert small is not target("emulator:h200")
+    assert small.free_bytes() == 4096
+    array = small.empty(4000, "u1")
+    with pytest.raises(DeviceError, match="not enough free device memory for 97 bytes: 96 of 4,096 bytes are free"):
+        small.empty(97, "u1")
+    del array
+    with pytest.raises(DeviceError, match="a device with 0 bytes of memory holds nothing"):
+        target("emulator", memory_bytes=0)
+    monkeypatch.setattr(driver, "probe", lambda: TWO_GPUS)
+    with pytest.raises(DeviceError, match="memory_bytes= limits the memory of emulators, not that of cuda:1: leave it out"):
+        target("cuda:1", memory_bytes=4096)
+
+
 def test_an_override_makes_emulators_deterministic() -> None:
     threads = {}
     with override("emulator:a100", everywhere=True, deterministic=True), override("emulator:v100"):

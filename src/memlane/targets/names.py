@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -33,10 +33,17 @@ class _Asked:
     deterministic: bool = False
     patience: int = 0
     """Of emulators; 0 for their default."""
+    memory_bytes: int = 0
+    """Of emulators; 0 for as much as the chip has."""
 
     def over(self, other: _Asked) -> _Asked:
         """Return this, with what `other` asks for where this asks for nothing."""
-        return _Asked(self.name or other.name, self.deterministic or other.deterministic, self.patience or other.patience)
+        return _Asked(
+            self.name or other.name,
+            self.deterministic or other.deterministic,
+            self.patience or other.patience,
+            self.memory_bytes or other.memory_bytes,
+        )
 
 
 _NOTHING = _Asked()
@@ -49,7 +56,7 @@ _making = threading.Lock()
 """Held while a target is looked for or made, so that threads which ask at the same time get the same one."""
 
 
-def target(name: str | None = None, *, deterministic: bool = False) -> Target:
+def target(name: str | None = None, *, deterministic: bool = False, memory_bytes: int | None = None) -> Target:
     """Return the target called `name`, the same object each time. `ml.target("emulator:h200")`:
 
         cuda, cuda:1            a GPU by its number, the first without one
@@ -63,12 +70,14 @@ def target(name: str | None = None, *, deterministic: bool = False) -> Target:
 
     The emulator runs large launches on several cores. What depends on the order of blocks, such as sums of floats by atomic additions, may
     then differ from run to run, as on a GPU. With `deterministic` it is another emulator, with memory of its own, that runs every launch
-    on one core.
+    on one core; with `memory_bytes` another one that has so much device memory, to try what happens where an array does not fit.
 
-    Raises DeviceError for a name that is no target here and for a deterministic GPU, MissingDependency where the packages for a GPU are
-    not installed, ChipError for a chip that does not exist.
+    Raises DeviceError for a name that is no target here and for a GPU that is to be deterministic or to have less memory,
+    MissingDependency where the packages for a GPU are not installed, ChipError for a chip that does not exist.
     """
-    asked = _overridden().over(_Asked(name or "", deterministic))
+    if memory_bytes is not None and memory_bytes < 1:
+        raise DeviceError(f"a device with {memory_bytes} bytes of memory holds nothing: give 1 or more, or leave memory_bytes out")
+    asked = _overridden().over(_Asked(name or "", deterministic, memory_bytes=memory_bytes or 0))
     return _resolve(asked.name or os.environ.get(ENVIRONMENT) or _first(), asked)
 
 
@@ -137,6 +146,8 @@ def _resolve(name: str, how: _Asked) -> Target:
             raise DeviceError(f"{name} runs a launch until it ends, so there is no patience to set; the target emulator has some")
         if how.deterministic:
             raise DeviceError(f"{name} runs blocks in an order of its own, so it is not deterministic; the target emulator can be")
+        if how.memory_bytes:
+            raise DeviceError(f"memory_bytes= limits the memory of emulators, not that of {name}: leave it out, or use the target emulator")
         with _making:
             return _device(int(match[1] or 0))
     kind, _, chip = name.partition(":")
@@ -149,9 +160,9 @@ def _resolve(name: str, how: _Asked) -> Target:
     chip = chip or DEFAULT_CHIP
     with _making:
         if chip in names():
-            return _emulator(chip, number, how.deterministic, how.patience)
+            return _emulator(chip, number, replace(how, name=""))
         if chip.endswith(".toml") or os.sep in chip:
-            return _emulator_of_file(_chip_file(chip), number, how.deterministic, how.patience)
+            return _emulator(_chip_file(chip), number, replace(how, name=""))
     raise DeviceError(f"no chip {chip!r} to emulate; {available()}")
 
 
@@ -175,10 +186,7 @@ def _device(index: int) -> Target:
 
 
 @cache
-def _emulator(chip: str, device: int, deterministic: bool, patience: int) -> Target:
-    return Emulator(load(chip), threads=1 if deterministic else None, device=device, patience=patience or PATIENCE)
-
-
-@cache
-def _emulator_of_file(path: Path, device: int, deterministic: bool, patience: int) -> Target:
-    return Emulator(from_file(path), threads=1 if deterministic else None, device=device, patience=patience or PATIENCE)
+def _emulator(chip: str | Path, device: int, how: _Asked) -> Target:
+    facts = from_file(chip) if isinstance(chip, Path) else load(chip)
+    threads = 1 if how.deterministic else None
+    return Emulator(facts, threads=threads, device=device, patience=how.patience or PATIENCE, memory_bytes=how.memory_bytes or None)
