@@ -39,6 +39,12 @@ def test_a_plan_is_that_of_the_library(memlane: Command) -> None:
     assert [line.split()[:3] for line in printed.lines[2:5]] == [["1", "1x1x1", "1"], ["2", "2x1x1", "1"], ["2", "2x1x1", "2"]]
 
 
+def test_the_table_of_the_page_is_what_the_command_prints(memlane: Command) -> None:
+    page = (EXAMPLES.parent / "docs" / "scaling.md").read_text(encoding="utf-8")
+    command, _, table = page.partition("$ memlane ")[2].partition("```")[0].partition("\n")
+    assert memlane(*command.split()).out == table
+
+
 def test_the_experiment_of_the_paper(memlane: Command) -> None:
     """Himeno on 16 nodes of TSUBAME 2.0: two steps between exchanges are best by the model (figure 13)."""
     machine = ("--chip", "m2050", "--network", "tsubame2", "--model", "kawamura", "--flop-per-cell", 28, "--bytes-per-cell", 88)

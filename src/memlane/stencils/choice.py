@@ -109,13 +109,13 @@ def fused_variants(problem: Problem, rule: Rule) -> list[Variant]:
     return list(found)
 
 
-_REGISTERS, _MOST_REGISTERS, _OTHER_REGISTERS = 65536, 255, 8
+_REGISTERS, _MOST_REGISTERS, OTHER_REGISTERS = 65536, 255, 8
 """Registers of a multiprocessor, the most of a thread, and those that a kernel needs beside values."""
 
 
 def _fits(kernel: FusedSchedule) -> bool:
     """Return whether the values of a thread fit in its registers: kernels that keep some in local memory are several times slower."""
-    return kernel.value_registers + _OTHER_REGISTERS <= min(_MOST_REGISTERS, _REGISTERS // (LANES * kernel.warps))
+    return kernel.value_registers + OTHER_REGISTERS <= min(_MOST_REGISTERS, _REGISTERS // (LANES * kernel.warps))
 
 
 def _rotating(kernel: FusedSchedule) -> Variant:

@@ -26,7 +26,7 @@ from functools import cached_property
 from math import ceil, prod
 
 from memlane.chip import LANES, SECTOR_BYTES, Chip
-from memlane.stencils.choice import RATED_SHARE, default_variant, estimate, fused_variants
+from memlane.stencils.choice import OTHER_REGISTERS, RATED_SHARE, default_variant, estimate, fused_variants
 from memlane.stencils.geometry import Geometry, itemsize
 from memlane.stencils.grid import Grid
 from memlane.stencils.problem import Problem
@@ -201,7 +201,9 @@ class CalibratedModel:
         planes = min(variant.planes, kernel.geometry.extents[0]) + variant.steps * (kernel.reach[0][0] + kernel.lag)
         memory = self._l2_us + self._missed(box, False) * (self._dram_us - self._l2_us)
         turn = variant.steps * _FUSED_STEP_CYCLES / self.chip.clock_mhz + memory
-        places = (1 if not kernel.flat else max(1, 16 // kernel.warps)) * self.chip.sm_count
+        threads = LANES * kernel.warps
+        registers = self.chip.registers_per_sm // (threads * (kernel.value_registers + OTHER_REGISTERS))
+        places = max(1, min(self.chip.max_threads_per_sm // threads, registers)) * self.chip.sm_count
         us = max(expected, turn * planes * ceil(kernel.blocks / places))
         return LaunchTime(us, us, kernel.blocks / places)
 
