@@ -192,6 +192,9 @@ def test_steps_that_share_a_launch() -> None:
          "the chip file of a100 has no links between peers: name a network; known are h200-nvlink"),
         ({"devices": 16}, NetworkError, "network h200-nvlink describes one node of 8 devices and no links between nodes: use at most 8"),
         ({"transport": "pigeon"}, NetworkError, "network h200-nvlink has no transport 'pigeon' inside a node; it has peer, stores, host"),
+        ({"exchange_every": 2.5}, StencilError, "steps between exchanges must be whole numbers from 1 to 64, not 2.5"),
+        ({"dtypes": {"v": "f8"}}, StencilError, "dtypes names 'v', which is not a field; the fields are new, u"),
+        ({"swap": ("new", "v")}, StencilError, "swap names 'v', which is not a field; the fields are new, u"),
         ({"grid": (32, 32)}, StencilError, "seven has 3 dimensions and the grid has 2"),
     ],
 )  # fmt: skip
@@ -199,6 +202,13 @@ def test_what_cannot_be_is_refused(options: dict[str, object], error: type[Excep
     given: dict[str, object] = {"grid": (64, 64, 64), "devices": 2, "network": "h200-nvlink", **options}
     with pytest.raises(error, match=message):
         plan_scaling(seven, **given)  # type: ignore[arg-type]
+
+
+def test_a_function_that_is_no_stencil_is_told_so() -> None:
+    with pytest.raises(
+        StencilError, match=r"a plan is made for a stencil, as @ml.stencil makes of a function, not for <built-in function abs>"
+    ):
+        plan_scaling(abs, CUBE)  # type: ignore[arg-type]
 
 
 def test_grids_that_do_not_fit_into_memory_are_left_out() -> None:

@@ -204,11 +204,16 @@ def plan_scaling(
     A combination that cannot be, because k steps reach further than a device has cells, is left out, and a note says so; StencilError is
     raised where nothing is left of a number of devices. NetworkError and ChipError where there is no such file.
     """
-    rules = (rule,) if isinstance(rule, Rule) else rule.rules
+    rules = (rule,) if isinstance(rule, Rule) else getattr(rule, "rules", None)
+    if not rules:
+        raise StencilError(f"a plan is made for a stencil, as @ml.stencil makes of a function, not for {rule!r}")
     where = grid if isinstance(grid, Grid) else Grid(tuple(grid))
     for one in rules:
         where.check(one)
     problem = Problem(rules, where, tuple(swap) or presumed_swap(rules), dict(dtypes or {}))  # type: ignore[arg-type]
+    for name in problem.dtypes:
+        if name not in problem.fields:
+            raise StencilError(f"dtypes names {name!r}, which is not a field; the fields are {', '.join(problem.fields)}")
     counts, every = _numbers(devices, "devices", _MOST_DEVICES), _numbers(exchange_every, "steps between exchanges", _MOST_STEPS)
     used = _chip(chip)
     wires = _network(network, used) if max(counts) > 1 else None
@@ -405,9 +410,9 @@ class _Planner:
 
 def _numbers(given: int | Iterable[int], what: str, most: int) -> list[int]:
     """Return whole numbers of 1 or more, each once, in ascending order."""
-    found = [given] if isinstance(given, int) else list(given)
+    found = list(given) if isinstance(given, Iterable) else [given]
     if not found or not all(isinstance(one, int) and 1 <= one <= most for one in found):
-        raise StencilError(f"{what} must be whole numbers from 1 to {most:,}, not {given if isinstance(given, int) else found}")
+        raise StencilError(f"{what} must be whole numbers from 1 to {most:,}, not {found if isinstance(given, Iterable) else given}")
     return sorted(set(found))
 
 
