@@ -87,6 +87,7 @@ def instructions(module: Any) -> list[Instruction]:
     return list(module.functions["chase_global"].body.instructions())
 
 
+@pytest.mark.slow
 def test_the_window_is_shorter_than_any_access(chase: Chase) -> None:
     level = next(level for level in QUICK_LEVELS if level.name == "L1")
     launch, _ = chase.launch(level, chase.ring(level), 0)

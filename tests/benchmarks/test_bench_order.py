@@ -55,6 +55,7 @@ def test_pairs_are_judged_where_they_were_measured_far_enough_apart() -> None:
     assert order.over_all([row("unknown", 1.0)]) == []
 
 
+@pytest.mark.slow
 def test_the_order_benchmark_models_every_kernel_of_a_job(quick: Callable[..., list[dict[str, Any]]]) -> None:
     rows = quick("order", "histogram 4194304, launches 0, 1")
     assert [row["case"] for row in rows] == ["histogram 4194304: global_atomics", "histogram 4194304: shared_atomics"]

@@ -18,11 +18,13 @@ def test_accuracy_alone(quick: Quick) -> None:
     assert rows["simple, L2"]["peer"]["net"] < rows["simple, L2"]["peer"]["truth"] - 20
 
 
+@pytest.mark.slow
 def test_accuracy_under_load(quick: Quick) -> None:
     little, _ = quick("accuracy", "under load, shared")
     assert little["holds"], little
 
 
+@pytest.mark.slow
 def test_counts(quick: Quick) -> None:
     rows = quick("counts", "transpose")
     assert [row["case"] for row in rows] == ["transpose 0: naive", "transpose 1: tiled", "transpose 2: padded"]
@@ -127,12 +129,14 @@ def test_cluster_latency(quick: Quick) -> None:
     assert far["value"] > 4 * near["value"] > 0
 
 
+@pytest.mark.slow
 def test_fuzz(quick: Quick) -> None:
     failures, inputs = quick("fuzz", "name")
     assert (failures["metric"], failures["value"], failures["holds"]) == ("ways to fail", 0, True)
     assert (inputs["metric"], inputs["value"], inputs["reach"]) == ("inputs", 200, None)
 
 
+@pytest.mark.slow
 def test_transfers(quick: Quick) -> None:
     rows = {row["metric"]: row for row in quick("transfers", "upload")}
     assert rows["equal to NumPy"]["holds"]

@@ -76,6 +76,7 @@ def test_the_emulator_beside_a_target_is_another_one() -> None:
     assert seen == 3
 
 
+@pytest.mark.slow
 def test_a_launch_with_probes_can_be_sent_out_again() -> None:
     def visit(number: int, launch: Launch) -> None:
         trace = traced(launch, "dependent")
@@ -109,12 +110,14 @@ def own_process(monkeypatch: pytest.MonkeyPatch, benchmark: str, case: str, limi
     return running._in_own_process(case, options, [])
 
 
+@pytest.mark.slow
 def test_a_case_runs_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     (row,) = own_process(monkeypatch, "emulator", "parsing")
     assert row.metric == "parse"
     assert row.value is not None
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_or_hangs_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     (late,) = own_process(monkeypatch, "emulator", "parsing", limit=0.01)
     assert late.note == "took longer than 0.01 s"

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 
+
+@pytest.mark.slow
 def test_a_rule_is_measured_beside_a_copy(quick: Callable[..., list[dict[str, Any]]]) -> None:
     rows = quick("stencil", "7-point fp64 512^3")
     assert [row["metric"] for row in rows] == ["share of the copy", "rate"]

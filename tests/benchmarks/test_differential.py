@@ -269,6 +269,7 @@ def test_what_the_emulator_refuses_is_found_without_compiling() -> None:
     assert "stacksave" in refusals(found, found.kernels["k"])[1]
 
 
+@pytest.mark.slow
 def test_a_quick_run_compares_with_the_oracle(quick: Callable[..., list[dict[str, Any]]]) -> None:
     rows = {row["case"]: row for row in quick("differential", "logic")}
     assert all(row["holds"] for row in rows.values())
@@ -279,6 +280,7 @@ def test_a_quick_run_compares_with_the_oracle(quick: Callable[..., list[dict[str
 # -- the page ----------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_page_of_instructions_is_what_the_table_and_the_emulator_say() -> None:
     path = docs.DOCS / support.PAGE
     assert path.read_text(encoding="utf-8") == support.page(), "docs/instructions.md is out of date: make tables"

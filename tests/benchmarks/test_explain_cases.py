@@ -134,6 +134,7 @@ def test_whatever_is_found_in_a_clean_kernel_counts(found: Finding) -> None:
     assert (total.value, total.holds) == (1, False)
 
 
+@pytest.mark.slow
 def test_one_case_runs(quick: Callable[..., list[dict[str, Any]]]) -> None:
     row, *totals = quick("explain", "every_second")
     assert (row["case"], row["holds"]) == ("partial-sectors: every_second", True)

@@ -65,6 +65,7 @@ def test_a_few_per_cent_are_forgiven_and_a_wavefront_is_not() -> None:
     assert not any(agrees(*pair) for pair in ((2.0, 1), (1.0, 2), (40.0, 32)))
 
 
+@pytest.mark.slow
 def test_one_operation_on_the_emulator(quick: Callable[..., list[dict[str, Any]]]) -> None:
     (row,) = quick("shared_rule", "ld_4")
     assert row["case"] == "ld_4"

@@ -368,6 +368,7 @@ def test_records_until_a_trap_are_kept_and_the_file_says_so(memlane: Command, wr
     assert len(Path("half.csv").read_text().splitlines()) == 1 + 81
 
 
+@pytest.mark.slow
 def test_threads_that_wait_for_ever_leave_their_records(memlane: Command, written: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "__global__ void waits(volatile int* flag) {\n    int seen = flag[1];\n    while (flag[0] == 0) { }\n    flag[2] = seen;\n}\n"
     monkeypatch.setattr("memlane.emulate.emulator.Emulator.__init__.__kwdefaults__", {"patience": 1, "threads": None})

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.triton
 FILE = os.path.relpath(Path(kernels.__file__))
 INSTRUMENTED = ("vector_add", "saxpy", "reduction", "matmul")
 """Accesses behind predicates and of 16 bytes in inline assembly; shared memory and atomics; asynchronous copies and matrix loads."""
+TRIED = [pytest.param(name, marks=pytest.mark.slow if name == "matmul" else ()) for name in INSTRUMENTED]
 ADD = "*fp32:16, *fp32:16, *fp32:16, i32"
 
 
@@ -56,12 +57,12 @@ def test_the_checker_finds_nothing(name: str) -> None:
     check_quiet(CASES[name]())
 
 
-@pytest.mark.parametrize("name", INSTRUMENTED)
+@pytest.mark.parametrize("name", TRIED)
 def test_counting_kernels_count_what_the_emulator_sees(name: str) -> None:
     check_counts(CASES[name]())
 
 
-@pytest.mark.parametrize("name", INSTRUMENTED)
+@pytest.mark.parametrize("name", TRIED)
 def test_traced_kernels_compute_the_same_and_name_their_lines(name: str) -> None:
     check_trace(CASES[name](), FILE, kernels.__dict__[name])
 

@@ -130,6 +130,7 @@ def test_the_next_process_compiles_nothing_and_sees_the_same(folder: Path) -> No
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == written
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_do_not_disturb_each_other_and_damage_is_repaired(folder: Path) -> None:
     first, second = _start(folder, "plain"), _start(folder, "plain")
     assert _output(first) == _output(second)

@@ -36,8 +36,9 @@ SIZES = {
     "stencil": 18,
     "transpose": 72,
 }
-SLOW = {"reduction": pytest.mark.slow, "spmv": pytest.mark.slow}
-"""Scripts of many launches, which are run once for each scheme only by `make test-all`."""
+SLOW = ("reduction", "spmv", "stencil")
+"""Scripts of many launches or records, which are traced only by `make test-all`."""
+TRACED = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in SIZES]
 """Small, and no multiples of a block, so that the guards at the edges have work to do."""
 LAUNCHES = {"chase": 5, "copies": 4, "histogram": 2, "matmul": 1, "reduction": 8, "rotation": 1, "spmv": 2, "stencil": 2, "transpose": 3}
 Rows = npt.NDArray[Any]
@@ -97,7 +98,7 @@ def test_plain(name: str) -> None:
     assert observer.seen == LAUNCHES[name]
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", TRACED)
 def test_trace_is_whole(name: str) -> None:
     trace = traced(name)
     assert len(trace.launches) == LAUNCHES[name]
@@ -110,7 +111,7 @@ def test_trace_is_whole(name: str) -> None:
         assert len(np.unique(warps[["block", "warp"]])) == len(warps)
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", TRACED)
 def test_times_are_in_order_and_executions_numbered(name: str) -> None:
     trace = traced(name)
     launch, block, warp, site, execution, start, end = columns(trace, "launch", "block", "warp", "site", "execution", "start", "end")
@@ -125,7 +126,7 @@ def test_times_are_in_order_and_executions_numbered(name: str) -> None:
     assert ((begins <= start) & (end <= ends)).all()
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", TRACED)
 def test_records_are_the_accesses_that_were_counted(name: str) -> None:
     """The counts are of the plain kernel, the records of the one with probes."""
     trace, counts = traced(name), counted(name)
@@ -149,7 +150,7 @@ def test_records_are_the_accesses_that_were_counted(name: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", [scheme for scheme in SCHEMES if scheme != "dependent"])
-@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in SIZES])
+@pytest.mark.parametrize("name", TRACED)
 def test_every_scheme_records_the_same_accesses(name: str, scheme: str) -> None:
     trace, usual = traced(name, scheme), traced(name)
     assert trace.lost == 0
@@ -179,7 +180,7 @@ def described(trace: Trace, number: dict[int, int]) -> list[Row]:
 
 
 @pytest.mark.memlane_check(False)  # The whole trace is checked, and machine code of two bodies takes long with a checker in it.
-@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in SIZES])
+@pytest.mark.parametrize("name", TRACED)
 def test_one_warp_in_three(name: str) -> None:
     """The script's own assertions hold, and the rows are those of the whole trace that the chosen warps made."""
     tracer = Tracer(TraceOptions(sampling=Sampling.of(every=3, seed=2)))

@@ -42,7 +42,10 @@ def staged(name: str, block: int = 80, layout: object = WIDE) -> tuple[np.ndarra
     return result, found
 
 
-@pytest.mark.parametrize("name", STAGED)
+SLOW = ("lanes leave early", "many stages")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in STAGED])
 def test_the_same_records(name: str) -> None:
     result, found = staged(name)
     expected_result, expected, _ = run(name).traced(layout=WIDE)

@@ -47,6 +47,7 @@ def entry(of: chip.Chip, name: str) -> float:
     return float(getattr(getattr(of, table) if table else of, own))
 
 
+@pytest.mark.slow
 def test_the_emulator_gives_back_the_numbers_of_its_chip_file() -> None:
     """Other ones than those of any shipped file, so that nothing can come from elsewhere."""
     h200 = load("h200")

@@ -53,7 +53,12 @@ def test_another_chip_has_other_latencies() -> None:
     assert measure(other, place(other, "shared"), TRUTH_ALONE).truth == pytest.approx(round(other.chip.latency.shared), abs=1)
 
 
-@pytest.mark.parametrize("name", ["shared", "shared atomic", "texture"])  # addresses of 64 and of 32 bits, and a vector
+SLOW = ("shared atomic", "texture")
+
+
+@pytest.mark.parametrize(
+    "name", ["shared", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+)  # addresses of 64 and of 32 bits, and a vector
 def test_dependent_less_its_window_is_the_truth(emulator: Target, name: str) -> None:
     found = measure(emulator, place(emulator, name), WITH_DEPENDENT)
     said = found.recorded["dependent"]
@@ -71,6 +76,7 @@ def test_a_scheme_that_does_not_wait_has_the_window_of_two_clock_reads(emulator:
     assert set(said.completeness.values()) == {"issue-only"}
 
 
+@pytest.mark.slow
 def test_a_store_and_the_load_behind_it_are_told_apart(emulator: Target) -> None:
     said = measure(emulator, place(emulator, "shared store then load"), WITH_DEPENDENT).recorded["dependent"]
     assert said.completeness == {"store": "issue-only", "load": "complete"}
@@ -78,6 +84,7 @@ def test_a_store_and_the_load_behind_it_are_told_apart(emulator: Target) -> None
     assert said.mean == pytest.approx(sum(said.parts.values()))
 
 
+@pytest.mark.slow
 def test_fences_of_the_block_do_not_wait_and_a_predicate_does(emulator: Target) -> None:
     found = {one.fence: one for one in fences(emulator, place(emulator, "L1"), 34.4, Effort(4, 1, (4, 12), ()))}
     assert [fence for fence, one in found.items() if not one.waits] == ["nothing", "membar.cta"]

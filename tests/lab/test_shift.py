@@ -140,6 +140,7 @@ def test_an_output_that_is_wrong_is_refused(emulator: Target, monkeypatch: pytes
 # -- the lab -------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_quick_run_of_one_pattern(emulator: Target) -> None:
     result = LABS["shift"].run(emulator, Request(quick=True, only=("stride",)))
     assert {"excluded-1", "excluded-16", "included-1", "included-16", "probes", "tables", "wavefronts", "all"} <= set(result.tables)

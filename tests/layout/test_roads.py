@@ -36,6 +36,7 @@ def test_cuda_functions_of_the_index_do_too(known: list[Known]) -> None:
     compare(known, cuda_offsets(ml.target("emulator:h200"), [one.layout for one in known], by_index=True))
 
 
+@pytest.mark.slow
 @pytest.mark.numba
 def test_numba_functions_give_the_same_offsets(known: list[Known]) -> None:
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")

@@ -82,6 +82,7 @@ def test_blocks_are_nested_a_hundred_times_at_most() -> None:
         kernel(nested[1])
 
 
+@pytest.mark.slow
 def test_a_function_may_be_inlined_thousands_of_times_into_itself() -> None:
     body = "".join(f".loc 1 {n + 1} 1, function_name L, inlined_at 1 {n} 1\nmov.u32 %r1, {n};\n" for n in range(1, 3000))
     one, two = (kernel(f".loc 1 1 1\n{body}") for _ in range(2))
