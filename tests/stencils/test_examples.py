@@ -30,15 +30,27 @@ def test_an_example_runs(command, printed, monkeypatch, capsys):
     assert printed in capsys.readouterr().out
 
 
-def test_the_python_of_the_page_runs():
-    page = (EXAMPLES.parent / "docs" / "stencils.md").read_text(encoding="utf-8")
-    snippets = [part.partition("```")[0] for part in page.split("```python\n")[1:]]
-    assert len(snippets) == 3
+def run_page(page, snippets):
+    """Run the Python of a page, as a reader would from top to bottom; return the names that it leaves."""
+    text = (EXAMPLES.parent / "docs" / page).read_text(encoding="utf-8")
+    found = [part.partition("```")[0] for part in text.split("```python\n")[1:]]
+    assert len(found) == snippets
     page_names = {"__name__": "page"}
-    for number, snippet in enumerate(snippets):
-        name = f"<the page of stencils, {number}>"
+    for number, snippet in enumerate(found):
+        name = f"<{page}, {number}>"
         linecache.cache[name] = (len(snippet), None, snippet.splitlines(keepends=True), name)
         with names.override("emulator:h200"):
             exec(compile(snippet, name, "exec"), page_names)
-    assert page_names["made"] > 0
-    assert page_names["run"].step == 12
+    return page_names
+
+
+def test_the_python_of_the_page_of_stencils_runs():
+    left = run_page("stencils.md", 3)
+    assert left["made"] > 0
+    assert left["run"].step == 12
+
+
+def test_the_python_of_the_page_of_scaling_runs():
+    left = run_page("scaling.md", 2)
+    assert left["run"].step == 20
+    assert left["best"].devices == 8

@@ -45,11 +45,12 @@ def values(name, shape):
     return np.random.default_rng(len(name) + sum(shape)).random(shape, dtype=np.float32)
 
 
-def prepared(stencil, grid, devices=1, every="auto", transport="auto", variant=None, **more):
+def prepared(stencil, grid, devices=1, every="auto", transport="auto", variant=None, overlap="auto", **more):
     fields = {name for rule in stencil.rules for name in rule.fields} - {"new", "moved"}
     given = {name: values(name, grid.shape) for name in fields} | more
     targets = ml.devices("emulator:h200", devices)
-    return stencil.on(grid, exchange_every=every, transport=transport).prepare(**given, targets=targets, variant=variant)
+    where = stencil.on(grid, exchange_every=every, transport=transport, overlap=overlap)
+    return where.prepare(**given, targets=targets, variant=variant)
 
 
 FUSED = Variant(4, (32, 2), 5, 1, steps=2, ahead=1)
@@ -68,7 +69,7 @@ FUSED = Variant(4, (32, 2), 5, 1, steps=2, ahead=1)
 )
 def test_the_bits_are_those_of_one_device(stencil, swap, devices, every, variant, boundary):
     grid = ml.Grid((31, 40), boundary=boundary)
-    many = prepared(stencil, grid, devices, every, variant=variant, swap=swap, r=0.1)
+    many = prepared(stencil, grid, devices, every, variant=variant, overlap=True, swap=swap, r=0.1)
     one = prepared(stencil, grid, swap=swap, r=0.1)
     for steps in (1, every, 2 * every + 1):
         one.steps(steps)
@@ -99,7 +100,8 @@ def test_rules_of_one_step_that_read_each_others_halos():
 def test_what_was_not_exchanged_is_not_read():
     """NaN in every halo that no exchange fills, and in memory that steps overwrite, reaches no result."""
     grid = ml.Grid((24, 16))
-    many = prepared(heat, grid, 2, 3, swap=SWAP, r=0.1)
+    many = prepared(heat, grid, 2, 3, overlap=False, swap=SWAP, r=0.1)
+    assert "high border" not in str(many.plan())
     before = many.steps(3)["u"].gather()
     for part in many.arrays["new"]:
         part.copy_from(np.full(part.shape, np.nan, part.dtype))
@@ -134,20 +136,22 @@ def turns(draw):
     steps = draw(st.sampled_from([1, 1, 2]))
     thin = max(1, steps * every * max(low, high, far))
     planes = draw(st.integers(devices * thin, devices * thin + 40))
-    return low, high, far, devices, every, boundary, steps, planes
+    return low, high, far, devices, every, boundary, steps, planes, draw(st.booleans())
 
 
 @settings(max_examples=25, deadline=None)
 @given(turns())
 def test_plans_have_no_race(drawn):
-    low, high, far, devices, every, boundary, steps, planes = drawn
+    low, high, far, devices, every, boundary, steps, planes, overlaps = drawn
     rule = ml.stencil(reaching(low, high, far))
     problem = Problem(rule.rules, ml.Grid((planes, 16), boundary=boundary), (SWAP,), {}, ranged=True)
     variant = Variant(4, (32, 1), 4, 1, steps=steps)
     kernels = tuple(one for one in code_of(problem, variant, True).kernels if one.variant.steps == steps)
     turn = Turn(problem, kernels, every)
     slabs = decomposed(problem.grid, [1.0] * devices).with_halos(*turn.halo)
-    plan = SharedStage(slabs, turn, 3, turn.needs).plan({kernel.name: KernelRef("0" * 64, kernel.name) for kernel in kernels})
+    plan = SharedStage(slabs, turn, 3, turn.needs, overlaps=overlaps).plan(
+        {kernel.name: KernelRef("0" * 64, kernel.name) for kernel in kernels}
+    )
     assert races(plan) == []
     computed = {plane for slab in slabs.slabs for plane in range(slab.start, slab.stop)}
     assert computed == set(range(planes))
@@ -182,7 +186,7 @@ def test_slabs_are_as_thick_as_devices_are_fast():
 
 
 def test_a_plan_says_what_waits_for_what():
-    run = prepared(heat, ml.Grid((64, 32)), 2, 2, swap=SWAP, r=0.1)
+    run = prepared(heat, ml.Grid((64, 32)), 2, 2, overlap=True, swap=SWAP, r=0.1)
     lines = str(run.plan()).splitlines()
     assert len(lines) == 10  # two launches of two parts on each device, and two copies
     assert "heat_step low border" in lines[6] or "heat_step low border" in lines[4]
@@ -226,6 +230,8 @@ def test_what_cannot_be_shared():
         prepared(heat, grid, 2, variant="timed", swap=SWAP, r=0.1)
     with pytest.raises(StencilError, match=r"'nccl' is not a transport: use 'peer', 'host', or 'auto'"):
         prepared(heat, grid, 2, transport="nccl", swap=SWAP, r=0.1)
+    with pytest.raises(StencilError, match=r"overlap is True, False or 'auto', not 'never'"):
+        prepared(heat, grid, 2, overlap="never", swap=SWAP, r=0.1)
     target = ml.target("emulator:h200")
     with pytest.raises(StencilError, match=r"a target is named twice: pass different devices"):
         heat.on(grid).prepare(u=values("u", grid.shape), r=0.1, swap=SWAP, targets=[target, target])

@@ -171,6 +171,8 @@ class SharedStage:
     """Rows of the table of scalars: 1 where they stay the same, else one for each step of the stage."""
     strips: Mapping[str, StepKernel] = field(default_factory=dict)
     """By rules whose kernels reduce, those that do not: they compute planes of halos."""
+    overlaps: bool = True
+    """Whether launches are cut into borders and what lies between them, where a slab is thick enough."""
     through_host: bool = False
     """Whether planes travel through pinned memory of the host, not from device to device."""
 
@@ -256,7 +258,8 @@ class _Writer:
     def _slab(self, builder: PlanBuilder, slab: Slab) -> _Steps:
         low, high = self.launches[0].border
         cut = (low if slab.device in self.above_others else 0) + (high if slab.device in self.below_others else 0)
-        return self._whole(builder, slab) if self.reducing or cut >= slab.planes else self._cut(builder, slab)
+        is_cut = self.stage.overlaps and not self.reducing and cut < slab.planes
+        return self._cut(builder, slab) if is_cut else self._whole(builder, slab)
 
     def _whole(self, builder: PlanBuilder, slab: Slab) -> _Steps:
         """Add the launches of a slab that is not cut, one after another."""

@@ -63,12 +63,13 @@ class Stencil:
             raise StencilError(f"the rules of a step have names of their own; these are {', '.join(names)}")
         return Stencil((*self.rules, *other.rules))
 
-    def on(self, grid: Grid, *, exchange_every: int | str = "auto", transport: str = "auto") -> Discretized:
+    def on(self, grid: Grid, *, exchange_every: int | str = "auto", transport: str = "auto", overlap: bool | str = "auto") -> Discretized:
         """Return the stencil on a grid. Raises StencilError where they do not fit.
 
-        Where it runs on several devices, `exchange_every` is after how many steps they exchange planes (`"auto"`: as many as a launch
-        makes), and `transport` how these travel: `"peer"`, copies from device to device, `"host"`, through pinned memory of the host, or
-        `"auto"`, the first that the devices can do.
+        Where it runs on several devices, `exchange_every` is after how many steps they exchange planes. `transport` is how these travel:
+        `"peer"`, by copies from device to device, `"host"`, through pinned memory of the host, or `"auto"`, the first that the devices can
+        do. With `overlap` launches are cut into borders, after which devices exchange, and what lies between them. What is `"auto"` a
+        model of the chip and its links chooses.
         """
         for rule in self.rules:
             grid.check(rule)
@@ -77,7 +78,9 @@ class Stencil:
             raise StencilError(f"devices exchange planes every 1 or more steps, or 'auto', not {exchange_every!r}")
         if transport not in ("auto", *TRANSPORTS):
             raise StencilError(f"{transport!r} is not a transport: use {', '.join(map(repr, TRANSPORTS))}, or 'auto'")
-        return Discretized(self, grid, exchange_every, transport)
+        if not isinstance(overlap, bool) and overlap != "auto":
+            raise StencilError(f"overlap is True, False or 'auto', not {overlap!r}")
+        return Discretized(self, grid, exchange_every, transport, overlap)
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.rules))
@@ -91,6 +94,7 @@ class Discretized:
     grid: Grid
     exchange_every: int | str = "auto"
     transport: str = "auto"
+    overlap: bool | str = "auto"
 
     def reference(self, steps: int = 1, *, swap: Swap = (), dtypes: Mapping[str, str] | None = None, **values: Any) -> dict[str, Any]:
         """Return fields and reductions after some steps that the rule's own function gives on NumPy arrays: what kernels must equal.
@@ -130,7 +134,14 @@ class Discretized:
         if len(several) == 1:
             return Run(problem, values, target=several[0], variant=variant, fmad=fmad)
         return SharedRun(
-            problem, values, targets=several, variant=variant, fmad=fmad, exchange_every=self.exchange_every, transport=self.transport
+            problem,
+            values,
+            targets=several,
+            variant=variant,
+            fmad=fmad,
+            exchange_every=self.exchange_every,
+            transport=self.transport,
+            overlap=self.overlap,
         )
 
     def _problem(self, swap: Swap, values: Mapping[str, Any], dtypes: Mapping[str, str] | None) -> Problem:

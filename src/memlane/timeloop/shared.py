@@ -97,17 +97,20 @@ class SharedRun(Run):
         fmad: bool = True,
         exchange_every: int | str = "auto",
         transport: str = "auto",
+        overlap: bool | str = "auto",
     ) -> None:
         """See `Stencil.on` and `Discretized.prepare`."""
         self._begin(problem, values)
         _check_targets(targets)
         self.target, self.targets = targets[0], tuple(targets)
         slabs = decomposed(problem.grid, [target.chip.copy_gb_per_s or target.chip.dram_gb_per_s for target in targets])
-        choice = _choose(problem, slabs, self.target, variant, exchange_every, transport)
+        choice = _choose(problem, slabs, self.target, variant, exchange_every, transport, overlap)
         self.reason = choice.reason
         """Why the kernels are cut as they are, and why devices exchange planes after so many steps."""
         self.exchange_every = choice.exchange_every
         """Steps between two exchanges."""
+        self.overlap = choice.overlap
+        """Whether an exchange is overlapped with the planes between the borders, where slabs are thick enough."""
         self._ranged = replace(problem, ranged=True)
         self.code: Code = code_of(self._ranged, choice.variant, fmad)
         self._kernels = {
@@ -144,7 +147,7 @@ class SharedRun(Run):
         names, where = "+".join(rule.name for rule in self.problem.rules), ", ".join(target.name for target in self.targets)
         return (
             f"<SharedRun: {names} on {self.problem.grid.shape}, {where}, after {self.step} steps; {self.variant}; "
-            f"exchange every {self.exchange_every} steps by {self.transport_reason}>"
+            f"exchange every {self.exchange_every} steps by {self.transport_reason}{'' if self.overlap else ', behind all planes'}>"
         )
 
     def plan(self, steps: int | None = None) -> Plan:
@@ -212,7 +215,8 @@ class SharedRun(Run):
     def _stage(self, turn: Turn, turns: int, varying: bool) -> SharedStage:
         rows = turn.steps * turns if varying else 1
         strips = {kernel.rule.name: kernel for kernel in self._kernels["step"]}
-        return SharedStage(self.decomposition, turn, turns, self._wanted, rows, strips, self.transport == "host")
+        through_host = self.transport == "host"
+        return SharedStage(self.decomposition, turn, turns, self._wanted, rows, strips, self.overlap, through_host)
 
     def _advance(self, count: int, schedule: Mapping[str, np.ndarray[Any, Any]], first: int, reduces: bool) -> None:
         began = time.monotonic()
@@ -307,11 +311,18 @@ def _check_targets(targets: Sequence[Target]) -> None:
 class _Choice:
     variant: Variant | None
     exchange_every: int
+    overlap: bool
     reason: str
 
 
 def _choose(
-    problem: Problem, slabs: Decomposition, target: Target, variant: Variant | str | None, exchange_every: int | str, transport: str
+    problem: Problem,
+    slabs: Decomposition,
+    target: Target,
+    variant: Variant | str | None,
+    exchange_every: int | str,
+    transport: str,
+    overlap: bool | str,
 ) -> _Choice:
     """Return how kernels are cut and after how many steps devices exchange planes. Raises StencilError for what does not go together."""
     if isinstance(variant, str):
@@ -326,17 +337,17 @@ def _choose(
             f"exchange after a multiple of {variant.steps}"
         )
     several = {} if variant is not None or target.modelled else _several_steps(problem, slabs, target)
-    found: list[tuple[Prediction, Variant | None]] = []
+    found: list[tuple[Prediction, Variant | None, bool]] = []
     for steps, one in {1 if variant is None else variant.steps: variant, **several}.items():
         every = [given] if given is not None else [steps * turns for turns in range(1, max(1, _MOST_STEPS // steps) + 1)]
-        with suppress(StencilError):  # where nothing is left, slabs are too thin, which is said when they get halos
-            found.append((_predicted(problem, len(slabs.slabs), target, transport, every, steps), one))
+        for overlaps in (True, False) if overlap == "auto" else (bool(overlap),):
+            with suppress(StencilError):  # where nothing is left, slabs are too thin, which is said when they get halos
+                found.append((_predicted(problem, len(slabs.slabs), target, transport, every, steps, overlaps), one, overlaps))
     if not found:
-        return _Choice(variant, given or (1 if variant is None else variant.steps), "not predicted")
-    best, cut = min(found, key=lambda pair: pair[0].step_us)
-    return _Choice(
-        cut, best.exchange_every, f"{best.step_us:,.1f} us a step expected, bound by {best.bound}, by the model of {target.chip.name}"
-    )
+        return _Choice(variant, given or (1 if variant is None else variant.steps), overlap is not False, "not predicted")
+    best, cut, overlaps = min(found, key=lambda one: one[0].step_us)
+    reason = f"{best.step_us:,.1f} us a step expected, bound by {best.bound}, by the model of {target.chip.name}"
+    return _Choice(cut, best.exchange_every, overlaps, reason)
 
 
 _MOST_STEPS = 16
@@ -357,13 +368,15 @@ def _several_steps(problem: Problem, slabs: Decomposition, target: Target) -> di
     return found
 
 
-def _predicted(problem: Problem, devices: int, target: Target, transport: str, every: Sequence[int], steps: int) -> Prediction:
+def _predicted(
+    problem: Problem, devices: int, target: Target, transport: str, every: Sequence[int], steps: int, overlap: bool
+) -> Prediction:
     """Return the fastest prediction. What a machine's network is, nobody knows here: that of the chip's file is taken."""
+    predict = partial(best_exchange, problem, devices, chip=target.chip, candidates=every, steps_per_launch=steps, overlap=overlap)
     try:
-        wires = "host" if transport == "host" else ""
-        return best_exchange(problem, devices, chip=target.chip, transport=wires, candidates=every, steps_per_launch=steps)
+        return predict(transport="host" if transport == "host" else "")
     except NetworkError:  # the file knows peers only
-        return best_exchange(problem, devices, chip=target.chip, candidates=every, steps_per_launch=steps)
+        return predict()
 
 
 def _transport(decomposition: Decomposition, targets: Sequence[Target], asked: str) -> tuple[str, str]:

@@ -243,11 +243,13 @@ def best_exchange(
     transport: str = "",
     candidates: Iterable[int] = range(1, 9),
     steps_per_launch: int | None = None,
+    overlap: bool = True,
 ) -> Prediction:
     """Return the prediction for the steps between exchanges that are fastest by the calibrated model, in slabs along the first axis.
 
-    `steps_per_launch` divides that number; by default as many share a launch as are fastest. Without a network the links between peers of
-    the chip's file count, or those of an H200 where it has none. Raises StencilError where no candidate is possible.
+    `steps_per_launch` divides that number; by default as many share a launch as are fastest. Without `overlap` no launch is cut into
+    borders and what lies between them. Without a network the links between peers of the chip's file count, or those of an H200 where it has
+    none. Raises StencilError where no candidate is possible.
     """
     wires = None
     if devices > 1:
@@ -257,7 +259,7 @@ def best_exchange(
             if network:
                 raise
             wires = networks.of_chip(load_chip("h200"))
-    planner = _Planner(problem, chip, wires, transport, CalibratedModel.of(problem, chip), steps_per_launch)
+    planner = _Planner(problem, chip, wires, transport, CalibratedModel.of(problem, chip), steps_per_launch, overlap)
     found, left_out = planner.with_devices(devices, _numbers(candidates, "steps between exchanges", _MOST_STEPS), (1,))
     if not found:
         raise StencilError(f"nothing is left to predict. {left_out[0]}")
