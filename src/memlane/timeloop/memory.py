@@ -107,7 +107,7 @@ def allocated(target: Target, nbytes: int, name: str, make: Any) -> DeviceArray:
         if isinstance(error, DeviceError) and "memory" not in text.lower():
             raise
         raise DeviceError(
-            f"no memory left for {name!r} on {target.name}: it needs {nbytes / 2**30:,.3f} GiB, and the device has "
-            f"{target.chip.dram_bytes / 2**30:,.1f} GiB in all; use a smaller grid or a narrower type ({text})"
+            f"no memory left for {name!r} on {target.name}: it needs {nbytes / 2**30:,.3f} GiB, and {target.free_bytes() / 2**30:,.1f} of "
+            f"{target.chip.dram_bytes / 2**30:,.1f} GiB are free; use a smaller grid, a narrower type, or more devices ({text})"
         ) from error
     return array
