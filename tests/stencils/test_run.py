@@ -273,6 +273,16 @@ def test_fields_of_other_libraries_are_taken_and_given(target):
     assert np.array_equal(np.asarray(run["u"]), field(8, 8))
 
 
+def test_what_lies_on_the_target_is_copied_there(target, monkeypatch):
+    u = target.array(field(8, 12))
+    monkeypatch.setattr(ml.DeviceArray, "numpy", lambda _: pytest.fail("through the host"))
+    run = heat.on(ml.Grid((8, 12))).prepare(u=u, r=0.1, swap=("new", "u"), targets=target)
+    monkeypatch.undo()
+    assert np.array_equal(run["u"].gather(), field(8, 12))
+    run.steps(2)
+    assert np.array_equal(u.numpy(), field(8, 12))  # the run has a copy
+
+
 def test_variants_that_cannot_be(target):
     values = {"u": field(16, 64), "r": 0.1, "swap": ("new", "u"), "targets": target}
     with pytest.raises(StencilError, match=r"2 steps cannot share a launch here, because axis 0 has a reflecting face"):

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memlane.errors import DeviceError, StencilError
+from memlane.errors import BadLaunch, DeviceError, StencilError
 from memlane.launch import DeviceArray, Target
+from memlane.plan import PlanBuilder
 from memlane.stencils.geometry import stored_shape
+from memlane.targets import BoundPlan
 
 
 def as_host(value: Any) -> npt.NDArray[Any]:
@@ -76,7 +78,11 @@ class FieldView:
 
 
 def upload(target: Target, value: Any, shape: tuple[int, ...], dtype: str, name: str) -> DeviceArray:
-    """Return memory of a target with the values of a field. The padding of its rows is zero."""
+    """Return memory of a target with the values of a field. The padding of its rows is zero. What lies on the target already is copied
+    there, and not through the host."""
+    there = _on_target(target, value)
+    if there is not None and there.shape == shape and there.dtype == np.dtype(dtype):
+        return _padded_there(target, there, name)
     host = as_host(value)
     if host.shape != shape:
         raise StencilError(f"field {name!r} has the shape {host.shape}, and the grid {shape}")
@@ -87,6 +93,28 @@ def upload(target: Target, value: Any, shape: tuple[int, ...], dtype: str, name:
         return target.array(padded)
 
     return allocated(target, _nbytes(shape, dtype), name, made)
+
+
+def _on_target(target: Target, value: Any) -> DeviceArray | None:
+    """Return an array of any library as it lies on a target; None where it does not, or not in C order."""
+    if isinstance(value, DeviceArray):
+        return value if value.target is target else None
+    if isinstance(value, np.ndarray | np.generic | int | float | list | tuple):
+        return None
+    try:
+        return target.adopt(value)
+    except (BadLaunch, DeviceError):
+        return None
+
+
+def _padded_there(target: Target, source: DeviceArray, name: str) -> DeviceArray:
+    """Return a copy of an array of a target, with padded rows."""
+    padded = blank(target, source.shape, source.dtype.str.lstrip("<|="), name)
+    builder = PlanBuilder()
+    to, of = builder.array("to", padded.shape, padded.dtype), builder.array("of", source.shape, source.dtype)
+    builder.copy(to[..., : source.shape[-1]], of, label=f"upload {name}")
+    BoundPlan(builder.plan(), {"to": padded, "of": source}, targets=[target]).run()
+    return padded
 
 
 def blank(target: Target, shape: tuple[int, ...], dtype: str, name: str) -> DeviceArray:
