@@ -134,8 +134,10 @@ def allocated(target: Target, nbytes: int, name: str, make: Any) -> DeviceArray:
         text = str(error)
         if isinstance(error, DeviceError) and "memory" not in text.lower():
             raise
+        free = target.free_bytes()
+        left = f"{free / 2**30:,.1f} of " if free is not None else "at most "
         raise DeviceError(
-            f"no memory left for {name!r} on {target.name}: it needs {nbytes / 2**30:,.3f} GiB, and {target.free_bytes() / 2**30:,.1f} of "
+            f"no memory left for {name!r} on {target.name}: it needs {nbytes / 2**30:,.3f} GiB, and {left}"
             f"{target.chip.dram_bytes / 2**30:,.1f} GiB are free; use a smaller grid, a narrower type, or more devices ({text})"
         ) from error
     return array
