@@ -26,9 +26,7 @@ memlane: so a user's `h200.toml` can be like the shipped one.
 
 from __future__ import annotations
 
-import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from functools import cache, lru_cache
@@ -50,6 +48,7 @@ from memlane.chip.model import (
     Links,
     Throughput,
 )
+from memlane.data_files import DataFiles
 from memlane.errors import ChipError
 from memlane.source import shortened
 
@@ -75,8 +74,6 @@ with an element for each bank the memory."""
 LEAST = 1e-6
 """Numbers are at least this: cycles, which are amounts over rates, fit 64 bits."""
 WIDEST_ACCESS_BYTES = 16
-_LONGEST_LINE, _LONGEST_FILE = 4096, 1 << 20
-"""In characters. A name of thousands of parts takes the parser minutes and gigabytes."""
 _FILE_NAME = re.compile(r"[^/\\\x00-\x1f]{1,200}")
 _MAY_BE_ZERO = ("[chip] reserved_shared_bytes", "[chip] l1_bytes", "[chip] l2_bytes")
 
@@ -104,53 +101,35 @@ SHIPPED = Path(__file__).parent / "data"
 """The chip files that come with memlane."""
 
 
+FILES = DataFiles("chip", "MEMLANE_CHIPS", SHIPPED, ChipError)
+
+
 def user_directory() -> Path | None:
-    """Where chip files of the user lie, whether or not it exists; None for a user without a home."""
-    try:
-        return Path(os.environ.get("MEMLANE_CHIPS") or "~/.config/memlane/chips").expanduser()
-    except RuntimeError:
-        return None
+    """Return where chip files of the user lie, whether or not it exists; None for a user without a home."""
+    return FILES.user_directory()
 
 
 def directories() -> tuple[Path, ...]:
-    """Where chip files are looked for, first match first."""
-    user = user_directory()
-    return (SHIPPED,) if user is None else (user, SHIPPED)
+    """Return where chip files are looked for, first match first."""
+    return FILES.directories()
 
 
 def names() -> tuple[str, ...]:
-    """The names of all chips that `load` knows, sorted."""
-    return tuple(sorted({path.stem for directory in directories() for path in _chip_files(directory)}))
+    """Return the names of all chips that `load` knows, sorted."""
+    return FILES.names()
 
 
 def load(name: str) -> Chip:
-    """The chip called `name`; ChipError names those that exist."""
-    for directory in directories():
-        for path in _chip_files(directory):
-            if path.stem == name:
-                return from_file(path)
-    raise ChipError(f"no chip is called {name!r}; known are {', '.join(names())}{unread_directory()}")
-
-
-def _chip_files(directory: Path) -> list[Path]:
-    """Those in a directory; none where it is not there, or not for this user to read."""
-    try:
-        return [path for path in directory.iterdir() if path.suffix == ".toml"]
-    except OSError:
-        return []
+    """Return the chip called `name`; ChipError names those that exist."""
+    path = FILES.find(name)
+    if path is None:
+        raise ChipError(f"no chip is called {name!r}; known are {', '.join(names())}{unread_directory()}")
+    return from_file(path)
 
 
 def unread_directory() -> str:
-    """Why the user's directory is not read although it is there, as the end of a sentence; empty where it is read, or there is none."""
-    user = user_directory()
-    try:
-        if user is not None:
-            os.listdir(user)
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        return f"; chip files in {user} cannot be read: {error.strerror}"
-    return ""
+    """Return why the user's directory is not read although it is there, as the end of a sentence; empty where it is read or absent."""
+    return FILES.unread_directory()
 
 
 def from_file(path: str | Path) -> Chip:
@@ -219,17 +198,7 @@ def _read(path: Path, changed: int) -> Chip:
 
 def _text(path: Path, users: tuple[Path, ...] = ()) -> dict[str, Any]:
     """What a file says, together with what the file says that it is `like`. `users` are the files that are like this one."""
-    try:
-        written = path.read_text(encoding="utf-8")
-        if max(map(len, written.splitlines()), default=0) > _LONGEST_LINE or len(written) > _LONGEST_FILE:
-            raise ChipError(
-                f"cannot read the chip file {path}: it may have {_LONGEST_FILE:,} characters, and {_LONGEST_LINE:,} in a line, and has more"
-            )
-        text = tomllib.loads(written)
-    except RecursionError:
-        raise ChipError(f"cannot read the chip file {path}: its arrays or tables are nested too deeply") from None
-    except (OSError, ValueError) as error:  # no text, no TOML, or a number of thousands of digits
-        raise ChipError(f"cannot read the chip file {path}: {error}") from error
+    text = FILES.read(path)
     if "like" not in text:
         return text
     name = text.pop("like")

@@ -28,8 +28,6 @@ errors that name the entry.
 
 from __future__ import annotations
 
-import os
-import tomllib
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -37,6 +35,7 @@ from typing import Any
 
 from memlane.chip import Chip, Fact
 from memlane.chip.model import KINDS
+from memlane.data_files import DataFiles
 from memlane.errors import NetworkError
 from memlane.network.model import SHARINGS, Link, Network, Transfer
 from memlane.source import shortened
@@ -48,39 +47,28 @@ _ENTRIES = ("neighbours", *(f"{what}{end}" for what in ("message", "host") for e
 _HEAD = ("title", "devices_per_node", "sources", "inside", "between")
 _ANY = 1 << 16
 """Devices of a node where nobody says how many there are."""
-_MOST, _LONGEST_FILE, _LONGEST_LINE, _MOST_TIMES = 1e15, 1 << 20, 4096, 1000
+_MOST, _MOST_TIMES = 1e15, 1000
+
+
+FILES = DataFiles("network", "MEMLANE_NETWORKS", SHIPPED, NetworkError)
 
 
 def user_directory() -> Path | None:
-    """Where network files of the user lie, whether or not it exists; None for a user without a home."""
-    try:
-        return Path(os.environ.get("MEMLANE_NETWORKS") or "~/.config/memlane/networks").expanduser()
-    except RuntimeError:
-        return None
+    """Return where network files of the user lie, whether or not it exists; None for a user without a home."""
+    return FILES.user_directory()
 
 
 def names() -> tuple[str, ...]:
     """Return the names of all networks that `load` finds, sorted."""
-    return tuple(sorted({path.stem for path in _files()}))
-
-
-def _files() -> list[Path]:
-    """Return all network files, those of the user first."""
-    found: list[Path] = []
-    for directory in (user_directory(), SHIPPED):
-        try:
-            found += [] if directory is None else sorted(path for path in directory.iterdir() if path.suffix == ".toml")
-        except OSError:
-            continue  # it is not there, or this user may not read it
-    return found
+    return FILES.names()
 
 
 def load(name: str) -> Network:
     """Return the network called `name`. Raises NetworkError, which names those that exist."""
-    for path in _files():
-        if path.stem == name:
-            return from_file(path)
-    raise NetworkError(f"no network is called {name!r}; known are {', '.join(names())}, or name a .toml file")
+    path = FILES.find(name)
+    if path is None:
+        raise NetworkError(f"no network is called {name!r}; known are {', '.join(names())}, or name a .toml file{FILES.unread_directory()}")
+    return from_file(path)
 
 
 def named(text: str) -> Network:
@@ -108,19 +96,8 @@ def of_chip(chip: Chip) -> Network:
 
 def from_file(path: str | Path) -> Network:
     """Return the network that a data file describes. Raises NetworkError with the place of what is wrong."""
-    path = Path(path)
-    try:
-        written = path.read_text(encoding="utf-8")
-        if len(written) > _LONGEST_FILE or max(map(len, written.splitlines()), default=0) > _LONGEST_LINE:
-            raise NetworkError(
-                f"cannot read the network file {path}: it may have {_LONGEST_FILE:,} characters, and {_LONGEST_LINE:,} in a line"
-            )
-        text = tomllib.loads(written)
-    except OSError as error:
-        raise NetworkError(f"cannot read the network file {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise NetworkError(f"cannot read the network file {path}: {shortened(str(error))}") from None
-    return _NetworkFile(path, text).network()
+    where = Path(path)
+    return _NetworkFile(where, FILES.read(where)).network()
 
 
 class _NetworkFile:
