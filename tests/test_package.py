@@ -25,7 +25,7 @@ PUBLIC_NAMES = 48
 IMPORT_SECONDS = 0.3
 LINES = 700
 FUNCTION_LINES = 80
-HEAVY = ("llvmlite", "cuda", "pyarrow", "numpy", "rich", "typer")
+HEAVY = ("llvmlite", "cuda", "pyarrow", "numpy", "rich", "typer", "mpi4py")
 
 
 # -- the public surface ----------------------------------------------------------------------------------------------------------

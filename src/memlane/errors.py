@@ -17,6 +17,7 @@
     |   +-- CheckFailed            the checker found something, and was told to stop then
     +-- DeviceError                no such target, or the driver refused; carries the driver's name for it
     +-- ChipError                  no such chip, or a chip's data file is wrong
+    +-- RankError                  a process of an MPI program ended, hangs, or does something else than the others
     +-- NetworkError               no such network or link, or a network's data file is wrong
     +-- BadPlan                    a plan that cannot be: a view beyond its buffer, steps in a circle, two writers without an order
     +-- LayoutError                an index map that cannot be, a pattern of accesses that cannot, or a search that cannot succeed
@@ -133,6 +134,10 @@ class CheckFailed(LaunchError):
 
 class DeviceError(MemlaneError):
     """There is no such target here, or the CUDA driver refused."""
+
+
+class RankError(MemlaneError):
+    """A process of an MPI program ended or hangs, or the processes do not do the same."""
 
 
 class ChipError(MemlaneError):

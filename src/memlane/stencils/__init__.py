@@ -17,6 +17,7 @@
     points       kernels for single cells: sources, probes, and the search for what is not finite
     stages       steps as plans
     exchange     steps on several devices as plans; `decomposition` says which planes each has
+    messages     the same where each slab belongs to a process of its own
     scaling      times on several devices, predicted; it is loaded on its own
 
 Nothing here holds an address or calls a target; `timeloop` runs the plans.
@@ -31,6 +32,7 @@ from memlane.stencils.exchange import SharedStage, Turn
 from memlane.stencils.fused import FusedKernel
 from memlane.stencils.grid import Face, Grid
 from memlane.stencils.language import read_rule
+from memlane.stencils.messages import RankStage
 from memlane.stencils.problem import Problem
 from memlane.stencils.rule import Footprint, Rule
 from memlane.stencils.schedule import cannot_fuse
@@ -47,6 +49,7 @@ __all__ = [
     "Grid",
     "Point",
     "Problem",
+    "RankStage",
     "Rule",
     "SharedStage",
     "Slab",

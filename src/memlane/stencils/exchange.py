@@ -180,13 +180,18 @@ class SharedStage:
     def steps(self) -> int:
         return self.turns * self.turn.steps
 
+    @property
+    def slabs(self) -> tuple[Slab, ...]:
+        """The slabs of the devices that the plan is for; a slab's place is the number of its device in the plan."""
+        return self.decomposition.slabs
+
     def names_after(self) -> dict[str, str]:
         """Return for each name that moves whose memory at the beginning it has at the end."""
         return self.turn.names_after(self.turn.rounds * self.turns)
 
     def plan(self, refs: Mapping[str, KernelRef]) -> Plan:
         """Return the plan of the stage, with the kernels by their names in the module."""
-        return _Writer(self, refs).plan()
+        return Writer(self, refs).plan()
 
 
 def on_device(name: str, device: int) -> str:
@@ -195,7 +200,7 @@ def on_device(name: str, device: int) -> str:
 
 
 @dataclass
-class _Steps:
+class SlabSteps:
     """Steps of one slab in one turn for which others wait, or which wait for them."""
 
     first: list[StepRef] = field(default_factory=list)
@@ -209,12 +214,13 @@ class _Steps:
     """What is sent from and to the slab."""
 
 
-class _Writer:
-    """Writes the plan of one stage."""
+class Writer:
+    """Writes the plan of one stage whose devices are all in one process."""
 
     def __init__(self, stage: SharedStage, refs: Mapping[str, KernelRef]) -> None:
         self.stage, self.refs, self.builder = stage, refs, PlanBuilder()
-        self.turn, self.problem, self.slabs = stage.turn, stage.turn.problem, stage.decomposition.slabs
+        self.turn, self.problem, self.slabs = stage.turn, stage.turn.problem, stage.slabs
+        self.home = {slab.device: place for place, slab in enumerate(stage.slabs)}
         self.launches = self.turn.with_borders(stage.wanted)
         pairs = stage.decomposition.neighbours
         self.above_others = {upper.device for _, upper in pairs}
@@ -232,7 +238,7 @@ class _Writer:
                 self._add(REDUCTIONS, slab, (sum(len(kernel.reductions) for kernel in self.reducing),), "f8")
 
     def _add(self, name: str, slab: Slab, shape: tuple[int, ...], dtype: str) -> View:
-        view = self.builder.array(on_device(name, slab.device), shape, dtype, slab.device)
+        view = self.builder.array(on_device(name, slab.device), shape, dtype, self.home[slab.device])
         self.views[name, slab.device] = view
         return view
 
@@ -248,20 +254,20 @@ class _Writer:
 
     def _turn(self, builder: PlanBuilder, repeats: bool = False) -> None:
         steps = {slab.device: self._slab(builder, slab) for slab in self.slabs}
-        self._exchange(builder, steps)
+        self._exchange(builder, steps, repeats)
         for one in steps.values() if repeats else ():
             for step in (*one.copies, *one.low, *one.high, *one.inner[-1:]):
                 builder.carry(step, one.first)
             for step in (*one.low, *one.high):
                 builder.carry(step, one.inner[:1])
 
-    def _slab(self, builder: PlanBuilder, slab: Slab) -> _Steps:
+    def _slab(self, builder: PlanBuilder, slab: Slab) -> SlabSteps:
         low, high = self.launches[0].border
         cut = (low if slab.device in self.above_others else 0) + (high if slab.device in self.below_others else 0)
         is_cut = self.stage.overlaps and not self.reducing and cut < slab.planes
         return self._cut(builder, slab) if is_cut else self._whole(builder, slab)
 
-    def _whole(self, builder: PlanBuilder, slab: Slab) -> _Steps:
+    def _whole(self, builder: PlanBuilder, slab: Slab) -> SlabSteps:
         """Add the launches of a slab that is not cut, one after another."""
         found: list[StepRef] = []
         for one in self.launches:
@@ -274,11 +280,11 @@ class _Writer:
             for first, last in ((begin, slab.start), (slab.stop, behind)):
                 if first < last:
                     found.append(self._launch(builder, slab, strips, first, last, INNER))
-        return _Steps(first=found[:1], low=found[-1:], high=found[-1:])
+        return SlabSteps(first=found[:1], low=found[-1:], high=found[-1:])
 
-    def _cut(self, builder: PlanBuilder, slab: Slab) -> _Steps:
+    def _cut(self, builder: PlanBuilder, slab: Slab) -> SlabSteps:
         """Add the launches of a slab in three parts: its borders, and what lies between them."""
-        found = _Steps()
+        found = SlabSteps()
         for one in self.launches:
             begin, behind = self._computed(slab, one)
             start = slab.start + one.border[0] if slab.device in self.above_others else begin
@@ -312,7 +318,7 @@ class _Writer:
         step = self._add_launch(builder, slab, one, (slab.start, slab.stop), INNER, (), [partial])
         builder.launch(
             self.refs[kernel.finish_name], len(kernel.reductions), 256, to, partial, blocks,
-            device=slab.device, queue=INNER, reads=[partial], writes=[to],
+            device=self.home[slab.device], queue=INNER, reads=[partial], writes=[to],
         )  # fmt: skip
         return step
 
@@ -329,7 +335,7 @@ class _Writer:
         return builder.launch(
             self.refs[kernel.name], kernel.grid_of(behind - begin), kernel.block,
             *outputs, *inputs, scalars, self._row(one), *place, *partial,
-            device=slab.device, queue=queue, after=after, shared_bytes=kernel.shared_bytes,
+            device=self.home[slab.device], queue=queue, after=after, shared_bytes=kernel.shared_bytes,
             reads=[*(view[read] for view in inputs), scalars], writes=[*(view[written] for view in outputs), *partial],
             label=f"{kernel.name} {_PARTS[queue]}".strip(),
         )  # fmt: skip
@@ -340,7 +346,7 @@ class _Writer:
             return 0
         return Scalar(one.number, self.turn.steps) if self.stage.turns > 1 else one.number
 
-    def _exchange(self, builder: PlanBuilder, steps: Mapping[int, _Steps]) -> None:
+    def _exchange(self, builder: PlanBuilder, steps: Mapping[int, SlabSteps], repeats: bool) -> None:
         """Add the copies of what neighbours need, as soon as both borders are complete."""
         after = self.turn.names_after(self.turn.rounds)
         for lower, upper in self.stage.decomposition.neighbours:

@@ -4,7 +4,19 @@ Order inside: names <- doctor; binding <- bound_actions <- plans.
 """
 
 from memlane.targets.doctor import Condition, describe
-from memlane.targets.names import ENVIRONMENT, devices, override, target
+from memlane.targets.names import ENVIRONMENT, devices, override, target, target_of_process
 from memlane.targets.plans import BoundPlan, PlanGraph, PlanRun, run
 
-__all__ = ["ENVIRONMENT", "BoundPlan", "Condition", "PlanGraph", "PlanRun", "describe", "devices", "override", "run", "target"]
+__all__ = [
+    "ENVIRONMENT",
+    "BoundPlan",
+    "Condition",
+    "PlanGraph",
+    "PlanRun",
+    "describe",
+    "devices",
+    "override",
+    "run",
+    "target",
+    "target_of_process",
+]

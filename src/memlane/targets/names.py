@@ -81,6 +81,22 @@ def target(name: str | None = None, *, deterministic: bool = False, memory_bytes
     return _resolve(asked.name or os.environ.get(ENVIRONMENT) or _first(), asked)
 
 
+def target_of_process(number: int) -> Target:
+    """Return the target that `target()` gives for one of several processes on this machine: the GPU of its number where there are
+    several, and the same for all where there is one, or where the number of a GPU or an emulator is asked for.
+
+    Raises DeviceError where there are several GPUs, and fewer than processes.
+    """
+    asked = _overridden()
+    name = asked.name or os.environ.get(ENVIRONMENT) or _first().removesuffix(":0")
+    count = len(driver.probe().devices) if name == "cuda" else 1
+    if count > 1 and number >= count:
+        raise DeviceError(
+            f"process {number} of this machine has no GPU of its own, because there are {count}: start {count}, or pass targets"
+        )
+    return _resolve(f"cuda:{number}" if count > 1 else name, asked)
+
+
 def _overridden() -> _Asked:
     """Return what the overrides of this thread and of the process ask for together."""
     own = _override.get()

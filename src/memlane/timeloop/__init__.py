@@ -4,6 +4,7 @@ rules      `stencil`, and a rule or several in sequence on a grid
 run        a prepared run: steps, fields, reductions
 engine     stages bound to memory and executed
 shared     a run whose grid lies in slabs on several devices
+distributed  the same where each slab belongs to a rank of an MPI program; `mpi` sends their messages
 memory     fields on a target: values in and out
 variants   which kernels a run takes: given, by the model, or timed
 points     sources and probes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -152,8 +153,13 @@ def compiled(code: Code, architecture: str) -> Module:
         module = code.module(architecture)
         keep(key, Entry({}, print_module(module).encode()))
         return module
-    module = parse(entry.code.decode(), f"{code.name} (PTX)")
-    return replace(module, name=code.name, sources=code.sources)
+    return replace(_parsed(entry.code, f"{code.name} (PTX)"), name=code.name, sources=code.sources)
+
+
+@lru_cache(maxsize=8)
+def _parsed(text: bytes, name: str) -> Module:
+    """Return the module of PTX. A program may prepare the same stencil again and again, with other values."""
+    return parse(text.decode(), name)
 
 
 def architecture(*targets: Target) -> str:

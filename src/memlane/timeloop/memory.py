@@ -51,8 +51,8 @@ class FieldView:
     memory: DeviceArray
     target: Target
 
-    def gather(self) -> npt.NDArray[Any]:
-        """Return a copy of the whole field on the host."""
+    def gather(self, root: int | None = None) -> npt.NDArray[Any]:
+        """Return a copy of the whole field on the host. `root` is for runs of several processes: which of them gets it."""
         return np.ascontiguousarray(self.memory.numpy()[..., : self.shape[-1]])
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:

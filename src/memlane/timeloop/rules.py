@@ -13,6 +13,7 @@ from memlane.launch import Target
 from memlane.stencils import Footprint, Grid, Problem, Rule, Variant, read_rule
 from memlane.stencils.problem import Swap, field_type
 from memlane.targets import target as named_target
+from memlane.timeloop.distributed import distributed
 from memlane.timeloop.memory import as_host, dtype_of
 from memlane.timeloop.run import Run
 from memlane.timeloop.shared import TRANSPORTS, SharedRun
@@ -67,9 +68,10 @@ class Stencil:
         """Return the stencil on a grid. Raises StencilError where they do not fit.
 
         Where it runs on several devices, `exchange_every` is after how many steps they exchange planes. `transport` is how these travel:
-        `"peer"`, by copies from device to device, `"host"`, through pinned memory of the host, or `"auto"`, the first that the devices can
-        do. With `overlap` launches are cut into borders, after which devices exchange, and what lies between them. What is `"auto"` a
-        model of the chip and its links chooses.
+        `"peer"`, by copies from device to device, `"host"`, through pinned memory of the host, or `"auto"`, the first of these two that
+        the devices can do. With `"mpi"` the processes of an MPI program share the grid: all make the same calls, and each has a slab on
+        one target. With `overlap` launches are cut into borders, after which devices exchange, and what lies between them. What is `"auto"`
+        a model of the chip and its links chooses.
         """
         for rule in self.rules:
             grid.check(rule)
@@ -121,14 +123,19 @@ class Discretized:
         Arrays of NumPy, CuPy and PyTorch are taken. Fields have the grid's type, or what `dtypes` says for their names; arrays of booleans
         are masks, which conditions read. `swap`: names that change places after each step, `("new", "u")`, or several such
         groups; of three names, `("new", "u", "old")`, each takes the place of the next. `targets`: where it runs; by default the target
-        that `ml.target()` gives. Of several, as `ml.devices` gives them, each has a slab of the grid along its first axis.
+        that `ml.target()` gives. Of several, as `ml.devices` gives them, each has a slab of the grid along its first axis. With
+        `transport="mpi"` it is the target of this rank, by default the GPU of the rank's number on its machine.
         `variant`: how kernels are cut; by default a model of the chip chooses, with `"timed"` a few timed
         launches do. `fmad=False`: no fused multiply-adds, so that results are those of NumPy bit by bit (functions such as `exp` aside).
 
         Raises StencilError for values that do not fit, DeviceError where memory does not suffice.
         """
         problem = self._problem(swap, values, dtypes)
-        several = (named_target(),) if targets is None else (targets,) if isinstance(targets, Target) else tuple(targets)
+        given = None if targets is None else (targets,) if isinstance(targets, Target) else tuple(targets)
+        if self.transport == "mpi":
+            options: dict[str, Any] = {"exchange_every": self.exchange_every, "overlap": self.overlap}
+            return distributed(problem, values, given, variant=variant, fmad=fmad, **options)
+        several = (named_target(),) if given is None else given
         if not several:
             raise StencilError("targets is empty: pass at least one, as ml.target(...) and ml.devices(...) give them")
         if len(several) == 1:

@@ -36,6 +36,9 @@ class Run:
     run["u"].gather(), run.reductions["change"]          # after the last step
     """
 
+    rank, ranks = 0, 1
+    """The number of this process among those that share the grid, and how many these are: with `transport="mpi"` more than one."""
+
     def __init__(
         self,
         problem: Problem,
@@ -128,11 +131,15 @@ class Run:
                     self._check_finite(stop_on_nan)
                 if call is not None and every is not None and done % every == 0:
                     call(self)
-                if interruption.asked:
+                if self._is_interrupted(interruption.asked):
                     raise KeyboardInterrupt(f"stopped after step {self.step}, whose fields can be read")
         for name, value in schedule.items():
             self.scalars[name] = value[-1] if len(value) else self.scalars[name]
         return self
+
+    def _is_interrupted(self, asked: bool) -> bool:
+        """Return whether the run ends behind the present step: `asked`, if Ctrl-C was pressed here."""
+        return asked
 
     def until(self, name: str, *, below: float, every: int = 1, at_most: int = 1 << 20, **scalars: Any) -> int:
         """Make steps until the reduction `name` is below a bound after a multiple of `every` steps; return how many were made.

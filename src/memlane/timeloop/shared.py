@@ -18,6 +18,7 @@ from memlane.launch import DeviceArray, Target
 from memlane.plan import KernelRef, Plan, Timeline
 from memlane.stencils import Code, Decomposition, Grid, Problem, SharedStage, Slab, Turn, Variant, cannot_fuse, decomposed
 from memlane.stencils.choice import estimates
+from memlane.stencils.code import StepKernel
 from memlane.stencils.exchange import Widths, on_device, wider
 from memlane.stencils.geometry import itemsize
 from memlane.stencils.scaling.plan import Prediction, best_exchange
@@ -28,7 +29,7 @@ from memlane.timeloop.memory import allocated, as_host
 from memlane.timeloop.run import Run
 from memlane.timeloop.variants import code_of
 
-TRANSPORTS = ("peer", "host")
+TRANSPORTS = ("peer", "host", "mpi")
 _COMBINED = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
@@ -52,8 +53,8 @@ class SharedField:
     def dtype(self) -> np.dtype[Any]:
         return self.slabs[0].dtype
 
-    def gather(self) -> npt.NDArray[Any]:
-        """Return a copy of the whole field on the host."""
+    def gather(self, root: int | None = None) -> npt.NDArray[Any]:
+        """Return a copy of the whole field on the host. `root` counts with `transport="mpi"` only: which rank gets it."""
         parts = zip(self.decomposition.slabs, self.slabs, strict=True)
         return np.concatenate([computed_planes(slab, memory).numpy()[..., : self.shape[-1]] for slab, memory in parts])
 
@@ -103,15 +104,20 @@ class SharedRun(Run):
         self._begin(problem, values)
         _check_targets(targets)
         self.target, self.targets = targets[0], tuple(targets)
-        slabs = decomposed(problem.grid, [target.chip.copy_gb_per_s or target.chip.dram_gb_per_s for target in targets])
-        choice = _choose(problem, slabs, self.target, variant, exchange_every, transport, overlap)
+        slabs = decomposed(problem.grid, [copy_rate(target) for target in targets])
+        self._cut(slabs, choose(problem, slabs, self.target, variant, exchange_every, transport, overlap), fmad)
+        self.transport, self.transport_reason = _transport(self.decomposition, self.targets, transport)
+        self._load(values, architecture(*targets))
+
+    def _cut(self, slabs: Decomposition, choice: Choice, fmad: bool) -> None:
+        """Generate the kernels, and give the slabs halos as wide as these need."""
         self.reason = choice.reason
         """Why the kernels are cut as they are, and why devices exchange planes after so many steps."""
         self.exchange_every = choice.exchange_every
         """Steps between two exchanges."""
         self.overlap = choice.overlap
         """Whether an exchange is overlapped with the planes between the borders, where slabs are thick enough."""
-        self._ranged = replace(problem, ranged=True)
+        self._ranged = replace(self.problem, ranged=True)
         self.code: Code = code_of(self._ranged, choice.variant, fmad)
         self._kernels = {
             "step": tuple(one for one in self.code.kernels if one.variant.steps == 1 and not one.reductions),
@@ -124,17 +130,23 @@ class SharedRun(Run):
             low, high = wider((low, high), widths)
         self.decomposition = slabs.with_halos(low, high)
         """Which planes each device has."""
-        self.transport, self.transport_reason = _transport(self.decomposition, self.targets, transport)
-        self.arrays = {name: self._upload(name, as_host(values[name])) for name in problem.fields if name in values}
-        """The memory that each name has now, on each device."""
-        for name in field_buffers(problem, bool(self._kernels["steps"])):
+
+    def _load(self, values: Mapping[str, Any], architecture: str) -> None:
+        """Compile the kernels, and take memory for the fields."""
+        self.arrays = {name: self._upload(name, as_host(values[name])) for name in self.problem.fields if name in values}
+        """The memory that each name has now, on each device of this process."""
+        for name in field_buffers(self.problem, bool(self._kernels["steps"])):
             if name not in self.arrays:
                 self.arrays[name] = self._upload(name, None)
-        self._module = compiled(self.code, architecture(*targets))
-        loaded = [target.load(self._module) for target in targets]
-        self._refs: dict[str, KernelRef] = {name: loaded[0][name].ref for name in loaded[0]}
-        self._loaded, self._plans = loaded, BoundPlans()
-        self._point_kernels = [PointKernels(target) for target in targets]
+        self._module = compiled(self.code, architecture)
+        self._loaded, self._plans = [target.load(self._module) for target in self.targets], BoundPlans()
+        self._refs: dict[str, KernelRef] = {name: self._loaded[0][name].ref for name in self._loaded[0]}
+        self._point_kernels = [PointKernels(target) for target in self.targets]
+
+    @property
+    def _slabs(self) -> tuple[Slab, ...]:
+        """The slabs of the targets of this process, in their order."""
+        return self.decomposition.slabs
 
     # -- what is there -----------------------------------------------------------------------------------------------------------
 
@@ -214,9 +226,11 @@ class SharedRun(Run):
 
     def _stage(self, turn: Turn, turns: int, varying: bool) -> SharedStage:
         rows = turn.steps * turns if varying else 1
-        strips = {kernel.rule.name: kernel for kernel in self._kernels["step"]}
-        through_host = self.transport == "host"
-        return SharedStage(self.decomposition, turn, turns, self._wanted, rows, strips, self.overlap, through_host)
+        return SharedStage(self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap, self.transport == "host")
+
+    @property
+    def _strips(self) -> dict[str, StepKernel]:
+        return {kernel.rule.name: kernel for kernel in self._kernels["step"]}
 
     def _advance(self, count: int, schedule: Mapping[str, np.ndarray[Any, Any]], first: int, reduces: bool) -> None:
         began = time.monotonic()
@@ -232,7 +246,7 @@ class SharedRun(Run):
         self.arrays |= {name: self.arrays[holder] for name, holder in stage.names_after().items()}
         names = [(name, kind) for kernel in stage.turn.kernels for name, kind in kernel.reductions.items()]
         if names:
-            totals = [np.asarray(result[on_device(REDUCTIONS, slab.device)]) for slab in self.decomposition.slabs]
+            totals = self._totals([np.asarray(result[on_device(REDUCTIONS, slab.device)]) for slab in self._slabs])
             for place, (name, kind) in enumerate(names):
                 value = totals[0][place]
                 for total in totals[1:]:
@@ -244,10 +258,15 @@ class SharedRun(Run):
         name = f"scalars {len(table)}"
         return [allocated(target, table.nbytes, name, partial(target.array, table)) for target in self.targets]
 
+    def _totals(self, own: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        """Return what the reductions of a step gave for each slab, of which `own` are those of this process."""
+        return own
+
     def _bound(self, stage: SharedStage, scalars: Sequence[DeviceArray]) -> BoundPlan:
         """Return a stage bound to the memory that the names have now."""
-        memory = {on_device(SCALARS, device): one for device, one in enumerate(scalars)}
-        memory |= {on_device(name, device): one for name, parts in self.arrays.items() for device, one in enumerate(parts)}
+        devices = [slab.device for slab in self._slabs]
+        memory = {on_device(SCALARS, device): one for device, one in zip(devices, scalars, strict=True)}
+        memory |= {on_device(name, at): one for name, parts in self.arrays.items() for at, one in zip(devices, parts, strict=True)}
         names = tuple(kernel.name for kernel in stage.turn.kernels)
         key = (names, stage.turn.rounds, stage.turns, stage.scalar_rows, tuple((name, one.address) for name, one in memory.items()))
         return self._plans.get(key, lambda: bound_to(stage.plan(self._refs), memory, self.targets, self._loaded))
@@ -259,10 +278,11 @@ class SharedRun(Run):
         if host is not None and host.shape != self.problem.grid.shape:
             raise StencilError(f"field {name!r} has the shape {host.shape}, and the grid {self.problem.grid.shape}")
         dtype = self.problem.dtype(name.removesuffix("_next") if name not in self.problem.fields else name)
-        return tuple(self._upload_slab(slab, name, dtype, host) for slab in self.decomposition.slabs)
+        places = zip(self.targets, self._slabs, strict=True)
+        return tuple(self._upload_slab(target, slab, name, dtype, host) for target, slab in places)
 
-    def _upload_slab(self, slab: Slab, name: str, dtype: str, host: npt.NDArray[Any] | None) -> DeviceArray:
-        target, shape = self.targets[slab.device], self.decomposition.stored_shape(slab)
+    def _upload_slab(self, target: Target, slab: Slab, name: str, dtype: str, host: npt.NDArray[Any] | None) -> DeviceArray:
+        shape = self.decomposition.stored_shape(slab)
         memory = allocated(target, prod(shape) * itemsize(dtype), name, lambda: target.zeros(shape, dtype))
         if host is not None:
             self._write_slab(slab, memory, host)
@@ -275,11 +295,11 @@ class SharedRun(Run):
         memory.copy_from(padded)
 
     def _write(self, name: str, value: npt.NDArray[Any]) -> None:
-        for slab, memory in zip(self.decomposition.slabs, self.arrays[name], strict=True):
+        for slab, memory in zip(self._slabs, self.arrays[name], strict=True):
             self._write_slab(slab, memory, value)
 
     def _first_not_finite(self, name: str) -> tuple[int, ...] | None:
-        for slab, memory, points in zip(self.decomposition.slabs, self.arrays[name], self._point_kernels, strict=True):
+        for slab, memory, points in zip(self._slabs, self.arrays[name], self._point_kernels, strict=True):
             at = points.first_not_finite(computed_planes(slab, memory), self.problem.grid.shape[-1])
             if at is not None:
                 return slab.start + at[0], *at[1:]
@@ -307,15 +327,22 @@ def _check_targets(targets: Sequence[Target]) -> None:
         raise StencilError(f"emulated devices and GPUs cannot share a grid, and {names} were given: pass devices of one kind")
 
 
+def copy_rate(target: Target) -> float:
+    """Return how fast the memory of a target is copied, by which slabs are as thick as their devices are fast."""
+    return target.chip.copy_gb_per_s or target.chip.dram_gb_per_s
+
+
 @dataclass(frozen=True)
-class _Choice:
+class Choice:
+    """How kernels are cut and after how many steps devices exchange planes."""
+
     variant: Variant | None
     exchange_every: int
     overlap: bool
     reason: str
 
 
-def _choose(
+def choose(
     problem: Problem,
     slabs: Decomposition,
     target: Target,
@@ -323,7 +350,7 @@ def _choose(
     exchange_every: int | str,
     transport: str,
     overlap: bool | str,
-) -> _Choice:
+) -> Choice:
     """Return how kernels are cut and after how many steps devices exchange planes. Raises StencilError for what does not go together."""
     if isinstance(variant, str):
         raise StencilError(
@@ -344,10 +371,10 @@ def _choose(
             with suppress(StencilError):  # where nothing is left, slabs are too thin, which is said when they get halos
                 found.append((_predicted(problem, len(slabs.slabs), target, transport, every, steps, overlaps), one, overlaps))
     if not found:
-        return _Choice(variant, given or (1 if variant is None else variant.steps), overlap is not False, "not predicted")
+        return Choice(variant, given or (1 if variant is None else variant.steps), overlap is not False, "not predicted")
     best, cut, overlaps = min(found, key=lambda one: one[0].step_us)
     reason = f"{best.step_us:,.1f} us a step expected, bound by {best.bound}, by the model of {target.chip.name}"
-    return _Choice(cut, best.exchange_every, overlaps, reason)
+    return Choice(cut, best.exchange_every, overlaps, reason)
 
 
 _MOST_STEPS = 16
@@ -374,7 +401,7 @@ def _predicted(
     """Return the fastest prediction. What a machine's network is, nobody knows here: that of the chip's file is taken."""
     predict = partial(best_exchange, problem, devices, chip=target.chip, candidates=every, steps_per_launch=steps, overlap=overlap)
     try:
-        return predict(transport="host" if transport == "host" else "")
+        return predict(transport="host" if transport in ("host", "mpi") else "")
     except NetworkError:  # the file knows peers only
         return predict()
 

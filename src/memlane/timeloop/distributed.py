@@ -1,0 +1,248 @@
+"""A stencil on several processes of an MPI program: each has a slab of the grid on one target."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memlane.errors import MemlaneError, RankError, StencilError
+from memlane.launch import Target
+from memlane.stencils import Problem, RankStage, SharedStage, Slab, Turn, Variant, decomposed
+from memlane.targets import target_of_process
+from memlane.timeloop.engine import architecture
+from memlane.timeloop.mpi import EXCHANGE, Ranks, world
+from memlane.timeloop.run import Run
+from memlane.timeloop.shared import Choice, SharedField, SharedRun, choose, computed_planes, copy_rate
+from memlane.timeloop.snapshots import read_snapshot, write_snapshot
+
+
+def distributed(problem: Problem, values: Mapping[str, Any], targets: Sequence[Target] | None, **options: Any) -> Run:
+    """Return the run of this rank: on its own target, with a slab of the grid where there are several ranks.
+
+    `targets`: the target of this rank; None for the one that `ml.target()` gives, or of several GPUs for that of the rank's number on its
+    machine.
+    """
+    ranks = world()
+    if targets is not None and len(targets) != 1:
+        raise StencilError(f"with transport='mpi' each rank has one target, and {len(targets)} were given: pass one, and start more ranks")
+    own = target_of_process(ranks.number_on_machine) if targets is None else targets[0]
+    if ranks.count == 1:
+        return Run(problem, values, target=own, variant=options["variant"], fmad=options["fmad"])
+    return DistributedRun(problem, values, ranks=ranks, target=own, **options)
+
+
+@dataclass(frozen=True, eq=False)
+class DistributedField(SharedField):
+    """A field as it is after the last complete step, in slabs on several ranks.
+
+    u = run["u"].gather()                       # an array of NumPy, on every rank
+    u = run["u"].gather(root=0)                 # on rank 0; None on the others
+
+    Every rank has to call these. `slabs` is the memory of this rank alone, and `slab` says which planes it has.
+    """
+
+    ranks: Ranks
+    slab: Slab
+
+    def gather(self, root: int | None = None) -> Any:
+        """Return a copy of the whole field on the host: on rank `root`, and None on the others, or on all. Every rank has to call it."""
+        if root is not None and not 0 <= root < self.ranks.count:
+            raise StencilError(f"there is no rank {root} to gather {self.name!r} on: give one of 0 to {self.ranks.count - 1}")
+        own = computed_planes(self.slab, self.slabs[0]).numpy()[..., : self.shape[-1]]
+        planes = [slab.planes for slab in self.decomposition.slabs]
+        return self.ranks.joined(np.ascontiguousarray(own), planes, root, f"field {self.name!r} of all ranks")
+
+
+class DistributedRun(SharedRun):
+    """A stencil with its fields in slabs on the ranks of an MPI program; used as a `Run`, by all ranks alike.
+
+    run = heat.on(grid, transport="mpi").prepare(u=u0, r=0.2, swap=("new", "u"))
+    run.steps(1000)
+    u = run["u"].gather(root=0)                 # None on the other ranks
+    if run.rank == 0:
+        print(run, u.mean())
+
+    Planes that neighbours need are copied to the host, sent by MPI, and copied to the neighbour's device. Fields have the same bits as on
+    one device, and reductions the same on every rank: minima and maxima those of one device, sums those of the slabs, added in their order.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        values: Mapping[str, Any],
+        *,
+        ranks: Ranks,
+        target: Target,
+        variant: Variant | str | None = None,
+        fmad: bool = True,
+        exchange_every: int | str = "auto",
+        overlap: bool | str = "auto",
+    ) -> None:
+        """See `Stencil.on` and `Discretized.prepare`."""
+        self._begin(problem, values)
+        self.target, self.targets = target, (target,)
+        self._ranks, self.rank, self.ranks = ranks, ranks.number, ranks.count
+        self.transport, self.transport_reason = "mpi", "messages of MPI through memory of the host"
+        about: list[_About] = ranks.all_of(
+            _About.of(problem, target, variant=variant, exchange_every=exchange_every, overlap=overlap, fmad=fmad),
+            "what each rank prepares",
+        )
+        _check_same(about)
+        slabs = decomposed(problem.grid, [one.rate for one in about])
+        choice: Choice | None = None
+        refused: Exception | None = None
+        try:
+            choice = choose(problem, slabs, target, variant, exchange_every, "mpi", overlap) if self.rank == 0 else None
+        except MemlaneError as error:
+            refused = error
+        self._cut(slabs, self._agreed(choice, refused, "how kernels are cut")[0], fmad)
+        refused = None
+        try:
+            if not target.modelled and not ranks.calls_from_any_thread:
+                raise RankError("MPI was started for calls of one thread: let mpi4py start it, with mpi4py.rc.thread_level = 'multiple'")
+            oldest = min(range(self.ranks), key=lambda at: about[at].capability)
+            self._load(values, about[oldest].architecture)
+        except (MemlaneError, MemoryError) as error:
+            refused = error
+        self._agreed(None, refused, "memory and kernels")
+
+    def _agreed(self, value: Any, refused: Exception | None, what: str, nbytes: int = 0) -> list[Any]:
+        """Return what each rank passes. Raises what one of them could not do on all of them."""
+        said: list[tuple[Any, str]] = self._ranks.all_of(
+            (value, "" if refused is None else f"{type(refused).__name__}: {refused}"), what, nbytes
+        )
+        if refused is not None:
+            raise refused
+        for rank, (_, text) in enumerate(said):
+            if text:
+                raise RankError(f"rank {rank} cannot go on, and so no other rank can: {text}")
+        return [one for one, _ in said]
+
+    # -- what is there -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def slab(self) -> Slab:
+        """Which planes this rank has."""
+        return self.decomposition.slabs[self.rank]
+
+    @property
+    def _slabs(self) -> tuple[Slab, ...]:
+        return (self.slab,)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a field as it is after the last complete step, as a `DistributedField`. Its values are gathered by all ranks together."""
+        self._check_field(name)
+        return DistributedField(name, self.decomposition, self.arrays[name], self._ranks, self.slab)
+
+    def __repr__(self) -> str:
+        names = "+".join(rule.name for rule in self.problem.rules)
+        return (
+            f"<DistributedRun: {names} on {self.problem.grid.shape}, rank {self.rank} of {self.ranks} with planes {self.slab.start} to "
+            f"{self.slab.stop - 1} on {self.target.name}, after {self.step} steps; {self.variant}; "
+            f"exchange every {self.exchange_every} steps by {self.transport_reason}{'' if self.overlap else ', behind all planes'}>"
+        )
+
+    # -- steps -------------------------------------------------------------------------------------------------------------------
+
+    def steps(self, count: int, *, progress: bool | None = None, **options: Any) -> Run:
+        """See `Run.steps`. Only rank 0 shows how far the run is. Ctrl-C on one rank ends the run on all behind the same step."""
+        return super().steps(count, progress=False if progress is None and self.rank else progress, **options)
+
+    def _stage(self, turn: Turn, turns: int, varying: bool) -> SharedStage:
+        rows = turn.steps * turns if varying else 1
+        return RankStage(self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap, own=self.rank, function=EXCHANGE)
+
+    def _advance(self, count: int, schedule: Mapping[str, np.ndarray[Any, Any]], first: int, reduces: bool) -> None:
+        with self._ranks.telling():
+            super()._advance(count, schedule, first, reduces)
+
+    def _totals(self, own: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        return self._ranks.all_of(own[0], "reductions")
+
+    def _is_interrupted(self, asked: bool) -> bool:
+        """Agree on what each rank decides by its own: whether the run ends, and how long a step takes, by which plans are made."""
+        said = self._ranks.all_of((asked, self._seconds_a_step), f"the end of step {self.step}")
+        self._seconds_a_step = max(seconds for _, seconds in said)
+        return any(one for one, _ in said)
+
+    def _first_not_finite(self, name: str) -> tuple[int, ...] | None:
+        found = self._ranks.all_of(super()._first_not_finite(name), f"whether field {name!r} is finite")
+        return next((cell for cell in found if cell is not None), None)
+
+    # -- snapshots ---------------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all fields, scalars and the number of steps to a file, as `Run.save`: rank 0 does, and every rank has to call it."""
+        fields = {name: self[name].gather(root=0) for name in self.problem.fields}
+        refused = None
+        if self.rank == 0:
+            try:
+                write_snapshot(path, self.step, fields, self.scalars)
+            except MemlaneError as error:
+                refused = error
+        self._agreed(None, refused, "rank 0, which writes a snapshot", self._field_bytes)
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Go on from a file of `save`, written by any number of ranks: rank 0 reads it, and every rank has to call it."""
+        read, refused = None, None
+        if self.rank == 0:
+            try:
+                read = read_snapshot(path, self.problem)
+            except MemlaneError as error:
+                refused = error
+        header = None if read is None else (read[0], read[2])
+        step, scalars = self._agreed(header, refused, "rank 0, which reads a snapshot", self._field_bytes)[0]
+        for name in self.problem.fields:
+            value = np.empty(self.problem.grid.shape, self.problem.dtype(name)) if read is None else np.ascontiguousarray(read[1][name])
+            self._ranks.spread(value, f"field {name!r} of the snapshot")
+            self._write(name, value)
+        self.step, self.scalars = step, scalars
+
+    @property
+    def _field_bytes(self) -> int:
+        """Bytes of all fields of the whole grid."""
+        return self.problem.grid.cells * sum(np.dtype(self.problem.dtype(name)).itemsize for name in self.problem.fields)
+
+
+# -- what ranks have to agree on -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _About:
+    """What one rank prepares, and its target."""
+
+    wanted: dict[str, str]
+    """What has to be the same on all ranks, in words."""
+    target: str
+    modelled: bool
+    rate: float
+    capability: tuple[int, int]
+    architecture: str
+
+    @classmethod
+    def of(cls, problem: Problem, target: Target, **options: Any) -> _About:
+        wanted = {
+            "rule": "; ".join(repr(rule.body) for rule in problem.rules),
+            "grid": repr(problem.grid),
+            "swap": repr(problem.swap),
+            "dtypes": repr(sorted((name, problem.dtype(name)) for name in problem.fields)),
+            **{name: repr(value) for name, value in options.items()},
+        }
+        return cls(wanted, target.name, target.modelled, copy_rate(target), target.chip.compute_capability, architecture(target))
+
+
+def _check_same(about: Sequence[_About]) -> None:
+    """Raise RankError where ranks prepare different things."""
+    first = about[0]
+    for rank, one in enumerate(about):
+        for name, value in one.wanted.items():
+            if value != first.wanted[name]:
+                shown = "" if name == "rule" else f": {first.wanted[name]} and {value}"
+                raise RankError(f"rank 0 and rank {rank} prepare runs with another {name}{shown}; pass the same on all ranks")
+        if one.modelled != first.modelled:
+            raise RankError(f"emulated devices and GPUs cannot share a grid: rank 0 has {first.target}, and rank {rank} {one.target}")

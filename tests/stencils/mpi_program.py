@@ -1,0 +1,167 @@
+"""What the ranks of `test_mpi.py` run. Nothing of pytest is imported here: each rank would pay for it."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import memlane as ml
+from memlane.errors import RankError, RecordError, StencilError
+from memlane.plan import HostCall, all_steps, races
+
+SWAP = ("new", "u")
+STEPS = (1, 3, 7)
+"""Steps that each case makes, one call after another."""
+
+
+@ml.stencil
+def heat(new, u, r, change):
+    new[0, 0] = u[0, 0] + r * (u[-1, 0] + u[1, 0] + u[0, -1] + u[0, 1] - 4 * u[0, 0])
+    change = max(change, abs(u[-1, 0] - u[0, 1]))
+
+
+@ml.stencil
+def drift(new, u, hard, total):
+    new[0, 0, 0] = where(hard[1, 0, 0], u[0, 0, 0], 0.5 * u[-2, 0, 1] + 0.25 * (u[0, 1, 0] + u[1, 0, -1]))  # noqa: F821
+    total += u[-2, 0, 1]
+
+
+CASES = {
+    "2-D, periodic, k = 1": (heat, (31, 40), "periodic", 1),
+    "3-D, fixed, k = 1": (drift, (40, 3, 9), ("fixed", "periodic", 1.5), 1),
+    "3-D, fixed, k = 3": (drift, (40, 3, 9), ("fixed", "periodic", 1.5), 3),
+    "2-D, periodic, k = 3": (heat, (31, 40), "periodic", 3),
+}
+POISONED = 27, 7
+
+
+def values(stencil, shape):
+    """What a case begins with; `hard` is a mask of one byte a cell."""
+    random = np.random.default_rng(sum(shape))
+    given = {"u": random.random(shape, dtype=np.float32), "swap": SWAP}
+    return given | ({"r": 0.1} if stencil is heat else {"hard": random.random(shape) < 0.3})
+
+
+def prepared(stencil, shape, boundary, every, **more):
+    """A run of a case. Of two ranks the slabs are cut into borders and what lies between, of four those of k = 1."""
+    on_grid = stencil.on(ml.Grid(shape, boundary=boundary), exchange_every=every, transport="mpi", overlap=True)
+    return on_grid.prepare(**values(stencil, shape) | more, fmad=False)
+
+
+def fields_and_reductions(run):
+    found = {}
+    for steps in STEPS:
+        run.steps(steps)
+        found |= {f"{name} after {run.step}": np.float64(value) for name, value in run.reductions.items()}
+        found[f"u after {run.step}"] = run["u"].gather()
+    return found
+
+
+def refusal(kind, call):
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    return "nothing was raised"
+
+
+def cases(folder):
+    """Run all cases, write on rank 0 what came out, and return the last run."""
+    from mpi4py import MPI
+
+    world, found = MPI.COMM_WORLD, {}
+    for name, case in CASES.items():
+        run = prepared(*case)
+        assert races(run.plan(4 * run.exchange_every)) == []
+        mine = fields_and_reductions(run)
+        everyone = world.allgather({key: value.tobytes() for key, value in mine.items()})
+        assert all(one == everyone[0] for one in everyone), name
+        found |= {f"{name}: {key}": value for key, value in mine.items()}
+    said = messages(run) | interruption(run)
+    if world.size == 2:
+        said |= snapshots(run, case, folder) | refusals(run, case)
+    everyone = world.gather(said)
+    if world.rank == 0:
+        np.savez(folder / f"{world.size}.npz", **found)
+        (folder / f"{world.size}.txt").write_text(repr(everyone))
+    return run
+
+
+def messages(run):
+    """The ranks that this one sends to and receives from in one exchange, and the bytes."""
+    (call,) = [step.action for step in all_steps(run.plan().steps) if isinstance(step.action, HostCall)]
+    sends, *pairs = call.arguments
+    ends = [(rank, view.nbytes) for rank, view in zip(pairs[::2], pairs[1::2], strict=True)]
+    return {"sent": ends[:sends], "received": ends[sends:], "repr": repr(run)}
+
+
+def interruption(run):
+    """Ctrl-C on the last rank alone ends the steps of all behind the same one; they can be read, and the run goes on."""
+    begun = run.step
+
+    def press(run):
+        if run.rank == run.ranks - 1 and run.step == begun + 6:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    said = refusal(KeyboardInterrupt, lambda: run.steps(600, every=3, call=press))
+    return {"Ctrl-C": said.replace(str(begun + 6), "begun + 6"), "goes on": run.steps(2).step - begun}
+
+
+def snapshots(run, case, folder):
+    """Save, and go on from the file in a run with other values, one of which is infinite."""
+    run.save(folder / "state.npz")
+    u = np.ones(case[1], np.float32)
+    u[POISONED] = np.inf
+    other = prepared(*case, u=u)
+    said = refusal(StencilError, lambda: other.steps(3, stop_on_nan=1))
+    other.restore(folder / "state.npz")
+    there, begun = other["u"].gather(root=1), run.step
+    after = [one.steps(4)["u"].gather().tobytes() for one in (run, other)]
+    return {
+        "not finite": said,
+        "restored": after[0] == after[1] and other.step == begun + 4,
+        "gathered": there is not None,
+        "no folder": refusal((RecordError, RankError), lambda: run.save(folder / "none" / "state.npz")),
+        "no snapshot": refusal((RecordError, RankError), lambda: run.restore(folder / "none.npz")),
+    }
+
+
+def refusals(run, case):
+    stencil, shape, boundary, _ = case
+    own = run.targets
+    return {
+        "no rank": refusal(StencilError, lambda: run["u"].gather(root=9)),
+        "another k": refusal(RankError, lambda: prepared(stencil, shape, boundary, 2 + (run.rank == 1))),
+        "too thin": refusal(StencilError, lambda: prepared(stencil, shape, boundary, 16)),
+        "two targets": refusal(
+            StencilError,
+            lambda: heat.on(ml.Grid((9, 9)), transport="mpi").prepare(u=np.ones((9, 9), "f4"), r=0.1, swap=SWAP, targets=[*own, *own]),
+        ),
+    }
+
+
+def fail(run, how):
+    """The last rank fails after three steps. What the others raise is theirs to print."""
+    begun = run.step
+
+    def failing(run):
+        if run.rank < run.ranks - 1 or run.step < begun + 3:
+            return
+        if how == "raises":
+            raise ValueError("no more cells")
+        if how == "ends":
+            sys.exit(0)
+        if how == "differs":
+            run["u"].gather()
+        if how == "hangs":
+            time.sleep(600)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    run.steps(900, every=3, call=failing)
+
+
+if __name__ == "__main__":
+    fail(cases(Path(sys.argv[2])) if sys.argv[2:] else prepared(*CASES["2-D, periodic, k = 1"]), sys.argv[1])
