@@ -11,6 +11,7 @@ import numpy as np
 import memlane as ml
 from memlane.errors import RankError, RecordError, StencilError
 from memlane.plan import HostCall, all_steps, races
+from memlane.timeloop.mpi import world
 
 SWAP = ("new", "u")
 STEPS = (1, 3, 7)
@@ -72,21 +73,21 @@ def cases(folder):
     """Run all cases, write on rank 0 what came out, and return the last run."""
     from mpi4py import MPI
 
-    world, found = MPI.COMM_WORLD, {}
+    everyone, found = MPI.COMM_WORLD, {}
     for name, case in CASES.items():
         run = prepared(*case)
         assert races(run.plan(4 * run.exchange_every)) == []
         mine = fields_and_reductions(run)
-        everyone = world.allgather({key: value.tobytes() for key, value in mine.items()})
-        assert all(one == everyone[0] for one in everyone), name
+        theirs = everyone.allgather({key: value.tobytes() for key, value in mine.items()})
+        assert all(one == theirs[0] for one in theirs), name
         found |= {f"{name}: {key}": value for key, value in mine.items()}
     said = messages(run) | interruption(run)
-    if world.size == 2:
+    if run.ranks == 2:
         said |= snapshots(run, case, folder) | refusals(run, case)
-    everyone = world.gather(said)
-    if world.rank == 0:
-        np.savez(folder / f"{world.size}.npz", **found)
-        (folder / f"{world.size}.txt").write_text(repr(everyone))
+    all_said = everyone.gather(said)
+    if run.rank == 0:
+        np.savez(folder / f"{run.ranks}.npz", **found)
+        (folder / f"{run.ranks}.txt").write_text(repr(all_said))
     return run
 
 
@@ -145,7 +146,7 @@ def refusals(run, case):
 
 def fail(run, how):
     """The last rank fails after three steps. What the others raise is theirs to print."""
-    begun = run.step
+    begun, world().limit_s = run.step, 2
 
     def failing(run):
         if run.rank < run.ranks - 1 or run.step < begun + 3:

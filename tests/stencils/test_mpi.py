@@ -24,18 +24,19 @@ from memlane.timeloop import mpi
 from memlane.timeloop.variants import code_of
 from tests.stencils import mpi_program
 
+ROOT = Path(__file__).parents[2]
 MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
 needs_mpi = pytest.mark.skipif(
     not MPIEXEC or importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec: pip install 'memlane[mpi]' mpich"
 )
 
 
-def started(ranks, *arguments, limit="4"):
-    """What ranks print that run `mpi_program`, and how the program ended. Nothing of an MPI around the tests is passed on."""
+def started(ranks, *arguments, program=("-m", "tests.stencils.mpi_program"), folder=ROOT):
+    """How a program on some ranks ended, and what they printed. Nothing of an MPI around the tests is passed on."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI_", "SLURM_", "HYDI_"))}
-    environment |= {mpi.ENVIRONMENT: limit, "MEMLANE_TARGET": "emulator:h200"}
-    command = [MPIEXEC, "-n", str(ranks), sys.executable, "-m", "tests.stencils.mpi_program", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, cwd=Path(__file__).parents[2])
+    environment |= {mpi.ENVIRONMENT: "90", "MEMLANE_TARGET": "emulator:h200"}
+    command = [MPIEXEC, "-n", str(ranks), sys.executable, *program, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, cwd=folder)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -57,7 +58,7 @@ def test_two_and_four_ranks(tmp_path):
             assert "ValueError: no more cells" in errors
             assert "RankError: rank 1 ended with ValueError: no more cells" in errors
         else:
-            assert "RankError: rank 3 does not answer: rank 0 has waited 4 s for the end of step" in errors
+            assert "RankError: rank 3 does not answer: rank 0 has waited 2 s for the end of step" in errors
             assert "it ended or hangs, or is busy with something else for longer than $MEMLANE_MPI_LIMIT_S allows" in errors
 
 
@@ -129,9 +130,20 @@ def says_the_same_on_all(said):
     ],
 )
 def test_other_ends(how, message):
-    code, out, errors = started(2, how, limit="2")
+    code, out, errors = started(2, how)
     assert code != 0
     assert message in errors + out  # of a rank that was killed mpiexec speaks
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_the_program_of_the_page_runs(tmp_path):
+    page = (ROOT / "docs" / "scaling.md").read_text()
+    (tmp_path / "diffuse.py").write_text(page.partition("```py\n")[2].partition("```")[0])
+    code, out, errors = started(2, program=("diffuse.py",), folder=tmp_path)
+    assert (code, errors) == (0, "")
+    assert out.startswith("<DistributedRun: diffuse on (256, 128), rank 0 of 2 with planes 0 to 127 on emulator:h200, after 100 steps")
+    assert (tmp_path / "state.npz").exists()
 
 
 # -- without MPI -----------------------------------------------------------------------------------------------------------------------

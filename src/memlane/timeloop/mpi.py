@@ -84,7 +84,8 @@ class Ranks:
         self.count: int = self._mpi.COMM_WORLD.size
         self.failure = ""
         """Why no message can be exchanged any more."""
-        self._limit_s = limit_s()
+        self.limit_s = limit_s()
+        """Seconds that this rank waits for another before it asks why."""
         self._waits_for = ""
         self._heard: dict[int, str] = {}
         """What the others said that they wait for, since this rank asked."""
@@ -94,8 +95,8 @@ class Ranks:
         began = time.monotonic()
         communicators = [self._mpi.COMM_WORLD.Idup() for _ in range(2)]
         while not self._mpi.Request.Testall([request for _, request in communicators]):
-            if time.monotonic() - began > self._limit_s:
-                self.failure = f"not all ranks came to their first call of prepare within {self._limit_s:g} s"
+            if time.monotonic() - began > self.limit_s:
+                self.failure = f"not all ranks came to their first call of prepare within {self.limit_s:g} s"
                 atexit.register(self._end)
                 raise RankError(f"{self.failure}: let all {self.count} call it, or set ${ENVIRONMENT}")
             time.sleep(_LONGEST_NAP_S)
@@ -167,7 +168,7 @@ class Ranks:
     def _wait(self, requests: list[Any], what: str, nbytes: int = 0) -> None:
         began = time.monotonic()
         self._waits_for = what
-        patience = self._limit_s + nbytes / _BYTES_PER_S
+        patience = self.limit_s + nbytes / _BYTES_PER_S
         try:
             while not self._mpi.Request.Testall(requests):
                 self._listen()
