@@ -214,6 +214,7 @@ def changed(profiled: Disassembled, opcode: str, metric: str, by: float) -> Disa
     return Disassembled(profiled.kernel, tuple(instructions))
 
 
+@pytest.mark.slow
 def test_sites_that_agree_hold(code: Code, name: str, counted: Counts) -> None:
     row = compare_sites("tiled", code.compared(name, counted.sites, profile_like(code, name, counted)))
     assert (row.value, row.note) == (0.0, "")

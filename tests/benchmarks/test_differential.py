@@ -286,6 +286,7 @@ def test_the_page_of_instructions_is_what_the_table_and_the_emulator_say() -> No
     assert path.read_text(encoding="utf-8") == support.page(), "docs/instructions.md is out of date: make tables"
 
 
+@pytest.mark.slow
 def test_the_page_tells_emulated_from_not_and_checked_from_not(tmp_path: Path) -> None:
     rows = [
         Row("not.pred", "operands that differ", 0.0, "", 0.0),

@@ -30,7 +30,10 @@ def sample(group: str) -> Iterator[Case]:
         yield from cases[:: STRIDES.get(group, FORM_STRIDE) if len(cases) > 4 else 1]
 
 
-@pytest.mark.parametrize("group", GROUPS)
+SLOW = ("half", "convert", "video")
+
+
+@pytest.mark.parametrize("group", [pytest.param(group, marks=pytest.mark.slow if group in SLOW else ()) for group in GROUPS])
 def test_the_emulator_gives_what_the_oracle_says(group: str) -> None:
     target, compared = Emulator(load("h200")), 0
     for one in applications([case for case in sample(group) if knows(case)], quick=True):

@@ -61,7 +61,7 @@ def test_an_address_that_the_assembler_makes_again_is_told() -> None:
 
 
 @pytest.mark.triton
-@pytest.mark.parametrize("name", ["softmax", "transpose"])
+@pytest.mark.parametrize("name", ["softmax", pytest.param("transpose", marks=pytest.mark.slow)])
 def test_loads_of_triton_are_complete(name: str) -> None:
     pytest.importorskip("triton", reason="Triton is not installed")
     from tests.compile.triton_cases import CASES

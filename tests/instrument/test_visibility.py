@@ -103,6 +103,7 @@ def recorded(loaded: LoadedModule, stores: str) -> tuple[Trace, list[int]]:
     return trace(loaded["k"][1, 32], out, stores=stores), out.numpy().tolist()
 
 
+@pytest.mark.slow
 def test_times_grow_with_those_who_see_it_and_the_outcome_stays(loaded: LoadedModule) -> None:
     out = loaded.target.zeros(32 * 16, np.uint32)
     loaded["k"][1, 32](out)

@@ -114,6 +114,7 @@ def test_files_that_are_no_matrix(tmp_path: Path) -> None:
             sparse_from(tmp_path / name)
 
 
+@pytest.mark.slow
 def test_a_table_larger_than_what_is_listed_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "LARGEST_TABLE", 1000)
     outcome = Bench(target("emulator:h200"), 1).outcome(strips(48), ())

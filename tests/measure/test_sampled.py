@@ -155,6 +155,7 @@ def test_whole_blocks_are_traced_with_all_their_warps(meeting: LoadedModule, who
     assert str(part.launches[0].sample) == f"1 in {every} blocks (seed {seed})"
 
 
+@pytest.mark.slow
 def test_other_seeds_take_other_warps(meeting: LoadedModule) -> None:
     taken = {tuple(sorted({key[:2] for key in keys(traced(meeting, every=3, seed=seed)[0])})) for seed in range(6)}
     assert len(taken) > 3

@@ -150,6 +150,7 @@ def test_all_swizzles_of_few_terms_are_looked_at() -> None:
     assert images == {(a, b) for a in range(4) for b in range(4)} - {(0, 0)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("row", "column", "diagonal", "antidiagonal"), ("column", "(2 * t + r, c + t // 4)", "diagonal", "row")])
 def test_no_swizzle_is_better(words: tuple[str, ...]) -> None:
     """Of a tile small enough to count each of the 512 swizzles at every offset."""

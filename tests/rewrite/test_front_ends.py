@@ -56,6 +56,7 @@ def test_what_triton_moves_by_sixteen_bytes_is_not_torn() -> None:
     run(case, OfVectors(32, 32, XorSwizzle(32, 4), 8), "dynamic[0:2048]", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.numba
 def test_a_fix_for_numba_is_written_in_python() -> None:
     case = case_of("numba", "transpose")
@@ -89,6 +90,7 @@ def test_an_array_of_numba_is_named_and_keeps_its_shape(layout: str) -> None:
         ml.relayout(kernel, layout, parameter="pts", shape=host.shape, dtype="f4")
 
 
+@pytest.mark.slow
 @pytest.mark.numba
 def test_advice_counts_the_arguments_of_numba() -> None:
     kernel = rows_of_numba()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ def test_a_load_raises_what_its_consumer_waits_for() -> None:
     assert scoreboard in used.control.waits
 
 
+@pytest.mark.slow
 def test_the_mark_of_reuse_is_the_reuse_field() -> None:
     """nvdisasm prints `.reuse` behind an operand: an independent reading of the same word."""
     found = 0

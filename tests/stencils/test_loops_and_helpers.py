@@ -84,7 +84,7 @@ def functions(new, u):
     new[0] = first + second + np.arctan2(u[0], x) + hypot(u[0], x) + floor(u[0]) + ceil(u[0]) + x**0.3  # noqa: F821
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("dtype", ["f4", pytest.param("f8", marks=pytest.mark.slow)])
 def test_functions_are_those_of_numpy(dtype):
     u = np.linspace(-2, 2, 33).astype(dtype)
     grid = ml.Grid(33, dtype=dtype)

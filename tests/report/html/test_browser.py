@@ -335,6 +335,7 @@ def test_no_width_makes_the_page_scroll_sideways(page: Driver, width: int) -> No
         page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@pytest.mark.slow
 def test_the_page_of_a_million_records_opens_in_less_than_two_seconds(driver: Driver, million: tuple[Path, Trace, float]) -> None:
     """Of the processor: others may have it meanwhile. The process may be a new one, or the one that showed the page before."""
     path, trace, _ = million
