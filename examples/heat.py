@@ -1,11 +1,13 @@
 """Heat in a plate with a hole, by a rule for one cell: the steps run on a GPU, or on the emulator where there is none.
 
 python examples/heat.py [cells along one side] [steps] [devices]
+mpiexec -n 4 python examples/heat.py 48 40 mpi
 
-Without a number of devices it takes all GPUs of the machine, or one emulated device.
+Without a number of devices it takes all GPUs of the machine, or one emulated device. With `mpi` each rank of an MPI program has one.
 """
 
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +24,9 @@ def main() -> None:
     """Heat the left side of a plate and compare with the rule on NumPy arrays."""
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 48
     steps = int(sys.argv[2]) if len(sys.argv) > 2 else 40
-    targets = ml.devices(count=int(sys.argv[3]) if len(sys.argv) > 3 else None)
+    devices = sys.argv[3] if len(sys.argv) > 3 else None
+    is_mpi = devices == "mpi"
+    targets = None if is_mpi else ml.devices(count=None if devices is None else int(devices))
     y, x = np.mgrid[:n, :n]
     values = {
         "u": np.zeros((n, n), np.float32),
@@ -30,13 +34,22 @@ def main() -> None:
         "r": 0.2,
         "swap": ("new", "u"),
     }
-    plate = heat.on(ml.Grid((n, n), boundary=("reflecting", (1.0, "reflecting"))))  # 1.0 behind the left side, nothing flows elsewhere
+    grid = ml.Grid((n, n), boundary=("reflecting", (1.0, "reflecting")))  # 1.0 behind the left side, nothing flows elsewhere
+    plate = heat.on(grid, transport="mpi" if is_mpi else "auto")
     run = plate.prepare(**values, targets=targets)
-    run.steps(steps, every=max(1, steps // 4), call=lambda run: print(f"step {run.step}: average {run['u'].gather().mean():.6f}"))
-    print(run)
+    run.steps(steps, every=max(1, steps // 4), call=show)
+    u = run["u"].gather()  # all ranks of an MPI program gather, one prints
+    if run.rank == 0:
+        print(run)
     if n <= 512:
-        expected = plate.reference(steps, **values)["u"]
-        assert np.allclose(run["u"].gather(), expected, atol=1e-5)
+        assert np.allclose(u, plate.reference(steps, **values)["u"], atol=1e-5)
+
+
+def show(run: Any) -> None:
+    """Print the average of the plate."""
+    u = run["u"].gather()
+    if run.rank == 0:
+        print(f"step {run.step}: average {u.mean():.6f}")
 
 
 if __name__ == "__main__":

@@ -137,6 +137,15 @@ def test_other_ends(how, message):
 
 @needs_mpi
 @pytest.mark.slow
+def test_an_example_runs_on_ranks_as_on_devices():
+    printed = [started(2, *arguments, program=("examples/heat.py",))[1] for arguments in ((32, 8, "mpi"), (32, 8, 2))]
+    averages = [[line for line in text.splitlines() if line.startswith("step")] for text in printed]
+    assert len(averages[0]) == 4  # rank 0 alone prints
+    assert set(averages[0]) == set(averages[1])  # of two processes that each have two devices, both print
+
+
+@needs_mpi
+@pytest.mark.slow
 def test_the_program_of_the_page_runs(tmp_path):
     page = (ROOT / "docs" / "scaling.md").read_text()
     (tmp_path / "diffuse.py").write_text(page.partition("```py\n")[2].partition("```")[0])
