@@ -35,9 +35,18 @@ def started(ranks, *arguments, program=("-m", "tests.stencils.mpi_program"), fol
     """How a program on some ranks ended, and what they printed. Nothing of an MPI around the tests is passed on."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI_", "SLURM_", "HYDI_"))}
     environment |= {mpi.ENVIRONMENT: "90", "MEMLANE_TARGET": "emulator:h200"}
+    skip_where_mpi_does_not_work(environment)
     command = [MPIEXEC, "-n", str(ranks), sys.executable, *program, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, cwd=folder)
     return done.returncode, done.stdout, done.stderr
+
+
+def skip_where_mpi_does_not_work(environment):
+    """A machine may let no program listen on a socket, or have the `mpiexec` of another MPI: then nothing of ours is at fault."""
+    command = [MPIEXEC, "-n", "2", sys.executable, "-c", "from mpi4py.MPI import COMM_WORLD; print(COMM_WORLD.allreduce(1))"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    if done.returncode or "".join(done.stdout.split()) != "22":
+        pytest.skip(f"{MPIEXEC} starts no two ranks of mpi4py here: {(done.stderr or done.stdout).strip()[-300:]}")
 
 
 @needs_mpi
