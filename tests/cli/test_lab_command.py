@@ -66,3 +66,16 @@ def test_bandwidths_of_a_model_are_not_for_a_chip_file(memlane: Command, tmp_pat
     answer = memlane("lab", "bandwidth", "--write-chip")
     assert answer.code == 2
     assert answer.err.startswith("memlane: --write-chip: the times of emulator:h200 come from its chip file; ")
+
+
+def test_stencil_takes_sizes_and_devices(memlane: Command, tmp_path: Path) -> None:
+    chosen = ("--only", "scaling", "--size", "S", "--devices", "2")
+    answer = memlane("lab", "stencil", *chosen, "--target", "emulator:m2050", "--out", "found")
+    assert answer.code == 0
+    assert "predicted, on emulator:m2050, modelled" in answer.out
+    stored = json.loads((tmp_path / "found" / "result.json").read_text())
+    assert {row["case"].partition(" of ")[0] for row in stored["rows"]} >= {"himeno, 128 x 64 x 64, 2", "himeno, 128 x 64 x 64, 32"}
+    assert stored["command"].endswith("--only scaling --size S --devices 2")
+    answer = memlane("lab", "stencil", "--size", "huge")
+    assert answer.code == 2
+    assert answer.err.startswith("memlane: --size huge: give S, M, L, XL for Himeno's sizes, or 8 to 2048 cells along each axis, Z first")

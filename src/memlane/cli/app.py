@@ -37,7 +37,7 @@ COMMANDS = {
 GROUPS = {
     "layout": ("Layouts of shared memory: search one for a set of patterns, show one.", ("search", "show")),
     "stencil": ("Stencils on several GPUs, before anything runs.", ("plan",)),
-    "lab": ("Experiments on this machine, each one command.", ("bandwidth", "latency", "reduction", "remap", "shift", "volume")),
+    "lab": ("Experiments on this machine, each one command.", ("bandwidth", "latency", "reduction", "remap", "shift", "stencil", "volume")),
 }
 """By module: its help, and the functions that are its commands."""
 EPILOG = """\

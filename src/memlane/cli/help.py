@@ -56,6 +56,11 @@ EXAMPLES = {
     "lab reduction": ("memlane lab reduction --quick", "memlane lab reduction --size 2^20 --size 2^24 --block 256"),
     "lab remap": ("memlane lab remap --quick", "memlane lab remap --only 'k-means; particles'", "memlane lab remap --matrix pwtk.mtx"),
     "lab shift": ("memlane lab shift --quick --out shift-results",),
+    "lab stencil": (
+        "memlane lab stencil --quick --target emulator:m2050",
+        "memlane lab stencil --only scaling --size L",
+        "memlane lab stencil --devices 2",
+    ),
     "lab volume": ("memlane lab volume --quick", "memlane lab volume --shape 8x16 --shape 32x4 --view 90,0,90"),
 }
 """By command."""

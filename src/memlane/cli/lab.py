@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from memlane.lab.reduction import lab as reductions
     from memlane.lab.reduction import settings as reduction_settings
     from memlane.lab.remap import lab as remaps
+    from memlane.lab.stencil import cases as stencil_cases
+    from memlane.lab.stencil import lab as stencils
     from memlane.lab.volume import lab as volumes
     from memlane.lab.volume import scene
     from memlane.launch import Target
@@ -43,6 +45,8 @@ else:
     remaps = later("memlane.lab.remap.lab")
     results = later("memlane.lab.result")
     scene = later("memlane.lab.volume.scene")
+    stencil_cases = later("memlane.lab.stencil.cases")
+    stencils = later("memlane.lab.stencil.lab")
     targets = later("memlane.targets")
     volumes = later("memlane.lab.volume.lab")
 
@@ -144,6 +148,32 @@ def remap(
 def shift(target: LabTarget = "", quick: Quick = False, out: Out = None, only: Only = "") -> None:
     """Measure what shifts and other layouts of shared memory gain, over patterns, widths and warps, and what their addresses cost."""
     _run("shift", targets.target(target or None), quick, out, only)
+
+
+def stencil(
+    target: LabTarget = "",
+    quick: Quick = False,
+    out: Out = None,
+    only: Only = "",
+    size: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--size",
+            metavar="SIZE",
+            help="Himeno's S, M, L or XL, or cells along each axis, Z first, as 7-point:512 or himeno:256x32x32; repeat it. Default: the "
+            "published sizes; on emulated devices small ones.",
+        ),
+    ] = None,
+    devices: Annotated[
+        int | None, typer.Option("--devices", "-n", metavar="N", help="At most so many devices; default: all GPUs, or 4 emulated devices.")
+    ] = None,
+) -> None:
+    """Predict and measure how many steps several devices should make between two exchanges, as was published in 2012."""
+    settings = stencil_cases.settings_of(size or (), devices)
+    said = [word for text in size or () for word in ("--size", text)]
+    said += ["--devices", str(devices)] if devices is not None else []
+    chosen = targets.target(target or None)
+    _run("stencil", chosen, quick, out, only, lambda to, request: stencils.run_with(to, request, settings), said)
 
 
 def volume(

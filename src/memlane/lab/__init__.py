@@ -13,8 +13,9 @@ from memlane.lab.remap import REMAP
 from memlane.lab.result import Machine, Result, Row, Table, machine
 from memlane.lab.seam import Lab, Request
 from memlane.lab.shift import SHIFT
+from memlane.lab.stencil import STENCIL
 from memlane.lab.volume import VOLUME
 
-LABS = {lab.name: lab for lab in (BANDWIDTH, LATENCY, REDUCTION, REMAP, SHIFT, VOLUME)}
+LABS = {lab.name: lab for lab in (BANDWIDTH, LATENCY, REDUCTION, REMAP, SHIFT, STENCIL, VOLUME)}
 
 __all__ = ["LABS", "Lab", "Machine", "Request", "Result", "Row", "Table", "machine"]

@@ -1,0 +1,99 @@
+"""The lab: what is predicted and measured in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from memlane.errors import MemlaneError
+from memlane.lab.result import NOT_MEASURED, Result, Row, failure, reached_on
+from memlane.lab.seam import Lab, Request
+from memlane.lab.stencil.cases import Case, Settings, counts
+from memlane.lab.stencil.claims import claims
+from memlane.lab.stencil.measure import AS_PUBLISHED, OURS, Effort, Kernel, Measured, measure, measure_kernel
+from memlane.lab.stencil.plots import figures
+from memlane.lab.stencil.predict import MODELS, Scaling, predict
+from memlane.lab.stencil.tables import rows, tables
+from memlane.launch import Target
+from memlane.timeloop.shared import TRANSPORTS
+
+SOURCES = [
+    "src/memlane/lab/stencil",
+    "src/memlane/stencils",
+    "src/memlane/timeloop",
+    "src/memlane/network",
+]
+CASES = ("scaling", "measured", "kernel")
+
+
+def run(target: Target, request: Request) -> Result:
+    """With the lab's own sizes and devices."""
+    return run_with(target, request, Settings())
+
+
+def run_with(target: Target, request: Request, settings: Settings) -> Result:
+    """Predict and measure what is wanted: `scaling` predicts figures 7 to 9 on the published machine, `measured` are figures 8 and 10 to 13
+    on the devices at hand, `kernel` is figure 14."""
+    chosen = request.chosen(CASES)
+    effort = Effort.of(request.quick, target.modelled)
+    devices = settings.targets(target)
+    predicted: list[Scaling] = []
+    for case in settings.predicted() if "scaling" in chosen else ():
+        request.tell(f"{case.title}, both models")
+        predicted += [predict(case, model) for model in MODELS]
+    measured: list[Measured] = []
+    kernels: list[Kernel] = []
+    failed: list[Row] = []
+    for case in settings.measured(target):
+        if "measured" in chosen:
+            found, missing = _measured(case, devices, effort, request)
+            measured += found
+            failed += missing
+        if "kernel" in chosen:
+            found_kernels, missing = _kernels(case, target, effort, request)
+            kernels += found_kernels
+            failed += missing
+    clock = "modelled" if target.modelled else "measured"
+    said = claims(predicted, measured, kernels, target.modelled)
+    made = reached_on("h200", target, rows(predicted, measured, kernels, said, clock))
+    return Result(
+        "stencil", (*made, *failed), tables(predicted, measured, kernels, said, clock), figures(predicted, measured, kernels, clock)
+    )
+
+
+STENCIL = Lab("stencil", "Stencils on several devices: how many steps between two exchanges, as was published in 2012.", CASES, run)
+
+
+def _measured(case: Case, devices: Sequence[Target], effort: Effort, request: Request) -> tuple[list[Measured], list[Row]]:
+    """Run a case over each transport that the devices have; with one device there is none."""
+    found, failed = [], []
+    for transport in _transports(devices)[: 1 if request.quick or len(devices) == 1 else None]:
+        request.tell(f"{case.title}, {len(devices)} devices, {transport}")
+        try:
+            found.append(measure(case, devices, counts(len(devices)), transport, effort))
+        except MemlaneError as error:
+            failed.append(failure(f"{case.title}, {transport}", error))
+    if len(devices) == 1:
+        note = f"not run: an exchange needs 2 devices, and {devices[0].name} is alone"
+        failed.append(Row(f"{case.title}, 2 devices", NOT_MEASURED, None, "", note=note))
+    return found, failed
+
+
+def _transports(devices: Sequence[Target]) -> tuple[str, ...]:
+    """Return the transports to try: on emulated devices those of which the chip's file has times."""
+    links = devices[0].chip.links
+    there = {"peer": links.peer_us, "host": links.host_us}
+    return tuple(one for one in TRANSPORTS if not devices[0].modelled or there[one] is not None) or TRANSPORTS
+
+
+def _kernels(case: Case, target: Target, effort: Effort, request: Request) -> tuple[list[Kernel], list[Row]]:
+    request.tell(f"{case.title}, kernels over the planes")
+    found, failed = [], []
+    for cut in (OURS, AS_PUBLISHED):
+        for planes in effort.planes:
+            slab = replace(case, shape=(planes, *case.shape[1:]))
+            try:
+                found.append(measure_kernel(slab, target, cut, effort))
+            except MemlaneError as error:
+                failed.append(failure(f"{slab.title}, {cut}", error))
+    return found, failed

@@ -1,0 +1,183 @@
+"""Runs of the two rules on the devices at hand: times of steps, what they consist of, and kernels alone."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from memlane.chip import Chip
+from memlane.errors import LaunchError
+from memlane.lab.stencil.cases import Case
+from memlane.lab.stencil.predict import MODELS, Point, Scaling, point_of
+from memlane.launch import Target
+from memlane.network import Link, Network, Transfer
+from memlane.plan import Span, Timeline
+from memlane.stencils.scaling import CalibratedModel, KawamuraModel, plan_scaling
+from memlane.timeloop.shared import SharedRun
+
+OURS, AS_PUBLISHED = "memlane's", "cut as in the paper"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured."""
+
+    every: tuple[int, ...]
+    """Steps between two exchanges."""
+    steps: int
+    """Of a run on GPUs, about."""
+    rounds: int
+    """Runs on GPUs, of which the median counts."""
+    turns: int
+    """Exchanges in a timeline."""
+    planes: tuple[int, ...]
+    """Of slabs for kernels alone."""
+
+    @classmethod
+    def of(cls, quick: bool, modelled: bool) -> Effort:
+        if quick:
+            return cls((1, 2, 3), 60, 3, 1, (4, 16))
+        planes = (2, 4, 8, 16, 32, 64) if modelled else (2, 4, 8, 16, 32, 64, 128, 256)
+        return cls(tuple(range(1, 9)), 1000, 10, 2, planes)
+
+
+@dataclass
+class Measured(Scaling):
+    """Times of runs, and what models make of them. `by` is the transport."""
+
+    models: dict[str, dict[tuple[int, int], Point]] = field(default_factory=dict)
+    """By model: predictions that are given the measured times of exchanges."""
+
+    def off(self, model: str, devices: int, k: int) -> float:
+        """Return the predicted time over the measured one, less 1."""
+        return self.models[model][devices, k].step / self.points[devices, k].step - 1.0
+
+
+def measure(case: Case, targets: Sequence[Target], counts: Iterable[int], transport: str, effort: Effort) -> Measured:
+    """Run a case on some numbers of devices. LaunchError where fields differ from those of one device; StencilError where it cannot run."""
+    found = Measured(case, transport, models={model: {} for model in MODELS})
+    values = case.values()
+    alone = SharedRun(case.problem, values, targets=targets[:1])
+    expected = _fields(alone, case, [k * effort.turns for k in effort.every])
+    found.points[1, 1] = _timed(alone, effort)
+    for count in counts:
+        if count == 1:
+            continue
+        steps_per_launch: dict[int, int] = {}
+        for k in effort.every:
+            if k > case.shape[0] // count:
+                found.notes.append(f"{count} devices: {k} steps reach further than a slab of {case.shape[0] // count} planes")
+                continue
+            run = SharedRun(case.problem, values, targets=targets[:count], exchange_every=k, transport=transport)
+            found.points[count, k] = _timed(run, effort, expected[k * effort.turns])
+            steps_per_launch[k] = run.variant.steps
+        for model in MODELS:
+            found.models[model] |= _modelled(found, model, count, steps_per_launch, targets[0].chip)
+    for model in MODELS:
+        one = plan_scaling(
+            case.problem.rules[0], case.problem.grid, 1, 1, chip=targets[0].chip, model=model, swap=case.problem.swap,
+            steps_per_launch=alone.variant.steps if model == "memlane" else 1,
+        )  # fmt: skip
+        found.models[model][1, 1] = point_of(one.rows[0])
+    return found
+
+
+def _fields(run: SharedRun, case: Case, every: Sequence[int]) -> Mapping[int, np.ndarray]:
+    """Return the field after some numbers of steps, on one device."""
+    found = {}
+    for step in range(1, max(every) + 1):
+        run.steps(1)
+        if step in every:
+            found[step] = run[case.field].gather()
+    return found
+
+
+def _timed(run: SharedRun, effort: Effort, expected: np.ndarray | None = None) -> Point:
+    """Return the times of a step: by the emulator's clock, or on GPUs the median of runs of many steps.
+
+    LaunchError where a new run leaves other fields than `expected` after the steps of its timeline.
+    """
+    k = run.exchange_every
+    steps = effort.turns * k
+    line = run.timeline(steps)
+    if expected is not None and not np.array_equal(run[run.problem.swap[0][1]].gather(), expected):
+        shape = " x ".join(map(str, run.problem.grid.shape))
+        raise LaunchError(
+            f"{run.problem.rules[0].name} on {shape}, {len(run.targets)} devices, exchanged every {k} steps: after {steps} steps fields "
+            "differ from those of one device"
+        )
+    parts = parts_of(line, len(run.targets), steps)
+    if run.target.modelled:
+        return parts
+    count = k * max(1, effort.steps // k)
+    run.steps(count)
+    times = []
+    for _ in range(effort.rounds):
+        began = time.perf_counter()
+        run.steps(count)
+        times.append(1e6 * (time.perf_counter() - began) / count)
+    return replace(parts, step=statistics.median(times))
+
+
+def parts_of(line: Timeline, devices: int, steps: int) -> Point:
+    """Return what a step consists of by a timeline: launches between the borders of the slowest device, copies from the first to the last
+    of each exchange, and the longest chain of border launches."""
+    inner, border, exchanges = [0.0] * devices, dict[tuple[int | None, int], float](), dict[tuple[int, ...], list[Span]]()
+    for span in line.spans:
+        if span.kind == "copy":
+            exchanges.setdefault(span.turns, []).append(span)
+        elif span.kind == "launch" and span.name.endswith("border"):
+            queue = span.queues[0]
+            border[queue] = border.get(queue, 0.0) + span.elapsed_ns
+        elif span.kind == "launch" and span.queues[0][0] is not None:
+            inner[span.queues[0][0]] += span.elapsed_ns
+    exchange = sum(max(one.end_ns for one in spans) - min(one.start_ns for one in spans) for spans in exchanges.values())
+    scale = 1e3 * steps
+    return Point(line.elapsed_ns / scale, max(inner) / scale, exchange / scale, max(border.values(), default=0.0) / scale)
+
+
+def _modelled(found: Measured, model: str, count: int, steps_per_launch: Mapping[int, int], chip: Chip) -> dict[tuple[int, int], Point]:
+    """Return what a model says with so many devices, given the measured times of exchanges as a table, as in the paper."""
+    case, predicted = found.case, {}
+    measured = {k: found.points[count, k].exchange * k for k in steps_per_launch}
+    if not measured:
+        return {}
+    table = tuple((float(k * case.face_bytes), us) for k, us in sorted(measured.items()))
+    network = Network("measured", "Exchanges as measured here", count, {"measured": Link("measured", Transfer(times=table), "included")})
+    for k, fused in steps_per_launch.items():
+        plan = plan_scaling(
+            case.problem.rules[0], case.problem.grid, count, k, chip=chip, network=network, model=model, swap=case.problem.swap, axes=1,
+            steps_per_launch=fused if model == "memlane" else 1,
+        )  # fmt: skip
+        predicted[count, k] = point_of(plan.rows[0])
+    return predicted
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One step of a slab on one device."""
+
+    case: Case
+    cut: str
+    us: float
+    modelled: Mapping[str, float]
+    """By model."""
+
+
+def measure_kernel(case: Case, target: Target, cut: str, effort: Effort) -> Kernel:
+    """Time a step of a slab on one device: ours, or ours cut as the paper describes its own."""
+    variant = case.as_published() if cut == AS_PUBLISHED else None
+    run = SharedRun(case.problem, case.values(), targets=[target], exchange_every=1, variant=variant)
+    point = _timed(run, replace(effort, turns=1))
+    paper = KawamuraModel.of(case.problem, target.chip).kernel_us(case.shape)
+    ours = CalibratedModel.of(case.problem, target.chip).on_share(case.shape, _bytes(case)).launch(case.shape, 1, False).us
+    return Kernel(case, cut, point.step, {"kawamura": paper, "memlane": ours})
+
+
+def _bytes(case: Case) -> int:
+    """Return the bytes of all fields."""
+    return case.shape[0] * case.face_bytes * len(case.problem.fields)

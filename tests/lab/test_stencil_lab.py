@@ -1,0 +1,197 @@
+"""The lab of stencils on several devices: its predictions by the paper's formulas, its times by the numbers of the chip file."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memlane.errors import CommandError, LaunchError
+from memlane.lab import LABS, Request, Result, machine
+from memlane.lab.stencil.cases import HIMENO, HIMENO_SIZES, SEVEN, Case, Settings, counts, settings_of
+from memlane.lab.stencil.claims import chosen_by, claims, hidden_share, lost_by_choice, slope
+from memlane.lab.stencil.lab import run_with
+from memlane.lab.stencil.measure import AS_PUBLISHED, Effort, Measured, _timed, measure, measure_kernel, parts_of
+from memlane.lab.stencil.predict import Point, predict
+from memlane.plan import Span, Timeline
+from memlane.targets import devices, target
+from memlane.timeloop.shared import SharedRun
+
+M2050 = "emulator:m2050"
+SMALL = Case(SEVEN, (24, 8, 32))
+
+
+@pytest.fixture(scope="module")
+def scaling() -> Result:
+    return LABS["stencil"].run(target(M2050), Request(only=("scaling",)))
+
+
+@pytest.fixture(scope="module")
+def found() -> Result:
+    """Predictions and runs of two devices at a small size."""
+    return run_with(target(M2050), Request(quick=True, only=("scaling", "measured")), Settings((SMALL,), 2))
+
+
+def test_predictions_are_the_equations_of_the_paper(scaling: Result) -> None:
+    """Equations 1 to 4 for 4 processes, plane by plane: 64 planes of 65,536 cells, 8 bytes a cell at 120 GB/s, 12 us a launch; a message
+    and a copy take 25 us, and 3.2 and 6 GB/s."""
+    table = scaling.tables["predicted_steps"]
+    steps = {line[3]: line[4] for line in table.lines if line[:3] == ("7-point, 256 x 256 x 256", "kawamura", "4")}
+    assert len(steps) == 8
+    for k in (1, 2, 3, 8):
+        plane = 65536 * 8 / 120e3
+        inner = sum((64 - 2 * step) * plane + 12 for step in range(1, k + 1))
+        boundary = 2 * sum((k + 2 * (k - step)) * plane + 12 for step in range(1, k + 1))
+        face = k * 65536 * 4
+        exchange = 4 * (25 + face / 6e3) + 2 * (25 + face / 3.2e3)
+        assert steps[str(k)] == pytest.approx((max(inner, exchange) + boundary) / k)
+
+
+def test_the_paper_s_optima_are_those_of_its_model(scaling: Result) -> None:
+    best = {(line[0][:6], line[2]): line[7] for line in scaling.tables["predicted"].lines if line[1] == "kawamura"}  # type: ignore[index]
+    assert [best["7-poin", count] for count in ("2", "4")] == ["1", "3"]
+    assert [best["himeno", count] for count in ("8", "16")] == ["1", "2"]
+    said = {(line[0], line[3]): line[1] for line in scaling.tables["claims"].lines}
+    assert said["11", "model kawamura, published machine"] == "yes"
+    assert said["12", "model kawamura, published machine"] == "yes"
+    assert said["9", "model kawamura, published machine"] == "no"  # 2 steps are best, 3 measured
+
+
+def test_everything_is_written(found: Result, tmp_path: Path) -> None:
+    drawn = "fig_10_11_modelled_24x8x32_host"
+    assert set(found.figures) == {"fig_7_24x8x32", "fig_8_24x8x32", drawn, "fig_8_modelled_7-point_24x8x32_host"}
+    one = replace(found, figures={drawn: found.figures[drawn]})  # drawing all takes seconds
+    paths, left_out = one.save(tmp_path, machine(target(M2050)), ["memlane", "lab", "stencil"])
+    names = {path.name for path in paths}
+    assert {"result.json", "predicted.csv", "predicted_steps.csv", "modelled.csv", "claims.csv"} <= names
+    assert left_out or f"{drawn}.png" in names
+    stored = json.loads((tmp_path / "result.json").read_text())
+    assert (stored["benchmark"], stored["chip"]) == ("stencil", "emulator-m2050")
+    assert all(row["reach"] is None for row in stored["rows"])  # what H200s are to reach is nothing for a model
+    with (tmp_path / "modelled.csv").open(newline="") as file:
+        assert [line[1:4] for line in csv.reader(file)][1:] == [["1", "-", "1"], *(["2", "host", str(k)] for k in (1, 2, 3))]
+
+
+def test_a_time_of_an_emulated_device_is_called_modelled(found: Result) -> None:
+    for row in found.rows:
+        assert "measured" not in row.metric.replace("not measured", ""), row
+    for name, figure in found.figures.items():
+        assert "measured" not in name
+        assert "measured" not in str(figure)
+
+
+def test_exchanges_take_what_the_chip_file_says(found: Result) -> None:
+    """Two copies of k planes through the host, one after another: 10 us and 6 GB/s each."""
+    lines = [line for line in found.tables["modelled"].lines if line[1] == "2"]
+    for line in lines:
+        k = int(str(line[3]))
+        assert line[6] == pytest.approx(2 * (10 + k * 8 * 32 * 4 / 6e3) / k, abs=0.01)
+
+
+def test_models_are_given_the_exchanges_of_the_run(found: Result) -> None:
+    for line in found.tables["modelled"].lines[1:]:
+        k, exchange = int(str(line[3])), float(line[6] or 0)
+        plane = 256 * 8 / 120e3
+        inner = sum((12 - step) * plane + 12 for step in range(1, k + 1))
+        boundary = sum((k + 2 * (k - step)) * plane + 12 for step in range(1, k + 1))
+        assert line[8] == pytest.approx((max(inner, k * exchange) + boundary) / k, abs=0.02)
+
+
+def test_a_kernel_beside_the_models_of_a_kernel() -> None:
+    kernel = measure_kernel(replace(SMALL, shape=(16, 8, 32)), target(M2050), AS_PUBLISHED, Effort.of(True, True))
+    assert kernel.modelled["kawamura"] == pytest.approx(16 * 256 * 8 / 120e3 + 12)
+    assert kernel.us > 12
+    assert SMALL.as_published().planes == 24  # a block marches along all of Z
+    assert Case(HIMENO, (8, 8, 32)).as_published().planes == 1  # a thread for each cell
+
+
+def test_what_a_step_consists_of() -> None:
+    """Two devices, one turn of two steps, by hand."""
+    spans = (
+        Span("step high border", "launch", ((0, 2),), 0, 10),
+        Span("step", "launch", ((0, 0),), 5, 45),
+        Span("step high border", "launch", ((0, 2),), 10, 16),
+        Span("step", "launch", ((0, 0),), 45, 80),
+        Span("step low border", "launch", ((1, 1),), 0, 12),
+        Span("step", "launch", ((1, 0),), 5, 100),
+        Span("u up, to the host", "copy", ((0, 3),), 16, 30),
+        Span("u up, from the host", "copy", ((1, 3),), 30, 56),
+    )
+    point = parts_of(Timeline(spans, True), 2, 2)
+    assert (point.step, point.inner, point.exchange, point.boundary) == pytest.approx((0.05, 0.0475, 0.02, 0.008))
+
+
+def test_fields_that_differ_are_an_error() -> None:
+    run = SharedRun(SMALL.problem, SMALL.values(), targets=devices(M2050, 2), exchange_every=1, transport="host")
+    with pytest.raises(LaunchError, match=r"seven_point on 24 x 8 x 32, 2 devices, exchanged every 1 steps: after 1 steps fields differ"):
+        _timed(run, Effort.of(True, True), np.zeros(SMALL.shape, np.float32))
+
+
+def test_one_device_says_what_was_not_run() -> None:
+    result = run_with(target(M2050), Request(quick=True, only=("measured",)), Settings((SMALL,), 1))
+    notes = [row.note for row in result.rows if row.metric == "not measured"]
+    assert notes == ["not run: an exchange needs 2 devices, and emulator:m2050 is alone"]
+    assert [line[:4] for line in result.tables["modelled"].lines] == [("7-point, 24 x 8 x 32", "1", "-", "1")]
+    assert not any(name.startswith("fig_1") for name in result.figures)
+
+
+def test_steps_that_reach_further_than_a_slab_are_left_out() -> None:
+    run = measure(SMALL, devices(M2050, 12), (12,), "host", Effort.of(True, True))
+    assert run.over_steps(12).keys() == {1, 2}
+    assert run.notes == ["12 devices: 3 steps reach further than a slab of 2 planes"]
+
+
+def test_sizes_that_do_not_fit_are_noted() -> None:
+    large = predict(Case(HIMENO, HIMENO_SIZES["XL"]), "kawamura", (1, 8))
+    assert large.devices == (8,)
+    assert large.notes[0].startswith("1 devices: nothing is left to predict. Left out: 1 device, because its fields need 15.0 GB")
+
+
+def run_of(times: dict[int, Point], models: dict[int, float]) -> Measured:
+    points = {(2, k): point for k, point in times.items()}
+    expected = {(2, k): Point(us, 0, 0, 0) for k, us in models.items()}
+    return Measured(SMALL, "host", points, models={"kawamura": expected, "memlane": expected})
+
+
+def test_what_is_lost_by_the_choice_of_a_model() -> None:
+    run = run_of({1: Point(10, 4, 6, 3), 2: Point(8, 4, 3, 3), 3: Point(9, 4, 2, 3)}, {1: 10, 2: 9, 3: 7})
+    assert (run.best(2), chosen_by(run, "kawamura", 2)) == (2, 3)
+    assert lost_by_choice(run, "kawamura", 2) == pytest.approx(1 / 8)
+    assert hidden_share(run, 2) == pytest.approx(10 / 9)
+    said = {claim.found: claim.holds for claim in claims([], [run], [], True)}
+    assert said["7-point, bound by communication: 2 or 3 steps are best"] == "yes"
+    assert said["the model, given measured exchanges, finds the best number of steps though its times are off"] == "no"
+    slower = run_of({1: Point(10, 8, 6, 3), 2: Point(8, 7, 3, 3)}, {1: 10, 2: 9})
+    assert {claim.holds for claim in claims([], [slower], [], True) if "bound by computation" in claim.found} == {"no"}
+    assert slope({2: 5.0, 10: 21.0}) == 2
+
+
+@pytest.mark.slow
+def test_both_regimes_show_on_emulated_m2050s() -> None:
+    """The quick run: two devices are bound by computation, four by communication."""
+    result = LABS["stencil"].run(target(M2050), Request(quick=True, only=("measured", "kernel")))
+    assert not [row for row in result.rows if row.metric == "not measured"]
+    assert {line[0] for line in result.tables["modelled"].lines} == {"7-point, 256 x 64 x 64", "himeno, 256 x 32 x 32"}
+    bound = {line[3]: line[2] for line in result.tables["claims"].lines if "bound by" in str(line[2])}
+    for by, claim in bound.items():
+        assert ("computation" if "2 devices" in str(by) else "communication") in str(claim)
+    assert len(bound) == 4
+    assert len(result.tables["modelled_kernels"].lines) == 8
+
+
+def test_sizes_and_devices_of_a_command_line() -> None:
+    assert settings_of(("L", "7-point:512", "himeno:256x32x32", "64"), 3) == Settings(
+        (Case(HIMENO, (512, 256, 256)), Case(SEVEN, (512,) * 3), Case(HIMENO, (256, 32, 32)), Case(SEVEN, (64,) * 3)), 3
+    )
+    assert counts(6) == (1, 2, 4, 6)
+    for size in ("XXL", "5-point:64", "7-point:64x64", "4", "himeno:9999", "himeno:"):
+        with pytest.raises(CommandError, match=rf"--size {size}: give S, M, L, XL for Himeno's sizes, or 8 to 2048 cells along each axis"):
+            settings_of((size,), None)
+    with pytest.raises(CommandError, match="--devices 0: give a number from 1 to 32"):
+        settings_of((), 0)
+    with pytest.raises(CommandError, match="--only speed: there is no such case; choose among: scaling, measured, kernel"):
+        LABS["stencil"].run(target(M2050), Request(only=("speed",)))
