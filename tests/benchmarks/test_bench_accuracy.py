@@ -60,6 +60,7 @@ def chase() -> Chase:
     return Chase(target("emulator:h200"), 1 << 20)
 
 
+@pytest.mark.slow
 def test_walks_that_begin_apart_never_meet(chase: Chase) -> None:
     level = next(level for level in QUICK_LEVELS if level.name == "DRAM")
     ring = chase.ring(level)
@@ -114,6 +115,7 @@ def test_an_assembled_chain_is_its_additions_between_two_clock_reads(scheme: str
         assert {opcode.partition(".")[0] for opcode in window} <= {"DADD", *beside}
 
 
+@pytest.mark.slow
 def test_a_pause_lies_between_the_stores_of_a_record_and_the_next_clock_read(chase: Chase) -> None:
     """Nothing waits for the registers of the stores within a window then, and they left long ago."""
     for filler in (None, ONE_OPERATION):
@@ -129,6 +131,7 @@ def test_a_pause_lies_between_the_stores_of_a_record_and_the_next_clock_read(cha
             assert "BRA" in since_store[: since_store.index("CS2R")], "the loop of the pause"
 
 
+@pytest.mark.slow
 def test_the_control_words_bound_the_window(chase: Chase) -> None:
     """One cycle from the first clock read to the access and two from the wait to the second, and two more where the assembler moved an
     operation on predicates in between."""

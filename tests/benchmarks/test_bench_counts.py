@@ -317,6 +317,7 @@ def tiles() -> Code:
     return Code.of(module, assemble(module, arch="sm_90").data)
 
 
+@pytest.mark.slow
 def test_accesses_that_were_merged_are_counted_together(tiles: Code) -> None:
     code, emulator = tiles, target("emulator:h200")
     counts = ml.count(emulator.load(code.assembled.module)["rows_of_eight"][1, 256], emulator.zeros(256), emulator.zeros(256))

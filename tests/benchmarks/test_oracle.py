@@ -30,7 +30,7 @@ def sample(group: str) -> Iterator[Case]:
         yield from cases[:: STRIDES.get(group, FORM_STRIDE) if len(cases) > 4 else 1]
 
 
-SLOW = ("half", "convert", "video")
+SLOW = ("half", "convert", "video", "compare", "atomics", "memory")
 
 
 @pytest.mark.parametrize("group", [pytest.param(group, marks=pytest.mark.slow if group in SLOW else ()) for group in GROUPS])

@@ -74,6 +74,7 @@ def test_one_operation_on_the_emulator(quick: Callable[..., list[dict[str, Any]]
     assert row["peer"]["stride 1"] < 5
 
 
+@pytest.mark.slow
 def test_an_operation_that_does_not_exist_is_refused() -> None:
     command = [sys.executable, "benchmarks/shared_rule.py", "--target", "emulator:h200", "--quick", "--case", "ld_3"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)

@@ -158,6 +158,7 @@ def test_times_are_proved_once_for_a_code(folder: Path, proved: list[bytes]) -> 
     assert len(list(folder.glob("*.code"))) == 1
 
 
+@pytest.mark.slow
 def test_other_code_other_probes_and_other_sites_are_proved_anew(folder: Path, proved: list[bytes]) -> None:
     _sites(_on_a_gpu())
     _sites(_on_a_gpu(("-Xptxas=-O0",)))

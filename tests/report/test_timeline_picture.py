@@ -113,6 +113,7 @@ def timelines(draw: st.DrawFn) -> Timeline:
     return simulate(order, work)
 
 
+@pytest.mark.slow
 @given(timelines())
 def test_lines_never_cross_a_box(line: Timeline) -> None:
     root = ElementTree.fromstring(timeline_svg(line))
