@@ -31,11 +31,11 @@ needs_mpi = pytest.mark.skipif(
 )
 
 
-def started(ranks, *arguments, program=("-m", "tests.stencils.mpi_program"), folder=ROOT):
+def started(ranks, *arguments, program=("-m", "tests.stencils.mpi_program"), folder=ROOT, target="emulator:h200"):
     """How a program on some ranks ended, and what they printed. Nothing of an MPI around the tests is passed on."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI_", "SLURM_", "HYDI_"))}
-    environment |= {mpi.ENVIRONMENT: "90", "MEMLANE_TARGET": "emulator:h200"}
     skip_where_mpi_does_not_work(environment)
+    environment |= {mpi.ENVIRONMENT: "90", "MEMLANE_TARGET": target}
     command = [MPIEXEC, "-n", str(ranks), sys.executable, *program, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, cwd=folder)
     return done.returncode, done.stdout, done.stderr
