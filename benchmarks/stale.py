@@ -24,8 +24,9 @@ def sources_of(script: Path) -> list[str]:
 
 
 def measured_by(name: str) -> list[str]:
-    """What the benchmark or the lab of that name measures; everything if there is neither."""
-    scripts = (ROOT / "benchmarks" / f"{name}.py", ROOT / "src" / "memlane" / "lab" / name / "lab.py")
+    """What the benchmark or the lab of that name measures; everything if there is neither. A lab that has the name of a benchmark is called
+    `lab_NAME`."""
+    scripts = (ROOT / "benchmarks" / f"{name}.py", ROOT / "src" / "memlane" / "lab" / name.removeprefix("lab_") / "lab.py")
     return next((sources_of(script) for script in scripts if script.exists()), ["src"])
 
 

@@ -70,7 +70,7 @@ def test_everything_is_written(found: Result, tmp_path: Path) -> None:
     assert {"result.json", "predicted.csv", "predicted_steps.csv", "modelled.csv", "claims.csv"} <= names
     assert left_out or f"{drawn}.png" in names
     stored = json.loads((tmp_path / "result.json").read_text())
-    assert (stored["benchmark"], stored["chip"]) == ("stencil", "emulator-m2050")
+    assert (stored["benchmark"], stored["chip"]) == ("lab_stencil", "emulator-m2050")
     assert all(row["reach"] is None for row in stored["rows"])  # what H200s are to reach is nothing for a model
     with (tmp_path / "modelled.csv").open(newline="") as file:
         assert [line[1:4] for line in csv.reader(file)][1:] == [["1", "-", "1"], *(["2", "host", str(k)] for k in (1, 2, 3))]

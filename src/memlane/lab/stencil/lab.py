@@ -15,7 +15,6 @@ from memlane.lab.stencil.plots import figures
 from memlane.lab.stencil.predict import MODELS, Scaling, predict
 from memlane.lab.stencil.tables import rows, tables
 from memlane.launch import Target
-from memlane.timeloop.shared import TRANSPORTS
 
 SOURCES = [
     "src/memlane/lab/stencil",
@@ -24,6 +23,10 @@ SOURCES = [
     "src/memlane/network",
 ]
 CASES = ("scaling", "measured", "kernel")
+RESULT = "lab_stencil"
+"""What result files call it: `stencil` is a benchmark."""
+TRANSPORTS = ("peer", "host")
+"""Those between devices of one process."""
 
 
 def run(target: Target, request: Request) -> Result:
@@ -56,9 +59,7 @@ def run_with(target: Target, request: Request, settings: Settings) -> Result:
     clock = "modelled" if target.modelled else "measured"
     said = claims(predicted, measured, kernels, target.modelled)
     made = reached_on("h200", target, rows(predicted, measured, kernels, said, clock))
-    return Result(
-        "stencil", (*made, *failed), tables(predicted, measured, kernels, said, clock), figures(predicted, measured, kernels, clock)
-    )
+    return Result(RESULT, (*made, *failed), tables(predicted, measured, kernels, said, clock), figures(predicted, measured, kernels, clock))
 
 
 STENCIL = Lab("stencil", "Stencils on several devices: how many steps between two exchanges, as was published in 2012.", CASES, run)
