@@ -188,6 +188,8 @@ def test_sizes_and_devices_of_a_command_line() -> None:
         (Case(HIMENO, (512, 256, 256)), Case(SEVEN, (512,) * 3), Case(HIMENO, (256, 32, 32)), Case(SEVEN, (64,) * 3)), 3
     )
     assert counts(6) == (1, 2, 4, 6)
+    assert [case.shape[1:] for case in Settings().sliced(target(M2050), quick=False)] == [(256, 256), (128, 128)]  # as in figure 14
+    assert [case.shape[1:] for case in Settings().sliced(target(M2050), quick=True)] == [(64, 64), (32, 32)]
     for size in ("XXL", "5-point:64", "7-point:64x64", "4", "himeno:9999", "himeno:"):
         with pytest.raises(CommandError, match=rf"--size {size}: give S, M, L, XL for Himeno's sizes, or 8 to 2048 cells along each axis"):
             settings_of((size,), None)

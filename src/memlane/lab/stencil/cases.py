@@ -90,6 +90,10 @@ class Settings:
     def measured(self, target: Target) -> tuple[Case, ...]:
         return self.cases or tuple(Case(*one) for one in (EMULATED if target.modelled else ON_GPUS))
 
+    def sliced(self, target: Target, quick: bool) -> tuple[Case, ...]:
+        """Return the cases of whose planes kernels are timed."""
+        return self.measured(target) if quick else self.predicted()
+
     def targets(self, target: Target) -> tuple[Target, ...]:
         """Return the devices at hand. CommandError where there are fewer than asked for."""
         try:

@@ -47,15 +47,14 @@ def run_with(target: Target, request: Request, settings: Settings) -> Result:
     measured: list[Measured] = []
     kernels: list[Kernel] = []
     failed: list[Row] = []
-    for case in settings.measured(target):
-        if "measured" in chosen:
-            found, missing = _measured(case, devices, effort, request)
-            measured += found
-            failed += missing
-        if "kernel" in chosen:
-            found_kernels, missing = _kernels(case, target, effort, request)
-            kernels += found_kernels
-            failed += missing
+    for case in settings.measured(target) if "measured" in chosen else ():
+        found, missing = _measured(case, devices, effort, request)
+        measured += found
+        failed += missing
+    for case in settings.sliced(target, request.quick) if "kernel" in chosen else ():
+        timed, missing = _kernels(case, target, effort, request)
+        kernels += timed
+        failed += missing
     clock = "modelled" if target.modelled else "measured"
     said = claims(predicted, measured, kernels, target.modelled)
     made = reached_on("h200", target, rows(predicted, measured, kernels, said, clock))

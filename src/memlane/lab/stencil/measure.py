@@ -41,7 +41,7 @@ class Effort:
     def of(cls, quick: bool, modelled: bool) -> Effort:
         if quick:
             return cls((1, 2, 3), 60, 3, 1, (4, 16))
-        planes = (2, 4, 8, 16, 32, 64) if modelled else (2, 4, 8, 16, 32, 64, 128, 256)
+        planes = (2, 4, 8, 16, 32, 64, 128) if modelled else (2, 4, 8, 16, 32, 64, 128, 256)
         return cls(tuple(range(1, 9)), 1000, 10, 2, planes)
 
 

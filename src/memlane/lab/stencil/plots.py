@@ -10,6 +10,7 @@ from memlane.lab.stencil.measure import Kernel, Measured
 from memlane.lab.stencil.predict import CHIP, MODELS, NETWORK, Scaling
 
 _STEP = "us a step"
+_CLOCKS = {"measured": "measured", "modelled": "modelled by the emulator's clock"}
 _FIGURE = {SEVEN: "fig_7", HIMENO: "fig_9"}
 _OVER_STEPS = {SEVEN: "fig_10_11", HIMENO: "fig_12_13"}
 
@@ -54,14 +55,14 @@ def _parts(one: Scaling, by: str) -> Lines:
 
 def _over_steps(run: Measured, count: int, clock: str) -> Lines:
     over = run.over_steps(count)
-    series = {clock: [(float(k), point.step) for k, point in over.items()]}
+    series = {_CLOCKS[clock]: [(float(k), point.step) for k, point in over.items()]}
     series |= {f"model {model}": [(float(k), run.models[model][count, k].step) for k in over] for model in MODELS}
     return Lines(f"{run.case.title}, {count} devices, {run.by}", "steps between two exchanges", _STEP, series)
 
 
 def _kernels(kernels: Sequence[Kernel], clock: str) -> Lines:
     cuts = dict.fromkeys(one.cut for one in kernels)
-    series = {f"{clock}, {cut}": [(float(one.case.shape[0]), one.us) for one in kernels if one.cut == cut] for cut in cuts}
+    series = {f"{_CLOCKS[clock]}, {cut}": [(float(one.case.shape[0]), one.us) for one in kernels if one.cut == cut] for cut in cuts}
     first = [one for one in kernels if one.cut == next(iter(cuts))]
     series |= {f"model {model}": [(float(one.case.shape[0]), one.modelled[model]) for one in first] for model in MODELS if first}
     title = f"{first[0].case.rule}, Z x {first[0].case.shape[1]} x {first[0].case.shape[2]}, one device" if first else ""
