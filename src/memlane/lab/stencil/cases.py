@@ -25,6 +25,8 @@ HIMENO_SIZES = {"S": (128, 64, 64), "M": (256, 128, 128), "L": (512, 256, 256), 
 ON_GPUS = ((SEVEN, (256, 256, 256)), (SEVEN, (512, 512, 512)), (HIMENO, (256, 128, 128)))
 EMULATED = ((SEVEN, (256, 64, 64)), (HIMENO, (256, 32, 32)))
 """Sizes that two emulated M2050s compute for longer than they exchange faces, and four do not."""
+QUICK = ((SEVEN, (128, 64, 64)), (HIMENO, (128, 32, 32)))
+"""The same by half, on emulated devices."""
 COUNTS = (1, 2, 4, 8, 16, 32)
 """Numbers of devices."""
 _LEAST, _MOST = 8, 2048
@@ -87,12 +89,14 @@ class Settings:
     def predicted(self) -> tuple[Case, ...]:
         return self.cases or tuple(Case(rule, PUBLISHED[rule]) for rule in RULES)
 
-    def measured(self, target: Target) -> tuple[Case, ...]:
-        return self.cases or tuple(Case(*one) for one in (EMULATED if target.modelled else ON_GPUS))
+    def measured(self, target: Target, quick: bool) -> tuple[Case, ...]:
+        """Return the cases that run on the devices at hand."""
+        sizes = ON_GPUS if not target.modelled else QUICK if quick else EMULATED
+        return self.cases or tuple(Case(*one) for one in sizes)
 
     def sliced(self, target: Target, quick: bool) -> tuple[Case, ...]:
         """Return the cases of whose planes kernels are timed."""
-        return self.measured(target) if quick else self.predicted()
+        return self.measured(target, quick) if quick else self.predicted()
 
     def targets(self, target: Target) -> tuple[Target, ...]:
         """Return the devices at hand. CommandError where there are fewer than asked for."""

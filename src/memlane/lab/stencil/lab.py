@@ -10,7 +10,7 @@ from memlane.lab.result import NOT_MEASURED, Result, Row, failure, reached_on
 from memlane.lab.seam import Lab, Request
 from memlane.lab.stencil.cases import Case, Settings, counts
 from memlane.lab.stencil.claims import claims
-from memlane.lab.stencil.measure import AS_PUBLISHED, OURS, Effort, Kernel, Measured, measure, measure_kernel
+from memlane.lab.stencil.measure import Effort, Kernel, Measured, measure, measure_kernel
 from memlane.lab.stencil.plots import figures
 from memlane.lab.stencil.predict import MODELS, Scaling, predict
 from memlane.lab.stencil.tables import rows, tables
@@ -47,7 +47,7 @@ def run_with(target: Target, request: Request, settings: Settings) -> Result:
     measured: list[Measured] = []
     kernels: list[Kernel] = []
     failed: list[Row] = []
-    for case in settings.measured(target) if "measured" in chosen else ():
+    for case in settings.measured(target, request.quick) if "measured" in chosen else ():
         found, missing = _measured(case, devices, effort, request)
         measured += found
         failed += missing
@@ -89,7 +89,7 @@ def _transports(devices: Sequence[Target]) -> tuple[str, ...]:
 def _kernels(case: Case, target: Target, effort: Effort, request: Request) -> tuple[list[Kernel], list[Row]]:
     request.tell(f"{case.title}, kernels over the planes")
     found, failed = [], []
-    for cut in (OURS, AS_PUBLISHED):
+    for cut in effort.cuts:
         for planes in effort.planes:
             slab = replace(case, shape=(planes, *case.shape[1:]))
             try:
