@@ -191,6 +191,39 @@ def transfers(document: Document) -> str:
     return table(["what", "", "value", "beside it", "reach"], lines)
 
 
+def stencil_scaling(document: Document) -> str:
+    """A line for each number of devices of the published machine, each model beside the other."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in document["rows"]:
+        if row["metric"] == "time of a step, best k, predicted":
+            rule, _, devices = row["case"].partition(" of ")[0].rpartition(", ")
+            peer, bound = row["peer"], row["note"].removeprefix("k = 1 is bound by ")
+            found.setdefault((rule, devices), []).extend(
+                [number(peer["k = 1 us"]), f"{number(row['value'])} (k = {peer['k']:.0f})", f"{peer['gain %']:.1f} %", bound]
+            )
+    models = ("`kawamura`", "`memlane`")
+    columns = [f"{model}: {what}" for model in models for what in ("k = 1, us", "best, us", "gain", "bound by")]
+    return table(["rule", "devices", *columns], [[*case, *cells] for case, cells in found.items()])
+
+
+def stencil_claims(is_predicted: bool) -> Callable[[Document], str]:
+    """Each finding of the publication beside what the models say of its machine, or beside the devices at hand."""
+
+    def shown(document: Document) -> str:
+        lines = []
+        for row in document["rows"]:
+            if row["metric"] == "found in 2012":
+                figure, _, said = row["case"].partition(": ")
+                found, _, by = said.rpartition("; ")
+                holds, _, here = row["note"].partition(": ")
+                if by.startswith("model ") == is_predicted:
+                    by = by.removeprefix("modelled, ").removesuffix(", published machine")
+                    lines.append([figure, found, by, here, f"**{holds}**" if holds == "no" else holds])
+        return table(["", "found in 2012", "by", "here", "holds"], lines)
+
+    return shown
+
+
 def remaps(document: Document) -> str:
     """A line for each case of the lab: what the kernel gained and what the transfer lost."""
     cases: dict[str, dict[str, str]] = {}

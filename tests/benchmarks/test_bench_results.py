@@ -71,6 +71,7 @@ def test_the_tables_of_the_docs_are_those_of_the_results() -> None:
         "reduction",
         "relayout",
         "remap",
+        "scaling",
         "shift",
         "stamps",
         "volume",
@@ -192,6 +193,33 @@ def test_what_was_published_of_volume_rendering_stands_beside_what_was_found(tmp
     assert "| (0, 0, 0), 8x16 | 250 | - | - | 500 ± 12.5 | 81.2 % | - | - |" in docs.content("volume-shapes", tmp_path)
     assert "| +0.91 (+0.50 to +0.99) | - |" in docs.content("volume-correlations", tmp_path)
     assert "| fig. 5 | memory is the limit | 30 %: less | **no** |" in docs.content("volume-claims", tmp_path)
+
+
+def test_what_was_published_of_stencils_stands_beside_what_was_found(tmp_path: Path) -> None:
+    metric, peer = "time of a step, best k, predicted", {"k": 3.0, "gain %": 14.25, "k = 1 us": 521.0}
+    rows = [
+        Row(
+            f"7-point, 8 x 8 x 8, 4 of m2050, tsubame2, model {model}",
+            metric,
+            value,
+            "us",
+            peer=peer,
+            note="k = 1 is bound by communication",
+        )
+        for model, value in (("kawamura", 456.0), ("memlane", 430.0))
+    ]
+    rows += [
+        Row("fig. 9: 3 steps are best; and gain; model kawamura, published machine", "found in 2012", 0.1, "", note="no: 7.0 % (k = 2)"),
+        Row("fig. 11: 2 or 3 are best; modelled, 7-point, 4 devices, host", "found in 2012", 2.0, "", note="yes: k = 1 to 3: 3, 2, 4 us"),
+    ]
+    write_result(tmp_path, "stencil-scaling", *rows)
+    cells = "| 7-point, 8 x 8 x 8 | 4 | 521 | 456 (k = 3) | 14.2 % | communication | 521 | 430 (k = 3) | 14.2 % | communication |"
+    assert cells in docs.content("stencil-scaling", tmp_path)
+    published, emulated = (docs.content(name, tmp_path) for name in ("stencil-published", "stencil-emulated"))
+    assert "| fig. 9 | 3 steps are best; and gain | model kawamura | 7.0 % (k = 2) | **no** |" in published
+    assert "| fig. 11 | 2 or 3 are best | 7-point, 4 devices, host | k = 1 to 3: 3, 2, 4 us | yes |" in emulated
+    assert "fig. 11" not in published
+    assert "fig. 9" not in emulated
 
 
 def test_the_result_of_a_lab_is_kept_with_the_data_of_its_figures(tmp_path: Path) -> None:
