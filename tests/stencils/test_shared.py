@@ -177,6 +177,19 @@ def test_the_model_says_after_how_many_steps_devices_exchange():
     assert "us a step expected, bound by computation, by the model of h200" in run.reason
 
 
+def test_what_is_sent_does_not_wait_for_what_arrives():
+    """Through the host too, an exchange of five devices takes no longer than one of three."""
+    times = []
+    for devices in (3, 5):
+        targets = ml.devices("emulator:m2050", devices)
+        grid = ml.Grid((8 * devices, 64))
+        where = heat.on(grid, exchange_every=1, overlap=False)
+        run = where.prepare(u=values("u", grid.shape), r=0.1, swap=SWAP, targets=targets)
+        assert "because the chip file of m2050 has no links between devices" in repr(run)
+        times.append(max(span.end_ns for span in run.timeline().spans))
+    assert times[1] < 1.1 * times[0]
+
+
 def test_slabs_are_as_thick_as_devices_are_fast():
     slabs = decomposed(ml.Grid((100, 8)), [3.0, 1.0]).with_halos(2, 1).slabs
     assert [(slab.start, slab.stop, slab.below, slab.above) for slab in slabs] == [(0, 75, 0, 1), (75, 100, 2, 0)]

@@ -26,8 +26,9 @@ from memlane.stencils.fused import FusedKernel
 from memlane.stencils.problem import Problem
 from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers, rotation, scalar_count
 
-INNER, LOW, HIGH, UPWARDS, DOWNWARDS = range(5)
-"""The queues of a device: planes between the borders, the border at each side, and what is sent to each side."""
+INNER, LOW, HIGH, UPWARDS, DOWNWARDS, FROM_BELOW, FROM_ABOVE = range(7)
+"""The queues of a device: planes between the borders, the border at each side, what is sent to each side, and what arrives through the host
+from each side. What is sent would wait for what arrives, from device to device, if both stood in one queue."""
 _PARTS = ("", "low border", "high border")
 
 Widths = tuple[int, int]
@@ -370,7 +371,8 @@ class Writer:
             return builder.copy(to, of, queue=queue, after=after, label=label)
         staged = builder.array(f"{label} from {of.buffer.home}", of.shape, of.dtype, "pinned")
         arrived = builder.copy(staged, of, queue=queue, after=after, label=f"{label}, to the host")
-        return builder.copy(to, staged, queue=queue, after=[arrived], label=f"{label}, from the host")
+        arrival = FROM_BELOW if queue == UPWARDS else FROM_ABOVE
+        return builder.copy(to, staged, queue=arrival, after=[arrived], label=f"{label}, from the host")
 
 
 def _cycles(moves: Mapping[str, str]) -> list[tuple[str, ...]]:

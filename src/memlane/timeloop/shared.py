@@ -410,6 +410,10 @@ def _transport(decomposition: Decomposition, targets: Sequence[Target], asked: s
     """Return how planes travel, and that in words. Raises StencilError where devices cannot reach each other as asked."""
     if asked == "host":
         return "host", "copies through pinned memory of the host"
+    chips = {target.chip.name: target.chip for target in targets if target.modelled}
+    unlinked = next((name for name, chip in chips.items() if chip.links.peer_us is None or chip.links.peer_gb_per_s is None), None)
+    if unlinked is not None and asked == "auto":
+        return "host", f"copies through pinned memory of the host, because the chip file of {unlinked} has no links between devices"
     try:
         for lower, upper in decomposition.neighbours:
             targets[lower.device].enable_peer(targets[upper.device])
