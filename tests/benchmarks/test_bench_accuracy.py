@@ -18,6 +18,8 @@ from memlane.lab.latency.window import CHAINS, FILLERS, ONE_OPERATION, SWITCHED_
 from memlane.ptx import Instruction
 from memlane.targets import target
 
+pytestmark = pytest.mark.slow
+
 STEPS = 50
 
 

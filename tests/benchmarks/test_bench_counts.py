@@ -23,6 +23,8 @@ from memlane.ptx import Module
 from memlane.record import Counts
 from memlane.targets import target
 
+pytestmark = pytest.mark.slow
+
 LOADS, STORES = (f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
 OUTPUT = f"""\
 ==PROF== Connected to process 4711 (/usr/bin/python3.12)

@@ -14,6 +14,8 @@ from harness import Row
 
 import memlane as ml
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def bench() -> Bench:

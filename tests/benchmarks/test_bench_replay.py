@@ -19,6 +19,8 @@ from memlane.instrument import TraceOptions
 from memlane.launch import Launch
 from memlane.measure.probed import probe
 
+pytestmark = pytest.mark.slow
+
 
 def test_words_that_are_addresses_are_translated_and_others_are_not() -> None:
     held = np.array([5, 1000, 1016, 1023, 1024, 2000], np.uint64).view(np.uint8)

@@ -9,6 +9,8 @@ from workload import GROUPS as LAUNCHED
 from memlane.launch import LoadedModule
 from memlane.targets import target
 
+pytestmark = pytest.mark.slow
+
 GROUPS = {group.name: group for group in LAUNCHED.values()}
 CASES = [(group, case) for group in GROUPS.values() for case in group.cases]
 

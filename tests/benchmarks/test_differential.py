@@ -31,6 +31,8 @@ from memlane.errors import DeviceError
 from memlane.launch import LoadedModule
 from memlane.ptx import TABLE, Module, parse
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("emulator", "GPU")
 
 

@@ -25,6 +25,8 @@ from memlane.diagnose import RULES, Finding, Findings
 from memlane.diagnose import explain as find
 from memlane.errors import MemlaneError
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_finding_has_three_planted_kernels_and_half_are_frozen() -> None:
     amounts = Counter(case.finding for case in PLANTED)

@@ -16,6 +16,8 @@ from cases import Case
 from memlane.chip import load
 from memlane.emulate import Emulator
 
+pytestmark = pytest.mark.slow
+
 STRIDES = {"memory": 24, "atomics": 12}
 """Of forms that differ in their state space only, few are enough here; `differential --quick` takes all."""
 FORM_STRIDE = 5

@@ -14,6 +14,8 @@ from ncu import Counted, Disassembled, Profiled, parse_source, tables_of, with_m
 from patterns import ALL, patterns
 from shared_rule import OPERATIONS, agrees
 
+pytestmark = pytest.mark.slow
+
 PAGE = """\
 ==PROF== Disconnected from process 4711
 "Kernel Name","once_ld_4(const unsigned int *, unsigned int)"

@@ -48,11 +48,13 @@ def test_the_checker_finds_nothing(name: str) -> None:
     check_quiet(CASES[name]())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", INSTRUMENTED)
 def test_counting_kernels_count_what_the_emulator_sees(name: str) -> None:
     check_counts(CASES[name]())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", INSTRUMENTED)
 def test_traced_kernels_compute_the_same_and_name_their_lines(name: str) -> None:
     check_trace(CASES[name](), FILE, kernels.__dict__[name])

@@ -112,6 +112,7 @@ def test_all_eight_bit_numbers_widen(name: str) -> None:
     assert HALF.is_nan(int(apply(f"cvt.rn.f16x2.{name}x2 wd, ha", nothing)[0]) & 0xFFFF)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["e4m3", "e5m2"])
 def test_rounding_to_eight_bits(name: str) -> None:
     """To the nearest, of two the one whose last bit is even; what is too large becomes the largest."""

@@ -123,6 +123,7 @@ def _output(process: subprocess.Popen[str]) -> str:
 # -- across processes ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_next_process_compiles_nothing_and_sees_the_same(folder: Path) -> None:
     first = _output(_start(folder))
     written = {path: path.stat().st_mtime_ns for path in folder.iterdir()}

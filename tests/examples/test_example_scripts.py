@@ -149,6 +149,7 @@ def test_records_are_the_accesses_that_were_counted(name: str) -> None:
     assert seen == {(number, entry.site.instruction, entry.site.op) for number, one in enumerate(counts) for entry in one.sites}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", [scheme for scheme in SCHEMES if scheme != "dependent"])
 @pytest.mark.parametrize("name", TRACED)
 def test_every_scheme_records_the_same_accesses(name: str, scheme: str) -> None:
@@ -196,6 +197,7 @@ def test_one_warp_in_three(name: str) -> None:
     assert all([(one.site.instruction, one.requests) for one in launch.counts] == counts[number[launch.id]] for launch in part.launches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SIZES))
 def test_pictures_show_what_the_records_say(name: str) -> None:
     """Of each site that reaches memory whose transactions are known there is an access to draw, with the number of its record."""

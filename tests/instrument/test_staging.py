@@ -16,6 +16,8 @@ from tests.instrument.kernels import EXAMPLES, example, kernel
 from tests.instrument.running import Run
 from tests.instrument.test_together import BODY, KERNELS, LAYOUTS, loads, looped, rows
 
+pytestmark = pytest.mark.slow
+
 WIDE = buffer_layout(9, 400, 800)
 STAGED = {
     "less than a stage": f"mov.u32 %r2, 0; {loads(3)} st.global.u32 [%rd4+8192], %r2; ret;",

@@ -24,6 +24,8 @@ from memlane.sass import Instruction, disassemble
 from tests.instrument.kernels import kernel
 from tests.sass.code import cubin_of, mutated, nop_of, without_wait
 
+pytestmark = pytest.mark.slow
+
 BODY = """
     .local .align 4 .b32 own;
     .reg .pred %p<3>; .reg .b16 %h<2>; .reg .b32 %r<9>; .reg .b64 %rd<9>;

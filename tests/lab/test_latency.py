@@ -21,6 +21,8 @@ from memlane.launch import Target
 from memlane.sass import disassemble
 from memlane.targets import target
 
+pytestmark = pytest.mark.slow
+
 TRUTH_ALONE = Effort(16, 1, (4, 12), ())
 WITH_DEPENDENT = Effort(8, 1, (4, 12), ("dependent",))
 

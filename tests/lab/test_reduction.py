@@ -27,6 +27,8 @@ from memlane.launch import DeviceArray, Target, observed, observing
 from memlane.measure import Checker
 from memlane.targets import target
 
+pytestmark = pytest.mark.slow
+
 SUM = Shape(128, 1, 5, PACKED)
 
 

@@ -21,6 +21,8 @@ from memlane.measure import count
 from memlane.sass import disassemble
 from memlane.targets import target
 
+pytestmark = pytest.mark.slow
+
 STRIDE = Case("stride", NONE, 4, "read", 1, 1)
 
 

@@ -24,6 +24,8 @@ from memlane.launch import Target
 from memlane.sass import disassemble
 from memlane.targets import target
 
+pytestmark = pytest.mark.slow
+
 SMALL = Scene(16, 16)
 NO_TRACE: Any = None
 

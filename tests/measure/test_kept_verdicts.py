@@ -23,6 +23,8 @@ from memlane.ptx import Module, parse
 from memlane.record import EXACT, MERGED, PROVED, Exactness, Site
 from memlane.targets import target
 
+pytestmark = pytest.mark.slow
+
 TEXT = """
 .version 9.0
 .target sm_80

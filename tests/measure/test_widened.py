@@ -18,6 +18,8 @@ from memlane.targets import target as target_named
 from tests.instrument.kernels import kernel
 from tests.sass.code import cubin_of
 
+pytestmark = pytest.mark.slow
+
 ROWS = kernel(
     """
     .reg .u32 %i, %n, %v<5>; .reg .u64 %a, %o; .reg .pred %q;

@@ -241,7 +241,7 @@ class Ranks:
         """Tell the other ranks what is raised inside the `with` block, which they raise, too: they would wait for this one."""
         try:
             yield
-        except BaseException as error:
+        except BaseException as error:  # whatever ends this rank, the others would wait for it
             self._announce(error)
             raise
 
