@@ -283,6 +283,20 @@ def test_what_lies_on_the_target_is_copied_there(target, monkeypatch):
     assert np.array_equal(u.numpy(), field(8, 12))  # the run has a copy
 
 
+def test_a_field_may_be_called_as_the_next_of_another(target):
+    """It has the type that it was given, not that of the other."""
+
+    @ml.stencil
+    def half(u_next, u):
+        u_next[0, 0] = 0.5 * (u[0, -1] + u[0, 1])
+
+    grid = ml.Grid((4, 8), boundary="periodic")
+    run = half.on(grid).prepare(u=field(4, 8), dtypes={"u_next": "f8"}, targets=target).steps(1)
+    found = run["u_next"].gather()
+    assert found.dtype == np.float64
+    assert np.array_equal(found, half.on(grid).reference(1, u=field(4, 8), dtypes={"u_next": "f8"})["u_next"])
+
+
 def test_variants_that_cannot_be(target):
     values = {"u": field(16, 64), "r": 0.1, "swap": ("new", "u"), "targets": target}
     with pytest.raises(StencilError, match=r"2 steps cannot share a launch here, because axis 0 has a reflecting face"):

@@ -13,9 +13,9 @@ borders and the planes between them:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from math import prod
 from typing import Any
 
@@ -37,6 +37,10 @@ Widths = tuple[int, int]
 
 def wider(first: Widths, second: Widths) -> Widths:
     return max(first[0], second[0]), max(first[1], second[1])
+
+
+def widest(all_: Iterable[Widths]) -> Widths:
+    return reduce(wider, all_, (0, 0))
 
 
 def added(first: Widths, second: Widths) -> Widths:
@@ -73,10 +77,7 @@ class Round:
     @cached_property
     def reach(self) -> Widths:
         """How many planes it reads at most before and behind those that it computes."""
-        found = (0, 0)
-        for name in self.kernel.inputs:
-            found = wider(found, reach_of(self.kernel, name))
-        return found
+        return widest(reach_of(self.kernel, name) for name in self.kernel.inputs)
 
 
 @dataclass(frozen=True)
@@ -129,10 +130,7 @@ class Turn:
     @property
     def halo(self) -> Widths:
         """Planes of halo that the memory of a slab needs for the turn."""
-        found = (0, 0)
-        for widths in self.needs.values():
-            found = wider(found, widths)
-        return found
+        return widest(self.needs.values())
 
     def exchanged(self, wanted: Mapping[str, Widths]) -> dict[str, Widths]:
         """Return which fields have to be exchanged after the turn, and how many planes, so that halos hold what is `wanted`."""
@@ -232,8 +230,7 @@ class Writer:
         for slab in self.slabs:
             shape = stage.decomposition.stored_shape(slab)
             for name in field_buffers(self.problem, self.turn.kernels[0].variant.steps > 1):
-                original = name.removesuffix("_next") if name not in self.problem.fields else name
-                self._add(name, slab, shape, self.problem.dtype(original))
+                self._add(name, slab, shape, self.problem.dtype(name))
             self._add(SCALARS, slab, (stage.scalar_rows, max(1, scalar_count(self.problem))), self.problem.grid.dtype)
             if self.reducing:
                 self._add(REDUCTIONS, slab, (sum(len(kernel.reductions) for kernel in self.reducing),), "f8")

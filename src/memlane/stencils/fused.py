@@ -67,7 +67,7 @@ class FusedKernel(FusedSchedule):
 
     def _signature(self) -> list[str]:
         dtype = self.problem.dtype
-        given = [f"{STORED[dtype(name.removesuffix('_next'))]}* __restrict__ {plain(name)}_field" for name in self.outputs]
+        given = [f"{STORED[dtype(name)]}* __restrict__ {plain(name)}_field" for name in self.outputs]
         given += [f"const {STORED[dtype(name)]}* __restrict__ {plain(name)}_field" for name in self.inputs]
         given += [f"const {REGISTER[self.problem.grid.dtype]}* __restrict__ scalars, int step", *range_parameters(self.problem)]
         return [f'extern "C" __global__ void __launch_bounds__({WARP * self.warps})', f"{self.name}({', '.join(given)}) {{"]

@@ -38,8 +38,7 @@ class Problem:
         object.__setattr__(self, "swap", self._cycles())
 
     def _cycles(self) -> tuple[tuple[str, ...], ...]:
-        given: Any = self.swap
-        cycles = (tuple(given),) if given and isinstance(given[0], str) else tuple(tuple(one) for one in given)
+        cycles = cycles_of(self.swap)
         names = [name for cycle in cycles for name in cycle]
         for cycle in cycles:
             for name in cycle:
@@ -99,8 +98,8 @@ class Problem:
         return int(np.lcm.reduce([len(cycle) for cycle in self.swap] or [1]))
 
     def dtype(self, name: str) -> str:
-        """Return the type of a field."""
-        return self.dtypes.get(name, self.grid.dtype)
+        """Return the type of a field, or of the memory beside those of a swap that `spares` names."""
+        return self.dtypes.get(name if name in self.fields else name.removesuffix(_SPARE), self.grid.dtype)
 
     @cached_property
     def optional(self) -> set[str]:
@@ -149,4 +148,14 @@ def field_type(dtype: Any, name: str) -> str:
 
 def spares(cycle: Sequence[str]) -> list[str]:
     """Return the names of the memory that a launch of several steps writes: the first of the cycle, and more for longer cycles."""
-    return [cycle[0], *(f"{name}_next" for name in cycle[2:])]
+    return [cycle[0], *(f"{name}{_SPARE}" for name in cycle[2:])]
+
+
+def cycles_of(swap: Swap) -> tuple[tuple[str, ...], ...]:
+    """Return the groups of names that change places after a step, of which a user may give one alone."""
+    given: Any = swap
+    return (tuple(given),) if given and isinstance(given[0], str) else tuple(tuple(one) for one in given)
+
+
+_SPARE = "_next"
+"""What the name of a field has in addition where it is that of spare memory."""

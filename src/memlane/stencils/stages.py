@@ -85,8 +85,7 @@ class _Writer:
         shape = stored_shape(problem.grid.shape)
         self.views: dict[str, View] = {}
         for name in field_buffers(problem, stage.steps_a_turn > 1):
-            original = name.removesuffix("_next") if name not in problem.fields else name
-            self.views[name] = self.builder.array(name, shape, problem.dtype(original), 0)
+            self.views[name] = self.builder.array(name, shape, problem.dtype(name), 0)
         self.scalars = self.builder.array(SCALARS, (stage.scalar_rows, max(1, scalar_count(problem))), problem.grid.dtype, 0)
         for point in stage.points:
             self.views[point.table] = self.builder.array(point.table, (point.rows, point.count), problem.dtype(point.field), 0)

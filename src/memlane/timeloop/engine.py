@@ -41,7 +41,7 @@ class Engine:
         fused = any(kernel.variant.steps > 1 for kernel in code.kernels)
         for name in field_buffers(problem, fused):
             if name not in arrays:
-                arrays[name] = blank(target, problem.grid.shape, problem.dtype(name.removesuffix("_next")), name)
+                arrays[name] = blank(target, problem.grid.shape, problem.dtype(name), name)
 
     def point_kernel(self, name: str, dtype: str) -> KernelRef:
         """Return a kernel for single cells of fields of one type, compiled when it is first asked for."""

@@ -11,7 +11,7 @@ import numpy as np
 from memlane.errors import StencilError
 from memlane.launch import Target
 from memlane.stencils import Footprint, Grid, Problem, Rule, Variant, read_rule
-from memlane.stencils.problem import Swap, field_type
+from memlane.stencils.problem import Swap, cycles_of, field_type
 from memlane.targets import target as named_target
 from memlane.timeloop.distributed import distributed
 from memlane.timeloop.memory import as_host, dtype_of
@@ -160,12 +160,12 @@ class Discretized:
         for name in fields & set(values):
             if field_type(dtype_of(values[name], self.grid.dtype), name) == "u1":
                 given.setdefault(name, "u1")
-        cycles: Any = (swap,) if swap and isinstance(swap[0], str) else swap
+        cycles = cycles_of(swap)
         for cycle in cycles:  # what is written has the type of what it changes places with
             known = next((given[name] for name in cycle if name in given), None)
             if known is not None:
                 given |= {name: known for name in cycle if name not in given}
-        problem = Problem(self.stencil.rules, self.grid, tuple(tuple(cycle) for cycle in cycles), given)
+        problem = Problem(self.stencil.rules, self.grid, cycles, given)
         _check_names(problem, values)
         return problem
 

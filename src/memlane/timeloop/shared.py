@@ -19,7 +19,7 @@ from memlane.plan import KernelRef, Plan, Timeline
 from memlane.stencils import Code, Decomposition, Grid, Problem, SharedStage, Slab, Turn, Variant, cannot_fuse, decomposed
 from memlane.stencils.choice import estimates
 from memlane.stencils.code import StepKernel
-from memlane.stencils.exchange import Widths, on_device, wider
+from memlane.stencils.exchange import Widths, on_device, wider, widest
 from memlane.stencils.geometry import itemsize
 from memlane.stencils.scaling.plan import Prediction, best_exchange
 from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
@@ -125,10 +125,7 @@ class SharedRun(Run):
             "reducing": tuple(self.code.reducing),
         }
         self._wanted = self._needs()
-        low, high = 0, 0
-        for widths in self._wanted.values():
-            low, high = wider((low, high), widths)
-        self.decomposition = slabs.with_halos(low, high)
+        self.decomposition = slabs.with_halos(*widest(self._wanted.values()))
         """Which planes each device has."""
 
     def _load(self, values: Mapping[str, Any], architecture: str) -> None:
@@ -174,9 +171,13 @@ class SharedRun(Run):
         devices. Raises StencilError for another number of steps."""
         stage = self._whole_turns(steps)
         line = self._bound(stage, self._scalars_of(self._scalar_values({}, 0, 1))).time()
+        self._complete(stage)
+        return line
+
+    def _complete(self, stage: SharedStage) -> None:
+        """Give names the memory that a stage has left them, and count its steps."""
         self.arrays |= {name: self.arrays[holder] for name, holder in stage.names_after().items()}
         self.step += stage.steps
-        return line
 
     def _whole_turns(self, steps: int | None) -> SharedStage:
         count = self.exchange_every if steps is None else steps
@@ -237,13 +238,12 @@ class SharedRun(Run):
         for stage, offset in self._shared_stages(count, bool(schedule), reduces):
             table = self._scalar_values(schedule, first + offset, stage.scalar_rows)
             self._execute(stage, table)
-            self.step += stage.steps
         took = (time.monotonic() - began) / count
         self._seconds_a_step = min(took, self._seconds_a_step or took)  # the first time plans are bound, too
 
     def _execute(self, stage: SharedStage, table: npt.NDArray[Any]) -> None:
         result = self._bound(stage, self._scalars_of(table)).run()
-        self.arrays |= {name: self.arrays[holder] for name, holder in stage.names_after().items()}
+        self._complete(stage)
         names = [(name, kind) for kernel in stage.turn.kernels for name, kind in kernel.reductions.items()]
         if names:
             totals = self._totals([np.asarray(result[on_device(REDUCTIONS, slab.device)]) for slab in self._slabs])
@@ -277,7 +277,7 @@ class SharedRun(Run):
         """Return the memory of a field on each device, with the planes of its slab and halos; with zeros where there are no values."""
         if host is not None and host.shape != self.problem.grid.shape:
             raise StencilError(f"field {name!r} has the shape {host.shape}, and the grid {self.problem.grid.shape}")
-        dtype = self.problem.dtype(name.removesuffix("_next") if name not in self.problem.fields else name)
+        dtype = self.problem.dtype(name)
         places = zip(self.targets, self._slabs, strict=True)
         return tuple(self._upload_slab(target, slab, name, dtype, host) for target, slab in places)
 

@@ -19,7 +19,7 @@ from memlane.chip import load as load_chip
 from memlane.errors import NetworkError, StencilError
 from memlane.network import Network
 from memlane.stencils.grid import Grid
-from memlane.stencils.problem import Problem, Swap
+from memlane.stencils.problem import Problem, Swap, cycles_of
 from memlane.stencils.rule import Rule
 from memlane.stencils.scaling.calibrated import CalibratedModel
 from memlane.stencils.scaling.kawamura import CellWork, KawamuraModel
@@ -210,7 +210,7 @@ def plan_scaling(
     where = grid if isinstance(grid, Grid) else Grid(tuple(grid))
     for one in rules:
         where.check(one)
-    problem = Problem(rules, where, tuple(swap) or presumed_swap(rules), dict(dtypes or {}))  # type: ignore[arg-type]
+    problem = Problem(rules, where, cycles_of(swap or presumed_swap(rules)), dict(dtypes or {}))
     for name in problem.dtypes:
         if name not in problem.fields:
             raise StencilError(f"dtypes names {name!r}, which is not a field; the fields are {', '.join(problem.fields)}")
