@@ -8,7 +8,7 @@ number of steps between exchanges over one step, less 1. Gains within `ALIKE` of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memlane.lab.stencil.cases import HIMENO, SEVEN
 from memlane.lab.stencil.measure import AS_PUBLISHED, Kernel, Measured
@@ -134,7 +134,7 @@ def _regimes(run: Measured, clock: str) -> list[Claim]:
         if count == 1 or len(over) < 2:
             continue
         by, name = f"{clock}, {run.case.title}, {count} devices, {run.by}", "7-point" if run.case.rule == SEVEN else "himeno"
-        first, best = over[1], run.best(count)
+        first, best = replace(over[1], exchange=exchange_us(run, count)), run.best(count)
         times = ", ".join(f"{point.step:.1f}" for point in over.values())
         here = f"inner {first.inner:.1f}, exchange {first.exchange:.1f} us; k = 1 to {max(over)}: {times} us"
         if first.bound == "computation":
@@ -182,7 +182,12 @@ def lost_by_choice(run: Measured, model: str, count: int) -> float:
 def hidden_share(run: Measured, count: int) -> float:
     """Return the time of a step over the longer of inner region and exchange, borders added, with an exchange after each step."""
     one = run.points[count, 1]
-    return one.step / (max(one.inner, one.exchange) + one.boundary)
+    return one.step / (max(one.inner, exchange_us(run, count)) + one.boundary)
+
+
+def exchange_us(run: Measured, count: int) -> float:
+    """Return the time of an exchange after each step where nothing runs beside it, so that no device waits in it for another's borders."""
+    return run.behind.get((count, 1), run.points[count, 1]).exchange
 
 
 def _kernels(kernels: Sequence[Kernel], clock: str) -> list[Claim]:

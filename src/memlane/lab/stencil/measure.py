@@ -49,14 +49,36 @@ class Effort:
 
 @dataclass
 class Measured(Scaling):
-    """Times of runs, and what models make of them. `by` is the transport."""
+    """Times of runs, and what models make of them. `by` is the transport. In the runs of `points` exchanges are overlapped."""
 
     models: dict[str, dict[tuple[int, int], Point]] = field(default_factory=dict)
-    """By model: predictions that are given the measured times of exchanges."""
+    """By model: predictions of overlapped runs that are given the measured times of exchanges."""
+    behind: dict[tuple[int, int], Point] = field(default_factory=dict)
+    """By devices and steps between exchanges: runs whose launches are not cut, each exchange behind all planes."""
+    expected_behind: dict[tuple[int, int], Point] = field(default_factory=dict)
+    """What the model memlane expects of those."""
+
+    def fastest(self, devices: int) -> tuple[int, bool]:
+        """Return the steps between exchanges that are fastest, and whether the exchange is overlapped there."""
+        return _fastest(self.points, self.behind, devices)
+
+    def expected_fastest(self, devices: int) -> tuple[int, bool]:
+        """Return what `fastest` gives, as the model memlane expects it."""
+        return _fastest(self.models["memlane"], self.expected_behind, devices)
+
+    def step_us(self, devices: int, k: int, overlapped: bool) -> float:
+        """Return the measured time of a step."""
+        return (self.points if overlapped else self.behind)[devices, k].step
 
     def off(self, model: str, devices: int, k: int) -> float:
         """Return the predicted time over the measured one, less 1."""
         return self.models[model][devices, k].step / self.points[devices, k].step - 1.0
+
+
+def _fastest(overlapped: Mapping[tuple[int, int], Point], behind: Mapping[tuple[int, int], Point], devices: int) -> tuple[int, bool]:
+    times = {(k, True): point.step for (count, k), point in overlapped.items() if count == devices}
+    times |= {(k, False): point.step for (count, k), point in behind.items() if count == devices}
+    return min(times, key=lambda one: times[one])
 
 
 def measure(case: Case, targets: Sequence[Target], counts: Iterable[int], transport: str, effort: Effort) -> Measured:
@@ -69,16 +91,18 @@ def measure(case: Case, targets: Sequence[Target], counts: Iterable[int], transp
     for count in counts:
         if count == 1:
             continue
-        steps_per_launch: dict[int, int] = {}
+        steps_per_launch: dict[tuple[int, bool], int] = {}
         for k in effort.every:
             if k > case.shape[0] // count:
                 found.notes.append(f"{count} devices: {k} steps reach further than a slab of {case.shape[0] // count} planes")
                 continue
-            run = SharedRun(case.problem, values, targets=targets[:count], exchange_every=k, transport=transport)
-            found.points[count, k] = _timed(run, effort, expected[k * effort.turns])
-            steps_per_launch[k] = run.variant.steps
+            for overlap, points in ((True, found.points), (False, found.behind)):
+                run = SharedRun(case.problem, values, targets=targets[:count], exchange_every=k, transport=transport, overlap=overlap)
+                points[count, k] = _timed(run, effort, expected[k * effort.turns])
+                steps_per_launch[k, overlap] = run.variant.steps
         for model in MODELS:
-            found.models[model] |= _modelled(found, model, count, steps_per_launch, targets[0].chip)
+            found.models[model] |= _modelled(found, model, count, steps_per_launch, targets[0].chip, True)
+        found.expected_behind |= _modelled(found, "memlane", count, steps_per_launch, targets[0].chip, False)
     for model in MODELS:
         one = plan_scaling(
             case.problem.rules[0], case.problem.grid, 1, 1, chip=targets[0].chip, model=model, swap=case.problem.swap,
@@ -145,18 +169,21 @@ def parts_of(line: Timeline, devices: int, steps: int) -> Point:
     return Point(line.elapsed_ns / scale, max(inner) / scale, exchange / scale, max(border.values(), default=0.0) / scale)
 
 
-def _modelled(found: Measured, model: str, count: int, steps_per_launch: Mapping[int, int], chip: Chip) -> dict[tuple[int, int], Point]:
-    """Return what a model says with so many devices, given the measured times of exchanges as a table, as in the paper."""
+def _modelled(
+    found: Measured, model: str, count: int, steps_per_launch: Mapping[tuple[int, bool], int], chip: Chip, overlap: bool
+) -> dict[tuple[int, int], Point]:
+    """Return what a model says with so many devices, given the measured times of exchanges as a table, as in the paper. Those that follow
+    all planes are taken: nothing runs beside them, and no device waits there for the borders of another."""
     case, predicted = found.case, {}
-    measured = {k: found.points[count, k].exchange * k for k in steps_per_launch}
+    measured = {k: one.exchange * k for (devices, k), one in found.behind.items() if devices == count}
     if not measured:
         return {}
     table = tuple((float(k * case.face_bytes), us) for k, us in sorted(measured.items()))
     network = Network("measured", "Exchanges as measured here", count, {"measured": Link("measured", Transfer(times=table), "included")})
-    for k, fused in steps_per_launch.items():
+    for k in measured:
         plan = plan_scaling(
             case.problem.rules[0], case.problem.grid, count, k, chip=chip, network=network, model=model, swap=case.problem.swap, axes=1,
-            steps_per_launch=fused if model == "memlane" else 1,
+            steps_per_launch=steps_per_launch[k, overlap] if model == "memlane" else 1, overlap=overlap,
         )  # fmt: skip
         predicted[count, k] = point_of(plan.rows[0])
     return predicted

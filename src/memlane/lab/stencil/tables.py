@@ -47,14 +47,18 @@ def _measured_rows(run: Measured, clock: str) -> Iterator[Row]:
     alone = run.points[1, 1].step
     for devices in run.devices:
         over, best = run.over_steps(devices), run.best(devices)
+        fastest, overlapped = run.fastest(devices)
+        step = run.step_us(devices, fastest, overlapped)
         case = f"{run.case.title}, {devices} device{'s' if devices > 1 else ''}" + (f", {run.by}" if devices > 1 else "")
-        peer = {"k": float(best)} | {f"k = {k} us": round(over[k].step, 2) for k in over}
+        peer = {"k": float(fastest)} | {f"k = {k} us": round(over[k].step, 2) for k in over}
+        peer |= {f"k = {k} us, not overlapped": round(one.step, 2) for (count, k), one in run.behind.items() if count == devices}
         limit = 11.0 if devices == _TWO and run.by == "peer" and run.case == Case(SEVEN, (256, 256, 256)) else None
-        note = "" if limit is None or over[best].step <= limit else "each step waits for launches and an exchange by copies between peers"
-        yield Row(case, f"{BEST}, {clock}", round(over[best].step, 2), "us", limit, peer=peer, note=note)
+        note = "" if limit is None or step <= limit else "each step waits for launches and an exchange by copies between peers"
+        note = _joined("" if overlapped else "the exchange follows all planes", note)
+        yield Row(case, f"{BEST}, {clock}", round(step, 2), "us", limit, peer=peer, note=note)
         if devices == 1:
             continue
-        faster = round(alone / over[best].step, 4)
+        faster = round(alone / step, 4)
         wanted = _SPEED_UP.get(run.case) if devices == _TWO and run.by == "peer" else None
         note = "" if wanted is None or faster >= wanted else "the exchange is not hidden whole"
         yield Row(case, f"speed-up over one device, {clock}", faster, "", wanted, "higher", note=note)
@@ -68,16 +72,27 @@ def _measured_rows(run: Measured, clock: str) -> Iterator[Row]:
         for model in MODELS:
             lost = round(1 + lost_by_choice(run, model, devices), 4)
             note = "" if lost <= 1.05 else f"chose k = {chosen_by(run, model, devices)}"
-            limit = 1.05 if model == "memlane" else None
-            yield Row(case, f"k chosen by model {model} over the best, {clock}", lost, "", limit, note=note)
+            yield Row(case, f"k chosen by model {model} over the best, overlapped, {clock}", lost, "", note=note)
             errors = [abs(run.off(model, devices, k)) for k in over]
             peer = {f"k = {k}": round(run.off(model, devices, k), 4) for k in over}
             mean, worst = round(statistics.fmean(errors), 4), round(max(errors), 4)
             limit = 0.1 if model == "memlane" else None
             note = "" if limit is None or mean <= limit else "predicted over measured, less 1, beside it"
             yield Row(case, f"error of model {model}, average", mean, "", limit, peer={**peer, "worst": worst}, note=note)
+        k, overlaps = run.expected_fastest(devices)
+        lost = round(run.step_us(devices, k, overlaps) / step, 4)
+        note = "" if lost <= 1.05 else f"chose k = {k}, {_word(overlaps)}; fastest: k = {fastest}, {_word(overlapped)}"
+        yield Row(case, f"k and overlap chosen by model memlane over the best, {clock}", lost, "", 1.05, note=note)
     for note in run.notes:
         yield Row(f"{run.case.title}, {run.by}", NOT_MEASURED, None, "", note=note)
+
+
+def _word(overlapped: bool) -> str:
+    return "overlapped" if overlapped else "not overlapped"
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(one for one in notes if one)
 
 
 _SPEED_UP = {Case(SEVEN, (256, 256, 256)): 1.5, Case(SEVEN, (512, 512, 512)): 1.95, Case(HIMENO, (256, 128, 128)): 1.75}
@@ -130,6 +145,9 @@ def _all(predicted: Sequence[Scaling]) -> Table:
     return Table(("rule", "model", "devices", "k", "step, us", "inner, us", "exchange, us", "borders, us"), tuple(lines), printed=False)
 
 
+_NOT_OVERLAPPED = ("not overlapped, us", "exchange not overlapped, us")
+
+
 def _measured(measured: Sequence[Measured]) -> Table:
     """Return the data of figures 8 and 10 to 13 on the devices at hand."""
     lines: list[tuple[str | float | None, ...]] = []
@@ -138,7 +156,9 @@ def _measured(measured: Sequence[Measured]) -> Table:
             by = run.by if devices > 1 else "-"
             expected = [round(run.models[model][devices, k].step, 2) for model in MODELS]
             parts = [round(one, 2) for one in (point.step, point.inner, point.exchange, point.boundary)]
-            lines.append((run.case.title, str(devices), by, str(k), *parts, *expected))
+            behind = run.behind.get((devices, k))
+            alone = (None, None) if behind is None else (round(behind.step, 2), round(behind.exchange, 2))
+            lines.append((run.case.title, str(devices), by, str(k), *parts, *expected, *alone))
     models = tuple(f"model {model}, us" for model in MODELS)
-    head = ("rule", "devices", "transport", "k", "step, us", "inner, us", "exchange, us", "borders, us", *models)
-    return Table(head, tuple(lines), spare=("borders, us",))
+    head = ("rule", "devices", "transport", "k", "step, us", "inner, us", "exchange, us", "borders, us", *models, *_NOT_OVERLAPPED)
+    return Table(head, tuple(lines), spare=("borders, us", _NOT_OVERLAPPED[1]))
