@@ -86,6 +86,7 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "reduction-call": ("h200/reduction", docs_reduction.call),
     "reduction-beyond": ("h200/reduction", docs_reduction.beyond),
     "reduction-floors": ("h200/reduction", docs_reduction.floors),
+    "stencils": ("h200/stencil", docs_labs.stencils),
     "stencil-scaling": ("emulator-m2050/lab_stencil", docs_labs.stencil_scaling),
     "stencil-published": ("emulator-m2050/lab_stencil", docs_labs.stencil_claims(is_predicted=True)),
     "stencil-emulated": ("emulator-m2050/lab_stencil", docs_labs.stencil_claims(is_predicted=False)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from docs_cells import Document, cell, number, table, verdict
+from docs_cells import Document, ResultRow, cell, number, table, verdict
 
 
 def latency(document: Document) -> str:
@@ -189,6 +189,29 @@ def transfers(document: Document) -> str:
         peers = ", ".join(f"{name} {number(value)}" for name, value in row["peer"].items() if name not in ("p10", "p90", "over measured"))
         lines.append([row["case"], row["metric"], number(row["value"], row["unit"]), peers if len(peers) < 160 else "", verdict(row)])
     return table(["what", "", "value", "beside it", "reach"], lines)
+
+
+def stencils(document: Document) -> str:
+    """Rate and share of the copy of each rule, with the other tools of its run in the row of its first way to make steps."""
+    shares: dict[str, ResultRow] = {}
+    lines = []
+    for row in document["rows"]:
+        if row["metric"] == "share of the copy":
+            shares[row["case"]] = row
+    told: set[str] = set()
+    for row in document["rows"]:
+        if row["case"] not in shares or row["metric"] != "rate":
+            continue
+        rule, _, steps = row["case"].rpartition(", ")
+        others = {} if rule in told else {name.removesuffix(", Gcell/s"): value for name, value in row["peer"].items()}
+        others.pop("copy", None)
+        told.add(rule)
+        of_case = shares[row["case"]]
+        reach = next((f"{one['metric']} {verdict(one)}" for one in (row, of_case) if one["reach"] is not None), "compares")
+        beside = "; ".join(f"{name} {value:,.0f}" for name, value in others.items())
+        rate = f"{number(row['value'], row['unit'])}"
+        lines.append((row["case"], rate, number(of_case["value"], "share"), reach, beside or "-"))
+    return table(("rule and grid", "rate", "share of a copy in the same run", "reach", "beside it, Gcell/s"), lines)
 
 
 def stencil_scaling(document: Document) -> str:

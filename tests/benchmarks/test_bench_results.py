@@ -74,6 +74,7 @@ def test_the_tables_of_the_docs_are_those_of_the_results() -> None:
         "scaling",
         "shift",
         "stamps",
+        "stencils",
         "volume",
     ]
     assert [path.stem for path in docs.pages()] == names
@@ -240,3 +241,17 @@ def test_only_what_stands_between_markers_changes(tmp_path: Path) -> None:
     assert text.startswith("before\n<!-- table: perturbation -->\n\n*Not measured yet")
     assert text.endswith("\n<!-- end of table -->\nafter\n")
     assert docs.rewritten(text, tmp_path) == text
+
+
+def test_the_table_of_stencils_names_other_tools_once_and_says_what_was_to_be_reached(tmp_path: Path) -> None:
+    peer = {"copy, Gcell/s": 520.0, "PyTorch slices, Gcell/s": 24.7}
+    rows = [
+        Row("7-point, one step a launch", "share of the copy", 0.942, "", None, "higher", peer),
+        Row("7-point, one step a launch", "rate", 492.0, "Gcell/s", 505.0, "higher", peer),
+        Row("7-point, 3 steps a launch", "share of the copy", 1.92, "", None, "higher", peer),
+        Row("7-point, 3 steps a launch", "rate", 1004.4, "Gcell/s", 1000.0, "higher", peer),
+    ]
+    write_result(tmp_path, "stencils", *rows)
+    text = docs.content("stencils", tmp_path)
+    assert "| 7-point, one step a launch | 492 Gcell/s | 94 % | rate at least 505 Gcell/s: **no** | PyTorch slices 25 |" in text
+    assert "| 7-point, 3 steps a launch | 1004 Gcell/s | 192 % | rate at least 1,000 Gcell/s: yes | - |" in text
