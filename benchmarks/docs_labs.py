@@ -202,7 +202,7 @@ def stencils(document: Document) -> str:
     for row in document["rows"]:
         if row["case"] not in shares or row["metric"] != "rate":
             continue
-        rule, _, steps = row["case"].rpartition(", ")
+        rule = row["case"].rpartition(", ")[0]
         others = {} if rule in told else {name.removesuffix(", Gcell/s"): value for name, value in row["peer"].items()}
         others.pop("copy", None)
         told.add(rule)
