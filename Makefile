@@ -10,7 +10,7 @@ FUZZ ?= --number 2000
 # A file of versions for pip to keep to; none takes the newest that pyproject.toml allows.
 CONSTRAINTS ?=
 
-.PHONY: help demo test test-all gpu-test check format fuzz stale tables clean
+.PHONY: help demo test test-all gpu-test check format fuzz stale tables wheel wheel-check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -54,5 +54,13 @@ tables: $(STAMP) ## write the tables and figures of the docs from the committed 
 	$(BIN)/python benchmarks/docs.py
 	$(BIN)/python -m memlane.lab.volume draw benchmarks/results/h200/volume docs/figures/volume
 
+wheel: $(STAMP) ## build what could be published, in dist/: a wheel and a source distribution
+	rm -rf dist
+	$(BIN)/python -m pip install --quiet build
+	$(BIN)/python -m build --outdir dist .
+
+wheel-check: wheel ## install the wheel into bare environments of every Python that is found, and run the demo there
+	$(BIN)/python benchmarks/wheel.py dist
+
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache

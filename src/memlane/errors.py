@@ -29,6 +29,7 @@ A `MemlaneError` is the user's to mend and its text says how; anything else that
 
 from __future__ import annotations
 
+from memlane.packages import install_command
 from memlane.source import Span
 
 LONGEST_MESSAGE = 16_000
@@ -105,7 +106,7 @@ class MissingDependency(MemlaneError):
     """An optional package is not installed."""
 
     def __init__(self, what: str, extra: str = "cuda") -> None:
-        super().__init__(f"{what} needs packages that are not installed; install them with: pip install 'memlane[{extra}]'")
+        super().__init__(f"{what} needs packages that are not installed; install them with: {install_command(extra)}")
 
 
 class LaunchError(MemlaneError):

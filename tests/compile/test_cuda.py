@@ -10,6 +10,7 @@ import pytest
 from memlane.compile import CompiledPtx, cuda, cuda_to_ptx, toolkit
 from memlane.errors import CompileError, MissingDependency
 from memlane.launch import find_kernel
+from memlane.packages import install_command
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -261,7 +262,7 @@ def test_without_the_wheels_the_command_that_installs_them_is_named(monkeypatch:
     monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", None)
     with pytest.raises(MissingDependency) as caught:
         cuda_to_ptx("__global__ void never_seen_before() { }")
-    assert str(caught.value) == "compiling CUDA C++ needs packages that are not installed; install them with: pip install 'memlane[cuda]'"
+    assert str(caught.value) == f"compiling CUDA C++ needs packages that are not installed; install them with: {install_command('cuda')}"
 
 
 def test_without_header_wheels_a_toolkit_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

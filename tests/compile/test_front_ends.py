@@ -8,6 +8,7 @@ import pytest
 
 from memlane.compile import numba, triton
 from memlane.errors import MissingDependency
+from memlane.packages import install_command
 
 
 def kernel(out, n):  # type: ignore[no-untyped-def]
@@ -20,12 +21,11 @@ def test_absent_packages_are_named_with_the_command_that_installs_them(monkeypat
     with pytest.raises(MissingDependency) as raised:
         numba(kernel, "void(float32[:], int32)")
     assert (
-        str(raised.value)
-        == "compiling Numba kernels needs packages that are not installed; install them with: pip install 'memlane[numba]'"
+        str(raised.value) == f"compiling Numba kernels needs packages that are not installed; install them with: {install_command('numba')}"
     )
     with pytest.raises(MissingDependency) as raised:
         triton(kernel, "*fp32, i32")
     assert (
         str(raised.value)
-        == "compiling Triton kernels needs packages that are not installed; install them with: pip install 'memlane[triton]'"
+        == f"compiling Triton kernels needs packages that are not installed; install them with: {install_command('triton')}"
     )

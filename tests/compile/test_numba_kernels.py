@@ -13,6 +13,7 @@ import memlane as ml
 from memlane.compile import assemble, numba
 from memlane.errors import BadAccess, BadLaunch, CompileError, MissingDependency
 from memlane.launch import Target
+from memlane.packages import install_command
 from memlane.targets import target as target_named
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
@@ -208,5 +209,5 @@ def test_a_numpy_that_numba_does_not_know(monkeypatch: pytest.MonkeyPatch) -> No
     assert str(raised.value) == (
         f"compiling Numba kernels (numba-cuda {version('numba-cuda')} does not go with NumPy {np.__version__}: "
         "module 'numpy' has no attribute 'row_stack') needs packages that are not installed; "
-        "install them with: pip install 'memlane[numba]'"
+        f"install them with: {install_command('numba')}"
     )

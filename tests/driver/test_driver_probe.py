@@ -17,6 +17,7 @@ import pytest
 import memlane.driver
 from memlane.driver.probe import LIBRARY, Probe, driver_version, module_version, probe
 from memlane.errors import DeviceError, MissingDependency
+from memlane.packages import install_command
 
 
 @pytest.fixture(autouse=True)
@@ -91,12 +92,11 @@ def test_no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(vars(memlane.driver), "Device", raising=False)
     found = probe()
     assert (found.packages, found.devices, found.broken) == (False, (), False)
-    assert found.problem == "the CUDA packages are not installed (pip install 'memlane[cuda]')"
+    assert found.problem == f"the CUDA packages are not installed ({install_command('cuda')})"
     with pytest.raises(MissingDependency) as raised:
         memlane.driver.Device(0)
     assert (
-        str(raised.value)
-        == "running kernels on a GPU needs packages that are not installed; install them with: pip install 'memlane[cuda]'"
+        str(raised.value) == f"running kernels on a GPU needs packages that are not installed; install them with: {install_command('cuda')}"
     )
 
 

@@ -165,7 +165,9 @@ def test_a_trace_without_accesses_shows_its_warps() -> None:
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "perfetto.protos.perfetto.trace", None)
-    with pytest.raises(CommandError, match=r"^writing Perfetto traces needs the package perfetto: pip install 'memlane\[perfetto\]'$"):
+    with pytest.raises(
+        CommandError, match=r"^writing Perfetto traces needs the package perfetto; install it with: .*pip install 'memlane\[perfetto\]'$"
+    ):
         export(transpose(), "perfetto", tmp_path / "t.pftrace")
 
 

@@ -104,5 +104,5 @@ def test_random_timelines_come_back_whole(plan: Any, data: st.DataObject) -> Non
 
 def test_without_the_package_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "perfetto.protos.perfetto.trace", None)
-    with pytest.raises(CommandError, match="needs the package perfetto: pip install"):
+    with pytest.raises(CommandError, match="needs the package perfetto; install it with: "):
         perfetto_timeline(Timeline(SPANS, is_modelled=True))

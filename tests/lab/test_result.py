@@ -18,6 +18,7 @@ from memlane.lab.chip_file import chip_file, latency_facts, write_chip
 from memlane.lab.figures import Bars
 from memlane.lab.result import problems, reached_on
 from memlane.launch import Target
+from memlane.packages import install_command
 
 SOURCE = "measured: 2026-11-21, driver 580.1, CUDA 13.0, memlane lab latency"
 RESULT = Result(
@@ -61,7 +62,7 @@ def test_without_matplotlib_the_figures_are_left_out(tmp_path: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     paths, left_out = RESULT.save(tmp_path, Machine("h200"), ["memlane"])
     assert [path.name for path in paths] == ["result.json", "latency.csv"]
-    assert left_out == "Figures are left out: they need matplotlib; install it with: pip install 'memlane[lab]'"
+    assert left_out == f"Figures are left out: they need matplotlib; install it with: {install_command('lab')}"
 
 
 def test_the_file_of_a_shipped_chip_holds_what_was_measured(mine: Path) -> None:

@@ -6,12 +6,14 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
 import memlane.chip
-from memlane import driver
+from memlane import driver, packages
 from memlane.compile import toolkit
 from memlane.driver import Probe
 from memlane.emulate import Emulator
@@ -254,7 +256,31 @@ def test_the_doctor_says_which_linker_is_loaded(machine: pytest.MonkeyPatch) -> 
 
 
 def test_the_doctor_gives_the_command_that_installs(machine: pytest.MonkeyPatch) -> None:
-    machine.setattr("memlane.targets.doctor._CUDA", ("no-such-distribution",))
+    absent = replace(packages.CUDA, distributions=("no-such-distribution",))
+    machine.setattr("memlane.targets.doctor.CUDA", absent)
     lines = [str(finding) for finding in describe()]
-    assert "no  no-such-distribution: not installed; pip install 'memlane[cuda]'" in lines
-    assert "no  compiler: CUDA C++ does not compile; PTX files work; pip install 'memlane[cuda]'" in lines
+    command = packages.install_command("cuda")
+    assert f"no  no-such-distribution: not installed; {command}" in lines
+    assert f"no  compiler: CUDA C++ does not compile; PTX files work; {command}" in lines
+
+
+def test_the_doctor_covers_every_optional_part(machine: pytest.MonkeyPatch) -> None:
+    """With nothing installed: one line for each package of each extra, with the command that installs it."""
+
+    def absent(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    machine.setattr("importlib.metadata.version", absent)
+    machine.setattr("shutil.which", lambda name, path=None: None)
+    machine.setattr("platform.system", lambda: "Linux")
+    found = {finding.subject: finding for finding in describe()}
+    for part in packages.PARTS:
+        for name in part.distributions:
+            assert not found[name].present
+            assert found[name].remedy == packages.install_command(part.extra), name
+    assert str(found["triton"]).startswith("no  triton: not installed, for kernels of Triton; ")
+    assert found["mpiexec"].text == "not found; it starts the ranks of an MPI program"
+    assert found["ipython"].remedy.endswith("pip install ipython")
+    machine.setattr("platform.system", lambda: "Darwin")
+    triton = next(finding for finding in describe() if finding.subject == "triton")
+    assert str(triton) == "no  triton: for kernels of Triton; there is none for Darwin"

@@ -13,6 +13,7 @@ from memlane.compile import toolkit
 from memlane.compile.cubin import KernelUsage, kernel_usage
 from memlane.compile.placement import check_dynamic_shared
 from memlane.errors import BadLaunch, CompileError
+from memlane.packages import pip_install
 from memlane.ptx import Module, print_module, verify
 
 _WHEEL = "nvidia-nvjitlink"
@@ -116,7 +117,7 @@ def _refusal(text: str, name: str, arch: str, log: str) -> CompileError:
     if newer := _NEWER.search(log):
         return CompileError(
             f"{name} is PTX of version {newer[1]}, and the assembler knows versions up to {newer[2]}; "
-            "install a newer one with: pip install --upgrade nvidia-nvjitlink"
+            f"install a newer one with: {pip_install('--upgrade', 'nvidia-nvjitlink')}"
         )
     if "higher than default SM version" in log:
         target = _TARGET.search(text)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from memlane.compile.cubin import KernelUsage
 from memlane.errors import CompileError
+from memlane.packages import pip_install
 from memlane.ptx import Function, Module, called_functions, names_in
 
 _ALWAYS, _MOST = 16, 1024
@@ -29,7 +30,7 @@ def check_dynamic_shared(module: Module, kernels: Mapping[str, KernelUsage]) -> 
                 raise CompileError(
                     f"the assembler puts the dynamic shared memory {variable.name} of kernel {name} {beyond} bytes behind a multiple of "
                     f"the {variable.alignment} that it is declared to be aligned to: install a newer one with: "
-                    "pip install --upgrade nvidia-nvjitlink"
+                    f"{pip_install('--upgrade', 'nvidia-nvjitlink')}"
                 )
 
 

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from memlane.packages import install_command
+
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 """The driver's own library."""
 
@@ -48,7 +50,7 @@ def probe() -> Probe:
     except OSError:
         return Probe(packages, library=False, problem=f"there is no CUDA driver on this machine ({LIBRARY} was not found)")
     if not packages:
-        return Probe(packages, problem="the CUDA packages are not installed (pip install 'memlane[cuda]')")
+        return Probe(packages, problem=f"the CUDA packages are not installed ({install_command('cuda')})")
     return _ask_driver()
 
 

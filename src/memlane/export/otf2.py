@@ -17,6 +17,7 @@ import numpy as np
 from memlane.errors import CommandError
 from memlane.export.format import DirectoryExporter
 from memlane.export.tracks import Ints, Lines, Tracks, line_name, lines, tracks
+from memlane.packages import install_command
 from memlane.record import Trace, kernel_label
 
 ARCHIVE = "traces"
@@ -56,7 +57,7 @@ def _package() -> Any:
         import otf2
         import otf2.writer
     except ImportError:
-        raise CommandError("writing OTF2 archives needs the package otf2: pip install 'memlane[otf2]'") from None
+        raise CommandError(f"writing OTF2 archives needs the package otf2; install it with: {install_command('otf2')}") from None
     return otf2
 
 

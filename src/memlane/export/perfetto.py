@@ -19,6 +19,7 @@ from memlane.errors import CommandError
 from memlane.export.format import Exporter
 from memlane.export.packets import Pattern, interleaved, mark
 from memlane.export.tracks import Ints, Lines, Times, Tracks, line_name, lines, tracks
+from memlane.packages import install_command
 from memlane.record import Trace, kernel_label
 
 BINS = 512
@@ -50,7 +51,7 @@ def protocol() -> Any:
     try:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2
     except ImportError:
-        raise CommandError("writing Perfetto traces needs the package perfetto: pip install 'memlane[perfetto]'") from None
+        raise CommandError(f"writing Perfetto traces needs the package perfetto; install it with: {install_command('perfetto')}") from None
     return perfetto_trace_pb2
 
 

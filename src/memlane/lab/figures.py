@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memlane.packages import install_command
+
 
 @dataclass(frozen=True)
 class Bars:
@@ -90,7 +92,7 @@ def draw(figures: Mapping[str, Figure], out: Path) -> tuple[list[Path], str]:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure as Canvas
     except ImportError:
-        return [], "Figures are left out: they need matplotlib; install it with: pip install 'memlane[lab]'"
+        return [], f"Figures are left out: they need matplotlib; install it with: {install_command('lab')}"
     paths = []
     for name, one in figures.items():
         panels, shared = (one.panels, one.shared) if isinstance(one, Panels) else ((one,), False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memlane import driver
@@ -11,10 +13,8 @@ from memlane.chip import load, names
 from memlane.compile import toolkit
 from memlane.emulate.code.store import present_store
 from memlane.errors import MemlaneError, MissingDependency
+from memlane.packages import CORE, CUDA, PARTS, Part, install_command, pip_install, programs
 
-_CORE = ("llvmlite", "numpy", "pyarrow")
-_CUDA = ("cuda-bindings", "cuda-core", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
-_INSTALL_CUDA = "pip install 'memlane[cuda]'"
 _LINKER = "nvidia-nvjitlink"
 
 
@@ -34,9 +34,11 @@ class Condition:
 
 
 def describe() -> tuple[Condition, ...]:
-    """What was found: Python and packages, the emulator's store, the CUDA compiler, the driver and its devices, the chips to emulate."""
-    core = (_package(name, "pip install memlane") for name in _CORE)
-    return (_python(), *core, _emulation(), _machine_code(), *_compilation(), *_driver(), _chips())
+    """Return what was found: Python and the packages it needs, the emulator's store, the CUDA compiler, the other optional parts, the
+    driver and its devices, the chips to emulate."""
+    core = (_package(name, install_command()) for name in CORE)
+    optional = [condition for part in PARTS if part is not CUDA for condition in _part(part)]
+    return (_python(), *core, _emulation(), _machine_code(), *_compilation(), *optional, _notebook(), *_driver(), _chips())
 
 
 def _python() -> Condition:
@@ -70,10 +72,34 @@ def _machine_code() -> Condition:
 
 
 def _compilation() -> tuple[Condition, ...]:
-    packages = tuple(_loaded(_package(name, _INSTALL_CUDA)) for name in _CUDA)
+    command = install_command(CUDA.extra)
+    packages = tuple(_loaded(_package(name, command)) for name in CUDA.distributions)
     ready = all(package.present for package in packages)
     text = "CUDA C++ compiles" if ready else "CUDA C++ does not compile; PTX files work"
-    return (*packages, Condition("compiler", ready, text, "" if ready else _INSTALL_CUDA))
+    return (*packages, Condition("compiler", ready, text, "" if ready else command))
+
+
+def _part(part: Part) -> Iterator[Condition]:
+    """One line for each package of an optional part; for MPI also whether its programs can be started."""
+    for name in part.distributions:
+        try:
+            yield Condition(name, True, f"{importlib.metadata.version(name)}, for {part.purpose}")
+        except importlib.metadata.PackageNotFoundError:
+            if part.linux_only and platform.system() != "Linux":
+                yield Condition(name, False, f"for {part.purpose}; there is none for {platform.system()}")
+            else:
+                yield Condition(name, False, f"not installed, for {part.purpose}", install_command(part.extra))
+    if part.extra == "mpi":
+        found = shutil.which("mpiexec") or shutil.which("mpiexec", path=programs())
+        remedy = "" if found else f"load the module of the cluster's MPI, or {pip_install('mpich')}"
+        yield Condition("mpiexec", found is not None, found or "not found; it starts the ranks of an MPI program", remedy)
+
+
+def _notebook() -> Condition:
+    try:
+        return Condition("ipython", True, f"{importlib.metadata.version('ipython')}, for notebooks")
+    except importlib.metadata.PackageNotFoundError:
+        return Condition("ipython", False, "not installed, for notebooks", pip_install("ipython"))
 
 
 def _loaded(package: Condition) -> Condition:

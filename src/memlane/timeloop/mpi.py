@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import MissingDependency, RankError
+from memlane.packages import pip_install
 from memlane.source import shortened
 
 ENVIRONMENT = "MEMLANE_MPI_LIMIT_S"
@@ -62,7 +63,9 @@ def _library() -> Any:
     except ImportError:
         raise MissingDependency("transport='mpi'", "mpi") from None
     except RuntimeError as error:
-        raise RankError(f"mpi4py finds no MPI: {error}; load the module of the cluster's MPI, or pip install mpich") from None
+        raise RankError(
+            f"mpi4py finds no MPI: {error}; load the module of the cluster's MPI, or install one with: {pip_install('mpich')}"
+        ) from None
     return MPI
 
 

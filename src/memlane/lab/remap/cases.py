@@ -15,6 +15,7 @@ from memlane.compile import cuda
 from memlane.errors import CommandError
 from memlane.launch import DeviceArray, LoadedModule, Target
 from memlane.layout import ArrayLayout, array_layout
+from memlane.packages import install_command
 from memlane.ptx import Module
 
 Array = npt.NDArray[Any]
@@ -165,7 +166,7 @@ def sparse_from(path: Path) -> Case:
     try:
         from scipy.io import mmread
     except ImportError:
-        raise CommandError("--matrix needs SciPy, which reads MatrixMarket files: pip install 'memlane[lab]'") from None
+        raise CommandError(f"--matrix needs SciPy, which reads MatrixMarket files; install it with: {install_command('lab')}") from None
     try:
         matrix = mmread(path).tocsr()
     except FileNotFoundError:
