@@ -7,6 +7,7 @@ import shlex
 
 import pytest
 
+from memlane.cli.failure import unseen_launches
 from tests.cli.conftest import EXAMPLES, Command
 
 NAIVE = (EXAMPLES / "ptx" / "transpose.ptx", "--kernel", "naive", "--grid", "2,2", "--block", "32,32")
@@ -91,3 +92,37 @@ def test_a_program_without_launches(memlane: Command, tmp_path) -> None:
     answer = memlane("explain", script)
     assert answer.code == 1
     assert "launched no kernel through memlane, so there is nothing to explain" in answer.err
+
+
+def test_a_program_whose_only_launch_broke_off_says_so_first(memlane: Command, tmp_path) -> None:
+    source = tmp_path / "blur.cu"
+    source.write_text("__global__ void blur(float* out, const float* in) { out[threadIdx.x] = in[threadIdx.x - 1]; }\n")
+    answer = memlane("explain", source, "--grid", 1, "--block", 32, "--arg", "f4[32]", "--arg", "f4[32]=random:1")
+    assert answer.code == 1
+    first, then = answer.err.splitlines()
+    assert first.startswith("memlane: kernel blur(float*, float const*), ")
+    assert "read 4 bytes" in first
+    assert then.startswith("  nothing was explained, because no launch ended; to list every such access: memlane check ")
+    assert memlane("check", source, "--grid", 1, "--block", 32, "--arg", "f4[32]", "--arg", "f4[32]=random:1").code == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "instead"), [("numba.cuda.dispatcher", "Numba", "ml.numba("), ("triton.runtime.jit", "Triton", "ml.triton(")]
+)
+def test_a_launch_that_another_package_makes_is_told_apart(memlane: Command, tmp_path, module: str, name: str, instead: str) -> None:
+    """An error out of that package's launcher, as both raise it on a machine without a GPU."""
+    script = tmp_path / "own.py"
+    script.write_text(f"exec(compile('raise RuntimeError(\"no driver\")', 'x', 'exec'), {{'__name__': {module!r}}})\n")
+    answer = memlane("explain", script)
+    assert answer.code == 1
+    last = answer.err.splitlines()[-1]
+    assert last.startswith(
+        f"memlane: this launch was made by {name}, which memlane does not see. Load the kernel with target.load({instead}"
+    )
+
+
+def test_a_script_that_uses_another_launcher_only_is_told_what_to_do() -> None:
+    assert unseen_launches(["numpy", "numba"]) == (
+        "; launches that Numba makes are not seen: load the kernel with target.load(ml.numba(function, types)) and launch that"
+    )
+    assert unseen_launches(["numpy"]) == ""

@@ -16,7 +16,7 @@ from memlane.cli.programs import Program
 from memlane.cli.progress import working
 from memlane.cli.recording import Recording, record_program
 from memlane.cli.terminal import show, show_json
-from memlane.errors import CommandError
+from memlane.errors import BadAccess, CommandError, RecordError
 
 if TYPE_CHECKING:
     from memlane import diagnose, report
@@ -64,7 +64,7 @@ def explain(
 def _tell(done: Recording, program: Program, top: int | None, why: bool, brief: bool, as_json: bool) -> None:
     trace = done.trace
     with working(f"explaining {program.path}"):
-        findings, silent = diagnose.explain(trace), diagnose.uncounted_launches(trace)
+        findings, silent = _explained(done, program), diagnose.uncounted_launches(trace)
         clean = diagnose.clean_kernels(trace, findings)
     if program.launch.kernel and (program.is_record or program.is_script):
         findings, clean = _of_kernel(trace, findings, clean, program.launch.kernel)
@@ -81,6 +81,19 @@ def _tell(done: Recording, program: Program, top: int | None, why: bool, brief: 
         for title, reason in done.uncounted.items():
             typer.echo(f"{report.label(title)} was not counted: {reason}. --counts counts it all the same.")
         typer.echo(f"Next: memlane report {shlex.quote(str(program.path))}{program.launch_words}")
+
+
+def _explained(done: Recording, program: Program) -> Findings:
+    """Return the findings of a recording. Raises the program's own error if no launch came far enough to be counted."""
+    try:
+        return diagnose.explain(done.trace)
+    except RecordError:
+        if done.failure is None:
+            raise
+        if isinstance(done.failure.error, BadAccess):
+            command = f"memlane check {shlex.quote(str(program.path))}{program.launch_words}"
+            done.failure.error.add_note(f"nothing was explained, because no launch ended; to list every such access: {command}")
+        raise done.failure.error from None
 
 
 def _of_kernel(trace: Trace, findings: Findings, clean: tuple[str, ...], name: str) -> tuple[Findings, tuple[str, ...]]:

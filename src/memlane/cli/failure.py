@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +68,40 @@ def failure_of_script(path: Path, file: str, error: BaseException) -> Failure | 
     said = _traceback_in(file, error)
     reason = next((line for line in traceback.format_exception_only(error) if line[:1].strip()), type(error).__qualname__)
     where = "" if place is None else f"{path}:{place.lineno}: "
-    return Failure(CommandError(f"{path} failed\n{said}", exit_code=1), where + _first_line(reason))
+    return Failure(CommandError(f"{path} failed\n{said}{_advice(error)}", exit_code=1), where + _first_line(reason))
+
+
+_LAUNCHERS = {
+    "numba": ("numba.cuda", "Numba", "ml.numba(function, types)"),
+    "triton": ("triton.runtime", "Triton", "ml.triton(function, types, constants)"),
+    "cupy": ("cupy", "CuPy", "ml.cuda(text)"),
+}
+"""By package: the modules of it that launch kernels, its name for people, and what memlane has instead."""
+
+
+def unseen_launches(loaded: Collection[str]) -> str:
+    """Return what to do about a script that launched nothing through memlane, as the end of a sentence; empty where none of the `loaded`
+    modules is one that launches kernels by itself."""
+    for package, (_, name, instead) in _LAUNCHERS.items():
+        if package in loaded:
+            return f"; launches that {name} makes are not seen: load the kernel with target.load({instead}) and launch that"
+    return ""
+
+
+def _advice(error: BaseException) -> str:
+    """Return a line for an error that comes out of another package's launch of a kernel: such a launch needs a GPU, and memlane does not
+    see it."""
+    frames, modules = error.__traceback__, set[str]()
+    while frames is not None:
+        modules.add(frames.tb_frame.f_globals.get("__name__", ""))
+        frames = frames.tb_next
+    for prefix, name, instead in _LAUNCHERS.values():
+        if any(module.startswith(prefix) for module in modules):
+            return (
+                f"\nmemlane: this launch was made by {name}, which memlane does not see. Load the kernel with target.load({instead}) and "
+                "launch that; the README shows how"
+            )
+    return ""
 
 
 def _failure_of_exit(path: Path, code: object) -> Failure | None:

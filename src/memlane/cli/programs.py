@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TextIO
 
-from memlane.cli.failure import Failure, failure_of, failure_of_script, message
+from memlane.cli.failure import Failure, failure_of, failure_of_script, message, unseen_launches
 from memlane.cli.later import later
 from memlane.cli.notes import compile_notes
 from memlane.cli.output import wrong_use
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from memlane import compile as front_ends
     from memlane import launch as launching
     from memlane import ptx, record, targets
-    from memlane.cli import arguments, specs
+    from memlane.cli import arguments, launch_example, specs
     from memlane.launch import LoadedModule, Observer, Target
     from memlane.ptx import Module
 else:
     arguments = later("memlane.cli.arguments")
     front_ends = later("memlane.compile")
+    launch_example = later("memlane.cli.launch_example")
     launching = later("memlane.launch")
     ptx = later("memlane.ptx")
     record = later("memlane.record")
@@ -159,7 +160,8 @@ class Program:
 def nothing_launched(program: Program, seen: int, any_taken: bool, launch: int | None, verb: str) -> Failure | None:
     """The failure of a program that made no launch, or none of the number `launch`. `verb`: what was to be done to it, as `count`."""
     if not seen:
-        return failure_of(CommandError(f"{program.path} launched no kernel through memlane, so there is nothing to {verb}", exit_code=1))
+        text = f"{program.path} launched no kernel through memlane, so there is nothing to {verb}"
+        return failure_of(CommandError(f"{text}{unseen_launches(sys.modules)}", exit_code=1))
     if not any_taken:
         made = "one launch, number 0" if seen == 1 else f"{seen} launches, numbered from 0"
         return failure_of(CommandError(f"{program.path} made {made}; there is no launch {launch}", exit_code=1))
@@ -212,6 +214,10 @@ def run_kernel(
     loaded = where.load(load_source(path, compile_options, arch_of(where)))
     with wrong_use():
         kernel = loaded[options.kernel or _only_kernel(path, loaded)]
+        if not (options.grid or options.block or options.arguments):
+            example = launch_example.launch_example(kernel)
+            reason = "" if path.suffix == ".ptx" else ", because main() is not run"
+            raise CommandError(f"{path}: give a launch of {kernel.title}{reason}; for example: {example}")
         grid, block = specs.parse_extent("--grid", options.grid), specs.parse_extent("--block", options.block)
         cluster = specs.parse_extent("--cluster", options.cluster) if options.cluster else None
         given = [specs.parse_argument(text) for text in options.arguments]

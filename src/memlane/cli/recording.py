@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,12 @@ def record_program(
     tracer = measure.Tracer(options, only_launch=launch, counts=counts, perturbation=perturbation)
     launched = selected.LaunchedKernels(launch)
     checks = Check(insist=True) if check else None
-    with progress("tracing"), plan_notes(), checking(checks), launching.observing(launched, everywhere=True):
+    with (
+        progress("tracing"),
+        plan_notes() if verb == "trace" else nullcontext(),
+        checking(checks),
+        launching.observing(launched, everywhere=True),
+    ):
         failure = program.run(target, tracer, deterministic)
     failure = failure or nothing_launched(program, tracer.seen, bool(tracer.traced), launch, verb)
     if failure is None:

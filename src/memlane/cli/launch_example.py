@@ -1,0 +1,86 @@
+"""A launch to start from, for a .cu or .ptx file that was named without one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from memlane.cli.later import later
+from memlane.ptx import Variable
+
+if TYPE_CHECKING:
+    from memlane import compile as front_ends
+    from memlane.launch import Kernel
+else:
+    front_ends = later("memlane.compile")
+
+_DTYPES = {
+    "float": "f4", "float1": "f4", "float2": "f4", "float3": "f4", "float4": "f4", "double": "f8", "double2": "f8", "__half": "f2",
+    "int": "i4", "int2": "i4", "int3": "i4", "int4": "i4", "unsigned int": "u4", "uint2": "u4", "uint4": "u4", "long": "i8",
+    "unsigned long": "u8", "long long": "i8", "unsigned long long": "u8", "short": "i2", "unsigned short": "u2", "char": "i1",
+    "signed char": "i1", "unsigned char": "u1", "uchar4": "u1", "bool": "bool",
+    "f32": "f4", "f64": "f8", "u32": "i4", "s32": "i4", "b32": "i4", "u16": "u2", "s16": "i2", "u8": "u1", "s8": "i1",
+}  # fmt: skip
+"""By a type of C++ or of PTX, NumPy's name of it, or of the elements of a vector."""
+_ELEMENTS = 1 << 20
+_SIDE = 1 << 10
+"""Numbers are this large, so that both N threads and an N x N matrix fit into arrays of `_ELEMENTS`."""
+_LONGEST_CALL = 160
+
+
+def launch_example(kernel: Kernel) -> str:
+    """Return options that launch a kernel: a grid, a block and an argument for each parameter, of types that fit and sizes to adapt.
+
+    Where the source launches the kernel itself, its text is quoted behind them.
+    """
+    names = front_ends.parameter_names(kernel.module, kernel.function)
+    types = _types(kernel.title)
+    words = ["--grid 4 --block 256"]
+    for position, param in enumerate(kernel.function.params):
+        name = names[position] if position < len(names) else ""
+        written = types[position] if len(types) == len(kernel.function.params) else ""
+        words.append(f"--arg {shlex.quote(_argument(param, written, name))}")
+    call = _own_launch(kernel)
+    return " ".join(words) + (f" (the source launches {call})" if call else "")
+
+
+def _argument(param: Variable, written: str, name: str) -> str:
+    if param.shape is not None:
+        return "{MEMBERS}"
+    if written.endswith("*") or (not written and param.nbytes == 8 and not param.type.startswith("f")):
+        is_input = "const" in written.split("*")[0].split()
+        element = " ".join(word for word in written.rstrip("*").split() if word not in ("const", "volatile", "__restrict__"))
+        dtype = _DTYPES.get(element, "u1" if written else "f4")
+        fill = "=random:7" if is_input and dtype.startswith("f") else ""
+        return f"{name}:{dtype}[{_ELEMENTS}]{fill}" if name else f"{dtype}[{_ELEMENTS}]{fill}"
+    dtype = _DTYPES.get(written or param.type, "u8" if param.nbytes == 8 else "i4")
+    value = "1.0" if dtype.startswith("f") else "1" if dtype in ("bool", "i1", "u1") else str(_SIDE)
+    return f"{value}:{dtype}"
+
+
+def _types(title: str) -> list[str]:
+    """Return the types of the parameters in a full C++ name: `f<int>(float const*, int)` -> `float const*`, `int`."""
+    return list(_split(title[title.index("(") + 1 : title.rindex(")")])) if title.endswith(")") else []
+
+
+def _split(text: str) -> Iterator[str]:
+    depth = start = 0
+    for place, character in enumerate(text):
+        depth += (character in "(<[") - (character in ")>]")
+        if character == "," and not depth:
+            yield text[start:place].strip()
+            start = place + 1
+    if text[start:].strip():
+        yield text[start:].strip()
+
+
+def _own_launch(kernel: Kernel) -> str:
+    """Return the first launch of the kernel in its source, in one line; empty where there is none, or a long one."""
+    name = re.escape(kernel.title.partition("(")[0].partition("<")[0].rpartition(" ")[2].rpartition("::")[2])
+    for text in kernel.module.sources.values():
+        if found := re.search(rf"\b{name}\s*(<[^<>;]*>)?\s*<<<[^;]*?>>>\s*\([^;]*\)(?=\s*;)", text):
+            call = " ".join(found[0].split())
+            return call if len(call) <= _LONGEST_CALL else ""
+    return ""

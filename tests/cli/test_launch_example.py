@@ -1,0 +1,90 @@
+"""A .cu or .ptx file that is named without a launch: the message has one to start from, which fits the kernel."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import EXAMPLES, Command
+
+PARTICLES = """\
+    struct Particle { float x, y, z, vx, vy, vz; };
+    __global__ void advance(Particle* p, int n, float dt) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) p[i].x += p[i].vx * dt;
+    }
+    int main() {
+        int n = 65536;
+        Particle* p;
+        cudaMalloc(&p, n * sizeof(Particle));
+        advance<<<(n + 255) / 256,
+                  256>>>(p, n, 0.01f);
+    }
+"""
+
+
+def example(error: str) -> list[str]:
+    return shlex.split(error.partition("for example: ")[2].partition(" (the source launches")[0])
+
+
+def test_the_message_has_a_launch_and_the_one_of_the_source(memlane: Command) -> None:
+    Path("particles.cu").write_text(textwrap.dedent(PARTICLES))
+    answer = memlane("explain", "particles.cu")
+    assert answer.code == 2
+    assert answer.err == (
+        "memlane: particles.cu: give a launch of advance(Particle*, int, float), because main() is not run; for example: "
+        "--grid 4 --block 256 --arg 'p:u1[1048576]' --arg 1024:i4 --arg 1.0:f4 "
+        "(the source launches advance<<<(n + 255) / 256, 256>>>(p, n, 0.01f))\n"
+    )
+    answer = memlane("explain", "particles.cu", *example(answer.err))
+    assert answer.code == 0
+    assert "uncoalesced global access, advance" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("head", "arguments"),
+    [
+        ("const float4* in, double* out, size_t n", ["in:f4[1048576]=random:7", "out:f8[1048576]", "1024:u8"]),
+        ("unsigned char* image, short* taps, bool flip", ["image:u1[1048576]", "taps:i2[1048576]", "1:bool"]),
+        ("const int* keys, long long* sums, unsigned n, char c", ["keys:i4[1048576]", "sums:i8[1048576]", "1024:u4", "1:i1"]),
+        ("void* raw", ["raw:u1[1048576]"]),
+        ("", []),
+    ],
+)
+def test_arguments_fit_the_types_of_the_parameters(memlane: Command, head: str, arguments: list[str]) -> None:
+    Path("k.cu").write_text(f"__global__ void k({head}) {{ }}\n")
+    words = example(memlane("count", "k.cu").err)
+    assert [word for before, word in itertools.pairwise(words) if before == "--arg"] == arguments
+    assert memlane("check", "k.cu", *words).code == 0
+
+
+def test_a_structure_is_left_to_the_user(memlane: Command) -> None:
+    Path("k.cu").write_text("struct P { int a; float b; };\n__global__ void k(P p, float* out) { out[0] = p.b; }\n")
+    assert "--arg '{MEMBERS}' --arg 'out:f4[1048576]'" in memlane("count", "k.cu").err
+
+
+def test_without_a_source_the_types_are_those_of_the_ptx(memlane: Command) -> None:
+    text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u32 n, .param .f32 x) { ret; }\n"
+    Path("k.ptx").write_text(text)
+    answer = memlane("count", "k.ptx")
+    assert answer.err.startswith(
+        "memlane: k.ptx: give a launch of k; for example: --grid 4 --block 256 --arg 'f4[1048576]' --arg 1024:i4 --arg 1.0:f4"
+    )
+
+
+@pytest.mark.parametrize("file", ["transpose", "histogram", "stencil"])
+def test_examples_take_the_launch_of_the_message(memlane: Command, file: str) -> None:
+    """Code 2 would be a wrong command line; 1 is an access out of bounds, because the sizes are only a start."""
+    source = EXAMPLES / f"{file}.cu"
+    answer = memlane("count", source)
+    if "several kernels" in answer.err:
+        answer = memlane("count", source, "--kernel", answer.err.partition("kernels: ")[2].partition("(")[0])
+    assert answer.code == 2
+    assert memlane("count", source, "--kernel", answer.err.partition("launch of ")[2].partition("(")[0], *example(answer.err)).code in (
+        0,
+        1,
+    )
