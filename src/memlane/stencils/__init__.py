@@ -16,7 +16,7 @@
     code         the kernels of a problem as one text and as a module
     points       kernels for single cells: sources, probes, and the search for what is not finite
     stages       steps as plans
-    exchange     steps on several devices as plans; `decomposition` says which planes each has
+    exchange     steps on several devices as plans; `decomposition` says which cells each has, `faces` how they are packed for neighbours
     messages     the same where each slab belongs to a process of its own
     scaling      times on several devices, predicted; it is loaded on its own
 
