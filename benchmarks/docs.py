@@ -90,6 +90,7 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "stencil-scaling": ("emulator-m2050/lab_stencil", docs_labs.stencil_scaling),
     "stencil-published": ("emulator-m2050/lab_stencil", docs_labs.stencil_claims(is_predicted=True)),
     "stencil-emulated": ("emulator-m2050/lab_stencil", docs_labs.stencil_claims(is_predicted=False)),
+    "stencil-overlap": ("emulator-m2050/lab_stencil", docs_labs.stencil_overlap),
     "shift-gtx680": ("emulator-gtx680-8byte/shift", docs_labs.shift_published),
 }
 """By the name in the marker: the result file below `benchmarks/results`, and what makes the table of it."""

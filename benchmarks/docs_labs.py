@@ -247,6 +247,19 @@ def stencil_claims(is_predicted: bool) -> Callable[[Document], str]:
     return shown
 
 
+def stencil_overlap(document: Document) -> str:
+    """Two lines for each number of devices: exchanges that are overlapped, and that follow all planes, over the steps between them."""
+    lines = []
+    for row in document["rows"]:
+        if row["metric"] == "time of a step, best k, modelled" and ", 1 device" not in row["case"]:
+            for words, behind in (("overlapped", ""), ("behind all planes", ", not overlapped")):
+                times = [row["peer"].get(f"k = {k} us{behind}") for k in range(1, 9)]
+                fastest = min(one for name, one in row["peer"].items() if name != "k")
+                cells = ["-" if us is None else f"**{us:.1f}**" if us == fastest else f"{us:.1f}" for us in times]
+                lines.append([row["case"].removesuffix(", host"), words, *cells])
+    return table(["us a step", "exchange", *(f"k = {k}" for k in range(1, 9))], lines)
+
+
 def remaps(document: Document) -> str:
     """A line for each case of the lab: what the kernel gained and what the transfer lost."""
     cases: dict[str, dict[str, str]] = {}

@@ -88,7 +88,7 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
     for planes in (2, 4) if options.quick else thicknesses:
         shape = (planes, *(16 for _ in plane)) if options.quick else (planes, *plane)
         swap = ("p_new", "p") if rule == "himeno" else ("new", "u")
-        problem = Problem(RULES[rule].rules, ml.Grid((WHOLE, *shape[1:])), (swap,), ranged=True)
+        problem = Problem(RULES[rule].rules, ml.Grid((WHOLE, *shape[1:])), (swap,), cut=(0,))
         us, variant = launch_us(target, problem, planes, options.quick)
         model = CalibratedModel.of(problem, target.chip).on_share(shape, Demand(problem).field_bytes(shape))
         expected = model.launch(shape, 1, False).us

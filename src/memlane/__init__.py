@@ -10,7 +10,8 @@
     for finding in ml.explain(trace):
         print(finding)
 
-Programs     `cuda`, `numba`, `triton` and `parse` make a `Module`; `target(...)` names a `Target`, which loads it and gives a `Kernel`
+Programs     `cuda`, `numba`, `triton` and `parse` make a `Module`, and `link` one of several; `target(...)` names a `Target`, which loads
+             it and gives a `Kernel`
 Measuring    `trace` -> `Trace`, `count` -> `Counts`, `time`, `check`; each launches once and leaves memory as the plain launch would
              (`time` restores it). `Tracer` (with `TraceOptions`), `Counter` and `Checker` do so with all launches of a `with` block
 Reading      `explain` -> `Finding`s, `compare`, `load` reads a record file
@@ -63,6 +64,7 @@ _HOME = {
     "download": "transfer",
     "draw": "report.timelines",
     "explain": "diagnose",
+    "link": "compile",
     "load": "record",
     "numba": "compile",
     "parse": "ptx",
@@ -105,6 +107,7 @@ __all__ = [
     "download",
     "draw",
     "explain",
+    "link",
     "load",
     "numba",
     "parse",
@@ -121,7 +124,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from memlane.compile import cuda, numba, triton
+    from memlane.compile import cuda, link, numba, triton
     from memlane.diagnose import Finding, compare, explain
     from memlane.errors import MemlaneError
     from memlane.instrument import TraceOptions

@@ -8,6 +8,7 @@
     |   +-- StencilError           a stencil rule, its grid or its fields; points at the expression of the rule where there is one
     |   +-- RelayoutError          an array of a kernel that cannot be laid out so; names the line that keeps it from that
     +-- CompileError               the CUDA compiler or assembler refused; carries its log
+    +-- LinkError                  modules that do not fit together: a name defined twice, not at all, or differently declared
     +-- MissingDependency          an optional package is absent; names the command that installs it
     +-- LaunchError                a launch that cannot start, or that went wrong
     |   +-- BadLaunch              wrong kernel name, argument, grid, block or stream
@@ -100,6 +101,10 @@ class CompileError(MemlaneError):
         super().__init__(f"{message}\n{log.rstrip()}" if log.strip() else message)
         self.message = message
         self.log = log
+
+
+class LinkError(MemlaneError):
+    """Modules that cannot become one: a name is defined twice, or not at all, or declared as something else, or architectures differ."""
 
 
 class MissingDependency(MemlaneError):

@@ -90,7 +90,7 @@ def test_a_variable_of_a_function_is_one_for_all_calls() -> None:
             "{ .param .b32 a; st.param.b32 [a], 1; call far, (a); }",
             ".extern .func far (.param .b32 a);",
             UnsupportedPtx,
-            "model far, a function without a body: modules are not linked, so put it into the same module, by compiling its source",
+            "model far, a function without a body: link the file that defines it: memlane.link(...), or --link FILE on the command line",
         ),
         (
             "{ .param .b64 a; .param .b64 b; st.param.b64 [a], 16; call (b), malloc, (a); ld.param.b64 %rd0, [b]; }",

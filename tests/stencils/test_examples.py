@@ -51,6 +51,6 @@ def test_the_python_of_the_page_of_stencils_runs():
 
 
 def test_the_python_of_the_page_of_scaling_runs():
-    left = run_page("scaling.md", 2)
+    left = run_page("scaling.md", 3)
     assert left["run"].step == 20
     assert left["best"].devices == 8

@@ -172,7 +172,7 @@ def test_the_program_of_the_page_runs(tmp_path):
 def test_the_plan_of_each_rank_has_no_race_and_fits_those_of_the_others(boundary, ranks):
     """What one rank sends another, that one receives: as many bytes, and as many messages."""
     rule = mpi_program.heat.rules
-    problem = Problem(rule, ml.Grid((40, 16), boundary=boundary), (mpi_program.SWAP,), {}, ranged=True)
+    problem = Problem(rule, ml.Grid((40, 16), boundary=boundary), (mpi_program.SWAP,), {}, cut=(0,))
     kernels = tuple(one for one in code_of(problem, None, True).kernels if not one.reductions)
     turn = Turn(problem, kernels, 2)
     slabs = decomposed(problem.grid, [1.0] * ranks).with_halos(*turn.halo)

@@ -26,10 +26,11 @@ def _program(
     std: o.Standard = "c++17",
     arch: o.Arch = "",
     instantiate: o.Instantiate = [],
+    link: o.Link = [],
     patience: o.Patience = None,
 ) -> Program:
     launch = LaunchOptions(kernel, grid, block, arg, shared, cluster)
-    return Program(source, arguments or (), CompileOptions(define, include, std, arch, instantiate), launch, patience or 0)
+    return Program(source, arguments or (), CompileOptions(define, include, std, arch, instantiate, link), launch, patience or 0)
 
 
 def runs_program_or_file(command: Callable[..., None]) -> Callable[..., None]:

@@ -128,6 +128,15 @@ Instantiate = Annotated[
     list[str],
     typer.Option("--instantiate", metavar="NAME", help="Instantiate a template, for example 'red<256>'.", rich_help_panel=COMPILE),
 ]
+Link = Annotated[
+    list[Path],
+    typer.Option(
+        "--link",
+        metavar="FILE",
+        help="Link another .cu or .ptx file, or for a GPU assembled code of nvcc -rdc=true, whose functions and variables the kernel uses.",
+        rich_help_panel=COMPILE,
+    ),
+]
 Checked = Annotated[
     bool,
     typer.Option("--check", help="On the emulator: check every launch too, and stop where something is found.", rich_help_panel=RUN),

@@ -25,7 +25,7 @@ from memlane.errors import CommandError, MemlaneError
 if TYPE_CHECKING:
     from memlane import compile as front_ends
     from memlane import launch as launching
-    from memlane import ptx, record, targets
+    from memlane import record, targets
     from memlane.cli import arguments, launch_example, specs
     from memlane.launch import LoadedModule, Observer, Target
     from memlane.ptx import Module
@@ -34,7 +34,6 @@ else:
     front_ends = later("memlane.compile")
     launch_example = later("memlane.cli.launch_example")
     launching = later("memlane.launch")
-    ptx = later("memlane.ptx")
     record = later("memlane.record")
     specs = later("memlane.cli.specs")
     targets = later("memlane.targets")
@@ -57,6 +56,7 @@ class CompileOptions:
     std: str = "c++17"
     arch: str = ""
     instantiate: Sequence[str] = ()
+    link: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,9 @@ class Program:
         """CommandError for a file that is not there, for assembled code, and for what is no program at all."""
         if not self.path.is_file():
             raise CommandError(f"{self.path} is a directory; name a file" if self.path.is_dir() else f"no file {self.path}")
+        for linked in self.compile.link:
+            if not linked.is_file():
+                raise CommandError(f"{linked} is a directory; name a file" if linked.is_dir() else f"no file {linked}")
         with self.path.open("rb") as stream:
             start = stream.read(4096)
         if start[:4] in _ASSEMBLED:
@@ -173,7 +176,16 @@ _OPTION = {"arguments": "--arg", "shared_bytes": "--shared", "include": "-I"}
 
 
 def load_source(path: Path, options: CompileOptions, default_arch: str) -> Module:
-    """The module in a .cu or .ptx file."""
+    """The module in a .cu or .ptx file, with the files that are linked to it."""
+    if options.link:
+        return front_ends.link(
+            *(path, *options.link),
+            arch=options.arch or default_arch,
+            std=options.std,
+            include=tuple(map(str, options.include)),
+            define=tuple(options.define),
+            instantiate=tuple(options.instantiate),
+        )
     if path.suffix == ".ptx":
         return _parsed(path)
     return front_ends.cuda(
@@ -187,13 +199,10 @@ def load_source(path: Path, options: CompileOptions, default_arch: str) -> Modul
 
 
 def _parsed(path: Path) -> Module:
-    """The module in a .ptx file. Without line information its own lines are the source, so their text goes along."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return front_ends.ptx_module(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError:
         raise CommandError(f"{path} is no text, so no PTX") from None
-    module = ptx.parse(text, str(path))
-    return module if module.files else replace(module, sources={module.name: text})
 
 
 def arch_of(target: Target) -> str:

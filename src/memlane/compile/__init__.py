@@ -3,6 +3,7 @@
     cuda(path or text)        a Module, with the names of kernels and the text of the sources
     numba(function, types)    a Module of one kernel, which is called as Numba's users do
     triton(function, types)   a Module of one kernel, whose block is known
+    link(...)                 one Module of several, of `.cu` and `.ptx` files and of assembled code
     cuda_to_ptx(...)          the same as text
     assemble(module)          a Cubin
 
@@ -33,6 +34,7 @@ from __future__ import annotations
 from memlane.compile.assembler import Cubin, architecture, assemble, assembler_version
 from memlane.compile.cubin import KernelUsage, kernel_usage
 from memlane.compile.frontend import CompiledPtx, cuda_to_ptx
+from memlane.compile.linking import link, ptx_module
 from memlane.compile.longer_rows import DeclaredArray, declared_array
 from memlane.compile.module import cuda
 from memlane.compile.numba_frontend import numba
@@ -51,7 +53,9 @@ __all__ = [
     "cuda_to_ptx",
     "declared_array",
     "kernel_usage",
+    "link",
     "numba",
     "parameter_names",
+    "ptx_module",
     "triton",
 ]

@@ -12,13 +12,21 @@ from typing import Any
 from memlane.compile import toolkit
 from memlane.compile.cubin import KernelUsage, kernel_usage
 from memlane.compile.placement import check_dynamic_shared
-from memlane.errors import BadLaunch, CompileError
+from memlane.errors import BadLaunch, CompileError, LinkError
 from memlane.packages import pip_install
-from memlane.ptx import Module, print_module, verify
+from memlane.ptx import Module, demangle, print_module, verify
 
 _WHEEL = "nvidia-nvjitlink"
 _PLACE = re.compile(r"^ptxas (?:application ptx input|[^\n,]*), line (\d+); ", re.MULTILINE)
 _NEWER = re.compile(r"Unsupported \.version ([\d.]+); current version is '([\d.]+)'")
+_FATBIN, _ELF, _ARCHIVE = b"\x50\xed\x55\xba", b"\x7fELF", b"!<arch>\n"
+_CUDA_MACHINE = b"\xbe\x00"
+"""What an ELF file of a GPU has where others name their processor."""
+_LINKING = re.compile(
+    r"Undefined reference to '(?P<undefined>[^']+)' in '(?P<user>[^']*)'"
+    r"|bad input:(?P<foreign>\S+)|input \((?P<other>[^)\n]*)\) binary format mismatch"
+    r"|(?P<what>Size|Prototype) doesn't match for '(?P<unlike>[^']+)' in '(?P<there>[^']*)'"
+)
 _TARGET = re.compile(r"^\s*\.target\s+([\w, ]+)", re.MULTILINE)
 
 
@@ -41,17 +49,25 @@ def assemble(module: Module | str, *, arch: str = "sm_90", fmad: bool = True, op
     as they are, for example `"-Xptxas=-O0"`.
 
     Raises CompileError with the assembler's log, whose lines are those of the text, or if the dynamic shared memory of a module does not
-    begin where it is declared to, PtxTypeError for a module that makes no sense (some of those would bring the assembler down, and this
-    process with it), and MissingDependency.
+    begin where it is declared to, LinkError if the module and the assembled code that it calls do not fit together, PtxTypeError for a
+    module that makes no sense (some of those would bring the assembler down, and this process with it), and MissingDependency.
     """
     if isinstance(module, Module):
         verify(module)
     text, name = (module, "<ptx>") if isinstance(module, str) else (print_module(module), module.name)
     contraction = [] if fmad else ["-Xptxas=-fmad=false"]
-    cubin = _assemble(text, name, arch, ("-lineinfo", "-verbose", *contraction, *options))
+    objects = module.objects if isinstance(module, Module) else ()
+    cubin = _assemble(text, name, arch, ("-lineinfo", "-verbose", *contraction, *options), objects)
     if isinstance(module, Module):
         check_dynamic_shared(module, cubin.kernels)
     return cubin
+
+
+def object_kind(data: bytes) -> str:
+    """Return what kind of assembled code this is, by the name that nvJitLink has for it; nothing if it is none."""
+    if data.startswith(_ELF):
+        return "CUBIN" if data[18:20] == _CUDA_MACHINE else "OBJECT"
+    return "FATBIN" if data.startswith(_FATBIN) else "LIBRARY" if data.startswith(_ARCHIVE) else ""
 
 
 def assembler_version() -> str:
@@ -81,7 +97,7 @@ def architecture(module: Module, compute_capability: tuple[int, int]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _assemble(text: str, name: str, arch: str, options: tuple[str, ...]) -> Cubin:
+def _assemble(text: str, name: str, arch: str, options: tuple[str, ...], objects: tuple[tuple[str, bytes], ...] = ()) -> Cubin:
     linker = toolkit.nvjitlink_bindings()
     flags = [f"-arch=sm_{toolkit.compute_capability(arch)}", *options]
     try:
@@ -94,9 +110,12 @@ def _assemble(text: str, name: str, arch: str, options: tuple[str, ...]) -> Cubi
         data = text.encode("utf-8", errors="surrogateescape")
         try:
             linker.add_data(handle, linker.InputType.PTX, data, len(data), name)
+            for file, code in objects:
+                linker.add_data(handle, getattr(linker.InputType, object_kind(code)), code, len(code), file)
             linker.complete(handle)
         except linker.nvJitLinkError:
-            raise _refusal(text, name, arch, _log(linker, handle, "error")) from None
+            log = _log(linker, handle, "error")
+            raise (_link_error(name, arch, log, objects) if objects else None) or _refusal(text, name, arch, log) from None
         cubin = bytearray(linker.get_linked_cubin_size(handle))
         linker.get_linked_cubin(handle, cubin)
         return Cubin(bytes(cubin), arch, kernel_usage(bytes(cubin)), _log(linker, handle, "info"))
@@ -110,6 +129,24 @@ def _log(linker: Any, handle: int, kind: str) -> str:
     if buffer:
         getattr(linker, f"get_{kind}_log")(handle, buffer)
     return buffer.partition(b"\0")[0].decode("utf-8", errors="replace")
+
+
+def _link_error(name: str, arch: str, log: str, objects: tuple[tuple[str, bytes], ...]) -> LinkError | None:
+    """The error for what the linker says of assembled code; None if it says nothing of that."""
+    found = _LINKING.search(log)
+    if found is None:
+        return None
+    if foreign := found["foreign"] or found["other"]:
+        return LinkError(f"{foreign} has no code for {arch}; make it with nvcc -arch={arch} -rdc=true")
+    files = [name, *(file for file, _ in objects)]
+
+    def file(group: str) -> str:
+        return found[group] if found[group] in files else name  # the linker mangles what PTX is called
+
+    if found["undefined"]:
+        missing = demangle(found["undefined"])
+        return LinkError(f"`{missing}`, which {file('user')} uses, is not defined in {', '.join(files)}; link the file that defines it too")
+    return LinkError(f"the {found['what'].lower()} of `{demangle(found['unlike'])}` is another one in {file('there')}; make them the same")
 
 
 def _refusal(text: str, name: str, arch: str, log: str) -> CompileError:

@@ -32,6 +32,15 @@ class KernelUsage:
     """Stack of each thread in local memory: arrays and spilled registers."""
 
 
+def defined_names(cubin: bytes) -> frozenset[str]:
+    """The functions and variables that assembled code defines for others too. Raises CompileError if this is no cubin."""
+    try:
+        sections = {section.name: section for section in _sections(cubin)}
+        return frozenset(symbol.name for symbol in _symbols(cubin, sections) if symbol.is_global and symbol.is_defined)
+    except (struct.error, IndexError, KeyError, OverflowError, ValueError) as cause:
+        raise CompileError("this is no readable cubin") from cause
+
+
 @dataclass(frozen=True)
 class _Section:
     name: str
@@ -44,6 +53,8 @@ class _Symbol:
     name: str
     value: int
     is_function: bool
+    is_global: bool
+    is_defined: bool
 
 
 def kernel_usage(cubin: bytes) -> dict[str, KernelUsage]:
@@ -92,8 +103,8 @@ def _symbols(cubin: bytes, sections: dict[str, _Section]) -> list[_Symbol]:
     table, names = sections[".symtab"], sections[".strtab"]
     symbols = []
     for offset in range(table.offset, table.offset + table.size, 24):
-        name, kind, _, _, value, _ = struct.unpack_from("<IBBHQQ", cubin, offset)
-        symbols.append(_Symbol(_string(cubin, names.offset + name), value, kind & 15 == 2))
+        name, kind, _, section, value, _ = struct.unpack_from("<IBBHQQ", cubin, offset)
+        symbols.append(_Symbol(_string(cubin, names.offset + name), value, kind & 15 == 2, kind >> 4 == 1, section != 0))
     return symbols
 
 

@@ -55,6 +55,7 @@ class Options:
     instantiate: tuple[str, ...] = ()
     lineinfo: bool = True
     extra: tuple[str, ...] = ()
+    relocatable: bool = False
 
     def flags(self) -> tuple[str, ...]:
         """The command line of the compiler. What host code leaves behind (constants, `constexpr` functions) is for the device."""
@@ -62,6 +63,7 @@ class Options:
             f"-arch=compute_{toolkit.compute_capability(self.arch)}",
             f"-std={self.std}",
             *(["-lineinfo"] if self.lineinfo else []),
+            *(["-rdc=true"] if self.relocatable else []),
             "-default-device",
             f"--pre-include={standard.PRELUDE}",
             "-diag-suppress=47",  # "incompatible redefinition of macro": CCCL defines limits and INFINITY for NVRTC without asking
@@ -90,6 +92,7 @@ def cuda_to_ptx(
     instantiate: Sequence[str] = (),
     lineinfo: bool = True,
     options: Sequence[str] = (),
+    relocatable: bool = False,
     text: str | None = None,
 ) -> CompiledPtx:
     """Compiles CUDA C++ to PTX. Neither a GPU nor a driver is needed.
@@ -97,7 +100,8 @@ def cuda_to_ptx(
     `path_or_source` is a path that ends in .cu, .cuh, .h or .hpp, or the text of a program. `name` is how the program is called in messages
     and in the line table. `define` holds `NAME` or `NAME=VALUE`; `instantiate` names kernels with their template arguments,
     `"reduce<float, 256>"`; those that the file itself launches need not be named if their arguments are known at file scope. `options`
-    go to NVRTC as they are. `text` is compiled in place of the program's own, with the headers that lie beside that.
+    go to NVRTC as they are. `relocatable` keeps functions and variables that no kernel of the file uses, for other modules, and needs no
+    kernel. `text` is compiled in place of the program's own, with the headers that lie beside that.
 
     Raises CompileError with the compiler's log, whose lines are those of the file, also where a quoted header or a directory of `include`
     is missing; and MissingDependency.
@@ -112,7 +116,7 @@ def cuda_to_ptx(
     for entry in include:
         if not Path(entry).is_dir():
             raise CompileError(f"there is no directory {entry} to search for headers; correct -I (include=... in Python)")
-    settings = Options(arch, std, tuple(map(Path, include)), tuple(define), tuple(instantiate), lineinfo, tuple(options))
+    settings = Options(arch, std, tuple(map(Path, include)), tuple(define), tuple(instantiate), lineinfo, tuple(options), relocatable)
     program = sources.gather(name, text, directory, settings.include)
     return _Compilation(program, settings).run()
 
@@ -263,7 +267,7 @@ class _Compilation:
 
     def _result(self, answer: nvrtc.Answer) -> CompiledPtx:
         kernels = kernel_names(answer.ptx)
-        if not kernels:
+        if not kernels and not self.options.relocatable:
             hint = self._template_hint()
             raise CompileError(f"{self.program.files[0].name} has no kernel{hint}", "\n".join(self._absent_headers()) if hint else "")
         notes = [f"header {header} was not found and was left out" for header in self.program.absent]

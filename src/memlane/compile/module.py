@@ -27,6 +27,7 @@ def cuda(
     instantiate: Sequence[str] = (),
     lineinfo: bool = True,
     options: Sequence[str] = (),
+    relocatable: bool = False,
 ) -> Module:
     """Compile CUDA C++ to a module, without a GPU or a driver. Host code in the file is left out.
 
@@ -36,6 +37,7 @@ def cuda(
     the line table. `arch` is the architecture, `std` the language, `include` directories of headers, `define` macros as `NAME` or
     `NAME=VALUE`. `instantiate` names template kernels with their arguments, `"reduce<float, 256>"`; what the file itself launches with
     arguments known at file scope is there already. `options` go to NVRTC as they are.
+    `relocatable` keeps what other modules may use, for `ml.link`: then a file needs no kernel.
 
     Where the compiler is not installed, PTX that lies beside the file (see `memlane.compile.shipped`) is taken if it was made from
     exactly this source.
@@ -43,11 +45,13 @@ def cuda(
     Raises CompileError with the compiler's log, whose lines are those of the file, and MissingDependency. What was left out of the
     program beyond host code is logged as information.
     """
-    recipe = Recipe(path_or_source, name, arch, std, tuple(include), tuple(define), tuple(instantiate), lineinfo, tuple(options))
+    recipe = Recipe(
+        path_or_source, name, arch, std, tuple(include), tuple(define), tuple(instantiate), lineinfo, tuple(options), relocatable
+    )
     try:
         compiled = recipe.compiled()
     except MissingDependency:
-        plain = std == "c++17" and lineinfo and not (include or define or instantiate or options)
+        plain = std == "c++17" and lineinfo and not (include or define or instantiate or options or relocatable)
         found = shipped.find(Path(path_or_source), arch, name) if plain and is_path(path_or_source) else None
         if found is None:
             raise
@@ -70,6 +74,7 @@ class Recipe:
     instantiate: tuple[str, ...]
     lineinfo: bool
     options: tuple[str, ...]
+    relocatable: bool = False
 
     def compiled(self, text: str | None = None) -> CompiledPtx:
         """Compile the program, or another `text` in its place. Raises what `cuda_to_ptx` raises."""
@@ -83,6 +88,7 @@ class Recipe:
             instantiate=self.instantiate,
             lineinfo=self.lineinfo,
             options=self.options,
+            relocatable=self.relocatable,
             text=text,
         )
 

@@ -15,6 +15,7 @@ from memlane.chip import Chip
 from memlane.emulate.code.jit import LOCK
 from memlane.emulate.layers import Compiled, layers_for
 from memlane.emulate.lower.kernel import CompiledKernel, compile_kernel
+from memlane.emulate.lower.linking import refuse_objects
 from memlane.emulate.lower.variables import WORKSPACE, function_addresses, static_shared_bytes
 from memlane.emulate.remembered import ByModule
 from memlane.emulate.run.device import DeviceState
@@ -174,6 +175,7 @@ class Emulator(Target):
     # -- modules -----------------------------------------------------------------------------------------------------------------
 
     def load_module(self, module: Module) -> object:
+        refuse_objects(module)
         refuse_references(module)
         verify(module)  # as a driver does; what is lowered relies on it
         addresses: dict[str, int] = {}

@@ -21,6 +21,7 @@ Inside the package imports go one way, from the last to the first:
     parameter_use       which pointer parameters of a kernel its loads and its stores may go through
     order               which accesses depend on the order in which threads run
     divergence          which branches may send the lanes of a warp two ways
+    linking             several modules made one
     verify              the rules that a module keeps
 """
 
@@ -63,6 +64,7 @@ from memlane.ptx.ir import (
     Vector,
     elements,
 )
+from memlane.ptx.linking import link_modules
 from memlane.ptx.liveness import Liveness
 from memlane.ptx.location import Location
 from memlane.ptx.once import once_for_module
@@ -149,6 +151,7 @@ __all__ = [
     "is_cooperative",
     "is_move",
     "is_product",
+    "link_modules",
     "memory_access",
     "memory_accesses",
     "names_in",

@@ -10,6 +10,9 @@ from memlane.ptx.once import once_for_module
 from memlane.ptx.registers import names_in
 from memlane.walks import reachable
 
+SYSTEM_CALLS = frozenset({"vprintf", "__assertfail", "malloc", "free"})
+"""Functions of the device's runtime, which no module defines. They may read arrays of the host and do not write to them."""
+
 
 def called_name(call: Instruction) -> str | None:
     """The function that a `call` names; None if it goes through a pointer."""

@@ -330,6 +330,9 @@ class Module:
     recipe: object = field(default=None, compare=False, repr=False)
     """What the front end needs to compile the source again, changed; None where there is none to compile."""
 
+    objects: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+    """Assembled code that this module calls, by the names of its files: only a GPU runs it, and a linker adds it there."""
+
     def __repr__(self) -> str:
         return f"<Module: {self}>"
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from memlane.ptx.access import memory_accesses
-from memlane.ptx.calls import called_functions, called_name
+from memlane.ptx.calls import SYSTEM_CALLS, called_functions, called_name
 from memlane.ptx.inlining import inline_calls
 from memlane.ptx.ir import Address, Function, Immediate, Instruction, Module, Operand, Register, Symbol, Vector, elements
 from memlane.ptx.once import once_for_module
@@ -26,8 +26,6 @@ from memlane.ptx.types import SCALAR_TYPES
 _POINTER_BITS = 64
 _INSIDE = frozenset({"shared", "shared::cluster", "local", "param", "const"})
 """State spaces that no buffer lies in."""
-_SERVICES = frozenset({"vprintf", "__assertfail", "malloc", "free"})
-"""Functions of the device's runtime that do not write to arrays of the host; they may read them."""
 _LINEAR = frozenset({"mov", "add", "sub", "neg", "not", "and", "or", "xor", "selp", "slct", "min", "max", "abs", "cvta"})
 """What makes a pointer of a pointer, or its opposite, and of nothing narrower."""
 _MOST_SHIFTED = 8
@@ -113,7 +111,7 @@ def _called(module: Module, one: Instruction) -> Iterator[tuple[bool, Address | 
     name = called_name(one)
     if name not in module.functions:  # or through a pointer
         yield False, None
-        if name not in _SERVICES:
+        if name not in SYSTEM_CALLS:
             yield True, None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlane.stencils.cell import HALF_HELPERS, HELPERS, REGISTER, STORED, literal, plain
-from memlane.stencils.geometry import RANGE, Geometry
+from memlane.stencils.geometry import RANGE, Geometry, range_name
 from memlane.stencils.problem import Problem
 
 
@@ -82,21 +82,22 @@ def outside_name(dtype: str) -> str:
     return f"outside_{dtype}"
 
 
-def march_begins(problem: Problem, names: list[str]) -> list[str]:
-    """Return what a kernel for a range of planes begins with: pointers to where plane 0 of the fields would lie."""
-    return [f"{plain(name)}_field -= {RANGE[0]} * PLANE;" for name in names] if problem.ranged else []
+def march_begins(geometry: Geometry, names: list[str]) -> list[str]:
+    """Return what a kernel for a range of cells begins with: pointers to where cell 0 of the fields would lie."""
+    strides = zip(range(3), (" * PLANE", " * PITCH", ""), strict=True)
+    before = " + ".join(f"{range_name(0, axis)}{stride}" for axis, stride in strides if geometry.cut[axis])
+    return [f"{plain(name)}_field -= {before};" for name in names] if before else []
 
 
-def march(problem: Problem, block: str, planes: int) -> str:
+def march(geometry: Geometry, block: str, planes: int) -> str:
     """Return the definition of the planes through which a block marches: from `first` up to the one before `end`."""
-    begin, behind = RANGE[3:] if problem.ranged else ("", "NZ")
-    first = f"{begin} + {block} * {planes}" if begin else f"{block} * {planes}"
-    return f"const int first = {first}, end = min(first + {planes}, {behind});"
+    begin = f"{RANGE[3]} + " if geometry.cut[0] else ""
+    return f"const int first = {begin}{block} * {planes}, end = min(first + {planes}, {geometry.end(0)});"
 
 
-def range_parameters(problem: Problem) -> list[str]:
-    """Return the parameters of kernels that only kernels for a range of planes have."""
-    return [f"int {name}" for name in RANGE] if problem.ranged else []
+def range_parameters(geometry: Geometry) -> list[str]:
+    """Return the parameters of kernels that only kernels for a range of cells have."""
+    return [f"int {range_name(which, axis)}" for axis in range(3) if geometry.cut[axis] for which in range(len(RANGE))]
 
 
 def load_cell(geometry: Geometry, dtype: str, field: str, to: str, where: tuple[str, str, str]) -> list[str]:
@@ -112,11 +113,14 @@ def load_row(geometry: Geometry, dtype: str, field: str, to: str, first: int, wh
     """Return the statements that read the vector of cells of a thread into `to[first]` and those behind it."""
     lines = body_loads(dtype, field, to, first, where, vector)
     tests = [test for axis in (0, 1) for test in _outside(geometry, axis, where[axis])]
-    ragged = geometry.extents[2] % vector != 0 and geometry.radius[2][1] and geometry.conditions[2][1] != "fixed"
+    condition = geometry.conditions[2][1]
+    continues = condition == "fixed" or (condition == "periodic" and geometry.cut[2])
+    ragged = geometry.extents[2] % vector != 0 and geometry.radius[2][1] and not continues
     if ragged:
         tests.append(f"{where[2]} + {vector} > NX")
     if tests:
-        cell = load_cell(geometry, dtype, field, f"{to}[{first} + c]", (where[0], where[1], f"{where[2]} + c"))[0]
+        place = where[0], where[1], geometry.held(f"{where[2]} + c", 2)
+        cell = load_cell(geometry, dtype, field, f"{to}[{first} + c]", place)[0]
         lines += [f"if ({' || '.join(tests)})", *each(vector, f"    {cell}")]
     return lines
 

@@ -1,104 +1,231 @@
-"""Which planes of a grid each of several devices has: slabs along the first axis, with halos of their neighbours' planes."""
+"""Which cells of a grid each of several devices has: slabs along the first axis, or boxes, with halos of their neighbours' cells."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
+from math import prod
 
 from memlane.errors import StencilError
-from memlane.stencils.geometry import stored_shape
+from memlane.stencils.geometry import ALIGNED, stored_shape
 from memlane.stencils.grid import Grid
+
+Widths = tuple[int, int]
+"""Cells before the first and behind the last of a part along one axis, or at its low and its high side."""
+Margins = tuple[Widths, ...]
+"""Widths along each axis of the grid."""
 
 
 @dataclass(frozen=True)
-class Slab:
-    """The planes of one device, in planes of the whole grid: it computes `start` up to the one before `stop`, and holds some more."""
+class Span:
+    """The cells of one device along one axis, in cells of the whole grid: it computes `start` up to the one before `stop`."""
 
-    device: int
     start: int
     stop: int
     below: int = 0
-    """Planes of halo before `start`; 0 at the end of the grid."""
+    """Cells of halo before `start`; 0 at the end of the grid."""
     above: int = 0
-    """Planes of halo behind the last."""
+    """Cells of halo behind the last."""
+    unused: int = 0
+    """Cells of the memory before the halo, so that a row begins where vectors of the whole grid do."""
 
     @property
-    def planes(self) -> int:
-        """How many planes the device computes."""
+    def cells(self) -> int:
+        """How many cells the device computes."""
         return self.stop - self.start
 
     @property
     def origin(self) -> int:
-        """The plane that the memory begins with. It is negative where the halo continues behind the other end of a periodic grid."""
-        return self.start - self.below
+        """The cell that the memory begins with. It is negative where the halo continues behind the other end of a periodic grid."""
+        return self.start - self.below - self.unused
 
     @property
     def held(self) -> int:
-        """How many planes the memory has."""
-        return self.below + self.planes + self.above
+        """How many cells the memory has."""
+        return self.unused + self.below + self.cells + self.above
 
     def rows(self, first: int, last: int) -> slice:
-        """Return where planes `first` up to the one before `last` lie in the memory of the device."""
+        """Return where cells `first` up to the one before `last` lie in the memory of the device."""
         return slice(first - self.origin, last - self.origin)
 
 
 @dataclass(frozen=True)
+class Slab:
+    """The part of a grid that one device has: a slab of whole planes, or a box where other axes than the first are cut.
+
+    What is said of planes is said of the first axis; `spans` has all axes.
+    """
+
+    device: int
+    spans: tuple[Span, ...]
+    """The cells along each axis of the grid."""
+
+    @property
+    def start(self) -> int:
+        """The first plane that the device computes."""
+        return self.spans[0].start
+
+    @property
+    def stop(self) -> int:
+        """The plane behind the last that the device computes."""
+        return self.spans[0].stop
+
+    @property
+    def below(self) -> int:
+        """Planes of halo before `start`; 0 at the end of the grid."""
+        return self.spans[0].below
+
+    @property
+    def above(self) -> int:
+        """Planes of halo behind the last."""
+        return self.spans[0].above
+
+    @property
+    def planes(self) -> int:
+        """How many planes the device computes."""
+        return self.spans[0].cells
+
+    @property
+    def origin(self) -> int:
+        """The plane that the memory begins with. It is negative where the halo continues behind the other end of a periodic grid."""
+        return self.spans[0].origin
+
+    @property
+    def held(self) -> int:
+        """How many planes the memory has."""
+        return self.spans[0].held
+
+    @property
+    def cells(self) -> int:
+        """How many cells the device computes."""
+        return prod(span.cells for span in self.spans)
+
+    def rows(self, first: int, last: int) -> slice:
+        """Return where planes `first` up to the one before `last` lie in the memory of the device."""
+        return self.spans[0].rows(first, last)
+
+    @property
+    def own(self) -> tuple[slice, ...]:
+        """Where the cells that the device computes lie in its memory."""
+        return tuple(span.rows(span.start, span.stop) for span in self.spans)
+
+    @property
+    def region(self) -> tuple[slice, ...]:
+        """Where the cells that the device computes lie in the whole grid."""
+        return tuple(slice(span.start, span.stop) for span in self.spans)
+
+
+@dataclass(frozen=True)
 class Decomposition:
-    """A grid in slabs, one for each device, in the order of the planes."""
+    """A grid in parts, one for each device, in C order of their places."""
 
     grid: Grid
     slabs: tuple[Slab, ...]
+    parts: tuple[int, ...]
+    """How many parts there are along each axis."""
 
     @property
-    def is_periodic(self) -> bool:
-        """Whether the first and the last slab are neighbours."""
-        return self.grid.conditions[0][0] == "periodic"
+    def cut(self) -> tuple[int, ...]:
+        """The axes along which the grid is cut."""
+        return tuple(axis for axis, count in enumerate(self.parts) if count > 1)
 
     @property
     def neighbours(self) -> list[tuple[Slab, Slab]]:
-        """Each pair of slabs that touch: the second one's planes follow those of the first."""
-        pairs = list(pairwise(self.slabs))
-        return [*pairs, (self.slabs[-1], self.slabs[0])] if self.is_periodic and len(self.slabs) > 1 else pairs
+        """Each pair of parts that touch, axis by axis: the second one's cells follow those of the first."""
+        return [pair for axis in range(self.grid.dimensions) for pair in self.neighbours_along(axis)]
 
-    def with_halos(self, below: int, above: int) -> Decomposition:
-        """Return the decomposition with halos of so many planes towards each neighbour. Raises StencilError where a slab has fewer planes
-        than the halo of its neighbour."""
-        thin = min(self.slabs, key=lambda slab: slab.planes)
-        if len(self.slabs) > 1 and max(below, above) > thin.planes:
-            raise StencilError(
-                f"device {thin.device} has {thin.planes} of the {self.grid.shape[0]} planes, and its neighbours would need "
-                f"{max(below, above)} of them at each exchange: exchange after fewer steps, or use fewer devices"
-            )
-        last = len(self.slabs) - 1
-        slabs = [
-            replace(slab, below=below if at or self.is_periodic else 0, above=above if at < last or self.is_periodic else 0)
-            for at, slab in enumerate(self.slabs)
+    def neighbours_along(self, axis: int) -> list[tuple[Slab, Slab]]:
+        """Return each pair of parts that touch along an axis: the second one's cells follow those of the first."""
+        count, around = self.parts[axis], self._is_periodic(axis)
+        stride = prod(self.parts[axis + 1 :])
+        if count == 1:
+            return []
+        return [
+            (slab, self.slabs[slab.device + (stride if at + 1 < count else -at * stride)])
+            for slab in self.slabs
+            if (at := slab.device // stride % count) + 1 < count or around
         ]
-        return replace(self, slabs=tuple(slabs))
+
+    def has_neighbour(self, slab: Slab, axis: int) -> tuple[bool, bool]:
+        """Return whether a part has a neighbour at its low and at its high side, whether or not it needs any cells of it."""
+        count = self.parts[axis]
+        if count == 1:
+            return False, False
+        at, around = slab.device // prod(self.parts[axis + 1 :]) % count, self._is_periodic(axis)
+        return at > 0 or around, at + 1 < count or around
+
+    def _is_periodic(self, axis: int) -> bool:
+        return self.grid.conditions[axis][0] == "periodic"
+
+    def with_halos(self, *halos: Widths) -> Decomposition:
+        """Return the decomposition with halos of so many cells along each axis towards each neighbour. Raises StencilError where a part has
+        fewer cells than the halo of its neighbour."""
+        for axis in self.cut:
+            thin = min(self.slabs, key=lambda slab: slab.spans[axis].cells)
+            if max(halos[axis]) > thin.spans[axis].cells:
+                has = f"{thin.spans[axis].cells} of the {self.grid.shape[axis]} {'cells along axis ' + str(axis) if axis else 'planes'}"
+                raise StencilError(
+                    f"device {thin.device} has {has}, and its neighbours would need {max(halos[axis])} of them at each exchange: exchange "
+                    "after fewer steps, or use fewer devices" + ("" if self.parts[0] == len(self.slabs) else " along this axis")
+                )
+        return replace(self, slabs=tuple(self._with_halo(slab, halos) for slab in self.slabs))
+
+    def _with_halo(self, slab: Slab, halos: Sequence[Widths]) -> Slab:
+        spans = []
+        for axis, span in enumerate(slab.spans):
+            has = self.has_neighbour(slab, axis)
+            below, above = (width if one else 0 for width, one in zip(halos[axis], has, strict=True))
+            is_row = axis == self.grid.dimensions - 1
+            spans.append(replace(span, below=below, above=above, unused=(span.start - below) % ALIGNED if is_row else 0))
+        return replace(slab, spans=tuple(spans))
 
     def stored_shape(self, slab: Slab) -> tuple[int, ...]:
-        """Return the shape of the memory of a field on the device of a slab."""
-        return stored_shape((slab.held, *self.grid.shape[1:]))
+        """Return the shape of the memory of a field on the device of a part: rows, and rows of a plane, are as many on all devices."""
+        most = [max(one.spans[axis].held for one in self.slabs) for axis in range(self.grid.dimensions)]
+        return stored_shape((slab.held, *most[1:]) if self.grid.dimensions > 1 else tuple(most))
 
     def planes_of(self, slab: Slab) -> list[int]:
-        """Return which planes of the grid the memory of a slab holds, one after another."""
-        extent = self.grid.shape[0]
-        return [plane % extent for plane in range(slab.origin, slab.origin + slab.held)]
+        """Return which planes of the grid the memory of a part holds, one after another."""
+        return self.cells_of(slab, 0)
+
+    def cells_of(self, slab: Slab, axis: int) -> list[int]:
+        """Return which cells of the grid the memory of a part holds along an axis, one after another."""
+        extent, span = self.grid.shape[axis], slab.spans[axis]
+        return [cell % extent for cell in range(span.origin, span.origin + span.held)]
 
 
-def decomposed(grid: Grid, speeds: Sequence[float]) -> Decomposition:
-    """Return a grid in slabs without halos, as thick as the devices are fast. `speeds`: a number for each device; only their ratio counts.
+def decomposed(grid: Grid, speeds: Sequence[float], parts: Sequence[int] | None = None) -> Decomposition:
+    """Return a grid in parts without halos, as large as the devices are fast. `speeds`: a number for each device; only their ratio counts.
+    `parts` is how many there are along each axis; by default they are slabs along the first.
 
     Raises StencilError where the grid cannot be cut so.
     """
-    count, extent = len(speeds), grid.shape[0]
-    if grid.dimensions == 1 and count > 1:
-        raise StencilError("a grid of one dimension runs on one device: its cells along x cannot be cut; pass one target")
-    if count > extent:
-        raise StencilError(f"{count} devices cannot share a grid of {extent} planes along axis 0: use {extent} or fewer")
-    total, ends, before = sum(speeds), [0], 0.0
+    counts = (len(speeds), *[1] * (grid.dimensions - 1)) if parts is None else tuple(parts)
+    if len(counts) != grid.dimensions or prod(counts) != len(speeds) or min(counts) < 1:
+        raise StencilError(
+            f"decomposition={counts} makes {prod(counts)} parts along {len(counts)} axes, for {len(speeds)} devices and a grid of "
+            f"{grid.dimensions} axes: give the parts along each axis, whose product is the number of devices"
+        )
+    places = list(product(*map(range, counts)))
+    spans = []
+    for axis, (count, extent) in enumerate(zip(counts, grid.shape, strict=True)):
+        if count > extent:
+            what = f"{extent} {'cells' if axis == grid.dimensions - 1 else 'planes'} along axis {axis}"
+            raise StencilError(f"{count} devices cannot share a grid of {what}: use {extent} or fewer" + (" there" if axis else ""))
+        layers = [sum(speed for place, speed in zip(places, speeds, strict=True) if place[axis] == at) for at in range(count)]
+        is_row = axis == grid.dimensions - 1
+        spans.append([Span(*pair) for pair in pairwise(_ends(extent, layers, ALIGNED if is_row else 1))])
+    slabs = [Slab(device, tuple(spans[axis][at] for axis, at in enumerate(place))) for device, place in enumerate(places)]
+    return Decomposition(grid, tuple(slabs), counts)
+
+
+def _ends(extent: int, speeds: Sequence[float], aligned: int) -> list[int]:
+    """Return 0 and where parts along an axis end: at multiples of `aligned` cells where each part has many of them."""
+    count, total, ends, before = len(speeds), sum(speeds), [0], 0.0
+    step = aligned if extent >= 8 * aligned * count else 1
     for at, speed in enumerate(speeds):
         before += speed
-        ends.append(min(max(round(extent * before / total), ends[-1] + 1), extent - (count - 1 - at)))
-    return Decomposition(grid, tuple(Slab(device, *pair) for device, pair in enumerate(pairwise(ends))))
+        end = round(extent * before / total / step) * step if at + 1 < count else extent
+        ends.append(min(max(end, ends[-1] + 1), extent - (count - 1 - at)))
+    return ends

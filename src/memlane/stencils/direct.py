@@ -31,7 +31,7 @@ from memlane.stencils.cell import (
     scalar_name,
     scalar_names,
 )
-from memlane.stencils.geometry import Geometry
+from memlane.stencils.geometry import Geometry, range_name
 from memlane.stencils.problem import Problem
 from memlane.stencils.rows import RowRegisters
 from memlane.stencils.rule import Rule
@@ -54,9 +54,9 @@ class DirectKernel:
         """Blocks along x, y and z."""
         return self.grid_of(self.geometry.extents[0])
 
-    def grid_of(self, planes: int) -> tuple[int, int, int]:
-        """Return the blocks along x, y and z of a launch that computes so many planes."""
-        _, ny, nx = self.geometry.extents
+    def grid_of(self, planes: int, rows: int | None = None, cells: int | None = None) -> tuple[int, int, int]:
+        """Return the blocks along x, y and z of a launch that computes so many planes, rows of each and cells of a row; all by default."""
+        _, ny, nx = (full if given is None else given for full, given in zip(self.geometry.extents, (planes, rows, cells), strict=True))
         (bx, by), one = self.variant.block, self.variant
         return ceil(nx / (bx * one.vector)), ceil(ny / (by * one.rows)), ceil(planes / one.planes)
 
@@ -109,7 +109,7 @@ class DirectKernel:
         given = [f"{STORED[dtype(name)]}* __restrict__ {plain(name)}_field" for name in self.outputs]
         given += [f"const {STORED[dtype(name)]}* __restrict__ {plain(name)}_field" for name in self.inputs]
         given += [f"const {REGISTER[self.problem.grid.dtype]}* __restrict__ scalars, int step"]
-        given += range_parameters(self.problem)
+        given += range_parameters(self.geometry)
         given += ["double* __restrict__ partial"] if self.reductions else []
         bx, by = self.block
         return [f'extern "C" __global__ void __launch_bounds__({bx * by})', f"{self.name}({', '.join(given)}) {{"]
@@ -119,9 +119,10 @@ class DirectKernel:
         lines = [
             *self._block_order(),
             *self._columns(),
-            f"const int y = (block_y * {by} + threadIdx.y) * {rows};" if rows > 1 else f"const int y = block_y * {by} + threadIdx.y;",
-            march(self.problem, "block_z", self.variant.planes),
-            *march_begins(self.problem, [*self.outputs, *self.inputs]),
+            f"const int y = {self.geometry.begin(1)}"
+            + (f"(block_y * {by} + threadIdx.y) * {rows};" if rows > 1 else f"block_y * {by} + threadIdx.y;"),
+            march(self.geometry, "block_z", self.variant.planes),
+            *march_begins(self.geometry, [*self.outputs, *self.inputs]),
             *scalar_loads(self.problem, self.rule),
         ]
         if self.geometry.keeps_cells:
@@ -134,6 +135,8 @@ class DirectKernel:
     def _block_order(self) -> list[str]:
         """Return which part of the grid a block has: blocks start in the order of their numbers."""
         (x, y, _), group = self.grid, self.variant.group
+        if any(self.geometry.cut[1:]):
+            group = 0  # how many blocks there are differs from launch to launch
         if not 0 < group < y or self.blocks >= 1 << 31:
             return ["const int block_x = blockIdx.x, block_y = blockIdx.y, block_z = blockIdx.z;"]
         return [
@@ -145,20 +148,24 @@ class DirectKernel:
 
     def _columns(self) -> list[str]:
         bx, vector = self.block[0], self.variant.vector
+        begin, end = self.geometry.begin(2), self.geometry.end(2)
         if not self.registers.shuffles:
-            return [f"const int x0 = (block_x * {bx} + threadIdx.x) * {vector};", "const bool active = x0 < NX;"]
-        last = (self.geometry.extents[2] - 1) // vector * vector
+            return [f"const int x0 = {begin}(block_x * {bx} + threadIdx.x) * {vector};", f"const bool active = x0 < {end};"]
+        whole = (self.geometry.extents[2] - 1) // vector * vector
+        lanes = f"lane == {WARP - 1} || column + {vector} >= {end}"
+        last, after = (f"({end} - 1 & -{vector})", f"({end} - 1 & -{vector}) + {vector}") if begin else (f"{whole}", f"{whole + vector}")
         return [
-            f"const int column = (block_x * {bx} + threadIdx.x) * {vector}, lane = threadIdx.x % {WARP};",
-            "const bool active = column < NX;  // the other lanes of a warp take part in its shuffles",
+            f"const int column = {begin}(block_x * {bx} + threadIdx.x) * {vector}, lane = threadIdx.x % {WARP};",
+            f"const bool active = column < {end};  // the other lanes of a warp take part in its shuffles",
             f"const int x0 = min(column, {last});",
-            f"const bool leftmost = lane == 0, rightmost = lane == {WARP - 1} || column + {vector} >= NX;  // without a neighbouring lane",
-            f"const int behind = min(column + ({WARP} - lane) * {vector}, {last + vector});  // the first cell after those of the warp",
+            f"const bool leftmost = lane == 0, rightmost = {lanes};  // without a neighbouring lane",
+            f"const int behind = min(column + ({WARP} - lane) * {vector}, {after});  // the first cell after those of the warp",
             *(f"const int beside_{one} = leftmost ? column - {one} : {shifted('behind', one - 1)};" for one in self.registers.distances()),
         ]
 
     def _body(self) -> list[str]:
-        lines = ["if (y < NY) {" if self.registers.shuffles else "if (active && y < NY) {"]
+        is_there = f"y < {self.geometry.end(1)}"
+        lines = [f"if ({is_there}) {{" if self.registers.shuffles else f"if (active && {is_there}) {{"]
         lines += indented(self.registers.declared(), 1)
         update = self._update(near=not self.geometry.keeps_cells)
         if self._apart:
@@ -184,7 +191,7 @@ class DirectKernel:
     def _overruns(self) -> bool:
         """Whether the last turns of a loop of several turns at once may be behind the end of the march."""
         extent, one = self.geometry.extents[0], self.variant
-        return one.unroll > 1 and (one.planes % one.unroll != 0 or extent % one.planes != 0 or self.problem.ranged)
+        return one.unroll > 1 and (one.planes % one.unroll != 0 or extent % one.planes != 0 or self.geometry.cut[0])
 
     @property
     def _writes(self) -> str:
@@ -222,12 +229,13 @@ class DirectKernel:
         for row in range(self.variant.rows):
             updated = "" if near else self._updated(row)
             last = [*self._stores(row, updated), *self._accumulate(row, updated)]
-            lines += [f"if ({shifted('y', row)} < NY) {{", *indented(last, 1), "}"] if self._may_be_behind(row) else last
+            behind = self._may_be_behind(row)
+            lines += [f"if ({shifted('y', row)} < {self.geometry.end(1)}) {{", *indented(last, 1), "}"] if behind else last
         return lines
 
     def _may_be_behind(self, row: int) -> bool:
-        """Return whether a row of a thread may lie behind the grid."""
-        return row > 0 and self.geometry.extents[1] % self.variant.rows != 0
+        """Return whether a row of a thread may lie behind those that a launch computes."""
+        return row > 0 and (self.geometry.cut[1] or self.geometry.extents[1] % self.variant.rows != 0)
 
     def _updated(self, row: int) -> str:
         """Return the condition under which cell c of a row of the thread is updated; empty where all are."""
@@ -264,7 +272,8 @@ class DirectKernel:
 
     def _accumulate(self, row: int, updated: str) -> list[str]:
         ragged = self.geometry.extents[2] % self.variant.vector
-        tests = [one for one in (self._writes, updated, "x0 + c < NX" if ragged else "") if one]
+        cells = f"x0 + c >= {range_name(3, 2)} && x0 + c < {self.geometry.end(2)}" if self.geometry.cut[2] else "x0 + c < NX"
+        tests = [one for one in (self._writes, updated, cells if ragged or self.geometry.cut[2] else "") if one]
         lines = []
         for name, kind in self.reductions.items():
             added = combined(kind, f"{plain(name)}_total", f"{self._result(name, row)}[c]")

@@ -1,4 +1,4 @@
-"""Steps of a problem on several devices as plans: launches for slabs, and the exchange of the planes that neighbours need.
+"""Steps of a problem on several devices as plans: launches for slabs or boxes, and the exchange of the cells that neighbours need.
 
 A turn makes `rounds` launches of every kernel and exchanges once. Halos are as wide as all launches of a turn reach, so that only the first
 launch needs what was exchanged; each later one computes fewer planes of them. Where a slab is thick enough, every launch is cut into its
@@ -9,55 +9,72 @@ borders and the planes between them:
   the borders still read: two buffers for each field suffice.
 - The planes between the borders never read a halo. Their launches follow each other while borders and exchanges are under way, also those
   of the next turn.
+
+The same holds for boxes, with a border at each side of each axis that is cut; the borders of a launch then wait for all of the launch
+before, because they meet at the edges. Boxes exchange axis after axis: what is sent along one holds the halos that arrived along those
+before it, so that edges and corners pass through a neighbour that both have. That is two messages for each axis instead of one for each of
+the 8 or 26 boxes around. Planes lie side by side in memory and are copied; faces along other axes are packed by a kernel into one message,
+with all fields, and unpacked behind the copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from math import prod
 from typing import Any
 
 from memlane.plan import KernelRef, Plan, PlanBuilder, Scalar, StepRef, View
 from memlane.stencils.code import StepKernel
-from memlane.stencils.decomposition import Decomposition, Slab
+from memlane.stencils.decomposition import Decomposition, Margins, Slab, Widths
+from memlane.stencils.faces import PACK, UNPACK, add_move, message_places
 from memlane.stencils.fused import FusedKernel
+from memlane.stencils.geometry import ALIGNED
 from memlane.stencils.problem import Problem
 from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers, rotation, scalar_count
 
-INNER, LOW, HIGH, UPWARDS, DOWNWARDS, FROM_BELOW, FROM_ABOVE = range(7)
+INNER, LOW, HIGH, UPWARDS, DOWNWARDS, FROM_BELOW, FROM_ABOVE, MORE = range(8)
 """The queues of a device: planes between the borders, the border at each side, what is sent to each side, and what arrives through the host
-from each side. What is sent would wait for what arrives, from device to device, if both stood in one queue."""
-_PARTS = ("", "low border", "high border")
+from each side. What is sent would wait for what arrives, from device to device, if both stood in one queue. From `MORE` on: the borders
+along the second and the third axis."""
+SIDES = ("low", "high")
 
-Widths = tuple[int, int]
-"""Planes before the first and behind the last of a slab, or at its low and its high side."""
-
-
-def wider(first: Widths, second: Widths) -> Widths:
-    return max(first[0], second[0]), max(first[1], second[1])
+Box = Margins
+"""The first cell along each axis of the grid, and the one behind the last."""
 
 
-def widest(all_: Iterable[Widths]) -> Widths:
-    return reduce(wider, all_, (0, 0))
+def wider(first: Margins, second: Margins) -> Margins:
+    return tuple((max(one[0], other[0]), max(one[1], other[1])) for one, other in zip(first, second, strict=True))
 
 
-def added(first: Widths, second: Widths) -> Widths:
-    return first[0] + second[0], first[1] + second[1]
+def widest(all_: Iterable[Margins]) -> Margins:
+    """Return the widest of one or more margins along each axis."""
+    return tuple((max(one[0] for one in axis), max(one[1] for one in axis)) for axis in zip(*all_, strict=True))
 
 
-def reach_of(kernel: StepKernel, name: str) -> Widths:
-    """Return how many planes a launch reads before and behind those that it computes of one field."""
-    geometry = kernel.geometry
-    planes = [0, *(geometry.offsets(one)[0] for one in kernel.rule.reads.get(name, ()))]
-    own = -min(planes), max(planes)
-    if not isinstance(kernel, FusedKernel):
-        return own
-    low, high = kernel.reach[0]
-    before = (kernel.steps - 1) * low, (kernel.steps - 1) * high
+def added(first: Margins, second: Margins) -> Margins:
+    return tuple((one[0] + other[0], one[1] + other[1]) for one, other in zip(first, second, strict=True))
+
+
+def no_margins(problem: Problem) -> Margins:
+    return ((0, 0),) * problem.grid.dimensions
+
+
+def reach_of(kernel: StepKernel, name: str) -> Margins:
+    """Return how many cells a launch reads before and behind those that it computes of one field, along the axes that are cut."""
+    geometry, found = kernel.geometry, list(no_margins(kernel.problem))
     moving = any(name in cycle for cycle in kernel.problem.swap)
-    return added(before, (low, high) if moving else own)
+    for axis in kernel.problem.cut:
+        at = geometry.axes.index(axis)
+        cells = [0, *(geometry.offsets(one)[at] for one in kernel.rule.reads.get(name, ()))]
+        before, behind = -min(cells), max(cells)
+        if isinstance(kernel, FusedKernel):
+            low, high = kernel.reach[at]
+            last = (low, high) if moving else (before, behind)
+            before, behind = (kernel.steps - 1) * low + last[0], (kernel.steps - 1) * high + last[1]
+        found[axis] = before, behind
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -69,14 +86,14 @@ class Round:
     """How many steps of the turn are complete before it."""
     holders: Mapping[str, str]
     """For each name whose memory of the beginning of the turn it has."""
-    halo: Widths = (0, 0)
-    """Planes of the halos that it computes, for later launches of the turn."""
-    border: Widths = (0, 0)
-    """Planes of the borders at the low and the high side."""
+    halo: Margins
+    """Cells of the halos that it computes, for later launches of the turn."""
+    border: Margins
+    """Cells of the borders at the low and the high side of each axis."""
 
     @cached_property
-    def reach(self) -> Widths:
-        """How many planes it reads at most before and behind those that it computes."""
+    def reach(self) -> Margins:
+        """How many cells it reads at most before and behind those that it computes."""
         return widest(reach_of(self.kernel, name) for name in self.kernel.inputs)
 
 
@@ -101,21 +118,22 @@ class Turn:
         return {name: group[(at + rounds) % len(group)] for group in self.rotation for at, name in enumerate(group)}
 
     @cached_property
-    def _analysed(self) -> tuple[list[Round], dict[str, Widths]]:
+    def _analysed(self) -> tuple[list[Round], dict[str, Margins]]:
         """Walk from the last launch to the first: what later ones read of a halo, earlier ones compute or the exchange brings."""
-        needed: dict[str, Widths] = {}
+        needed: dict[str, Margins] = {}
         found: list[Round] = []
+        none = no_margins(self.problem)
         for number in reversed(range(self.rounds)):
             holders = self.names_after(number)
             for kernel in reversed(self.kernels):
-                halo = (0, 0)
+                halo = none
                 for name in kernel.outputs:
-                    halo = wider(halo, needed.pop(holders.get(name, name), (0, 0)))
+                    halo = wider(halo, needed.pop(holders.get(name, name), none))
                 for name in kernel.inputs:
                     holder = holders.get(name, name)
-                    needed[holder] = wider(needed.get(holder, (0, 0)), added(halo, reach_of(kernel, name)))
-                found.append(Round(kernel, number * kernel.variant.steps, holders, halo))
-        return found[::-1], {name: widths for name, widths in needed.items() if any(widths)}
+                    needed[holder] = wider(needed.get(holder, none), added(halo, reach_of(kernel, name)))
+                found.append(Round(kernel, number * kernel.variant.steps, holders, halo, none))
+        return found[::-1], {name: margins for name, margins in needed.items() if any(map(any, margins))}
 
     @property
     def launches(self) -> list[Round]:
@@ -123,37 +141,51 @@ class Turn:
         return self._analysed[0]
 
     @property
-    def needs(self) -> dict[str, Widths]:
-        """Which fields are read in halos, and how many planes of them, at the beginning of a turn."""
+    def needs(self) -> dict[str, Margins]:
+        """Which fields are read in halos, and how many cells of them along each axis, at the beginning of a turn."""
         return self._analysed[1]
 
     @property
-    def halo(self) -> Widths:
-        """Planes of halo that the memory of a slab needs for the turn."""
-        return widest(self.needs.values())
+    def halo(self) -> Margins:
+        """Cells of halo that the memory of a part needs for the turn along each axis."""
+        return widest([no_margins(self.problem), *self.needs.values()])
 
-    def exchanged(self, wanted: Mapping[str, Widths]) -> dict[str, Widths]:
-        """Return which fields have to be exchanged after the turn, and how many planes, so that halos hold what is `wanted`."""
+    def exchanged(self, wanted: Mapping[str, Margins]) -> dict[str, Margins]:
+        """Return which fields have to be exchanged after the turn, and how many cells, so that halos hold what is `wanted`."""
         valid = dict(wanted)
         for one in self.launches:
             valid |= {one.holders.get(name, name): one.halo for name in one.kernel.outputs}
         after = self.names_after(self.rounds)
-        left = {name: valid.get(after.get(name, name), (0, 0)) for name in wanted}
-        return {name: widths for name, widths in wanted.items() if wider(left[name], widths) != left[name]}
+        left = {name: valid.get(after.get(name, name), no_margins(self.problem)) for name in wanted}
+        return {name: margins for name, margins in wanted.items() if wider(left[name], margins) != left[name]}
 
-    def with_borders(self, wanted: Mapping[str, Widths]) -> list[Round]:
+    def faces(self, wanted: Mapping[str, Margins], axis: int) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+        """Return which fields are sent along an axis, and how many cells of each: upwards, to where indices grow, and downwards."""
+        sent = [(name, margins[axis]) for name, margins in self.exchanged(wanted).items()]
+        return [(name, low) for name, (low, _) in sent if low], [(name, high) for name, (_, high) in sent if high]
+
+    def with_borders(self, wanted: Mapping[str, Margins]) -> list[Round]:
         """Return the launches with borders, of which the last hold what `exchanged` sends."""
-        sent = self.exchanged(wanted).values()
-        low, high = max((one[1] for one in sent), default=0), max((one[0] for one in sent), default=0)
-        found: list[Round] = []
+        sent = widest([no_margins(self.problem), *self.exchanged(wanted).values()])
+        axes = [self._borders(axis, pair) for axis, pair in enumerate(sent)]
+        return [replace(one, border=border) for one, border in zip(self.launches, zip(*axes, strict=True), strict=True)]
+
+    def _borders(self, axis: int, sent: Widths) -> list[Widths]:
+        """Return the cells of the borders of each launch along an axis, in whole vectors along a row."""
+        if axis not in self.problem.cut:
+            return [(0, 0) for _ in self.launches]
+        unit = ALIGNED if axis == self.problem.grid.dimensions - 1 else 1
+        high, low = sent
+        found: list[Widths] = []
+        after: Widths | None = None
         for one in reversed(self.launches):
-            before, behind = one.reach
-            if found:
-                after = found[-1]
-                low, high = after.border[0] + max(after.reach[1], before), after.border[1] + max(after.reach[0], behind)
+            before, behind = one.reach[axis]
+            if after is None:
+                low, high = _whole(max(low, before), unit), _whole(max(high, behind), unit)
             else:
-                low, high = max(low, before), max(high, behind)
-            found.append(replace(one, border=(low, high)))
+                low, high = low + _whole(max(after[1], before), unit), high + _whole(max(after[0], behind), unit)
+            found.append((low, high))
+            after = before, behind
         return found[::-1]
 
 
@@ -164,7 +196,7 @@ class SharedStage:
     decomposition: Decomposition
     turn: Turn
     turns: int
-    wanted: Mapping[str, Widths]
+    wanted: Mapping[str, Margins]
     """What halos hold before and after each turn: the needs of the longest turn of a run."""
     scalar_rows: int = 1
     """Rows of the table of scalars: 1 where they stay the same, else one for each step of the stage."""
@@ -200,17 +232,27 @@ def on_device(name: str, device: int) -> str:
 
 @dataclass
 class SlabSteps:
-    """Steps of one slab in one turn for which others wait, or which wait for them."""
+    """Steps of one part in one turn for which others wait, or which wait for them."""
 
     first: list[StepRef] = field(default_factory=list)
     """The first launches that read what was exchanged, or overwrite what is sent."""
     inner: list[StepRef] = field(default_factory=list)
-    """The launches between the borders; none where the slab is not cut."""
-    low: list[StepRef] = field(default_factory=list)
-    """The last launch of the low border."""
-    high: list[StepRef] = field(default_factory=list)
+    """The launches between the borders; none where the part is not cut."""
+    borders: dict[tuple[int, int], StepRef] = field(default_factory=dict)
+    """The last launch of each border, by its axis and its side, 0 or 1."""
+    whole: list[StepRef] = field(default_factory=list)
+    """The last launch of a part that is not cut."""
     copies: list[StepRef] = field(default_factory=list)
-    """What is sent from and to the slab."""
+    """What is sent from and to the part."""
+
+    @property
+    def last(self) -> list[StepRef]:
+        """The last launches that read what was exchanged, or compute what is sent."""
+        return [*self.whole, *self.borders.values()]
+
+    def face(self, axis: int, side: int) -> list[StepRef]:
+        """Return the last launches that compute the cells at one side, or read its halo."""
+        return [*self.whole, *(step for (other, at), step in self.borders.items() if other < axis or (other, at) == (axis, side))]
 
 
 class Writer:
@@ -221,10 +263,7 @@ class Writer:
         self.turn, self.problem, self.slabs = stage.turn, stage.turn.problem, stage.slabs
         self.home = {slab.device: place for place, slab in enumerate(stage.slabs)}
         self.launches = self.turn.with_borders(stage.wanted)
-        pairs = stage.decomposition.neighbours
-        self.above_others = {upper.device for _, upper in pairs}
-        """Devices with a neighbour whose planes lie before theirs, whether or not they need any of them."""
-        self.below_others = {lower.device for lower, _ in pairs}
+        self.axes = range(self.problem.grid.dimensions)
         self.reducing = [kernel for kernel in self.turn.kernels if kernel.reductions]
         self.views: dict[tuple[str, int], View] = {}
         for slab in self.slabs:
@@ -254,66 +293,97 @@ class Writer:
         steps = {slab.device: self._slab(builder, slab) for slab in self.slabs}
         self._exchange(builder, steps, repeats)
         for one in steps.values() if repeats else ():
-            for step in (*one.copies, *one.low, *one.high, *one.inner[-1:]):
+            for step in (*one.copies, *one.last, *one.inner[-1:]):
                 builder.carry(step, one.first)
-            for step in (*one.low, *one.high):
+            for step in one.last if one.inner else ():
                 builder.carry(step, one.inner[:1])
 
     def _slab(self, builder: PlanBuilder, slab: Slab) -> SlabSteps:
-        low, high = self.launches[0].border
-        cut = (low if slab.device in self.above_others else 0) + (high if slab.device in self.below_others else 0)
-        is_cut = self.stage.overlaps and not self.reducing and cut < slab.planes
+        inner = self._inner(slab, self.launches[0])
+        is_cut = self.stage.overlaps and not self.reducing and all(begin < behind for begin, behind in inner)
         return self._cut(builder, slab) if is_cut else self._whole(builder, slab)
 
     def _whole(self, builder: PlanBuilder, slab: Slab) -> SlabSteps:
-        """Add the launches of a slab that is not cut, one after another."""
+        """Add the launches of a part that is not cut, one after another."""
         found: list[StepRef] = []
         for one in self.launches:
-            begin, behind = self._computed(slab, one)
+            computed, own = self._computed(slab, one), tuple((span.start, span.stop) for span in slab.spans)
             if not one.kernel.reductions:
-                found.append(self._launch(builder, slab, one, begin, behind, INNER))
+                found.append(self._launch(builder, slab, one, computed, INNER))
                 continue
             found.append(self._reduce(builder, slab, one))
             strips = replace(one, kernel=self.stage.strips[one.kernel.rule.name])
-            for first, last in ((begin, slab.start), (slab.stop, behind)):
-                if first < last:
-                    found.append(self._launch(builder, slab, strips, first, last, INNER))
-        return SlabSteps(first=found[:1], low=found[-1:], high=found[-1:])
+            for box in self._strips(computed, own):
+                found.append(self._launch(builder, slab, strips, box, INNER))
+        return SlabSteps(first=found[:1], whole=found[-1:])
+
+    def _strips(self, computed: Box, own: Box) -> list[Box]:
+        """Return what a launch that reduces leaves of the halos. Cells beside its own have no values then where rows are cut, because
+        vectors of a row are written as a whole; so all are computed once more where another axis than the first is cut."""
+        if computed[1:] != own[1:]:
+            return [computed]
+        (begin, behind), (start, stop) = computed[0], own[0]
+        return [((first, last), *own[1:]) for first, last in ((begin, start), (stop, behind)) if first < last]
 
     def _cut(self, builder: PlanBuilder, slab: Slab) -> SlabSteps:
-        """Add the launches of a slab in three parts: its borders, and what lies between them."""
+        """Add the launches of a part in pieces: its borders, and what lies between them."""
         found = SlabSteps()
+        meet = sum(any(self.stage.decomposition.has_neighbour(slab, axis)) for axis in self.axes) > 1
         for one in self.launches:
-            begin, behind = self._computed(slab, one)
-            start = slab.start + one.border[0] if slab.device in self.above_others else begin
-            stop = slab.stop - one.border[1] if slab.device in self.below_others else behind
-            before = [*found.low, *found.high]
-            if begin < start:
-                found.low = [self._launch(builder, slab, one, begin, start, LOW)]
-            if stop < behind:
-                found.high = [self._launch(builder, slab, one, stop, behind, HIGH)]
-            found.first = found.first or [*found.low, *found.high]
-            found.inner.append(self._launch(builder, slab, one, start, stop, INNER, before))
+            inner, before = self._inner(slab, one), found.last
+            for axis, side, box in self._border_boxes(slab, one, inner):
+                queue = (LOW, HIGH)[side] if axis == 0 else MORE + 2 * (axis - 1) + side
+                label = f"{SIDES[side]} border{f' along axis {axis}' if axis else ''}"
+                found.borders[axis, side] = self._launch(builder, slab, one, box, queue, before if meet else (), label)
+            found.first = found.first or found.last
+            found.inner.append(self._launch(builder, slab, one, inner, INNER, before))
         return found
 
-    def _computed(self, slab: Slab, one: Round) -> tuple[int, int]:
-        """Return the first plane that a launch computes on a slab, with halos, and the one behind the last."""
-        return slab.start - (one.halo[0] if slab.below else 0), slab.stop + (one.halo[1] if slab.above else 0)
+    def _border_boxes(self, slab: Slab, one: Round, inner: Box) -> Iterator[tuple[int, int, Box]]:
+        """Yield the borders of a launch by axis and side: along earlier axes as long as what lies between their borders, along later axes
+        as all that is computed."""
+        computed = self._computed(slab, one)
+        for axis in self.axes:
+            (begin, behind), (start, stop) = computed[axis], inner[axis]
+            for side, (first, last) in enumerate(((begin, start), (stop, behind))):
+                if first < last:
+                    yield axis, side, (*inner[:axis], (first, last), *computed[axis + 1 :])
+
+    def _computed(self, slab: Slab, one: Round) -> Box:
+        """Return the first cell that a launch computes on a part, with halos, and the one behind the last, along each axis."""
+        return tuple(
+            (span.start - (low if span.below else 0), span.stop + (high if span.above else 0))
+            for span, (low, high) in zip(slab.spans, one.halo, strict=True)
+        )
+
+    def _inner(self, slab: Slab, one: Round) -> Box:
+        """Return what lies between the borders of a launch, which begins and ends with whole vectors along a row that is cut."""
+        found = list(self._computed(slab, one))
+        for axis, (span, (low, high)) in enumerate(zip(slab.spans, one.border, strict=True)):
+            unit = ALIGNED if axis == self.axes[-1] else 1
+            has_low, has_high = self.stage.decomposition.has_neighbour(slab, axis)
+            begin, behind = found[axis]
+            found[axis] = (
+                _whole(span.start, unit) + low if has_low else begin,
+                span.stop // unit * unit - high if has_high else behind,
+            )
+        return tuple(found)
 
     def _launch(
-        self, builder: PlanBuilder, slab: Slab, one: Round, begin: int, behind: int, queue: int, after: Sequence[StepRef] = ()
+        self, builder: PlanBuilder, slab: Slab, one: Round, box: Box, queue: int, after: Sequence[StepRef] = (), label: str = ""
     ) -> StepRef:
-        """Add the launch of a kernel for planes `begin` up to the one before `behind`."""
-        return self._add_launch(builder, slab, one, (begin, behind), queue, after, [])
+        """Add the launch of a kernel for the cells of a box."""
+        return self._add_launch(builder, slab, one, box, queue, after, [], label)
 
     def _reduce(self, builder: PlanBuilder, slab: Slab, one: Round) -> StepRef:
-        """Add the launch of a kernel that reduces over the planes of a slab, and the one that reduces what its blocks leave."""
+        """Add the launch of a kernel that reduces over the cells of a part, and the one that reduces what its blocks leave."""
         kernel, total = one.kernel, self.views[REDUCTIONS, slab.device]
-        blocks, place = prod(kernel.grid_of(slab.planes)), self.reducing.index(kernel)
+        own = tuple((span.start, span.stop) for span in slab.spans)
+        blocks, place = prod(self._blocks(kernel, own)), self.reducing.index(kernel)
         first = sum(len(before.reductions) for before in self.reducing[:place])
         to = total[first : first + len(kernel.reductions)]
         partial = self._add(f"partial_{kernel.name}", slab, (len(kernel.reductions), blocks), "f8")
-        step = self._add_launch(builder, slab, one, (slab.start, slab.stop), INNER, (), [partial])
+        step = self._add_launch(builder, slab, one, own, INNER, (), [partial])
         builder.launch(
             self.refs[kernel.finish_name], len(kernel.reductions), 256, to, partial, blocks,
             device=self.home[slab.device], queue=INNER, reads=[partial], writes=[to],
@@ -321,22 +391,53 @@ class Writer:
         return step
 
     def _add_launch(
-        self, builder: PlanBuilder, slab: Slab, one: Round, planes: Widths, queue: int, after: Sequence[StepRef], partial: list[View]
+        self,
+        builder: PlanBuilder,
+        slab: Slab,
+        one: Round,
+        box: Box,
+        queue: int,
+        after: Sequence[StepRef],
+        partial: list[View],
+        label: str = "",
     ) -> StepRef:
-        kernel, (begin, behind), (low, high) = one.kernel, planes, one.reach
+        kernel = one.kernel
         inputs, outputs = ([self.views[one.holders.get(name, name), slab.device] for name in names]
                            for names in (kernel.inputs, kernel.outputs))  # fmt: skip
-        read = slab.rows(max(begin - low, slab.origin), min(behind + high, slab.origin + slab.held))
-        written = slab.rows(begin, behind)
-        scalars = self.views[SCALARS, slab.device]
-        place = slab.origin, begin - low, behind - 1 + high, begin, behind
+        reads = tuple((begin - low, behind + high) for (begin, behind), (low, high) in zip(box, one.reach, strict=True))
+        read, written, scalars = self._memory(slab, reads), self._memory(slab, box), self.views[SCALARS, slab.device]
+        place: list[int] = []
+        for axis in kernel.problem.cut:
+            (first, last), (begin, behind) = reads[axis], box[axis]
+            place += [slab.spans[axis].origin, first, last - 1, begin, behind]
         return builder.launch(
-            self.refs[kernel.name], kernel.grid_of(behind - begin), kernel.block,
+            self.refs[kernel.name], self._blocks(kernel, box), kernel.block,
             *outputs, *inputs, scalars, self._row(one), *place, *partial,
             device=self.home[slab.device], queue=queue, after=after, shared_bytes=kernel.shared_bytes,
             reads=[*(view[read] for view in inputs), scalars], writes=[*(view[written] for view in outputs), *partial],
-            label=f"{kernel.name} {_PARTS[queue]}".strip(),
+            label=f"{kernel.name} {label}".strip(),
         )  # fmt: skip
+
+    def _blocks(self, kernel: StepKernel, box: Box) -> tuple[int, int, int]:
+        """Return the blocks of a launch that computes a box; it begins with a whole vector of a row."""
+        cells = [behind - begin for begin, behind in box]
+        if self.axes[-1] in self.problem.cut:
+            cells[-1] += box[-1][0] % ALIGNED
+        z, y, x = (1 if axis is None else cells[axis] for axis in kernel.geometry.axes)
+        return kernel.grid_of(z, y, x)
+
+    def _memory(self, slab: Slab, box: Box) -> tuple[slice, ...]:
+        """Return where the cells of a box lie in the memory of a part: in whole vectors along a row that is cut, and all cells along axes
+        that are not cut."""
+        found = []
+        for axis, (span, (begin, behind)) in enumerate(zip(slab.spans, box, strict=True)):
+            unit = ALIGNED if axis == self.axes[-1] else 1
+            first, last = begin // unit * unit, _whole(behind, unit)
+            end = span.origin + _whole(span.held, unit)
+            found.append(span.rows(max(first, span.origin), min(last, end)) if axis in self.problem.cut else slice(None))
+        while found and found[-1] == slice(None):
+            found.pop()
+        return tuple(found)
 
     def _row(self, one: Round) -> Any:
         """Return the row of the table of scalars that a launch reads."""
@@ -344,12 +445,22 @@ class Writer:
             return 0
         return Scalar(one.number, self.turn.steps) if self.stage.turns > 1 else one.number
 
+    # -- the exchange ------------------------------------------------------------------------------------------------------------
+
     def _exchange(self, builder: PlanBuilder, steps: Mapping[int, SlabSteps], repeats: bool) -> None:
-        """Add the copies of what neighbours need, as soon as both borders are complete."""
+        """Add what neighbours send each other, axis after axis, as soon as borders are complete."""
+        for axis in self.axes:
+            if axis == 0:
+                self._exchange_planes(builder, steps)
+            else:
+                self._exchange_faces(builder, steps, axis, repeats)
+
+    def _exchange_planes(self, builder: PlanBuilder, steps: Mapping[int, SlabSteps]) -> None:
+        """Add the copies of planes, which lie side by side in memory."""
         after = self.turn.names_after(self.turn.rounds)
-        for lower, upper in self.stage.decomposition.neighbours:
-            waits = [*steps[lower.device].high, *steps[upper.device].low]
-            for name, (low, high) in self.turn.exchanged(self.stage.wanted).items():
+        for lower, upper in self.stage.decomposition.neighbours_along(0):
+            waits = [*steps[lower.device].face(0, 1), *steps[upper.device].face(0, 0)]
+            for name, ((low, high), *_) in self.turn.exchanged(self.stage.wanted).items():
                 own, other = (self.views[after.get(name, name), slab.device] for slab in (lower, upper))
                 found = []
                 if low:
@@ -370,6 +481,97 @@ class Writer:
         arrived = builder.copy(staged, of, queue=queue, after=after, label=f"{label}, to the host")
         arrival = FROM_BELOW if queue == UPWARDS else FROM_ABOVE
         return builder.copy(to, staged, queue=arrival, after=[arrived], label=f"{label}, from the host")
+
+    def _exchange_faces(self, builder: PlanBuilder, steps: Mapping[int, SlabSteps], axis: int, repeats: bool) -> None:
+        """Add the messages along an axis across which faces do not lie side by side. They hold what arrived along the axes before."""
+        up, down = self.turn.faces(self.stage.wanted, axis)
+        before = {device: list(one.copies) for device, one in steps.items()}
+        for lower, upper in self.stage.decomposition.neighbours_along(axis):
+            for sent, side, source, goal in ((up, 1, lower, upper), (down, 0, upper, lower)):
+                if sent:
+                    waits = [*steps[source.device].face(axis, side), *before[source.device]]
+                    waits_there = [*steps[goal.device].face(axis, 1 - side), *before[goal.device]]
+                    message = _Message(axis, side, source, goal, sent)
+                    packed, unpacked = self._send(builder, message, waits, waits_there, repeats)
+                    steps[source.device].copies.append(packed)
+                    steps[goal.device].copies.append(unpacked)
+
+    def _send(
+        self, builder: PlanBuilder, message: _Message, waits: Sequence[StepRef], waits_there: Sequence[StepRef], repeats: bool
+    ) -> tuple[StepRef, StepRef]:
+        """Add the launch that packs a message, the copies that bring it to a neighbour, and the launch that unpacks it there."""
+        source, goal, label = message.source, message.goal, message.label
+        faces, halos = self.sent_faces(message), self.received_faces(message)
+        nbytes = message_places(faces)[1]
+        there, arrival = self.home[goal.device], FROM_BELOW if message.side else FROM_ABOVE
+        queue = UPWARDS if message.side else DOWNWARDS
+        packing = builder.array(f"{label} from {source.device}", nbytes, "u1", self.home[source.device])
+        arriving = builder.array(f"{label} to {goal.device}", nbytes, "u1", there)
+        packed = add_move(
+            builder, self.refs, PACK, packing, faces,
+            device=self.home[source.device], queue=queue, after=waits, label=f"pack {label}",
+        )  # fmt: skip
+        hops = [builder.array(f"{label} from {source.device} through the host", nbytes, "u1", "pinned")] if self.stage.through_host else []
+        step, of = packed, packing
+        copies = []
+        for to in (*hops, arriving):
+            ends = (", to the host" if to is not arriving else ", from the host") if hops else ""
+            where = {"queue": queue} if of is packing else {"queue": arrival}
+            step = builder.copy(to, of, after=[step], label=f"{label}{ends}", **where)
+            copies.append(step)
+            of = to
+        unpacked = add_move(
+            builder, self.refs, UNPACK, arriving, halos,
+            device=there, queue=arrival, after=[step, *waits_there], label=f"unpack {label}",
+        )  # fmt: skip
+        if repeats:  # what a message was copied from is free for that of the next turn
+            for user, overwriting in zip([*copies, unpacked], [packed, *copies], strict=True):
+                builder.carry(user, [overwriting])
+        return packed, unpacked
+
+    def sent_faces(self, message: _Message) -> list[View]:
+        """Return the cells of a message where they are computed."""
+        span = message.source.spans[message.axis]
+        return [
+            self._face(message, message.source, name, (span.stop - width, span.stop) if message.side else (span.start, span.start + width))
+            for name, width in message.sent
+        ]
+
+    def received_faces(self, message: _Message) -> list[View]:
+        """Return the cells of a message in the halos of the neighbour."""
+        span = message.goal.spans[message.axis]
+        return [
+            self._face(message, message.goal, name, (span.start - width, span.start) if message.side else (span.stop, span.stop + width))
+            for name, width in message.sent
+        ]
+
+    def _face(self, message: _Message, slab: Slab, name: str, cells: Widths) -> View:
+        """Return cells of a field along the axis of a message: along the axes before, which are exchanged already, all that memory holds;
+        along those that follow the part's own."""
+        after = self.turn.names_after(self.turn.rounds)
+        parts = [slice(None) if at < message.axis else span.rows(span.start, span.stop) for at, span in enumerate(slab.spans)]
+        parts[message.axis] = slab.spans[message.axis].rows(*cells)
+        return self.views[after.get(name, name), slab.device][tuple(parts)]
+
+
+@dataclass(frozen=True)
+class _Message:
+    """What a part sends to a neighbour along an axis, from its high side (1) or its low one (0): fields, and how many cells of each."""
+
+    axis: int
+    side: int
+    source: Slab
+    goal: Slab
+    sent: Sequence[tuple[str, int]]
+
+    @property
+    def label(self) -> str:
+        return f"{'+'.join(name for name, _ in self.sent)} {'up' if self.side else 'down'} axis {self.axis}"
+
+
+def _whole(cells: int, unit: int) -> int:
+    """Return the next multiple of a unit."""
+    return -(-cells // unit) * unit
 
 
 def _cycles(moves: Mapping[str, str]) -> list[tuple[str, ...]]:

@@ -29,7 +29,7 @@ from memlane.stencils.access import (
 )
 from memlane.stencils.cell import GENERATED, REGISTER, STORED, CellFunction, ascribed, plain, scalar_names
 from memlane.stencils.direct import scalar_loads
-from memlane.stencils.geometry import Offset3, itemsize
+from memlane.stencils.geometry import Offset3, itemsize, range_name
 from memlane.stencils.problem import Problem, spares
 from memlane.stencils.rows import line_of_read
 from memlane.stencils.rule import Rule
@@ -69,18 +69,20 @@ class FusedKernel(FusedSchedule):
         dtype = self.problem.dtype
         given = [f"{STORED[dtype(name)]}* __restrict__ {plain(name)}_field" for name in self.outputs]
         given += [f"const {STORED[dtype(name)]}* __restrict__ {plain(name)}_field" for name in self.inputs]
-        given += [f"const {REGISTER[self.problem.grid.dtype]}* __restrict__ scalars, int step", *range_parameters(self.problem)]
+        given += [f"const {REGISTER[self.problem.grid.dtype]}* __restrict__ scalars, int step", *range_parameters(self.geometry)]
         return [f'extern "C" __global__ void __launch_bounds__({WARP * self.warps})', f"{self.name}({', '.join(given)}) {{"]
 
     def _position(self) -> list[str]:
         low, _, y_low, _ = self.halo
         tile = f"(blockIdx.x * {self.warps} + threadIdx.y)" if self.flat else "blockIdx.x"
         lines = [
-            f"const int tile_x = {tile} * {self.width} - {low}, x0 = tile_x + threadIdx.x * {self.vector};",
+            f"const int tile_x = {self.geometry.begin(2)}{tile} * {self.width} - {low}, x0 = tile_x + threadIdx.x * {self.vector};",
             *self._place_of_reads(),
-            "const int y0 = 0;" if self.flat else f"const int y0 = blockIdx.y * {self.height} - {y_low} + threadIdx.y * {self.rows};",
-            march(self.problem, "blockIdx.z", self.variant.planes),
-            *march_begins(self.problem, [*self.outputs, *self.inputs]),
+            "const int y0 = 0;"
+            if self.flat
+            else f"const int y0 = {self.geometry.begin(1)}blockIdx.y * {self.height} - {y_low} + threadIdx.y * {self.rows};",
+            march(self.geometry, "blockIdx.z", self.variant.planes),
+            *march_begins(self.geometry, [*self.outputs, *self.inputs]),
             *scalar_loads(self.problem, self.rule),
         ]
         tests = [f"x0 >= {self._border(2)[0]}", f"x0 + {self.vector} <= NX - {self._border(2)[1]}"]
@@ -102,12 +104,20 @@ class FusedKernel(FusedSchedule):
     @property
     def is_torn(self) -> bool:
         """Whether the vector of a thread may begin at one end of a row and go on at the other."""
-        return "periodic" in self.geometry.conditions[2] and self.geometry.extents[2] % self.vector != 0
+        is_around = "periodic" in self.geometry.conditions[2] and not self.geometry.cut[2]
+        return is_around and self.geometry.extents[2] % self.vector != 0
 
     def _place_of_reads(self) -> list[str]:
         """Return where a thread reads its vector of a row: behind the ends of the row where its cells come from, or anything."""
         if self.is_torn:
             return []
+        if self.geometry.cut[2]:
+            origin, *ends = (range_name(which, 2) for which in range(3))
+            first, last = (f"({end} & -{self.vector})" for end in ends)
+            return [
+                f"const int x_first = max({first}, {origin}), x_last = min({last}, {origin} + PITCH - {self.vector});",
+                "const int x_read = min(max(x0, x_first), x_last);  // no result depends on cells that a launch may not read",
+            ]
         if "periodic" in self.geometry.conditions[2]:
             wrapped = "x0 < 0 ? x0 + NX : x0 >= NX ? x0 - NX : x0"
             return [f"const int x_read = min(max({wrapped}, 0), NX - {self.vector});"]
@@ -176,7 +186,7 @@ class FusedKernel(FusedSchedule):
 
     def _load_row(self, field: str, to: str, first: int, z: str, y: str) -> list[str]:
         dtype, name = self.problem.dtype(field), f"{plain(field)}_field"
-        line, z = line_of_read(self.geometry, field), self.geometry.held(z)
+        line, z, y = line_of_read(self.geometry, field), self.geometry.held(z), self.geometry.held(y, 1)
         if not self.is_torn:
             return [*ascribed(self.rule, line, body_loads(dtype, name, to, first, (z, y, "x_read"), self.vector)), GENERATED]
         near = indented(body_loads(dtype, name, to, first, (z, y, "x0"), self.vector), 1)
@@ -248,12 +258,13 @@ class FusedKernel(FusedSchedule):
         at = shifted(z, dz), shifted("y0", row)
         lines = self._load_row(name, to, low, *at)
         for edge in sorted({dx + cell for dx in cells for cell in range(self.vector)} - set(range(self.vector))):
-            place = f"*cell_at({plain(name)}_field, {self.geometry.held(at[0])}, {at[1]}, {shifted('x0', edge)})"
+            where = self.geometry.held(at[0]), self.geometry.held(at[1], 1), self.geometry.held(shifted("x0", edge), 2)
+            place = f"*cell_at({plain(name)}_field, {', '.join(where)})"
             lines += ascribed(self.rule, line_of_read(self.geometry, name), [f"{to}[{edge + low}] = widened({place});"])
         for edge in sorted({dx + cell for dx in cells for cell in range(self.vector)} if has_numbers(self.geometry) else ()):
-            where = f"{at[0]}, {at[1]}, {shifted('x0', edge)}"
+            behind = f"{at[0]}, {at[1]}, {shifted('x0', edge)}"
             lines.append(
-                f"if ({self._outside(*at, shifted('x0', edge))}) {to}[{edge + low}] = {outside_name(self.problem.dtype(name))}({where});"
+                f"if ({self._outside(*at, shifted('x0', edge))}) {to}[{edge + low}] = {outside_name(self.problem.dtype(name))}({behind});"
             )
         return lines
 
@@ -370,13 +381,14 @@ class FusedKernel(FusedSchedule):
         tests = [f"{z} >= first && {z} < end"]
         tests += [f"threadIdx.x >= {low // self.vector}"] if low else []
         tests += [f"threadIdx.x < {WARP - high // self.vector}"] if high else []
-        tests.append("x0 < NX")
+        tests.append(f"x0 < {self.geometry.end(2)}")
         line = next(one.line for one in self.rule.body if one.is_field and one.name == cycle[0])
         lines = [f"if ({' && '.join(tests)}) {{"]
         for row in range(self.rows):
             of_tile = "" if self.flat else f"{shifted(f'(int)threadIdx.y * {self.rows}', row)}"
             inside = (
-                f"if ({of_tile} >= {y_low} && {of_tile} < {self.warps * self.rows - y_high} && {shifted('y0', row)} < NY) "
+                f"if ({of_tile} >= {y_low} && {of_tile} < {self.warps * self.rows - y_high} && "
+                f"{shifted('y0', row)} < {self.geometry.end(1)}) "
                 if of_tile
                 else ""
             )

@@ -22,7 +22,11 @@ Offset3 = tuple[int, int, int]
 
 RANGE = ("origin", "read_first", "read_last", "range_first", "range_end")
 """What a launch for a range of planes is told in planes of the whole grid: the first that its memory holds, the first and the last that it
-may read, the first that it computes and the one behind the last."""
+may read, the first that it computes and the one behind the last. Names for y and x end in `_y` and `_x`."""
+
+ALIGNED = 8
+"""Where rows are cut, memory and the parts of a launch begin at a multiple of so many cells of the whole grid: the most of a thread's
+vector. So vectors lie as they do in the whole grid."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,19 @@ class Geometry:
     @cached_property
     def pitch(self) -> int:
         """Elements from one row to the next."""
-        return pitch(self.problem.grid.shape[-1])
+        return pitch((self.problem.held or self.problem.grid.shape)[-1])
+
+    @cached_property
+    def cut(self) -> tuple[bool, bool, bool]:
+        """Whether the grid is cut along z, y and x."""
+        z, y, x = (axis is not None and axis in self.problem.cut for axis in self.axes)
+        return z, y, x
+
+    @property
+    def held_rows(self) -> int:
+        """Rows of a plane in memory."""
+        axis = self.axes[1]
+        return self.extents[1] if axis is None or not self.problem.held else self.problem.held[axis]
 
     @cached_property
     def conditions(self) -> tuple[tuple[Condition, Condition], ...]:
@@ -88,7 +104,7 @@ class Geometry:
         nz, ny, nx = self.extents
         lines = [
             f"constexpr int NZ = {nz}, NY = {ny}, NX = {nx}, PITCH = {self.pitch};  // cells along z, y and x; elements from row to row",
-            f"constexpr {self._index} PLANE = ({self._index})NY * PITCH;",
+            f"constexpr {self._index} PLANE = ({self._index}){self.held_rows if self.cut[1] else 'NY'} * PITCH;",
         ]
         for axis, name, extent in zip(range(3), "zyx", ("NZ", "NY", "NX"), strict=True):
             lines.append(self._mapping(axis, name, extent, clamped))
@@ -98,12 +114,12 @@ class Geometry:
     def _index(self) -> str:
         """The type of places in a field: as narrow as all of them allow, because wide ones take twice the registers."""
         nz, ny, _ = self.extents
-        return "int" if nz * ny * self.pitch < 1 << 31 else "long long"
+        return "int" if nz * max(ny, self.held_rows) * self.pitch < 1 << 31 else "long long"
 
     def _mapping(self, axis: int, name: str, extent: str, clamped: bool) -> str:
         low, high = self.conditions[axis]
-        if axis == 0 and self.problem.ranged and low == "periodic":
-            return f"__device__ __forceinline__ int inside_{name}(int {name}) {{ return {name}; }}  // neighbouring slabs lie around"
+        if self.cut[axis] and low == "periodic":
+            return f"__device__ __forceinline__ int inside_{name}(int {name}) {{ return {name}; }}  // neighbouring parts lie around"
         before = {"periodic": f"{name} + {extent}", "reflecting": f"-1 - {name}"}.get(str(low), "0")
         behind = {"periodic": f"{name} - {extent}", "reflecting": f"2 * {extent} - 1 - {name}"}.get(str(high), f"{extent} - 1")
         value = f"{name} < 0 ? {before} : {name} >= {extent} ? {behind} : {name}"
@@ -111,9 +127,21 @@ class Geometry:
             value = f"min(max({value}, 0), {extent} - 1)"
         return f"__device__ __forceinline__ int inside_{name}(int {name}) {{ return {value}; }}  // {low}, {high}"
 
-    def held(self, z: str) -> str:
-        """Return the plane that a launch reads for `z`: of a range of planes none outside of what the launch may read."""
-        return f"min(max({z}, {RANGE[1]}), {RANGE[2]})" if self.problem.ranged else z
+    def held(self, at: str, axis: int = 0) -> str:
+        """Return where a launch reads for `at` along an axis: of a range of cells none outside of what the launch may read."""
+        if not self.cut[axis] or at in ("y", "x0"):  # the thread's own
+            return at
+        return f"min(max({at}, {range_name(1, axis)}), {range_name(2, axis)})"
+
+    def begin(self, axis: int) -> str:
+        """Return the first cell that a launch computes along y or x, in whole vectors, as something to be added; empty where it is 0."""
+        if not self.cut[axis]:
+            return ""
+        return f"{range_name(3, axis)} + " if axis < 2 else f"({range_name(3, axis)} & -{ALIGNED}) + "
+
+    def end(self, axis: int) -> str:
+        """Return the cell behind the last that a launch computes."""
+        return range_name(4, axis) if self.cut[axis] else ("NZ", "NY", "NX")[axis]
 
     def numbers(self, axis: int) -> list[tuple[str, float]]:
         """Return the conditions under which a cell lies behind a face with a number, and the numbers."""
@@ -125,6 +153,11 @@ class Geometry:
         """Return the conditions under which a cell at `at` along an axis is updated."""
         (low, high), extent = self.fixed[axis], ("NZ", "NY", "NX")[axis]
         return [*([f"{at} >= {low}"] if low else []), *([f"{at} < {extent} - {high}"] if high else [])]
+
+
+def range_name(which: int, axis: int) -> str:
+    """Return how kernels call one of `RANGE` along an axis."""
+    return RANGE[which] + ("", "_y", "_x")[axis]
 
 
 def pitch(cells: int) -> int:

@@ -115,12 +115,12 @@ class _RankWriter(Writer):
                 face = _Face(memory[slab.rows(*planes)], f"{name} {'up' if queue == UPWARDS else 'down'}", queue, waits)
                 messages.setdefault(other.device, _Message()).faces.append(face)
 
-        for lower, upper in self.stage.decomposition.neighbours:
-            for name, (low, high) in self.turn.exchanged(self.stage.wanted).items():
+        for lower, upper in self.stage.decomposition.neighbours_along(0):
+            for name, ((low, high), *_) in self.turn.exchanged(self.stage.wanted).items():
                 if lower.device == slab.device:
-                    add(sent, upper, name, (slab.stop - low, slab.stop), UPWARDS, own.high)
-                    add(received, upper, name, (slab.stop, slab.stop + high), DOWNWARDS, own.high)
+                    add(sent, upper, name, (slab.stop - low, slab.stop), UPWARDS, own.face(0, 1))
+                    add(received, upper, name, (slab.stop, slab.stop + high), DOWNWARDS, own.face(0, 1))
                 if upper.device == slab.device:
-                    add(received, lower, name, (slab.start - low, slab.start), UPWARDS, own.low)
-                    add(sent, lower, name, (slab.start, slab.start + high), DOWNWARDS, own.low)
+                    add(received, lower, name, (slab.start - low, slab.start), UPWARDS, own.face(0, 0))
+                    add(sent, lower, name, (slab.start, slab.start + high), DOWNWARDS, own.face(0, 0))
         return sent, received

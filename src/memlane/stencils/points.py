@@ -33,14 +33,17 @@ extern "C" __global__ void {RECORD}(const {stored}* __restrict__ field, {stored}
     if (point < count) table[(long long)step * count + point] = field[places[point]];
 }}
 
-// Leaves the number of the first cell that is infinite or no number; rows have `pitch` elements, of which `cells` count.
+// Leaves the number of the first cell that is infinite or no number. Rows have `pitch` elements, and planes `rows` of them, of which some
+// count.
 extern "C" __global__ void {FIND}(const {stored}* __restrict__ field, unsigned long long* __restrict__ found, long long elements, int pitch,
-                                  int cells) {{
+                                  int first_cell, int end_cell, int rows, int first_row, int end_row) {{
     unsigned long long first = {NOWHERE}ULL;
     const long long threads = (long long)gridDim.x * blockDim.x;
     for (long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x; at < elements; at += threads) {{
         const auto value = widened(field[at]);
-        if (at % pitch < cells && !(value - value == 0) && (unsigned long long)at < first) first = at;
+        const int cell = at % pitch, row = at / pitch % rows;
+        const bool counts = cell >= first_cell && cell < end_cell && row >= first_row && row < end_row;
+        if (counts && !(value - value == 0) && (unsigned long long)at < first) first = at;
     }}
     if (first != {NOWHERE}ULL) atomicMin(found, first);
 }}

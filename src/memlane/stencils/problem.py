@@ -29,8 +29,10 @@ class Problem:
     swap: tuple[tuple[str, ...], ...] = ()
     dtypes: Mapping[str, str] = field(default_factory=dict)
     """The type of each field, as `f4`, or `u1` for a mask; the grid's where it is not named."""
-    ranged: bool = False
-    """Whether a launch is told which planes of the first axis it computes, and holds only some of the grid's: that of a slab."""
+    cut: tuple[int, ...] = ()
+    """The axes along which the grid is cut: a launch is told which cells it computes there, and memory holds only some of the grid's."""
+    held: tuple[int, ...] = ()
+    """The shape of the memory of a field, where another axis than the first is cut."""
 
     def __post_init__(self) -> None:
         for rule in self.rules:

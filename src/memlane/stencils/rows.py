@@ -109,10 +109,14 @@ class RowRegisters:
         return [*lines, GENERATED] if lines else []
 
     def _load_row(self, row: Row, plane: int, at: str) -> list[str]:
-        where = self.geometry.held(shifted(at, plane)), shifted("y", row.dy), "x0"
+        where = *self._row_at(row, plane, at), "x0"
         field, to = f"{plain(row.field)}_field", f"{row.name}[{plane - row.first}]"
         loads = load_row(self.geometry, self.problem.dtype(row.field), field, to, row.low, where, self.variant.vector)
         return self._ascribed(row.field, (plane, row.dy), loads)
+
+    def _row_at(self, row: Row, plane: int, at: str) -> tuple[str, str]:
+        """Return the plane and the row of memory where a row of neighbours is read."""
+        return self.geometry.held(shifted(at, plane)), self.geometry.held(shifted("y", row.dy), 1)
 
     def _paired(self, row: Row, newest: bool) -> dict[int, list[int]]:
         """Return the planes in which the two cells at a distance from a thread's vector are loaded together, by the lanes that have no
@@ -135,12 +139,12 @@ class RowRegisters:
         dtype, vector = self.problem.dtype(row.field), self.variant.vector
         array, field = f"{row.name}[{plane - row.first}]", f"{plain(row.field)}_field"
         left, right = f"{array}[{row.low - distance}]", f"{array}[{row.low + vector + distance - 1}]"
-        where, behind = (self.geometry.held(shifted(at, plane)), shifted("y", row.dy)), shifted("x0", vector + distance - 1)
+        where, behind = self._row_at(row, plane, at), self.geometry.held(shifted("x0", vector + distance - 1), 2)
         edge = f"{plain(row.field)}_edge"
         # Each lane loads: the first one the cell before those of the warp, all others the one behind them. A branch would cost more.
-        loads = load_cell(self.geometry, dtype, field, edge, (*where, f"beside_{distance}"))
+        loads = load_cell(self.geometry, dtype, field, edge, (*where, self.geometry.held(f"beside_{distance}", 2)))
         chosen = [f"if (leftmost) {left} = {edge};", f"if (rightmost) {right} = {edge};"]
-        if ceil(self.geometry.extents[2] / vector) % WARP == 1:  # then a first lane has no neighbour at either side
+        if self.geometry.cut[2] or ceil(self.geometry.extents[2] / vector) % WARP == 1:  # then a first lane has no neighbour at either side
             chosen[1] = f"if (rightmost && !leftmost) {right} = {edge};"
             loads.append(f"if (rightmost && leftmost) {load_cell(self.geometry, dtype, field, right, (*where, behind))[0]}")
         return [
@@ -151,7 +155,7 @@ class RowRegisters:
         ]
 
     def _load_cell(self, row: Row, plane: int, cell: int, at: str, newest: bool) -> list[str]:
-        where = self.geometry.held(shifted(at, plane)), shifted("y", row.dy), shifted("x0", cell)
+        where = *self._row_at(row, plane, at), self.geometry.held(shifted("x0", cell), 2)
         field, array = f"{plain(row.field)}_field", f"{row.name}[{plane - row.first}]"
         to, vector = f"{array}[{cell + row.low}]", self.variant.vector
         loads = load_cell(self.geometry, self.problem.dtype(row.field), field, to, where)
@@ -161,7 +165,8 @@ class RowRegisters:
         if not self.shuffles or not is_there or abs(lanes) >= WARP:
             return self._ascribed(row.field, (plane, row.dy), loads)
         way = "down" if lanes > 0 else "up"
-        own = f"lane >= {WARP - lanes} || column + {lanes * vector} >= NX" if lanes > 0 else f"lane < {-lanes}"
+        behind = f"column + {lanes * vector} >= {self.geometry.end(2)}"
+        own = f"lane >= {WARP - lanes} || {behind}" if lanes > 0 else f"lane < {-lanes}"
         shuffle = f"{to} = __shfl_{way}_sync(0xffffffff, {array}[{element + row.low}], {abs(lanes)});"
         return [shuffle, *self._ascribed(row.field, (plane, row.dy), [f"if ({own}) {loads[0]}"])]
 

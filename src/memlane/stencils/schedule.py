@@ -159,9 +159,9 @@ class FusedSchedule:
         """Blocks along x, y and z."""
         return self.grid_of(self.geometry.extents[0])
 
-    def grid_of(self, planes: int) -> tuple[int, int, int]:
-        """Return the blocks along x, y and z of a launch that computes so many planes."""
-        _, ny, nx = self.geometry.extents
+    def grid_of(self, planes: int, rows: int | None = None, cells: int | None = None) -> tuple[int, int, int]:
+        """Return the blocks along x, y and z of a launch that computes so many planes, rows of each and cells of a row; all by default."""
+        _, ny, nx = (full if given is None else given for full, given in zip(self.geometry.extents, (planes, rows, cells), strict=True))
         tiles = ceil(nx / self.width)
         return (
             (ceil(tiles / self.warps) if self.flat else tiles),

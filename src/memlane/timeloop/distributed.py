@@ -97,7 +97,7 @@ class DistributedRun(SharedRun):
         choice: Choice | None = None
         refused: Exception | None = None
         try:
-            choice = choose(problem, slabs, target, variant, exchange_every, "mpi", overlap) if self.rank == 0 else None
+            choice = choose(problem, [slabs], target, variant, exchange_every, "mpi", overlap) if self.rank == 0 else None
         except MemlaneError as error:
             refused = error
         self._cut(slabs, self._agreed(choice, refused, "how kernels are cut")[0], fmad)

@@ -76,7 +76,7 @@ class Engine:
 
     def first_not_finite(self, name: str) -> tuple[int, ...] | None:
         """Return the first cell of a field that is infinite or no number; None where all are finite."""
-        return self.points.first_not_finite(self.arrays[name], self.problem.grid.shape[-1])
+        return self.points.first_not_finite(self.arrays[name], (slice(0, self.problem.grid.shape[-1]),))
 
     def write(self, name: str, value: np.ndarray[Any, Any]) -> None:
         """Overwrite a field."""
@@ -113,11 +113,14 @@ class PointKernels:
             self._modules[dtype] = self.target.load(cuda(text, name=f"<points {dtype}>", arch=architecture(self.target), options=options))
         return self._modules[dtype]
 
-    def first_not_finite(self, array: DeviceArray, cells: int) -> tuple[int, ...] | None:
-        """Return the first element of an array, whose rows have so many cells before their padding, that is infinite or no number."""
+    def first_not_finite(self, array: DeviceArray, counted: Sequence[slice]) -> tuple[int, ...] | None:
+        """Return the first element of an array that is infinite or no number, of those that count: some elements of a row, and where two
+        slices are given, some rows of a plane."""
         found, pitch = self.target.array(np.array([NOWHERE], np.uint64)), array.shape[-1]
         find = self.module(array.dtype.str.lstrip("<|="))[FIND]
-        find[min(1024, -(-array.size // 256)), 256](array, found, array.size, pitch, cells)
+        *planes, cells = counted
+        rows, (first, end) = (array.shape[-2], (planes[0].start, planes[0].stop)) if planes else (1, (0, 1))
+        find[min(1024, -(-array.size // 256)), 256](array, found, array.size, pitch, cells.start, cells.stop, rows, first, end)
         at = int(found.numpy()[0])
         return None if at == NOWHERE else tuple(int(one) for one in np.unravel_index(at, array.shape))
 

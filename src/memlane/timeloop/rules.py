@@ -10,7 +10,7 @@ import numpy as np
 
 from memlane.errors import StencilError
 from memlane.launch import Target
-from memlane.stencils import Footprint, Grid, Problem, Rule, Variant, read_rule
+from memlane.stencils import Footprint, Grid, Problem, Rule, Variant, decomposed, read_rule
 from memlane.stencils.problem import Swap, cycles_of, field_type
 from memlane.targets import target as named_target
 from memlane.timeloop.distributed import distributed
@@ -64,15 +64,23 @@ class Stencil:
             raise StencilError(f"the rules of a step have names of their own; these are {', '.join(names)}")
         return Stencil((*self.rules, *other.rules))
 
-    def on(self, grid: Grid, *, exchange_every: int | str = "auto", transport: str = "auto", overlap: bool | str = "auto") -> Discretized:
+    def on(
+        self,
+        grid: Grid,
+        *,
+        exchange_every: int | str = "auto",
+        transport: str = "auto",
+        overlap: bool | str = "auto",
+        decomposition: Sequence[int] | str | None = None,
+    ) -> Discretized:
         """Return the stencil on a grid. Raises StencilError where they do not fit.
 
         Where it runs on several devices, `exchange_every` is after how many steps they exchange planes. `transport` is how these travel:
-        `"peer"`, by copies from device to device, `"flags"`, by stores of the devices, which signal each other without the host, `"host"`,
-        through pinned memory of the host, or `"auto"`, by copies from device to device where they can do that, else through the host. With
-        `"mpi"` the processes of an MPI program share the grid: all make the same calls, and each has a slab on one target. With
-        `overlap` launches are cut into borders, after which devices exchange, and what lies between them. What is `"auto"` a model of the
-        chip and its links chooses.
+        `"peer"`, by copies from device to device, `"host"`, through pinned memory of the host, or `"auto"`, the first of these two that
+        the devices can do. With `"mpi"` the processes of an MPI program share the grid: all make the same calls, and each has a slab on
+        one target. With `overlap` launches are cut into borders, after which devices exchange, and what lies between them.
+        `decomposition` is how many parts the grid has along each axis, as `(2, 2, 1)` for four devices; by default slabs along the first.
+        What is `"auto"` a model of the chip and its links chooses.
         """
         for rule in self.rules:
             grid.check(rule)
@@ -83,7 +91,7 @@ class Stencil:
             raise StencilError(f"{transport!r} is not a transport: use {', '.join(map(repr, TRANSPORTS))}, or 'auto'")
         if not isinstance(overlap, bool) and overlap != "auto":
             raise StencilError(f"overlap is True, False or 'auto', not {overlap!r}")
-        return Discretized(self, grid, exchange_every, transport, overlap)
+        return Discretized(self, grid, exchange_every, transport, overlap, _checked_parts(grid, decomposition, transport))
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.rules))
@@ -98,6 +106,7 @@ class Discretized:
     exchange_every: int | str = "auto"
     transport: str = "auto"
     overlap: bool | str = "auto"
+    decomposition: tuple[int, ...] | str | None = None
 
     def reference(self, steps: int = 1, *, swap: Swap = (), dtypes: Mapping[str, str] | None = None, **values: Any) -> dict[str, Any]:
         """Return fields and reductions after some steps that the rule's own function gives on NumPy arrays: what kernels must equal.
@@ -140,6 +149,7 @@ class Discretized:
         if not several:
             raise StencilError("targets is empty: pass at least one, as ml.target(...) and ml.devices(...) give them")
         if len(several) == 1:
+            decomposed(problem.grid, [1.0], None if self.decomposition == "auto" else self.decomposition)  # type: ignore[arg-type]
             return Run(problem, values, target=several[0], variant=variant, fmad=fmad)
         return SharedRun(
             problem,
@@ -150,6 +160,7 @@ class Discretized:
             exchange_every=self.exchange_every,
             transport=self.transport,
             overlap=self.overlap,
+            decomposition=self.decomposition,
         )
 
     def _problem(self, swap: Swap, values: Mapping[str, Any], dtypes: Mapping[str, str] | None) -> Problem:
@@ -169,6 +180,21 @@ class Discretized:
         problem = Problem(self.stencil.rules, self.grid, cycles, given)
         _check_names(problem, values)
         return problem
+
+
+def _checked_parts(grid: Grid, given: Sequence[int] | str | None, transport: str) -> tuple[int, ...] | str | None:
+    """Return the parts along each axis. Raises StencilError for what is no decomposition of a grid."""
+    if given is None or (given == "auto" and transport != "mpi"):
+        return given
+    if transport == "mpi":
+        raise StencilError("with transport='mpi' ranks share a grid in slabs along its first axis: leave out decomposition")
+    parts: tuple[Any, ...] = () if isinstance(given, str) or not isinstance(given, Sequence) else tuple(given)
+    if len(parts) != grid.dimensions or not all(isinstance(one, int) and not isinstance(one, bool) and one >= 1 for one in parts):
+        raise StencilError(
+            f"a decomposition is how many parts there are along each of the {grid.dimensions} axes of the grid, as "
+            f"{(2,) * grid.dimensions}, or 'auto', not {given!r}"
+        )
+    return parts
 
 
 def _check_names(problem: Problem, values: Mapping[str, Any]) -> None:

@@ -13,15 +13,19 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from memlane.compile import cuda
 from memlane.errors import DeviceError, NetworkError, StencilError
 from memlane.launch import DeviceArray, Target
 from memlane.plan import KernelRef, Plan, Timeline
-from memlane.stencils import Code, Decomposition, Grid, Problem, PutStage, SharedStage, Slab, Turn, Variant, cannot_fuse, decomposed
+from memlane.stencils import Code, Decomposition, Grid, Problem, SharedStage, Slab, Turn, Variant, cannot_fuse, decomposed
 from memlane.stencils.choice import estimates
 from memlane.stencils.code import StepKernel
-from memlane.stencils.exchange import Widths, on_device, wider, widest
-from memlane.stencils.geometry import itemsize
+from memlane.stencils.decomposition import Margins
+from memlane.stencils.exchange import no_margins, on_device, wider, widest
+from memlane.stencils.faces import face_kernels
+from memlane.stencils.geometry import ALIGNED, itemsize
 from memlane.stencils.scaling.plan import Prediction, best_exchange
+from memlane.stencils.scaling.regions import divisions
 from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
 from memlane.targets import BoundPlan
 from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled
@@ -29,7 +33,7 @@ from memlane.timeloop.memory import allocated, as_host
 from memlane.timeloop.run import Run
 from memlane.timeloop.variants import code_of
 
-TRANSPORTS = ("peer", "flags", "host", "mpi")
+TRANSPORTS = ("peer", "host", "mpi")
 _COMBINED = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
@@ -55,8 +59,10 @@ class SharedField:
 
     def gather(self, root: int | None = None) -> npt.NDArray[Any]:
         """Return a copy of the whole field on the host. `root` counts with `transport="mpi"` only: which rank gets it."""
-        parts = zip(self.decomposition.slabs, self.slabs, strict=True)
-        return np.concatenate([computed_planes(slab, memory).numpy()[..., : self.shape[-1]] for slab, memory in parts])
+        whole = np.empty(self.shape, self.dtype)
+        for slab, memory in zip(self.decomposition.slabs, self.slabs, strict=True):
+            whole[slab.region] = computed_cells(slab, memory)
+        return whole
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
@@ -72,9 +78,17 @@ class SharedField:
 
 
 def computed_planes(slab: Slab, memory: DeviceArray) -> DeviceArray:
-    """Return the part of the memory of a slab that holds its own planes."""
+    """Return the memory of the planes that a part computes; of a grid of one dimension all memory."""
+    if len(memory.shape) == 1:
+        return memory
     skipped = memory.nbytes // slab.held * slab.below
     return replace(memory, address=memory.address + skipped, shape=(slab.planes, *memory.shape[1:]), owner=memory)
+
+
+def computed_cells(slab: Slab, memory: DeviceArray) -> npt.NDArray[Any]:
+    """Return the cells that a part computes."""
+    planes = computed_planes(slab, memory).numpy()
+    return planes[slab.own if planes.ndim == 1 else (slice(None), *slab.own[1:])]
 
 
 class SharedRun(Run):
@@ -99,13 +113,15 @@ class SharedRun(Run):
         exchange_every: int | str = "auto",
         transport: str = "auto",
         overlap: bool | str = "auto",
+        decomposition: Sequence[int] | str | None = None,
     ) -> None:
         """See `Stencil.on` and `Discretized.prepare`."""
         self._begin(problem, values)
         _check_targets(targets)
         self.target, self.targets = targets[0], tuple(targets)
-        slabs = decomposed(problem.grid, [copy_rate(target) for target in targets])
-        self._cut(slabs, choose(problem, slabs, self.target, variant, exchange_every, transport, overlap), fmad)
+        ways = decompositions(problem.grid, [copy_rate(target) for target in targets], decomposition)
+        choice = choose(problem, ways, self.target, variant, exchange_every, transport, overlap)
+        self._cut(ways[choice.way], choice, fmad)
         self.transport, self.transport_reason = _transport(self.decomposition, self.targets, transport)
         self._load(values, architecture(*targets))
 
@@ -117,16 +133,27 @@ class SharedRun(Run):
         """Steps between two exchanges."""
         self.overlap = choice.overlap
         """Whether an exchange is overlapped with the planes between the borders, where slabs are thick enough."""
-        self._ranged = replace(self.problem, ranged=True)
-        self.code: Code = code_of(self._ranged, choice.variant, fmad)
+        self._generate(replace(self.problem, cut=slabs.cut), choice.variant, fmad)
+        self._wanted = self._needs()
+        """What halos have to hold before each turn, whichever it is."""
+        self.decomposition = slabs.with_halos(*widest([no_margins(self.problem), *self._wanted.values()]))
+        """Which cells each device has."""
+        if slabs.cut != (0,):
+            held = self.decomposition.stored_shape(self.decomposition.slabs[0])
+            self._generate(replace(self._part, held=held), choice.variant, fmad)
+
+    def _generate(self, part: Problem, variant: Variant | None, fmad: bool) -> None:
+        """Generate the kernels of a part of the grid."""
+        self._part = part
+        self.code: Code = code_of(part, variant, fmad)
         self._kernels = {
             "step": tuple(one for one in self.code.kernels if one.variant.steps == 1 and not one.reductions),
             "steps": tuple(one for one in self.code.kernels if one.variant.steps > 1),
             "reducing": tuple(self.code.reducing),
         }
-        self._wanted = self._needs()
-        self.decomposition = slabs.with_halos(*widest(self._wanted.values()))
-        """Which planes each device has."""
+        wide = next((one.variant for one in self.code.kernels if ALIGNED % one.variant.vector), None)
+        if wide is not None and part.grid.dimensions - 1 in part.cut:
+            raise StencilError(f"rows are cut, and threads of {wide} have {wide.vector} cells of a row: use 1, 2, 4 or {ALIGNED}")
 
     def _load(self, values: Mapping[str, Any], architecture: str) -> None:
         """Compile the kernels, and take memory for the fields."""
@@ -136,8 +163,11 @@ class SharedRun(Run):
             if name not in self.arrays:
                 self.arrays[name] = self._upload(name, None)
         self._module = compiled(self.code, architecture)
-        self._loaded, self._plans = [target.load(self._module) for target in self.targets], BoundPlans()
-        self._refs: dict[str, KernelRef] = {name: self._loaded[0][name].ref for name in self._loaded[0]}
+        modules = [self._module]
+        if sizes := self._message_sizes():
+            modules.append(cuda(face_kernels(sizes), name="<stencil faces>", arch=architecture))
+        self._loaded, self._plans = [target.load(module) for module in modules for target in self.targets], BoundPlans()
+        self._refs: dict[str, KernelRef] = {name: loaded[name].ref for loaded in self._loaded[:: len(self.targets)] for name in loaded}
         self._point_kernels = [PointKernels(target) for target in self.targets]
 
     @property
@@ -154,9 +184,11 @@ class SharedRun(Run):
 
     def __repr__(self) -> str:
         names, where = "+".join(rule.name for rule in self.problem.rules), ", ".join(target.name for target in self.targets)
+        parts = f" in {' x '.join(map(str, self.decomposition.parts))} parts" if any(self.decomposition.cut) else ""
+        behind = "" if self.overlap else ", behind all planes"
         return (
-            f"<SharedRun: {names} on {self.problem.grid.shape}, {where}, after {self.step} steps; {self.variant}; "
-            f"exchange every {self.exchange_every} steps by {self.transport_reason}{'' if self.overlap else ', behind all planes'}>"
+            f"<SharedRun: {names} on {self.problem.grid.shape}{parts}, {where}, after {self.step} steps; {self.variant}; "
+            f"exchange every {self.exchange_every} steps by {self.transport_reason}{behind}>"
         )
 
     def plan(self, steps: int | None = None) -> Plan:
@@ -195,17 +227,33 @@ class SharedRun(Run):
         return self.exchange_every
 
     def _turn(self, kind: str, rounds: int) -> Turn:
-        return Turn(self._ranged, self._kernels[kind], rounds)
+        return Turn(self._part, self._kernels[kind], rounds)
 
-    def _needs(self) -> dict[str, Widths]:
-        """Return what halos have to hold before each turn, whichever it is."""
+    def _turns(self) -> list[Turn]:
+        """Return all turns that a run may make, without those that reduce, which read the same."""
         turns = [self._turn("step", rounds) for rounds in range(1, self.exchange_every + 1)]
         if several := self._kernels["steps"]:
             turns += [self._turn("steps", rounds) for rounds in range(1, self.exchange_every // several[0].variant.steps + 1)]
-        found: dict[str, Widths] = {}
-        for turn in turns:
-            found |= {name: wider(found.get(name, (0, 0)), widths) for name, widths in turn.needs.items()}
+        return turns
+
+    def _needs(self) -> dict[str, Margins]:
+        """Return what halos have to hold before each turn, whichever it is."""
+        found: dict[str, Margins] = {}
+        for turn in self._turns():
+            found |= {name: wider(found.get(name, margins), margins) for name, margins in turn.needs.items()}
         return found
+
+    def _message_sizes(self) -> list[tuple[int, ...]]:
+        """Return the bytes of the elements of all fields of each message that is packed."""
+        found = {
+            tuple(itemsize(self.problem.dtype(name)) for name, _ in sent)
+            for turn in (*self._turns(), self._turn("reducing", 1))
+            for axis in self.decomposition.cut
+            if axis
+            for sent in turn.faces(self._wanted, axis)
+            if sent
+        }
+        return sorted(found)
 
     def _shared_stages(self, count: int, varying: bool, reduces: bool) -> Iterator[tuple[SharedStage, int]]:
         """Yield the stages of some steps, and the step at which each begins: whole turns, a shorter one, and a step that reduces."""
@@ -227,8 +275,7 @@ class SharedRun(Run):
 
     def _stage(self, turn: Turn, turns: int, varying: bool) -> SharedStage:
         rows = turn.steps * turns if varying else 1
-        kind = PutStage if self.transport == "flags" else SharedStage
-        return kind(self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap, self.transport == "host")
+        return SharedStage(self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap, self.transport == "host")
 
     @property
     def _strips(self) -> dict[str, StepKernel]:
@@ -290,9 +337,12 @@ class SharedRun(Run):
         return memory
 
     def _write_slab(self, slab: Slab, memory: DeviceArray, host: npt.NDArray[Any]) -> None:
-        planes = self.decomposition.planes_of(slab)
         padded = np.zeros(memory.shape, memory.dtype)
-        padded[..., : host.shape[-1]] = host[planes[0] : planes[-1] + 1] if planes[-1] - planes[0] + 1 == slab.held else host[planes]
+        for axis, span in enumerate(slab.spans):
+            cells = self.decomposition.cells_of(slab, axis)
+            at = (slice(None),) * axis
+            host = host[(*at, slice(cells[0], cells[-1] + 1) if cells[-1] - cells[0] + 1 == span.held else cells)]
+        padded[tuple(map(slice, host.shape))] = host
         memory.copy_from(padded)
 
     def _write(self, name: str, value: npt.NDArray[Any]) -> None:
@@ -301,9 +351,11 @@ class SharedRun(Run):
 
     def _first_not_finite(self, name: str) -> tuple[int, ...] | None:
         for slab, memory, points in zip(self._slabs, self.arrays[name], self._point_kernels, strict=True):
-            at = points.first_not_finite(computed_planes(slab, memory), self.problem.grid.shape[-1])
+            own = computed_planes(slab, memory)
+            at = points.first_not_finite(own, slab.own[1:] or slab.own)
             if at is not None:
-                return slab.start + at[0], *at[1:]
+                begins = [span.origin for span in slab.spans]
+                return tuple(begin + one for begin, one in zip([slab.start, *begins[1:]] if own is not memory else begins, at, strict=True))
         return None
 
     # -- points ------------------------------------------------------------------------------------------------------------------
@@ -341,18 +393,31 @@ class Choice:
     exchange_every: int
     overlap: bool
     reason: str
+    way: int = 0
+    """Which of the decompositions in question is taken."""
+
+
+def decompositions(grid: Grid, speeds: Sequence[float], given: Sequence[int] | str | None) -> list[Decomposition]:
+    """Return the ways to cut a grid that are in question: the given one, all for `"auto"`, slabs along the first axis for None. Raises
+    StencilError where there is none."""
+    if given != "auto":
+        assert not isinstance(given, str)
+        return [decomposed(grid, speeds, given)]
+    all_ = [parts for axes in range(1, grid.dimensions + 1) for parts in divisions(grid.shape, len(speeds), axes)]
+    return [decomposed(grid, speeds, parts) for parts in all_] or [decomposed(grid, speeds)]
 
 
 def choose(
     problem: Problem,
-    slabs: Decomposition,
+    ways: Sequence[Decomposition],
     target: Target,
     variant: Variant | str | None,
     exchange_every: int | str,
     transport: str,
     overlap: bool | str,
 ) -> Choice:
-    """Return how kernels are cut and after how many steps devices exchange planes. Raises StencilError for what does not go together."""
+    """Return how grid and kernels are cut and after how many steps devices exchange planes: what is fastest by the model, of one or more
+    decompositions. Raises StencilError for what does not go together."""
     if isinstance(variant, str):
         raise StencilError(
             f"a variant for several devices is a Variant or None, not {variant!r}: time variants on one device, and pass the `variant` of "
@@ -364,18 +429,19 @@ def choose(
             f"devices exchange planes every {given} steps, and each launch of {variant} makes {variant.steps}: "
             f"exchange after a multiple of {variant.steps}"
         )
-    several = {} if variant is not None or target.modelled else _several_steps(problem, slabs, target)
-    found: list[tuple[Prediction, Variant | None, bool]] = []
-    for steps, one in {1 if variant is None else variant.steps: variant, **several}.items():
-        every = [given] if given is not None else [steps * turns for turns in range(1, max(1, _MOST_STEPS // steps) + 1)]
-        for overlaps in (True, False) if overlap == "auto" else (bool(overlap),):
-            with suppress(StencilError):  # where nothing is left, slabs are too thin, which is said when they get halos
-                found.append((_predicted(problem, len(slabs.slabs), target, transport, every, steps, overlaps), one, overlaps))
+    found: list[tuple[Prediction, Choice]] = []
+    for way, parts in enumerate(ways):
+        several = {} if variant is not None or target.modelled else _several_steps(problem, parts, target)
+        for steps, one in {1 if variant is None else variant.steps: variant, **several}.items():
+            every = [given] if given is not None else [steps * turns for turns in range(1, max(1, _MOST_STEPS // steps) + 1)]
+            for overlaps in (True, False) if overlap == "auto" else (bool(overlap),):
+                with suppress(StencilError):  # where nothing is left, parts are too thin, which is said when they get halos
+                    best = _predicted(problem, parts, target, transport, every, steps, overlaps)
+                    reason = f"{best.step_us:,.1f} us a step expected, bound by {best.bound}, by the model of {target.chip.name}"
+                    found.append((best, Choice(one, best.exchange_every, overlaps, reason, way)))
     if not found:
         return Choice(variant, given or (1 if variant is None else variant.steps), overlap is not False, "not predicted")
-    best, cut, overlaps = min(found, key=lambda one: one[0].step_us)
-    reason = f"{best.step_us:,.1f} us a step expected, bound by {best.bound}, by the model of {target.chip.name}"
-    return Choice(cut, best.exchange_every, overlaps, reason)
+    return min(found, key=lambda one: one[0].step_us)[1]
 
 
 _MOST_STEPS = 16
@@ -387,8 +453,9 @@ def _several_steps(problem: Problem, slabs: Decomposition, target: Target) -> di
     (rule, *more) = problem.rules
     if more or not problem.swap:
         return {}
-    thinnest = min(slab.planes for slab in slabs.slabs)
-    like = Grid((thinnest, *problem.grid.shape[1:]), problem.grid.dtype, ("fixed", *problem.grid.conditions[1:]))
+    grid, thinnest = problem.grid, [min(slab.spans[axis].cells for slab in slabs.slabs) for axis in range(problem.grid.dimensions)]
+    around = tuple("fixed" if axis in slabs.cut else pair for axis, pair in enumerate(grid.conditions))
+    like = Grid(tuple(thinnest), grid.dtype, around)
     found: dict[int, Variant | None] = {}
     for one in estimates(replace(problem, grid=like), rule, target.chip):
         if one.variant.steps > 1 and not cannot_fuse(problem, one.variant.steps):
@@ -397,12 +464,21 @@ def _several_steps(problem: Problem, slabs: Decomposition, target: Target) -> di
 
 
 def _predicted(
-    problem: Problem, devices: int, target: Target, transport: str, every: Sequence[int], steps: int, overlap: bool
+    problem: Problem, slabs: Decomposition, target: Target, transport: str, every: Sequence[int], steps: int, overlap: bool
 ) -> Prediction:
     """Return the fastest prediction. What a machine's network is, nobody knows here: that of the chip's file is taken."""
-    predict = partial(best_exchange, problem, devices, chip=target.chip, candidates=every, steps_per_launch=steps, overlap=overlap)
+    predict = partial(
+        best_exchange,
+        problem,
+        len(slabs.slabs),
+        chip=target.chip,
+        candidates=every,
+        steps_per_launch=steps,
+        overlap=overlap,
+        decomposition=slabs.parts,
+    )
     try:
-        return predict(transport={"host": "host", "mpi": "host", "flags": "flags"}.get(transport, ""))
+        return predict(transport="host" if transport in ("host", "mpi") else "")
     except NetworkError:  # the file knows peers only
         return predict()
 
@@ -420,10 +496,7 @@ def _transport(decomposition: Decomposition, targets: Sequence[Target], asked: s
             targets[lower.device].enable_peer(targets[upper.device])
             targets[upper.device].enable_peer(targets[lower.device])
     except DeviceError as error:
-        if asked != "auto":
-            verb = "copy to each other" if asked == "peer" else "reach each other's memory"
-            raise StencilError(f"devices cannot {verb}: {error}; leave out transport, or pass transport='host'") from None
+        if asked == "peer":
+            raise StencilError(f"devices cannot copy to each other: {error}; leave out transport, or pass transport='host'") from None
         return "host", f"copies through pinned memory of the host, because {error}"
-    if asked == "flags":
-        return "flags", "stores into the neighbours' halos, with flags by which devices signal each other"
     return "peer", "copies from device to device"

@@ -21,9 +21,9 @@ from tests.stencils.scaling.problems import himeno, seven
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
 @pytest.mark.parametrize(("stencil", "swap"), [(seven, ("new", "u")), (himeno, ("p_new", "p"))], ids=["seven", "himeno"])
 def test_regions_are_those_of_the_plan(stencil: Any, swap: tuple[str, str], k: int) -> None:
-    problem = Problem(stencil.rules, ml.Grid((200, 16, 64)), swap, ranged=True)  # type: ignore[arg-type]
+    problem = Problem(stencil.rules, ml.Grid((200, 16, 64)), swap, cut=(0,))  # type: ignore[arg-type]
     turn = Turn(problem, (DirectKernel(problem, problem.rules[0], default_variant(problem, problem.rules[0])),), k)
-    planned = [(one.halo[0] + one.border[0], 60 - sum(one.border)) for one in turn.with_borders(turn.needs)]
+    planned = [(one.halo[0][0] + one.border[0][0], 60 - sum(one.border[0])) for one in turn.with_borders(turn.needs)]
     share = Share((60, 16, 64), ((True, True), (False, False), (False, False)))
     modelled = []
     for step in steps_of(share, [(1, 1)] * 3, k, "linked", True):

@@ -59,6 +59,15 @@ def linked_instructions(module: Module, kernel: Function) -> tuple[Instruction, 
     return own + tuple(one for function in called_functions(module, kernel) for one in _with_return(function).instructions())
 
 
+def refuse_objects(module: Module) -> None:
+    """Raise `UnsupportedPtx` for a module that calls assembled code."""
+    if module.objects:
+        files = ", ".join(name for name, _ in module.objects)
+        raise UnsupportedPtx(
+            f"{files}: assembled code runs on a GPU only, not on the emulator; link the .cu or .ptx file that it was made of"
+        )
+
+
 class _Linker:
     def __init__(self, module: Module, kernel: Function, services: frozenset[str], stop_at_memory: bool) -> None:
         self._module, self._services = module, services
@@ -325,7 +334,7 @@ def _remedy(name: str) -> str:
     """What to do about a function that is declared only."""
     if name in ("malloc", "free"):
         return "kernels do not allocate memory there, so pass memory that the host allocated"
-    return "modules are not linked, so put it into the same module, by compiling its source together with that of the kernel"
+    return "link the file that defines it: memlane.link(...), or --link FILE on the command line"
 
 
 def _steps(body: Body) -> Iterator[Step]:

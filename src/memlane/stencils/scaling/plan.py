@@ -244,9 +244,11 @@ def best_exchange(
     candidates: Iterable[int] = range(1, 9),
     steps_per_launch: int | None = None,
     overlap: bool = True,
+    decomposition: Sequence[int] = (),
 ) -> Prediction:
     """Return the prediction for the steps between exchanges that are fastest by the calibrated model, in slabs along the first axis.
 
+    `decomposition` is another way to cut, as parts along each axis, whose product is the number of devices.
     `steps_per_launch` divides that number; by default as many share a launch as are fastest. Without `overlap` no launch is cut into
     borders and what lies between them. Without a network the links between peers of the chip's file count, or those of an H200 where it has
     none. Raises StencilError where no candidate is possible.
@@ -260,7 +262,8 @@ def best_exchange(
                 raise
             wires = networks.of_chip(load_chip("h200"))
     planner = _Planner(problem, chip, wires, transport, CalibratedModel.of(problem, chip), steps_per_launch, overlap)
-    found, left_out = planner.with_devices(devices, _numbers(candidates, "steps between exchanges", _MOST_STEPS), (1,))
+    every = _numbers(candidates, "steps between exchanges", _MOST_STEPS)
+    found, left_out = planner.with_parts(tuple(decomposition), every) if decomposition else planner.with_devices(devices, every, (1,))
     if not found:
         raise StencilError(f"nothing is left to predict. {left_out[0]}")
     return min(found, key=lambda one: (one.step_us, one.exchange_every))
@@ -316,7 +319,7 @@ class _Planner:
         for axis in axes:
             candidates = []
             for parts in divisions(shape, count, axis):
-                rows, refused = self._possible(parts, every)
+                rows, refused = self.with_parts(parts, every)
                 refusals += refused
                 candidates += [rows] if rows else []
             if candidates:
@@ -338,7 +341,8 @@ class _Planner:
             f"Left out of {'x'.join(map(str, parts))}: {', '.join(str(k) for k, _ in refused)} steps an exchange, because {refused[0][1]}"
         )
 
-    def _possible(self, parts: tuple[int, ...], every: Sequence[int]) -> tuple[list[Prediction], list[str]]:
+    def with_parts(self, parts: tuple[int, ...], every: Sequence[int]) -> tuple[list[Prediction], list[str]]:
+        """Return the predictions for one way to cut, and why there is none for some steps between exchanges."""
         rows, refused = [], []
         for k in every:
             if why := self._refusal(parts, k):

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Stencils on several GPUs, for whatever number of them the machine has (1, 2, 4, 8), in less than 10 minutes.
+#
+#   benchmarks/lease_many.sh OUT [MINUTES]      logs to OUT/*.log, the result to OUT/results/<chip>/stencil_scaling.json
+#
+# The committed result of other numbers of GPUs is copied to OUT first, so that its rows are kept. PYTHON names the interpreter (default
+# python3). MEMLANE_COMMIT names the commit where the checkout has no history.
+set -u
+OUT=${1:?usage: benchmarks/lease_many.sh OUT [MINUTES]}
+MINUTES=${2:-9}
+PYTHON=${PYTHON:-python3}
+cd "$(dirname "$0")/.." || exit 1
+mkdir -p "$OUT/results/h200"
+cp benchmarks/results/h200/stencil_scaling.json "$OUT/results/h200/" 2>/dev/null
+export MEMLANE_RESULTS="$OUT/results" PYTHONUNBUFFERED=1
+export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}"
+export PATH="$PATH:/usr/local/cuda/bin"
+MEMLANE_COMMIT=${MEMLANE_COMMIT:-$(git rev-parse HEAD 2>/dev/null || echo unknown)}
+export MEMLANE_COMMIT
+
+{
+    nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem --format=csv,noheader
+    nvidia-smi topo -m
+} >"$OUT/machine.log" 2>&1
+head -n 9 "$OUT/machine.log"
+"$PYTHON" benchmarks/stencil_scaling.py --minutes "$MINUTES" >"$OUT/stencil_scaling.log" 2>&1
+code=$?
+tail -n "${TAIL:-160}" "$OUT/stencil_scaling.log" | cut -c1-260
+exit "$code"

@@ -1,0 +1,353 @@
+"""Stencils on several GPUs: strong and weak scaling over 1, 2, 4 and 8 of them, every transport, 1 to 8 steps between exchanges.
+
+Each time is the median of 5 calls of `steps`, of about 20 ms or 1,000 steps each, everything included that a user waits for. With several
+devices all steps between exchanges are run overlapped and not, over each transport between devices of one process; `mpi` by as many ranks.
+Predictions are those of `stencil_scaling_predicted.json`, written and committed before this script was first run. Rows of `predicted over
+measured` compare each number of steps with what the model says of it. What a case finds no time for is named in a row `left out`.
+
+Rows of numbers of devices that a run does not have are kept from the result file that is there already, with their commit and date in the
+note, so that machines of 2, 4 and 8 GPUs can follow each other. On emulated devices all times are those of the emulator's clock.
+
+    python benchmarks/stencil_scaling.py                # all GPUs of the machine, in less than 10 minutes
+    python benchmarks/stencil_scaling.py --counts 1,4   # some numbers of devices
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import RESULTS, Row
+from running import machine, measure, parser
+from stencil_scaling_cases import CASES, EVERY, GAINS, REACHES, SPEED_UPS, SPEED_UPS_EACH_STEP, WEAK, WEAK_REACH, case_of, named
+from stencil_scaling_parts import FACES, exchange_rows, peer_times, rank_rows
+
+from memlane.errors import MemlaneError, NetworkError
+from memlane.lab.result import NOT_MEASURED
+from memlane.lab.stencil.cases import Case
+from memlane.lab.stencil.measure import parts_of
+from memlane.lab.stencil.predict import Point
+from memlane.launch import Target
+from memlane.stencils.scaling import best_exchange
+from memlane.targets import devices as named_devices
+from memlane.timeloop.shared import TRANSPORTS, SharedRun
+
+SOURCES = [
+    "src/memlane/stencils",
+    "src/memlane/timeloop",
+    "src/memlane/network",
+    "benchmarks/stencil_scaling.py",
+    "benchmarks/stencil_scaling_cases.py",
+    "benchmarks/stencil_scaling_parts.py",
+    "benchmarks/stencil_scaling_ranks.py",
+]
+COUNTS = (1, 2, 4, 8)
+RANKS = "MPI ranks"
+BY_IMPORTANCE = (1, 2, 4, 3, 8, 6, 5, 7)
+"""Steps between exchanges in the order in which they are run."""
+MINUTES = 9.0
+_ROUNDS, _ROUND_S, _MOST_STEPS = 5, 0.02, 1000
+_SHARE = 0.8
+"""Share of a case's limit after which it begins nothing more."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a run exchanges planes."""
+
+    transport: str
+    k: int
+    overlap: bool
+
+    def __str__(self) -> str:
+        return f"{self.transport}, k = {self.k}{'' if self.overlap else ', not overlapped'}"
+
+
+@dataclass
+class Found:
+    """What was measured of a case on some devices."""
+
+    us: dict[Setting, float] = field(default_factory=dict)
+    steps_per_launch: dict[Setting, int] = field(default_factory=dict)
+    parts: dict[Setting, Point] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+    def best(self, **where: object) -> Setting | None:
+        """Return the fastest setting that has some values."""
+        own = [one for one in self.us if all(getattr(one, name) == value for name, value in where.items())]
+        return min(own, key=lambda one: self.us[one], default=None)
+
+
+# -- measuring -----------------------------------------------------------------------------------------------------------------
+
+
+def step_us(run: SharedRun, expected_us: float) -> float:
+    """Return the time of a step: the median of some runs, or the emulator's clock over two exchanges."""
+    unit = run.exchange_every * run.problem.period
+    if run.target.modelled:
+        return run.timeline(unit).elapsed_ns / 1e3 / unit
+    steps = unit * max(1, min(_MOST_STEPS, int(1e6 * _ROUND_S / expected_us)) // unit)
+    run.steps(steps).steps(steps)  # the second time plans are those of all that follow
+    times = []
+    for _ in range(_ROUNDS):
+        began = time.perf_counter()
+        run.steps(steps)
+        times.append(1e6 * (time.perf_counter() - began) / steps)
+    return statistics.median(times)
+
+
+def predicted_us(case: Case, target: Target, count: int, setting: Setting, fused: int) -> float:
+    """Return what the model that chooses k says of a setting."""
+    for transport in (setting.transport, ""):
+        try:
+            return best_exchange(
+                case.problem, count, chip=target.chip, transport=transport if count > 1 else "", candidates=[setting.k],
+                steps_per_launch=fused, overlap=setting.overlap,
+            ).step_us  # fmt: skip
+        except NetworkError:  # the chip's file has no such link
+            continue
+    return float("nan")
+
+
+Values = dict[str, Any]
+
+
+def shared(case: Case, values: Values, targets: Sequence[Target], setting: Setting) -> SharedRun:
+    return SharedRun(case.problem, values, targets=targets, exchange_every=setting.k, transport=setting.transport, overlap=setting.overlap)
+
+
+def measured(case: Case, values: Values, targets: Sequence[Target], options: argparse.Namespace, until: float) -> Found:
+    """Run a case in all settings that there is time for."""
+    found, count = Found(), len(targets)
+    every = [k for k in BY_IMPORTANCE if k <= (2 if options.quick else EVERY[-1])]
+    for k in every:
+        for transport in (one for one in TRANSPORTS if one != "mpi"):
+            for overlap in (True, False):
+                setting = Setting(transport, k, overlap)
+                if time.time() > until:
+                    found.left_out.append(f"{setting}: no time")
+                    continue
+                try:
+                    run = shared(case, values, targets, setting)
+                    fused = run.variant.steps
+                    found.us[setting] = step_us(run, predicted_us(case, targets[0], count, setting, fused))
+                    found.steps_per_launch[setting] = fused
+                    if k <= 2:
+                        found.parts[setting] = parts_of(run.timeline(2 * k), count, 2 * k)
+                except MemlaneError as error:
+                    found.left_out.append(f"{setting}: {error}")
+    return found
+
+
+def cells_that_differ(case: Case, values: Values, targets: Sequence[Target], transport: str) -> int:
+    """Return how many cells after 6 steps have other bits than on one device."""
+    several, alone = shared(case, values, targets, Setting(transport, 2, True)), SharedRun(case.problem, values, targets=targets[:1])
+    fields = [run.steps(6)[case.field].gather() for run in (several, alone)]
+    return int(np.count_nonzero(fields[0].view(np.uint32) != fields[1].view(np.uint32)))
+
+
+# -- rows ----------------------------------------------------------------------------------------------------------------------
+
+
+def alone_rows(name: str, case: Case, target: Target) -> Iterator[Row]:
+    """Yield what one device takes, as the model cuts kernels, and with each step a launch."""
+    problem, values = case.problem, case.values()
+    run = SharedRun(problem, values, targets=[target])
+    us = step_us(run, 50.0)
+    yield Row(named(name, 1), BEST, round(us, 3), "us", note=str(run.variant))
+    single = run if run.variant.steps == 1 else SharedRun(problem, values, targets=[target], exchange_every=1)
+    yield Row(named(name, 1), EACH_STEP, round(us if single is run else step_us(single, 50.0), 3), "us", note=str(single.variant))
+
+
+BEST = "time of a step, best k and transport"
+EACH_STEP = "time of a step, k = 1"
+SLOWER = "slower than is to be reached; the rows beside it say what a step waits for"
+
+
+def shared_rows(name: str, case: Case, targets: Sequence[Target], options: argparse.Namespace, until: float) -> Iterator[Row]:
+    """Yield what several devices take, and how that compares with the parts of a step and with the model."""
+    count, values = len(targets), case.values()
+    found = measured(case, values, targets, options, until)
+    where, best = named(name, count), found.best()
+    if best is None:
+        yield Row(where, NOT_MEASURED, None, "", 0.0, note="; ".join(found.left_out)[:300])
+        return
+    peer = {str(setting): round(us, 2) for setting, us in found.us.items()}
+    reach = None if options.quick else REACHES.get((name, count))
+    note = f"{best}, {found.steps_per_launch[best]} a launch"
+    missed = reach is not None and found.us[best] > reach
+    yield Row(where, BEST, round(found.us[best], 3), "us", reach, peer=peer, note=f"{note}; {SLOWER}" if missed else note)
+    first = found.best(k=1)
+    if first is not None:
+        yield Row(where, EACH_STEP, round(found.us[first], 3), "us", note=str(first))
+    for transport in dict.fromkeys(setting.transport for setting in found.us):
+        yield from transport_rows(name, transport, count, found)
+    yield from hidden_rows(where, found)
+    yield from model_rows(where, case, targets, found)
+    if time.time() < until:
+        for transport in dict.fromkeys(setting.transport for setting in found.us):
+            differ = cells_that_differ(case, values, targets, transport)
+            yield Row(f"{where}, {transport}", "cells that differ from one device", differ, "", 0.0, note="wrong" if differ else "")
+    if name == "7-point 256^3" and not targets[0].modelled:
+        for tool, us in peer_times(case.shape, count).items():
+            yield Row(where, f"time of a step, {tool}", round(us, 2), "us")
+    if found.left_out:
+        yield Row(where, "left out", float(len(found.left_out)), "settings", note="; ".join(found.left_out)[:300])
+
+
+def transport_rows(name: str, transport: str, count: int, found: Found) -> Iterator[Row]:
+    """Yield what the best k gains over an exchange after each step."""
+    best, first = found.best(transport=transport), found.best(transport=transport, k=1)
+    if best is None or first is None:
+        return
+    reach, gain = GAINS.get((name, count, transport)), round(found.us[first] / found.us[best], 4)
+    note = f"{best}; k = 1: {found.us[first]:.2f} us" + (
+        "" if reach is None or gain >= reach else "; the exchange is hidden at k = 1 already"
+    )
+    yield Row(f"{named(name, count)}, {transport}", "gain of the best k over k = 1", gain, "", reach, "higher", note=note)
+
+
+def hidden_rows(where: str, found: Found) -> Iterator[Row]:
+    """Yield by how much overlapped steps take longer than the longer of inner region and exchange, borders added."""
+    for setting, point in found.parts.items():
+        behind = found.parts.get(Setting(setting.transport, setting.k, False))
+        if not setting.overlap or point.boundary == 0 or behind is None:
+            continue
+        hidden = max(point.inner, behind.exchange) + point.boundary
+        over, most = found.us[setting] - hidden, max(1.5, 0.05 * hidden)
+        peer = {
+            "inner, us": point.inner,
+            "exchange alone, us": behind.exchange,
+            "borders, us": point.boundary,
+            "step, us": found.us[setting],
+        }
+        note = "" if over <= most else "launches of borders and of the planes between them share the device"
+        yield Row(
+            f"{where}, {setting}", "step over max(inner, exchange) + borders", round(over, 3), "us", round(most, 3),
+            peer={one: round(us, 3) for one, us in peer.items()}, note=note,
+        )  # fmt: skip
+
+
+def model_rows(where: str, case: Case, targets: Sequence[Target], found: Found) -> Iterator[Row]:
+    """Yield what the model's choice loses, and how far its times are off."""
+    expected = {one: predicted_us(case, targets[0], len(targets), one, found.steps_per_launch[one]) for one in found.us}
+    for transport in dict.fromkeys(setting.transport for setting in found.us):
+        own = [one for one in found.us if one.transport == transport]
+        chosen, best = min(own, key=lambda one: expected[one]), min(own, key=lambda one: found.us[one])
+        lost = round(found.us[chosen] / found.us[best], 4)
+        note = f"chosen: {chosen}; best: {best}"
+        yield Row(f"{where}, {transport}", "k and overlap chosen by the model over the best", lost, "", 1.05, note=note)
+        errors = [expected[one] / found.us[one] - 1 for one in own]
+        peer = {str(one).partition(", ")[2]: round(error, 3) for one, error in zip(own, errors, strict=True)}
+        average, worst = round(statistics.mean(map(abs, errors)), 4), round(max(map(abs, errors)), 4)
+        why = "the model was fitted to launches of one device, and links measured between two"
+        for metric, value, reach in (("average", average, 0.1), ("worst", worst, 0.2)):
+            note = "" if value <= reach else why
+            yield Row(f"{where}, {transport}", f"predicted over measured, less 1, {metric}", value, "", reach, peer=peer, note=note)
+
+
+_GAINED = ("speed-up over one device", "speed-up, k = 1", "efficiency", "efficiency, k = 1")
+
+
+def speed_ups(rows: Sequence[Row], is_stated: bool) -> list[Row]:
+    """Return what several devices gain over one, from the rows of all cases. `is_stated`: whether H200s were measured."""
+    found: list[Row] = []
+    for metric, reaches, title in ((BEST, SPEED_UPS, "speed-up over one device"), (EACH_STEP, SPEED_UPS_EACH_STEP, "speed-up, k = 1")):
+        us = {row.case: row.value for row in rows if row.metric == metric and row.value is not None}
+        for name in (*CASES, WEAK):
+            alone = us.get(named(name, 1))
+            for count in COUNTS[1:]:
+                several = us.get(named(name, count))
+                if alone is None or several is None:
+                    continue
+                reach = WEAK_REACH.get(count) if name == WEAK and metric == BEST else reaches.get((name, count))
+                reach = reach if is_stated else None
+                value = round(alone / several, 4)
+                words = title if name != WEAK else title.replace("speed-up over one device", "efficiency").replace("speed-up", "efficiency")
+                note = "" if reach is None or value >= reach else SLOWER
+                found.append(Row(named(name, count), words, value, "", reach, "higher", note=note))
+    return found
+
+
+# -- cases ---------------------------------------------------------------------------------------------------------------------
+
+
+def counts_of(options: argparse.Namespace) -> list[int]:
+    """Return the numbers of devices that are measured, the most first, then one, then those between."""
+    most = 2 if options.target.startswith("emulator") else len(named_devices(options.target))
+    asked = [int(one) for one in options.counts.split(",")] if options.counts else [one for one in COUNTS if one <= most]
+    return sorted(dict.fromkeys(asked), key=lambda count: (count != max(asked), count != 1, -count))
+
+
+def names_of(counts: Sequence[int]) -> list[str]:
+    """Return the cases in the order of their importance: all of the largest number of devices and of one before those between."""
+    found: list[str] = []
+    for several in (counts[:2], counts[2:]):
+        found += [named(name, count) for name in (*list(CASES)[:2], WEAK, *list(CASES)[2:]) for count in several]
+        found += [named(FACES, count) for count in several if count > 1]
+        found += [named(RANKS, count) for count in (several if max(counts) > 1 else (2,)) if count > 1]
+    return found
+
+
+def run_case(title: str, options: argparse.Namespace) -> list[Row]:
+    """Measure one case on some devices."""
+    name, _, devices = title.rpartition(", ")
+    count, until = int(devices.split()[0]), min(options.until or float("inf"), time.time() + _SHARE * options.limit)
+    if time.time() > until:
+        return [Row(title, NOT_MEASURED, None, "", note="left out: no time was left for it")]
+    if name == RANKS:
+        return list(rank_rows(title, count, options))
+    targets = named_devices(options.target, count)
+    if name == FACES:
+        return list(exchange_rows(title, targets, options.quick))
+    case = case_of(name, count, options.quick)
+    rows = alone_rows(name, case, targets[0]) if count == 1 else shared_rows(name, case, targets, options, until)
+    return reached(list(rows), targets[0])
+
+
+def reached(rows: Sequence[Row], target: Target) -> list[Row]:
+    """Return rows without what H200s are to reach where these are none."""
+    is_stated = target.chip.name == "h200" and not target.modelled
+    return [row if is_stated or row.metric.startswith("cells") else Row(**{**vars(row), "reach": None}) for row in rows]
+
+
+def kept(path: Path, names: Sequence[str]) -> list[Row]:
+    """Return the rows of an earlier result whose cases are not measured now, with where they come from in their notes."""
+    if not path.exists():
+        return []
+    document = json.loads(path.read_text(encoding="utf-8"))
+    rows = [Row(**{name: value for name, value in row.items() if name != "holds"}) for row in document["rows"]]
+    from_there = f"measured at commit {document['commit'][:12]}, {document['date']}"
+    own = [
+        row for row in rows if row.metric not in _GAINED and not any(row.case == one or row.case.startswith(f"{one}, ") for one in names)
+    ]
+    return [row if "measured at commit" in row.note else Row(**{**vars(row), "note": "; ".join(filter(None, (row.note, from_there)))})
+            for row in own]  # fmt: skip
+
+
+def main() -> None:
+    """Measure all cases of the devices that there are."""
+    command = parser(__doc__, "cuda:0")
+    command.add_argument("--counts", default="", help="numbers of devices, as 1,2 (default: 1, 2, 4 and 8, as many as there are)")
+    command.add_argument("--minutes", type=float, default=MINUTES, help=f"what all cases may take together (default {MINUTES:g})")
+    command.add_argument("--until", type=float, default=0.0, help=argparse.SUPPRESS)
+    command.set_defaults(limit=60.0)
+    options = command.parse_args()
+    options.until = options.until or time.time() + 60 * options.minutes
+    names = names_of(counts_of(options)) if options.case is None else [options.case]
+    head = machine(options) if options.rows is None else {}
+    before = [] if options.rows else kept((options.out or RESULTS / head["chip"]) / "stencil_scaling.json", names)
+    forward = ["--until", str(options.until), "--limit", str(options.limit)]
+    is_h200 = bool(head) and head["chip"] == "h200"
+    measure("stencil_scaling", names, run_case, options, forward, over_all=lambda rows: [*before, *speed_ups([*before, *rows], is_h200)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Steps of a stencil on the ranks of an MPI program, staged through the host: started by `stencil_scaling.py`.
+
+    mpiexec -n 4 python benchmarks/stencil_scaling_ranks.py cuda:0 "Himeno M"
+
+Rank 0 prints a line of JSON for each number of steps between exchanges, overlapped and not. Ranks take the GPU of their number; where there
+is one GPU, all share it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+
+from stencil_scaling_cases import EVERY, case_of
+
+from memlane.targets import devices as named_devices
+from memlane.targets import target as named_target
+from memlane.timeloop.distributed import distributed
+from memlane.timeloop.mpi import world
+
+_ROUNDS, _STEPS = 5, 400
+
+
+def main() -> None:
+    """Run a case with all steps between exchanges that its slabs allow."""
+    command = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    command.add_argument("target")
+    command.add_argument("case")
+    command.add_argument("--quick", action="store_true")
+    options = command.parse_args()
+    ranks = world()
+    gpus = ranks.count if options.target.startswith("emulator") else len(named_devices(options.target))
+    own = named_target(f"cuda:{ranks.number_on_machine}" if 1 < ranks.count <= gpus and options.target == "cuda:0" else options.target)
+    case = case_of(options.case, ranks.count, options.quick)
+    for k in EVERY[:2] if options.quick else EVERY:
+        for overlap in (True, False):
+            run = distributed(case.problem, case.values(), [own], variant=None, fmad=True, exchange_every=k, overlap=overlap)
+            unit = 2 * k
+            steps = unit if own.modelled else unit * (_STEPS // unit)
+            run.steps(steps)
+            times = []
+            for _ in range(1 if own.modelled else _ROUNDS):
+                began = time.perf_counter()
+                run.steps(steps)
+                times.append(1e6 * (time.perf_counter() - began) / steps)
+            if ranks.number == 0:
+                line = {"k": k, "overlap": overlap, "us": statistics.median(times), "gpus": gpus, "modelled": own.modelled}
+                print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Faces of boxes that do not lie side by side in memory: kernels that pack them into one message with all fields, and unpack it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from memlane.plan import KernelRef, PlanBuilder, StepRef, View
+
+_ALIGNED = 64
+"""Each face begins at a multiple of so many bytes of a message."""
+_THREADS, _MOST_BLOCKS = 256, 1024
+_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+
+PACK, UNPACK = "pack", "unpack"
+
+
+def message_places(faces: Sequence[View]) -> tuple[list[int], int]:
+    """Return at which byte of a message each face begins, and how many bytes the message has."""
+    places, end = [], 0
+    for face in faces:
+        places.append(end)
+        end += -(-prod(face.shape) * face.itemsize // _ALIGNED) * _ALIGNED
+    return places, end
+
+
+def kernel_name(way: str, sizes: Iterable[int]) -> str:
+    """Return the name of the kernel that packs or unpacks faces whose elements have so many bytes."""
+    return "_".join([way, *map(str, sizes)])
+
+
+def add_move(builder: PlanBuilder, refs: Mapping[str, KernelRef], way: str, message: View, faces: Sequence[View], **where: Any) -> StepRef:
+    """Add the launch that packs faces into a message, or unpacks it into them. `where`: device, queue, what it waits for, label."""
+    arguments: list[int | View] = []
+    for face, place in zip(faces, message_places(faces)[0], strict=True):
+        shape, strides = (1,) * (3 - len(face.shape)) + face.shape, (0,) * (3 - len(face.strides)) + face.strides
+        plane, pitch = (stride // face.itemsize for stride in strides[:2])
+        arguments += [face, place, plane, pitch, shape[1], shape[2], prod(shape)]
+    blocks = min(_MOST_BLOCKS, -(-max(face.size for face in faces) // _THREADS))
+    kernel = refs[kernel_name(way, (face.itemsize for face in faces))]
+    reads, writes = (list(faces), [message]) if way == PACK else ([message], list(faces))
+    return builder.launch(kernel, (blocks, len(faces)), _THREADS, message, *arguments, reads=reads, writes=writes, **where)
+
+
+def face_kernels(sizes: Iterable[Sequence[int]]) -> str:
+    """Return the text of the kernels that pack and unpack messages, for each of some lists of bytes of the faces' elements."""
+    parts = [_MOVE]
+    for several in sizes:
+        for way in (PACK, UNPACK):
+            given = ["unsigned char* __restrict__ message"]
+            moves = []
+            for at, size in enumerate(several):
+                kind = _WORDS[size]
+                given.append(
+                    f"{kind}* __restrict__ face_{at}, long long place_{at}, long long plane_{at}, int pitch_{at}, int rows_{at}, "
+                    f"int cells_{at}, long long count_{at}"
+                )
+                packs, to = "true" if way == PACK else "false", f"reinterpret_cast<{kind}*>(message + place_{at})"
+                shape = ", ".join(f"{one}_{at}" for one in ("face", "plane", "pitch", "rows", "cells", "count"))
+                moves.append(f"    if (blockIdx.y == {at}) move<{packs}>({to}, {shape});")
+            head = f'extern "C" __global__ void __launch_bounds__({_THREADS})\n{kernel_name(way, several)}('
+            parts += [head + ",\n    ".join(given) + ") {", *moves, "}", ""]
+    return "\n".join(parts)
+
+
+_MOVE = """\
+// Copies the cells of a box between a field and a message, where they lie side by side.
+template <bool PACKS, typename T>
+__device__ __forceinline__ void move(T* __restrict__ message, T* __restrict__ face, long long plane, int pitch, int rows, int cells,
+                                     long long count) {
+    for (long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x; at < count; at += (long long)gridDim.x * blockDim.x) {
+        const long long row = at / cells;
+        T* const cell = face + (row / rows * plane + row % rows * pitch + at % cells);
+        if (PACKS) message[at] = *cell; else *cell = message[at];
+    }
+}
+"""

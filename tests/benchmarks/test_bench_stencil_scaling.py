@@ -1,0 +1,88 @@
+"""The benchmark of stencils on several devices: its rows by hand, and one case on emulated devices."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stencil_scaling
+from harness import RESULTS, Row
+from stencil_scaling import BEST, EACH_STEP, Found, Setting, hidden_rows, kept, names_of, speed_ups, transport_rows
+from stencil_scaling_parts import _copies
+
+from memlane.lab.stencil.predict import Point
+from memlane.plan import races
+from memlane.targets import devices
+
+
+def test_the_largest_number_of_devices_comes_first() -> None:
+    names = names_of([8, 1, 4, 2])
+    assert names[:2] == ["7-point 256^3, 8 devices", "7-point 256^3, 1 device"]
+    assert names.index("MPI ranks, 8 devices") < names.index("7-point 256^3, 4 devices") < names.index("7-point 256^3, 2 devices")
+    assert len(names) == len(set(names)) == 4 * 5 + 3 + 3
+    assert names_of([1])[-1] == "MPI ranks, 2 devices"  # of one GPU two ranks share it
+    options = argparse.Namespace(counts="", target="emulator:h200")
+    assert stencil_scaling.counts_of(options) == [2, 1]
+
+
+def test_what_several_devices_gain_over_one() -> None:
+    rows = [Row("7-point 256^3, 1 device", BEST, 22.0, "us"), Row("7-point 256^3, 2 devices", BEST, 11.0, "us")]
+    rows += [Row("7-point 256^3, 1 device", EACH_STEP, 35.0, "us"), Row("7-point 256^3, 4 devices", EACH_STEP, 14.0, "us")]
+    rows += [Row("7-point 512^3 a device, 1 device", BEST, 130.0, "us"), Row("7-point 512^3 a device, 2 devices", BEST, 132.0, "us")]
+    found = {(row.case, row.metric): row for row in speed_ups(rows, True)}
+    best = found["7-point 256^3, 2 devices", "speed-up over one device"]
+    assert (best.value, best.reach, best.holds) == (2.0, 1.5, True)
+    each = found["7-point 256^3, 4 devices", "speed-up, k = 1"]
+    assert (each.value, each.reach, each.holds) == (2.5, 3.2, False)
+    assert each.note
+    weak = found["7-point 512^3 a device, 2 devices", "efficiency"]
+    assert (weak.value, weak.reach) == (pytest.approx(130 / 132, abs=1e-4), 0.98)
+    assert len(found) == 3
+    assert all(row.reach is None for row in speed_ups(rows, False))
+
+
+def test_an_overlapped_step_beside_its_parts() -> None:
+    found = Found({Setting("peer", 1, True): 12.0, Setting("peer", 1, False): 15.0})
+    found.parts = {Setting("peer", 1, True): Point(13.0, 8.0, 6.0, 2.0), Setting("peer", 1, False): Point(14.0, 9.0, 3.0, 0.0)}
+    (row,) = hidden_rows("a case", found)
+    assert (row.value, row.reach, row.holds) == (2.0, 1.5, False)  # 12 us over max(8, 3) + 2
+    assert row.note
+    found.us = {Setting("host", 1, True): 30.0, Setting("host", 2, False): 20.0, Setting("host", 1, False): 28.0}
+    (gain,) = transport_rows("Himeno M", "host", 2, found)
+    assert (gain.value, gain.reach) == (1.4, 1.21)
+
+
+def test_rows_of_other_numbers_of_devices_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "stencil_scaling.json"
+    rows = [Row(f"7-point 256^3, {count}", BEST, 9.0, "us", note="peer, k = 2") for count in ("2 devices", "4 devices")]
+    rows += [Row("7-point 256^3, 2 devices, peer", "gain", 1.0, ""), Row("7-point 256^3, 4 devices", "speed-up over one device", 3.0, "")]
+    path.write_text(json.dumps({"commit": "a" * 40, "date": "2026-11-23", "rows": [row.as_json() for row in rows]}))
+    (one,) = kept(path, ["7-point 256^3, 2 devices"])
+    assert (one.case, one.note) == ("7-point 256^3, 4 devices", "peer, k = 2; measured at commit aaaaaaaaaaaa, 2026-11-23")
+    assert kept(tmp_path / "nothing.json", []) == []
+
+
+@pytest.mark.parametrize("through_host", [False, True])
+def test_exchanges_alone_are_in_order(through_host: bool) -> None:
+    assert races(_copies(devices("emulator:h200", 3), 4096, 3, through_host)) == []
+
+
+def test_predictions_are_there_for_all_that_is_measured() -> None:
+    stored = json.loads((RESULTS / "h200" / "stencil_scaling_predicted.json").read_text(encoding="utf-8"))
+    best = {row["case"] for row in stored["rows"] if row["metric"] == f"{BEST}, predicted"}
+    assert best == {name for name in names_of([8, 1, 4, 2]) if "-point" in name or name.startswith("Himeno")}
+
+
+@pytest.mark.slow
+def test_two_emulated_devices(quick: Callable[..., list[dict[str, Any]]]) -> None:
+    rows = {(row["case"], row["metric"]): row for row in quick("stencil_scaling", "7-point 256^3, 2 devices")}
+    assert all(row["reach"] in (None, 0) for row in rows.values())  # what H200s are to reach
+    best = rows["7-point 256^3, 2 devices", BEST]
+    assert best["value"] == pytest.approx(min(best["peer"].values()), abs=0.01)
+    assert set(best["peer"]) >= {f"{way}, k = {k}{words}" for way in ("peer", "host") for k in (1, 2) for words in ("", ", not overlapped")}
+    assert {rows[f"7-point 256^3, 2 devices, {way}", "cells that differ from one device"]["value"] for way in ("peer", "host")} == {0}
+    assert ("7-point 256^3, 2 devices", "left out") not in rows
