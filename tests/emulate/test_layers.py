@@ -9,6 +9,12 @@ import pytest
 
 from memlane.chip import load
 from memlane.emulate import Emulator
+from memlane.emulate.code.build import I32, constant
+from memlane.emulate.layers import Compiled
+from memlane.emulate.lower.kernel import lowered
+from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.runtime.access import load as load_lanes
+from memlane.emulate.semantics import TABLE
 from memlane.errors import BadAccess
 from memlane.launch import COUNT_FIELDS, KernelCall, Layers, Observation
 from memlane.ptx import parse
@@ -342,3 +348,16 @@ def test_whoever_starts_a_launch_gets_back_what_was_seen_of_it() -> None:
         assert [int(fields[0]) for fields in seen.counts.values()] == [1]
     together = emulators[0].launch_together(launches)
     assert [(one.grid, one.launch) for one in together if one is not None] == [(3, launches[0]), (1, launches[1])]
+
+
+def test_semantics_that_go_past_the_layers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever adds an instruction cannot forget that its accesses are counted, timed and checked."""
+
+    def unseen(k: Lowering) -> None:
+        k.call(load_lanes("global", 32, 1), k.warp, *k.address("a"), k.active, constant(I32, k.index), k.scratch("data"))
+
+    module = parse(program("ld.param.u64 %rd1, [out]; ld.global.u32 %r1, [%rd1];"), "test.ptx")
+    form = next(one.form for one in module.kernels["k"].instructions() if one.has("global"))
+    monkeypatch.setitem(TABLE, form.manual, unseen)
+    with pytest.raises(AssertionError, match=r"ld.global.u32 access global memory past emulate/semantics/accesses.py"):
+        lowered(module, module.kernels["k"], Compiled(counts=True, accesses=False, clock=False), H200)

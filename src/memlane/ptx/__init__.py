@@ -88,7 +88,7 @@ from memlane.ptx.registers import (
 )
 from memlane.ptx.scopes import flatten_scopes
 from memlane.ptx.special import SPECIAL_REGISTERS
-from memlane.ptx.types import SCALAR_TYPES, SPACES, ScalarType
+from memlane.ptx.types import SCALAR_TYPES, SPACES, VECTOR_LENGTHS, ScalarType
 from memlane.ptx.vectors import split_vectors
 from memlane.ptx.verify import verify
 
@@ -100,6 +100,7 @@ __all__ = [
     "SPACES",
     "SPECIAL_REGISTERS",
     "TABLE",
+    "VECTOR_LENGTHS",
     "Address",
     "Arguments",
     "BasicBlock",

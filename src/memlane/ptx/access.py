@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 from memlane.chip import AccessKind
 from memlane.ptx.ir import Address, Immediate, Instruction, Operand, Register, TextureAddress, Vector, elements
-from memlane.ptx.types import SCALAR_TYPES
+from memlane.ptx.types import SCALAR_TYPES, VECTOR_LENGTHS
 
 MATRIX_ROW_BYTES = 16
 """`ldmatrix` and `stmatrix` move rows of eight 16-bit elements, one row for each address."""
 
 GROUP_ROWS, GROUP_DEPTH_BYTES, GROUP_THREADS = 64, 32, 128
 """Of a product of a warpgroup: the rows of A and D, the bytes of a row of A or a column of B, and the threads that execute it."""
-
-_VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +104,7 @@ def memory_accesses(instruction: Instruction) -> tuple[MemoryAccess, ...]:
 def _plain(instruction: Instruction, letter: str) -> MemoryAccess:
     form = instruction.form
     scalar = form.types.get("d") or form.types.get("b") or ""
-    vector = _VECTORS.get(form.slots.get("vec", ""), 1)
+    vector = VECTOR_LENGTHS.get(form.slots.get("vec", ""), 1)
     space = "shared::cluster" if form.slots.get("ss") == "shared::cluster" else form.addresses[letter]
     return MemoryAccess(
         kind=form.effect,
@@ -129,7 +127,7 @@ def _prefetch(instruction: Instruction, letter: str) -> MemoryAccess:
 def _texture(instruction: Instruction, letter: str) -> MemoryAccess:
     form = instruction.form
     scalar = form.slots.get("dtype") or form.slots.get("ctype") or ""
-    vector = _VECTORS.get(form.slots.get("vec", ""), 4 if instruction.opcode == "tld4" else 1)
+    vector = VECTOR_LENGTHS.get(form.slots.get("vec", ""), 4 if instruction.opcode == "tld4" else 1)
     return MemoryAccess(
         kind=form.effect,
         space="tex",

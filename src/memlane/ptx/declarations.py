@@ -8,14 +8,13 @@ from memlane.ptx.constants import immediate
 from memlane.ptx.initializers import parse_initial
 from memlane.ptx.ir import RegisterDecl, Variable
 from memlane.ptx.lexer import DIRECTIVE, END, MARK, NUMBER, WORD, Cursor
-from memlane.ptx.types import SCALAR_TYPES
+from memlane.ptx.types import SCALAR_TYPES, VECTOR_LENGTHS
 from memlane.source import shortened
 
 LINKAGE = frozenset({".visible", ".extern", ".weak", ".common"})
 SPACE_DIRECTIVES = frozenset({".reg", ".const", ".global", ".local", ".param", ".shared", ".sreg", ".tex"})
 
 _OPAQUE = frozenset({"texref", "samplerref", "surfref"})
-_VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
 
 
 def parse_registers(cursor: Cursor) -> tuple[RegisterDecl, ...]:
@@ -118,7 +117,7 @@ def _parse_declarator(cursor: Cursor, model: Variable, first: int) -> Variable:
 
 
 def _parse_type(cursor: Cursor) -> tuple[int, str]:
-    vector = _VECTORS.get(cursor.text, 1)
+    vector = VECTOR_LENGTHS.get(cursor.text[1:], 1) if cursor.text.startswith(".") else 1
     if vector > 1:
         cursor.at += 1
     scalar = cursor.text[1:]

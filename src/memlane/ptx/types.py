@@ -34,5 +34,8 @@ SCALAR_TYPES: dict[str, ScalarType] = {
     "pred": ScalarType("pred", "pred", 1),
 }
 
+VECTOR_LENGTHS = {"v2": 2, "v4": 4, "v8": 8}
+"""Elements of an access by the word that says so."""
+
 SPACES = ("reg", "sreg", "const", "global", "local", "param", "shared", "tex")
 """The state spaces. An access without one goes through a generic address: its space is `generic` here."""

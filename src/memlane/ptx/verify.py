@@ -40,7 +40,7 @@ from memlane.ptx.operands import register_number
 from memlane.ptx.printer import operand_text
 from memlane.ptx.registers import names_in
 from memlane.ptx.special import SPECIAL_REGISTERS
-from memlane.ptx.types import SCALAR_TYPES
+from memlane.ptx.types import SCALAR_TYPES, VECTOR_LENGTHS
 from memlane.source import Span
 
 Complaint = tuple[str, str]
@@ -49,7 +49,7 @@ Complaint = tuple[str, str]
 _ALIAS = re.compile(r"\.alias\s+([\w$%]+)")
 _ARCHITECTURE = re.compile(r"sm_(\d+)")
 _MAY_BE_REPEATED = frozenset({"extern", "common", "weak"})
-_LENGTHS = {"v2": 2, "v4": 4, "v8": 8, "x1": 1, "x2": 2, "x4": 4}
+_LENGTHS = {**VECTOR_LENGTHS, "x1": 1, "x2": 2, "x4": 4}
 
 
 @dataclass

@@ -21,6 +21,7 @@ from memlane.emulate.lower.lowering import Lowering, assign_registers
 from memlane.emulate.lower.variables import Frame, place_variables
 from memlane.emulate.runtime.helper import Program, compile_helpers, load_helpers
 from memlane.emulate.semantics import TABLE
+from memlane.emulate.semantics.accesses import require_access
 from memlane.emulate.semantics.call import SERVICES
 from memlane.errors import UnsupportedPtx
 from memlane.launch import stage
@@ -157,4 +158,5 @@ def _write_step(k: Lowering, step: Step) -> None:
     k.flow.count_executions(step)
     check_products(k)
     write(k)
+    require_access(k)
     k.end(step)

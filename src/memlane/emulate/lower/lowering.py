@@ -78,6 +78,8 @@ class Lowering:
         self.index = 0
         self.resumes = False
         """Whether the instruction was executed before and goes on behind its wait."""
+        self.reached_memory = False
+        """Whether the code of the instruction goes to memory by `semantics.accesses`, where the layers see it."""
         self.flow: Flow
         self._entry = e.block
         self._scratch: dict[str, Value] = {}
@@ -103,6 +105,7 @@ class Lowering:
     def begin(self, step: Step) -> None:
         """Turn to an instruction: its guard decides who executes it."""
         self.step, self.index, self.instruction, self.resumes = step, step.index, step.instruction, step.resumes
+        self.reached_memory = False
         self.change_mask(self.mask)
         if self.scoreboard is not None:
             self.scoreboard.begin(step)

@@ -8,7 +8,7 @@ the PTX manual, as its row in the instruction table gives it:
         k.write("d", k.e.neg(k.read("a")))
 
 `k.read` gives an operand for all 32 lanes, `k.write` takes the result; guards and masks are not the function's concern. `k.active` are the
-lanes that take part, for the instructions that care.
+lanes that take part, for the instructions that care. Memory is reached by `accesses` alone, where it is counted, timed and checked.
 """
 
 from memlane.emulate.semantics import (

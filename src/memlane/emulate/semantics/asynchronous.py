@@ -6,13 +6,12 @@ Copies are done at once, and their bytes are counted at once: a kernel that forg
 from __future__ import annotations
 
 from memlane.chip import LANES
-from memlane.emulate.check.hooks import check_bulk_copy, check_copy, check_mbarrier
 from memlane.emulate.code.build import I32, I64, Value, constant, vector
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.instructions import account_copy
 from memlane.emulate.runtime.copies import bulk_copy, bulk_reduce, copy
 from memlane.emulate.runtime.mbarriers import COUNT_BITS, mbarrier
 from memlane.emulate.runtime.tensor_copies import REDUCTIONS
+from memlane.emulate.semantics.accesses import at_mbarrier, copied, copied_in_bulk
 from memlane.emulate.semantics.cluster_copies import complete_at, far_space, multicast
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import Immediate
@@ -31,9 +30,8 @@ def cp_async(k: Lowering) -> None:
     count = e.intrinsic("umin", [k.read("source", "u32"), whole]) if k.has("source") else whole
     e.store_lanes(count, k.scratch("a"))
     source, target = k.address("src"), k.address("dst", "more_addresses")
-    lanes = check_copy(k, source, target, size.value, count)
-    k.call(copy(size.value), k.warp, *source, *target, lanes, constant(I32, k.index), k.scratch("a"))
-    account_copy(k, source, target, size.value, count if k.has("source") else None)
+    with copied(k, source, target, size.value, count, may_read_less=k.has("source")) as lanes:
+        k.call(copy(size.value), k.warp, *source, *target, lanes, constant(I32, k.index), k.scratch("a"))
 
 
 @semantics(
@@ -57,9 +55,9 @@ def _mbarrier(k: Lowering, operation: str, given: Value, letter: str = "a", spac
     """Do an operation on the barrier at the address in `letter`: 32 i64, the words before it, or whether a phase is over."""
     e, out = k.e, k.scratch("data")
     e.store_lanes(given, k.scratch("b"))
-    pointer, distance = k.address(letter, f"addresses_{letter}")
-    lanes = check_mbarrier(k, space, pointer, distance, operation, out)
-    k.call(mbarrier(operation, space), k.warp, pointer, distance, lanes, constant(I32, k.index), k.scratch("b"), out)
+    place = k.address(letter, f"addresses_{letter}")
+    lanes = at_mbarrier(k, space, place, operation, out)
+    k.call(mbarrier(operation, space), k.warp, *place, lanes, constant(I32, k.index), k.scratch("b"), out)
     return e.load_lanes(out, I64)
 
 
@@ -119,7 +117,7 @@ def cp_async_bulk(k: Lowering) -> None:
     sizes = k.read("size")
     e.store_lanes(sizes, k.scratch("sizes", 4 * LANES))
     places = [k.address(letter, f"addresses_{letter}") for letter in ("src", "dst")]
-    lanes, site = check_bulk_copy(k, (source, target), places[0], places[1], sizes), constant(I32, k.index)
+    lanes, site = copied_in_bulk(k, (source, target), places[0], places[1], sizes), constant(I32, k.index)
     k.call(bulk_copy(source, target), k.warp, *places[0], *places[1], lanes, site, k.scratch("sizes", 4 * LANES))
     if k.has("mbar"):
         complete_bytes(k, e.zext(sizes, vector(I64)))
@@ -135,7 +133,7 @@ def cp_reduce_async_bulk(k: Lowering) -> None:
     sizes = k.read("size")
     k.e.store_lanes(sizes, k.scratch("sizes", 4 * LANES))
     places = [k.address(letter, f"addresses_{letter}") for letter in ("src", "dst")]
-    lanes = check_bulk_copy(k, ("shared", "global"), places[0], places[1], sizes, updates=True)
+    lanes = copied_in_bulk(k, ("shared", "global"), places[0], places[1], sizes, updates=True)
     site = constant(I32, k.index)
     k.call(bulk_reduce(operation, kind), k.warp, *places[0], *places[1], lanes, site, k.scratch("sizes", 4 * LANES))
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from memlane.chip import LANES
-from memlane.emulate.check.hooks import check_access
 from memlane.emulate.code.build import I32, I64, INTEGERS, constant, vector
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.atomics import OPERATIONS, atomic
+from memlane.emulate.semantics.accesses import access
 from memlane.emulate.semantics.memory import state_space
 from memlane.emulate.semantics.table import semantics
-from memlane.ptx import SCALAR_TYPES, Vector, elements
+from memlane.ptx import SCALAR_TYPES, VECTOR_LENGTHS, Vector, elements
 
 _SECTION = "parallel-synchronization-and-communication-instructions-"
 
 
-_VECTORS = {"": 1, "v2": 2, "v4": 4, "v8": 8}
 _WIDEST = 8
 """Bytes that the checker takes for one element."""
 
@@ -23,7 +21,12 @@ _WIDEST = 8
 @semantics(_SECTION + "atom", _SECTION + "red")
 def atom(k: Lowering) -> None:
     """Of a vector, each element is updated by itself."""
-    instruction, scalar, space, count = k.instruction, SCALAR_TYPES[k.slot_type("b")], state_space(k), _VECTORS[k.slot_of("vec")]
+    instruction, scalar, space, count = (
+        k.instruction,
+        SCALAR_TYPES[k.slot_type("b")],
+        state_space(k),
+        VECTOR_LENGTHS.get(k.slot_of("vec"), 1),
+    )
     operation = next((word for word in instruction.modifiers if word in OPERATIONS), "")
     narrow = scalar.bits < 32 and operation not in ("cas", "add") and count == 1
     if not operation or narrow or space not in ("global", "shared", "shared::cluster", "generic"):
@@ -37,13 +40,12 @@ def atom(k: Lowering) -> None:
             e.store_lanes(value, e.at(k.scratch(letter), number * column))
     pointer, distance = k.address("a")
     out, parts = k.scratch("data"), max(1, scalar.nbytes // _WIDEST)
-    lanes = check_access(k, space, pointer, distance, scalar.nbytes // parts, count * parts, out)
-    for number in range(count):
-        helper = atomic(operation, scalar.name, space, count * scalar.nbytes if count > 1 and number == 0 else 0)
-        place = e.add(distance, constant(I64, number * scalar.nbytes))
-        data = [e.at(one, number * column) for one in (k.scratch("b"), k.scratch("c"), out)]
-        k.call(helper, k.warp, pointer, place, lanes, constant(I32, k.index), *data)
-    account(k, space, pointer, distance, count * scalar.nbytes)
+    with access(k, space, pointer, distance, scalar.nbytes // parts, count * parts, out) as lanes:
+        for number in range(count):
+            helper = atomic(operation, scalar.name, space, count * scalar.nbytes if count > 1 and number == 0 else 0)
+            place = e.add(distance, constant(I64, number * scalar.nbytes))
+            data = [e.at(one, number * column) for one in (k.scratch("b"), k.scratch("c"), out)]
+            k.call(helper, k.warp, pointer, place, lanes, constant(I32, k.index), *data)
     if k.has("d"):
         for number, item in enumerate(elements(instruction.operand("d"))):
             k.write_operand(item, e.load_lanes(e.at(out, number * column), INTEGERS[scalar.bits]), scalar.name)

@@ -6,23 +6,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from memlane.chip import LANES
-from memlane.emulate.check.hooks import check_access, check_bulk_copy, check_mbarrier
 from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
 from memlane.emulate.layout import CLUSTER_SHIFT, MOST_RANKS, RANK_MASK
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import store
 from memlane.emulate.runtime.atomics import OPERATIONS, atomic
 from memlane.emulate.runtime.copies import bulk_copy
 from memlane.emulate.runtime.mbarriers import mbarrier
+from memlane.emulate.semantics.accesses import Place, access, at_mbarrier, copied_in_bulk
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, elements
 
 _SECTION = "data-movement-and-conversion-instructions-"
 _SYNC = "parallel-synchronization-and-communication-instructions-"
-
-Place = tuple[Value, Value]
-"""Addresses of the lanes as helpers take them: a pointer to 32 i64, and a distance to add."""
 
 
 def far_space(k: Lowering, slot: str) -> str:
@@ -35,7 +31,7 @@ def complete_at(k: Lowering, place: Place, space: str, counts: Value) -> None:
     """Let so many bytes, 32 i64, have arrived at the barriers at these addresses."""
     out = k.scratch("data")
     k.e.store_lanes(counts, k.scratch("b"))
-    lanes = check_mbarrier(k, space, *place, "complete_tx", out)
+    lanes = at_mbarrier(k, space, place, "complete_tx", out)
     k.call(mbarrier("complete_tx", space), k.warp, *place, lanes, constant(I32, k.index), k.scratch("b"), out)
 
 
@@ -46,9 +42,8 @@ def st_async(k: Lowering) -> None:
     for number, source in enumerate(sources):
         e.store_lanes(k.bits_of(source, scalar.name), e.at(data, number * LANES * scalar.nbytes))
     place, nbytes = k.address("a"), scalar.nbytes * len(sources)
-    lanes = check_access(k, space, *place, scalar.nbytes, len(sources), data)
-    k.call(store(space, scalar.bits, len(sources)), k.warp, *place, lanes, constant(I32, k.index), data)
-    account(k, space, *place, nbytes)
+    with access(k, space, *place, scalar.nbytes, len(sources), data) as lanes:
+        k.call(store(space, scalar.bits, len(sources)), k.warp, *place, lanes, constant(I32, k.index), data)
     complete_at(k, k.address("mbar", "addresses_mbar"), space, constant(vector(I64), nbytes))
 
 
@@ -61,10 +56,9 @@ def red_async(k: Lowering) -> None:
     e.store_lanes(k.bits_of(operand, scalar.name), k.scratch("b"))
     e.store_lanes(constant(vector(INTEGERS[scalar.bits]), 0), k.scratch("c"))
     place, out = k.address("a"), k.scratch("data")
-    lanes = check_access(k, space, *place, scalar.nbytes, 1, out)
     helper = atomic(operation, scalar.name, space)
-    k.call(helper, k.warp, *place, lanes, constant(I32, k.index), k.scratch("b"), k.scratch("c"), out)
-    account(k, space, *place, scalar.nbytes)
+    with access(k, space, *place, scalar.nbytes, 1, out) as lanes:
+        k.call(helper, k.warp, *place, lanes, constant(I32, k.index), k.scratch("b"), k.scratch("c"), out)
     complete_at(k, k.address("mbar", "addresses_mbar"), space, constant(vector(I64), scalar.nbytes))
 
 
@@ -76,7 +70,7 @@ def multicast(k: Lowering) -> None:
     source = k.address("src", "addresses_src")
 
     def fetch(target: Place, barrier: Place) -> None:
-        lanes = check_bulk_copy(k, ("global", "shared::cluster"), source, target, sizes)
+        lanes = copied_in_bulk(k, ("global", "shared::cluster"), source, target, sizes)
         copy = bulk_copy("global", "shared::cluster")
         k.call(copy, k.warp, *source, *target, lanes, site, k.scratch("sizes", 4 * LANES))
         complete_at(k, barrier, "shared::cluster", k.e.zext(sizes, vector(I64)))

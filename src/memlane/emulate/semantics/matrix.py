@@ -7,14 +7,13 @@ import re
 import llvmlite.ir as ir
 
 from memlane.chip import LANES
-from memlane.emulate.check.hooks import check_access
 from memlane.emulate.code.build import F64, FLOATS, I16, I32, I64, Value, constant, vector
 from memlane.emulate.code.formats import narrow, widen
 from memlane.emulate.layout import FULL
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store
 from memlane.emulate.runtime.matrices import BITS, Shape, multiply
+from memlane.emulate.semantics.accesses import access
 from memlane.emulate.semantics.floating import canonical
 from memlane.emulate.semantics.memory import state_space
 from memlane.emulate.semantics.table import semantics
@@ -60,9 +59,8 @@ def ldmatrix(k: Lowering) -> None:
     pointer, distance = k.address("a")
     words = k.scratch("data")
     k.active = lanes
-    lanes = check_access(k, space, pointer, distance, 4, 4, words)
-    k.call(load(space, 32, 4), k.warp, pointer, distance, lanes, constant(I32, k.index), words)
-    account(k, space, pointer, distance, _ROW_BYTES)
+    with access(k, space, pointer, distance, 4, _ROW_BYTES // 4, words) as lanes:
+        k.call(load(space, 32, 4), k.warp, pointer, distance, lanes, constant(I32, k.index), words)
     k.change_mask(k.mask)
     parts = [e.load_lanes(e.at(words, 4 * LANES * number), I32) for number in range(4)]
     for number, target in enumerate(elements(k.instruction.operand("d"))):
@@ -83,9 +81,8 @@ def stmatrix(k: Lowering) -> None:
         e.store_lanes(_shuffled(k, matrices, places), e.at(words, 4 * LANES * number))
     pointer, distance = k.address("a")
     k.active = lanes
-    lanes = check_access(k, space, pointer, distance, 4, 4, words)
-    k.call(store(space, 32, 4), k.warp, pointer, distance, lanes, constant(I32, k.index), words)
-    account(k, space, pointer, distance, _ROW_BYTES)
+    with access(k, space, pointer, distance, 4, _ROW_BYTES // 4, words) as lanes:
+        k.call(store(space, 32, 4), k.warp, pointer, distance, lanes, constant(I32, k.index), words)
     k.change_mask(k.mask)
 
 

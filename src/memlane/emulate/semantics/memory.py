@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from memlane.chip import LANES
-from memlane.emulate.check.hooks import check_access
 from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
 from memlane.emulate.layout import CONTEXT, WINDOW_BYTES, WINDOWS
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store
 from memlane.emulate.runtime.narrow import narrowed
+from memlane.emulate.semantics.accesses import access
 from memlane.emulate.semantics.cluster import is_own_shared
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, Address, Operand, Register, Symbol, Vector, elements
@@ -79,11 +78,10 @@ def ld(k: Lowering) -> None:
         raise k.unsupported()
     e, element, out = k.e, INTEGERS[scalar.bits], k.scratch("data")
     pointer, distance = k.address("a")
-    lanes = check_access(k, space, pointer, distance, scalar.nbytes, len(targets), out)
-    k.call(load(space, scalar.bits, len(targets)), k.warp, pointer, distance, lanes, constant(I32, k.index), out)
-    if k.instruction.has("acquire"):
-        e.fence("acquire")
-    account(k, space, pointer, distance, scalar.nbytes * len(targets))
+    with access(k, space, pointer, distance, scalar.nbytes, len(targets), out) as lanes:
+        k.call(load(space, scalar.bits, len(targets)), k.warp, pointer, distance, lanes, constant(I32, k.index), out)
+        if k.instruction.has("acquire"):
+            e.fence("acquire")
     for number, target in enumerate(targets):
         k.write_operand(target, e.load_lanes(e.at(out, number * LANES * scalar.nbytes), element), scalar.name)
     return None
@@ -147,11 +145,10 @@ def st(k: Lowering) -> None:
     for number, source in enumerate(sources):
         e.store_lanes(k.bits_of(source, scalar.name), e.at(data, number * LANES * scalar.nbytes))
     pointer, distance = k.address("a")
-    lanes = check_access(k, space, pointer, distance, scalar.nbytes, len(sources), data)
-    if k.instruction.has("release"):
-        e.fence("release")
-    k.call(store(space, scalar.bits, len(sources)), k.warp, pointer, distance, lanes, constant(I32, k.index), data)
-    account(k, space, pointer, distance, scalar.nbytes * len(sources))
+    with access(k, space, pointer, distance, scalar.nbytes, len(sources), data) as lanes:
+        if k.instruction.has("release"):
+            e.fence("release")
+        k.call(store(space, scalar.bits, len(sources)), k.warp, pointer, distance, lanes, constant(I32, k.index), data)
 
 
 @semantics(

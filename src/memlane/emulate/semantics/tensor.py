@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 
 from memlane.chip import LANES
-from memlane.emulate.check.hooks import check_access, check_bulk_copy
 from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
 from memlane.emulate.layout import PARAM_WINDOW, TENSOR_MAP, TENSOR_MAP_MARK, offset
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.instructions import account_box
 from memlane.emulate.runtime.access import store
 from memlane.emulate.runtime.copies import bulk_copy
 from memlane.emulate.runtime.tensor_copies import MOVED, REDUCTIONS, RESULT_BYTES, SECTORS, TOUCHED, Way, tensor_copy
-from memlane.emulate.semantics.cluster_copies import Place, complete_at, in_each_block
+from memlane.emulate.semantics.accesses import Place, copied_in_bulk, in_tensor_map, moved_box
+from memlane.emulate.semantics.cluster_copies import complete_at, in_each_block
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import Immediate, Operand, Register, Symbol, TextureAddress, Vector
 
@@ -68,7 +67,7 @@ def _copy(k: Lowering, way: Way, box: Place) -> None:
 
 
 def _account(k: Lowering) -> None:
-    account_box(k, *(k.e.at(_results(k), at) for at in (SECTORS, TOUCHED)))
+    moved_box(k, *(k.e.at(_results(k), at) for at in (SECTORS, TOUCHED)))
 
 
 def _results(k: Lowering) -> Value:
@@ -115,7 +114,7 @@ def _put(k: Lowering, at: int, value: Value) -> None:
     pointer, distance = k.address("a")
     place = e.add(distance, constant(I64, at))
     e.store_lanes(value, data)
-    lanes = check_access(k, space, pointer, place, bits // 8, 1, data)
+    lanes = in_tensor_map(k, space, (pointer, place), bits // 8, data)
     k.call(store(space, bits, 1), k.warp, pointer, place, lanes, constant(I32, k.index), data)
 
 
@@ -127,7 +126,7 @@ def tensormap_cp_fenceproxy(k: Lowering) -> None:
     sizes = constant(vector(I32), TENSOR_MAP.itemsize)
     e.store_lanes(sizes, k.scratch("sizes", _WORDS))
     source, target = (k.address(letter, f"addresses_{letter}") for letter in ("src", "dst"))
-    lanes = check_bulk_copy(k, ("shared", "global"), source, target, sizes)
+    lanes = copied_in_bulk(k, ("shared", "global"), source, target, sizes)
     k.call(bulk_copy("shared", "global"), k.warp, *source, *target, lanes, constant(I32, k.index), k.scratch("sizes", _WORDS))
     k.active = whole
 

@@ -6,10 +6,10 @@ from memlane.chip import LANES
 from memlane.emulate.code.build import F32, I32, INTEGERS, Value, constant, vector
 from memlane.emulate.code.formats import narrow
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.instructions import account_texture
 from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.texture import CHANNELS, GEOMETRIES, QUERIES, axes_of, gather, query, sample
 from memlane.emulate.runtime.texture_surface import Place, load, reduce, store, store_texel
+from memlane.emulate.semantics.accesses import sampled
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, Address, Register, TextureAddress, elements
 
@@ -65,7 +65,7 @@ def _read(k: Lowering, helper: Helper, coordinates: Value) -> None:
         raise k.unsupported()
     out = k.scratch("data")
     k.call(helper, k.warp, _handles(k), coordinates, k.active, constant(I32, k.index), out)
-    account_texture(k, scalar.nbytes * len(targets))
+    sampled(k, scalar.nbytes * len(targets))
     words = [e.load_lanes(e.at(out, number * _WORD), I32) for number in range(CHANNELS)]
     if type_name.startswith("f16"):
         words = [narrow(e, e.bitcast(word, vector(F32)), "f16") for word in words]
@@ -108,7 +108,7 @@ def _place(k: Lowering) -> Place:
 
 def _access(k: Lowering, helper: Helper, geometry: str, nbytes: int) -> None:
     k.call(helper, k.warp, _handles(k), _coordinates(k, geometry, "s32"), k.active, constant(I32, k.index), k.scratch("data"))
-    account_texture(k, nbytes)
+    sampled(k, nbytes)
 
 
 def _put_data(k: Lowering, type_name: str) -> int:

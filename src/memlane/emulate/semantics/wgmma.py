@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 
 from memlane.chip import LANES
-from memlane.emulate.check.hooks import check_access, check_groups
+from memlane.emulate.check.hooks import check_groups
 from memlane.emulate.code.build import I32, I64, Value, constant, vector
 from memlane.emulate.layout import FULL
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.instructions import account_product
 from memlane.emulate.runtime.matrices import BITS
 from memlane.emulate.runtime.warpgroup import LINES, Operand, Product, group_multiply, operand_addresses
+from memlane.emulate.semantics.accesses import multiplied, operand_read
 from memlane.emulate.semantics.table import semantics
 from memlane.errors import PtxTypeError
 from memlane.ptx import Immediate, Vector, elements
@@ -55,7 +55,7 @@ def mma_async(k: Lowering) -> None:
     adds = e.and_(k.read("scale_d"), constant(I32, 1))  # the same in all lanes of the group
     site, blocks = constant(I32, k.index), constant(I32, columns // LINES)
     k.call(group_multiply(product), k.warp, k.active, site, left, right, registers, blocks, adds)
-    account_product(k)
+    multiplied(k)
     for number, item in enumerate(held):
         k.write_operand(item, e.load_lanes(e.at(registers, 4 * LANES * number), I32), "b32")
 
@@ -128,7 +128,7 @@ def _check(k: Lowering, place: str, descriptor: Value, blocks: int) -> None:
     for first in range(0, blocks, 2):
         k.call(operand_addresses(place), descriptor, constant(I32, first), places)
         k.active = e.and_(whole, constant(I32, FULL if first + 1 < blocks else 0xFFFF))
-        check_access(k, "shared", places, constant(I64, 0), 4, 4, words)
+        operand_read(k, places, constant(I64, 0), 4, 4, words)
     k.active = whole
 
 

@@ -15,14 +15,13 @@ from itertools import product
 import llvmlite.ir as ir
 
 from memlane.chip import LANES
-from memlane.emulate.check.hooks import check_access
 from memlane.emulate.code.build import F64, I32, I64, INTEGERS, Value, constant, vector
 from memlane.emulate.layout import FULL
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.instructions import account
 from memlane.emulate.runtime.access import load, store
 from memlane.emulate.runtime.matrices import BITS, COLUMNS, Shape, multiply
 from memlane.emulate.runtime.narrow import NARROW_SPACES, narrowed
+from memlane.emulate.semantics.accesses import access
 from memlane.emulate.semantics.matrix import accumulators, write_accumulators
 from memlane.emulate.semantics.memory import state_space
 from memlane.emulate.semantics.table import semantics
@@ -148,9 +147,8 @@ def wmma_load(k: Lowering) -> None:
     filled = 0
     for number, piece in enumerate(_pieces(k, matrix, bits)):
         pointer, words, size = _pointers(k, piece, matrix, bits), k.scratch("data"), bits * piece.count
-        lanes = check_access(k, space, pointer, nothing, size // 8, 1, words)
-        k.call(load(space, size, 1), k.warp, pointer, nothing, lanes, constant(I32, k.index), words)
-        account(k, space, pointer, nothing, size // 8, is_request=number == 0)
+        with access(k, space, pointer, nothing, size // 8, 1, words, is_request=number == 0) as lanes:
+            k.call(load(space, size, 1), k.warp, pointer, nothing, lanes, constant(I32, k.index), words)
         value = e.load_lanes(words, INTEGERS[size])
         value = value if size == width else e.zext(value, vector(INTEGERS[width]))
         if filled:
@@ -176,9 +174,8 @@ def wmma_store(k: Lowering) -> None:
         register, begin = divmod(piece.first * bits, width)
         value = e.lshr(registers[register], constant(registers[register].type, begin))
         e.store_lanes(value if size == width else e.trunc(value, vector(INTEGERS[size])), words)
-        lanes = check_access(k, space, pointer, nothing, size // 8, 1, words)
-        k.call(store(space, size, 1), k.warp, pointer, nothing, lanes, constant(I32, k.index), words)
-        account(k, space, pointer, nothing, size // 8, is_request=number == 0)
+        with access(k, space, pointer, nothing, size // 8, 1, words, is_request=number == 0) as lanes:
+            k.call(store(space, size, 1), k.warp, pointer, nothing, lanes, constant(I32, k.index), words)
 
 
 @semantics(_SECTION + "wmma-mma")
