@@ -81,7 +81,7 @@ def cases(folder):
         theirs = everyone.allgather({key: value.tobytes() for key, value in mine.items()})
         assert all(one == theirs[0] for one in theirs), name
         found |= {f"{name}: {key}": value for key, value in mine.items()}
-    said = messages(run) | interruption(run)
+    said = messages(run) | interruption(run) | points(case)
     if run.ranks == 2:
         said |= snapshots(run, case, folder) | refusals(run, case)
     all_said = everyone.gather(said)
@@ -89,6 +89,20 @@ def cases(folder):
         np.savez(folder / f"{run.ranks}.npz", **found)
         (folder / f"{run.ranks}.txt").write_text(repr(all_said))
     return run
+
+
+def points(case):
+    """Sources and probes at the ends of slabs, beside the same on the target of this rank alone."""
+    stencil, shape, boundary, _ = case
+    cells = [(z, 5) for z in (0, 7, 8, 14, 15, 16, 23, 30)]
+    grid, pulses = ml.Grid(shape, boundary=boundary), np.arange(8 * 4, dtype=np.float32).reshape(4, 8)
+    many = prepared(*case)
+    alone = stencil.on(grid).prepare(**values(stencil, shape), fmad=False, targets=many.targets)
+    for one in (many, alone):
+        one.add_source("u", cells, pulses)
+        one.add_probe("u", cells)
+        one.steps(5).steps(2)
+    return {"points": np.array_equal(many.probed("u"), alone.probed("u")) and np.array_equal(many["u"].gather(), alone["u"].gather())}
 
 
 def messages(run):

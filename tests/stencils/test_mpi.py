@@ -100,6 +100,7 @@ def was_interrupted_on_all(said):
     for one in said:
         assert one["Ctrl-C"] == "stopped after step begun + 6, whose fields can be read"
         assert one["goes on"] == 8
+        assert one["points"]
 
 
 def says_the_same_on_all(said):

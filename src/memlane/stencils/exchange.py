@@ -31,8 +31,9 @@ from memlane.stencils.decomposition import Decomposition, Margins, Slab, Widths
 from memlane.stencils.faces import PACK, UNPACK, add_move, message_places
 from memlane.stencils.fused import FusedKernel
 from memlane.stencils.geometry import ALIGNED
+from memlane.stencils.points import point_kernel
 from memlane.stencils.problem import Problem
-from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers, rotation, scalar_count
+from memlane.stencils.stages import REDUCTIONS, SCALARS, Point, field_buffers, launch_point, rotation, scalar_count
 
 INNER, LOW, HIGH, UPWARDS, DOWNWARDS, FROM_BELOW, FROM_ABOVE, MORE = range(8)
 """The queues of a device: planes between the borders, the border at each side, what is sent to each side, and what arrives through the host
@@ -206,6 +207,9 @@ class SharedStage:
     """Whether launches are cut into borders and what lies between them, where a slab is thick enough."""
     through_host: bool = False
     """Whether planes travel through pinned memory of the host, not from device to device."""
+    points: Mapping[int, tuple[Point, ...]] = field(default_factory=dict)
+    """By device, what happens at single cells after each step, where each step is a launch. A source is added to every copy of its cell, in
+    halos too, because neighbours compute from these until the next exchange. Such a device is not cut into borders."""
 
     @property
     def steps(self) -> int:
@@ -271,6 +275,9 @@ class Writer:
             for name in field_buffers(self.problem, self.turn.kernels[0].variant.steps > 1):
                 self._add(name, slab, shape, self.problem.dtype(name))
             self._add(SCALARS, slab, (stage.scalar_rows, max(1, scalar_count(self.problem))), self.problem.grid.dtype)
+            for point in stage.points.get(slab.device, ()):
+                self._add(point.table, slab, (point.rows, point.count), self.problem.dtype(point.field))
+                self._add(point.places, slab, (point.count,), "i8")
             if self.reducing:
                 self._add(REDUCTIONS, slab, (sum(len(kernel.reductions) for kernel in self.reducing),), "f8")
 
@@ -300,22 +307,43 @@ class Writer:
 
     def _slab(self, builder: PlanBuilder, slab: Slab) -> SlabSteps:
         inner = self._inner(slab, self.launches[0])
-        is_cut = self.stage.overlaps and not self.reducing and all(begin < behind for begin, behind in inner)
+        is_cut = (
+            self.stage.overlaps
+            and not self.reducing
+            and not self.stage.points.get(slab.device)
+            and all(begin < behind for begin, behind in inner)
+        )
         return self._cut(builder, slab) if is_cut else self._whole(builder, slab)
 
     def _whole(self, builder: PlanBuilder, slab: Slab) -> SlabSteps:
         """Add the launches of a part that is not cut, one after another."""
         found: list[StepRef] = []
-        for one in self.launches:
-            computed, own = self._computed(slab, one), tuple((span.start, span.stop) for span in slab.spans)
-            if not one.kernel.reductions:
-                found.append(self._launch(builder, slab, one, computed, INNER))
-                continue
-            found.append(self._reduce(builder, slab, one))
-            strips = replace(one, kernel=self.stage.strips[one.kernel.rule.name])
-            for box in self._strips(computed, own):
-                found.append(self._launch(builder, slab, strips, box, INNER))
+        for at, one in enumerate(self.launches, 1):
+            found += self._launches(builder, slab, one)
+            if at % len(self.turn.kernels) == 0:
+                found += self._points(builder, slab, one)
         return SlabSteps(first=found[:1], whole=found[-1:])
+
+    def _launches(self, builder: PlanBuilder, slab: Slab, one: Round) -> list[StepRef]:
+        """Add a launch for all cells of a part; one that reduces leaves the cells of halos to another kernel."""
+        computed, own = self._computed(slab, one), tuple((span.start, span.stop) for span in slab.spans)
+        if not one.kernel.reductions:
+            return [self._launch(builder, slab, one, computed, INNER)]
+        strips = replace(one, kernel=self.stage.strips[one.kernel.rule.name])
+        around = self._strips(computed, own)
+        return [self._reduce(builder, slab, one), *(self._launch(builder, slab, strips, box, INNER) for box in around)]
+
+    def _points(self, builder: PlanBuilder, slab: Slab, one: Round) -> list[StepRef]:
+        """Add what happens at single cells after a step, of which `one` is the last launch."""
+        found = []
+        for point in self.stage.points.get(slab.device, ()):
+            holder = one.holders.get(point.field, point.field)
+            views = {point.field: self.views[holder, slab.device]}
+            views |= {name: self.views[name, slab.device] for name in (point.table, point.places)}
+            ref = self.refs[point_kernel(point.kernel, self.problem.dtype(point.field))]
+            row = Scalar(one.number, self.turn.steps) if self.stage.turns > 1 else one.number
+            found.append(launch_point(builder, ref, point, views, row, device=self.home[slab.device], queue=INNER))
+        return found
 
     def _strips(self, computed: Box, own: Box) -> list[Box]:
         """Return what a launch that reduces leaves of the halos. Cells beside its own have no values then where rows are cut, because

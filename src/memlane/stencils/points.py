@@ -9,6 +9,11 @@ NOWHERE = 0xFFFF_FFFF_FFFF_FFFF
 """What `find_not_finite` leaves where every cell is finite."""
 
 
+def point_kernel(kernel: str, dtype: str) -> str:
+    """Return what a plan calls the kernel for cells of fields of one type."""
+    return f"{kernel} {dtype}"
+
+
 def point_kernels(dtype: str) -> str:
     """Return the text of the kernels for fields of one type."""
     stored = STORED[dtype]

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memlane.plan import KernelRef, Plan, PlanBuilder, Scalar, View
+from memlane.plan import KernelRef, Plan, PlanBuilder, Scalar, StepRef, View
 from memlane.stencils.code import StepKernel
 from memlane.stencils.geometry import stored_shape
-from memlane.stencils.points import ADD
+from memlane.stencils.points import ADD, point_kernel
 from memlane.stencils.problem import Problem, spares
 
 SCALARS, REDUCTIONS = "scalars", "reductions"
@@ -143,14 +143,20 @@ class _Writer:
             self._point(builder, point)
 
     def _point(self, builder: PlanBuilder, point: Point) -> None:
-        field, table, places = self.views[point.field], self.views[point.table], self.views[point.places]
-        row: Any = Scalar(0, 1) if self.stage.turns > 1 else 0
-        adds = point.kernel == ADD
-        reads, writes = ([places, table, field], [field]) if adds else ([places, field], [table])
-        builder.launch(
-            self.refs[point.kernel], -(-point.count // 128), 128, field, table, places, point.count, row,
-            reads=reads, writes=writes, label=f"{point.kernel} {point.field}",
-        )  # fmt: skip
+        ref = self.refs[point_kernel(point.kernel, self.stage.problem.dtype(point.field))]
+        launch_point(builder, ref, point, self.views, Scalar(0, 1) if self.stage.turns > 1 else 0)
+
+
+def launch_point(
+    builder: PlanBuilder, ref: KernelRef, point: Point, views: Mapping[str, View], row: Any, device: int = 0, queue: int = 0
+) -> StepRef:
+    """Add the launch for cells. `views` has the field, the table and the places by their names, `row` is that of the step in the table."""
+    field, table, places = views[point.field], views[point.table], views[point.places]
+    reads, writes = ([places, table, field], [field]) if point.kernel == ADD else ([places, field], [table])
+    return builder.launch(
+        ref, -(-point.count // 128), 128, field, table, places, point.count, row,
+        reads=reads, writes=writes, label=f"{point.kernel} {point.field}", device=device, queue=queue,
+    )  # fmt: skip
 
 
 def scalar_count(problem: Problem) -> int:

@@ -16,6 +16,7 @@ from memlane.stencils import Problem, RankStage, SharedStage, Slab, Turn, Varian
 from memlane.targets import target_of_process
 from memlane.timeloop.engine import architecture
 from memlane.timeloop.mpi import EXCHANGE, Ranks, world
+from memlane.timeloop.points import Recorded
 from memlane.timeloop.run import Run
 from memlane.timeloop.shared import Choice, SharedField, SharedRun, choose, computed_planes, copy_rate
 from memlane.timeloop.snapshots import read_snapshot, write_snapshot
@@ -169,6 +170,9 @@ class DistributedRun(SharedRun):
         said = self._ranks.all_of((asked, self._seconds_a_step), f"the end of step {self.step}")
         self._seconds_a_step = max(seconds for _, seconds in said)
         return any(one for one, _ in said)
+
+    def _recorded(self, field: str) -> Sequence[Recorded]:
+        return self._ranks.all_of(self._points.recorded(field), f"what probes of {field!r} recorded")
 
     def _first_not_finite(self, name: str) -> tuple[int, ...] | None:
         found = self._ranks.all_of(super()._first_not_finite(name), f"whether field {name!r} is finite")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -15,8 +15,8 @@ from memlane.launch import DeviceArray, LoadedModule, Target
 from memlane.plan import KernelRef, Plan
 from memlane.ptx import Module, parse, print_module
 from memlane.stencils import Code, Problem, Stage
-from memlane.stencils.points import FIND, NOWHERE, point_kernels
-from memlane.stencils.stages import REDUCTIONS, SCALARS, Point, field_buffers
+from memlane.stencils.points import FIND, NOWHERE, point_kernel, point_kernels
+from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
 from memlane.targets import BoundPlan
 from memlane.timeloop.memory import allocated, blank
 
@@ -36,16 +36,12 @@ class Engine:
         self.module = compiled(code, architecture(target))
         self.loaded: LoadedModule = target.load(self.module)
         self.refs: dict[str, KernelRef] = {name: self.loaded[name].ref for name in self.loaded}
-        self.points = PointKernels(target)
+        self.points = PointKernels(target, architecture(target))
         self._plans = BoundPlans()
         fused = any(kernel.variant.steps > 1 for kernel in code.kernels)
         for name in field_buffers(problem, fused):
             if name not in arrays:
                 arrays[name] = blank(target, problem.grid.shape, problem.dtype(name), name)
-
-    def point_kernel(self, name: str, dtype: str) -> KernelRef:
-        """Return a kernel for single cells of fields of one type, compiled when it is first asked for."""
-        return self.points.module(dtype)[name].ref
 
     def execute(self, stage: Stage, scalars: DeviceArray, tables: Mapping[str, DeviceArray]) -> None:
         """Run a stage and wait for it; afterwards the names have the memory that its swaps leave them."""
@@ -59,8 +55,7 @@ class Engine:
         key = (names, stage.turns, stage.scalar_rows, stage.points, tuple((name, one.address) for name, one in memory.items()))
 
         def bound() -> BoundPlan:
-            refs = dict(self.refs)
-            refs |= {point.kernel: self.point_kernel(point.kernel, self.problem.dtype(point.field)) for point in stage.points}
+            refs = self.refs | self.points.refs((point.kernel, self.problem.dtype(point.field)) for point in stage.points)
             return bound_to(stage.plan(refs), memory, [self.target], [self.loaded, *self.points.loaded])
 
         return self._plans.get(key, bound)
@@ -88,18 +83,12 @@ class Engine:
         """Return a table on the target."""
         return allocated(self.target, values.nbytes, name, lambda: self.target.array(values))
 
-    def point(self, kernel: str, field: str, places: tuple[str, int], table: str, rows: int) -> Point:
-        """Return what happens at points after each step. `field` is the name by which the user knows it then; inside the step it is still
-        the name that takes its place."""
-        before = next((cycle[cycle.index(field) - 1] for cycle in self.problem.swap if field in cycle), field)
-        return Point(kernel, before, table, places[0], places[1], rows)
-
 
 class PointKernels:
     """The kernels for single cells on one target, compiled for each type of fields when they are first asked for."""
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    def __init__(self, target: Target, architecture: str) -> None:
+        self.target, self._architecture = target, architecture
         self._modules: dict[str, LoadedModule] = {}
 
     @property
@@ -110,8 +99,12 @@ class PointKernels:
         """Return the kernels for fields of one type."""
         if dtype not in self._modules:
             text, options = point_kernels(dtype), ("-fmad=false",)
-            self._modules[dtype] = self.target.load(cuda(text, name=f"<points {dtype}>", arch=architecture(self.target), options=options))
+            self._modules[dtype] = self.target.load(cuda(text, name=f"<points {dtype}>", arch=self._architecture, options=options))
         return self._modules[dtype]
+
+    def refs(self, kernels: Iterable[tuple[str, str]]) -> dict[str, KernelRef]:
+        """Return kernels, each given with the type of its field, by the names that a plan has for them."""
+        return {point_kernel(kernel, dtype): self.module(dtype)[kernel].ref for kernel, dtype in kernels}
 
     def first_not_finite(self, array: DeviceArray, counted: Sequence[slice]) -> tuple[int, ...] | None:
         """Return the first element of an array that is infinite or no number, of those that count: some elements of a row, and where two

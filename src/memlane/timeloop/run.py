@@ -15,7 +15,7 @@ from memlane.stencils import Code, Problem, Stage, Variant
 from memlane.stencils.stages import scalar_count
 from memlane.timeloop.engine import Engine
 from memlane.timeloop.memory import FieldView, as_host, upload
-from memlane.timeloop.points import Points
+from memlane.timeloop.points import Home, Points, Recorded
 from memlane.timeloop.snapshots import read_snapshot, write_snapshot
 from memlane.timeloop.variants import chosen_code
 from memlane.timeloop.watching import ProgressLine, interruptible
@@ -61,7 +61,7 @@ class Run:
         self.reason = chosen.reason
         """Why the kernels are cut as they are."""
         self.engine = Engine(problem, self.code, self.target, arrays)
-        self._points = Points(self.engine)
+        self._points = Points(problem, [Home.whole(self.target, problem.grid)])
 
     def _begin(self, problem: Problem, values: Mapping[str, Any]) -> None:
         """Take what every run has, wherever its fields lie. Raises StencilError where values are missing."""
@@ -185,12 +185,12 @@ class Run:
         began = time.monotonic()
         for stage, offset in self._stages(count, bool(schedule), reduces):
             table = self._scalar_table(schedule, first + offset, stage)
-            tables = self._points.tables(stage, self.step)
+            tables = self._points.tables(0, stage.turns, self.step) if stage.points else {}
             if any(kernel.reductions for kernel in stage.kernels):
                 self.reductions = self.engine.reductions(stage, table, tables)
             else:
                 self.engine.execute(stage, table, tables)
-            self._points.take_probes(tables)
+            self._points.take_probes([tables], stage.turns)
             self.step += stage.turns * stage.steps_a_turn
         took = (time.monotonic() - began) / count
         self._seconds_a_step = min(took, self._seconds_a_step or took)  # the first time plans are bound, too
@@ -209,10 +209,10 @@ class Run:
             done = turns * steps
         if count - last > done:
             turns = count - last - done
-            yield Stage(self.problem, plain, turns, turns if varying else 1, self._points.of_stage(turns)), done
+            yield Stage(self.problem, plain, turns, turns if varying else 1, self._points.of_stage(0, turns)), done
             done += turns
         if last:
-            yield Stage(self.problem, reducing, 1, 1, self._points.of_stage(1)), done
+            yield Stage(self.problem, reducing, 1, 1, self._points.of_stage(0, 1)), done
 
     def _schedule(self, scalars: Mapping[str, Any], count: int) -> dict[str, np.ndarray[Any, Any]]:
         """Take new scalars; return those that change from step to step."""
@@ -260,8 +260,13 @@ class Run:
         self._points.add_probe(field, at)
 
     def probed(self, field: str) -> np.ndarray[Any, Any]:
-        """Return what was recorded of a field: a row for each step since `add_probe`, an element for each cell."""
-        return self._points.probed(field)
+        """Return what was recorded of a field: a row for each step since `add_probe`, an element for each cell. With `transport="mpi"`
+        every rank has to call it."""
+        return self._points.probed(field, self._recorded(field))
+
+    def _recorded(self, field: str) -> Sequence[Recorded]:
+        """Return what each process has recorded."""
+        return [self._points.recorded(field)]
 
     # -- snapshots ---------------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
 from memlane.targets import BoundPlan
 from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled
 from memlane.timeloop.memory import allocated, as_host
+from memlane.timeloop.points import Home, Points, Tables
 from memlane.timeloop.run import Run
 from memlane.timeloop.variants import code_of
 
@@ -168,7 +169,9 @@ class SharedRun(Run):
             modules.append(cuda(face_kernels(sizes), name="<stencil faces>", arch=architecture))
         self._loaded, self._plans = [target.load(module) for module in modules for target in self.targets], BoundPlans()
         self._refs: dict[str, KernelRef] = {name: loaded[name].ref for loaded in self._loaded[:: len(self.targets)] for name in loaded}
-        self._point_kernels = [PointKernels(target) for target in self.targets]
+        self._point_kernels = [PointKernels(target, architecture) for target in self.targets]
+        homes = zip(self.targets, self._slabs, strict=True)
+        self._points = Points(self.problem, [Home.of_slab(target, self.decomposition, slab) for target, slab in homes])
 
     @property
     def _slabs(self) -> tuple[Slab, ...]:
@@ -196,13 +199,16 @@ class SharedRun(Run):
 
         Buffers are called by the field and the number of the device, `u@1`. Raises StencilError for another number of steps.
         """
-        return self._whole_turns(steps).plan(self._refs)
+        stage = self._whole_turns(steps)
+        return stage.plan(self._refs | self._point_refs(stage))
 
     def timeline(self, steps: int | None = None) -> Timeline:
         """Make a multiple of `exchange_every` steps and return when each launch and each copy ran: measured on GPUs, modelled on emulated
         devices. Raises StencilError for another number of steps."""
         stage = self._whole_turns(steps)
-        line = self._bound(stage, self._scalars_of(self._scalar_values({}, 0, 1))).time()
+        tables = self._point_tables(stage)
+        line = self._bound(stage, self._scalars_of(self._scalar_values({}, 0, 1)), tables).time()
+        self._points.take_probes(tables, stage.steps)
         self._complete(stage)
         return line
 
@@ -258,7 +264,7 @@ class SharedRun(Run):
     def _shared_stages(self, count: int, varying: bool, reduces: bool) -> Iterator[tuple[SharedStage, int]]:
         """Yield the stages of some steps, and the step at which each begins: whole turns, a shorter one, and a step that reduces."""
         several = self._kernels["steps"]
-        kind, together = ("steps", several[0].variant.steps) if several and not varying else ("step", 1)
+        kind, together = ("steps", several[0].variant.steps) if several and not varying and not self._points.any else ("step", 1)
         last = 1 if self.problem.reductions and reduces else 0
         done, rounds = 0, self.exchange_every // together
         left = count - last
@@ -268,14 +274,19 @@ class SharedRun(Run):
             (self._turn("step", left % self.exchange_every % together), 1),
         ):
             if turn.rounds and turns:
-                yield self._stage(turn, turns, varying), done
+                yield self._with_points(self._stage(turn, turns, varying)), done
                 done += turn.steps * turns
         if last:
-            yield self._stage(self._turn("reducing", 1), 1, varying), done
+            yield self._with_points(self._stage(self._turn("reducing", 1), 1, varying)), done
 
     def _stage(self, turn: Turn, turns: int, varying: bool) -> SharedStage:
         rows = turn.steps * turns if varying else 1
         return SharedStage(self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap, self.transport == "host")
+
+    def _with_points(self, stage: SharedStage) -> SharedStage:
+        """Return a stage with the sources and probes of each device."""
+        found = {slab.device: self._points.of_stage(at, stage.steps) for at, slab in enumerate(self._slabs)}
+        return replace(stage, points={device: points for device, points in found.items() if points})
 
     @property
     def _strips(self) -> dict[str, StepKernel]:
@@ -290,7 +301,9 @@ class SharedRun(Run):
         self._seconds_a_step = min(took, self._seconds_a_step or took)  # the first time plans are bound, too
 
     def _execute(self, stage: SharedStage, table: npt.NDArray[Any]) -> None:
-        result = self._bound(stage, self._scalars_of(table)).run()
+        tables = self._point_tables(stage)
+        result = self._bound(stage, self._scalars_of(table), tables).run()
+        self._points.take_probes(tables, stage.steps)
         self._complete(stage)
         names = [(name, kind) for kernel in stage.turn.kernels for name, kind in kernel.reductions.items()]
         if names:
@@ -310,14 +323,30 @@ class SharedRun(Run):
         """Return what the reductions of a step gave for each slab, of which `own` are those of this process."""
         return own
 
-    def _bound(self, stage: SharedStage, scalars: Sequence[DeviceArray]) -> BoundPlan:
+    def _point_tables(self, stage: SharedStage) -> list[Tables]:
+        """Return the tables of sources and probes of each device for the steps of a stage, which come next."""
+        return [self._points.tables(at, stage.steps, self.step) for at in range(len(self._slabs))]
+
+    def _point_refs(self, stage: SharedStage) -> dict[str, KernelRef]:
+        used = {(point.kernel, self.problem.dtype(point.field)) for points in stage.points.values() for point in points}
+        return {name: ref for kernels in self._point_kernels for name, ref in kernels.refs(used).items()}
+
+    def _bound(self, stage: SharedStage, scalars: Sequence[DeviceArray], tables: Sequence[Tables]) -> BoundPlan:
         """Return a stage bound to the memory that the names have now."""
         devices = [slab.device for slab in self._slabs]
         memory = {on_device(SCALARS, device): one for device, one in zip(devices, scalars, strict=True)}
         memory |= {on_device(name, at): one for name, parts in self.arrays.items() for at, one in zip(devices, parts, strict=True)}
+        memory |= {on_device(name, at): one for at, parts in zip(devices, tables, strict=True) for name, one in parts.items()}
         names = tuple(kernel.name for kernel in stage.turn.kernels)
-        key = (names, stage.turn.rounds, stage.turns, stage.scalar_rows, tuple((name, one.address) for name, one in memory.items()))
-        return self._plans.get(key, lambda: bound_to(stage.plan(self._refs), memory, self.targets, self._loaded))
+        addresses = tuple((name, one.address) for name, one in memory.items())
+        key = (names, stage.turn.rounds, stage.turns, stage.scalar_rows, tuple(stage.points.items()), addresses)
+
+        def bound() -> BoundPlan:
+            refs = self._refs | self._point_refs(stage)
+            modules = [*self._loaded, *(one for kernels in self._point_kernels for one in kernels.loaded)]
+            return bound_to(stage.plan(refs), memory, self.targets, modules)
+
+        return self._plans.get(key, bound)
 
     # -- memory ------------------------------------------------------------------------------------------------------------------
 
@@ -357,16 +386,6 @@ class SharedRun(Run):
                 begins = [span.origin for span in slab.spans]
                 return tuple(begin + one for begin, one in zip([slab.start, *begins[1:]] if own is not memory else begins, at, strict=True))
         return None
-
-    # -- points ------------------------------------------------------------------------------------------------------------------
-
-    def add_source(self, field: str, at: Any, values: Any) -> None:
-        raise StencilError(
-            f"a source of {field!r} needs a run on one device: prepare with one target, or write the source as a field of the rule"
-        )
-
-    def add_probe(self, field: str, at: Any) -> None:
-        raise StencilError(f"a probe of {field!r} needs a run on one device: prepare with one target, or read run[{field!r}].gather()")
 
 
 # -- how a grid is shared --------------------------------------------------------------------------------------------------------------
