@@ -98,7 +98,7 @@ def test_the_plans_of_their_page_run(capsys: pytest.CaptureFixture[str], tmp_pat
     """With the table that the page shows; assertions on results stand in the snippets. That of a time loop alone is only a part."""
     page = (ROOT / "docs" / "plans.md").read_text(encoding="utf-8")
     snippets = [part.partition("```")[0] for part in page.split("```python\n")[1:]]
-    first, _part, devices, again, counting, prediction, drawing = snippets
+    first, signals, _part, devices, again, counting, prediction, drawing = snippets
     names: dict[str, object] = {}
     exec(compile(first, "plans.md", "exec"), names)
     table = page.partition("what it waits for.\n\n```\n")[2].partition("```")[0]
@@ -113,6 +113,7 @@ def test_the_plans_of_their_page_run(capsys: pytest.CaptureFixture[str], tmp_pat
     exec(compile(drawing, "plans.md", "exec"), names)
     assert {path.name for path in tmp_path.iterdir()} == {"upload.svg", "upload.html", "upload.pftrace"}
     exec(compile(devices, "plans.md", "exec"), {})
+    exec(compile(signals, "plans.md", "exec"), {})
 
 
 def answers(heading: str) -> dict[str, list[str]]:

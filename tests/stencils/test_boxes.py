@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import memlane as ml
 from memlane.errors import StencilError
 from memlane.plan import KernelRef, races
-from memlane.stencils import Problem, Turn, Variant, cannot_fuse, decomposed
+from memlane.stencils import Problem, PutStage, Turn, Variant, cannot_fuse, decomposed
 from memlane.stencils.exchange import SharedStage
 from memlane.stencils.faces import PACK, UNPACK, kernel_name
 from memlane.stencils.fused import FusedKernel
@@ -138,7 +138,17 @@ def cuts(draw):
     every, parts = draw(st.integers(1, 2)), []
     for extent, least in zip(shape, (1,) * len(shape), strict=True):
         parts.append(draw(st.integers(1, max(1, min(3, extent // 4, 6 // prod(parts or [least]))))))
-    return text, shape, boundary, dtypes, variant, tuple(parts), every, draw(st.booleans()), draw(st.sampled_from(["peer", "host"]))
+    return (
+        text,
+        shape,
+        boundary,
+        dtypes,
+        variant,
+        tuple(parts),
+        every,
+        draw(st.booleans()),
+        draw(st.sampled_from(["peer", "flags", "host"])),
+    )
 
 
 @settings(max_examples=EXAMPLES // 2, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
@@ -204,6 +214,7 @@ def test_plans_have_no_race(drawn):
     refs = {name: KernelRef("0" * 64, name) for name in (kernels[0].name, kernel_name(PACK, [4]), kernel_name(UNPACK, [4]))}
     plan = SharedStage(boxes, turn, 3, turn.needs, overlaps=overlaps, through_host=through_host).plan(refs)
     assert races(plan) == []
+    assert races(PutStage(boxes, turn, 3, turn.needs, overlaps=overlaps).plan(refs)) == []
     computed = np.zeros(shape, int)
     for slab in boxes.slabs:
         computed[slab.region] += 1

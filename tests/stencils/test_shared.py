@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import memlane as ml
 from memlane.errors import DeviceError, StencilError
 from memlane.plan import KernelRef, races
-from memlane.stencils import Problem, Turn, Variant, decomposed
+from memlane.stencils import Problem, PutStage, Turn, Variant, decomposed
 from memlane.stencils.exchange import SharedStage
 from memlane.timeloop.variants import code_of
 from tests.stencils.test_random import defined
@@ -149,10 +149,11 @@ def test_plans_have_no_race(drawn):
     kernels = tuple(one for one in code_of(problem, variant, True).kernels if one.variant.steps == steps)
     turn = Turn(problem, kernels, every)
     slabs = decomposed(problem.grid, [1.0] * devices).with_halos(*turn.halo)
-    plan = SharedStage(slabs, turn, 3, turn.needs, overlaps=overlaps).plan(
-        {kernel.name: KernelRef("0" * 64, kernel.name) for kernel in kernels}
-    )
-    assert races(plan) == []
+    for stage in (SharedStage, PutStage):
+        plan = stage(slabs, turn, 3, turn.needs, overlaps=overlaps).plan(
+            {kernel.name: KernelRef("0" * 64, kernel.name) for kernel in kernels}
+        )
+        assert races(plan) == []
     computed = {plane for slab in slabs.slabs for plane in range(slab.start, slab.stop)}
     assert computed == set(range(planes))
 
@@ -241,7 +242,7 @@ def test_what_cannot_be_shared():
         prepared(heat, grid, 2, 3, variant=FUSED, swap=SWAP, r=0.1)
     with pytest.raises(StencilError, match=r"a variant for several devices is a Variant or None, not 'timed'"):
         prepared(heat, grid, 2, variant="timed", swap=SWAP, r=0.1)
-    with pytest.raises(StencilError, match=r"'nccl' is not a transport: use 'peer', 'host', 'mpi', or 'auto'"):
+    with pytest.raises(StencilError, match=r"'nccl' is not a transport: use 'peer', 'flags', 'host', 'mpi', or 'auto'"):
         prepared(heat, grid, 2, transport="nccl", swap=SWAP, r=0.1)
     with pytest.raises(StencilError, match=r"overlap is True, False or 'auto', not 'never'"):
         prepared(heat, grid, 2, overlap="never", swap=SWAP, r=0.1)

@@ -254,6 +254,8 @@ class Links:
     peer_gb_per_s: Gigabytes | None = None
     """Between two devices of one machine, in one direction."""
     peer_us: Microseconds | None = None
+    flag_us: Microseconds | None = None
+    """From a flag that a kernel of one device raises in memory of another to the end of a wait that polls it there."""
     device_us: Microseconds | None = None
     """A copy of few bytes inside the device; large ones go at `Chip.copy_gb_per_s`, reading and writing."""
     launch_us: Microseconds | None = None

@@ -73,7 +73,7 @@ class Engine:
             devices = [device for device, _ in launches_of(execution)]
             for device in devices:
                 clocks[device].move_to(begin + begin_ns)
-            execute(execution, self._clocked)
+            execute(execution, self._clocked if devices else _unclocked)
             return max([self._kernel_ns.pop(device) for device in devices] or [fixed[number].elapsed_ns])
 
         for device in self._devices:
@@ -90,3 +90,8 @@ class Engine:
             self._kernel_ns[device] = 1e3 * (seen.cycles or 0) / self._chips[device].clock_mhz
 
         return replace(launch, layers=launch.layers.merged(Layers(clock=True, report=report)))
+
+
+def _unclocked(launch: Launch) -> Launch:
+    """Return the launch of a put or a wait, whose time is that of a message and not of its kernel."""
+    return launch

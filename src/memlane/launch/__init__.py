@@ -6,6 +6,7 @@ progress, bound <- observe <- prepared <- target.
 
 from memlane.launch.arguments import Argument, ArgumentRule, pointer_parameters
 from memlane.launch.bound import (
+    Axis,
     BoundCall,
     BoundCopy,
     BoundStep,
@@ -16,6 +17,7 @@ from memlane.launch.bound import (
     Rows,
     StepGraph,
     chained,
+    offsets_of,
     same_kinds,
     whole_copy,
 )
@@ -71,6 +73,7 @@ __all__ = [
     "Actor",
     "Argument",
     "ArgumentRule",
+    "Axis",
     "BoundCall",
     "BoundCopy",
     "BoundStep",
@@ -126,6 +129,7 @@ __all__ = [
     "module_digest",
     "observed",
     "observing",
+    "offsets_of",
     "plain_name",
     "pointer_parameters",
     "same_kinds",

@@ -69,8 +69,21 @@ class BoundCopy:
         """Yield the copies of rows that it consists of: as few as the strides allow."""
         if 0 in self.shape:
             return
+        to, of, width, axes = self.simplified()
+        pitched = [axis for axis in axes if min(axis[1:]) >= width]
+        longest = max(pitched, default=(1, width, width))
+        if pitched:
+            axes.remove(longest)
+        for to_offset, of_offset in offsets_of(axes):
+            yield Rows(to + to_offset, of + of_offset, width, *longest)
+
+    def simplified(self) -> tuple[int, int, int, list[Axis]]:
+        """Return the first address on either side, how many bytes lie side by side there, and the axes along which those are repeated.
+
+        The axes are as few as the strides allow, the longest stride first.
+        """
         to, of = self.destination.address, self.source.address
-        axes: list[tuple[int, int, int]] = []
+        axes: list[Axis] = []
         for extent, to_stride, of_stride in zip(self.shape, self.destination.strides, self.source.strides, strict=True):
             if extent > 1 and to_stride < 0 and of_stride < 0:  # from the other end
                 to, of = to + (extent - 1) * to_stride, of + (extent - 1) * of_stride
@@ -81,17 +94,16 @@ class BoundCopy:
         width = self.itemsize
         if axes and axes[-1][1:] == (width, width):
             width *= axes.pop()[0]
-        pitched = [axis for axis in axes if min(axis[1:]) >= width]
-        longest = max(pitched, default=(1, width, width))
-        if pitched:
-            axes.remove(longest)
-        for to_offset, of_offset in _offsets(axes):
-            yield Rows(to + to_offset, of + of_offset, width, *longest)
+        return to, of, width, axes
 
 
-def _merged(axes: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+Axis = tuple[int, int, int]
+"""How many elements a copy has along an axis, and the bytes from one to the next where they go to and where they come from."""
+
+
+def _merged(axes: list[Axis]) -> list[Axis]:
     """Join axes along which both sides go on where the axis inside them ends."""
-    found: list[tuple[int, int, int]] = []
+    found: list[Axis] = []
     for extent, to_stride, of_stride in axes:
         if found and found[-1][1:] == (extent * to_stride, extent * of_stride):
             found[-1] = found[-1][0] * extent, to_stride, of_stride
@@ -100,13 +112,14 @@ def _merged(axes: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     return found
 
 
-def _offsets(axes: list[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+def offsets_of(axes: Sequence[Axis]) -> Iterator[tuple[int, int]]:
+    """Yield how far each element along some axes lies from the first, on either side."""
     if not axes:
         yield 0, 0
         return
     (extent, to_stride, of_stride), *inner = axes
     for index in range(extent):
-        for to_offset, of_offset in _offsets(inner):
+        for to_offset, of_offset in offsets_of(inner):
             yield index * to_stride + to_offset, index * of_stride + of_offset
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from memlane.chip import Chip
 from memlane.errors import BadPlan, ChipError
 from memlane.model.engine import Resources, Work, simulate
-from memlane.plan import Copy, Execution, HostCall, Launch, Plan, Timeline, Together, executions
+from memlane.plan import Copy, Execution, HostCall, Launch, Plan, Put, Timeline, Together, Wait, executions
 
 KernelTime = Callable[[Launch, int], float]
 """How long the kernel of a launch on a device takes, in ns, by itself and without the launch."""
@@ -52,6 +52,10 @@ def fixed_work(execution: Execution, chips: Sequence[Chip]) -> Work:
         return copy_work(action, chips)
     if isinstance(action, HostCall):
         return Work(0.0, (("host", execution.step.queue),))
+    if isinstance(action, Put):
+        return _put_work(action, execution.step.device or 0, chips)
+    if isinstance(action, Wait):
+        return Work(0.0, (), 1e3 * _known(chips[execution.step.device or 0], "flag_us"))
     devices = [device for device, _ in launches_of(execution)]
     latency = 1e3 * max(_known(chips[device], "launch_us") for device in devices)
     return Work(0.0, tuple(("device", device) for device in devices), latency)
@@ -107,6 +111,21 @@ def copy_work(copy: Copy, chips: Sequence[Chip]) -> Work:
     else:
         raise ChipError(f"no chip file says how fast memory of the host is copied to memory of the host: {copy} cannot be predicted")
     return Work(copy.source.nbytes / rate, resources, 1e3 * latency)
+
+
+def _put_work(put: Put, device: int, chips: Sequence[Chip]) -> Work:
+    """Return how long a put takes: its launch, and its bytes at the rate between devices. What its flags take is in the wait for them."""
+    chip = chips[device]
+    nbytes: dict[int, int] = {}
+    for copy in put.copies:
+        homes = [one.buffer.home for one in (copy.destination, copy.source)]
+        other = next((home for home in homes if isinstance(home, int) and home != device), device)
+        nbytes[other] = nbytes.get(other, 0) + copy.source.nbytes
+    here = nbytes.pop(device, 0)
+    elapsed = sum(nbytes.values()) / _known(chip, "peer_gb_per_s") if nbytes else 0.0
+    elapsed += 2 * here / (chip.copy_gb_per_s or chip.dram_gb_per_s)
+    ways: Resources = (("to peers", device), *(("from peers", other) for other in sorted(nbytes))) if nbytes else ()
+    return Work(elapsed, ways, 1e3 * _known(chip, "launch_us"))
 
 
 def _host_link(chip: Chip, *, is_pinned: bool, is_upload: bool) -> tuple[float, float]:

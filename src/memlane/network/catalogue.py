@@ -77,8 +77,8 @@ def named(text: str) -> Network:
 
 
 def of_chip(chip: Chip) -> Network:
-    """Return the links of a node with this chip, as its file has them: copies between peers, and copies through the host. Raises
-    NetworkError where it has no links between peers."""
+    """Return the links of a node with this chip, as its file has them: copies between peers, copies through the host, and stores to peers
+    with flags. Raises NetworkError where it has no links between peers."""
     links = chip.links
     if links.peer_us is None or links.peer_gb_per_s is None:
         raise NetworkError(f"the chip file of {chip.name} has no links between peers: name a network; known are {', '.join(names())}")
@@ -86,6 +86,8 @@ def of_chip(chip: Chip) -> Network:
     found = {"peer": Link("peer", Transfer(links.peer_us, links.peer_gb_per_s), "share the rate", signal_us=after)}
     if links.host_us is not None and links.host_gb_per_s is not None:
         found["host"] = Link("host", Transfer(after), "one after another", Transfer(links.host_us, links.host_gb_per_s))
+    if links.flag_us is not None:
+        found["flags"] = Link("flags", Transfer(after, links.peer_gb_per_s), "share the rate", signal_us=links.flag_us)
     facts = {
         f"inside.{name.partition('_')[0]}.{name}": chip.facts[f"links.{name}"]
         for name in ("peer_us", "peer_gb_per_s", "host_us", "host_gb_per_s")

@@ -1,11 +1,11 @@
-"""Work as data: plans of launches, copies and host calls over several devices, without an address or a target.
+"""Work as data: plans of launches, copies, host calls and signals over several devices, without an address or a target.
 
 `buffers` and `actions` are the vocabulary, `plan` puts steps and repeats together, `builder` writes them, `order` says what waits for
 what and how long memory is needed, `races` finds what has no order, `segments` cuts a plan into pieces for graphs, `json` keeps a plan,
 and `timeline` says when its steps ran.
 """
 
-from memlane.plan.actions import Action, Copy, HostCall, KernelRef, Launch, Scalar, Together, Touch
+from memlane.plan.actions import Action, Copy, HostCall, KernelRef, Launch, Put, Scalar, Together, Touch, Wait, signals
 from memlane.plan.buffers import Buffer, Home, View
 from memlane.plan.builder import PlanBuilder, StepRef, planned
 from memlane.plan.json import from_json, to_json
@@ -27,6 +27,7 @@ __all__ = [
     "Lifetime",
     "Plan",
     "PlanBuilder",
+    "Put",
     "Queue",
     "Race",
     "Repeat",
@@ -39,6 +40,7 @@ __all__ = [
     "Together",
     "Touch",
     "View",
+    "Wait",
     "all_repeats",
     "all_steps",
     "ancestors",
@@ -49,5 +51,6 @@ __all__ = [
     "planned",
     "races",
     "segments",
+    "signals",
     "to_json",
 ]

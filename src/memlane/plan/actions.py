@@ -1,4 +1,5 @@
-"""What the steps of a plan do: launches, copies, calls of host functions, and launches that run together on several devices."""
+"""What the steps of a plan do: launches, copies, calls of host functions, launches that run together on several devices, and puts and
+waits, by which devices signal each other without the host."""
 
 from __future__ import annotations
 
@@ -164,14 +165,69 @@ class Together:
         return tuple(touch for _, launch in self.launches for touch in launch.touches)
 
 
-Action = Launch | Copy | HostCall | Together
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Elements that a kernel of one device stores into memory of others, and flags that it raises there behind them.
+
+    A flag is memory that `PlanBuilder.flag` names, on the device that waits for it (`Wait`). It counts how often it was raised, so nobody
+    has to lower it. One step raises it and one waits for it.
+    """
+
+    copies: tuple[Copy, ...]
+    flags: tuple[View, ...]
+
+    def __post_init__(self) -> None:
+        if not self.flags:
+            raise BadPlan("a put needs a flag that says when it is complete; use copies where nobody waits for one")
+
+    def __str__(self) -> str:
+        nbytes = sum(copy.source.nbytes for copy in self.copies)
+        raised = f"raise {', '.join(str(flag.buffer) for flag in self.flags)}"
+        if not self.copies:
+            return raised
+        return f"put {nbytes:,} B to {', '.join(dict.fromkeys(str(copy.destination.buffer) for copy in self.copies))}, {raised}"
+
+    @property
+    def touches(self) -> tuple[Touch, ...]:
+        """What the copies read and write. Flags are order and no data: what they order is in `after` of the step that waits."""
+        return tuple(touch for copy in self.copies for touch in copy.touches)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A wait of one device until each of some flags in its memory has been raised as often as it has waited.
+
+    The step waits for the steps that raise them (`after`), which is the order that all targets keep. GPUs keep it by the flags alone: what
+    stands behind the wait sees all that was done before the flags were raised, on whichever device.
+    """
+
+    flags: tuple[View, ...]
+
+    def __post_init__(self) -> None:
+        if not self.flags:
+            raise BadPlan("a wait needs a flag to wait for")
+
+    def __str__(self) -> str:
+        return f"wait for {', '.join(str(flag.buffer) for flag in self.flags)}"
+
+    @property
+    def touches(self) -> tuple[Touch, ...]:
+        return ()
+
+
+Action = Launch | Copy | HostCall | Together | Put | Wait
+
+
+def signals(before: Action, action: Action) -> bool:
+    """Return whether an action waits for a flag that another one raises."""
+    return isinstance(before, Put) and isinstance(action, Wait) and not set(before.flags).isdisjoint(action.flags)
 
 
 def counts_turns(action: Action) -> bool:
     """Return whether an action has a number that changes from turn to turn of a repeat."""
     if isinstance(action, Together):
         return any(counts_turns(launch) for _, launch in action.launches)
-    return not isinstance(action, Copy) and any(isinstance(one, Scalar) for one in action.arguments)
+    return isinstance(action, Launch | HostCall) and any(isinstance(one, Scalar) for one in action.arguments)
 
 
 def _check_declared(name: str, reads: tuple[View, ...] | None, writes: tuple[View, ...] | None) -> None:

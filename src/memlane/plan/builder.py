@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import BadPlan
-from memlane.plan.actions import Copy, Dim3, HostCall, KernelRef, Launch, Together, Value
+from memlane.plan.actions import Action, Copy, Dim3, HostCall, KernelRef, Launch, Put, Together, Value, Wait
 from memlane.plan.buffers import Buffer, Home, View
 from memlane.plan.plan import Plan, Repeat, Step
 
 Extents = int | tuple[int, ...]
+FLAG_WORDS = 32
+"""Words of a flag: it has a line of the cache to itself, so that nothing else moves with it between devices."""
 
 
 class HasRef(Protocol):
@@ -132,6 +134,36 @@ class PlanBuilder:
         """Add launches (`planned` makes one) that run at the same time on a device each, and may signal each other."""
         step = Step(Together(tuple(launches)), None, queue, self._positions(after), label=label)
         return self._add(step)
+
+    def flag(self, name: str, device: int) -> View:
+        """Return a new flag in the memory of the device that waits for it. One put raises it, and one wait waits for it."""
+        return self.array(name, FLAG_WORDS, "u4", device)
+
+    def put(
+        self,
+        copies: Iterable[tuple[View, View]],
+        flags: Iterable[View],
+        *,
+        device: int,
+        queue: int = 0,
+        after: Waits = (),
+        label: str = "",
+    ) -> StepRef:
+        """Add a put: a kernel of a device stores elements into memory of others and raises flags there. `copies`: each a destination and a
+        source of one shape and type; without any the flags alone are raised."""
+        action = Put(tuple(Copy(to, of) for to, of in copies), tuple(flags))
+        return self._add(Step(action, device, queue, self._positions(after), label=label))
+
+    def wait(self, flags: Iterable[View], *, device: int, queue: int = 0, after: Waits = (), label: str = "") -> StepRef:
+        """Add a wait of a device for flags that live on it. `after` has the puts that raise them."""
+        return self._add(Step(Wait(tuple(flags)), device, queue, self._positions(after), label=label))
+
+    def action(self, step: StepRef) -> Action:
+        """Return what a step of this builder does."""
+        (position,) = self._positions([step])
+        item = self._items[position]
+        assert isinstance(item, Step)
+        return item.action
 
     def carry(self, step: StepRef, to: Waits) -> None:
         """Let steps of the next turn wait for `step` of this one; only in a repeat."""

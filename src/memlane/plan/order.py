@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from memlane.plan.actions import Action, Copy, Launch, Scalar, Together, Value, counts_turns
+from memlane.plan.actions import Action, Copy, Launch, Put, Scalar, Together, Value, Wait, counts_turns
 from memlane.plan.buffers import Buffer, View
 from memlane.plan.plan import Plan, Repeat, Step
 
@@ -200,6 +200,10 @@ def _in_place(action: Action, around: Sequence[_Turn]) -> Action:
 
     if isinstance(action, Copy):
         return Copy(view(action.destination), view(action.source))
+    if isinstance(action, Put):
+        return replace(action, copies=tuple(Copy(view(one.destination), view(one.source)) for one in action.copies))
+    if isinstance(action, Wait):
+        return action
     if isinstance(action, Together):
         return Together(tuple((device, _launch_in_place(launch, around)) for device, launch in action.launches))
     return replace(action, arguments=tuple(map(value, action.arguments)), reads=views(action.reads), writes=views(action.writes))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import lcm
 
 from memlane.errors import BadPlan
-from memlane.plan.actions import Action, Copy, HostCall, Launch, Together, Touch
+from memlane.plan.actions import Action, Copy, HostCall, Launch, Put, Together, Touch, Wait, signals
 from memlane.plan.buffers import Buffer, View
 
 
@@ -28,6 +28,13 @@ class Step:
     def __post_init__(self) -> None:
         if isinstance(self.action, Launch) and self.device is None:
             raise BadPlan(f"the launch of {self.action} needs a device")
+        if isinstance(self.action, Put | Wait) and self.device is None:
+            raise BadPlan(f"{self.action} needs the device that does it")
+        for flag in self.action.flags if isinstance(self.action, Wait) else ():
+            if flag.buffer.home != self.device:
+                raise BadPlan(
+                    f"device {self.device} cannot wait for flag {flag.buffer}, which lives on {flag.buffer.home}: let it live there"
+                )
         if isinstance(self.action, HostCall | Together) and self.device is not None:
             raise BadPlan(f"{self.action} does not run on device {self.device} alone: leave the device out")
         if (
@@ -121,6 +128,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         _check_positions(self.steps, "the plan", repeats=False)
+        _check_flags(self.steps)
         by_name: dict[str, Buffer] = {}
         for buffer in _buffers(self.steps):
             if by_name.setdefault(buffer.name, buffer) != buffer:
@@ -130,6 +138,11 @@ class Plan:
     def buffers(self) -> tuple[Buffer, ...]:
         """The buffers of all steps, in the order in which they are first named."""
         return tuple(dict.fromkeys(_buffers(self.steps)))
+
+    @property
+    def flags(self) -> tuple[Buffer, ...]:
+        """The buffers that are flags of puts and waits."""
+        return tuple(dict.fromkeys(flag.buffer for step in all_steps(self.steps) for flag in _flags(step.action)))
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -144,6 +157,7 @@ class Plan:
         for step in all_steps(self.steps):
             for device, _ in step.queues:
                 homes = {touch.view.buffer.home for touch in _device_touches(step, device)}
+                homes |= {flag.buffer.home for flag in _flags(step.action)}
                 pairs |= {(device, home) for home in homes if device is not None and isinstance(home, int) and home != device}
         return tuple(sorted(pairs))
 
@@ -177,21 +191,59 @@ def _buffers(steps: Sequence[Step | Repeat]) -> Iterator[Buffer]:
                 yield item.until.buffer
             continue
         action = item.action
+        yield from (flag.buffer for flag in _flags(action))
         launches = [launch for _, launch in action.launches] if isinstance(action, Together) else [action]
         for one in launches:
-            if not isinstance(one, Copy | Together):
+            if isinstance(one, Launch | HostCall):
                 yield from (value.buffer for value in one.arguments if isinstance(value, View))
             yield from (touch.view.buffer for touch in one.touches)
 
 
 def _device_touches(step: Step, device: int | None = None) -> Iterator[Touch]:
     """Yield what the kernels of a step reach, on one device where several run together. Copies are the driver's, which reaches all."""
-    if isinstance(step.action, Launch):
+    if isinstance(step.action, Launch | Put):
         yield from step.action.touches
     elif isinstance(step.action, Together):
         for where, launch in step.action.launches:
             if device is None or where == device:
                 yield from launch.touches
+
+
+def _flags(action: Action) -> tuple[View, ...]:
+    """Return the flags that an action raises or waits for."""
+    return action.flags if isinstance(action, Put | Wait) else ()
+
+
+def _check_flags(items: Sequence[Step | Repeat]) -> None:
+    """Raise BadPlan unless one step raises each flag and one waits for it, behind that step, as often."""
+    raising: dict[Buffer, list[Step]] = {}
+    waiting: dict[Buffer, list[tuple[Step, bool]]] = {}
+    for steps in (items, *(repeat.steps for repeat in all_repeats(items))):
+        for step in steps:
+            if not isinstance(step, Step):
+                continue
+            before = [steps[other] for other in step.after] if isinstance(step.action, Wait) else []
+            for flag in _flags(step.action):
+                if isinstance(step.action, Put):
+                    raising.setdefault(flag.buffer, []).append(step)
+                else:
+                    is_behind = any(isinstance(one, Step) and signals(one.action, Wait((flag,))) for one in before)
+                    waiting.setdefault(flag.buffer, []).append((step, is_behind))
+    rotating = {buffer for repeat in all_repeats(items) for group in repeat.rotate for buffer in group}
+    for buffer in dict.fromkeys([*raising, *waiting]):
+        raised, awaited = len(raising.get(buffer, ())), len(waiting.get(buffer, ()))
+        if (raised, awaited) != (1, 1):
+            raise BadPlan(
+                f"flag {buffer} is raised by {raised} steps and awaited by {awaited}: give each pair of a put and a wait a flag of its own"
+            )
+        if not waiting[buffer][0][1]:
+            raise BadPlan(f"{waiting[buffer][0][0].name!r} does not stand behind the put that raises {buffer}: add that put to its `after`")
+        if buffer in rotating:
+            raise BadPlan(f"flag {buffer} cannot rotate: a put raises the same flag in each turn")
+    touched = {touch.view.buffer for step in all_steps(items) for touch in step.action.touches}
+    for buffer in raising:
+        if buffer in touched:
+            raise BadPlan(f"buffer {buffer} is a flag and cannot hold data: use another buffer")
 
 
 def _on_host(view: View) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from memlane.plan.actions import Copy, HostCall, Launch
+from memlane.plan.actions import Copy, HostCall, Launch, Put, Wait
 from memlane.plan.order import Execution, Queue
 
 
@@ -14,7 +14,7 @@ class Span:
 
     name: str
     kind: str
-    """`launch`, `copy`, `call` or `together`."""
+    """`launch`, `copy`, `call`, `put`, `wait` or `together`."""
     queues: tuple[Queue, ...]
     start_ns: float
     end_ns: float
@@ -34,6 +34,11 @@ class Span:
         return self.end_ns - self.start_ns
 
     @property
+    def work(self) -> str:
+        """What kind of work it is, in pictures: `launch`, `copy` or `call`. A put moves data as a copy does, and a wait is part of that."""
+        return _WORK.get(self.kind, self.kind)
+
+    @property
     def needed(self) -> tuple[int, ...]:
         """Numbers of all spans that kept this one from starting: those that it waits for, and the one that held what it needs."""
         return self.waits if self.held_by is None or self.held_by in self.waits else (*self.waits, self.held_by)
@@ -47,7 +52,8 @@ class Span:
         return cls(execution.step.name, kind, execution.queues, start_ns, end_ns, waits, held_by, path, turns, latency_ns)
 
 
-_KINDS = {"launch": Launch, "copy": Copy, "call": HostCall}
+_KINDS = {"launch": Launch, "copy": Copy, "call": HostCall, "put": Put, "wait": Wait}
+_WORK = {"together": "launch", "put": "copy", "wait": "copy"}
 
 
 @dataclass(frozen=True)

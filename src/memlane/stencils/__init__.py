@@ -17,6 +17,7 @@
     points       kernels for single cells: sources, probes, and the search for what is not finite
     stages       steps as plans
     exchange     steps on several devices as plans; `decomposition` says which cells each has, `faces` how they are packed for neighbours
+    puts         the same where devices signal each other without the host
     messages     the same where each slab belongs to a process of its own
     scaling      times on several devices, predicted; it is loaded on its own
 
@@ -34,6 +35,7 @@ from memlane.stencils.grid import Face, Grid
 from memlane.stencils.language import read_rule
 from memlane.stencils.messages import RankStage
 from memlane.stencils.problem import Problem
+from memlane.stencils.puts import PutStage
 from memlane.stencils.rule import Footprint, Rule
 from memlane.stencils.schedule import cannot_fuse
 from memlane.stencils.stages import Point, Stage
@@ -49,6 +51,7 @@ __all__ = [
     "Grid",
     "Point",
     "Problem",
+    "PutStage",
     "RankStage",
     "Rule",
     "SharedStage",

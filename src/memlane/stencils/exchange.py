@@ -519,13 +519,13 @@ class Writer:
                 if sent:
                     waits = [*steps[source.device].face(axis, side), *before[source.device]]
                     waits_there = [*steps[goal.device].face(axis, 1 - side), *before[goal.device]]
-                    message = _Message(axis, side, source, goal, sent)
+                    message = Message(axis, side, source, goal, sent)
                     packed, unpacked = self._send(builder, message, waits, waits_there, repeats)
                     steps[source.device].copies.append(packed)
                     steps[goal.device].copies.append(unpacked)
 
     def _send(
-        self, builder: PlanBuilder, message: _Message, waits: Sequence[StepRef], waits_there: Sequence[StepRef], repeats: bool
+        self, builder: PlanBuilder, message: Message, waits: Sequence[StepRef], waits_there: Sequence[StepRef], repeats: bool
     ) -> tuple[StepRef, StepRef]:
         """Add the launch that packs a message, the copies that bring it to a neighbour, and the launch that unpacks it there."""
         source, goal, label = message.source, message.goal, message.label
@@ -557,7 +557,7 @@ class Writer:
                 builder.carry(user, [overwriting])
         return packed, unpacked
 
-    def sent_faces(self, message: _Message) -> list[View]:
+    def sent_faces(self, message: Message) -> list[View]:
         """Return the cells of a message where they are computed."""
         span = message.source.spans[message.axis]
         return [
@@ -565,7 +565,7 @@ class Writer:
             for name, width in message.sent
         ]
 
-    def received_faces(self, message: _Message) -> list[View]:
+    def received_faces(self, message: Message) -> list[View]:
         """Return the cells of a message in the halos of the neighbour."""
         span = message.goal.spans[message.axis]
         return [
@@ -573,17 +573,20 @@ class Writer:
             for name, width in message.sent
         ]
 
-    def _face(self, message: _Message, slab: Slab, name: str, cells: Widths) -> View:
+    def _face(self, message: Message, slab: Slab, name: str, cells: Widths) -> View:
         """Return cells of a field along the axis of a message: along the axes before, which are exchanged already, all that memory holds;
         along those that follow the part's own."""
         after = self.turn.names_after(self.turn.rounds)
-        parts = [slice(None) if at < message.axis else span.rows(span.start, span.stop) for at, span in enumerate(slab.spans)]
+        uncut = [at for at in self.axes if at not in self.problem.cut]
+        parts = [
+            slice(None) if at < message.axis or at in uncut else span.rows(span.start, span.stop) for at, span in enumerate(slab.spans)
+        ]
         parts[message.axis] = slab.spans[message.axis].rows(*cells)
         return self.views[after.get(name, name), slab.device][tuple(parts)]
 
 
 @dataclass(frozen=True)
-class _Message:
+class Message:
     """What a part sends to a neighbour along an axis, from its high side (1) or its low one (0): fields, and how many cells of each."""
 
     axis: int

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from memlane.errors import BadPlan, DeviceError
 from memlane.launch import Declared, DeclaredBuffer, DeviceArray, Kernel, LoadedModule, Target, module_digest
-from memlane.plan import Action, Buffer, Copy, Execution, Launch, Plan, Together, View, all_steps, lifetimes
+from memlane.plan import Action, Buffer, Execution, HostCall, Launch, Plan, Put, Together, View, Wait, all_steps, lifetimes
 from memlane.ptx import Module
+from memlane.targets.signals import signal_module
 
 Memory = DeviceArray | npt.NDArray[Any]
 """What a buffer is bound to: an array of the target of its device, or an array of NumPy for a buffer on the host."""
@@ -26,10 +27,14 @@ def bound_memory(plan: Plan, order: Sequence[Execution], targets: Sequence[Targe
     for name in bindings:
         if name not in names:
             raise BadPlan(f"the plan has no buffer {name!r} to bind; it has {', '.join(sorted(names)) or 'none'}")
-    kept = lifetimes(order)
+    kept, flags = lifetimes(order), set(plan.flags)
     memory: dict[Buffer, Memory] = {}
     for buffer in plan.buffers:
-        if buffer.name in bindings:
+        if buffer in flags:
+            _check_unbound(buffer, bindings)
+            assert isinstance(buffer.home, int)
+            memory[buffer] = targets[buffer.home].zeros(*_kind(buffer, plan))
+        elif buffer.name in bindings:
             memory[buffer] = _checked(buffer, bindings[buffer.name], order, targets)
         elif buffer in kept and kept[buffer].is_input:
             first = order[kept[buffer].first]
@@ -49,12 +54,19 @@ def _made(buffer: Buffer, plan: Plan, targets: Sequence[Target]) -> Memory:
     return targets[0].pinned(shape, dtype) if buffer.home == "pinned" else np.empty(shape, dtype)
 
 
+def _check_unbound(buffer: Buffer, bindings: Mapping[str, Memory]) -> None:
+    if buffer.name in bindings:
+        raise BadPlan(f"buffer {buffer.name!r} is a flag, whose memory is made with the plan: leave it out")
+
+
 def rebound_memory(
-    order: Sequence[Execution], targets: Sequence[Target], before: Mapping[Buffer, Memory], bindings: Mapping[str, Memory]
+    plan: Plan, order: Sequence[Execution], targets: Sequence[Target], before: Mapping[Buffer, Memory], bindings: Mapping[str, Memory]
 ) -> dict[Buffer, Memory]:
     """Return the memory of each buffer after some have been bound anew. Raises BadPlan for what does not fit what was there before."""
     buffers = {buffer.name: buffer for buffer in before}
     memory = dict(before)
+    for flag in plan.flags:
+        _check_unbound(flag, bindings)
     for name, value in bindings.items():
         if name not in buffers:
             raise BadPlan(f"the plan has no buffer {name!r} to bind; it has {', '.join(sorted(buffers)) or 'none'}")
@@ -82,7 +94,9 @@ def _views(action: Action) -> Iterator[View]:
         for _, launch in action.launches:
             yield from _views(launch)
         return
-    if not isinstance(action, Copy):
+    if isinstance(action, Put | Wait):
+        yield from action.flags
+    if isinstance(action, Launch | HostCall):
         yield from (value for value in action.arguments if isinstance(value, View))
     yield from (touch.view for touch in action.touches)
 
@@ -183,7 +197,16 @@ class Modules:
             raise BadPlan(f"the module of kernel {launch.kernel} has no kernel of that name")
 
     def kernel(self, launch: Launch, target: Target) -> Kernel:
-        key = launch.kernel.module, id(target)
+        return self._kernel(launch.kernel.module, launch.kernel.name, target)
+
+    def signal_kernel(self, name: str, target: Target) -> Kernel:
+        """Return the kernel of puts or that of waits, whose module nobody has to give."""
+        digest = module_digest(signal_module())
+        self._modules.setdefault(digest, signal_module())
+        return self._kernel(digest, name, target)
+
+    def _kernel(self, digest: str, name: str, target: Target) -> Kernel:
+        key = digest, id(target)
         if key not in self._loaded:
-            self._loaded[key] = target.load(self._modules[launch.kernel.module])
-        return self._loaded[key][launch.kernel.name]
+            self._loaded[key] = target.load(self._modules[digest])
+        return self._loaded[key][name]

@@ -15,8 +15,9 @@ from numpy.lib.stride_tricks import as_strided
 from memlane.errors import BadLaunch, BadPlan
 from memlane.launch import BoundCall, BoundCopy, BoundStep, DeviceArray, End, Origin, Target, observed, show_step, watched
 from memlane.launch import Launch as BoundLaunch
-from memlane.plan import Action, Buffer, Copy, Execution, HostCall, Launch, Together, View
+from memlane.plan import Action, Buffer, Copy, Execution, HostCall, Launch, Put, Together, View, Wait, signals
 from memlane.targets.binding import Memory, Modules, check_use
+from memlane.targets.signals import Signals
 
 BoundAction = BoundLaunch | BoundCopy | BoundCall
 
@@ -30,10 +31,12 @@ class BoundActions:
         targets: Sequence[Target],
         memory: Mapping[Buffer, Memory],
         modules: Modules,
+        flags: Signals,
         stages: dict[int, npt.NDArray[Any]] | None = None,
     ) -> None:
         """Bind every step. `stages`: pinned memory through which copies of ordinary memory go, if another binding has made it. Raises
         BadPlan, which names the step."""
+        self.flags = flags
         self.order, self.targets, self.memory, self._modules = order, targets, memory, modules
         self._found: dict[tuple[int, int | None], tuple[Action, list[tuple[BoundAction, Target | None]]]] = {}
         """By action, which is kept, and device."""
@@ -47,7 +50,7 @@ class BoundActions:
 
     def over(self, memory: Mapping[Buffer, Memory]) -> BoundActions:
         """Return the same steps over other memory."""
-        return BoundActions(self.order, self.targets, memory, self._modules, self._stages)
+        return BoundActions(self.order, self.targets, memory, self._modules, self.flags, self._stages)
 
     @property
     def launches(self) -> list[BoundLaunch]:
@@ -56,14 +59,15 @@ class BoundActions:
 
     def steps(self, order: Sequence[Execution]) -> tuple[list[BoundStep], list[range]]:
         """Return the steps of some executions that follow each other, and by execution the positions of its steps. What they wait for
-        before these is over."""
+        before these is over. On GPUs a wait for flags stands behind no put: its kernel looks at the flags."""
         steps: list[BoundStep] = []
         first = order[0].number if order else 0
         places: list[range] = []
         ends: list[list[int]] = []
         for execution in order:
             begun = len(steps)
-            waits = tuple(position for number in execution.waits if number >= first for position in ends[number - first])
+            needed = [number for number in execution.waits if number >= first and not self.by_flags(self.order[number], execution)]
+            waits = tuple(position for number in needed for position in ends[number - first])
             ends.append([])
             for bound, target in self.of(execution):
                 action = self.shown(execution, bound, target)
@@ -75,6 +79,10 @@ class BoundActions:
                 ends[-1].append(len(steps) - 1)
             places.append(range(begun, len(steps)))
         return steps, places
+
+    def by_flags(self, before: Execution, execution: Execution) -> bool:
+        """Return whether flags alone let an execution wait for one before it: on GPUs, where both run at the same time."""
+        return signals(before.action, execution.action) and not self.targets[0].modelled
 
     def shown(self, execution: Execution, action: BoundAction, target: Target | None) -> BoundAction:
         """Return what the observers make of an action, which they are shown with the step that it is of."""
@@ -115,8 +123,10 @@ class BoundActions:
                 assert device is not None
                 found = [self._launch(action, device)]
             elif isinstance(action, Copy):
-                ends = self._end(action.destination), self._end(action.source)
-                found = [(BoundCopy(*ends, action.source.shape, action.source.itemsize), None if device is None else self.targets[device])]
+                found = [(self._copy(action), None if device is None else self.targets[device])]
+            elif isinstance(action, Put | Wait):
+                assert device is not None
+                found = [(self._signal(action, device), self.targets[device])]
             else:
                 found = [(self._call(action), None)]
             self._found[key] = action, found
@@ -128,6 +138,17 @@ class BoundActions:
         check_use(launch, kernel)
         arguments = [self._argument(value, target) if isinstance(value, View) else value for value in launch.arguments]
         return kernel[launch.grid, launch.block, None, launch.shared_bytes, launch.cluster].bind(*arguments), target
+
+    def _copy(self, copy: Copy) -> BoundCopy:
+        return BoundCopy(self._end(copy.destination), self._end(copy.source), copy.source.shape, copy.source.itemsize)
+
+    def _signal(self, action: Put | Wait, device: int) -> BoundLaunch:
+        target = self.targets[device]
+        if isinstance(action, Wait):
+            return self.flags.wait(action, self._modules.signal_kernel("memlane_wait", target), device)
+        for touch in action.touches:
+            self._argument(touch.view, target)  # which says what the kernel does not reach
+        return self.flags.put(action, map(self._copy, action.copies), self._modules.signal_kernel("memlane_put", target))
 
     def _call(self, call: HostCall) -> BoundCall:
         try:

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from memlane.emulate.engine import Clocked, Engine, needs_clock
 from memlane.emulate.run.steps import EmulatedGraph
-from memlane.errors import BadPlan, DeviceError
+from memlane.errors import BadLaunch, BadPlan, DeviceError
 from memlane.launch import (
     BoundCall,
+    BoundStep,
+    DeviceArray,
     Event,
     LoadedModule,
     StepGraph,
@@ -44,6 +47,7 @@ from memlane.ptx import Module
 from memlane.targets.binding import Memory, Modules, bound_memory, declared, rebound_memory
 from memlane.targets.bound_actions import BoundActions
 from memlane.targets.names import target as named_target
+from memlane.targets.signals import Signals
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +100,12 @@ class BoundPlan:
         self._check_targets()
         self.memory = bound_memory(plan, self.order, self.targets, bindings or {})
         self._graphs: list[tuple[Segment, StepGraph]] | None = None
+        self._streams: tuple[Stream, ...] = ()
+        """Of a plan whose devices replay graphs of their own, the stream of each."""
         known = Modules(modules)
         known.check(self.order)
-        self._actions = BoundActions(self.order, self.targets, self.memory, known)
+        flags = {buffer: memory for buffer in plan.flags if isinstance(memory := self.memory[buffer], DeviceArray)}
+        self._actions = BoundActions(self.order, self.targets, self.memory, known, Signals(self.order, self.targets, flags))
 
     def run(self) -> PlanRun:
         """Execute every step and wait for them."""
@@ -112,12 +119,13 @@ class BoundPlan:
 
         `serial`: step after step, on GPUs too; else these run the plan as one graph where they can, so that steps overlap as they do in it.
         """
-        if serial or not self._takes_graphs or any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
-            turns = self._run_one_by_one()
-        else:
-            graph, turns = self._graph(self.order), {}
-            graph.replay()
-            graph.wait()
+        with self._actions.flags.counting():
+            if serial or not self._takes_graphs or any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
+                turns = self._run_one_by_one()
+            else:
+                graph, turns = self._graph(self.order), {}
+                graph.replay()
+                graph.wait()
         return self._result(turns)
 
     def start(self, stream: object = None) -> StartedPlan:
@@ -128,8 +136,15 @@ class BoundPlan:
         """
         place = self.targets[0].stream_of(stream)
         graphs = self._segment_graphs() if self._takes_graphs else []
-        turns = self._start_graphs(graphs, place) if self._takes_graphs else self._run_one_by_one()
-        return StartedPlan(self._result(turns), self.targets[0].record(place), [graph for _, graph in graphs])
+        flags = self._actions.flags
+        with flags.counting(later=True):
+            if not self._takes_graphs:
+                turns = self._run_one_by_one()
+            elif self._is_separable:
+                turns = self._start_apart(graphs, place)
+            else:
+                turns = self._start_graphs(graphs, place)
+        return StartedPlan(self._result(turns), self.targets[0].record(place), [graph for _, graph in graphs], flags)
 
     def time(self) -> Timeline:
         """Execute every step once, wait, and return when each ran: measured on GPUs, modelled on emulated devices.
@@ -217,10 +232,23 @@ class BoundPlan:
             else:
                 (target or self.targets[0]).copy(action)
 
+    @cached_property
+    def _is_separable(self) -> bool:
+        """Whether flags alone order the steps of different devices, so that each device can replay a graph of its own.
+
+        Each order between devices then leads from a put to its wait in the same turn. Between two replays each device has the order of its
+        stream, so nothing has to join them.
+        """
+        if not self.plan.flags or any(one.step.device is None for one in self.order):
+            return False
+        pairs = ((self.order[number], one) for one in self.order for number in one.waits)
+        return all(before.step.device == one.step.device or self._actions.by_flags(before, one) for before, one in pairs)
+
     def _segment_graphs(self) -> list[tuple[Segment, StepGraph]]:
         graphs = self._graphs
         if graphs is None or watched():  # observers want to see the launches, and what they make of them is not kept
-            graphs = [(segment, self._graph(segment.order)) for segment in segments(self.plan, self.order)]
+            prepare = self._separate_graphs if self._is_separable else self._graph
+            graphs = [(segment, prepare(segment.order)) for segment in segments(self.plan, self.order)]
             self._graphs = self._graphs if watched() else graphs
         return graphs
 
@@ -248,6 +276,25 @@ class BoundPlan:
         steps, places = self._actions.steps(self.order)
         return PlanGraph(self.plan, self.targets, self._actions, self.targets[0].graph_of_steps(steps), places)
 
+    def _start_apart(self, graphs: Sequence[tuple[Segment, StepGraph]], place: Stream) -> dict[tuple[int, ...], int]:
+        """Start graphs of which each device has its own, behind what stands on a stream; what comes next on it is behind all of them."""
+        begin = self.targets[0].record(place)
+        for target, stream in zip(self.targets, self._streams, strict=True):
+            target.wait_for(begin, stream)
+        turns = self._start_graphs(graphs, place)
+        for target, stream in zip(self.targets, self._streams, strict=True):
+            self.targets[0].wait_for(target.record(stream), place)
+        return turns
+
+    def _separate_graphs(self, order: Sequence[Execution]) -> StepGraph:
+        """Return a graph for each device. Streams of their own keep devices apart that share the default stream of a GPU."""
+        if not self._streams:
+            self._streams = tuple(target.stream() for target in self.targets)
+        steps, _ = self._actions.steps(order)
+        return SeparateGraphs(
+            [(target.graph_of_steps(only(steps, target)), stream) for target, stream in zip(self.targets, self._streams, strict=True)]
+        )
+
     def _graph(self, order: Sequence[Execution]) -> StepGraph:
         return self.targets[0].graph_of_steps(self._actions.steps(order)[0])
 
@@ -259,6 +306,7 @@ class StartedPlan:
     result: PlanRun
     event: Event
     _graphs: Sequence[StepGraph]
+    _flags: Signals
 
     def done(self) -> bool:
         """Return whether the plan has run, without waiting."""
@@ -266,14 +314,51 @@ class StartedPlan:
 
     def wait(self) -> PlanRun:
         """Wait, and return what the plan left behind. Raises what went wrong, in kernels and in host functions."""
-        self.event.wait()
-        for graph in self._graphs:
-            graph.wait()
+        with self._flags.counting():
+            self.event.wait()
+            for graph in self._graphs:
+                graph.wait()
         return self.result
 
     def __await__(self) -> Generator[object, None, PlanRun]:
         yield from self.event.__await__()
         return self.wait()
+
+
+class SeparateGraphs:
+    """Steps of a plan as one graph for each device, which are started one after another and run side by side."""
+
+    def __init__(self, graphs: Sequence[tuple[StepGraph, Stream]]) -> None:
+        """`graphs`: each with the stream of its device."""
+        self._graphs = graphs
+
+    def replay(self, stream: Stream | None = None) -> None:
+        """Start all of them, each on its own stream; `stream` has nothing to do with it."""
+        for graph, own in self._graphs:
+            graph.replay(own)
+
+    def wait(self) -> None:
+        """Wait for the replays so far on all devices."""
+        for graph, _ in self._graphs:
+            graph.wait()
+
+    def update(self, steps: Sequence[BoundStep]) -> None:
+        """Let replays from now on do the same with other memory, each device what its steps are."""
+        for graph, target in zip((one for one, _ in self._graphs), dict.fromkeys(step.target for step in steps), strict=True):
+            graph.update(only(steps, target))
+
+    def times_ns(self) -> list[tuple[float, float]]:
+        """Raise BadLaunch: clocks of graphs that start one after another do not fit together."""
+        raise BadLaunch("graphs of several devices are not timed: BoundPlan.time makes one of all steps")
+
+
+def only(steps: Sequence[BoundStep], target: object) -> list[BoundStep]:
+    """Return the steps of one device, with the order between them."""
+    places: dict[int, int] = {}
+    for position, step in enumerate(steps):
+        if step.target is target:
+            places[position] = len(places)
+    return [replace(steps[position], waits=tuple(places[one] for one in steps[position].waits)) for position in places]
 
 
 class PlanGraph:
@@ -305,7 +390,8 @@ class PlanGraph:
 
     def wait(self) -> None:
         """Wait for the replays so far, and raise what host functions raised in them."""
-        self.prepared.wait()
+        with self._actions.flags.counting():
+            self.prepared.wait()
 
     def rebind(self, bindings: Mapping[str, Memory]) -> None:
         """Let replays from now on use other memory for some buffers, which has to have the shape and the type of what they had.
@@ -313,7 +399,7 @@ class PlanGraph:
         Replays under way go on with what they had, which is kept until they are done. The graph is not made anew, unless a copy of rows
         with gaps between them gets another place, which no CUDA graph can take up. Raises BadPlan, which names the buffer.
         """
-        memory = rebound_memory(self._actions.order, self.targets, self._actions.memory, bindings)
+        memory = rebound_memory(self.plan, self._actions.order, self.targets, self._actions.memory, bindings)
         actions = self._actions.over(memory)
         self.prepared.update(actions.steps(actions.order)[0])
         self._actions = actions

@@ -17,7 +17,7 @@ from memlane.compile import cuda
 from memlane.errors import DeviceError, NetworkError, StencilError
 from memlane.launch import DeviceArray, Target
 from memlane.plan import KernelRef, Plan, Timeline
-from memlane.stencils import Code, Decomposition, Grid, Problem, SharedStage, Slab, Turn, Variant, cannot_fuse, decomposed
+from memlane.stencils import Code, Decomposition, Grid, Problem, PutStage, SharedStage, Slab, Turn, Variant, cannot_fuse, decomposed
 from memlane.stencils.choice import estimates
 from memlane.stencils.code import StepKernel
 from memlane.stencils.decomposition import Margins
@@ -34,7 +34,7 @@ from memlane.timeloop.points import Home, Points, Tables
 from memlane.timeloop.run import Run
 from memlane.timeloop.variants import code_of
 
-TRANSPORTS = ("peer", "host", "mpi")
+TRANSPORTS = ("peer", "flags", "host", "mpi")
 _COMBINED = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
@@ -281,7 +281,8 @@ class SharedRun(Run):
 
     def _stage(self, turn: Turn, turns: int, varying: bool) -> SharedStage:
         rows = turn.steps * turns if varying else 1
-        return SharedStage(self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap, self.transport == "host")
+        kind = PutStage if self.transport == "flags" else SharedStage
+        return kind(self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap, self.transport == "host")
 
     def _with_points(self, stage: SharedStage) -> SharedStage:
         """Return a stage with the sources and probes of each device."""
@@ -497,7 +498,7 @@ def _predicted(
         decomposition=slabs.parts,
     )
     try:
-        return predict(transport="host" if transport in ("host", "mpi") else "")
+        return predict(transport={"host": "host", "mpi": "host", "flags": "flags"}.get(transport, ""))
     except NetworkError:  # the file knows peers only
         return predict()
 
@@ -515,7 +516,10 @@ def _transport(decomposition: Decomposition, targets: Sequence[Target], asked: s
             targets[lower.device].enable_peer(targets[upper.device])
             targets[upper.device].enable_peer(targets[lower.device])
     except DeviceError as error:
-        if asked == "peer":
-            raise StencilError(f"devices cannot copy to each other: {error}; leave out transport, or pass transport='host'") from None
+        if asked != "auto":
+            verb = "copy to each other" if asked == "peer" else "reach each other's memory"
+            raise StencilError(f"devices cannot {verb}: {error}; leave out transport, or pass transport='host'") from None
         return "host", f"copies through pinned memory of the host, because {error}"
+    if asked == "flags":
+        return "flags", "stores into the neighbours' halos, with flags by which devices signal each other"
     return "peer", "copies from device to device"

@@ -84,7 +84,7 @@ def _step(timeline: Timeline, number: int, is_critical: bool) -> _Step:
     queue = ", ".join(map(queue_name, span.queues))
     start, end, elapsed = (duration(ns) for ns in (span.start_ns, span.end_ns, span.elapsed_ns))
     turns = ", ".join(map(str, span.turns))
-    return _Step(number, queue, span.name, span.kind, turns, start, end, elapsed, ", ".join(waited), is_critical)
+    return _Step(number, queue, span.name, span.work, turns, start, end, elapsed, ", ".join(waited), is_critical)
 
 
 def _shares(timeline: Timeline, path: Sequence[int]) -> list[tuple[str, str]]:
@@ -95,7 +95,7 @@ def _shares(timeline: Timeline, path: Sequence[int]) -> list[tuple[str, str]]:
     for number in path:
         span = timeline.spans[number]
         # The latency of a step may pass while what it needs is still in use: that time is its holder's.
-        spent["launch" if span.kind == "together" else span.kind] += span.end_ns - max(span.start_ns, ended)
+        spent[span.work] += span.end_ns - max(span.start_ns, ended)
         ended = span.end_ns
     shares = [(NAMES[kind], percent(ns / total)) for kind, ns in spent.items() if ns]
     idle = timeline.elapsed_ns - sum(spent.values())
@@ -107,10 +107,16 @@ def _percent(share: float) -> str:
 
 
 def _box(span: Span, box: Box, is_critical: bool) -> dict[str, object]:
-    kind = "launch" if span.kind == "together" else span.kind
     width = f"{_SCALE * (box.right - box.left):.4f}%"
     words = {"x": _percent(box.left), "y": _GRID.upper(box.row), "width": width, "height": _GRID.box, "name": span.name}
-    return {**words, "kind": kind, "critical": is_critical, "number": box.span, "title": span_title(span), "narrow": not _fits(span, box)}
+    return {
+        **words,
+        "kind": span.work,
+        "critical": is_critical,
+        "number": box.span,
+        "title": span_title(span),
+        "narrow": not _fits(span, box),
+    }
 
 
 def _fits(span: Span, box: Box) -> bool:

@@ -12,7 +12,7 @@ from memlane.report.picture.connectors import Box, Connectors, Edge, Grid, Point
 
 PAGE, LEFT, RIGHT = 1280, 190, 1240
 _TOP, _PITCH, _BOX = 96.0, 44.0, 26.0
-KINDS = {"launch": "#1668d6", "together": "#1668d6", "copy": "#1f7a6a", "call": "#966420"}
+KINDS = {"launch": "#1668d6", "copy": "#1f7a6a", "call": "#966420"}
 """Colours, on which white letters are readable, and which stand out from light and from dark paper."""
 NAMES = {"launch": "kernels", "copy": "copies", "call": "host functions"}
 LETTER = 6.6
@@ -157,7 +157,7 @@ def _box(span: Span, box: Box, top: float, room: float, is_critical: bool) -> st
     left, right = _x(box.left), _x(box.right)
     frame = f' class="s-{s.BAD.name}" stroke="{s.BAD.light}" stroke-width="2"' if is_critical else ""
     corners = ' rx="3"' if right - left >= 12 else ""
-    rect = f'<rect x="{left:.2f}" y="{top:.1f}" width="{right - left:.2f}" height="{_BOX:.1f}"{corners} fill="{KINDS[span.kind]}"{frame}/>'
+    rect = f'<rect x="{left:.2f}" y="{top:.1f}" width="{right - left:.2f}" height="{_BOX:.1f}"{corners} fill="{KINDS[span.work]}"{frame}/>'
     letters = int((right - left - 8) / LETTER)
     label = ""
     if len(span.name) <= letters or letters > 3:

@@ -1,0 +1,208 @@
+"""Puts and waits of a plan as launches, on every target: devices signal each other through flags in their memory.
+
+What the flags order. The put of a device is behind its own launches that computed what it sends; its last block raises the flags behind a
+fence for the whole system, once all blocks have stored what they had. The wait of the other device ends when it has seen the flag raised as
+often as it has waited, with acquire order, and the launches behind it see everything. So each put is ordered before the wait for its flag,
+turn by turn, and nothing else between devices is: a plan in which each edge between devices leads from a put to its wait needs no event of
+one device on another, and each device replays a graph of its own (`targets.plans`). Whether these edges suffice is for `plan.races` to say,
+which knows no others. A device whose neighbour is late waits there; one that is early raises flags ahead, which count.
+
+Counts are kept in memory of the devices and grow by one with each execution, so that one graph can be replayed. They wrap around at 2**32.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from math import gcd
+
+import numpy as np
+
+from memlane.compile import cuda
+from memlane.errors import BadPlan, LaunchError, MemlaneError
+from memlane.launch import Axis, BoundCopy, DeviceArray, Kernel, Launch, Target, offsets_of
+from memlane.plan import Buffer, Execution, Put, View, Wait
+from memlane.ptx import Module
+
+ARCH = "sm_80"
+"""What is compiled for: every newer GPU takes its code."""
+LIMIT = "MEMLANE_WAIT_LIMIT_S"
+"""The environment variable that says how long a device waits for another one; 20 s where it is not set."""
+_MOST_BOXES, _MOST_FLAGS, _MOST_BLOCKS = 32, 32, 128
+_THREADS = 256
+_WORDS = (16, 8, 4, 2, 1)
+_POLLS = 1 << 20
+"""Polls of a flag without a pause between them: most of a second."""
+_NAPS_A_SECOND = 2000
+_BOX = "<2Q4q4I"
+_FAILURE = 4
+"""Words in which a device keeps which of its waits gave up first."""
+
+
+@lru_cache(maxsize=1)
+def signal_module() -> Module:
+    """Return the module with the kernels of puts and waits."""
+    text = files(__package__).joinpath("signals.cu").read_text(encoding="utf-8")
+    return cuda(text, name="memlane/targets/signals.cu", arch=ARCH, define=(f"BOXES={_MOST_BOXES}", f"FLAGS={_MOST_FLAGS}"))
+
+
+def wait_limit_s() -> float:
+    """Return for how many seconds a device waits for another one. Raises BadPlan for a setting that is not a positive number."""
+    text = os.environ.get(LIMIT, "20")
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = 0.0
+    if not 0 < limit < 1e6:
+        raise BadPlan(f"{LIMIT} is {text!r}: give the seconds after which a device stops waiting for another one, such as 20")
+    return limit
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A step that raises or awaits a flag."""
+
+    device: int
+    name: str
+
+
+class Signals:
+    """The kernels and the counts of the puts and waits of one bound plan."""
+
+    def __init__(self, order: Sequence[Execution], targets: Sequence[Target], flags: Mapping[Buffer, DeviceArray]) -> None:
+        """`flags`: their memory, filled with zeros."""
+        self._targets, self._flags = targets, flags
+        self._counts: dict[tuple[type, View], DeviceArray] = {}
+        """By kind and first flag of a step, which no other of its kind has: what its kernel keeps for itself."""
+        self._raising: dict[View, _Place] = {}
+        self._waiting: list[tuple[Wait, _Place]] = []
+        self._failures: dict[int, DeviceArray] = {}
+        steps = {execution.path: execution for execution in order}
+        for execution in steps.values():
+            action, device = execution.action, execution.step.device
+            if not isinstance(action, Put | Wait) or device is None:
+                continue
+            place = _Place(device, f"step {'.'.join(map(str, execution.path))} ({execution.step.name})")
+            self._counts[type(action), action.flags[0]] = targets[device].zeros(2, "u4")
+            if isinstance(action, Put):
+                self._raising |= dict.fromkeys(action.flags, place)
+                continue
+            self._waiting.append((action, place))
+            if device not in self._failures:
+                self._failures[device] = targets[device].zeros(_FAILURE, "u4")
+        self._waits = {action.flags: number for number, (action, _) in enumerate(self._waiting)}
+
+    def put(self, put: Put, copies: Iterable[BoundCopy], kernel: Kernel) -> Launch:
+        """Return the launch of a put. Raises BadPlan for one of too many pieces."""
+        flags = [self._flags[flag.buffer] for flag in put.flags]
+        boxes = [box for copy in copies for box in _boxes(copy)]
+        if len(boxes) > _MOST_BOXES or len(flags) > _MOST_FLAGS:
+            raise BadPlan(
+                f"a put moves at most {_MOST_BOXES} blocks of three axes and raises {_MOST_FLAGS} flags, not {len(boxes)} and "
+                f"{len(flags)}: use several puts"
+            )
+        word = next(one for one in _WORDS if all(box.granularity % one == 0 for box in boxes))
+        packed, words = [], 0
+        for box in boxes:
+            packed.append(box.packed(word, words))
+            words += box.words(word)
+        data = struct.pack("<4I", len(boxes), len(flags), words, word)
+        data += b"".join(packed) + bytes(struct.calcsize(_BOX) * (_MOST_BOXES - len(boxes))) + _addresses(flags)
+        blocks = max(1, min(_MOST_BLOCKS, -(-words // _THREADS)))
+        return kernel[blocks, _THREADS].bind(data, self._counts[Put, put.flags[0]])
+
+    def wait(self, wait: Wait, kernel: Kernel, device: int) -> Launch:
+        """Return the launch of a wait. Raises BadPlan for one of too many flags."""
+        flags = [self._flags[flag.buffer] for flag in wait.flags]
+        if len(flags) > _MOST_FLAGS:
+            raise BadPlan(f"a wait has at most {_MOST_FLAGS} flags, not {len(flags)}: use several waits")
+        # On emulated devices what raises a flag has run when the wait begins: a flag that is not there never will be.
+        polls, naps = (1, 1) if self._targets[device].modelled else (_POLLS, int(_NAPS_A_SECOND * wait_limit_s()))
+        data = struct.pack("<4I", len(flags), self._waits[wait.flags], polls, naps) + _addresses(flags)
+        return kernel[1, 32].bind(data, self._counts[Wait, wait.flags[0]], self._failures[device])
+
+    @contextmanager
+    def counting(self, *, later: bool = False) -> Iterator[None]:
+        """Run a plan, or wait for it, in the `with` block: counts begin anew where that breaks off or a wait has given up.
+
+        Raises LaunchError in the second case, unless that is looked at `later`.
+        """
+        try:
+            yield
+        except BaseException:
+            with suppress(MemlaneError):  # a device that has failed runs nothing any more
+                self.reset()
+            raise
+        if not later:
+            self.check()
+
+    def check(self) -> None:
+        """Raise LaunchError, which names the device, the step and the flag, if a wait has given up since the plan was bound.
+
+        Fields of the plan hold anything then. Counts begin anew, so that the plan can run again.
+        """
+        found = ""
+        for device, failure in self._failures.items():
+            step, lane, seen, expected = (int(one) for one in failure.numpy())
+            if not step or found:
+                continue
+            action, place = self._waiting[step - 1]
+            of = self._raising[action.flags[lane]]
+            waited = "" if self._targets[device].modelled else f" {wait_limit_s():g} s"
+            here, there = (f"device {at} ({self._targets[at].name})" for at in (device, of.device))
+            found = (
+                f"{here} waited{waited} at {place.name} for flag {action.flags[lane].buffer.name!r}, which {there} raises at {of.name}: "
+                f"it was raised {seen} times, and {expected} were waited for. What the plan left in memory is not complete; "
+                f"set {LIMIT} if steps take so long"
+            )
+        if found:
+            self.reset()
+            raise LaunchError(found)
+
+    def reset(self) -> None:
+        """Begin counting anew, after a run that broke off."""
+        for array in (*self._flags.values(), *self._counts.values(), *self._failures.values()):
+            array.copy_from(np.zeros(array.shape, array.dtype))
+
+
+@dataclass(frozen=True)
+class _Box:
+    """Bytes of a copy that lie side by side on both sides, repeated along up to two axes."""
+
+    to: int
+    of: int
+    width: int
+    axes: tuple[Axis, Axis]
+    """The layers and the rows of each."""
+
+    @property
+    def granularity(self) -> int:
+        """The greatest number of bytes that divides all addresses and the width."""
+        return gcd(self.to, self.of, self.width, *(stride for axis in self.axes for stride in axis[1:]))
+
+    def packed(self, word: int, before: int) -> bytes:
+        """Return it as the kernel reads it, in words of so many bytes. `before`: the words of all boxes before it."""
+        (_, *layers), (rows, *row) = self.axes
+        return struct.pack(_BOX, self.to, self.of, *row, *layers, self.width // word, rows, before, 0)
+
+    def words(self, word: int) -> int:
+        return self.width // word * self.axes[0][0] * self.axes[1][0]
+
+
+def _boxes(copy: BoundCopy) -> Iterator[_Box]:
+    if 0 in copy.shape:
+        return
+    to, of, width, axes = copy.simplified()
+    one = (1, 0, 0)
+    layers, rows = ([one, one, *axes])[-2:]
+    for to_offset, of_offset in offsets_of(axes[:-2]):
+        yield _Box(to + to_offset, of + of_offset, width, (layers, rows))
+
+
+def _addresses(flags: Sequence[DeviceArray]) -> bytes:
+    return struct.pack(f"<{_MOST_FLAGS}Q", *(flag.address for flag in flags), *[0] * (_MOST_FLAGS - len(flags)))
