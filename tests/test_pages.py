@@ -23,6 +23,7 @@ from memlane.layout import count, pattern, read_spec
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 README = PAGES[0].read_text(encoding="utf-8")
+SNIPPETS = [part.partition("```")[0] for part in README.split("```python\n")[1:]]
 EXERCISES = (ROOT / "docs" / "exercises.md").read_text(encoding="utf-8")
 
 
@@ -88,10 +89,23 @@ def test_the_readme_leads_to_every_page_and_command() -> None:
 
 def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    snippet = README.partition("```python\n")[2].partition("```")[0]
+    (snippet,) = [one for one in SNIPPETS if "ml.trace(call" in one]
     exec(compile(snippet.replace('"examples/', f'"{ROOT}/examples/'), "README.md", "exec"), {})
     assert "each request touches 32 sectors where 4 would do" in capsys.readouterr().out
     assert len(ml.load("naive.parquet").table) == 2 * 64 * 32
+
+
+@pytest.mark.parametrize("front_end", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("numba", "triton")])
+def test_the_scripts_of_the_readme_lead_to_the_finding_that_it_names(
+    front_end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip({"numba": "numba_cuda", "triton": "triton"}[front_end], reason="it is not installed")
+    (snippet,) = [one for one in SNIPPETS if f"ml.{front_end}(" in one and "ml.trace(" not in one]
+    monkeypatch.chdir(tmp_path)
+    Path("script.py").write_text(snippet, encoding="utf-8")
+    assert main(["explain", "script.py", "--target", "emulator:h200"]) == 0
+    said = {"numba": "1. partly used sectors, scale: ", "triton": "1. uncoalesced global access, row_sums: "}
+    assert capsys.readouterr().out.startswith(said[front_end])
 
 
 def test_the_plans_of_their_page_run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,4 +35,5 @@ def test_the_demo_in_the_readme_is_what_the_commands_print(tmp_path: Path) -> No
     found = {line.rstrip() for line in (trace + explained).splitlines()}
     lines = [line for line in shown.splitlines() if line.strip() not in ("", "...")]
     assert len(lines) > 10
+    assert lines[0].startswith("1. "), "the first screen leads to a finding"
     assert [line for line in lines if line.rstrip() not in found] == []
