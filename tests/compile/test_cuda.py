@@ -174,7 +174,7 @@ __global__ void k(float* p) { *p = twice(*p) + Sum::one(); }
     error = refusal(f"{source}__global__ void h(float* p) {{ *p = half_of(*p); }}")
     assert 'identifier "half_of" is undefined' in error.log
     assert "Before that, these declarations were left out because they did not compile:\nbad.cu(2): error: name followed by" in error.log
-    assert error.log.endswith("Header not found: frame/tensor.h; name its directory with include=(...) or -I")
+    assert error.log.endswith("Header not found: frame/tensor.h; name its directory with -I DIR (include=[DIR] in Python)")
     assert "bad.cu(1): error" in refusal("__device__ Half f(Half x) { return x; }\n__global__ void k(int* p) { *p = 1; }").log
 
 
@@ -209,7 +209,7 @@ def test_an_error_in_a_declaration_that_was_given_up_is_still_told() -> None:
 def test_a_missing_system_header_is_named_when_something_fails() -> None:
     error = refusal("#include <magic.h>\n__global__ void k(float* p) { *p = magic(*p); }")
     assert 'identifier "magic" is undefined' in error.log
-    assert error.log.endswith("Header not found: magic.h; name its directory with include=(...) or -I")
+    assert error.log.endswith("Header not found: magic.h; name its directory with -I DIR (include=[DIR] in Python)")
 
 
 def test_a_missing_header_of_the_author_is_an_error_even_where_all_else_compiles(tmp_path: Path) -> None:
@@ -239,9 +239,9 @@ def test_a_program_without_kernels_names_its_templates() -> None:
     assert str(refusal(source)) == (
         "bad.cu has no kernel, only templates of kernels: t; ask for one with instantiate=('t<...>',) or --instantiate 't<...>'"
     )
-    assert str(refusal("int main() { }")) == "bad.cu has no kernel"
+    assert str(refusal("int main() { }")) == "bad.cu has no kernel; name a file that defines a `__global__` function"
     assert str(refusal(f"#include <magic.h>\n{source}")).endswith(
-        "'t<...>'\nHeader not found: magic.h; name its directory with include=(...) or -I"
+        "'t<...>'\nHeader not found: magic.h; name its directory with -I DIR (include=[DIR] in Python)"
     )
 
 

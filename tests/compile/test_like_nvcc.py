@@ -131,12 +131,87 @@ int main() { thrust::device_vector<int> v(3); thrust::sort(v.begin(), v.end()); 
     assert list(kernels(source).kernels.values()) == ["k(float*)"]
 
 
-def test_what_stays_refused_says_what_to_write() -> None:
-    text = refusal("__global__ void k(int* p) {\n  *p = ({ int a = *p; a + 1; });\n}")
-    assert "Line 2 of like.cu: NVRTC, with which memlane compiles, refuses statement expressions" in text
-    assert "write `[&] { ...; return value; }()`." in text
-    text = refusal("struct S { int a; };\n__global__ void k(int* p) { *p = ((S){3}).a; }")
-    assert text.endswith("refuses compound literals `(type){...}`, which nvcc takes from GCC: write `type{...}`.")
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (
+            "\n*p = ({ if (*p) return; 3; });",
+            "Line 2 of like.cu: NVRTC, with which memlane compiles, refuses statement expressions `({ ...; value; })` with a jump in them, "
+            "which nvcc takes from GCC: write `[&] { ...; return value; }()`.",
+        ),
+        (
+            "*p = ((const int[]){1, 2})[*p];",
+            "refuses compound literals `(type[]){...}` of arrays, which nvcc takes from GCC: declare a variable.",
+        ),
+        ("*p = *p ?: 3;", "refuses `a ?: b`, which nvcc takes from GCC: write `a ? a : b`."),
+        (
+            "switch (*p) { case 1 ... 3: *p = 2; }",
+            "refuses ranges `case 1 ... 3:`, which nvcc takes from GCC: write `case 1: case 2: case 3:`.",
+        ),
+        (
+            "int a[2] = {[0] = 1, [1] = 2}; *p = a[*p];",
+            "refuses array designators `{[1] = x}`, which nvcc takes from GCC: write all values",
+        ),
+        ("S s = {a: 1}; *p = s.a;", "refuses initialisers `{name: x}`, which nvcc takes from GCC: write `{.name = x}`."),
+    ],
+)
+def test_what_stays_refused_says_what_to_write(body: str, told: str) -> None:
+    assert told in refusal(f"struct S {{ int a; }}; __global__ void k(int* p) {{ {body} }}")
+
+
+def test_texture_references_are_refused_by_name() -> None:
+    text = refusal("texture<float, 1> values;\n__global__ void k(float* p) { *p = tex1Dfetch(values, 3); }")
+    told = "like.cu:1: `values` is a texture or surface reference, which CUDA 12 has ended, for nvcc too: pass a cudaTextureObject_t or"
+    assert told in text
+
+
+def test_a_piece_of_another_file_names_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("piece.cu").write_text("__global__ void k(real* p) { *p = 1; }\n")
+    Path("main.cu").write_text('typedef float real;\n#include "piece.cu"\n')
+    with pytest.raises(CompileError) as caught:
+        cuda_to_ptx("piece.cu")
+    assert str(caught.value).endswith(
+        "\npiece.cu is included by main.cu, beside it or above it; name that file, where what it needs comes before it."
+    )
+    assert list(cuda_to_ptx("main.cu").kernels.values()) == ["k(float*)"]
+
+
+def test_a_file_without_a_kernel_names_those_that_have_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("host.cu").write_text("int main() { }\n")
+    with pytest.raises(CompileError, match=r"^host.cu has no kernel; name a file that defines a `__global__` function$"):
+        cuda_to_ptx("host.cu")
+    Path("kernels.cu").write_text("__global__ void k() { }\n")
+    with pytest.raises(CompileError, match=r"^host.cu has no kernel; name a file that defines one: kernels.cu$"):
+        cuda_to_ptx("host.cu")
+
+
+def test_a_header_that_lies_nearby_is_named_with_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "common" / "inc").mkdir(parents=True)
+    (tmp_path / "common" / "inc" / "real.h").write_text("typedef float real;\n")
+    (tmp_path / "cuda").mkdir()
+    Path("cuda/k.cu").write_text('#include "real.h"\n__global__ void k(real* p) { *p = 1; }\n')
+    told = (
+        r'^cuda/k.cu:1: the header "real.h" was not found; name its directory with -I common/inc \(include=\[\'common/inc\'\] in Python\)$'
+    )
+    with pytest.raises(CompileError, match=told):
+        cuda_to_ptx("cuda/k.cu")
+    assert cuda_to_ptx("cuda/k.cu", include=["common/inc"]).kernels
+
+
+def test_headers_of_libraries_for_the_host_need_not_be_there() -> None:
+    source = '#include "cublas_v2.h"\n#include <cufft.h>\n#include <nccl.h>\n'
+    source += "__global__ void k(half* p, cufftComplex* c, __nv_bfloat16* b) { *b = c->x; }"
+    assert list(kernels(source).kernels.values()) == ["k(__half*, float2*, __nv_bfloat16*)"]
+
+
+def test_a_header_of_a_wheel_names_the_wheel() -> None:
+    text = refusal("#include <curand_kernel.h>\n__global__ void k(curandState* s) { curand_init(1, 2, 3, s); }")
+    assert re.search(
+        r"\nHeader not found: curand_kernel.h; install it with: .*pip.* install .*nvidia-curand, or name its directory with -I DIR", text
+    )
 
 
 @pytest.mark.parametrize("body", ["inner<<<1, 1>>>(p);", "cudaStream_t s; cudaStreamCreateWithFlags(&s, 1);", "cudaFree(p);"])

@@ -136,7 +136,7 @@ def test_what_cannot_be_linked_is_told(program: Path) -> None:
 
 
 def test_a_file_without_a_kernel_is_refused_where_it_is_not_linked(program: Path) -> None:
-    with pytest.raises(CompileError, match=r"^other.cu has no kernel$"):
+    with pytest.raises(CompileError, match=r"^other.cu has no kernel; name a file that defines one: main.cu$"):
         cuda("other.cu")
     assert not cuda("other.cu", relocatable=True).kernels
 

@@ -15,10 +15,13 @@ How a `.cu` file becomes PTX, one module for each step:
     declarations    tokens to declarations, each for the device, the host, or either
     hostcode        blanks what is for the host
     standard        stand-ins for standard headers (those with a text are in `include/`)
+    libraries       the same for headers of CUDA's libraries, and the wheels that have them
+    dialect         what GCC's dialect has and NVRTC refuses, in standard C++
     nvrtc           the compiler
     hostbody        the parts of a host function that may be left out
     instantiations  which template kernels the host code launches: the compiler reads it, without these parts
     frontend        the above in order; cuts further what the compiler refuses
+    hints           what to do about a program that does not compile
     shipped         PTX that lies beside its source, for machines without the compiler
 
 What the arguments of a kernel are called in its source is said by `parameter_names`; `longer_rows` compiles a program again with rows of an

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from memlane.compile import instantiations, macros, nvrtc, sources, standard, toolkit
+from memlane.compile import hints, instantiations, libraries, macros, nvrtc, sources, standard, toolkit
 from memlane.compile.declarations import Unit
+from memlane.compile.dialect import in_standard_cxx
 from memlane.compile.hostcode import CONSTEXPR, DeviceCode, blank, cut, uncut, with_constexpr
 from memlane.compile.sources import Program, SourceFile
 from memlane.compile.tokens import tokenize
@@ -22,8 +23,6 @@ _NO_HEADER = re.compile(
     r'^(?P<file>[^\n]+)\((?P<line>\d+)\): catastrophic error: cannot open source file "(?P<header>[^"]*)"', re.MULTILINE
 )
 _BAD_EXPRESSION = re.compile(r"^__nv_name_map\(\d+\): error: [^\n]*\n(?:\s*#pragma nv_mangled_name (?P<expression>[^\n]*))?", re.MULTILINE)
-
-_RUNTIME_CALL = re.compile(r'device-side kernel launch|identifier "cuda(?:Malloc|Free|Mem|Stream|Event|Device|GetLast|PeekAt|Graph)\w*" is')
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,7 @@ class Options:
             *(["-lineinfo"] if self.lineinfo else []),
             *(["-rdc=true"] if self.relocatable else []),
             "-default-device",
+            "-device-int128",
             f"--pre-include={standard.PRELUDE}",
             "-diag-suppress=47",  # "incompatible redefinition of macro": CCCL defines limits and INFINITY for NVRTC without asking
             "-diag-suppress=177",  # "declared but never referenced": the host code that refers to it has been cut
@@ -106,8 +106,8 @@ def cuda_to_ptx(
     Raises CompileError with the compiler's log, whose lines are those of the file, also where a quoted header or a directory of `include`
     is missing; and MissingDependency.
     """
-    if is_path(path_or_source):
-        path = Path(path_or_source)
+    path = Path(path_or_source) if is_path(path_or_source) else None
+    if path is not None:
         text, directory = sources.read(path) if text is None else text, path.parent
         name = name or sources.display(path)
     else:
@@ -118,7 +118,7 @@ def cuda_to_ptx(
             raise CompileError(f"there is no directory {entry} to search for headers; correct -I (include=... in Python)")
     settings = Options(arch, std, tuple(map(Path, include)), tuple(define), tuple(instantiate), lineinfo, tuple(options), relocatable)
     program = sources.gather(name, text, directory, settings.include)
-    return _Compilation(program, settings).run()
+    return _Compilation(program, settings, path).run()
 
 
 class _Compilation:
@@ -129,8 +129,9 @@ class _Compilation:
     and, where a header is missing, a device function that cannot do without: a kernel that calls it fails, and then its error is told.
     """
 
-    def __init__(self, program: Program, options: Options) -> None:
-        self.program = program
+    def __init__(self, program: Program, options: Options, path: Path | None) -> None:
+        """`path`: of the main file; None if there is none."""
+        self.program, self.path = program, path
         self.options = options
         found = macros.collect([file.tokens for file in program.files], options.define)
         self.code: dict[str, DeviceCode] = {}
@@ -158,7 +159,7 @@ class _Compilation:
             if missing := _NO_HEADER.search(answer.log):
                 raise CompileError(
                     f'{missing["file"]}:{missing["line"]}: the header "{missing["header"]}" was not found; '
-                    "name its directory with -I DIR (include=[DIR] in Python)"
+                    f"{hints.remedy_for_header(missing['header'], self.path)}"
                 )
             if not self._drop_launches(answer.log) and not self._remove_refused(answer.log):
                 raise self._refusal(answer.log)
@@ -192,7 +193,7 @@ class _Compilation:
         prelude = standard.prelude(names, types, limits=bool(self.program.absent))
         headers = {standard.PRELUDE: f"#define {CONSTEXPR} constexpr\n{prelude}", **standard.stand_ins()}
         headers |= standard.library_stand_ins(self.program.library, thrust)
-        headers |= dict.fromkeys(self.program.absent, "")
+        headers |= {header: libraries.stand_in(header) for header in self.program.absent}
         main, *others = self.program.files
         headers |= {file.name: texts[file.name] for file in others}
         expressions = (*self.options.instantiate, *self.launches)
@@ -207,7 +208,7 @@ class _Compilation:
             text = with_constexpr(text, self.code[file.name].removable)
         if self.removed[file.name]:
             text = blank(text, file.tokens, self.removed[file.name])
-        return sources.with_includes(file, text)
+        return in_standard_cxx(sources.with_includes(file, text))
 
     def _drop_launches(self, log: str) -> bool:
         """Forgets the launches of the host code that the compiler could not make sense of; says whether there were any."""
@@ -251,12 +252,12 @@ class _Compilation:
         if self.refusals:
             parts += ["Before that, these declarations were left out because they did not compile:", *self.refusals]
         parts += self._absent_headers()
-        parts += _hints(log)
+        parts += hints.hints(log, self.program.files, self.path)
         message = f"{name} cannot instantiate {', '.join(asked)}" if asked else f"{name} does not compile"
         return CompileError(message, "\n".join(parts))
 
     def _absent_headers(self) -> list[str]:
-        return [f"Header not found: {header}; name its directory with include=(...) or -I" for header in self.program.absent]
+        return [f"Header not found: {header}; {hints.remedy_for_header(header, self.path)}" for header in self.program.absent]
 
     def _template_hint(self) -> str:
         names = [name for code in self.code.values() for name in code.templates]
@@ -269,7 +270,10 @@ class _Compilation:
         kernels = kernel_names(answer.ptx)
         if not kernels and not self.options.relocatable:
             hint = self._template_hint()
-            raise CompileError(f"{self.program.files[0].name} has no kernel{hint}", "\n".join(self._absent_headers()) if hint else "")
+            raise CompileError(
+                f"{self.program.files[0].name} has no kernel{hint or hints.elsewhere(self.path)}",
+                "\n".join(self._absent_headers()) if hint else "",
+            )
         notes = [f"header {header} was not found and was left out" for header in self.program.absent]
         notes += [f"left out because it does not compile for the device: {refusal}" for refusal in self.refusals]
         if self.host:
@@ -295,31 +299,6 @@ class _Compilation:
 def kernel_names(ptx: str) -> list[str]:
     """The names of the kernels in PTX text, in its order."""
     return _ENTRY.findall(ptx)
-
-
-def _hints(log: str) -> list[str]:
-    """What to do about errors that nvcc would not give, or that memlane has a reason for."""
-    hints = {}
-    if _RUNTIME_CALL.search(log):
-        hints["runtime"] = (
-            "memlane runs no kernels that launch kernels or call the CUDA runtime (dynamic parallelism): launch the inner kernel from the "
-            "host, or as a step of a schedule, and move calls of the runtime there."
-        )
-    for error in nvrtc.errors(log):
-        before = error.source[: error.column].rstrip()
-        if error.column is None or not error.source.startswith("{", error.column) or "expected an expression" not in error.message:
-            continue
-        if before.endswith("("):
-            hints["statements"] = (
-                f"Line {error.line} of {error.file}: NVRTC, with which memlane compiles, refuses statement expressions "
-                "`({ ...; value; })`, which nvcc takes from GCC: write `[&] { ...; return value; }()`."
-            )
-        elif before.endswith(")"):
-            hints["literal"] = (
-                f"Line {error.line} of {error.file}: NVRTC, with which memlane compiles, refuses compound literals `(type){{...}}`, which "
-                "nvcc takes from GCC: write `type{...}`."
-            )
-    return list(hints.values())
 
 
 def _names_thrust(texts: Mapping[str, str]) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memlane.compile.declarations import Unit
+from memlane.compile.dialect import in_standard_cxx
 from memlane.compile.hostbody import Body, HostFunction, Part
 from memlane.compile.hostcode import DeviceCode, with_constexpr
 from memlane.compile.nvrtc import Answer, errors
@@ -69,7 +70,7 @@ def launched(
         _take_apart(file, reaching)
     lost: list[str] = []
     for _ in range(_ROUNDS):
-        answer = compiler({name: _text(file) for name, file in program.items()})
+        answer = compiler({name: in_standard_cxx(_text(file)) for name, file in program.items()})
         if answer.ptx:
             names = dict.fromkeys(filter(None, map(_expression, _KERNEL.findall(answer.ptx))))
             return Launched(tuple(names), tuple(lost))

@@ -58,7 +58,8 @@ class Diagnostic:
             start = text.find("\n", start) + 1 or len(text)
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
-        if self.column is not None and start + self.column < end:
+        # A line that became longer (`memlane.compile.dialect`) has its columns no more.
+        if self.column is not None and start + self.column < end and len(self.source.rstrip()) <= end - start:
             return start + self.column, start + self.column + 1
         return start, end
 

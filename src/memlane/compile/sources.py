@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memlane.compile import standard, toolkit
+from memlane.compile import libraries, standard, toolkit
 from memlane.compile.tokens import Token, directive, tokenize
 from memlane.errors import CompileError
 
@@ -78,7 +78,7 @@ def gather(name: str, text: str, directory: Path, include: Sequence[Path]) -> Pr
                 library[found["name"]] = None
             elif found["name"] not in known:
                 absent[found["name"]] = None
-                if found["open"] == '"':
+                if found["open"] == '"' and not libraries.is_for_host(found["name"]):
                     quoted.add(found["name"])
     return Program(tuple(files.values()), tuple(name for name in absent if name not in quoted), tuple(library))
 

@@ -36,6 +36,19 @@ template <class T> struct memlane_pointer {
 template <class T> struct memlane_pointer<T[]> : memlane_pointer<T> {
     using memlane_pointer<T>::memlane_pointer;
 };
+/* Functions of the runtime that are given kernels: what they return becomes whatever it is used as. */
+struct memlane_status {
+    template <class T> operator T() const;
+};
+template <class... A> memlane_status cudaLaunchKernel(A&&...);
+template <class... A> memlane_status cudaLaunchKernelEx(A&&...);
+template <class... A> memlane_status cudaLaunchKernelExC(A&&...);
+template <class... A> memlane_status cudaLaunchCooperativeKernel(A&&...);
+template <class... A> memlane_status cudaFuncGetAttributes(A&&...);
+template <class... A> memlane_status cudaFuncSetAttribute(A&&...);
+template <class... A> memlane_status cudaFuncSetCacheConfig(A&&...);
+template <class... A> memlane_status cudaOccupancyMaxActiveBlocksPerMultiprocessor(A&&...);
+template <class... A> memlane_status cudaOccupancyMaxPotentialBlockSize(A&&...);
 namespace std {
 template <class T, class...> struct vector : memlane_container<T> {
     using memlane_container<T>::memlane_container;

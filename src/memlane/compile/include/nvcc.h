@@ -176,3 +176,28 @@
 #define __SIG_ATOMIC_WIDTH__ 32
 #define __DBL_IS_IEC_60559__ 2
 #define __FLT_IS_IEC_60559__ 2
+
+// What GCC 12 defines, in the files of the program only (memlane.compile.dialect), and what device code may use of its extensions.
+#define _mlGNUC_ 12
+#define _mlGNUC_MINOR_ 2
+#define _mlGNUC_PATCHLEVEL_ 0
+#define _mlGNUG_ 12
+#define __extension__
+template <class T> struct memlane_bare { using type = T; };
+template <class T> struct memlane_bare<T&> { using type = T; };
+template <class T> struct memlane_bare<T&&> { using type = T; };
+template <class T> using memlane_typeof = typename memlane_bare<T>::type;
+#define __typeof__(...) memlane_typeof<decltype(__VA_ARGS__)>
+#define __typeof(...) memlane_typeof<decltype(__VA_ARGS__)>
+#define __builtin_popcount(x) __popc(x)
+#define __builtin_popcountl(x) __popcll(x)
+#define __builtin_popcountll(x) __popcll(x)
+#define __builtin_clz(x) __clz(x)
+#define __builtin_clzl(x) __clzll(x)
+#define __builtin_clzll(x) __clzll(x)
+#define __builtin_ctz(x) (__ffs(x) - 1)
+#define __builtin_ctzl(x) (__ffsll(x) - 1)
+#define __builtin_ctzll(x) (__ffsll(x) - 1)
+#define __builtin_ffs(x) __ffs(x)
+#define __builtin_ffsll(x) __ffsll(x)
+#define __builtin_trap() __trap()

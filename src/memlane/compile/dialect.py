@@ -1,0 +1,121 @@
+"""What GCC's dialect of C++ has and NVRTC refuses, written in standard C++. nvcc takes it, because GCC is its compiler for the host.
+
+    ({ int a = *p; a + 1; })      ([&]{ int a = *p; return a + 1; }())     a statement expression
+    (Point){1, 2}                  Point {1, 2}                            a compound literal
+    extern "C"__global__          extern "C" __global__
+    __GNUC__                      _mlGNUC_                                 in files that do not know NVRTC; `include/nvcc.h` defines it
+
+Lines stay, and columns too except behind what became longer. Macros that do for the rest (`__typeof__`, `__builtin_popcount`) are in
+`include/nvcc.h`. What is left to the compiler, which refuses it: a statement expression with a jump out of it, a literal of an array.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from memlane.compile.tokens import Token, directive, tokenize
+
+_SUSPECT = re.compile(r'\(\s*(?:\\\s*)?\{|\)\s*\{|"__|__GNU')
+_GNU = {"__GNUC__": "_mlGNUC_", "__GNUC_MINOR__": "_mlGNUC_MINOR_", "__GNUC_PATCHLEVEL__": "_mlGNUC_PATCHLEVEL_", "__GNUG__": "_mlGNUG_"}
+_GNU_WORD = re.compile(r"\b__GNU(?:C(?:_MINOR|_PATCHLEVEL)?|G)__")
+_JUMPS = frozenset({"return", "goto", "co_return"})
+_LOOP_JUMPS, _LOOPS = frozenset({"break", "continue"}), frozenset({"for", "while", "do", "switch"})
+_WITHOUT_VALUE = frozenset({"if", "for", "while", "do", "switch", "asm", "__asm__", "using", "typedef", "static_assert"})
+_BEFORE_OPERAND = frozenset("=(,?:&|+-*/%[{;<!~") | {"return", "else", "case", "&&", "||", "==", "!=", "<=", ">="}
+_LEFT_OUT = frozenset({"const", "struct", "class", "volatile"})
+_LONGEST_TYPE = 40
+"""Tokens of the type of a compound literal."""
+
+Edit = tuple[int, int, str]
+"""Characters of a text, from and to, and what stands there instead."""
+
+
+def in_standard_cxx(text: str) -> str:
+    """The text with GCC's forms in the place of which NVRTC takes others."""
+    if _SUSPECT.search(text) is None:
+        return text
+    if "__GNU" in text and "__CUDACC_RTC__" not in text:  # a header that knows NVRTC is to take this for it
+        text = _GNU_WORD.sub(lambda found: _GNU[found[0]], text)
+    edits = sorted(_edits(text, 0))
+    pieces, position = [], 0
+    for start, end, instead in edits:
+        pieces += [text[position:start], instead]
+        position = end
+    return "".join((*pieces, text[position:]))
+
+
+def _edits(text: str, offset: int) -> Iterator[Edit]:
+    """The edits of a text that begins at `offset`; those of the definitions of macros in it too."""
+    tokens = tokenize(text)
+    plain = [token for token in tokens if token.kind != "directive"]
+    closing = _closing(plain)
+    for index, token in enumerate(plain):
+        following = plain[index + 1] if index + 1 < len(plain) else None
+        if following is None:
+            break
+        if token.kind == "string" and following.kind == "word" and token.end == following.start and following.text.startswith("__"):
+            yield offset + token.end, offset + token.end, " "
+        elif token.text == "(" and following.text == "{":
+            yield from ((offset + start, offset + end, new) for start, end, new in _statement_expression(plain, closing, index))
+        elif token.text == "(":
+            yield from ((offset + start, offset + end, new) for start, end, new in _compound_literal(plain, closing, index))
+    for token in tokens:
+        if token.kind == "directive" and directive(token).name == "define" and _SUSPECT.search(token.text):
+            yield from _edits(token.text[1:], offset + token.start + 1)
+
+
+def _closing(tokens: Sequence[Token]) -> dict[int, int]:
+    """Index of each opening bracket -> index of its closing one."""
+    found: dict[int, int] = {}
+    opened: list[int] = []
+    for index, token in enumerate(tokens):
+        if token.text in ("(", "[", "{"):
+            opened.append(index)
+        elif token.text in (")", "]", "}") and opened:
+            found[opened.pop()] = index
+    return found
+
+
+def _statement_expression(tokens: Sequence[Token], closing: dict[int, int], opening: int) -> Iterator[Edit]:
+    """`({ ...; value; })` whose `(` is at `opening`, as the call of a lambda; nothing if it is an initialiser in a call."""
+    brace = opening + 1
+    end = closing.get(brace, -1)
+    if end < 0 or closing.get(opening) != end + 1:
+        return
+    starts, index = [brace + 1], brace + 1
+    is_one = False
+    while index < end:
+        text = tokens[index].text
+        index = closing.get(index, index) + 1
+        follows = tokens[index]
+        if text == ";" or (text == "{" and (follows.kind in ("word", "number") or follows.text in ("(", "*", "}"))):
+            is_one |= text == ";"
+            starts.append(index)
+    words = {token.text for token in tokens[brace:end] if token.kind == "word"}
+    if not is_one or words & _JUMPS or (words & _LOOP_JUMPS and not words & _LOOPS):
+        return
+    yield tokens[brace].start, tokens[brace].start, "[&]"
+    last = starts[bisect_right(starts, end - 1) - 1]
+    if tokens[last].text != ";" and tokens[last].text not in _WITHOUT_VALUE and tokens[end - 1].text == ";":
+        yield tokens[last].start, tokens[last].start, "return "
+    yield tokens[end].end, tokens[end].end, "()"
+
+
+def _compound_literal(tokens: Sequence[Token], closing: dict[int, int], opening: int) -> Iterator[Edit]:
+    """`(type){...}` whose `(` is at `opening`, without the parentheses."""
+    end = closing.get(opening, -1)
+    if not opening < end - 1 < opening + _LONGEST_TYPE or end + 1 >= len(tokens) or tokens[end + 1].text != "{":
+        return
+    inner = tokens[opening + 1 : end]
+    names = [token for token in inner if token.text not in _LEFT_OUT]
+    if opening and tokens[opening - 1].text not in _BEFORE_OPERAND:
+        return
+    if any(token.kind not in ("word", "number") and token.text not in ("::", "<", ">", ",") for token in inner):
+        return
+    if any(one.kind == other.kind == "word" for one, other in pairwise(names)) or not names:
+        return
+    yield from ((token.start, token.end, " " * len(token.text)) for token in (tokens[opening], tokens[end]))
+    yield from ((token.start, token.end, " " * len(token.text)) for token in inner if token.text in _LEFT_OUT)

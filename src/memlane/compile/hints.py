@@ -1,0 +1,136 @@
+"""What to do about a program that does not compile, where the compiler's own words do not say it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from memlane.compile import libraries, nvrtc
+from memlane.compile.sources import SourceFile
+
+_RUNTIME_CALL = re.compile(r'device-side kernel launch|identifier "cuda(?:Malloc|Free|Mem|Stream|Event|Device|GetLast|PeekAt|Graph)\w*" is')
+_TEXTURE_REFERENCE = re.compile(r"\b(?:texture|surface)\s*<[^;{}<>]*>\s*(\w+)")
+_UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
+_KERNEL = re.compile(r"\b__global__\b")
+_SOURCES = frozenset({".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp"})
+_MOST_FILES, _MOST_BYTES = 200, 1 << 20
+"""How many neighbours are looked at, and how large one may be."""
+_LISTED = 3
+_HIGHEST = 3
+"""Directories above a file in which a header is looked for."""
+
+
+def hints(log: str, files: Iterable[SourceFile], path: Path | None) -> list[str]:
+    """Return what to do about errors that nvcc would not give, or that memlane has a reason for."""
+    return [*dict.fromkeys((*_of_runtime(log), *_of_textures(log, files), *_of_dialect(log), *_of_pieces(path)))]
+
+
+def elsewhere(path: Path | None) -> str:
+    """Return the files beside one without a kernel that have some, as the end of its message; nothing if there are none."""
+    found = [name for name, text in _beside(path, {".cu", ".cuh"}) if _KERNEL.search(text)]
+    return f"; name a file that defines one: {_listed(found)}" if found else "; name a file that defines a `__global__` function"
+
+
+def remedy_for_header(header: str, path: Path | None) -> str:
+    """Return what to do about a header that was not found, as the rest of a sentence: where it lies, or its wheel."""
+    directory = next(_directories_with(header, path), None) if path is not None else None
+    if directory is not None:
+        return f"name its directory with -I {directory} (include=[{str(directory)!r}] in Python)"
+    return libraries.remedy(header)
+
+
+def _directories_with(header: str, path: Path) -> Iterator[Path]:
+    """The directories above a file, and those in these, from which the header is found by the name it is included by."""
+    above = path.parent
+    for _ in range(_HIGHEST):
+        for pattern in (header, f"*/{header}", f"*/*/{header}"):
+            with suppress(OSError, ValueError, NotImplementedError):
+                for found in sorted(islice(above.glob(pattern), _MOST_FILES)):
+                    if found.is_file():
+                        yield Path(os.path.normpath(str(found)[: -len(header)] or "."))
+        if above.resolve() == above.resolve().parent:
+            return
+        above = Path(os.path.normpath(above / ".."))
+
+
+def _of_runtime(log: str) -> Iterator[str]:
+    if _RUNTIME_CALL.search(log):
+        yield (
+            "memlane runs no kernels that launch kernels or call the CUDA runtime (dynamic parallelism): launch the inner kernel from the "
+            "host, or as a step of a schedule, and move calls of the runtime there."
+        )
+
+
+def _of_textures(log: str, files: Iterable[SourceFile]) -> Iterator[str]:
+    undefined = set(_UNDEFINED.findall(log))
+    for file in files:
+        for found in _TEXTURE_REFERENCE.finditer(file.text):
+            if found[1] in undefined:
+                line = file.text.count("\n", 0, found.start()) + 1
+                yield (
+                    f"{file.name}:{line}: `{found[1]}` is a texture or surface reference, which CUDA 12 has ended, for nvcc too: pass a "
+                    "cudaTextureObject_t or cudaSurfaceObject_t to the kernel."
+                )
+
+
+def _of_dialect(log: str) -> Iterator[str]:
+    for error in nvrtc.errors(log):
+        if error.column is None:
+            continue
+        place = f"Line {error.line} of {error.file}: NVRTC, with which memlane compiles, refuses"
+        before, behind = error.source[: error.column].rstrip(), error.source[error.column :]
+        if "expected an expression" in error.message and behind.startswith("{") and before.endswith("("):
+            yield (
+                f"{place} statement expressions `({{ ...; value; }})` with a jump in them, which nvcc takes from GCC: write "
+                "`[&] { ...; return value; }()`."
+            )
+        elif "expected an expression" in error.message and behind.startswith("{") and before.endswith(")"):
+            yield f"{place} compound literals `(type[]){{...}}` of arrays, which nvcc takes from GCC: declare a variable."
+        elif "expected an expression" in error.message and behind.startswith(":") and before.endswith("?"):
+            yield f"{place} `a ?: b`, which nvcc takes from GCC: write `a ? a : b`."
+        elif 'expected a ":"' in error.message and behind.startswith("..."):
+            yield f"{place} ranges `case 1 ... 3:`, which nvcc takes from GCC: write `case 1: case 2: case 3:`."
+        elif "array designators" in error.message or ("expected an identifier" in error.message and re.search(r"[{,]\s*\[$", before)):
+            yield f"{place} array designators `{{[1] = x}}`, which nvcc takes from GCC: write all values in order."
+        elif behind.startswith(":") and re.search(r"[{,]\s*\w+$", before):
+            yield f"{place} initialisers `{{name: x}}`, which nvcc takes from GCC: write `{{.name = x}}`."
+
+
+def _of_pieces(path: Path | None) -> Iterator[str]:
+    """A file that another one includes in the middle of its text need not be a program by itself."""
+    if path is None:
+        return
+    include = re.compile(rf'^[ \t]*#[ \t]*include[ \t]*["<](?:[^">\n]*/)?{re.escape(path.name)}[">]', re.MULTILINE)
+    found = [name for name, text in _beside(path, _SOURCES) if include.search(text)]
+    if found:
+        yield f"{path.name} is included by {_listed(found)}, beside it or above it; name that file, where what it needs comes before it."
+
+
+def _beside(path: Path | None, suffixes: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Name and text of the files in the directory of a file, in that above, and in the directories beside it."""
+    if path is None:
+        return
+    own = path.resolve()
+    directories = dict.fromkeys((own.parent, own.parent.parent))
+    try:
+        candidates = [one for directory in directories for one in sorted(directory.iterdir()) if one.suffix in suffixes and one != own]
+    except OSError:
+        return
+    for one in candidates[:_MOST_FILES]:
+        try:
+            if one.is_file() and one.stat().st_size <= _MOST_BYTES:
+                yield (
+                    str(path.parent / one.name if one.parent == own.parent else path.parent.parent / one.name),
+                    one.read_text("utf-8", "replace"),
+                )
+        except OSError:
+            continue
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:_LISTED])
+    return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"

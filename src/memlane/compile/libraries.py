@@ -1,0 +1,59 @@
+"""Headers of CUDA's libraries, which come with wheels of their own: what device code finds in those for the host, and the wheel of each.
+
+A program that calls cuBLAS on the host includes `cublas_v2.h`, and its kernels use what that includes in turn: `half`, `cuComplex`. So
+these headers need not be there. What kernels call (`curand_kernel.h`) has to be.
+"""
+
+from __future__ import annotations
+
+from memlane.packages import pip_install
+
+_NUMBERS = "#include <cuComplex.h>\n#include <cuda_fp16.h>\n#include <library_types.h>\n"
+_NARROW_NUMBERS = f"{_NUMBERS}#include <cuda_bf16.h>\n#include <cuda_fp8.h>\n"
+_TRANSFORMS = f"""{_NUMBERS}typedef float cufftReal;
+typedef double cufftDoubleReal;
+typedef cuComplex cufftComplex;
+typedef cuDoubleComplex cufftDoubleComplex;
+typedef int cufftHandle;
+"""
+_TEXTS = {
+    **dict.fromkeys(("cublas.h", "cublas_v2.h", "cublas_api.h", "cublasXt.h"), _NUMBERS + "#include <cuda_bf16.h>\n"),
+    "cublasLt.h": _NARROW_NUMBERS,
+    **dict.fromkeys(("cufft.h", "cufftXt.h", "cufftw.h"), _TRANSFORMS),
+    **dict.fromkeys(("cusparse.h", "cusparse_v2.h"), _NUMBERS + "#include <cuda_bf16.h>\n"),
+    **dict.fromkeys(("cusolverDn.h", "cusolverSp.h", "cusolverRf.h", "cusolverMg.h", "cusolver_common.h"), _NUMBERS),
+    **dict.fromkeys(("curand.h", "cudnn.h", "nvml.h", "nvjpeg.h", "nvToolsExt.h", "nvtx3/nvToolsExt.h", "nvtx3/nvtx3.hpp"), ""),
+    "nccl.h": "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n",
+}
+"""Header for the host -> what it brings that device code may use."""
+_WHEELS = (
+    ("cublas", "nvidia-cublas"),
+    ("cufft", "nvidia-cufft"),
+    ("curand", "nvidia-curand"),
+    ("cusparse", "nvidia-cusparse"),
+    ("cusolver", "nvidia-cusolver"),
+    ("cudnn", "nvidia-cudnn-cu13"),
+    ("nccl", "nvidia-nccl-cu13"),
+    ("nvjpeg", "nvidia-nvjpeg"),
+    ("nvToolsExt", "nvidia-nvtx"),
+    ("nvtx3/", "nvidia-nvtx"),
+    ("npp", "nvidia-npp"),
+)
+"""How names of headers begin, and the wheel that has them."""
+
+
+def is_for_host(header: str) -> bool:
+    """Whether a header declares functions of the host, and nothing that a kernel calls."""
+    return header in _TEXTS
+
+
+def stand_in(header: str) -> str:
+    """What stands in the place of a header that was not found."""
+    return _TEXTS.get(header, "")
+
+
+def remedy(header: str) -> str:
+    """Return what to do about a header that was not found, as the rest of a sentence."""
+    wheel = next((wheel for start, wheel in _WHEELS if header.startswith(start)), "")
+    given = "name its directory with -I DIR (include=[DIR] in Python)"
+    return f"install it with: {pip_install(wheel)}, or {given}" if wheel else given

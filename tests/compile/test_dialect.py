@@ -1,0 +1,78 @@
+"""GCC's forms in the place of which NVRTC gets others: what they become, and that programs compute the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import memlane as ml
+from memlane.compile.dialect import in_standard_cxx
+from memlane.compile.nvrtc import errors
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x = ({ int a = *p; a + 1; });", "x = ([&]{ int a = *p; return a + 1; }());"),
+        ("({ f(); });", "([&]{ return f(); }());"),
+        ("({ if (a) { b(); } c; });", "([&]{ if (a) { b(); } return c; }());"),
+        ("({ f(); if (a) { b(); } });", "([&]{ f(); if (a) { b(); } }());"),
+        ("({ for (;;) { break; } 3; });", "([&]{ for (;;) { break; } return 3; }());"),
+        ("({ g(({ 1; })); });", "([&]{ return g(([&]{ return 1; }())); }());"),
+        ("#define M(a) \\\n ({ auto b = a; \\\n b; })\n", "#define M(a) \\\n ([&]{ auto b = a; \\\n return b; }())\n"),
+        ("f({1, 2});", None),
+        ("f(({1}));", None),
+        ("({ return 3; });", None),
+        ("while (x) { ({ break; 3; }); }", None),
+        ("f((S){1, 2}.a);", "f( S {1, 2}.a);"),
+        ("x = (const struct N::S<3>){1};", "x =               N::S<3> {1};"),
+        ("return (S){.a = 1};", "return  S {.a = 1};"),
+        ("#define O (S){0}\n", None),
+        ("x = (int[]){1, 2}[i];", None),
+        ("x = (unsigned int){1};", None),
+        ("if (x) { y(); }", None),
+        ("void f(int a) { }", None),
+        ("auto f = [](S) { };", None),
+        ("S operator()(S) { }", None),
+        ('extern "C"__global__ void k();', 'extern "C" __global__ void k();'),
+        ('"a"s + "b"_x;', None),
+        ("#ifdef __GNUC__\n#if __GNUC_MINOR__ > 1", "#ifdef _mlGNUC_\n#if _mlGNUC_MINOR_ > 1"),
+        ("#ifdef __CUDACC_RTC__\n#elif __GNUC__", None),
+        ('"({ a; })" /* ({ a; }) */', None),
+    ],
+)
+def test_forms(text: str, expected: str | None) -> None:
+    assert in_standard_cxx(text) == (text if expected is None else expected)
+
+
+SOURCE = """
+#define MAX(a, b) ({ __typeof__(a) _a = (a); __typeof__(b) _b = (b); _a > _b ? _a : _b; })
+#ifdef __GNUC__
+#define INLINE __attribute__((always_inline)) inline
+#endif
+struct Pair { int a, b; };
+__device__ INLINE int sum(Pair p) { return p.a + p.b; }
+extern "C"__global__ void k(int* p) {
+  int i = threadIdx.x;
+  __extension__ __int128 wide = (__int128)p[i] << 70;
+  int found = ({ int at = 0; for (int j = 0; j < 4; j++) { if (p[i] >> j & 1) { at = j; break; } } at; });
+  p[i] = MAX(p[i] % 7, sum((Pair){i, 1})) + __builtin_popcount(p[i]) + (int)(wide >> 70) + found;
+}
+"""
+
+
+def test_a_program_computes_what_gcc_would() -> None:
+    target = ml.target("emulator:h200")
+    array = target.array(np.arange(32, dtype="i4") * 5)
+    target.load(ml.cuda(SOURCE))["k"][1, 32](array)
+    lowest = [next((j for j in range(4) if x >> j & 1), 0) for x in range(0, 160, 5)]
+    expected = [max(5 * i % 7, i + 1) + bin(5 * i).count("1") + 5 * i + lowest[i] for i in range(32)]
+    np.testing.assert_array_equal(array.numpy(), expected)
+
+
+def test_an_error_behind_what_became_longer_is_about_the_line() -> None:
+    log = 'a.cu(1): error: identifier "y" is undefined\n  int x = ([&]{ return 1; }()); y;\n                                ^\n\n'
+    (error,) = errors(log)
+    assert error.place("int x = ({ 1; }); y;\nz;\n") == (0, 20)
+    (error,) = errors('a.cu(1): error: identifier "y" is undefined\n  int x = 3; y;\n             ^\n\n')
+    assert error.place("int x = 3; y;\n") == (11, 12)
