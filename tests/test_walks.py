@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlane.walks import Chains, Reachability, UnsettledError, components, gathered, positions, post_order, reachable, settling
+from memlane.walks import (
+    Chains,
+    Reachability,
+    UnsettledError,
+    components,
+    flowed,
+    gathered,
+    positions,
+    post_order,
+    reachable,
+    settling,
+    unavoidable,
+)
 
 GRAPHS = [(nodes, edges, seed) for nodes in (1, 2, 7, 20) for edges in (0, nodes, 3 * nodes) for seed in range(5)]
 
@@ -45,6 +57,49 @@ def test_what_is_reachable(nodes: int, edges: int, seed: int) -> None:
         left = [[target for target in targets if target not in without] for targets in successors]
         assert set(post_order({start} - without, left.__getitem__)) == expected
     assert reachable((), successors.__getitem__) == set()
+
+
+@pytest.mark.parametrize(("nodes", "edges", "seed"), GRAPHS)
+def test_what_no_walk_avoids(nodes: int, edges: int, seed: int) -> None:
+    """Without such a node no walk comes to the last one, or to any third one."""
+    successors, leaving = graph(nodes, edges, seed), {*range(0, nodes, 3), nodes - 1}
+    reached = np.flatnonzero(closure(successors, set())[0])
+    on_circles = {node for node in range(nodes) if any(closure(successors, set())[target, node] for target in successors[node])}
+    expected = {
+        node
+        for node in reached.tolist()
+        if node not in on_circles and not leaving & (reachable((0,), successors.__getitem__, {node}) if node else set())
+    }
+    comes_out = bool(leaving & set(reached.tolist()))
+    assert unavoidable(0, successors.__getitem__, leaving.__contains__) == (expected if comes_out else set())
+
+
+@pytest.mark.parametrize(("nodes", "edges", "seed"), GRAPHS)
+def test_what_flows_through_a_graph(nodes: int, edges: int, seed: int) -> None:
+    """Each node adds its number; what arrives are the nodes that lead there."""
+    successors, starts = graph(nodes, edges, seed), {0, nodes - 1}
+    paths = closure(successors, set())
+    steps = np.zeros((nodes, nodes), dtype=bool)
+    for start, targets in enumerate(successors):
+        steps[start, targets] = True
+    reached = {node for node in range(nodes) if any(paths[start, node] or start == node for start in starts)}
+    behind = {
+        node: {other for other in reached if any(step and paths[to, node] for to, step in enumerate(steps[other]))} for node in reached
+    }
+
+    def joined(one: frozenset[int], other: frozenset[int]) -> frozenset[int] | None:
+        return None if other <= one else one | other
+
+    empty = frozenset[int]()
+    found = flowed(
+        "a", dict.fromkeys(starts, empty), successors.__getitem__, lambda node, before: before | {node}, joined, nodes * (1 + nodes)
+    )
+    assert found == behind
+
+
+def test_a_flow_that_does_not_end_is_an_error() -> None:
+    with pytest.raises(UnsettledError, match="what comes round did not settle in 9 rounds"):
+        flowed("what comes round", {0: 0}, lambda _: (0,), lambda _, before: before + 1, lambda _, new: new, 9)
 
 
 @pytest.mark.parametrize(("nodes", "edges", "seed"), GRAPHS)

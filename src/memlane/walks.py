@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 Node = TypeVar("Node", bound=Hashable)
+State = TypeVar("State")
 
 
 def reachable(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]], without: Collection[Node] = ()) -> set[Node]:
@@ -32,6 +34,40 @@ def settling(analysis: str, most: int) -> Iterator[int]:
     """
     yield from range(most)
     raise UnsettledError(f"{analysis} did not settle in {most:,} rounds; this is an error in memlane, please report it with the kernel")
+
+
+def flowed(
+    analysis: str,
+    starts: Mapping[int, State],
+    leads_to: Callable[[int], Iterable[int]],
+    through: Callable[[int, State], State],
+    joined: Callable[[State, State], State | None],
+    most: int,
+) -> dict[int, State]:
+    """Return what holds in front of each node of a graph: a forward analysis, repeated until nothing changes.
+
+    `starts` gives what holds in front of some nodes, from which all others are reached. `through` gives what holds behind a node, `joined`
+    what holds where one more state arrives, or None if it adds nothing. Nodes are taken in the order of their numbers, so that where these
+    follow control most are met once, with all that leads to them. Raises UnsettledError after `most` steps: each node is met once, and
+    again whenever something arrives, so the sum of what can arrive bounds them.
+    """
+    before = dict(starts)
+    work = sorted(before)
+    waiting = set(work)
+    steps = settling(analysis, most)
+    while work:
+        next(steps)
+        node = heappop(work)
+        waiting.remove(node)
+        after = through(node, before[node])
+        for target in leads_to(node):
+            new = joined(before[target], after) if target in before else after
+            if new is not None:
+                before[target] = new
+                if target not in waiting:
+                    waiting.add(target)
+                    heappush(work, target)
+    return before
 
 
 def post_order(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]) -> list[Node]:
@@ -83,6 +119,33 @@ def gathered(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]],
             for to in leads_to(node):
                 union |= found.get(to, 0)
         found.update(dict.fromkeys(component, union))
+    return found
+
+
+def unavoidable(start: Node, leads_to: Callable[[Node], Iterable[Node]], leaves: Callable[[Node], bool]) -> set[Node]:
+    """Return the nodes that every walk from `start` to a node that `leaves` passes. Nodes that lead to themselves are left out.
+
+    In the order of the components a node is one of them where no edge leads from before it to behind it.
+    """
+    reached = reachable((start,), leads_to)
+    against: dict[Node, list[Node]] = {node: [] for node in reached}
+    for node in reached:
+        for target in leads_to(node):
+            against[target].append(node)
+    kept = reachable((node for node in reached if leaves(node)), against.__getitem__)
+    if start not in kept:
+        return set()
+    ordered = components((start,), lambda node: [target for target in leads_to(node) if target in kept])
+    place = {node: number for number, component in enumerate(ordered) for node in component}
+    found: set[Node] = set()
+    farthest = 0
+    for number, component in enumerate(ordered):
+        (node, *others) = component
+        if farthest <= number and not others and node not in leads_to(node):
+            found.add(node)
+        for node in component:
+            targets = [place[target] for target in leads_to(node) if target in kept]
+            farthest = max([farthest, *targets, *([len(ordered)] if leaves(node) else [])])
     return found
 
 

@@ -42,6 +42,14 @@ def test_one_busy_multiprocessor_of_four() -> None:
     assert "the busiest multiprocessor makes 3.37 times" in str(one)
 
 
+def test_no_more_warps_wait_than_a_multiprocessor_holds() -> None:
+    """Two blocks came one after the other to each of two multiprocessors, which hold one of the five at a time."""
+    lives = np.array([[80_000], [5_000], [5_000], [5_000], [5_000]])
+    usual, more = accesses(site(0), 500, (5, 1, 10)), Accesses(site(1, line=8), np.full((1, 1, 150), 500))
+    (one,) = found(trace([usual, more], lives=lives, sms=[0, 1, 1, 2, 2]), "imbalance")
+    assert one.cost_high == 2 * 75_000
+
+
 def test_equal_work_that_takes_unequal_time_is_no_finding() -> None:
     cycles = np.where(np.arange(4)[None, :, None] == 0, 3000, 300)
     assert found(trace([accesses(site(0), cycles, (1, 4, 10))]), "imbalance") == []

@@ -125,6 +125,9 @@ def test_misaligned_lanes_count_every_sector_that_they_touch(starts: list[int], 
         (lane * 32, 4, 32),
         (lane * 33, 4, 1),
         (lane * 0, 4, 1),
+        (lane * 0, 8, 1),
+        (lane * 0, 16, 2),
+        (lane * 0 + 5, 16, 2),
         (lane, 8, 2),
         (lane, 16, 4),
         (lane // 2, 8, 1),
@@ -133,6 +136,16 @@ def test_misaligned_lanes_count_every_sector_that_they_touch(starts: list[int], 
 def test_wavefronts_of_well_known_patterns(words: np.ndarray, width: int, expected: int) -> None:
     addresses = words * np.uint64(width)
     assert callable_of(counting(H200).wavefronts)(addresses.ctypes.data, 0, FULL, width) & 0xFFFF == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", sorted(names() + tuple(SYNTHETIC)))
+def test_accesses_of_equal_distances_by_full_warps(name: str, width: int, kind: AccessKind) -> None:
+    """All lanes at one place, or each so many elements behind the last: what is counted without looking at each lane."""
+    for step in (0, 1, 2, 3, 8, 16, 31, 32, 33, 64, -1):
+        addresses = np.uint64(1 << 46) + (np.int64(64) + lane.astype(np.int64) * step).astype(np.uint64) * np.uint64(width)
+        check(chips()[name], addresses, FULL, width, kind)
 
 
 @settings(max_examples=120, deadline=None)

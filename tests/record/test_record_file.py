@@ -337,9 +337,11 @@ def test_a_record_without_one_of_its_columns(saved: Path) -> None:
         load(saved)
 
 
-def test_rows_that_name_an_unknown_site(tmp_path: Path) -> None:
-    save(replace(transpose(), sites=transpose().sites[:3]), tmp_path / "few.parquet")
-    with pytest.raises(RecordError, match=r"few\.parquet is damaged: a row names site 5, the header has 3"):
+@pytest.mark.parametrize("known", [3, 5])
+def test_rows_that_name_an_unknown_site(tmp_path: Path, known: int) -> None:
+    """The sixth is the first that five sites lack."""
+    save(replace(transpose(), sites=transpose().sites[:known]), tmp_path / "few.parquet")
+    with pytest.raises(RecordError, match=rf"few\.parquet is damaged: a row names site 5, the header has {known}"):
         load(tmp_path / "few.parquet")
 
 

@@ -172,6 +172,31 @@ def with_write_scoreboard(one: Instruction, scoreboard: int | None) -> int:
     return with_control(one.encoding, replace(one.control, write_scoreboard=scoreboard))
 
 
+def instruction(text: str, write: int | None = None, wait: int | None = None) -> Instruction:
+    """An instruction from its text, with the scoreboard that it raises for its result and the one that it waits for."""
+    program = listing(("f", f"{'-' if write is None else write} {'-' if wait is None else wait} {text}"))
+    return program.functions["f"].instructions[0]
+
+
+def inserted(program: Program, function: str, index: int, *added: Instruction, label: str = "") -> Program:
+    """The program with instructions in front of the one at `index`, where they are what labels there lead to; `label` leads behind them."""
+    old = program.functions[function]
+    new = (*old.instructions[:index], *added, *old.instructions[index:])
+    labels = {name: place + (len(added) if place > index else 0) for name, place in old.labels.items()}
+    labels |= {label: index + len(added)} if label else {}
+    placed = tuple(replace(one, offset=16 * place) for place, one in enumerate(new))
+    return replace(program, functions={**program.functions, function: replace(old, instructions=placed, labels=labels)})
+
+
+def exchanged(program: Program, function: str, index: int, by: Instruction) -> Program:
+    """The program with another instruction at `index`, which has the place and the lines of the one that was there."""
+    old = program.functions[function]
+    was = old.instructions[index]
+    new = replace(by, offset=was.offset, place=was.place, ptx_line=was.ptx_line)
+    instructions = (*old.instructions[:index], new, *old.instructions[index + 1 :])
+    return replace(program, functions={**program.functions, function: replace(old, instructions=instructions)})
+
+
 def _bytes(encodings: list[int]) -> bytes:
     return b"".join(encoding.to_bytes(16, "little") for encoding in encodings)
 

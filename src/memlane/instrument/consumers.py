@@ -40,7 +40,7 @@ from memlane.ptx import (
     registers_read,
     registers_written,
 )
-from memlane.walks import settling
+from memlane.walks import flowed
 
 MOST_OPEN = 8
 """Windows that may be open at one place: each holds three registers."""
@@ -165,24 +165,15 @@ class _Walk:
 
     def _solve(self) -> dict[int, _State]:
         """The windows that may be open in front of each block that can be reached."""
-        before: dict[int, _State] = {0: {}} if self.flow.blocks else {}
-        work = [0] if self.flow.blocks else []
+        if not self.flow.blocks:
+            return {}
         # A block is met again only when a window, or a register of one, has arrived there, or one is no longer certain.
         registers = {name for one in self.flat for name in registers_written(one)}
         arriving = len(self.live) * (2 + len(registers))
-        steps = settling(
-            f"where the values of loads in {self.flow.function.title} are consumed", len(self.flow.blocks) * (1 + arriving) + 1
-        )
-        while work:
-            next(steps)
-            block = work.pop()
-            state = self._through(block, before[block])
-            for target in self.flow.successors[block]:
-                merged = _met(before.get(target), state)
-                if merged is not None:
-                    before[target] = merged
-                    work.append(target)
-        return before
+        analysis = f"where the values of loads in {self.flow.function.title} are consumed"
+        start: _State = {}
+        most = len(self.flow.blocks) * (1 + arriving) + 1
+        return flowed(analysis, {0: start}, self.flow.successors.__getitem__, self._through, _met, most)
 
     def _through(self, block: int, state: _State) -> _State:
         windows = _Windows(state)
@@ -333,10 +324,8 @@ class _Walk:
         return frozenset(name.partition(".")[0] for name in self.live[load])
 
 
-def _met(old: _State | None, new: _State) -> _State | None:
+def _met(old: _State, new: _State) -> _State | None:
     """What may be open where two paths meet, or None if that is known already."""
-    if old is None:
-        return new
     met: dict[int, _Open] = {}
     for load in (*old, *new):
         one, other = old.get(load), new.get(load)

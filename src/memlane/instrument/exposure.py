@@ -79,7 +79,7 @@ class ExposedWindows(Windows):
         for nodes, name in ((window.starts, "first clock read"), (window.gates, "one before the wait"), (window.ends, "second clock read")):
             if not nodes:
                 return f"the assembled code does not have the {name}"
-        return self._disorder_in_front(window) or self._disorder_behind(window)
+        return self._disorder_in_front(window) or self._disorder_behind(window) or self.unended(window)
 
     def _disorder_in_front(self, window: ApartWindow) -> str:
         clocks = window.starts | window.waits | window.ends

@@ -5,7 +5,8 @@ ways meet. The assembled code may do otherwise in three ways:
 
 - It has copies of the access, as of a loop that was unrolled with a rest, or of what stands behind an `if`. Lanes that go different ways
   there, such as those that leave the loop at different turns, meet at one access of the PTX and at two of the copies.
-- It has moved the access behind a branch, or put a condition on it, so that only lanes that need the value access memory.
+- It has moved the access behind a branch, or put a condition on it or a branch around it, so that only lanes that need the value access
+  memory.
 - It does not wait for all at a place where ways meet, or behind a call from which they return one after another (`reconvergence`).
 
 And it may wait where the PTX does not. Lanes are counted on PTX as the emulator runs them: those at the earliest basic block first. Where a
@@ -23,9 +24,11 @@ from itertools import pairwise
 from memlane.ptx import ControlFlow
 from memlane.ptx.divergence import diverging_branches, turns_apart
 from memlane.sass import Flow, Instruction
-from memlane.walks import Chains, post_order
+from memlane.walks import Chains, post_order, reachable, unavoidable
 
 _JUMPS = frozenset({"BRA", "BRX", "JMP", "JMX"})
+_ENDS = frozenset({"EXIT", "RET"})
+_TRAP = "BPT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +110,29 @@ class Grouping:
         nodes = self.sass.nodes_of(self.name)
         return [node for node in nodes if self.sass.nodes[node].opcode in _JUMPS | {"EXIT"} and is_guarded(self.sass.nodes[node])]
 
+    def is_avoided(self, block: int, nodes: Collection[int]) -> bool:
+        """Whether every thread executes a basic block of the PTX once, and may come to the end of the assembled code without any of what
+        was made of an access in it. A trap is not the end."""
+        if block not in self._executed_by_all or not self._passed_by_all.isdisjoint(nodes):
+            return False
+        reached = reachable((self.sass.entry(self.name),), self._unless_trapped, nodes)
+        return any(map(self._leaves, reached))
+
     # -- PTX ----------------------------------------------------------------------------------------------------------------------
 
     @cached_property
     def _turns_apart(self) -> frozenset[int]:
         return turns_apart(self.ptx)
+
+    @cached_property
+    def _executed_by_all(self) -> set[int]:
+        """The blocks that every thread executes once, unless it traps."""
+        return unavoidable(0, self.ptx.successors.__getitem__, self._ends) if self.ptx.blocks else set()
+
+    def _ends(self, block: int) -> bool:
+        """Whether some lanes may leave the function at the end of a block."""
+        last = self.ptx.blocks[block].terminator
+        return (not self.ptx.successors[block] and last is None) or (last is not None and last.form.effect in ("exit", "return"))
 
     def _is_decided(self, block: int) -> bool:
         """Whether lanes may come to a block on different ways, or another number of times, for a branch behind which they may diverge."""
@@ -132,6 +153,18 @@ class Grouping:
         return decided
 
     # -- assembled code -----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _passed_by_all(self) -> set[int]:
+        """The instructions that every thread passes, unless it traps."""
+        return unavoidable(self.sass.entry(self.name), self._unless_trapped, self._leaves)
+
+    def _unless_trapped(self, node: int) -> list[int]:
+        return [] if self.sass.nodes[node].opcode == _TRAP else self.following(node)
+
+    def _leaves(self, node: int) -> bool:
+        """Whether some lanes may leave the function."""
+        return self.sass.nodes[node].opcode in _ENDS
 
     @cached_property
     def _run_of(self) -> dict[int, int]:

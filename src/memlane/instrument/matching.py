@@ -6,7 +6,8 @@ the assembled code accesses memory for it in the same number, width and kind, wh
 - at least one instruction was made from it, each with the kind and the width of the site;
 - as many as from any other site of its basic block, so that no copy of an unrolled block lacks it;
 - no loop of the assembled code goes through its basic block without one of them, and none has left a loop;
-- it was not moved behind a branch that comes later in the PTX, and stands under no condition of its own;
+- where its basic block is in no loop, no two of them are executed one after the other;
+- it was not moved behind a branch that comes later in the PTX, and stands under no condition of its own, nor behind a branch of its own;
 - the lanes do not first combine what they have, as for an addition of a constant to one address;
 - and they come to it in the same groups (`grouping`).
 
@@ -20,6 +21,7 @@ from collections import ChainMap, Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import permutations
 
 from memlane.instrument.assembled import Assembled, program_of
 from memlane.instrument.grouping import Apart, Grouping, is_guarded
@@ -231,13 +233,21 @@ class _Kernel:
         most = self.most[self.block[index]]
         if len(made) < most:
             return f"the assembled code has it {_times(len(made))}, and another access of its block {_times(most)}"
-        return self._moved(index, made) or self._narrowed(index, made)
+        return self._repeated(index, made) or self._moved(index, made) or self._narrowed(index, made)
+
+    def _repeated(self, index: int, made: Collection[int]) -> str:
+        """Whether one execution of its basic block may execute several of what was made of it. In a loop these are its turns."""
+        if index in self.text.looping or not any(self.grouping.chains.leads(*pair) for pair in permutations(made, 2)):
+            return ""
+        return f"ptxas made {_listed(self.made[index].values())} of it, some of them one behind the other"
 
     def _narrowed(self, index: int, made: Collection[int]) -> str:
         """Whether fewer lanes execute it than its basic block: it was moved behind a branch, or stands under a condition."""
         block = self.block[index]
         if any(self.grouping.is_moved_behind(block, node) for node in made):
             return "ptxas moved it behind a branch, so that only lanes that need it access memory"
+        if not self._has_guard(index) and self.grouping.is_avoided(block, made):
+            return "ptxas put a branch around it, so that only lanes that need it access memory"
         if self._has_guard(index) or not any(is_guarded(self.code.flow.nodes[node]) for node in made):
             return ""
         if block == 0 or self._unconditional.get(block, set()) - {index}:

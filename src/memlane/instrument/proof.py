@@ -4,7 +4,7 @@ What a scheme writes into PTX is a wish: the assembler may move, merge or delete
 back. Of every copy of a timed site the following is shown, or the site is `issue-only`:
 
 1. order      on every path the first clock read, the access and the second clock read follow each other, and no copy of the access
-              stands anywhere else;
+              stands anywhere else; a way that leaves the kernel before the second clock read writes no record;
 2. end        no path leads from the access to the second clock read without an instruction that waits for the scoreboard which the
               access raises; of an atomic that one lane does for its warp, nor without one that waits for what hands the result to all
               (`memlane.instrument.aggregated`);

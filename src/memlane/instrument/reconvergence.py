@@ -41,7 +41,7 @@ from memlane.ptx.divergence import diverging_branches
 from memlane.sass import Instruction, Register
 from memlane.sass.registers import effects
 from memlane.titles import kernel_label
-from memlane.walks import post_order, settling
+from memlane.walks import flowed, post_order
 
 APART = "the assembled code may not bring the lanes of a warp together before it"
 """What every reason says."""
@@ -273,24 +273,17 @@ class _Routine:
     @cached_property
     def _held(self) -> dict[int, frozenset[int]]:
         """By instruction of the routine: the barriers at which the lanes there are going to wait, on whatever way they came."""
-        held: dict[int, frozenset[int]] = {self._entry: frozenset()}
-        work = [self._entry]
         # An instruction is met again only when one barrier fewer is held there.
         nodes = self._flow.nodes_of(self._flow.function_of[self._entry])
         most = 2 + len({number for node in nodes for number in barriers_in(self._flow.nodes[node])})
-        steps = settling(f"at which barriers the lanes of {self._flow.function_of[self._entry]} are going to wait", most * len(nodes))
-        while work:
-            next(steps)
-            node = work.pop()
-            one, after = self._flow.nodes[node], held[node]
-            for number in barriers_in(one):
-                sets = one.opcode == "BSSY" or (one.opcode == "BMOV" and one.operands[0].kind == "barrier")
-                after = after | {number} if sets else after - {number}
-            for to in self._next(node):
-                merged = held[to] & after if to in held else after
-                if merged != held.get(to):
-                    held[to] = merged
-                    work.append(to)
+        analysis = f"at which barriers the lanes of {self._flow.function_of[self._entry]} are going to wait"
+        return flowed(analysis, {self._entry: frozenset()}, self._next, self._held_after, _held_both, most * len(nodes))
+
+    def _held_after(self, node: int, held: frozenset[int]) -> frozenset[int]:
+        one = self._flow.nodes[node]
+        for number in barriers_in(one):
+            sets = one.opcode == "BSSY" or (one.opcode == "BMOV" and one.operands[0].kind == "barrier")
+            held = held | {number} if sets else held - {number}
         return held
 
     def _next(self, node: int) -> tuple[int, ...]:
@@ -307,3 +300,9 @@ class _Routine:
             yield from self._flow.behind(node) if one.opcode == "CALL" or self._flow.is_conditional(node) else ()
             return
         yield from (to for to in self._flow.successors[node] if self._flow.function_of[to] == name)
+
+
+def _held_both(one: frozenset[int], other: frozenset[int]) -> frozenset[int] | None:
+    """The barriers that are held on both ways, or None if these are those of the first."""
+    both = one & other
+    return None if both == one else both

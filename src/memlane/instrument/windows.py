@@ -14,6 +14,7 @@ from memlane.instrument.probes import ProbeLines
 from memlane.ptx import Immediate
 from memlane.record import DEVICE_VISIBLE, Site
 from memlane.sass import Instruction, Register, collect, counted_wait, effects, is_late, memory_access, waits_for
+from memlane.walks import reachable
 
 __all__ = ["Window", "Windows", "is_store", "reads_clock"]
 
@@ -25,6 +26,7 @@ _HOLD_GROUP = "WARPGROUP"
 _CLOSE_GROUPS = frozenset({"LDGDEPBAR", "UTMACMDFLUSH"})
 """What makes one group of the copies before it."""
 _FENCE = "MEMBAR"
+_LEAVES = frozenset({"EXIT", "KILL"})
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,22 @@ class Windows:
             between, stops = self._before(end, events)
             if between & self.flow.entries or not stops <= set(window.accesses):
                 return f"the second clock read {self._at(end)} can be reached without the access"
+        return self.unended(window)
+
+    def unended(self, window: Window) -> str:
+        """Whether a record may be written on a way from an access out of the kernel on which the second clock is never read: its end would
+        be what an earlier turn left in the register."""
+        stores = {*window.times, *window.labels}
+        for access in window.accesses:
+            written = stores & self._ways_out(self._after(access, window.starts | window.ends)[0])
+            if written:
+                return f"the record {self._at(min(written))} can be written without the second clock read"
         return ""
+
+    def _ways_out(self, nodes: set[int]) -> set[int]:
+        """Those of some nodes from which control leaves the kernel without leaving them before."""
+        leaving = (node for node in nodes if self.nodes[node].opcode in _LEAVES)
+        return reachable(leaving, lambda node: nodes.intersection(self.flow.predecessors[node]))
 
     def _before(self, node: int, stops: frozenset[int] | set[int]) -> tuple[set[int], set[int]]:
         return collect(self.flow.predecessors[node], self.flow.predecessors.__getitem__, stops.__contains__)

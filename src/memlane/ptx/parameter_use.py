@@ -22,6 +22,7 @@ from memlane.ptx.once import once_for_module
 from memlane.ptx.registers import Scope, registers_in, values_read, values_written
 from memlane.ptx.scopes import flatten_scopes
 from memlane.ptx.types import SCALAR_TYPES
+from memlane.walks import settling
 
 _POINTER_BITS = 64
 _INSIDE = frozenset({"shared", "shared::cluster", "local", "param", "const"})
@@ -149,6 +150,7 @@ class _Values:
         self._pointers, self._private, self._everything = pointers, private, everything
         self._loaded = 1 << len(function.params)
         """The bit of what was loaded from memory."""
+        self._title = function.title
         self._writers: dict[str, list[Instruction]] = defaultdict(list)
         self._readers: dict[str, list[Instruction]] = defaultdict(list)
         for one in self.instructions:
@@ -312,7 +314,11 @@ class _Values:
     def _settle(self, change: Callable[[Instruction], bool]) -> None:
         """Let each instruction change what is known, until none does. What is known of a register only grows."""
         work = list(reversed(self.instructions))
+        # An instruction is met again whenever one more parameter, or the last thing besides, becomes known of a register that it reads.
+        met_again = (len(self._sizes) + 2) * sum(map(len, self._readers.values()))
+        steps = settling(f"what the registers of {self._title} may hold", len(work) + met_again)
         while work:
+            next(steps)
             one = work.pop()
             if change(one):
                 work.extend(reader for name in values_written(one) for reader in self._readers[name])

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from heapq import heappop, heappush
 
 from memlane.sass.operands import Operand, Register
 from memlane.sass.program import Instruction, Program
-from memlane.walks import reachable, settling
+from memlane.walks import flowed, reachable
 
 _JUMPS = frozenset({"BRA", "JMP"})
 _INDIRECT = frozenset({"BRX", "BRXU", "JMX", "JMXU"})
@@ -133,26 +132,12 @@ class Flow:
     def _converge(self) -> None:
         """Join each BSYNC with the places that the BSSYs of its barrier name, as far as those reach it."""
         named = [node for node, one in enumerate(self.nodes) if one.opcode == "BSSY"]
-        state: dict[int, _Barriers] = {node: {} for node in (*self._first.values(), *named)}
-        # In the order of the text, which is about that of control: so most nodes are met once, with all that leads to them.
-        work = sorted(state)
-        waiting = set(work)
+        starts: dict[int, _Barriers] = {node: {} for node in (*self._first.values(), *named)}
         # A node is met again only when one more place, or one more barrier, has arrived at it.
         registers = {operand.register for one in self.nodes for operand in one.operands if operand.kind == "barrier"}
         arriving = len(registers) * (1 + sum(len(self._targets(node)) for node in named))
-        steps = settling("where lanes converge", len(self.nodes) * (1 + arriving) + len(work))
-        while work:
-            next(steps)
-            node = heappop(work)
-            waiting.remove(node)
-            after = self._barriers_after(node, state[node])
-            for successor in self._successors[node]:
-                merged = _merged(state.get(successor), after)
-                if merged is not None:
-                    state[successor] = merged
-                    if successor not in waiting:
-                        waiting.add(successor)
-                        heappush(work, successor)
+        most = len(self.nodes) * (1 + arriving) + len(starts)
+        flowed("where lanes converge", starts, self._successors.__getitem__, self._barriers_after, _merged, most)
 
     def _barriers_after(self, node: int, before: _Barriers) -> _Barriers:
         one = self.nodes[node]
@@ -206,10 +191,8 @@ def _is_conditional(one: Instruction) -> bool:
     return guarded or bool({"DIV", "CONV", "U"} & set(one.modifiers)) or any(operand.kind == "predicate" for operand in one.operands)
 
 
-def _merged(old: _Barriers | None, new: _Barriers) -> _Barriers | None:
+def _merged(old: _Barriers, new: _Barriers) -> _Barriers | None:
     """The union, or None if there is nothing new."""
-    if old is None:
-        return new
     if old is new:
         return None
     grown = {register: places | old.get(register, frozenset()) for register, places in new.items()}

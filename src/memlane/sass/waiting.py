@@ -34,6 +34,9 @@ _COUNTED = frozenset({"texture"})
 _SPOKEN_FOR = frozenset({"shared", "uniform special", "transcendental", "query"})
 """Pipes that return results in order, so that the assembler gives a scoreboard to the last of several only."""
 
+_Outstanding = tuple[int, int | None, int]
+"""A node at which a result is still to come; the scoreboard that speaks for it; how many more were raised on that behind it, if they can
+only complete in that order."""
 _UNORDERED = -1
 _MOST_COUNTED = 63
 
@@ -67,15 +70,9 @@ class Waiting:
     def _reach(self, start: int) -> frozenset[int]:
         first = self.flow.nodes[start]
         pipe = _PIPES.get(first.opcode)
-        seen: set[tuple[int, int | None, int]] = set()
-        # Node; scoreboard that speaks for the result; how many more were raised on it behind, if they can only complete in that order.
-        initial = 0 if pipe in _COUNTED else _UNORDERED
-        work = [(node, first.control.write_scoreboard, initial) for node in self.flow.successors[start]]
-        while work:
-            state = node, scoreboard, later = work.pop()
-            if state in seen or (scoreboard is not None and self._lowers(node, scoreboard, later)):
-                continue
-            seen.add(state)
+
+        def behind(state: _Outstanding) -> list[_Outstanding]:
+            node, scoreboard, later = state
             one = self.flow.nodes[node]
             raised = one.control.write_scoreboard
             if scoreboard is None and raised is not None and pipe in _SPOKEN_FOR and _PIPES.get(one.opcode) == pipe:
@@ -83,8 +80,16 @@ class Waiting:
             elif raised is not None and raised == scoreboard:
                 in_order = later != _UNORDERED and _PIPES.get(one.opcode) == pipe
                 later = min(later + 1, _MOST_COUNTED) if in_order else _UNORDERED
-            work.extend((successor, scoreboard, later) for successor in self.flow.successors[node])
-        return frozenset(node for node, _, _ in seen)
+            return self._outstanding(node, scoreboard, later)
+
+        initial = 0 if pipe in _COUNTED else _UNORDERED
+        starts = self._outstanding(start, first.control.write_scoreboard, initial)
+        return frozenset(node for node, _, _ in reachable(starts, behind))
+
+    def _outstanding(self, node: int, scoreboard: int | None, later: int) -> list[_Outstanding]:
+        """The nodes that follow one and do not wait for the result."""
+        following = self.flow.successors[node]
+        return [(to, scoreboard, later) for to in following if scoreboard is None or not self._lowers(to, scoreboard, later)]
 
     def _lowers(self, node: int, scoreboard: int, later: int) -> bool:
         """Whether the node issues only when the scoreboard has come down so far that what raised it is done."""
@@ -130,16 +135,6 @@ def counted_wait(instruction: Instruction) -> tuple[int, int] | None:
 
 def collect(starts: Iterable[int], edges: Callable[[int], Iterable[int]], stop: Callable[[int], bool]) -> tuple[set[int], set[int]]:
     """The nodes met from `starts` along `edges` up to those that `stop`: what lies between, and those that stopped."""
-    between: set[int] = set()
-    stops: set[int] = set()
-    work = list(starts)
-    while work:
-        node = work.pop()
-        if node in between or node in stops:
-            continue
-        if stop(node):
-            stops.add(node)
-            continue
-        between.add(node)
-        work.extend(edges(node))
-    return between, stops
+    met = reachable(starts, lambda node: () if stop(node) else edges(node))
+    stops = {node for node in met if stop(node)}
+    return met - stops, stops

@@ -32,7 +32,7 @@ from memlane.ptx import (
     values_read,
     values_written,
 )
-from memlane.walks import positions
+from memlane.walks import positions, settling
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,10 @@ class LiveOut:
         work = [-number for number in range(len(places))]
         heapify(work)
         waiting = set(range(len(places)))
+        # A place is met again only when one more register is needed behind it.
+        steps = settling("which registers are needed behind calls", len(places) * (1 + len(self._names)))
         while work:
+            next(steps)
             number = -heappop(work)
             waiting.discard(number)
             live_in[number] |= out[number] & ~killed[number]

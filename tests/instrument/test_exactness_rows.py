@@ -1,0 +1,158 @@
+"""What must not be called exact: assembled code with one thing changed, and what `exactness` must then say of an access.
+
+As in `test_soundness`: each row begins with code that the assembler made and of which the access is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pytest
+
+from memlane.instrument import exactness
+from memlane.instrument.assembled import Assembled
+from memlane.ptx import Module
+from memlane.record import EXACT
+from memlane.sass import Instruction, Program, disassemble
+from tests.instrument.kernels import instructions, kernel
+from tests.sass.code import cubin_of, exchanged, inserted, instruction
+
+HEAD = """
+    .reg .u32 %i, %n, %v<9>; .reg .u64 %a, %o; .reg .pred %q;
+    ld.param.u64 %a, [p]; mov.u32 %i, %tid.x; mul.wide.u32 %o, %i, 16; add.u64 %a, %a, %o;
+"""
+SLOW = "membar.gl; st.global.u32 [%a+16], %v0; membar.gl; st.global.u32 [%a+20], %v0; membar.gl;"
+"""What the assembler does not make conditional instruction by instruction."""
+KERNELS = {
+    "straight": "ld.global.u32 %v0, [%a]; ld.global.u32 %v1, [%a+64]; add.u32 %v0, %v0, %v1; st.global.u32 [%a+8], %v0; ret;",
+    "reduction": "ld.global.u32 %v0, [%a]; red.global.add.u32 [%a+8], %v0; ret;",
+    "branch": "ld.global.u32 %v0, [%a]; setp.eq.u32 %q, %v0, 7; @%q bra done; " + SLOW + " done: st.global.u32 [%a+8], %v0; ret;",
+    "loop": """mov.u32 %n, %ctaid.x; mov.u32 %v2, 0;
+        again: ld.global.u32 %v1, [%a]; mad.lo.u32 %v2, %v2, 3, %v1; membar.gl; sub.u32 %n, %n, 1; setp.gt.s32 %q, %n, 0; @%q bra again;
+        st.global.u32 [%a+8], %v2; ret;""",
+}  # fmt: skip
+PLACES = {"straight": (0, "ld"), "reduction": (0, "red"), "branch": (-1, "st"), "loop": (0, "ld")}
+"""The access that is asked about: which of its opcode in the text."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """An assembled kernel `k` and the access in question. Instructions are named by their index."""
+
+    module: Module
+    program: Program
+    access: int
+    site: int
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        return self.program.functions["k"].instructions
+
+    @property
+    def line(self) -> int | None:
+        """That of the PTX from which the access was made."""
+        return self.instructions[self.access].ptx_line
+
+    def at(self, opcode: str) -> int:
+        """The last instruction of an opcode before the access."""
+        return max(place for place in range(self.access) if self.instructions[place].opcode == opcode)
+
+    def text(self, index: int) -> str:
+        return self.instructions[index].text
+
+    def before(self, index: int, *texts: str | Instruction, label: str = "") -> Code:
+        added = [instruction(one) if isinstance(one, str) else one for one in texts]
+        return replace(self, program=inserted(self.program, "k", index, *added, label=label))
+
+    def made_too(self, text: str) -> Code:
+        """With one more instruction that was made from the access's."""
+        return self.before(self.access, replace(instruction(text), ptx_line=self.line))
+
+    def instead(self, index: int, text: str) -> Code:
+        return replace(self, program=exchanged(self.program, "k", index, instruction(text)))
+
+    def verdict(self) -> tuple[str, str]:
+        (found,) = (one for one in exactness(self.module, self.program) if one.site == self.site)
+        return found.verdict, found.reason
+
+
+@cache
+def assembled(name: str) -> Code:
+    module = kernel(HEAD + KERNELS[name])
+    program = disassemble(cubin_of(module))
+    which, opcode = PLACES[name]
+    index = [place for place, one in enumerate(instructions(module)) if one.opcode == opcode and "param" not in one.modifiers][which]
+    if opcode == "ld":  # The first is that of the parameter.
+        index = [place for place, one in enumerate(instructions(module)) if one.name.startswith("ld.global")][which]
+    code = Assembled(module, program)
+    (access,) = code.accesses("k", index, "global")
+    sites = [place for place, one in enumerate(instructions(module)) if one.opcode in ("ld", "st", "red") and "param" not in one.name]
+    return Code(module, program, access, sites.index(index))
+
+
+BEHIND = "ptxas moved it behind a branch"
+LESS = "ptxas moved it to where it is executed less often"
+NONE = "ptxas made no access for it"
+UNJOINED = "the assembled code may not bring the lanes of a warp together before it"
+Row = tuple[str, Callable[[Code], Code], str]
+ROWS: Mapping[str, Row] = {
+    "as it is": ("straight", lambda code: code, ""),
+    "left out": ("straight", lambda code: code.instead(code.access, "NOP"), NONE),
+    "in another space": ("straight", lambda code: code.instead(code.access, "LDS R0, [R2]"), NONE),
+    "made twice": ("straight", lambda code: code.made_too(code.text(code.access)), "some of them one behind the other"),
+    "twice as wide": ("straight", lambda code: code.instead(code.access, code.text(code.access).replace("LDG.E", "LDG.E.64")), "8 B"),
+    "a quarter as wide": ("straight", lambda code: code.instead(code.access, code.text(code.access).replace("LDG.E", "LDG.E.U8")), "1 B"),
+    "a load made of a store": (
+        "branch",
+        lambda code: code.instead(code.access, "LDG.E R200, desc[UR4][R2.64+0x8]"),
+        "global load of the store",
+    ),
+    "under a condition": ("straight", lambda code: code.instead(code.access, f"@P5 {code.text(code.access)}"), "put a condition on it"),
+    "under a condition that always holds": ("straight", lambda code: code.instead(code.access, f"@PT {code.text(code.access)}"), ""),
+    "jumped over by some": (
+        "straight",
+        lambda code: code.before(code.access + 1, label=".L_over").before(code.access, "@P5 BRA `(.L_over)"),
+        "put a branch around it",
+    ),
+    "jumped over by lanes that trap": (
+        "straight",
+        lambda code: code.before(len(code.instructions) - 1, "BPT.TRAP 0x1", label=".L_end")
+        .before(len(code.instructions) - 1, label=".L_trap")
+        .before(code.access, "@P5 BRA `(.L_trap)"),
+        "",
+    ),
+    "made on each of two ways": (
+        "straight",
+        lambda code: code.before(code.access + 1, label=".L_behind")
+        .before(code.access, label=".L_other")
+        .before(code.access, "@P5 BRA `(.L_other)", code.instructions[code.access], "BRA `(.L_behind)"),
+        "",
+    ),
+    "left by some before it": ("straight", lambda code: code.before(code.access, "@P5 EXIT"), "put a branch around it"),
+    "a reduction as it is": ("reduction", lambda code: code, ""),
+    "lanes that agree first": ("reduction", lambda code: code.made_too("VOTE.ANY R200, PT, PT"), "combine their values first"),
+    "a reduction with a load": ("reduction", lambda code: code.made_too("LDG.E R200, desc[UR4][R2.64]"), "until it succeeds"),
+    "behind a branch, as it is": ("branch", lambda code: code, ""),
+    "lanes that do not wait for each other": ("branch", lambda code: code.instead(code.at("BSYNC"), "NOP"), UNJOINED),
+    "lanes that wait behind it": (
+        "branch",
+        lambda code: code.before(code.access + 1, code.instructions[code.at("BSYNC")]).instead(code.at("BSYNC"), "NOP"),
+        UNJOINED,
+    ),
+    "in a loop, as it is": ("loop", lambda code: code, ""),
+    "jumped over in a loop": (
+        "loop",
+        lambda code: code.before(code.access + 1, label=".L_over").before(code.access, "@P5 BRA `(.L_over)"),
+        LESS,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_is_exact(name: str) -> None:
+    of, change, reason = ROWS[name]
+    verdict, said = change(assembled(of)).verdict()
+    assert (verdict == EXACT) == (not reason), said
+    assert reason in said

@@ -1,0 +1,164 @@
+"""Where an address leads, whatever arithmetic made it: kernels of a few instructions whose array is laid out otherwise, run on the emulator
+beside the element that each lane must get; and what `relayout` must refuse, because it cannot know."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import memlane as ml
+from memlane.errors import RelayoutError
+from memlane.launch import Target
+from memlane.layout import Layout, Padded, RandomShift, XorSwizzle
+from memlane.ptx import Module, parse
+
+LANES, ELEMENTS = 32, 256
+END = 4 * ELEMENTS
+LANE = np.arange(LANES)
+LAYOUTS: tuple[Layout, ...] = (Padded(16, 16), XorSwizzle(16, 16), RandomShift(16, 16, 5))
+
+ADDRESSES: dict[str, tuple[str, str, object]] = {
+    # Instructions, the operand in the brackets of the load, and the element that each lane gets. %at: the address of element 40 + lane
+    # in 32 bits, %wide: in 64; %four: 4 * lane in 32 bits, %eight: in 64; %tile: the array's beginning, %end: one beyond its end.
+    "a constant subtracted": ("sub.s32 %x, %at, 4;", "%x", LANE + 39),
+    "a constant subtracted twice": ("sub.s32 %x, %at, 4; sub.u32 %x, %x, 36;", "%x", LANE + 30),
+    "a constant subtracted in 64 bits": ("sub.s64 %y, %wide, 12;", "%y", LANE + 37),
+    "a negative constant subtracted": ("sub.s32 %x, %at, -8;", "%x", LANE + 42),
+    "a negative constant added": ("add.s32 %x, %at, -8;", "%x", LANE + 38),
+    "a constant subtracted from a known place": ("mov.u32 %x, tile; add.s32 %x, %x, 80; sub.s32 %x, %x, 40;", "%x", 10 + 0 * LANE),
+    "a constant subtracted, and more in the brackets": ("sub.s32 %x, %at, 16;", "%x+20", LANE + 41),
+    "a constant subtracted in the brackets": ("mov.u32 %x, %at;", "%x-24", LANE + 34),
+    "an offset subtracted": ("sub.s32 %x, %at, %four;", "%x", 40 + 0 * LANE),
+    "an offset subtracted twice": ("sub.s64 %y, %wide, %eight; sub.s64 %y, %y, %eight; add.s64 %y, %y, 4;", "%y", 41 - LANE),
+    "one beyond the end, minus an element": ("mov.u32 %x, %end;", "%x-4", 255 + 0 * LANE),
+    "one beyond the end, minus what a register holds": ("sub.s32 %x, %end, %four;", "%x-4", 255 - LANE),
+    "one beyond the end, subtracted in a register": ("sub.s32 %x, %end, 8; sub.s32 %x, %x, %four;", "%x", 254 - LANE),
+    "a name and one beyond the end": ("mov.u32 %x, 0;", f"tile+{END - 4}", 255 + 0 * LANE),
+    "before the beginning, and back": ("sub.s32 %x, %tile, 64; add.s32 %x, %x, %four;", "%x+68", LANE + 1),
+    "around 2^32": ("add.s32 %x, %at, 0x80000000; add.s32 %x, %x, 0x80000000;", "%x", LANE + 40),
+    "a number with the sign bit added": ("add.s64 %y, %wide, 0xfffffffffffffff4;", "%y", LANE + 37),
+    "a product added": ("mad.lo.s32 %x, %lane, -4, %at;", "%x", 40 + 0 * LANE),
+    "a product of constants added": ("mad.lo.s32 %x, 3, -4, %at;", "%x", LANE + 37),
+    "a wide product added": ("mad.wide.s32 %y, %lane, -4, %wide;", "%y+8", 42 + 0 * LANE),
+    "low bits set": ("mov.u32 %x, tile; or.b32 %x, %x, 12;", "%x", 3 + 0 * LANE),
+    "low bits cleared": ("and.b32 %x, %at, -16;", "%x", (LANE + 40) // 4 * 4),
+    "low bits changed": ("xor.b32 %x, %at, 8;", "%x", (LANE + 40) ^ 2),
+    "the one or the other": ("sub.s32 %x, %at, 8; setp.gt.u32 %p, %lane, 9; selp.b32 %x, %x, %at, %p;", "%x", LANE + 40 - 2 * (LANE > 9)),
+    "by the path taken": ("mov.u32 %x, %at; setp.gt.u32 %p, %lane, 9; @%p sub.s32 %x, %at, 8;", "%x", LANE + 40 - 2 * (LANE > 9)),
+    "generic, a constant subtracted": ("cvta.shared.u64 %y, %wide; sub.s64 %y, %y, 4;", "generic %y", LANE + 39),
+    "generic and back, a constant subtracted": (
+        "cvta.shared.u64 %y, %wide; sub.s64 %y, %y, 4; cvta.to.shared.u64 %y, %y; cvt.u32.u64 %x, %y;",
+        "%x",
+        LANE + 39,
+    ),
+    "a difference of addresses added": ("sub.s32 %x, %at, %tile; add.s32 %x, %tile, %x;", "%x", LANE + 40),
+}
+
+
+@cache
+def emulator() -> Target:
+    return ml.target("emulator:h200")
+
+
+HEAD = """
+.version 9.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out)
+{{
+    .reg .b32 %lane, %v, %x, %at, %four, %tile, %end; .reg .b64 %y, %out, %wide, %eight, %begin; .reg .pred %p;
+    .shared .align 16 .b8 before[48];
+    .shared .align 16 .b8 tile[{size}];
+    .shared .align 16 .b8 behind[48];
+    mov.u32 %lane, %tid.x; ld.param.u64 %out, [out]; mad.wide.u32 %out, %lane, 4, %out;
+    mov.u32 %tile, tile; mov.u64 %begin, tile; add.s32 %end, %tile, {size};
+    shl.b32 %four, %lane, 2; cvt.u64.u32 %eight, %four;
+    add.s32 %at, %tile, %four; add.s64 %wide, %begin, %eight;
+{body}
+    ret;
+}}
+"""
+
+
+def filled() -> str:
+    """Each element has its number."""
+    rows = [f"st.shared.u32 [%at+{4 * first}], %v; add.s32 %v, %v, {LANES};" for first in range(0, ELEMENTS, LANES)]
+    return "mov.u32 %v, %lane;\n" + "\n".join(rows) + "\nbar.warp.sync -1; add.s32 %at, %at, 160; add.s64 %wide, %wide, 160;\n"
+
+
+@cache
+def module() -> Module:
+    lines = []
+    for number, (text, operand, _) in enumerate(ADDRESSES.values()):
+        space = "" if operand.startswith("generic") else ".shared"
+        place = operand.removeprefix("generic ")
+        lines.append(f"{text}\nld{space}.u32 %v, [{place}]; st.global.u32 [%out+{4 * LANES * number}], %v;")
+    return parse(HEAD.format(size=END, body=filled() + "\n".join(lines)), "addresses.ptx")
+
+
+def results(of: Module) -> np.ndarray:
+    out = emulator().zeros((len(ADDRESSES), LANES), np.int32)
+    emulator().load(of)["k"][1, LANES](out)
+    return out.numpy()
+
+
+@cache
+def relaid(layout: Layout) -> np.ndarray:
+    return results(ml.relayout(module(), layout, shared="tile"))
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_an_access_goes_where_its_element_is(name: str) -> None:
+    number, expected = list(ADDRESSES).index(name), ADDRESSES[name][2]
+    assert np.array_equal(results(module())[number], expected), "the kernel itself"
+    for layout in LAYOUTS:
+        assert np.array_equal(relaid(layout)[number], expected), layout
+
+
+REFUSED: dict[str, tuple[str, str]] = {
+    "subtracted from a number": ("sub.s32 %x, 4096, %at; ld.shared.u32 %v, [%x];", "`sub.s32` computes with its address"),
+    "negated": ("neg.s32 %x, %at; ld.shared.u32 %v, [%x];", "`neg.s32` computes with its address"),
+    "two addresses added": ("add.s32 %x, %at, %tile; ld.shared.u32 %v, [%x];", "`add.s32` computes with its address"),
+    "shifted": ("shl.b32 %x, %at, 1; ld.shared.u32 %v, [%x];", "`shl.b32` computes with its address"),
+    "times three": ("mad.lo.s32 %x, %at, 3, %tile; ld.shared.u32 %v, [%x];", "`mad.lo.s32` computes with its address"),
+    "bits beyond the alignment set": ("or.b32 %x, %at, 16; ld.shared.u32 %v, [%x];", "`or.b32` computes with its address"),
+    "bits beyond the alignment cleared": ("and.b32 %x, %at, -32; ld.shared.u32 %v, [%x];", "`and.b32` computes with its address"),
+    "bits changed by a register": ("xor.b32 %x, %at, %four; ld.shared.u32 %v, [%x];", "`xor.b32` computes with its address"),
+    "the upper half": ("mad.hi.s32 %x, %lane, 4, %at; ld.shared.u32 %v, [%x];", "`mad.hi.s32` computes with its address"),
+    "cut to 16 bits": (".reg .b16 %h; cvt.u16.u32 %h, %at; cvt.u32.u16 %x, %h; ld.shared.u32 %v, [%x];", "`cvt.u16.u32` computes"),
+    "generic, cut to 32 bits": ("cvta.shared.u64 %y, %wide; cvt.u32.u64 %x, %y; ld.shared.u32 %v, [%x];", "`cvt.u32.u64` computes"),
+    "minus another array": ("mov.u32 %x, behind; sub.s32 %x, %at, %x; ld.shared.u32 %v, [%at];", "`sub.s32` computes with its address"),
+    "that or another array": (
+        "mov.u32 %x, behind; setp.gt.u32 %p, %lane, 3; selp.b32 %x, %x, %at, %p; ld.shared.u32 %v, [%x];",
+        "may be of this array or of something else",
+    ),
+    "that or a number": ("mov.u32 %x, %at; setp.gt.u32 %p, %lane, 3; @%p mov.u32 %x, 0; ld.shared.u32 %v, [%x];", "or of something else"),
+    "from a number": ("ld.shared.u32 %v, [%at]; mov.u32 %x, 64; ld.shared.u32 %v, [%x];", "comes from somewhere else"),
+    "from a difference": ("sub.s32 %x, %at, %tile; ld.shared.u32 %v, [%x];", "comes from somewhere else"),
+    "from memory": ("ld.shared.u32 %x, [%at]; ld.shared.u32 %v, [%x];", "comes from somewhere else"),
+    "kept in memory": ("st.shared.u32 [behind], %at; ld.shared.u32 %v, [%at];", "its address is stored to memory"),
+    "compared with a number": ("setp.lt.u32 %p, %at, 4096; ld.shared.u32 %v, [%at];", "compared with something else"),
+    "compared with another array": ("mov.u32 %x, behind; setp.lt.u32 %p, %at, %x; ld.shared.u32 %v, [%at];", "compared with something"),
+}  # fmt: skip
+"""Instructions, and a part of the reason why the array stays where it is."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_known_is_refused(name: str) -> None:
+    body, reason = REFUSED[name]
+    with pytest.raises(RelayoutError) as caught:
+        ml.relayout(parse(HEAD.format(size=END, body=body), "refused.ptx"), LAYOUTS[0], shared="tile")
+    assert str(caught.value).startswith("refused.ptx:")
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "byte"),
+    [("ld.shared.u32 %v, [%end];", END), (f"ld.shared.u32 %v, [tile+{END}];", END), ("ld.shared.u32 %v, [%tile-4];", -4)],
+)
+def test_elements_that_the_array_does_not_have(body: str, byte: int) -> None:
+    """One beyond the end, or before the beginning: what such an access gets belongs to something else."""
+    with pytest.raises(RelayoutError, match=f"`ld.shared.u32` accesses byte {byte} of tile, which has {END}"):
+        ml.relayout(parse(HEAD.format(size=END, body=body), "k.ptx"), LAYOUTS[0], shared="tile")
