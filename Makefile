@@ -12,7 +12,10 @@ FUZZ ?= --number 2000
 # A file of versions for pip to keep to; none takes the newest that pyproject.toml allows.
 CONSTRAINTS ?=
 
-.PHONY: help demo test test-all gpu-test check format fuzz stale tables wheel wheel-check clean
+# What `make mutants` changes: files or folders.
+MODULE ?= src/memlane/sass/waiting.py
+
+.PHONY: help demo test test-all gpu-test check format fuzz mutants stale tables wheel wheel-check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +58,9 @@ format: $(STAMP) ## format the code
 fuzz: $(STAMP) ## give mutated inputs to everything that reads files and words; FUZZ="--reader ptx --seed 7 --number 1000000"
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
+mutants: $(STAMP) ## change a module in small wrong ways and see whether its tests notice; MODULE=src/memlane/sass/waiting.py
+	$(BIN)/python benchmarks/mutants.py --module $(MODULE)
+
 stale: $(STAMP) ## name the committed results that are older than the code they measured
 	$(BIN)/python benchmarks/stale.py
 
@@ -71,4 +77,4 @@ wheel-check: wheel ## install the wheel into bare environments of every Python t
 	$(BIN)/python benchmarks/wheel.py dist
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) dist .mutants .pytest_cache .mypy_cache .ruff_cache
