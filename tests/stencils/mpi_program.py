@@ -81,7 +81,7 @@ def cases(folder):
         theirs = everyone.allgather({key: value.tobytes() for key, value in mine.items()})
         assert all(one == theirs[0] for one in theirs), name
         found |= {f"{name}: {key}": value for key, value in mine.items()}
-    said = messages(run) | interruption(run) | points(case)
+    said = messages(run) | interruption(run) | points(case) | exact_sums()
     if run.ranks == 2:
         said |= snapshots(run, case, folder) | refusals(run, case)
     all_said = everyone.gather(said)
@@ -103,6 +103,16 @@ def points(case):
         one.add_probe("u", cells)
         one.steps(5).steps(2)
     return {"points": np.array_equal(many.probed("u"), alone.probed("u")) and np.array_equal(many["u"].gather(), alone["u"].gather())}
+
+
+def exact_sums():
+    """A sum whose terms differ in size, beside that of the target of this rank alone."""
+    shape, random = (40, 3, 9), np.random.default_rng(7)
+    u = (random.standard_normal(shape) * 10.0 ** random.integers(-9, 9, shape)).astype(np.float32)
+    given = {"u": u, "hard": np.zeros(shape, bool), "swap": SWAP, "exact_sums": True}
+    many = drift.on(ml.Grid(shape), exchange_every=1, transport="mpi").prepare(**given)
+    alone = drift.on(ml.Grid(shape)).prepare(**given, targets=many.targets)
+    return {"exact": many.steps(1).reductions == alone.steps(1).reductions}
 
 
 def messages(run):

@@ -22,7 +22,7 @@ def pulses(cells, rows, seed=1):
         pytest.param(heat, SWAP, 2, 1, "fixed", "peer", None, id="an exchange after each step"),
         pytest.param(heat, SWAP, 3, 4, "periodic", "host", FUSED, id="sources in halos, around, by the host"),
         pytest.param(lopsided, SWAP3, 2, 5, "periodic", "peer", None, id="halos that hold a cell twice, three fields that swap"),
-        pytest.param(lopsided, SWAP3, 4, 3, (0.5, "fixed"), "peer", None, id="four devices"),
+        pytest.param(lopsided, SWAP3, 4, 3, (0.5, "fixed"), "flags", None, id="four devices that signal each other"),
     ],
 )
 def test_the_bits_are_those_of_one_device(stencil, swap, devices, every, boundary, transport, variant):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from memlane.stencils.cell import HALF_HELPERS, HELPERS, REGISTER, STORED, literal, plain
 from memlane.stencils.geometry import RANGE, Geometry, range_name
 from memlane.stencils.problem import Problem
+from memlane.stencils.sums import HELPER
 
 
 def combined(kind: str, first: str, second: str) -> str:
@@ -161,9 +162,10 @@ def _outside(geometry: Geometry, axis: int, at: str) -> list[str]:
 
 def helpers(problem: Problem) -> str:
     """Return the functions that kernels of a problem need whatever its shape."""
-    kinds = sorted(set(problem.reductions.values()))
+    exact = problem.exact_sums and "sum" in problem.reductions.values()
+    kinds = sorted(set(problem.reductions.values()) - ({"sum"} if exact else set()))
     half = "f2" in {problem.grid.dtype, *(problem.dtype(name) for name in problem.fields)}
-    return "\n".join([HELPERS + (HALF_HELPERS if half else ""), *(_BLOCK_REDUCE.replace("KIND", one).replace(
+    return "\n".join([HELPERS + (HALF_HELPERS if half else ""), *([HELPER] if exact else []), *(_BLOCK_REDUCE.replace("KIND", one).replace(
         "COMBINED", combined(one, "value", "other")) for one in kinds)])  # fmt: skip
 
 

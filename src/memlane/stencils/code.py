@@ -80,18 +80,41 @@ class Code:
 
 
 def _finish(kernel: StepKernel) -> str:
-    """Return the kernel that reduces what the blocks of a step left, in the same order each time: block b the b-th reduction."""
+    """Return the kernel that reduces what the blocks of a step left, in the same order each time: block b word b of all reductions."""
     lines = [f'extern "C" __global__ void __launch_bounds__({FINISH_THREADS})']
     lines.append(f"{kernel.finish_name}(double* __restrict__ total, const double* __restrict__ all, int count) {{")
     lines.append("    const double* __restrict__ partial = all + (long long)blockIdx.x * count;")
-    for position, kind in enumerate(kernel.reductions.values()):
+    position = 0
+    for name, kind in kernel.reductions.items():
+        words = kernel.words[name]
+        first, position = position, position + words
+        if words > 1:
+            lines += _exact_finish(first, words)
+            continue
         start = "0.0" if kind == "sum" else "partial[0]"
         lines += [
-            f"    if (blockIdx.x == {position}) {{",
+            f"    if (blockIdx.x == {first}) {{",
             f"        double value = {start};",
             f"        for (int i = threadIdx.x; i < count; i += {FINISH_THREADS}) value = {combined(kind, 'value', 'partial[i]')};",
             f"        block_reduce_{kind}<{FINISH_THREADS}>(value, threadIdx.x);",
-            f"        if (threadIdx.x == 0) total[{position}] = value;",
+            f"        if (threadIdx.x == 0) total[{first}] = value;",
             "    }",
         ]
     return "\n".join([*lines, "}", ""])
+
+
+def _exact_finish(first: int, words: int) -> list[str]:
+    """Return the text that adds the words of blocks, which are integers."""
+    return [
+        f"    if (blockIdx.x >= {first} && blockIdx.x < {first + words}) {{",
+        "        __shared__ unsigned long long sum;",
+        "        if (threadIdx.x == 0) sum = 0;",
+        "        __syncthreads();",
+        "        unsigned long long value = 0;",
+        f"        for (int i = threadIdx.x; i < count; i += {FINISH_THREADS})",
+        "            value += (unsigned long long)__double_as_longlong(partial[i]);",
+        "        atomicAdd(&sum, value);",
+        "        __syncthreads();",
+        "        if (threadIdx.x == 0) total[blockIdx.x] = __longlong_as_double((long long)sum);",
+        "    }",
+    ]

@@ -35,6 +35,7 @@ from memlane.stencils.geometry import Geometry, range_name
 from memlane.stencils.problem import Problem
 from memlane.stencils.rows import RowRegisters
 from memlane.stencils.rule import Rule
+from memlane.stencils.sums import WORDS, words_of
 from memlane.stencils.variant import WARP, Variant
 
 
@@ -75,6 +76,15 @@ class DirectKernel:
     def finish_name(self) -> str:
         """The kernel that reduces the partial values of the blocks."""
         return f"{plain(self.rule.name)}_finish"
+
+    @property
+    def words(self) -> dict[str, int]:
+        """How many words of 8 bytes each reduction has, in their order."""
+        return words_of(self.reductions, self.problem.exact_sums)
+
+    @property
+    def word_count(self) -> int:
+        return sum(self.words.values())
 
     @property
     def inputs(self) -> list[str]:
@@ -129,8 +139,22 @@ class DirectKernel:
             whose = "warp" if self._apart and self.registers.shuffles else "thread"
             lines.append(f"const bool is_inner = {self._is_inner()};  // no boundary along x and y keeps a cell of this {whose}")
         for name, kind in self.reductions.items():
-            lines.append(f"double {plain(name)}_total = {_START[kind]};")
+            lines += self._exact_start(name) if self._is_exact(kind) else [f"double {plain(name)}_total = {_START[kind]};"]
         return lines
+
+    def _is_exact(self, kind: str) -> bool:
+        return self.problem.exact_sums and kind == "sum"
+
+    def _exact_start(self, name: str) -> list[str]:
+        bx, by = self.block
+        thread = f"threadIdx.y * {bx} + threadIdx.x"
+        words = f"{plain(name)}_words"
+        return [
+            f"__shared__ unsigned long long {words}[{WORDS}];",
+            f"for (int i = {thread}; i < {WORDS}; i += {bx * by}) {words}[i] = 0;",
+            "__syncthreads();",
+            f"ExactSum {plain(name)}_total;",
+        ]
 
     def _block_order(self) -> list[str]:
         """Return which part of the grid a block has: blocks start in the order of their numbers."""
@@ -276,19 +300,34 @@ class DirectKernel:
         tests = [one for one in (self._writes, updated, cells if ragged or self.geometry.cut[2] else "") if one]
         lines = []
         for name, kind in self.reductions.items():
-            added = combined(kind, f"{plain(name)}_total", f"{self._result(name, row)}[c]")
-            lines += each(self.variant.vector, f"if ({' && '.join(tests)}) {plain(name)}_total = {added};")
+            total, value = f"{plain(name)}_total", f"{self._result(name, row)}[c]"
+            added = f"{total}.add({value}, {plain(name)}_words)" if self._is_exact(kind) else f"{total} = {combined(kind, total, value)}"
+            lines += each(self.variant.vector, f"if ({' && '.join(tests)}) {added};")
         return lines
 
     def _reduction(self) -> list[str]:
         bx, by = self.block
-        lines = []
-        for position, (name, kind) in enumerate(self.reductions.items()):
-            lines += [
-                f"block_reduce_{kind}<{bx * by}>({plain(name)}_total, threadIdx.y * {bx} + threadIdx.x);",
-                f"if (threadIdx.x == 0 && threadIdx.y == 0) partial[{position}LL * gridDim.x * gridDim.y * gridDim.z",
-                f"    + (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x] = {plain(name)}_total;",
-            ]
+        thread, lines, position = f"threadIdx.y * {bx} + threadIdx.x", [], 0
+        blocks = "gridDim.x * gridDim.y * gridDim.z"
+        block = "(blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x"
+        for name, kind in self.reductions.items():
+            total, words = f"{plain(name)}_total", f"{plain(name)}_words"
+            if self._is_exact(kind):
+                lines += [
+                    f"{total}.spill({words});",
+                    "__syncthreads();",
+                    f"if (threadIdx.x == 0 && threadIdx.y == 0) carry_words({words});",
+                    "__syncthreads();",
+                    f"for (int i = {thread}; i < {WORDS}; i += {bx * by})",
+                    f"    partial[({position}LL + i) * {blocks} + {block}] = __longlong_as_double((long long){words}[i]);",
+                ]
+            else:
+                lines += [
+                    f"block_reduce_{kind}<{bx * by}>({total}, {thread});",
+                    f"if (threadIdx.x == 0 && threadIdx.y == 0) partial[{position}LL * {blocks}",
+                    f"    + {block}] = {total};",
+                ]
+            position += self.words[name]
         return lines
 
 

@@ -279,7 +279,7 @@ class Writer:
                 self._add(point.table, slab, (point.rows, point.count), self.problem.dtype(point.field))
                 self._add(point.places, slab, (point.count,), "i8")
             if self.reducing:
-                self._add(REDUCTIONS, slab, (sum(len(kernel.reductions) for kernel in self.reducing),), "f8")
+                self._add(REDUCTIONS, slab, (sum(kernel.word_count for kernel in self.reducing),), "f8")
 
     def _add(self, name: str, slab: Slab, shape: tuple[int, ...], dtype: str) -> View:
         view = self.builder.array(on_device(name, slab.device), shape, dtype, self.home[slab.device])
@@ -408,12 +408,12 @@ class Writer:
         kernel, total = one.kernel, self.views[REDUCTIONS, slab.device]
         own = tuple((span.start, span.stop) for span in slab.spans)
         blocks, place = prod(self._blocks(kernel, own)), self.reducing.index(kernel)
-        first = sum(len(before.reductions) for before in self.reducing[:place])
-        to = total[first : first + len(kernel.reductions)]
-        partial = self._add(f"partial_{kernel.name}", slab, (len(kernel.reductions), blocks), "f8")
+        first = sum(before.word_count for before in self.reducing[:place])
+        to = total[first : first + kernel.word_count]
+        partial = self._add(f"partial_{kernel.name}", slab, (kernel.word_count, blocks), "f8")
         step = self._add_launch(builder, slab, one, own, INNER, (), [partial])
         builder.launch(
-            self.refs[kernel.finish_name], len(kernel.reductions), 256, to, partial, blocks,
+            self.refs[kernel.finish_name], kernel.word_count, 256, to, partial, blocks,
             device=self.home[slab.device], queue=INNER, reads=[partial], writes=[to],
         )  # fmt: skip
         return step

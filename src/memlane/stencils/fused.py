@@ -8,6 +8,7 @@ steps, so the results are the same bit by bit.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import ClassVar
 
 from memlane.stencils.access import (
     access_functions,
@@ -42,6 +43,8 @@ class FusedKernel(FusedSchedule):
 
     reductions: dict[str, str] = {}
     finish_name = ""
+    words: ClassVar[dict[str, int]] = {}
+    word_count = 0
 
     def __init__(self, problem: Problem, rule: Rule, variant: Variant, *, fmad: bool = True) -> None:
         super().__init__(problem, rule, variant)

@@ -33,6 +33,8 @@ class Problem:
     """The axes along which the grid is cut: a launch is told which cells it computes there, and memory holds only some of the grid's."""
     held: tuple[int, ...] = ()
     """The shape of the memory of a field, where another axis than the first is cut."""
+    exact_sums: bool = False
+    """Whether reductions by `+=` are exact and rounded once, and so have the same bits however the cells are shared."""
 
     def __post_init__(self) -> None:
         for rule in self.rules:

@@ -84,6 +84,11 @@ class _PutWriter(Writer):
         self._made[slab.device].append(_Made(step, queue, builder.action(step).touches))
         return step
 
+    def _points(self, builder: PlanBuilder, slab: Slab, one: Round) -> list[StepRef]:
+        found = super()._points(builder, slab, one)
+        self._made[slab.device] += [_Made(step, INNER, builder.action(step).touches) for step in found]
+        return found
+
     def _exchange(self, builder: PlanBuilder, steps: Mapping[int, SlabSteps], repeats: bool) -> None:
         """Add a put and a wait for each device along each axis."""
         faces = list(self._faces())

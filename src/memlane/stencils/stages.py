@@ -98,10 +98,10 @@ class _Writer:
         reducing = [kernel for kernel in self.stage.kernels if kernel.reductions]
         if not reducing:
             return {}
-        whole = self.builder.array(REDUCTIONS, sum(len(kernel.reductions) for kernel in reducing), "f8", 0)
+        whole = self.builder.array(REDUCTIONS, sum(kernel.word_count for kernel in reducing), "f8", 0)
         found, first = {}, 0
         for kernel in reducing:
-            count = len(kernel.reductions)
+            count = kernel.word_count
             partial = self.builder.array(f"partial_{kernel.name}", (count, kernel.blocks), "f8", 0)
             found[kernel.name] = partial, whole[first : first + count]
             first += count
@@ -136,7 +136,7 @@ class _Writer:
             )
             if partial:
                 builder.launch(
-                    self.refs[kernel.finish_name], len(kernel.reductions), 256, partial[1], partial[0], kernel.blocks,
+                    self.refs[kernel.finish_name], kernel.word_count, 256, partial[1], partial[0], kernel.blocks,
                     reads=[partial[0]], writes=[partial[1]],
                 )  # fmt: skip
         for point in self.stage.points:

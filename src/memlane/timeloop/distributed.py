@@ -234,6 +234,7 @@ class _About:
             "rule": "; ".join(repr(rule.body) for rule in problem.rules),
             "grid": repr(problem.grid),
             "swap": repr(problem.swap),
+            "exact_sums": repr(problem.exact_sums),
             "dtypes": repr(sorted((name, problem.dtype(name)) for name in problem.fields)),
             **{name: repr(value) for name, value in options.items()},
         }

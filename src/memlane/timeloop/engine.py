@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,10 @@ from memlane.launch import DeviceArray, LoadedModule, Target
 from memlane.plan import KernelRef, Plan
 from memlane.ptx import Module, parse, print_module
 from memlane.stencils import Code, Problem, Stage
+from memlane.stencils.code import StepKernel
 from memlane.stencils.points import FIND, NOWHERE, point_kernel, point_kernels
 from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
+from memlane.stencils.sums import exact_value
 from memlane.targets import BoundPlan
 from memlane.timeloop.memory import allocated, blank
 
@@ -65,9 +67,8 @@ class Engine:
         bound = self.bound(stage, scalars, tables)
         result = bound.run()[REDUCTIONS]
         self.arrays |= {name: self.arrays[holder] for name, holder in stage.names_after().items()}
-        names = [name for kernel in stage.kernels for name in kernel.reductions]
         assert isinstance(result, DeviceArray)
-        return dict(zip(names, (float(one) for one in result.numpy()), strict=True))
+        return reduced(stage.kernels, [result.numpy()])
 
     def first_not_finite(self, name: str) -> tuple[int, ...] | None:
         """Return the first cell of a field that is infinite or no number; None where all are finite."""
@@ -82,6 +83,20 @@ class Engine:
     def table(self, values: np.ndarray[Any, Any], name: str) -> DeviceArray:
         """Return a table on the target."""
         return allocated(self.target, values.nbytes, name, lambda: self.target.array(values))
+
+
+_COMBINED = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+
+
+def reduced(kernels: Sequence[StepKernel], parts: Sequence[np.ndarray[Any, Any]]) -> dict[str, float]:
+    """Return what kernels reduced, from the words that they left on each device, in the order of the devices."""
+    found, first = dict[str, float](), 0
+    for kernel in kernels:
+        for name, words in kernel.words.items():
+            own = [part[first : first + words] for part in parts]
+            first += words
+            found[name] = exact_value(own) if words > 1 else float(reduce(_COMBINED[kernel.reductions[name]], [one[0] for one in own]))
+    return found
 
 
 class PointKernels:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import numpy as np
@@ -125,6 +125,7 @@ class Discretized:
         variant: Variant | str | None = None,
         dtypes: Mapping[str, str] | None = None,
         fmad: bool = True,
+        exact_sums: bool = False,
         **values: Any,
     ) -> Run:
         """Compile the kernels, copy the values to a target and return what runs there.
@@ -138,10 +139,12 @@ class Discretized:
         `transport="mpi"` it is the target of this rank, by default the GPU of the rank's number on its machine.
         `variant`: how kernels are cut; by default a model of the chip chooses, with `"timed"` a few timed
         launches do. `fmad=False`: no fused multiply-adds, so that results are those of NumPy bit by bit (functions such as `exp` aside).
+        `exact_sums=True`: sums over all cells (`+=` on a parameter) are exact and rounded once. So they have the same bits on any number of
+        devices and ranks, however the grid is cut. A step that reduces takes longer then.
 
         Raises StencilError for values that do not fit, DeviceError where memory does not suffice.
         """
-        problem = self._problem(swap, values, dtypes)
+        problem = replace(self._problem(swap, values, dtypes), exact_sums=exact_sums)
         given = None if targets is None else (targets,) if isinstance(targets, Target) else tuple(targets)
         if self.transport == "mpi":
             options: dict[str, Any] = {"exchange_every": self.exchange_every, "overlap": self.overlap}

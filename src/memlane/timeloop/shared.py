@@ -28,14 +28,13 @@ from memlane.stencils.scaling.plan import Prediction, best_exchange
 from memlane.stencils.scaling.regions import divisions
 from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
 from memlane.targets import BoundPlan
-from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled
+from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled, reduced
 from memlane.timeloop.memory import allocated, as_host
 from memlane.timeloop.points import Home, Points, Tables
 from memlane.timeloop.run import Run
 from memlane.timeloop.variants import code_of
 
 TRANSPORTS = ("peer", "flags", "host", "mpi")
-_COMBINED = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,14 +305,9 @@ class SharedRun(Run):
         result = self._bound(stage, self._scalars_of(table), tables).run()
         self._points.take_probes(tables, stage.steps)
         self._complete(stage)
-        names = [(name, kind) for kernel in stage.turn.kernels for name, kind in kernel.reductions.items()]
-        if names:
-            totals = self._totals([np.asarray(result[on_device(REDUCTIONS, slab.device)]) for slab in self._slabs])
-            for place, (name, kind) in enumerate(names):
-                value = totals[0][place]
-                for total in totals[1:]:
-                    value = _COMBINED[kind](value, total[place])
-                self.reductions[name] = float(value)
+        if any(kernel.reductions for kernel in stage.turn.kernels):
+            own = [np.asarray(result[on_device(REDUCTIONS, slab.device)]) for slab in self._slabs]
+            self.reductions |= reduced(stage.turn.kernels, self._totals(own))
 
     def _scalars_of(self, table: npt.NDArray[Any]) -> list[DeviceArray]:
         """Return a table of scalars on each device."""
