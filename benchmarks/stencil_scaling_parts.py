@@ -53,15 +53,47 @@ def exchange_rows(title: str, targets: Sequence[Target], quick: bool) -> Iterato
                 if transport in ("peer", "host"):
                     us = _turn_us(lambda turns, kib=kib, host=transport == "host": _copies(targets, kib << 10, turns, host), targets, quick)
                     yield Row(case, "copies alone, calls of a graph", round(us, 3), "us")
+                if transport == "flags":
+                    us = _turn_us(lambda turns, kib=kib: _puts(targets, kib << 10, turns), targets, quick)
+                    yield Row(case, "puts and waits alone, a graph for each device", round(us, 3), "us", reach_of(kib, targets))
                 alone, shared = (_thin_us(several_targets, side, transport) for several_targets in (targets[:1], targets))
             except MemlaneError as error:
                 yield Row(case, NOT_MEASURED, None, "", note=str(error)[:300])
                 continue
-            reach = _REACH.get(kib) if len(targets) == 2 and not targets[0].modelled and targets[0].chip.name == "h200" else None
+            reach = reach_of(kib, targets)
             us = round(shared - alone, 3)
-            note = "" if reach is None or us <= reach else "copies and events between devices, not flags"
+            missed = (
+                "a launch, a put and a wait follow each other" if transport == "flags" else "copies and events between devices, not flags"
+            )
+            note = "" if reach is None or us <= reach else missed
             peer = {"step, us": round(shared, 3), "step of one device, us": round(alone, 3)}
             yield Row(case, f"step of {_THIN} planes a device over one device's", us, "us", reach, peer=peer, note=note)
+
+
+def reach_of(kib: int, targets: Sequence[Target]) -> float | None:
+    """Return what is to be reached for faces of so many KiB between these devices."""
+    return _REACH.get(kib) if len(targets) == 2 and not targets[0].modelled and targets[0].chip.name == "h200" else None
+
+
+def _puts(targets: Sequence[Target], nbytes: int, turns: int) -> Plan:
+    """Return a plan of exchanges alone: each device stores its face for its neighbours, and waits for theirs."""
+    builder, count = PlanBuilder(), len(targets)
+    # Two of each halo, because a neighbour that is early stores the next face before this one was looked at.
+    sides = ("own", "low", "high", "low 2", "high 2")
+    faces = {(at, side): builder.array(f"{side}@{at}", nbytes, "u1", at) for at in range(count) for side in sides}
+    pairs = [(of, to) for lower, upper in pairwise(range(count)) for of, to in ((lower, upper), (upper, lower))]
+    groups = [(faces[at, side], faces[at, f"{side} 2"]) for at in range(count) for side in ("low", "high")]
+    with builder.repeat(turns, rotate=groups) as loop:
+        flags = {pair: loop.flag("stored by {} for {}".format(*pair), pair[1]) for pair in pairs}
+        puts = {}
+        for at in range(count):
+            own = [(of, to) for of, to in pairs if of == at]
+            copies = [(faces[to, "low" if of < to else "high"], faces[of, "own"]) for of, to in own]
+            puts[at] = loop.put(copies, [flags[pair] for pair in own], device=at)
+        for at in range(count):
+            waited = [pair for pair in pairs if pair[1] == at]
+            loop.wait([flags[pair] for pair in waited], device=at, after=[puts[of] for of, _ in waited])
+    return builder.plan()
 
 
 def _copies(targets: Sequence[Target], nbytes: int, turns: int, through_host: bool) -> Plan:

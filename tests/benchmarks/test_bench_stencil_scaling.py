@@ -12,7 +12,7 @@ import pytest
 import stencil_scaling
 from harness import RESULTS, Row
 from stencil_scaling import BEST, EACH_STEP, Found, Setting, hidden_rows, kept, names_of, speed_ups, transport_rows
-from stencil_scaling_parts import _copies
+from stencil_scaling_parts import _copies, _puts
 
 from memlane.lab.stencil.predict import Point
 from memlane.plan import races
@@ -71,6 +71,12 @@ def test_exchanges_alone_are_in_order(through_host: bool) -> None:
     assert races(_copies(devices("emulator:h200", 3), 4096, 3, through_host)) == []
 
 
+def test_puts_alone_are_in_order() -> None:
+    plan = _puts(devices("emulator:h200", 3), 4096, 5)
+    assert races(plan) == []
+    assert str(plan).count("put 4,096 B") == 2
+
+
 def test_predictions_are_there_for_all_that_is_measured() -> None:
     stored = json.loads((RESULTS / "h200" / "stencil_scaling_predicted.json").read_text(encoding="utf-8"))
     best = {row["case"] for row in stored["rows"] if row["metric"] == f"{BEST}, predicted"}
@@ -83,6 +89,10 @@ def test_two_emulated_devices(quick: Callable[..., list[dict[str, Any]]]) -> Non
     assert all(row["reach"] in (None, 0) for row in rows.values())  # what H200s are to reach
     best = rows["7-point 256^3, 2 devices", BEST]
     assert best["value"] == pytest.approx(min(best["peer"].values()), abs=0.01)
-    assert set(best["peer"]) >= {f"{way}, k = {k}{words}" for way in ("peer", "host") for k in (1, 2) for words in ("", ", not overlapped")}
-    assert {rows[f"7-point 256^3, 2 devices, {way}", "cells that differ from one device"]["value"] for way in ("peer", "host")} == {0}
+    assert set(best["peer"]) >= {
+        f"{way}, k = {k}{words}" for way in ("peer", "flags", "host") for k in (1, 2) for words in ("", ", not overlapped")
+    }
+    assert {
+        rows[f"7-point 256^3, 2 devices, {way}", "cells that differ from one device"]["value"] for way in ("peer", "flags", "host")
+    } == {0}
     assert ("7-point 256^3, 2 devices", "left out") not in rows

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memlane.chip import Links, load
 from memlane.model import Work, predicted, simulate
-from memlane.plan import Execution, Home, PlanBuilder, Span, executions
+from memlane.plan import Execution, Home, KernelRef, PlanBuilder, Span, executions, from_json, to_json
 from tests.plan.random_plans import plans
 
 
@@ -97,3 +97,16 @@ def test_latencies_of_other_queues_pass_while_an_engine_works() -> None:
         first, second = two(home)
         assert (first.start_ns, first.end_ns) == (0, 12_000)
         assert (second.start_ns, second.end_ns, second.held_by) == (begin, begin + 12_000, 0)
+
+
+def test_urgent_launches_begin_before_others_that_wait_for_the_device() -> None:
+    """While a kernel works, two others ask for the device: the urgent one comes first, though it stands last and asked last."""
+    b = PlanBuilder()
+    kernel, views = KernelRef("0" * 64, "work"), [b.array(f"a{queue}", 4, "u1", 0) for queue in range(3)]
+    for queue, view in enumerate(views):
+        b.launch(kernel, 1, 1, view, queue=queue, is_urgent=queue == 2)
+    assert "2  device 0  queue 2  work grid 1 block 1, urgent" in str(b.plan())
+    assert from_json(to_json(b.plan())) == b.plan()
+    chip = replace(load("h200"), links=Links(launch_us=1))
+    spans = predicted(b.plan(), [chip], lambda launch, device: 5000.0).spans
+    assert [span.end_ns for span in spans] == [11_000, 16_000, 6000]

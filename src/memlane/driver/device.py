@@ -280,6 +280,9 @@ class Device(Target):
             raise DeviceError(f"{self.name} and {other.name} are no peers: a GPU reaches the memory of other GPUs only")
         if self.reaches(other):
             return
+        if other._device.device_id == self._device.device_id:  # two targets of one GPU share its memory
+            self._peers.add(other)
+            return
         with self._current(f"to reach memory of {other.name}"):
             if not self._device.can_access_peer(other._device):
                 raise DeviceError(f"{self.name} and {other.name} are no peers: this machine has no link by which kernels reach across")

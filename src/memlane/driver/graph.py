@@ -135,7 +135,10 @@ class _Builder:
         """Add what a step consists of, all of it behind `after`."""
         action = step.action
         if isinstance(action, Launch):
-            yield add_launch(self.definition, action, worker.kernel_of(action), after)
+            node = add_launch(self.definition, action, worker.kernel_of(action), after)
+            if step.is_urgent:
+                _set_urgent(node)
+            yield node
         elif isinstance(action, BoundCopy):
             ends = action.destination.is_on_host, action.source.is_on_host
             nodes = [self._rows(rows, *ends, worker, after) for rows in action.rows()]
@@ -231,6 +234,13 @@ def add_launch(definition: GraphDefinition, launch: Launch, kernel: DeviceKernel
     if cluster := asked_cluster(launch):
         put_in_clusters(added, cluster)
     return added
+
+
+def _set_urgent(node: Any) -> None:
+    """Give a launch of a graph the highest priority that there is. The context of its device must be current."""
+    value = driver.CUkernelNodeAttrValue()
+    _, value.priority = done(driver.cuCtxGetStreamPriorityRange())
+    done(driver.cuGraphKernelNodeSetAttribute(node, driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_PRIORITY, value))
 
 
 def single(launch: Launch, kernel: DeviceKernel) -> Graph:

@@ -237,6 +237,8 @@ class BoundStep:
     """Whether it is a launch that runs at the same time as the one before it in the list, and may wait for it."""
     origin: Origin | None = None
     """Which step of a plan it is, where somebody observes."""
+    is_urgent: bool = False
+    """Whether blocks of a launch start before those of other launches that wait for room, too."""
 
 
 def same_kinds(before: Sequence[BoundStep], after: Sequence[BoundStep]) -> bool:
@@ -245,7 +247,7 @@ def same_kinds(before: Sequence[BoundStep], after: Sequence[BoundStep]) -> bool:
     def kind(step: BoundStep) -> object:
         action = step.action
         shape = (action.shape, action.itemsize, action.destination.strides, action.source.strides) if isinstance(action, BoundCopy) else ()
-        return type(action), shape, step.target, step.waits, step.beside
+        return type(action), shape, step.target, step.waits, step.beside, step.is_urgent
 
     return [kind(step) for step in before] == [kind(step) for step in after]
 

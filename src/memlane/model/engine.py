@@ -31,8 +31,9 @@ def advance(order: Sequence[Execution], needs: Callable[[int], Work], execute: C
     """Return when each execution of a plan runs, where what it takes is known only once it has run.
 
     When all that an execution waits for has ended, `needs(number)` returns its latency and its resources. Behind the latency it begins as
-    soon as all resources are free; of those that could begin then, the one first that asked first, of equals the one that stands first in
-    the plan. `execute(number, begin_ns)` is called in the order of these beginnings, and returns for how many ns it used them.
+    soon as all resources are free; of those that could begin then, urgent steps first, then the one that asked first, of equals the one
+    that stands first in the plan. `execute(number, begin_ns)` is called in the order of these beginnings, and returns for how many ns it
+    used them.
     """
     clock = _Clock(order, needs)
     while clock.catch_up():
@@ -64,8 +65,9 @@ class _Clock:
         """By execution when it was ready, when it asks for its resources, and which these are."""
         self._asks: list[tuple[float, int]] = []
         self._ends: list[tuple[float, int]] = []
-        self._candidates: list[tuple[float, int]] = []
-        self._parked: dict[Hashable, list[tuple[float, int]]] = {}
+        self._candidates: list[tuple[bool, float, int]] = []
+        """Whether it is not urgent, when it asked, and its number."""
+        self._parked: dict[Hashable, list[tuple[bool, float, int]]] = {}
         """By resource in use, those that wait for it."""
         self._users: dict[Hashable, int] = {}
         self._last: dict[Hashable, tuple[float, int]] = {}
@@ -90,7 +92,8 @@ class _Clock:
         while self._ends and self._ends[0][0] <= self.now:
             self._end(heapq.heappop(self._ends)[1])
         while self._asks and self._asks[0][0] <= self.now:
-            heapq.heappush(self._candidates, heapq.heappop(self._asks))
+            at, number = heapq.heappop(self._asks)
+            heapq.heappush(self._candidates, (not self.order[number].step.is_urgent, at, number))
         return True
 
     def _end(self, number: int) -> None:
@@ -109,9 +112,9 @@ class _Clock:
         """Return the first of those that have asked and whose resources are all free; the others wait for one that is not."""
         while self._candidates:
             asked = heapq.heappop(self._candidates)
-            busy = next((one for one in self._asked[asked[1]][2].resources if one in self._users), None)
+            busy = next((one for one in self._asked[asked[-1]][2].resources if one in self._users), None)
             if busy is None:
-                return asked[1]
+                return asked[-1]
             self._parked.setdefault(busy, []).append(asked)
         return None
 

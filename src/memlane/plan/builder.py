@@ -81,17 +81,28 @@ class PlanBuilder:
         shared_bytes: int = 0,
         cluster: Extents | None = None,
         label: str = "",
+        is_urgent: bool = False,
     ) -> StepRef:
-        """Add a launch. Its device is that of the first argument that lives on one, unless it is given."""
+        """Add a launch. Its device is that of the first argument that lives on one, unless it is given. Blocks of an urgent one start
+        before those of others that wait for room on the device, too."""
         launch = planned(kernel, grid, block, *arguments, reads=reads, writes=writes, shared_bytes=shared_bytes, cluster=cluster)
-        return self.add(launch, device=device, queue=queue, after=after, label=label)
+        return self.add(launch, device=device, queue=queue, after=after, label=label, is_urgent=is_urgent)
 
-    def add(self, launch: Launch, *, device: int | None = None, queue: int = 0, after: Waits = (), label: str = "") -> StepRef:
+    def add(
+        self,
+        launch: Launch,
+        *,
+        device: int | None = None,
+        queue: int = 0,
+        after: Waits = (),
+        label: str = "",
+        is_urgent: bool = False,
+    ) -> StepRef:
         """Add a launch that `planned` made. Its device is that of the first argument that lives on one, unless it is given."""
         if device is None:
             homes = (one.buffer.home for one in launch.arguments if isinstance(one, View))
             device = next((home for home in homes if isinstance(home, int)), 0)
-        return self._add(Step(launch, device, queue, self._positions(after), label=label))
+        return self._add(Step(launch, device, queue, self._positions(after), label=label, is_urgent=is_urgent))
 
     def copy(
         self,
@@ -150,13 +161,13 @@ class PlanBuilder:
         label: str = "",
     ) -> StepRef:
         """Add a put: a kernel of a device stores elements into memory of others and raises flags there. `copies`: each a destination and a
-        source of one shape and type; without any the flags alone are raised."""
+        source of one shape and type; without any the flags alone are raised. Puts and waits are urgent, because other devices wait."""
         action = Put(tuple(Copy(to, of) for to, of in copies), tuple(flags))
-        return self._add(Step(action, device, queue, self._positions(after), label=label))
+        return self._add(Step(action, device, queue, self._positions(after), label=label, is_urgent=True))
 
     def wait(self, flags: Iterable[View], *, device: int, queue: int = 0, after: Waits = (), label: str = "") -> StepRef:
         """Add a wait of a device for flags that live on it. `after` has the puts that raise them."""
-        return self._add(Step(Wait(tuple(flags)), device, queue, self._positions(after), label=label))
+        return self._add(Step(Wait(tuple(flags)), device, queue, self._positions(after), label=label, is_urgent=True))
 
     def action(self, step: StepRef) -> Action:
         """Return what a step of this builder does."""

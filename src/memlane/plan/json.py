@@ -112,8 +112,8 @@ _hints = cache(get_type_hints)
 def _is_plain(kind: Any, value: Any) -> bool:
     if kind is NoneType:
         return value is None
-    if kind is float:
-        return isinstance(value, float)
+    if kind is bool or kind is float:
+        return isinstance(value, kind)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST
     return kind is str and isinstance(value, str)

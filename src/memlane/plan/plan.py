@@ -24,6 +24,8 @@ class Step:
     after_last_turn: tuple[int, ...] = ()
     """In a repeat: positions of steps whose execution in the turn before has to end first."""
     label: str = ""
+    is_urgent: bool = False
+    """Whether blocks of its kernels start before those of other kernels that wait for room on the device, too."""
 
     def __post_init__(self) -> None:
         if isinstance(self.action, Launch) and self.device is None:
@@ -305,4 +307,5 @@ def _table(items: Sequence[Step | Repeat], indent: str) -> Iterator[str]:
         if item.after_last_turn:
             after += f"  after {', '.join(map(str, item.after_last_turn))} of the turn before"
         what = f"{item.label}: {item.action}" if item.label else str(item.action)
+        what += ", urgent" if item.is_urgent and isinstance(item.action, Launch) else ""
         yield f"{indent}{number:>3}  {where:<9} queue {item.queue}  {what}{after}"

@@ -443,7 +443,7 @@ class Writer:
             *outputs, *inputs, scalars, self._row(one), *place, *partial,
             device=self.home[slab.device], queue=queue, after=after, shared_bytes=kernel.shared_bytes,
             reads=[*(view[read] for view in inputs), scalars], writes=[*(view[written] for view in outputs), *partial],
-            label=f"{kernel.name} {label}".strip(),
+            label=f"{kernel.name} {label}".strip(), is_urgent=queue != INNER,
         )  # fmt: skip
 
     def _blocks(self, kernel: StepKernel, box: Box) -> tuple[int, int, int]:

@@ -75,7 +75,7 @@ class BoundActions:
                 beside = len(steps) > begun and isinstance(action, BoundLaunch)
                 for number, one in enumerate(staged):
                     after = (len(steps) - 1,) if number else waits
-                    steps.append(BoundStep(one, target, after, beside))
+                    steps.append(BoundStep(one, target, after, beside, is_urgent=execution.step.is_urgent))
                 ends[-1].append(len(steps) - 1)
             places.append(range(begun, len(steps)))
         return steps, places
