@@ -53,7 +53,6 @@ from memlane.measure.probed import ProbedModule
 from memlane.targets import target
 
 SOURCES = [
-    "src/memlane/audit",
     "src/memlane/instrument",
     "src/memlane/measure",
     "src/memlane/ptx",

@@ -20,6 +20,7 @@ from pathlib import Path
 import docs_emulator
 import docs_explain
 import docs_labs
+import docs_predict
 import docs_reduction
 import docs_trace
 import support
@@ -65,6 +66,9 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "explain-cpu": ("cpu/explain", docs_explain.totals),
     "explain-public-cpu": ("cpu/explain_public", docs_explain.public),
     "explain-public-h200": ("h200/explain_public", docs_explain.public),
+    "predict-totals": ("emulator-h200/predict", docs_predict.totals),
+    "predict-families": ("emulator-h200/predict", docs_predict.families),
+    "predict-farthest": ("emulator-h200/predict", docs_predict.farthest),
     "volume-claims": ("h200/volume", docs_labs.volume_claims),
     "volume-shapes": ("h200/volume", docs_labs.volume_shapes),
     "volume-correlations": ("h200/volume", docs_labs.volume_correlations),

@@ -13,7 +13,8 @@
 Programs     `cuda`, `numba`, `triton` and `parse` make a `Module`, and `link` one of several; `target(...)` names a `Target`, which loads
              it and gives a `Kernel`
 Measuring    `trace` -> `Trace`, `count` -> `Counts`, `time`, `check`; each launches once and leaves memory as the plain launch would
-             (`time` restores it). `Tracer` (with `TraceOptions`), `Counter` and `Checker` do so with all launches of a `with` block
+             (`time` restores it). `Tracer` (with `TraceOptions`), `Counter` and `Checker` do so with all launches of a `with` block.
+             `predict` says how long a launch takes on a chip that is not here
 Reading      `explain` -> `Finding`s, `compare`, `load` reads a record file
 Changing     `relayout` moves an array in shared memory, or one behind a pointer; `advise_layout` says which layout pays
 Data         `DeviceArray`; `Launch`, one launch with all its arguments
@@ -69,6 +70,7 @@ _HOME = {
     "numba": "compile",
     "parse": "ptx",
     "plan_scaling": "stencils.scaling",
+    "predict": "measure",
     "predicted": "model",
     "relayout": "optimize",
     "run": "targets",
@@ -112,6 +114,7 @@ __all__ = [
     "numba",
     "parse",
     "plan_scaling",
+    "predict",
     "predicted",
     "relayout",
     "run",
@@ -129,7 +132,7 @@ if TYPE_CHECKING:
     from memlane.errors import MemlaneError
     from memlane.instrument import TraceOptions
     from memlane.launch import DeviceArray, Kernel, Launch, Target
-    from memlane.measure import Checker, Counter, Tracer, count, time, trace
+    from memlane.measure import Checker, Counter, Tracer, count, predict, time, trace
     from memlane.model import predicted
     from memlane.optimize.advise import advise_layout
     from memlane.optimize.relayout import relayout

@@ -68,6 +68,7 @@ def test_the_tables_of_the_docs_are_those_of_the_results() -> None:
         "latency",
         "layouts",
         "overhead",
+        "prediction",
         "reduction",
         "relayout",
         "remap",

@@ -7,6 +7,7 @@ access.wavefronts(chip, addresses, active, nbytes=4)
 """
 
 from memlane.chip.catalogue import SHIPPED, directories, from_file, load, names, nearest, unread_directory, user_directory
+from memlane.chip.events import STALL_FIELDS, Events
 from memlane.chip.floors import Floor, ModelledTime, Traffic, modelled_time
 from memlane.chip.model import (
     ACCESS_KINDS,
@@ -32,12 +33,14 @@ __all__ = [
     "LANES",
     "SECTOR_BYTES",
     "SHIPPED",
+    "STALL_FIELDS",
     "STATIC_SHARED_BYTES",
     "AccessKind",
     "Bandwidth",
     "BankRule",
     "Chip",
     "CoalescingRule",
+    "Events",
     "Fact",
     "Floor",
     "Latency",

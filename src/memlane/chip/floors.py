@@ -26,7 +26,8 @@ class Traffic:
 
     sms: Mapping[str, Sequence[int]]
     """By multiprocessor: sectors `read` from L2, `written` to it whole, `partly_written`, `atomic`; the lines of each request that these
-    are in, `read_lines`, `written_lines`, `partly_written_lines`; `wavefronts` of the load-store unit."""
+    are in, `read_lines`, `written_lines`, `partly_written_lines`; the `partly_written_bytes` in lines of which a part is written;
+    `wavefronts` of the load-store unit."""
     fetched: int
     """Sectors that L2 had from DRAM."""
     written_back: int
@@ -34,6 +35,11 @@ class Traffic:
     hottest: int = 0
     """The most sectors of requests that had atomic operations in one line of L2."""
     wavefront_cycles: int = 1
+    fetched_pairs: int = 0
+    """Aligned pairs of the sectors that L2 had from DRAM: what DRAM delivers at once on recent chips."""
+    allocated: int = 0
+    """Sectors that stores brought into L2 without a fetch."""
+    allocated_pairs: int = 0
 
     def total(self, name: str) -> int:
         return sum(self.sms[name])

@@ -24,6 +24,7 @@ Gigaflops = Annotated[float, "Gflop/s"]
 PerClock = Annotated[float, "results/clock/SM"]
 SectorsPerClock = Annotated[float, "sectors/clock"]
 SectorsPerClockOfSm = Annotated[float, "sectors/clock/SM"]
+BlocksPerClock = Annotated[float, "blocks/clock"]
 LinesPerClock = Annotated[float, "lines/clock"]
 LinesPerClockOfSm = Annotated[float, "lines/clock/SM"]
 
@@ -168,6 +169,8 @@ class Latency:
     """A read of `%clock64`."""
     special: Cycles
     """A read of any other special register."""
+    tensor: Cycles | None = None
+    """A product of a warp by tensor cores."""
     shared_cluster: Cycles | None = None
     """A load from the shared memory of another block of the cluster; None where there are no clusters."""
 
@@ -186,6 +189,10 @@ class Throughput:
     vote: PerClock
     memory: PerClock
     """Addresses that the load-store units accept."""
+    barrier: PerClock | None = None
+    """Threads that arrive at barriers; None: nobody measured it."""
+    tensor: PerClock | None = None
+    """Elements of a product of matrices of halves with a depth of 16, by tensor cores and `mma`; None: nobody measured it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +226,14 @@ class Bandwidth:
     sm_write_lines: LinesPerClockOfSm | None = None
     sm_partial_write_lines: LinesPerClockOfSm | None = None
     sm_atomic: SectorsPerClockOfSm | None = None
+    atomic_region: SectorsPerClock | None = None
+    """Sectors of requests whose atomic operations are done in one aligned kilobyte."""
+    blocks: BlocksPerClock | None = None
+    """Blocks that begin on all multiprocessors together."""
+    dram_piece: Bytes | None = None
+    """What DRAM delivers at once; None: a sector."""
+    dram_mixed: Gigabytes | None = None
+    """What reads and writes reach together, those of a whole launch."""
     dram_read: Gigabytes | None = None
     """What a long read reaches; None: the rated bandwidth counts."""
     dram_write: Gigabytes | None = None
@@ -258,6 +273,8 @@ class Links:
     """From a flag that a kernel of one device raises in memory of another to the end of a wait that polls it there."""
     device_us: Microseconds | None = None
     """A copy of few bytes inside the device; large ones go at `Chip.copy_gb_per_s`, reading and writing."""
+    event_us: Microseconds | None = None
+    """Between two events inside a graph around a kernel that does nothing."""
     launch_us: Microseconds | None = None
     """From the end of a kernel to the start of one that waits for it, inside a graph."""
 

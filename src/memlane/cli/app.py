@@ -26,6 +26,7 @@ COMMANDS = {
     "explain": "Say what is wrong with the memory accesses of a program or of a record file, the costliest first.",
     "compare": "Say what changed from A to B: counts, transactions, latency and time of each source line, and which of it is "
     "more than noise.",
+    "predict": "Predict how long the launches of a program take on chips that are not here, and say what limits them.",
     "fix": "Try other layouts of a kernel's arrays in shared memory, without a change of its source, and say which makes it quicker.",
     "show": "Draw one access of a warp: its lanes onto sectors or banks, wavefront by wavefront.",
     "export": "Write the records of a trace in another format.",

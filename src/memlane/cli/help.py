@@ -25,6 +25,7 @@ EXAMPLES = {
         "memlane explain transpose.parquet --why",
     ),
     "compare": ("memlane compare before.parquet after.parquet", "memlane compare transpose.parquet transpose.parquet --kernel naive=tiled"),
+    "predict": ("memlane predict script.py --chip h200,a100", "memlane predict script.py --chip h100 --launch 2 --json -- --size 4096"),
     "fix": ("memlane fix script.py", "memlane fix script.py --launch 1 --array tile --columns 32"),
     "show": (
         "memlane show transpose.cu:18 transpose.parquet",

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from memlane.chip import Chip
 from memlane.emulate.code.jit import LOCK
 from memlane.emulate.layers import Compiled, layers_for
-from memlane.emulate.lower.kernel import CompiledKernel, compile_kernel
+from memlane.emulate.lower.kernel import CompiledKernel, compile_kernel, places_of
 from memlane.emulate.lower.linking import refuse_objects
 from memlane.emulate.lower.variables import WORKSPACE, function_addresses, static_shared_bytes
 from memlane.emulate.remembered import ByModule
@@ -121,6 +121,21 @@ class Emulator(Target):
     def threads(self) -> int | None:
         """On how many cores a launch runs, however small; None where the emulator chooses."""
         return self.state.threads
+
+    def of_chip(self, chip: Chip) -> Emulator:
+        """Return an emulator of another chip over the memory, images and textures of this one, with caches and a clock of its own."""
+        other = Emulator(chip, patience=self.patience, threads=1, device=self.device)
+        other.state.share_memory(self.state)
+        other.memory, other.textures, other.shadows = self.memory, self.textures, self.shadows
+        return other
+
+    def may_leave_out_blocks(self, launch: Launch) -> bool:
+        """Whether the blocks of a launch run one without the others: no clusters, no barrier of the grid, no loop that polls memory."""
+        kernel = launch.kernel
+        if kernel.cooperative or launch.cluster is not None or kernel.function.extents(".reqnctapercluster") is not None:
+            return False
+        places = places_of(kernel.module, kernel.function, Compiled(counts=False, accesses=False, clock=True))
+        return not any(place.polls for place in places)
 
     # -- memory ------------------------------------------------------------------------------------------------------------------
 
@@ -245,9 +260,10 @@ class Emulator(Target):
             clock.move_to(start_ns)
         return run_together([partial(launch.kernel.target.launch, launch) for launch in launches])
 
-    def empty_caches(self) -> None:
-        """Let the next launch with a clock find nothing in L2."""
-        self.state.empty_caches()
+    def empty_caches(self, l2_bytes: int | None = None) -> None:
+        """Let the next launch with a clock find nothing in L2. `l2_bytes`: how large L2 is until they are emptied again, where blocks of a
+        launch are left out (`BlockSample`); None: as large as the chip has it."""
+        self.state.empty_caches(l2_bytes)
 
     def enable_peer(self, other: Copies) -> None:
         if not isinstance(other, Emulator):

@@ -24,6 +24,8 @@ class Compiled:
     check: bool = False
     quick: bool = False
     """Whether the code is to be there soon, rather than to be fast."""
+    predicts: bool = False
+    """Whether the clock layer takes what an assembler would make of the instructions, and adds up what warps waited at each."""
 
     @property
     def knows_chip(self) -> bool:
@@ -35,7 +37,7 @@ def layers_for(layers: Layers, module: Module, function: Function, threads: int 
     """What `layers` asks for, and the clock where the kernel, or a function it calls, reads one. `threads`: of the whole launch."""
     clock = layers.clock or reads_clock(module, function)
     quick = clock and threads is not None and threads <= SMALL_THREADS
-    return Compiled(layers.counts or layers.accesses, layers.accesses, clock, layers.check, quick)
+    return Compiled(layers.counts or layers.accesses, layers.accesses, clock, layers.check, quick, layers.prediction)
 
 
 @once

@@ -12,6 +12,8 @@ from memlane.launch import SPACE_NUMBERS as SPACE_NUMBERS  # in faults too they 
 
 FULL = (1 << LANES) - 1
 """The mask of all lanes of a warp."""
+START_PARTS = 256
+"""Parts of a cycle in which beginnings of blocks are counted."""
 NONE = 0xFFFFFFFF
 """The frontier of a warp none of whose lanes wait elsewhere."""
 BARRIERS = 16
@@ -224,6 +226,18 @@ CONTEXT = np.dtype(
         ("heap_count", "u8"),
         ("woken", "u8"),
         ("woken_count", "u8"),
+        # a sample of the blocks: those on some multiprocessors, in windows of some waves; 0 multiprocessors: all blocks
+        ("sample_sms", "u8"),
+        ("sample_group", "u8"),
+        ("sample_waves", "u8"),
+        ("sample_stride", "u8"),
+        ("finishes", "u8"),
+        # when the next block can begin, and how long blocks are apart at least, in parts of a cycle
+        ("next_start", "i8"),
+        ("block_interval", "i8"),
+        # where and why warps wait
+        ("stalls", "u8"),
+        ("lives", "i8"),
         # the checker: its record of the launch, and whom to tell when a barrier opens
         ("check", "u8"),
         ("opened", "u8"),
@@ -288,6 +302,7 @@ WARP = np.dtype(
         ("number", "u4"),
         ("subcore", "u4"),
         ("time", "i8"),
+        ("began", "i8"),
         ("outstanding", "i8"),
         ("next_clock", "i8"),
         ("copies", "i8", 1 + COPY_GROUPS),
@@ -311,9 +326,9 @@ Of the barrier of the cluster: lanes that arrived in this phase (`cluster_arrive
 
 `stopped_at` is the index of the barrier instruction at which a lane waits, `partners` the mask that it gave to a barrier of the warp.
 
-For the clock layer, `time` is the earliest cycle in which the warp may issue again, `outstanding` when its last memory access completes,
-and `next_clock` when it may read its clock again. `copies` is when the asynchronous copies of no group as yet are complete, and then those
-of each group, the newest first.
+For the clock layer, `time` is the earliest cycle in which the warp may issue again, `began` when its block started, `outstanding` when its
+last memory access completes, and `next_clock` when it may read its clock again. `copies` is when the asynchronous copies of no group as yet
+are complete, and then those of each group, the newest first.
 """
 
 REGISTERS = -(-WARP.itemsize // 64) * 64

@@ -9,7 +9,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import LANES, ModelledTime
+from memlane.chip import LANES, Events, ModelledTime
 from memlane.errors import MemlaneError
 from memlane.launch.reports import Report
 from memlane.plan import View
@@ -110,6 +110,8 @@ class Seen(Generic[L]):
     """Whether the launch did not end: then only `reports` is known of it, and an error follows."""
     time: ModelledTime | None = None
     """What ruled the modelled duration, and the floors under it; None without the clock layer."""
+    events: Events | None = None
+    """What the launch did by the clock layer, for models of its time; None without that layer."""
     grid: int = 0
     """The number of the run on its target (`%gridid`), from 1."""
 
@@ -150,6 +152,17 @@ class Declared:
 
 
 @dataclass(frozen=True)
+class BlockSample:
+    """Some of the blocks of a launch, on some of the multiprocessors: of each wave of blocks (as many as there are multiprocessors) the
+    first `sms`, in windows of `waves` waves that follow each other, `stride` blocks from window to window, `blocks` in all."""
+
+    sms: int
+    waves: int
+    stride: int
+    blocks: int
+
+
+@dataclass(frozen=True)
 class Layers:
     """What an emulated launch should do besides computing. A real GPU refuses all but the default."""
 
@@ -170,6 +183,12 @@ class Layers:
     seed: int | None = None
     """Let the warps of a block take their turns in a shuffled order, which this number chooses, instead of by their numbers. Launches with
     a clock go by time."""
+    sample: BlockSample | None = None
+    """With `clock`: run some of the blocks only, for the time that they take; None: all. What the others would compute is missing."""
+    prediction: bool = False
+    """With `clock`: take the time of what an assembler would make of the instructions, and add up where warps wait, and for what."""
+    registers: int | None = None
+    """With `clock`: of a thread, for how many blocks are resident at once; None: not known."""
     declared: Declared | None = None
     """With `check`: what the launch may read and write of the buffers of a plan; None: anything."""
     report: Callable[[Seen[Any]], None] | None = field(default=None, compare=False)
@@ -190,6 +209,9 @@ class Layers:
             check=self.check or other.check,
             stop=other.stop if other.check else self.stop,
             seed=self.seed if other.seed is None else other.seed,
+            sample=other.sample or self.sample,
+            prediction=self.prediction or other.prediction,
+            registers=other.registers or self.registers,
             declared=other.declared or self.declared,
             report=_both(self.report, other.report),
             failed=_both(self.failed, other.failed),

@@ -8,11 +8,13 @@ observed, join, runs, examples <- assemble <- tracer, viewer
 steps <- watching <- tracer, viewer, counter, checker
                                             steps of plans; what the observers share
 timing
+predict                                     how long a launch would take on another chip
 """
 
 from memlane.measure.checker import Checker, check
 from memlane.measure.counter import Counter, count
 from memlane.measure.plan import LaunchPlan
+from memlane.measure.prediction import predict
 from memlane.measure.steps import PlanResult, StepResult
 from memlane.measure.timing import Timing, time
 from memlane.measure.tracer import Tracer, gone, trace
@@ -33,6 +35,7 @@ __all__ = [
     "check",
     "count",
     "gone",
+    "predict",
     "time",
     "trace",
 ]

@@ -38,6 +38,10 @@ off, also where the program went on; they are not among those counted. The rest:
                       tracing `changed`), lines: list of the fields of `memlane.record.LineSummary` (`cycles_*`: from
                       start to end; `lifetime_share`: 0 to 1, serialised by the probe), perturbations: list of {launch, kernel, and
                       the fields of `memlane.record.Perturbation`, times in ns; slowdown: time with probes over time without}
+    kind "predictions"
+                      launches: list of {kernel, launches (how many are alike), blocks, threads_per_block, predictions: list of the fields
+                      of `memlane.model.kernel.Prediction` with `limiting`: us between two events, cycles, launch_us, parts and waits},
+                      not_modelled: what the model leaves out
     kind "banks"      rows, columns of the tile; entries: list of the fields of `memlane.layout.Wavefronts` with `conflicts`, `mean` minus
                       `ideal`
     kind "layout"     what a search found: layout, python and cuda (the same as text), rows, columns, size, extra_operations and

@@ -122,7 +122,9 @@ def _access(rule: _Rule, kind: str) -> Helper:
             if kind == STORE:
                 filled = e.intrinsic("umin", [touched, _filled(e, rule, here, nbytes)])
                 whole.set(e.add(whole.get(), filled))
-                part_lines.set(e.add(part_lines.get(), e.zext(e.icmp_unsigned("!=", filled, touched), I64)))
+                is_part = e.zext(e.icmp_unsigned("!=", filled, touched), I64)
+                part_lines.set(e.add(part_lines.get(), is_part))
+                moved.set(e.add(moved.get(), e.mul(is_part, e.zext(e.mul(e.popcount(here), nbytes), I64))))
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
             e.ret(constant(I64, 0))
         _count_traffic(e, kind, l1, line_count.get(), sector_count.get(), moved.get(), whole.get(), part_lines.get())
@@ -133,11 +135,12 @@ def _access(rule: _Rule, kind: str) -> Helper:
     return Helper(f"memlane_access_{kind}_{rule.name}", I64, (POINTER, I32, POINTER, I64, I32, I32, I64), build)
 
 
-def _count_traffic(e: Emit, kind: str, l1: Value, lines: Value, sectors: Value, missed: Value, whole: Value, part_lines: Value) -> None:
-    """Add what an access moves to the counters of its multiprocessor. `missed`: sectors and << 32 lines of a `LOAD`."""
+def _count_traffic(e: Emit, kind: str, l1: Value, lines: Value, sectors: Value, moved: Value, whole: Value, part_lines: Value) -> None:
+    """Add what an access moves to the counters of its multiprocessor. `moved`: of a `LOAD` the sectors that L1 did not have and << 32 their
+    lines, of a `STORE` the bytes in lines that it writes in part."""
     if kind == LOAD:
-        e.bump(l1, LEVEL, "read", e.and_(missed, constant(I64, FULL)))
-        e.bump(l1, LEVEL, "read_lines", e.lshr(missed, constant(I64, 32)))
+        e.bump(l1, LEVEL, "read", e.and_(moved, constant(I64, FULL)))
+        e.bump(l1, LEVEL, "read_lines", e.lshr(moved, constant(I64, 32)))
     elif kind == LOAD_PAST_L1:
         e.bump(l1, LEVEL, "read", sectors)
         e.bump(l1, LEVEL, "read_lines", lines)
@@ -148,6 +151,7 @@ def _count_traffic(e: Emit, kind: str, l1: Value, lines: Value, sectors: Value, 
         e.bump(l1, LEVEL, "partly_written", e.sub(sectors, whole))
         e.bump(l1, LEVEL, "written_lines", e.sub(lines, part_lines))
         e.bump(l1, LEVEL, "partly_written_lines", part_lines)
+        e.bump(l1, LEVEL, "partly_written_bytes", moved)
 
 
 def _filled(e: Emit, rule: _Rule, lanes: Value, nbytes: Value) -> Value:
@@ -232,8 +236,11 @@ def _from_l2(e: Emit, rule: _Rule, kind: str, l2: Value, slot: Value, time: Valu
         with miss:
             fetched = rule.l2 if kind == STORE else rule.dram
             e.store(e.or_(e.add(time, constant(I64, fetched + 1)), dirty), slot)
-            if kind != STORE:
-                e.bump(l2, LEVEL, "fetched")
+            name = "allocated" if kind == STORE else "fetched"
+            e.bump(l2, LEVEL, name)
+            # The arrivals of a pair of sectors are 8 bytes each, at an even multiple of 8 and behind it.
+            other = e.load(e.inttoptr(e.xor(e.ptrtoint(slot, I64), constant(I64, 8)), POINTER), typ=I64)
+            e.bump(l2, LEVEL, f"{name}_pairs", e.zext(e.icmp_unsigned("==", other, constant(I64, 0)), I64))
             latency.set(constant(I64, fetched + extra))
             levels.set(e.or_(levels.get(), constant(I64, L2 if kind == STORE else DRAM)))
     return latency.get()

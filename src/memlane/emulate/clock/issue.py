@@ -25,7 +25,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import Chip
+from memlane.chip import LANES, Chip
 from memlane.emulate.code.build import I1, I32, I64, POINTER, Emit, Value, constant
 from memlane.emulate.runtime.helper import Helper, helper, invoke
 
@@ -35,25 +35,34 @@ SLOTS = 64 * _WORDS
 _ENTRY_BYTES = 16
 _RING_BYTES = _WORDS * _ENTRY_BYTES
 """An entry is a word of 64 slots and the number of that word since time 0, both u64."""
+_STEP_BYTES = _RING_BYTES + _ENTRY_BYTES
+"""From a ring to the next; behind each stands how many slots were taken from it."""
 
-PIPES = ("alu", "fma", "imul", "fp64", "sfu", "convert", "shuffle", "vote")
+PIPES = ("alu", "fma", "imul", "fp64", "sfu", "convert", "shuffle", "vote", "tensor")
 """Pipes of a sub-core: fields of `Throughput`."""
 
 
 class Clock:
     """The helpers of one chip, and the layout of the state of a multiprocessor: rings, by sub-core the issue port and then the pipes;
-    last the LSU, with a count of its wavefronts behind it."""
+    last the LSU and what counts arrivals at barriers. Behind each ring stands the count of what passed."""
 
     def __init__(self, chip: Chip) -> None:
         self._subcores = chip.schedulers
         self._intervals = {pipe: interval_of(chip, pipe) for pipe in PIPES}
-        self._port_bytes = _RING_BYTES * (1 + len(PIPES))
+        self._port_bytes = _STEP_BYTES * (1 + len(PIPES))
         self._lsu_offset = self._port_bytes * chip.schedulers
-        self.sm_bytes = self._lsu_offset + _RING_BYTES + _ENTRY_BYTES
+        self._barrier_offset = self._lsu_offset + _STEP_BYTES
+        self.sm_bytes = self._barrier_offset + _STEP_BYTES
         self.wavefront_cycles = max(1, round(chip.warp_size / chip.throughput.memory))
         """Cycles for which a wavefront occupies the LSU."""
         self.lsu = _lsu(self._lsu_offset, self.wavefront_cycles)
         """`(sm: ptr, time: i64, wavefronts: i32) -> i64`: when the first wavefront starts; `time` for 0 wavefronts."""
+
+        self._barrier_rate = chip.throughput.barrier
+        self.barrier: Helper | None = None
+        """As `lsu`: when a warp arrives at a barrier of its block; None where nobody measured how many do at a time."""
+        if chip.throughput.barrier is not None:
+            self.barrier = _lsu(self._barrier_offset, max(1, round(chip.warp_size / chip.throughput.barrier)))
 
     def issue(self, pipe: str = "") -> Helper:
         """`(sm: ptr, subcore: i32, time: i64) -> i64`: when an instruction that is ready at `time` starts: it takes an issue slot of its
@@ -61,33 +70,71 @@ class Clock:
         interval = self._intervals[pipe] if pipe else 1
         return _issue(self._port_bytes, PIPES.index(pipe) + 1 if interval > 1 else 0, interval)
 
+    def occupy(self, pipe: str) -> Helper:
+        """As `issue`, for an instruction that has its issue slot and takes the pipe once more."""
+        interval = self._intervals[pipe]
+        return _issue(self._port_bytes, PIPES.index(pipe) + 1 if interval > 1 else 0, interval, is_new=False)
+
     def fresh(self, sm_count: int) -> npt.NDArray[np.uint8]:
         """The state of `sm_count` idle multiprocessors, a row each."""
         return np.zeros((sm_count, self.sm_bytes), np.uint8)
 
     def wavefronts(self, state: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
         """What the LSU of each multiprocessor passed, given what `fresh` made."""
-        return np.ascontiguousarray(state[:, self._lsu_offset + _RING_BYTES :][:, :8]).view(np.int64)[:, 0]
+        return _count_behind(state, self._lsu_offset)
+
+    def barrier_cycles(self, state: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+        """Cycles for which each multiprocessor counted arrivals at barriers."""
+        rate = self._barrier_rate
+        return _count_behind(state, self._barrier_offset) * (max(1, round(LANES / rate)) if rate else 0)
+
+    def issued(self, state: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+        """Instructions that each sub-core of each multiprocessor issued, given what `fresh` made: [multiprocessor, sub-core]."""
+        return np.stack([_count_behind(state, self._port_bytes * subcore) for subcore in range(self._subcores)], axis=1)
+
+    def pipe_cycles(self, state: npt.NDArray[np.uint8]) -> dict[str, npt.NDArray[np.int64]]:
+        """Cycles for which each pipe that takes more than one for an instruction was occupied: [multiprocessor, sub-core]."""
+        found = {}
+        for number, (pipe, interval) in enumerate(self._intervals.items()):
+            places = [self._port_bytes * subcore + (1 + number) * _STEP_BYTES for subcore in range(self._subcores)]
+            if interval > 1:
+                found[pipe] = interval * np.stack([_count_behind(state, place) for place in places], axis=1)
+        return found
+
+
+def _count_behind(state: npt.NDArray[np.uint8], ring: int) -> npt.NDArray[np.int64]:
+    """What the ring at an offset passed, for each multiprocessor."""
+    return np.ascontiguousarray(state[:, ring + _RING_BYTES :][:, :8]).view(np.int64)[:, 0]
 
 
 def interval_of(chip: Chip, pipe: str) -> int:
-    """Whole cycles for which a warp instruction occupies its pipe."""
-    return max(1, round(chip.issue_interval(pipe)))
+    """Whole cycles for which a warp instruction occupies its pipe; 1 where nobody knows."""
+    return 1 if getattr(chip.throughput, pipe) is None else max(1, round(chip.issue_interval(pipe)))
 
 
 @cache
-def _issue(port_bytes: int, ring: int, interval: int) -> Helper:
-    """`ring` is the place of the pipe's ring behind the issue port, 0 for no pipe."""
+def _issue(port_bytes: int, ring: int, interval: int, is_new: bool = True) -> Helper:
+    """`ring` is the place of the pipe's ring behind the issue port, 0 for no pipe. One that is not new needs no slot of the port."""
 
     def build(e: Emit, sm: Value, subcore: Value, time: Value) -> None:
         port = e.at(sm, e.mul(e.zext(subcore, I64), constant(I64, port_bytes)))
-        start = invoke(e, reserve, port, time)
+        start = time
+        if is_new:
+            start = invoke(e, reserve, port, time)
+            _count_one(e, port)
         if ring:
-            slot = invoke(e, reserve, e.at(port, ring * _RING_BYTES), e.udiv(start, constant(I64, interval)))
+            pipe = e.at(port, ring * _STEP_BYTES)
+            slot = invoke(e, reserve, pipe, e.udiv(start, constant(I64, interval)))
+            _count_one(e, pipe)
             start = e.intrinsic("umax", [start, e.mul(slot, constant(I64, interval))])
         e.ret(start)
 
-    return Helper(f"memlane_issue_{port_bytes}_{ring}_{interval}", I64, (POINTER, I32, I64), build)
+    return Helper(f"memlane_issue_{port_bytes}_{ring}_{interval}_{is_new:d}", I64, (POINTER, I32, I64), build)
+
+
+def _count_one(e: Emit, ring: Value) -> None:
+    passed = e.at(ring, _RING_BYTES)
+    e.store(e.add(e.load(passed, typ=I64), constant(I64, 1)), passed)
 
 
 @cache

@@ -84,6 +84,8 @@ def timing_of(chip: Chip, opcode: str, type: str = "", space: str = "", special:
         return Timing(_cycles(chip, "shared_atomic" if space == "shared" else "global_atomic"))
     if space in _MEMORY:
         return Timing(_cycles(chip, _MEMORY[space]))
+    if base in ("mma", "wgmma") and chip.latency.tensor is not None:
+        return Timing(_cycles(chip, "tensor"))
     if base == "cvt" and _is_plain_integer(modifiers):
         return Timing(_cycles(chip, "alu"), "alu")
     return _of_chain(chip, _chain(base, frozenset(modifiers), _kinds(base, modifiers, type)))

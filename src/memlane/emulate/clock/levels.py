@@ -13,13 +13,15 @@ from memlane.chip import Chip
 WAYS = 32
 """Places for the ways of a set in the arrays; a level may use fewer."""
 
-TRAFFIC = ("read", "read_lines", "written", "written_lines", "partly_written", "partly_written_lines", "atomic")
+TRAFFIC = ("read", "read_lines", "written", "written_lines", "partly_written", "partly_written_lines", "partly_written_bytes", "atomic")
 """What goes between a multiprocessor and L2, counted in the level of its L1: sectors `read` past or through L1; `written` whole, and
 `partly_written`, of which a request writes fewer than all bytes; with `atomic` operations. `_lines`: the lines that these are in, counted
-anew in each request; those where some sector is written in part are `partly_written_lines`."""
-FAR = ("fetched", "written_back", "hottest")
-"""What is counted in the level of L2: sectors that came from DRAM, and those that went there when their line made room for another one; and
-the most sectors of requests that had atomic operations in one line."""
+anew in each request; those where some sector is written in part are `partly_written_lines`, and the bytes that requests write to these
+lines `partly_written_bytes`."""
+FAR = ("fetched", "fetched_pairs", "allocated", "allocated_pairs", "written_back", "hottest")
+"""What is counted in the level of L2: sectors that came from DRAM, and the aligned pairs of sectors that these are in where the other one
+was not there already; those that stores brought in without a fetch, and their pairs; those that went to DRAM when their line made room for
+another one; and the most sectors of requests that had atomic operations in one line."""
 
 LEVEL = np.dtype(
     [
@@ -38,6 +40,8 @@ LEVEL = np.dtype(
 i64[sets, 32, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent; in L2 with `DIRTY` where it was stored to.
 `atomics`, of L2, to u64[sets, 32]: sectors of requests of this launch with atomic operations in the line; null of an L1."""
 
+REGION_LINES = 16
+"""Lines whose atomic operations one part of L2 does, by `eight lines of all` in benchmarks/results/h200/bandwidth.json."""
 DIRTY_BIT = 62
 DIRTY = 1 << DIRTY_BIT
 
@@ -65,6 +69,21 @@ class Level:
             self.records[name] = array.ctypes.data + array.strides[0] * np.arange(count, dtype=np.uint64)
         if is_far:
             self.records["atomics"] = self._atomics.ctypes.data
+
+    @property
+    def lines(self) -> int:
+        """Lines that are there."""
+        return int(np.count_nonzero(self._tags))
+
+    @property
+    def hottest_region(self) -> int:
+        """The most sectors of requests that had atomic operations in `REGION_LINES` neighbouring lines."""
+        if not self.records["hottest"].any():
+            return 0
+        touched = self._atomics > 0
+        regions = (self._tags[touched] - np.uint64(1)) // np.uint64(REGION_LINES)
+        _, places = np.unique(regions, return_inverse=True)
+        return int(np.bincount(places, self._atomics[touched]).max())
 
     def begin_launch(self) -> None:
         """Count from 0 what moves from now on."""

@@ -7,14 +7,15 @@ value does. The times at which registers become ready lie behind the registers o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from memlane.chip import Chip
+from memlane.chip import STALL_FIELDS, Chip
+from memlane.emulate.clock.assembled import Weight, weights
 from memlane.emulate.clock.issue import Clock
 from memlane.emulate.clock.latency import Timing, timing_of
-from memlane.emulate.code.build import I64, Value, constant
-from memlane.emulate.layout import BLOCK, COPY_GROUPS, WARP
+from memlane.emulate.code.build import I32, I64, Value, constant
+from memlane.emulate.layout import BLOCK, CONTEXT, COPY_GROUPS, WARP
 from memlane.emulate.lower.body import Step, reads
 from memlane.emulate.runtime.helper import invoke
 from memlane.ptx import Immediate, Instruction, Special, values_written
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from memlane.emulate.lower.lowering import Lowering
 
 READY_BYTES = 8
+MOST_USES = 64
+"""Of a pipe by one instruction."""
+STALL_BYTES = 8 * len(STALL_FIELDS)
 
 
 class Scoreboard:
@@ -31,6 +35,7 @@ class Scoreboard:
     def __init__(self, k: Lowering, chip: Chip, offsets: dict[str, int]) -> None:
         self._k, self._chip, self._clock = k, chip, Clock(chip)
         self._offsets = offsets
+        self._weights: list[Weight] = []
         self._ready: dict[str, Value] = {}
         self._changed: set[str] = set()
         self._time: Value = None
@@ -66,12 +71,45 @@ class Scoreboard:
         reads_clock = self._special(step.instruction).startswith("%clock")
         if reads_clock:  # one read of the clock every few cycles: what two reads with one instruction between them show
             when = self._later(when, e.get(self._k.warp, WARP, "next_clock"))
-        self.start = invoke(e, self._clock.issue(timing.pipe), self._sm, self._subcore, when)
-        self._complete = e.add(self.start, constant(I64, timing.latency))
+        if self._weights and not self._issue_weighed(step, timing, when):
+            return
+        if not self._weights:
+            self.start = invoke(e, self._clock.issue(timing.pipe), self._sm, self._subcore, when)
+            self._complete = e.add(self.start, constant(I64, timing.latency))
         if reads_clock:
             e.put(self._complete, self._k.warp, WARP, "next_clock")
         waits = step.instruction.form.effect in ("branch", "fence")
         self._time = self._complete if waits else e.add(self.start, constant(I64, timing.issues))
+
+    def weigh(self, instructions: Sequence[Instruction], skips: Collection[int]) -> None:
+        """Take the times of what an assembler would make of the instructions of the kernel, by their indices; `skips` as for `weights`."""
+        self._weights = weights(instructions, skips)
+
+    def _issue_weighed(self, step: Step, timing: Timing, when: Value) -> bool:
+        """Issue what the assembler makes of an instruction; false where that is nothing."""
+        e, weight = self._k.e, self._weights[step.index]
+        if weight.slots == 0:  # a part of another instruction, which waits for the operands
+            self.start, self._complete = self._time, when
+            return False
+        self.start = last = invoke(e, self._clock.issue(weight.pipe), self._sm, self._subcore, when)
+        for number in range(1, max(weight.slots, min(weight.uses, MOST_USES))):
+            pipe = weight.pipe if number < weight.uses else ""
+            taking = self._clock.issue(pipe) if number < weight.slots else self._clock.occupy(pipe)
+            last = invoke(e, taking, self._sm, self._subcore, e.add(last, constant(I64, 1)))
+        if step.instruction.opcode in ("bar", "barrier") and self._clock.barrier is not None:
+            last = invoke(e, self._clock.barrier, self._sm, last, constant(I32, 1))
+        self._note_stall(step.index, e.sub(when, self._time), e.sub(last, when))
+        self._complete = e.add(last, constant(I64, weight.latency or timing.latency))
+        self.start = last
+        return True
+
+    def _note_stall(self, index: int, dependency: Value, contention: Value) -> None:
+        """Add what an instruction waited for its operands, and then for its issue slot and its pipe."""
+        e, k = self._k.e, self._k
+        row = e.at(e.get_pointer(k.context, CONTEXT, "stalls"), constant(I64, index * STALL_BYTES))
+        for number, cycles in enumerate((constant(I64, 1), dependency, contention)):
+            place = e.at(row, 8 * number)
+            e.store(e.add(e.load(place, typ=I64), cycles), place)
 
     def completes(self, when: Value) -> None:
         """The current instruction, a memory access, completes at another time than the table says."""

@@ -19,6 +19,7 @@ from memlane.emulate.layout import (
     FAILED,
     FINISHED,
     PAUSED,
+    START_PARTS,
     WARP,
     YIELD,
 )
@@ -107,11 +108,36 @@ def begin_next_cluster(e: Emit, context: Value, first: Value) -> None:
     """Start the next cluster of the grid, if there is one, in slots that have become free, from a first one on."""
     number = claim_cluster(e, context)
     with e.if_then(e.icmp_unsigned("<", number, e.get(context, CONTEXT, "blocks"))):
-        invoke(e, start_cluster, context, first, number)
+        _wait_for_start(e, context, first)
+        invoke(e, start_cluster, context, first, invoke(e, sampled_block, context, number))
         with e.count(e.get(context, CONTEXT, "cluster_blocks")) as rank:
             block = peer_of(e, context, first, rank)
             with e.count(e.get(context, CONTEXT, "warps")) as warp:
                 invoke(e, push, context, warp_at(e, context, block, warp))
+
+
+def _wait_for_start(e: Emit, context: Value, first: Value) -> None:
+    """Let a block begin no earlier than the blocks before it allow, where it is known how many begin in a cycle."""
+    interval = e.get(context, CONTEXT, "block_interval")
+    with e.if_then(e.icmp_unsigned("!=", interval, constant(I64, 0)), likely=False):
+        parts = constant(I64, START_PARTS)
+        free = e.mul(e.get(first, BLOCK, "finish"), parts)
+        start = e.intrinsic("smax", [free, e.get(context, CONTEXT, "next_start")])
+        e.put(e.add(start, interval), context, CONTEXT, "next_start")
+        e.put(e.udiv(start, parts), first, BLOCK, "finish")
+
+
+@helper("sampled_block", I64, POINTER, I64)
+def sampled_block(e: Emit, context: Value, turn: Value) -> None:
+    """The block of the grid that is the `turn`th one to start: of each wave those on some of the multiprocessors, in windows of waves."""
+    sms = e.get(context, CONTEXT, "sample_sms")
+    with e.if_then(e.icmp_unsigned("==", sms, constant(I64, 0)), likely=True):
+        e.ret(turn)
+    window = e.mul(sms, e.get(context, CONTEXT, "sample_waves"))
+    inside = e.urem(turn, window)
+    wave = e.mul(e.udiv(inside, sms), e.get(context, CONTEXT, "sample_group"))
+    start = e.mul(e.udiv(turn, window), e.get(context, CONTEXT, "sample_stride"))
+    e.ret(e.add(start, e.add(wave, e.urem(inside, sms))))
 
 
 @helper("begin_timeline", VOID, POINTER)
@@ -168,8 +194,11 @@ def _warp_ends(e: Emit, context: Value, warp: Value) -> None:
     finish = e.intrinsic("smax", [e.get(block, BLOCK, "finish"), e.get(warp, WARP, "time")])
     finish = e.intrinsic("smax", [finish, e.get(warp, WARP, "outstanding")])
     e.put(finish, block, BLOCK, "finish")
+    lived = e.sub(e.get(warp, WARP, "time"), e.get(warp, WARP, "began"))
+    e.put(e.add(e.get(context, CONTEXT, "lives"), lived), context, CONTEXT, "lives")
     running = e.bump(block, BLOCK, "running", -1)
     with e.if_then(e.icmp_unsigned("==", running, constant(I32, 0))):
+        e.store(finish, e.element(e.get_pointer(context, CONTEXT, "finishes"), e.get(context, CONTEXT, "finished"), I64))
         e.put(e.intrinsic("smax", [finish, e.get(context, CONTEXT, "end")]), context, CONTEXT, "end")
         with e.if_then(end_block(e, context, block)):
             invoke(e, begin_next_cluster, context, peer_of(e, context, block, constant(I32, 0)))

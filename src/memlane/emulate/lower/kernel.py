@@ -116,8 +116,20 @@ def lowered(module: Module, function: Function, layers: Compiled, chip: Chip) ->
     program = Program()
     step = CodeFunction(program, ir.FunctionType(I32, [POINTER]), _ENTRY)
     k = Lowering(Emit(step.append_basic_block("entry")), step.args[0], registers, frame, layers, chip)
+    if layers.predicts and k.scoreboard is not None:
+        k.scoreboard.weigh(instructions, _skips(body))
     flow = _write_places(k, body, needed)
     return Lowered(program, registers.nbytes, frame, instructions, flow.weights())
+
+
+def _skips(body: Body) -> list[int]:
+    """The indices of guarded branches that go forward."""
+    last = [(place, place.steps[-1]) for place in body.places if place.steps and place.successors]
+    return [
+        step.index
+        for place, step in last
+        if step.instruction.opcode == "bra" and step.instruction.guard is not None and place.successors[0] > place.number
+    ]
 
 
 def _restored(entry: Entry | None, module: Module, function: Function, layers: Compiled) -> CompiledKernel | None:

@@ -25,6 +25,8 @@ _ARGUMENTS = (POINTER, POINTER, I64, I32, I32, I32, I64)
 """warp, addresses, distance, lanes, bytes a lane, site, cycle of issue"""
 _ATOMICS = (ATOMIC, "compare_swap", "increment")
 """Kinds of access that the caches treat alike."""
+PASS_CYCLES = 2
+"""Cycles for which a line of 128 bytes occupies L1, by `stencils by block shape` in benchmarks/results/h200/predict_measured.json."""
 SECTOR_SHIFT = 5
 """Sectors of 32 bytes, on all chips that copy boxes."""
 NEW_PAGE = ir.FunctionType(VOID, [])
@@ -94,7 +96,7 @@ def accounting_filled(chip: Chip, layers: Compiled, kind: AccessKind) -> Helper:
 
 
 def _key(chip: Chip, layers: Compiled) -> str:
-    return f"{_digest_of(chip)}_{layers.counts:d}{layers.accesses:d}{layers.clock:d}"
+    return f"{_digest_of(chip)}_{layers.counts:d}{layers.accesses:d}{layers.clock:d}{layers.predicts:d}"
 
 
 @cache
@@ -108,16 +110,16 @@ def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind) 
             sectors = invoke(e, rules.sectors, addresses, distance, lanes, nbytes)
         if space == "local" and layers.counts:
             sectors = invoke(e, rules.local, addresses, distance, lanes, nbytes)
-        if space == "shared":
+        if space == "shared" or (space == "global" and layers.predicts and kind == "load"):
             wavefronts = invoke(e, rules.wavefronts, addresses, distance, lanes, nbytes)
         if layers.counts:
             row = _count_row(e, warp, site)
-            for packed, name in ((sectors, "sectors"), (wavefronts, "wavefronts")):
+            for packed, name in ((sectors, "sectors"), (wavefronts if space == "shared" else constant(I64, 0), "wavefronts")):
                 _add(e, row, name, e.and_(packed, constant(I64, 0xFFFF)))
                 _add(e, row, f"ideal_{name}", e.lshr(packed, constant(I64, 32)))
         complete = issue
         if layers.clock:
-            complete = _complete(e, chip, space, kind, warp, addresses, distance, lanes, nbytes, issue, wavefronts)
+            complete = _complete(e, chip, layers, space, kind, warp, addresses, distance, lanes, nbytes, issue, wavefronts)
         if layers.accesses:
             origin = _origin(e, layers, warp)
             if space in EXAMPLE_SLOTS:
@@ -148,6 +150,7 @@ def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind) 
 def _complete(
     e: Emit,
     chip: Chip,
+    layers: Compiled,
     space: str,
     kind: AccessKind,
     warp: Value,
@@ -182,6 +185,11 @@ def _complete(
     number = e.get(block, BLOCK, "sm")
     packed = invoke(e, access_helper(chip, ATOMIC if kind in _ATOMICS else kind), caches, number, addresses, distance, lanes, nbytes, issue)
     passes = e.trunc(e.lshr(packed, constant(I64, 40)), I32)
+    if layers.predicts:
+        # The data of L1 lie in banks as those of shared memory do, and lines take two cycles to be stored, and one of a load at least.
+        banks = e.and_(e.trunc(e.lshr(wavefronts, constant(I64, 16)), I32), constant(I32, 0xFFFF))
+        twice = e.mul(passes, constant(I32, PASS_CYCLES))
+        passes = twice if kind == "store" else e.intrinsic("umax", [passes, e.intrinsic("umax", [banks, constant(I32, PASS_CYCLES)])])
     start = invoke(e, lsu, sm, issue, passes)
     return e.add(start, e.and_(packed, constant(I64, 0xFFFFFFFF)))
 

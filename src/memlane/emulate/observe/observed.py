@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import ModelledTime, Traffic, modelled_time
+from memlane.chip import STALL_FIELDS, Events, Traffic, modelled_time
 from memlane.emulate.clock.issue import Clock
 from memlane.emulate.clock.levels import FAR, TRAFFIC, Caches
+from memlane.emulate.layout import START_PARTS
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.observe.examples import empty_examples, kept_examples
 from memlane.emulate.run.device import DeviceState
@@ -58,9 +59,12 @@ class Observed:
         chip = device.chip
         clock = self._clock = Clock(chip)
         warps = slot_count * launch.warps_per_block
-        per_sm = -(-slot_count // chip.sm_count)
-        self._sms = clock.fresh(chip.sm_count)
-        self._caches = Caches(chip, chip.sm_count, per_sm * int(context["shared_bytes"][0]), device.l2)
+        sms, blocks = int(context["sm_count"][0]), int(context["blocks"][0])
+        per_sm = -(-slot_count // sms)
+        self._sms = clock.fresh(sms)
+        self._caches = Caches(chip, sms, per_sm * int(context["shared_bytes"][0]), device.l2)
+        self._finishes = np.zeros(blocks, np.int64)
+        self._stalls = np.zeros((len(self._compiled.instructions), len(STALL_FIELDS)), np.int64)
         device.l2.begin_launch()
         self._heap, self._woken = np.zeros((warps + 2, 2), np.int64), np.zeros(warps + 1, np.uint64)
         values = {
@@ -72,6 +76,9 @@ class Observed:
             "caches": self._caches.address,
             "heap": self._heap.ctypes.data,
             "woken": self._woken.ctypes.data,
+            "next_start": device.clock.cycles * START_PARTS,
+            "finishes": self._finishes.ctypes.data,
+            "stalls": self._stalls.ctypes.data,
         }
         for name, value in values.items():
             context[name][0] = value
@@ -86,7 +93,7 @@ class Observed:
         """What was seen, after the launch has ended."""
         layers, context = self._compiled.layers, self._context
         counts: dict[int, npt.NDArray[np.int64]] = {}
-        executed = accesses = examples = time = None
+        executed = accesses = examples = time = events = None
         if layers.counts:
             counts = {int(index): self._counts[index] for index in np.flatnonzero(self._counts[:, 0])}
             executed = sum(int(self._tallies[number]) * weight for number, weight in self._compiled.weights)
@@ -94,19 +101,35 @@ class Observed:
             accesses = np.concatenate([*self._pages[:-1], self._pages[-1][: int(context["access_count"][0])]])
             examples = kept_examples(self._examples, self._room, len(accesses))
         if layers.clock:
-            time = self._modelled_time()
+            events = self._events()
+            time = modelled_time(self._device.chip, events.cycles, events.traffic)
         not_kept = int(context["accesses_not_kept"][0])
         cycles = None if time is None else time.cycles
-        return Observation(self._launch, counts, accesses, not_kept, cycles, executed, examples=examples, time=time)
+        return Observation(self._launch, counts, accesses, not_kept, cycles, executed, examples=examples, time=time, events=events)
 
-    def _modelled_time(self) -> ModelledTime:
-        """What the warps took, or what had to move at least."""
+    def _events(self) -> Events:
+        """What the launch did, and what its warps took."""
         l1, (l2,) = self._caches.l1.records, self._device.l2.records
         moved = {name: l1[name].tolist() for name in TRAFFIC}
         moved["wavefronts"] = self._clock.wavefronts(self._sms).tolist()
         far = {name: int(l2[name]) for name in FAR}
         traffic = Traffic(moved, **far, wavefront_cycles=self._clock.wavefront_cycles)
-        return modelled_time(self._device.chip, int(self._context["end"][0] - self._context["base"][0]), traffic)
+        launch, context, sms = self._launch, self._context, len(self._sms)
+        return Events(
+            launch.blocks,
+            launch.threads_per_block,
+            self._device.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes, launch.layers.registers),
+            sms,
+            np.sort(self._finishes) - int(context["base"][0]),
+            self._clock.issued(self._sms),
+            self._clock.pipe_cycles(self._sms),
+            traffic,
+            self._device.l2.lines,
+            self._device.l2.hottest_region,
+            self._clock.barrier_cycles(self._sms),
+            int(context["lives"][0]),
+            self._stalls if self._compiled.layers.predicts else None,
+        )
 
 
 def _page(rows: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

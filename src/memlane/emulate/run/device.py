@@ -80,12 +80,16 @@ class DeviceState:
             self._l2 = Level(self.chip, self.chip.l2_bytes, is_far=True)
         return self._l2
 
-    def empty_caches(self) -> None:
-        """Let the next launch with a clock find nothing in L2."""
-        self._l2 = None
+    def empty_caches(self, l2_bytes: int | None = None) -> None:
+        """Let the next launch with a clock find nothing in L2, which has `l2_bytes` from now on, if they are given."""
+        self._l2 = None if l2_bytes is None else Level(self.chip, l2_bytes, is_far=True)
 
-    def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int) -> int:
-        """Return how many blocks one multiprocessor holds: by threads, blocks and shared memory; registers are taken to be
-        `ASSUMED_REGISTERS`, or fewer where a block must fit."""
+    def share_memory(self, other: DeviceState) -> None:
+        """Use the memory and the textures of another device from now on."""
+        self.memory, self.textures, self.shadows = other.memory, other.textures, other.shadows
+
+    def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int, registers: int | None = None) -> int:
+        """Return how many blocks one multiprocessor holds: by threads, blocks, shared memory and the registers of a thread, which are taken
+        to be `ASSUMED_REGISTERS` where they are not given."""
         static = static_shared_bytes(kernel.module, kernel.function)
-        return resident_blocks(self.chip, threads_per_block, ASSUMED_REGISTERS, static + shared_bytes).blocks
+        return resident_blocks(self.chip, threads_per_block, registers or ASSUMED_REGISTERS, static + shared_bytes).blocks

@@ -18,7 +18,7 @@ from memlane.chip import LANES
 from memlane.emulate.check.launch import Checked
 from memlane.emulate.clock.timeline import begin_timeline, run_timeline
 from memlane.emulate.code.build import VOID
-from memlane.emulate.layout import ALLOCATION, BACK_EDGE_BUDGET, BLOCK_BYTES, BROKEN, CONTEXT, CREW, PAUSED, STOPPED
+from memlane.emulate.layout import ALLOCATION, BACK_EDGE_BUDGET, BLOCK_BYTES, BROKEN, CONTEXT, CREW, PAUSED, START_PARTS, STOPPED
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.lower.variables import parameter_offsets
 from memlane.emulate.observe.observed import Observed
@@ -144,8 +144,10 @@ class _Room:
             raise BadLaunch(
                 f"the grid {launch.grid} of {launch.kernel.title} is no multiple of its clusters, {cluster}: launch whole clusters"
             )
-        resident = max(1, device.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes))
-        slots = min(launch.blocks, max(1, resident * device.chip.sm_count // together) * together)
+        resident = max(1, device.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes, launch.layers.registers))
+        sample = launch.layers.sample
+        blocks, sms = (launch.blocks, device.chip.sm_count) if sample is None else (sample.blocks, sample.sms)
+        slots = min(blocks, max(1, resident * sms // together) * together)
         workers = min(slots // together, _wanted_workers(device, launch, compiled))
         return cls(cluster, together, shared, shared_offset, local_offset, slot_bytes, slots, workers)
 
@@ -196,6 +198,7 @@ class _State:
 
 def _facts(device: DeviceState, launch: Launch, compiled: CompiledKernel, room: _Room) -> dict[str, object]:
     """The other fields of a context: what is known of the launch, its kernel and the chip."""
+    sample = launch.layers.sample
     waits_for_others = room.workers > 1 or present_partner().has_others
     patience = device.patience * SHORTER if waits_for_others else device.patience
     return {
@@ -204,7 +207,7 @@ def _facts(device: DeviceState, launch: Launch, compiled: CompiledKernel, room: 
         "params_bytes": compiled.frame.params_bytes,
         "grid": launch.grid,
         "block": launch.block,
-        "blocks": launch.blocks,
+        "blocks": launch.blocks if sample is None else sample.blocks,
         "cluster": room.cluster or (1, 1, 1),
         "cluster_blocks": room.together,
         "explicit_cluster": room.cluster is not None,
@@ -217,7 +220,12 @@ def _facts(device: DeviceState, launch: Launch, compiled: CompiledKernel, room: 
         "shared_bytes": room.shared_bytes,
         "dynamic_shared_bytes": launch.shared_bytes,
         "local_bytes": compiled.frame.local_bytes,
-        "sm_count": device.chip.sm_count,
+        "sm_count": device.chip.sm_count if sample is None else sample.sms,
+        "block_interval": _block_interval(device, launch),
+        "sample_sms": 0 if sample is None else sample.sms,
+        "sample_group": device.chip.sm_count,
+        "sample_waves": 1 if sample is None else sample.waves,
+        "sample_stride": 0 if sample is None else sample.stride,
         "clock_mhz": device.chip.clock_mhz,
         "subcores": device.chip.schedulers,
         "slot_bytes": room.slot_bytes,
@@ -226,6 +234,15 @@ def _facts(device: DeviceState, launch: Launch, compiled: CompiledKernel, room: 
         "patience": patience,
         "patience_left": patience,
     }
+
+
+def _block_interval(device: DeviceState, launch: Launch) -> int:
+    """How long the beginnings of blocks are apart at least, in parts of a cycle, where times are predicted; else 0."""
+    rate, sample = device.chip.bandwidth.blocks, launch.layers.sample
+    if not launch.layers.prediction or rate is None:
+        return 0
+    share = 1.0 if sample is None else sample.sms / device.chip.sm_count
+    return round(START_PARTS / (rate * share))
 
 
 def _wanted_workers(device: DeviceState, launch: Launch, compiled: CompiledKernel) -> int:

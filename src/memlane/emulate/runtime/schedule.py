@@ -146,7 +146,8 @@ def start_block(e: Emit, context: Value, block: Value, number: Value) -> None:
         ):
             e.put(0, warp, WARP, field)
         e.put(e.trunc(e.get(context, CONTEXT, "budget"), I32), warp, WARP, "budget")
-        e.put(e.get(block, BLOCK, "finish"), warp, WARP, "time")
+        for field in ("time", "began"):
+            e.put(e.get(block, BLOCK, "finish"), warp, WARP, field)
         e.put(0, warp, WARP, "outstanding")
         e.fill(e.at(warp, offset(WARP, "at_barrier")), 0, constant(I64, 4 * BARRIERS))
         e.fill(e.at(warp, offset(WARP, "copies")), 0, constant(I64, 8 * (1 + COPY_GROUPS)))

@@ -1,0 +1,62 @@
+"""`memlane predict`: how long the launches of a program would take on GPUs that are not here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memlane.chip import load, names
+from memlane.cli import options as o
+from memlane.cli.command import runs_program
+from memlane.cli.failure import passing_on, why
+from memlane.cli.later import later
+from memlane.cli.programs import Program, nothing_launched
+from memlane.cli.progress import progress
+from memlane.cli.stream import for_a_document
+from memlane.cli.terminal import show, show_json
+from memlane.errors import CommandError
+
+if TYPE_CHECKING:
+    from memlane.measure import prediction as predicting
+    from memlane.report import failed as failures
+    from memlane.report import predictions
+else:
+    predicting = later("memlane.measure.prediction")
+    predictions = later("memlane.report.predictions")
+    failures = later("memlane.report.failed")
+
+
+@runs_program
+def predict(
+    program: Program,
+    chip: Annotated[
+        str,
+        typer.Option(
+            "--chip",
+            metavar="NAME[,NAME]",
+            help="The chips to predict for, a column each, for example h200,a100.",
+            autocompletion=lambda: list(names()),
+            rich_help_panel=o.RUN,
+        ),
+    ] = "h200",
+    launch: o.LaunchNumber = None,
+    every_block: Annotated[
+        bool, typer.Option("--every-block", help="Run all blocks, not a sample of them.", rich_help_panel=o.RUN)
+    ] = False,
+    as_json: o.Json = False,
+) -> None:
+    """Predict how long the launches of a program take on chips that are not here, and say what limits them."""
+    chips = [load(name.strip()) for name in chip.split(",") if name.strip()]
+    if not chips:
+        raise CommandError(f"--chip names no chip; known are {', '.join(names())}")
+    predictor = predicting.Forecaster(chips, every_block=every_block, only_launch=launch)
+    with for_a_document(as_json), progress("predicting"):
+        failure = program.run(f"emulator:{chips[0].name}", predictor)
+    failure = failure or nothing_launched(program, predictor.seen, bool(predictor.forecasts), launch, "predict")
+    with passing_on(failure):
+        if as_json:
+            show_json(predictions.predictions_document(predictor.forecasts, why(failure), predictor.failures))
+        elif predictor.forecasts:
+            notes = failures.failed_notes(why(failure), predictor.failures, "It is not predicted.")
+            show(predictions.render_predictions(predictor.forecasts, notes))

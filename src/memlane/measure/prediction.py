@@ -1,0 +1,257 @@
+"""How long a launch would take on another chip, without that chip: a sample of its blocks on the emulator, and the model of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from memlane.chip import STALL_FIELDS, Chip, Events, load
+from memlane.compile import architecture, assemble
+from memlane.emulate import Emulator
+from memlane.errors import BadLaunch, CompileError, LaunchError, MissingDependency
+from memlane.launch import BlockSample, KernelCall, Launch, Layers
+from memlane.measure.apart import apart
+from memlane.measure.memory import Snapshot
+from memlane.measure.watching import Watching
+from memlane.model.kernel import Prediction, Sampled, Wait, predicted
+from memlane.model.scheduling import scheduled
+from memlane.ptx import Function, Instruction, Module, memory_access, values_read, values_written
+
+SAMPLED_SMS = 16
+"""Multiprocessors of a sample."""
+SAMPLED_THREADS = 1 << 19
+"""Threads of a sample, about, where more than these would run on its multiprocessors."""
+WINDOWS = 3
+"""Windows of neighbouring waves that the blocks of a larger sample are taken from, at least."""
+SMALLEST_CACHE = 4096
+SHOWN_WAITS = 8
+_MEMORY = {"global": "global memory", "generic": "global memory", "shared": "shared memory", "local": "local memory", "const": "constants"}
+
+
+def predict(call: KernelCall, *args: object, chip: str | Chip = "h200", every_block: bool = False) -> Prediction:
+    """Predict how long `call(*args)` takes on a chip, without that chip. The arrays among `args` are put back.
+
+        prediction = ml.predict(kernel[grid, block], out, a, n, chip="a100")
+        prediction.us, prediction.limiting           # between two events, caches warm; "DRAM", "issue slots", ..., or "latency"
+        print(prediction)                            # with what each part of the chip does, and what the warps wait for
+
+    The target has to be an emulator; its own chip does not matter. Some of the blocks run, on some multiprocessors, and stand for the rest;
+    all of them run where blocks wait for each other, and with `every_block`. What the model leaves out, and how far it is from measured
+    times, is on the page prediction.md. Raises BadLaunch for what an ordinary launch would refuse, and ChipError for an unknown chip.
+    """
+    launch = call.bind(*args)
+    target = launch.kernel.target
+    if not isinstance(target, Emulator):
+        raise BadLaunch(
+            f"times are predicted by the emulator, and {launch.kernel.title} is on {target.name}: load it on ml.target('emulator')"
+        )
+    before = Snapshot(launch)
+    try:
+        with apart(launch):
+            return Predictor(load(chip) if isinstance(chip, str) else chip).predict(launch, target, every_block)
+    finally:
+        before.restore()
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Predicts launches for one chip. The memory of a launch is left as its sample leaves it."""
+
+    chip: Chip
+
+    def predict(self, launch: Launch, target: Emulator, every_block: bool = False) -> Prediction:
+        """Predict a launch that is bound on an emulator."""
+        own = target.of_chip(self.chip)
+        module = scheduled(launch.kernel.loaded.inlined)
+        loaded = own.load(module)
+        _copy_variables(launch, loaded.handle, own)
+        layers = Layers(clock=True, prediction=True, registers=_registers(launch, self.chip))
+        there = replace(launch, kernel=loaded[launch.kernel.name], layers=layers, stream=own.default_stream)
+        sample = None if every_block or not own.may_leave_out_blocks(there) else sample_of(self.chip, launch, _resident(own, there))
+        sampled = _warm(own, there, sample)
+        waits = waits_of(module, loaded[launch.kernel.name].function, sampled.events)
+        return replace(predicted(self.chip, sampled), kernel=launch.kernel.title, waits=waits)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is predicted of the launches of a program that are alike: the same kernel, grid and block."""
+
+    kernel: str
+    blocks: int
+    threads: int
+    """Of a block."""
+    launches: int
+    """How many of them there are; the first one was predicted."""
+    predictions: tuple[Prediction, ...]
+    """By chip."""
+
+
+class Forecaster(Watching):
+    """An observer that predicts the launches of a program for some chips, before each goes its way on an emulator."""
+
+    def __init__(self, chips: Sequence[Chip], *, every_block: bool = False, only_launch: int | None = None) -> None:
+        super().__init__(only_launch)
+        self._predictors = [Predictor(chip) for chip in chips]
+        self._every_block = every_block
+        self._found: dict[tuple[object, ...], Forecast] = {}
+
+    @property
+    def forecasts(self) -> list[Forecast]:
+        """In the order in which launches first were seen."""
+        return list(self._found.values())
+
+    def _replaced(self, number: int, launch: Launch) -> Launch:
+        target = launch.kernel.target
+        if not isinstance(target, Emulator):
+            raise BadLaunch(f"times are predicted by the emulator, and {launch.kernel.title} is on {target.name}")
+        alike = launch.kernel.title, launch.grid, launch.block, launch.shared_bytes
+        if alike in self._found:
+            known = self._found[alike]
+            self._found[alike] = replace(known, launches=known.launches + 1)
+            return launch
+        before = Snapshot(launch)
+        try:
+            predictions = tuple(one.predict(launch, target, self._every_block) for one in self._predictors)
+        except LaunchError as error:
+            self._on_failure(number, launch)(0, error)
+            raise
+        finally:
+            before.restore()
+        self._found[alike] = Forecast(launch.kernel.title, launch.blocks, launch.threads_per_block, 1, predictions)
+        return launch
+
+
+def sample_of(chip: Chip, launch: Launch, resident: int) -> BlockSample | None:
+    """Return which blocks stand for all; None where all have to run, because there are few."""
+    sms = min(SAMPLED_SMS, chip.sm_count)
+    full, rest = divmod(launch.blocks, chip.sm_count)
+    if full < 1 or sms == chip.sm_count:
+        return None
+    waves = 2 * max(1, resident)
+    windows = max(WINDOWS, round(SAMPLED_THREADS / (waves * sms * launch.threads_per_block)))
+    if windows * waves >= full:
+        return BlockSample(sms, 1, chip.sm_count, full * sms + min(sms, rest))
+    return BlockSample(sms, waves, (full - waves) // (windows - 1) * chip.sm_count, windows * waves * sms)
+
+
+def _warm(target: Emulator, launch: Launch, sample: BlockSample | None) -> Sampled:
+    """Run a launch, or a sample of it, until L2 holds what it holds behind an earlier launch like it, and once more.
+
+    A sample needs an L2 that is as full as that of the chip. So its blocks run once, in two halves: by the lines that the second half adds,
+    those of all blocks are estimated, and where they do not fit, the sample gets the same share of L2.
+    """
+    chip = target.chip
+    target.empty_caches()
+    if sample is None:
+        _events(target, launch, None)
+        return Sampled(_events(target, launch, None))
+    half = _events(target, launch, replace(sample, blocks=max(1, sample.blocks // 2))).l2_lines
+    lines = _events(target, launch, sample).l2_lines
+    each = max(0, lines - half) / max(1, sample.blocks - sample.blocks // 2)
+    share = max(1.0, (lines + each * (launch.blocks - sample.blocks)) / max(1, lines))
+    if share * lines * chip.line_bytes > chip.l2_bytes:
+        target.empty_caches(max(SMALLEST_CACHE, int(chip.l2_bytes / share)))
+        _events(target, launch, sample)
+    return Sampled(_events(target, launch, sample), share)
+
+
+def _events(target: Emulator, launch: Launch, sample: BlockSample | None) -> Events:
+    events = target.launch(replace(launch, layers=replace(launch.layers, sample=sample))).events
+    assert events is not None
+    return events
+
+
+def _resident(target: Emulator, launch: Launch) -> int:
+    return target.state.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes, launch.layers.registers)
+
+
+def _registers(launch: Launch, chip: Chip) -> int | None:
+    """The registers of a thread, by the assembler, for the chip or else for what the module is for; None where it cannot be asked."""
+    module = launch.kernel.module
+    try:
+        arch = architecture(module, chip.compute_capability)
+    except BadLaunch:
+        arch = module.target[0]
+    try:
+        usage = assemble(module, arch=arch).kernels.get(launch.kernel.name)
+    except (CompileError, MissingDependency):
+        return None
+    return None if usage is None else usage.registers
+
+
+def _copy_variables(launch: Launch, handle: object, target: Emulator) -> None:
+    """Give the variables of the module what they hold where the launch is bound."""
+    old, new = (getattr(one, "addresses", {}) for one in (launch.kernel.loaded.handle, handle))
+    for name, address in new.items():
+        nbytes = launch.kernel.module.variables[name].nbytes
+        if name in old and nbytes:
+            target.memory.view(address, nbytes)[:] = target.memory.view(old[name], nbytes)
+            target.memory.wrote(address, nbytes)
+
+
+# -- what the warps wait for -----------------------------------------------------------------------------------------------------------
+
+
+def waits_of(module: Module, function: Function, events: Events) -> tuple[Wait, ...]:
+    """Return what the warps spent their time on, the longest first, each with the line that it is due to."""
+    if events.stalls is None or not events.warp_cycles:
+        return ()
+    instructions = list(function.instructions())
+    issued, dependency, contention = (events.stalls[: len(instructions), STALL_FIELDS.index(name)] for name in STALL_FIELDS)
+    found: dict[tuple[str, str], float] = {}
+
+    def add(cause: str, place: str, cycles: float) -> None:
+        found[cause, place] = found.get((cause, place), 0.0) + cycles
+
+    makers = _makers(instructions)
+    for number, cycles in enumerate(dependency.tolist()):
+        if cycles > 0:
+            maker = instructions[makers[number]] if number in makers else instructions[number]
+            add(_cause(maker), _place(module, maker), cycles)
+    for number, cycles in enumerate(contention.tolist()):
+        if cycles > 0:
+            add("issue slots and pipes", _place(module, instructions[number]), cycles)
+    add("instructions", "", float(issued.sum()))
+    rest = events.warp_cycles - sum(found.values())
+    if rest > 0:
+        add("barriers and branches", "", rest)
+    longest = sorted(found.items(), key=lambda item: -item[1])[:SHOWN_WAITS]
+    return tuple(Wait(cause, place, cycles / events.warp_cycles) for (cause, place), cycles in longest)
+
+
+def _makers(instructions: Sequence[Instruction]) -> dict[int, int]:
+    """By instruction, the one before it in the text whose result it needs and that takes longest: an access of memory, if there is one."""
+    writer: dict[str, int] = {}
+    found = {}
+    for number, one in enumerate(instructions):
+        candidates = [writer[name] for name in values_read(one) if name in writer]
+        if candidates:
+            found[number] = max(candidates, key=lambda place: (_rank(instructions[place]), place))
+        for name in values_written(one):
+            writer[name] = number
+    return found
+
+
+def _rank(one: Instruction) -> int:
+    """Accesses of global memory in front of those of other memory, and these in front of arithmetic."""
+    if one.form.effect == "texture":
+        return 2
+    access = memory_access(one)
+    return 0 if access is None or access.space == "param" else 2 if access.space in ("global", "generic") else 1
+
+
+def _cause(one: Instruction) -> str:
+    if one.form.effect == "texture":
+        return "textures"
+    access = memory_access(one)
+    return "arithmetic" if access is None else _MEMORY.get(access.space, access.space)
+
+
+def _place(module: Module, one: Instruction) -> str:
+    """`transpose.cu:18`."""
+    if one.location is None:
+        return ""
+    location = module.users_location(one.location)
+    name = module.files.get(location.file, "")
+    return f"{name.replace(chr(92), '/').rpartition('/')[2]}:{location.line}" if name else ""

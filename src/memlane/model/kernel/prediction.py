@@ -1,0 +1,173 @@
+"""The time of a launch: what its parts take for themselves, combined, and what every launch takes besides.
+
+The parts work at the same time, but not perfectly so: where two are busy for nearly as long, the launch takes longer than either. The
+combination is the power mean that fits the measured families best: the exponent is `OVERLAP` (infinity would be perfect overlap, 1 none).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memlane.chip import STALL_FIELDS, Chip
+from memlane.model.kernel.memory import shared_parts
+from memlane.model.kernel.multiprocessor import Part, Sampled, parts_of, whole_cycles
+
+OVERLAP = 4.0
+HIDDEN = 0.4
+"""The share of longer accesses that does not matter where warps wait for their blocks to begin, by `copies by vector width`."""
+LOADED, LOADED_POWER, ROUNDS = 0.8, 0.75, 12
+"""How much longer an access to DRAM takes when DRAM is always busy than when it is idle (0.8: 1.8 times), and the power of its utilization
+that this grows with, by `occupancy` in benchmarks/results/h200/predict_measured.json; and how often time and utilization are computed from
+each other."""
+LIMITING_SHARE = 0.6
+"""Of the time, for which a part has to be busy to be called the one that limits; below that, latency does, as Nsight Compute's guide
+says."""
+LATENCY = "latency"
+BLOCKS = "beginning of blocks"
+AT_ONE_PLACE = "atomics at one place"
+"""What is done one by one, and added to the rest: kernels that collect their results so do it at their end."""
+WARPS = "warps"
+NOT_MODELLED = (
+    "the registers that the assembler allots",
+    "copies in bulk and tensor memory accelerator",
+    "tensor cores' rates",
+    "texture caches",
+    "TLBs and where in L2 and DRAM lines meet",
+    "instruction fetch",
+)
+GROUPS: Mapping[str, str] = {"issue slots": "SM", "barriers": "SM", "L1 and shared memory": "L1", "L2": "L2", "DRAM": "DRAM"}
+"""Parts by what Nsight Compute calls the throughput that they belong to; pipes belong to SM, all of L2 to L2."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What the warps of a launch spent a share of their time on."""
+
+    cause: str
+    """`global memory`, `shared memory`, ... of the instruction whose result is waited for; `issue slots and pipes`; `instructions`;
+    `barriers and branches`."""
+    place: str
+    """The source line of that instruction, `transpose.cu:18`; empty where there is none, or many."""
+    share: float
+    """Of the time of all warps."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """How long a launch would take on a chip with warm caches, and why."""
+
+    chip: str
+    us: float
+    """Between two events around the launch."""
+    cycles: float
+    """Of the launch itself."""
+    launch_us: float
+    """What the events and the start of the launch take."""
+    warps_cycles: float
+    """What the warps of a multiprocessor take for themselves: waiting, issue slots, pipes and wavefronts."""
+    parts: tuple[Part, ...]
+    """For how long each part of the chip is busy; the longest first."""
+    spread_us: float = 0.0
+    """Standard deviation between parts of the sample; 0 where all blocks ran."""
+    share: float = 1.0
+    """Of the blocks that ran for this."""
+    missing: tuple[str, ...] = ()
+    """Rates that the file of the chip lacks."""
+    moved_bytes: float = 0.0
+    """Between the multiprocessors and L2."""
+    kernel: str = ""
+    waits: tuple[Wait, ...] = ()
+    """What the warps spent their time on; the longest first."""
+
+    @property
+    def limiting(self) -> str:
+        """The part that limits: the busiest one, or `latency` where none is busy for `LIMITING_SHARE` of the time."""
+        busiest = self.parts[0] if self.parts else None
+        return busiest.name if busiest is not None and busiest.cycles >= LIMITING_SHARE * self.cycles else LATENCY
+
+    @property
+    def group(self) -> str:
+        """`SM`, `L1`, `L2`, `DRAM` or `latency`: what limits, in the words of Nsight Compute. Blocks that begin are none of these."""
+        known = [part for part in self.parts if part.name != BLOCKS]
+        if not known or known[0].cycles < LIMITING_SHARE * self.cycles:
+            return LATENCY
+        name = known[0].name
+        return GROUPS.get(name) or ("SM" if name.endswith("pipe") else "L2")
+
+    def __str__(self) -> str:
+        """The time, what limits it, what each part of the chip does, and what the warps wait for."""
+        name = f"{self.kernel}: " if self.kernel else ""
+        lines = [f"{name}{self.us:,.2f} us (predicted for {self.chip}, limited by {self.limiting})"]
+        lines += [f"  {part.name}: busy {self.utilization(part):.0%}" + (f", {part.moved}" if part.moved else "") for part in self.parts]
+        lines += [f"  warps: {one.share:.0%} {one.cause}{f', {one.place}' if one.place else ''}" for one in self.waits]
+        lines += [f"  the file of {self.chip} has no rate of {', '.join(self.missing)}"] if self.missing else []
+        return "\n".join(lines)
+
+    def utilization(self, part: Part) -> float:
+        """The share of the time for which a part is busy."""
+        return part.cycles / self.cycles if self.cycles else 0.0
+
+
+def predicted(chip: Chip, sampled: Sampled) -> Prediction:
+    """Predict the time of a launch from what the clock layer saw of it, or of a sample of its blocks."""
+    warps, spread = whole_cycles(chip, sampled.events)
+    shared, missing = shared_parts(chip, sampled), []
+    blocks = None if chip.bandwidth.blocks is None else sampled.events.blocks / chip.bandwidth.blocks
+    if blocks is None:
+        missing.append("blocks that begin")
+    others = _bottlenecks(shared.parts)
+    together = combined([warps, *others])
+    dram, waits = next((part.cycles for part in shared.parts if part.name == "DRAM"), 0.0), _dram_waits(sampled)
+    for _ in range(ROUNDS):  # the busier DRAM is, the longer each access to it takes
+        slower = waits * LOADED * (dram / together) ** LOADED_POWER if together else 0.0
+        loaded = warps * (1 + slower * (1 - HIDDEN * min(1.0, (blocks or 0.0) / warps))) if warps else 0.0
+        together = (together + combined([loaded, *others])) / 2
+    launch_us = chip.links.event_us
+    if launch_us is None:
+        launch_us = chip.links.launch_us or 0.0
+        missing.append("what a launch takes between events")
+    parts = [
+        *parts_of(chip, sampled),
+        *shared.parts,
+        *([] if blocks is None else [Part(BLOCKS, blocks, f"{sampled.events.blocks:,} blocks")]),
+    ]
+    parts.sort(key=lambda part: -part.cycles)
+    at_one_place = sum(part.cycles for part in shared.parts if part.name == AT_ONE_PLACE)
+    together += at_one_place
+    us = launch_us + together / chip.clock_mhz
+    busy = tuple(part for part in parts if part.cycles > 0)
+    return Prediction(
+        chip.name,
+        us,
+        together,
+        launch_us,
+        warps,
+        busy,
+        spread / chip.clock_mhz,
+        sampled.events.fraction,
+        (*shared.missing, *missing),
+        shared.moved_bytes,
+    )
+
+
+def _dram_waits(sampled: Sampled) -> float:
+    """The share of the warps' time in which they wait for DRAM, about: for operands, as many of which come from there as sectors do."""
+    events = sampled.events
+    read = events.traffic.total("read")
+    if events.stalls is None or not read or not events.warp_cycles:
+        return 0.0
+    waited = float(events.stalls[:, STALL_FIELDS.index("dependency")].sum()) / events.warp_cycles
+    return min(1.0, waited) * min(1.0, events.traffic.fetched / read)
+
+
+def _bottlenecks(parts: Sequence[Part]) -> list[float]:
+    """What of the shared parts goes on side by side: the ways between multiprocessors and L2, and L2 with DRAM behind it."""
+    behind = max((part.cycles for part in parts if part.name in ("L2", "DRAM")), default=0.0)
+    return [behind, *(part.cycles for part in parts if part.name not in ("L2", "DRAM", AT_ONE_PLACE))]
+
+
+def combined(cycles: Sequence[float]) -> float:
+    """The time in which parts of a launch are done that overlap, each with what it takes for itself."""
+    longest = max(cycles, default=0.0)
+    return 0.0 if longest <= 0 else longest * sum((one / longest) ** OVERLAP for one in cycles) ** (1 / OVERLAP)

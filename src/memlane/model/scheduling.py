@@ -1,0 +1,146 @@
+"""The order in which an assembler would put the instructions of a kernel, approximately: loads as early as their addresses are ready.
+
+    scheduled(module)     a module that does the same, whose instructions stand in that order
+
+PTX has the order of the source, in which a value is often used right behind its load. Assemblers move instructions inside stretches without
+branches and barriers, so that many loads are under way before the first value is used; a kernel whose warps wait for memory takes a
+fraction of the time then. The pass is list scheduling as in textbooks: of the instructions whose operands are there it takes the one with
+the longest way to the end of the stretch, by rough latencies. What touches memory keeps its order, but loads pass each other, and what goes
+to different state spaces or is read only. Registers are taken to be plenty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from heapq import heappop, heappush
+
+from memlane.ptx import Block, Directive, Function, Instruction, Module, Statement, memory_access, values_read, values_written
+
+_MOVES = frozenset({"", "load", "store", "texture"})
+"""Effects of instructions that may change their places; others end a stretch."""
+_LATENCY = {"global": 300, "generic": 300, "local": 30, "shared": 24, "const": 24, "param": 24}
+_OTHER_LATENCY = 5
+LONGEST = 2000
+"""Instructions of a stretch that are looked at together."""
+
+
+def scheduled(module: Module) -> Module:
+    """Return the module with the instructions of its functions in the order of an assembler."""
+    items = tuple(_of_function(item) if isinstance(item, Function) and item.body is not None else item for item in module.items)
+    return replace(module, items=items)
+
+
+def _of_function(function: Function) -> Function:
+    assert function.body is not None
+    return replace(function, body=_of_block(function.body))
+
+
+def _of_block(block: Block) -> Block:
+    result: list[Statement] = []
+    stretch: list[Instruction] = []
+    for statement in block.statements:
+        if isinstance(statement, Instruction) and _may_move(statement) and len(stretch) < LONGEST:
+            stretch.append(statement)
+        elif isinstance(statement, Directive) and statement.text.lstrip().startswith(".loc"):
+            continue  # each instruction carries its own
+        else:
+            result += _ordered(stretch)
+            stretch = [statement] if isinstance(statement, Instruction) and _may_move(statement) else []
+            if not stretch:
+                result.append(_of_block(statement) if isinstance(statement, Block) else statement)
+    return replace(block, statements=(*result, *_ordered(stretch)))
+
+
+def _may_move(instruction: Instruction) -> bool:
+    return instruction.form.effect in _MOVES and not instruction.has("volatile") and not instruction.has("sync")
+
+
+def _ordered(stretch: Sequence[Instruction]) -> Iterator[Instruction]:
+    """The instructions of a stretch in their new order."""
+    if len(stretch) < 3 or not any(one.form.effect in ("load", "texture") for one in stretch):
+        yield from stretch
+        return
+    after = _needs(stretch)
+    waits = [0] * len(stretch)
+    for followers in after:
+        for follower in followers:
+            waits[follower] += 1
+    ways = _ways(stretch, after)
+    earliest, now = [0] * len(stretch), 0
+    ready = [(-ways[number], number) for number in range(len(stretch)) if not waits[number]]
+    ready.sort()
+    coming: list[tuple[int, int]] = []
+    while ready or coming:
+        while coming and (coming[0][0] <= now or not ready):
+            when, number = heappop(coming)
+            now = max(now, when) if not ready else now
+            heappush(ready, (-ways[number], number))
+        _, number = heappop(ready)
+        yield stretch[number]
+        now += 1
+        for follower, latency in after[number].items():
+            earliest[follower] = max(earliest[follower], now + latency - 1)
+            waits[follower] -= 1
+            if not waits[follower]:
+                heappush(coming, (earliest[follower], follower))
+
+
+def _ways(stretch: Sequence[Instruction], after: Sequence[dict[int, int]]) -> list[int]:
+    """From each instruction, the longest way to the end, in cycles."""
+    ways = [1] * len(stretch)
+    for number in range(len(stretch) - 1, -1, -1):
+        ways[number] = max([1, *(latency + ways[follower] for follower, latency in after[number].items())])
+    return ways
+
+
+def _needs(stretch: Sequence[Instruction]) -> list[dict[int, int]]:
+    """By instruction, those behind it that have to stay behind, with the cycles between them."""
+    after: list[dict[int, int]] = [{} for _ in stretch]
+    writer: dict[str, int] = {}
+    readers: dict[str, list[int]] = {}
+    stores: dict[str, int] = {}
+    loads: dict[str, list[int]] = {}
+
+    def behind(first: int, second: int, latency: int) -> None:
+        after[first][second] = max(after[first].get(second, 1), latency)
+
+    for number, one in enumerate(stretch):
+        for name in values_read(one):
+            if name in writer:
+                behind(writer[name], number, _latency(stretch[writer[name]]))
+        for name in values_written(one):
+            if name in writer:
+                behind(writer[name], number, 1)
+            for reader in readers.get(name, ()):
+                if reader != number:
+                    behind(reader, number, 1)
+        access = memory_access(one)
+        if access is not None and access.space not in ("param", "const") and not access.read_only:
+            for space in _meets(access.space):
+                if space in stores:
+                    behind(stores[space], number, 1)
+                if one.form.effect == "store":
+                    for load in loads.get(space, ()):
+                        behind(load, number, 1)
+            if one.form.effect == "store":
+                stores[access.space] = number
+                loads[access.space] = []
+            else:
+                loads.setdefault(access.space, []).append(number)
+        for name in values_read(one):
+            readers.setdefault(name, []).append(number)
+        for name in values_written(one):
+            writer[name], readers[name] = number, []
+    return after
+
+
+def _meets(space: str) -> tuple[str, ...]:
+    """The state spaces whose memory may be that of this one."""
+    return ("global", "shared", "local", "generic") if space == "generic" else (space, "generic")
+
+
+def _latency(instruction: Instruction) -> int:
+    if instruction.form.effect == "texture":
+        return _LATENCY["global"]
+    access = memory_access(instruction)
+    return _OTHER_LATENCY if access is None else _LATENCY.get(access.space, _LATENCY["global"])

@@ -1,0 +1,70 @@
+"""Predicted times of launches, for the terminal and as JSON: a column for each chip, and what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from memlane.measure.prediction import Forecast
+from memlane.model.kernel import NOT_MODELLED, Prediction
+from memlane.report.json import document_head
+from memlane.report.table import plain
+from memlane.titles import kernel_label
+
+_PARTS, _WAITS = 4, 4
+"""Lines of each that are shown."""
+
+
+def render_predictions(forecasts: Sequence[Forecast], notes: Sequence[str] = ()) -> RenderableType:
+    """A table with the launches as rows and the chips as columns, then for each launch and chip what its time is made of."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("kernel", overflow="fold")
+    table.add_column("launches", justify="right")
+    for prediction in forecasts[0].predictions if forecasts else ():
+        table.add_column(prediction.chip, justify="right")
+    for forecast in forecasts:
+        cells = [Text(f"{one.us:,.2f} us") for one in forecast.predictions]
+        table.add_row(plain(kernel_label(forecast.kernel)), str(forecast.launches), *cells)
+    parts: list[RenderableType] = [table]
+    for forecast in forecasts:
+        parts += [Text(), plain(f"{kernel_label(forecast.kernel)}, {forecast.blocks:,} blocks of {forecast.threads}", "bold")]
+        parts += [line for one in forecast.predictions for line in _explained(one)]
+    parts += [Text(), plain(f"Predicted with warm caches, between two events. Not modelled: {'; '.join(NOT_MODELLED)}.", "dim")]
+    return Group(*parts, *(plain(note, "yellow") for note in notes))
+
+
+def _explained(one: Prediction) -> list[Text]:
+    """Some lines on one prediction."""
+    how = f"{one.launch_us:.2f} us for the launch itself"
+    how += f"; {one.share:.0%} of the blocks ran" if one.share < 1 else ""
+    how += f", which is +-{one.spread_us:.2g} us" if one.spread_us else ""
+    lines = [Text.assemble(f"  {one.chip}: {one.us:,.2f} us, limited by ", (one.limiting, "bold"), f" ({how})")]
+    busy = [f"{part.name} {one.utilization(part):.0%}" + (f" ({part.moved})" if part.moved else "") for part in one.parts[:_PARTS]]
+    lines += [plain(f"    busy: {text}", "" if number == 0 else "dim") for number, text in enumerate(busy)]
+    lines += [plain(f"    warps: {wait.share:.0%} {wait.cause}{f', {wait.place}' if wait.place else ''}") for wait in one.waits[:_WAITS]]
+    if one.missing:
+        lines.append(plain(f"    the file of {one.chip} has no rate of {', '.join(one.missing)}", "yellow"))
+    return lines
+
+
+def predictions_document(forecasts: Sequence[Forecast], failed: str = "", failures: Sequence[Any] = ()) -> dict[str, object]:
+    """JSON of kind "predictions"."""
+    launches = [
+        {
+            "kernel": one.kernel,
+            "launches": one.launches,
+            "blocks": one.blocks,
+            "threads_per_block": one.threads,
+            "predictions": [{**asdict(p), "limiting": p.limiting} for p in one.predictions],
+        }
+        for one in forecasts
+    ]
+    said = [{"id": one.number, "kernel": one.kernel, "why": one.why} for one in failures]
+    head = document_head("predictions")
+    return {**head, "failed": failed or None, "failed_launches": said, "launches": launches, "not_modelled": list(NOT_MODELLED)}

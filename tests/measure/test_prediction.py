@@ -1,0 +1,87 @@
+"""Predictions of launches: samples against all blocks, the memory behind them, what is refused, and where warps wait."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import memlane as ml
+from memlane.chip import load
+from memlane.emulate import Emulator
+from memlane.errors import BadLaunch, ChipError
+from memlane.launch import KernelCall
+from memlane.measure.prediction import sample_of
+from tests.launch.fake_target import FakeTarget
+
+SOURCE = """
+extern "C" __global__ void turn(float* out, const float* in, int n) {
+    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 8 + threadIdx.y;
+    out[x * n + y] = in[y * n + x];
+}
+extern "C" __global__ void count(unsigned* out) {
+    atomicAdd(out, 1u);
+}
+extern "C" __global__ void wait(unsigned* out) {
+    if (threadIdx.x == 0) {
+        atomicAdd(out, 1u);
+        while (*(volatile unsigned*)out < gridDim.x) {}
+    }
+}
+"""
+
+
+def turned(n: int) -> tuple[KernelCall, tuple[object, ...]]:
+    target = Emulator(load("v100"))
+    kernel = target.load(ml.cuda(SOURCE, name="p.cu"))["turn"]
+    return kernel[(n // 32, n // 8), (32, 8)], (target.zeros((n, n)), target.zeros((n, n)), n)
+
+
+def test_a_sample_of_the_blocks_stands_for_all() -> None:
+    call, arguments = turned(512)
+    part, whole = (ml.predict(call, *arguments, chip="h200", every_block=every) for every in (False, True))
+    assert part.share < 0.2 < whole.share == 1.0
+    assert part.us == pytest.approx(whole.us, rel=0.1)
+    assert part.limiting == whole.limiting
+
+
+def test_chips_differ_and_the_line_that_waits_is_named() -> None:
+    call, arguments = turned(256)
+    fast, slow = (ml.predict(call, *arguments, chip=chip) for chip in ("h200", "gtx480"))
+    assert fast.us < slow.us
+    assert (fast.waits[0].cause, fast.waits[0].place) == ("global memory", "p.cu:4")
+    assert sum(one.share for one in fast.waits) <= 1.001
+    assert "predicted for gtx480" in str(slow)
+
+
+def test_arrays_are_as_before() -> None:
+    target = Emulator(load("h200"))
+    total = target.zeros(1, np.uint32)
+    ml.predict(target.load(ml.cuda(SOURCE, name="p.cu"))["count"][1000, 64], total)
+    assert total.numpy()[0] == 0
+
+
+def test_all_blocks_run_where_they_wait_for_each_other() -> None:
+    target = Emulator(load("h200"))
+    found = ml.predict(target.load(ml.cuda(SOURCE, name="p.cu"))["wait"][264, 32], target.zeros(1, np.uint32))
+    assert found.share == 1.0
+
+
+def test_a_sample_has_whole_waves_from_all_over_the_grid() -> None:
+    chip = load("h200")
+    call, arguments = turned(1024)
+    launch = call.bind(*arguments)
+    few = sample_of(chip, launch, resident=8)
+    assert few is not None
+    assert (few.sms, few.blocks) == (16, 31 * 16 + 4)
+    call, arguments = turned(64)
+    assert sample_of(chip, call.bind(*arguments), resident=8) is None
+
+
+def test_an_unknown_chip_and_another_target_are_refused() -> None:
+    call, arguments = turned(64)
+    with pytest.raises(ChipError, match="no chip is called 'h300'"):
+        ml.predict(call, *arguments, chip="h300")
+    fake = FakeTarget()
+    kernel = fake.load(ml.cuda(SOURCE, name="p.cu"))["count"]
+    with pytest.raises(BadLaunch, match=r"times are predicted by the emulator, and count.* is on .*: load it on"):
+        ml.predict(kernel[1, 32], fake.zeros(1, np.uint32))
