@@ -14,7 +14,9 @@ from memlane.stencils import Variant
 from memlane.timeloop.shared import SharedRun
 from tests.stencils.test_boxes import corners
 from tests.stencils.test_shared import FUSED, SWAP, SWAP3, flow, heat, lopsided, prepared, smooth, values
-from tests.targets.test_signals import SideBySide
+from tests.targets.test_signals import SideBySide, patient
+
+__all__ = ["patient"]
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,7 @@ def test_no_wait_can_be_left_out(devices, every, waits):
 
 
 @pytest.mark.parametrize(("every", "variant"), [(1, None), (3, None), (2, FUSED)])
+@pytest.mark.usefixtures("patient")
 def test_devices_run_side_by_side_with_nothing_but_flags_between_them(every, variant):
     """Each device replays graphs of its own, in a thread of its own and in any order that its own queues allow."""
     grid = ml.Grid((33, 24), boundary="periodic")

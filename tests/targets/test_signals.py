@@ -132,7 +132,14 @@ def test_what_one_put_cannot_do():
 
 
 class SideBySide(GraphingEmulator):
-    """Takes itself for a GPU whose graphs run while the host goes on: the devices wait for each other by flags alone."""
+    """Takes itself for a GPU whose graphs run while the host goes on: the devices wait for each other by flags alone.
+
+    They wait long, because kernels of the other may still be compiled, on a machine that has other things to do.
+    """
+
+    def __init__(self, device: int, seed: int) -> None:
+        super().__init__(device, seed)
+        self.patience = 1 << 22
 
     def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> ShuffledGraph:
         return StartedGraph(self, tuple(steps))
@@ -152,7 +159,13 @@ class StartedGraph(ShuffledGraph):
             self.under_way.pop(0).result()
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    monkeypatch.setenv(signals.LIMIT, "900000")  # naps are no pauses on emulated devices, only polls
+
+
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.usefixtures("patient")
 def test_devices_that_replay_graphs_of_their_own_wait_by_flags_alone(seed):
     targets = [SideBySide(at, seed + at) for at in range(2)]
     bound = BoundPlan(ring(10), rows(targets), targets=targets)
@@ -177,3 +190,22 @@ def test_a_plan_with_another_order_between_devices_is_one_graph():
     steps, _ = bound._actions.steps(bound.order)
     assert [step.waits for step in steps] == [(), (), (0, 1)]  # the wait does not stand behind the put
     assert [step.waits for step in only(steps[:2], targets[1])] == [()]
+
+
+@pytest.mark.usefixtures("patient")
+def test_every_device_begins_behind_what_is_under_way_on_all_of_them(monkeypatch):
+    """Flags are cleared on the device that waits for them; a put of another one must not come before that."""
+    targets = [SideBySide(at, at) for at in range(2)]
+    bound = BoundPlan(ring(2), rows(targets), targets=targets)
+    recorded, waited = [], []
+    for target in targets:
+        event = object()
+        monkeypatch.setattr(target, "record", lambda stream=None, event=event: recorded.append(event) or event)
+        monkeypatch.setattr(target, "wait_for", lambda event, stream=None, target=target: waited.append((target, stream.number, event)))
+    bound._start_apart(bound._segment_graphs(), targets[0].default_stream)
+    begins, ends = recorded[:2], recorded[2:]
+    numbers = [stream.number for stream in bound._streams]
+    assert waited[:4] == [(target, number, event) for target, number in zip(targets, numbers, strict=True) for event in begins]
+    assert waited[4:] == [(targets[0], 0, event) for event in ends]
+    for _, graph in bound._segment_graphs():
+        graph.wait()

@@ -278,9 +278,11 @@ class BoundPlan:
 
     def _start_apart(self, graphs: Sequence[tuple[Segment, StepGraph]], place: Stream) -> dict[tuple[int, ...], int]:
         """Start graphs of which each device has its own, behind what stands on a stream; what comes next on it is behind all of them."""
-        begin = self.targets[0].record(place)
+        # Each stands behind all of them: what one device stores into memory of another comes behind what is under way there.
+        begin = [self.targets[0].record(place), *(target.record() for target in self.targets[1:])]
         for target, stream in zip(self.targets, self._streams, strict=True):
-            target.wait_for(begin, stream)
+            for event in begin:
+                target.wait_for(event, stream)
         turns = self._start_graphs(graphs, place)
         for target, stream in zip(self.targets, self._streams, strict=True):
             self.targets[0].wait_for(target.record(stream), place)
