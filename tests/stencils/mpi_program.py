@@ -81,6 +81,8 @@ def cases(folder):
         theirs = everyone.allgather({key: value.tobytes() for key, value in mine.items()})
         assert all(one == theirs[0] for one in theirs), name
         found |= {f"{name}: {key}": value for key, value in mine.items()}
+    if run.ranks == 4:
+        boxes_have_the_same_bits(run, case, mine)
     said = messages(run) | interruption(run) | points(case) | exact_sums()
     if run.ranks == 2:
         said |= snapshots(run, case, folder) | refusals(run, case)
@@ -113,6 +115,21 @@ def exact_sums():
     many = drift.on(ml.Grid(shape), exchange_every=1, transport="mpi").prepare(**given)
     alone = drift.on(ml.Grid(shape)).prepare(**given, targets=many.targets)
     return {"exact": many.steps(1).reductions == alone.steps(1).reductions}
+
+
+def boxes_have_the_same_bits(run, case, expected):
+    """The last case in boxes, of which each has both of its neighbours around at both sides."""
+    stencil, shape, boundary, every = case
+    on_grid = stencil.on(ml.Grid(shape, boundary=boundary), exchange_every=every, transport="mpi", decomposition=(2, 2))
+    boxes = on_grid.prepare(**values(stencil, shape), fmad=False)
+    assert races(boxes.plan(4 * every)) == []
+    assert f"rank {run.rank} of 4 with cells {('0-15', '16-30')[run.rank // 2]}, {('0-19', '20-39')[run.rank % 2]} on" in repr(boxes)
+    found = fields_and_reductions(boxes)
+    assert all(np.array_equal(found[name], value) for name, value in expected.items())
+    calls = [step.action for step in all_steps(boxes.plan().steps) if isinstance(step.action, HostCall)]
+    assert [call.arguments[:2] for call in calls] == [(1, (run.rank + 2) % 4), (1, run.rank ^ 1)]  # one message along each axis
+    gathered = boxes["u"].gather(root=2)
+    assert (gathered is None) == (run.rank != 2)
 
 
 def messages(run):

@@ -264,8 +264,6 @@ def test_what_cannot_be_cut():
         heat.on(grid, decomposition=4)
     with pytest.raises(StencilError, match=r"not \(2, 2, 1\)"):
         heat.on(grid, decomposition=(2, 2, 1))
-    with pytest.raises(StencilError, match=r"ranks share a grid in slabs along its first axis: leave out decomposition"):
-        heat.on(grid, decomposition=(1, 2), transport="mpi")
     where = heat.on(grid, decomposition=(2, 2))
     for count in (1, 3):
         with pytest.raises(StencilError, match=rf"decomposition=\(2, 2\) makes 4 parts along 2 axes, for {count} devices and a grid of 2"):

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -189,6 +190,25 @@ def test_the_plan_of_each_rank_has_no_race_and_fits_those_of_the_others(boundary
         received |= {(int(name.split()[-1]), rank): size for name, size in views.items() if name.startswith("from rank")}
     assert sent == received
     assert len(sent) == (2 if ranks == 2 else 6 if boundary == "periodic" else 4)
+
+
+@pytest.mark.parametrize(("boundary", "parts"), [("fixed", (2, 2)), ("periodic", (2, 3))])
+def test_plans_of_ranks_with_boxes_fit_each_other(boundary, parts):
+    problem = Problem(mpi_program.heat.rules, ml.Grid((40, 90), boundary=boundary), (mpi_program.SWAP,), {}, cut=(0, 1))
+    kernels = tuple(one for one in code_of(problem, None, True).kernels if not one.reductions)
+    turn = Turn(problem, kernels, 2)
+    boxes = decomposed(problem.grid, [1.0] * prod(parts), parts).with_halos(*turn.halo)
+    refs = {name: KernelRef("0" * 64, name) for name in (kernels[0].name, "pack_4", "unpack_4")}
+    sent, received = {}, {}
+    for rank in range(prod(parts)):
+        plan = RankStage(boxes, turn, 3, turn.needs, own=rank, function=mpi.EXCHANGE).plan(refs)
+        assert races(plan) == []
+        for buffer in plan.buffers:
+            if buffer.home == "pinned":
+                way, _, other, *along = buffer.name.split()
+                (sent if way == "to" else received)[rank, int(other), *along] = buffer.nbytes
+    assert sent == {(other, rank, *along): size for (rank, other, *along), size in received.items()}
+    assert len(sent) == (8 if boundary == "fixed" else 6 * 3)  # around two, both sides are one neighbour
 
 
 def test_a_limit_that_is_no_time(monkeypatch):

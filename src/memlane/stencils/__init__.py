@@ -16,7 +16,8 @@
     code         the kernels of a problem as one text and as a module
     points       kernels for single cells: sources, probes, and the search for what is not finite
     stages       steps as plans
-    exchange     steps on several devices as plans; `decomposition` says which cells each has, `faces` how they are packed for neighbours
+    exchange     steps on several devices as plans: `decomposition` says which cells each has, `turns` what it computes between exchanges
+    faces        how cells for neighbours are packed
     puts         the same where devices signal each other without the host
     messages     the same where each slab belongs to a process of its own
     scaling      times on several devices, predicted; it is loaded on its own
@@ -29,7 +30,7 @@ from __future__ import annotations
 from memlane.stencils.code import Code
 from memlane.stencils.decomposition import Decomposition, Slab, decomposed
 from memlane.stencils.direct import DirectKernel
-from memlane.stencils.exchange import SharedStage, Turn
+from memlane.stencils.exchange import SharedStage
 from memlane.stencils.fused import FusedKernel
 from memlane.stencils.grid import Face, Grid
 from memlane.stencils.language import read_rule
@@ -39,6 +40,7 @@ from memlane.stencils.puts import PutStage
 from memlane.stencils.rule import Footprint, Rule
 from memlane.stencils.schedule import cannot_fuse
 from memlane.stencils.stages import Point, Stage
+from memlane.stencils.turns import Turn
 from memlane.stencils.variant import Variant
 
 __all__ = [

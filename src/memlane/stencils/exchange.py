@@ -19,9 +19,8 @@ with all fields, and unpacked behind the copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -29,11 +28,10 @@ from memlane.plan import KernelRef, Plan, PlanBuilder, Scalar, StepRef, View
 from memlane.stencils.code import StepKernel
 from memlane.stencils.decomposition import Decomposition, Margins, Slab, Widths
 from memlane.stencils.faces import PACK, UNPACK, add_move, message_places
-from memlane.stencils.fused import FusedKernel
 from memlane.stencils.geometry import ALIGNED
 from memlane.stencils.points import point_kernel
-from memlane.stencils.problem import Problem
-from memlane.stencils.stages import REDUCTIONS, SCALARS, Point, field_buffers, launch_point, rotation, scalar_count
+from memlane.stencils.stages import REDUCTIONS, SCALARS, Point, field_buffers, launch_point, scalar_count
+from memlane.stencils.turns import Round, Turn, whole_units
 
 INNER, LOW, HIGH, UPWARDS, DOWNWARDS, FROM_BELOW, FROM_ABOVE, MORE = range(8)
 """The queues of a device: planes between the borders, the border at each side, what is sent to each side, and what arrives through the host
@@ -43,151 +41,6 @@ SIDES = ("low", "high")
 
 Box = Margins
 """The first cell along each axis of the grid, and the one behind the last."""
-
-
-def wider(first: Margins, second: Margins) -> Margins:
-    return tuple((max(one[0], other[0]), max(one[1], other[1])) for one, other in zip(first, second, strict=True))
-
-
-def widest(all_: Iterable[Margins]) -> Margins:
-    """Return the widest of one or more margins along each axis."""
-    return tuple((max(one[0] for one in axis), max(one[1] for one in axis)) for axis in zip(*all_, strict=True))
-
-
-def added(first: Margins, second: Margins) -> Margins:
-    return tuple((one[0] + other[0], one[1] + other[1]) for one, other in zip(first, second, strict=True))
-
-
-def no_margins(problem: Problem) -> Margins:
-    return ((0, 0),) * problem.grid.dimensions
-
-
-def reach_of(kernel: StepKernel, name: str) -> Margins:
-    """Return how many cells a launch reads before and behind those that it computes of one field, along the axes that are cut."""
-    geometry, found = kernel.geometry, list(no_margins(kernel.problem))
-    moving = any(name in cycle for cycle in kernel.problem.swap)
-    for axis in kernel.problem.cut:
-        at = geometry.axes.index(axis)
-        cells = [0, *(geometry.offsets(one)[at] for one in kernel.rule.reads.get(name, ()))]
-        before, behind = -min(cells), max(cells)
-        if isinstance(kernel, FusedKernel):
-            low, high = kernel.reach[at]
-            last = (low, high) if moving else (before, behind)
-            before, behind = (kernel.steps - 1) * low + last[0], (kernel.steps - 1) * high + last[1]
-        found[axis] = before, behind
-    return tuple(found)
-
-
-@dataclass(frozen=True)
-class Round:
-    """One launch of a turn: its kernel, the memory that names have then, and which planes it computes beside those of the slab."""
-
-    kernel: StepKernel
-    number: int
-    """How many steps of the turn are complete before it."""
-    holders: Mapping[str, str]
-    """For each name whose memory of the beginning of the turn it has."""
-    halo: Margins
-    """Cells of the halos that it computes, for later launches of the turn."""
-    border: Margins
-    """Cells of the borders at the low and the high side of each axis."""
-
-    @cached_property
-    def reach(self) -> Margins:
-        """How many cells it reads at most before and behind those that it computes."""
-        return widest(reach_of(self.kernel, name) for name in self.kernel.inputs)
-
-
-@dataclass(frozen=True)
-class Turn:
-    """What every device does between two exchanges: `rounds` launches of each kernel in order."""
-
-    problem: Problem
-    kernels: tuple[StepKernel, ...]
-    rounds: int
-
-    @property
-    def steps(self) -> int:
-        return self.rounds * self.kernels[0].variant.steps
-
-    @cached_property
-    def rotation(self) -> tuple[tuple[str, ...], ...]:
-        return rotation(self.problem, self.kernels[0].variant.steps)
-
-    def names_after(self, rounds: int) -> dict[str, str]:
-        """Return for each name that moves whose memory at the beginning it has after some rounds."""
-        return {name: group[(at + rounds) % len(group)] for group in self.rotation for at, name in enumerate(group)}
-
-    @cached_property
-    def _analysed(self) -> tuple[list[Round], dict[str, Margins]]:
-        """Walk from the last launch to the first: what later ones read of a halo, earlier ones compute or the exchange brings."""
-        needed: dict[str, Margins] = {}
-        found: list[Round] = []
-        none = no_margins(self.problem)
-        for number in reversed(range(self.rounds)):
-            holders = self.names_after(number)
-            for kernel in reversed(self.kernels):
-                halo = none
-                for name in kernel.outputs:
-                    halo = wider(halo, needed.pop(holders.get(name, name), none))
-                for name in kernel.inputs:
-                    holder = holders.get(name, name)
-                    needed[holder] = wider(needed.get(holder, none), added(halo, reach_of(kernel, name)))
-                found.append(Round(kernel, number * kernel.variant.steps, holders, halo, none))
-        return found[::-1], {name: margins for name, margins in needed.items() if any(map(any, margins))}
-
-    @property
-    def launches(self) -> list[Round]:
-        """The launches in order, without borders."""
-        return self._analysed[0]
-
-    @property
-    def needs(self) -> dict[str, Margins]:
-        """Which fields are read in halos, and how many cells of them along each axis, at the beginning of a turn."""
-        return self._analysed[1]
-
-    @property
-    def halo(self) -> Margins:
-        """Cells of halo that the memory of a part needs for the turn along each axis."""
-        return widest([no_margins(self.problem), *self.needs.values()])
-
-    def exchanged(self, wanted: Mapping[str, Margins]) -> dict[str, Margins]:
-        """Return which fields have to be exchanged after the turn, and how many cells, so that halos hold what is `wanted`."""
-        valid = dict(wanted)
-        for one in self.launches:
-            valid |= {one.holders.get(name, name): one.halo for name in one.kernel.outputs}
-        after = self.names_after(self.rounds)
-        left = {name: valid.get(after.get(name, name), no_margins(self.problem)) for name in wanted}
-        return {name: margins for name, margins in wanted.items() if wider(left[name], margins) != left[name]}
-
-    def faces(self, wanted: Mapping[str, Margins], axis: int) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-        """Return which fields are sent along an axis, and how many cells of each: upwards, to where indices grow, and downwards."""
-        sent = [(name, margins[axis]) for name, margins in self.exchanged(wanted).items()]
-        return [(name, low) for name, (low, _) in sent if low], [(name, high) for name, (_, high) in sent if high]
-
-    def with_borders(self, wanted: Mapping[str, Margins]) -> list[Round]:
-        """Return the launches with borders, of which the last hold what `exchanged` sends."""
-        sent = widest([no_margins(self.problem), *self.exchanged(wanted).values()])
-        axes = [self._borders(axis, pair) for axis, pair in enumerate(sent)]
-        return [replace(one, border=border) for one, border in zip(self.launches, zip(*axes, strict=True), strict=True)]
-
-    def _borders(self, axis: int, sent: Widths) -> list[Widths]:
-        """Return the cells of the borders of each launch along an axis, in whole vectors along a row."""
-        if axis not in self.problem.cut:
-            return [(0, 0) for _ in self.launches]
-        unit = ALIGNED if axis == self.problem.grid.dimensions - 1 else 1
-        high, low = sent
-        found: list[Widths] = []
-        after: Widths | None = None
-        for one in reversed(self.launches):
-            before, behind = one.reach[axis]
-            if after is None:
-                low, high = _whole(max(low, before), unit), _whole(max(high, behind), unit)
-            else:
-                low, high = low + _whole(max(after[1], before), unit), high + _whole(max(after[0], behind), unit)
-            found.append((low, high))
-            after = before, behind
-        return found[::-1]
 
 
 @dataclass(frozen=True)
@@ -392,7 +245,7 @@ class Writer:
             has_low, has_high = self.stage.decomposition.has_neighbour(slab, axis)
             begin, behind = found[axis]
             found[axis] = (
-                _whole(span.start, unit) + low if has_low else begin,
+                whole_units(span.start, unit) + low if has_low else begin,
                 span.stop // unit * unit - high if has_high else behind,
             )
         return tuple(found)
@@ -460,8 +313,8 @@ class Writer:
         found = []
         for axis, (span, (begin, behind)) in enumerate(zip(slab.spans, box, strict=True)):
             unit = ALIGNED if axis == self.axes[-1] else 1
-            first, last = begin // unit * unit, _whole(behind, unit)
-            end = span.origin + _whole(span.held, unit)
+            first, last = begin // unit * unit, whole_units(behind, unit)
+            end = span.origin + whole_units(span.held, unit)
             found.append(span.rows(max(first, span.origin), min(last, end)) if axis in self.problem.cut else slice(None))
         while found and found[-1] == slice(None):
             found.pop()
@@ -598,11 +451,6 @@ class Message:
     @property
     def label(self) -> str:
         return f"{'+'.join(name for name, _ in self.sent)} {'up' if self.side else 'down'} axis {self.axis}"
-
-
-def _whole(cells: int, unit: int) -> int:
-    """Return the next multiple of a unit."""
-    return -(-cells // unit) * unit
 
 
 def _cycles(moves: Mapping[str, str]) -> list[tuple[str, ...]]:

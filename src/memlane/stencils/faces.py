@@ -65,14 +65,21 @@ def face_kernels(sizes: Iterable[Sequence[int]]) -> str:
 
 
 _MOVE = """\
-// Copies the cells of a box between a field and a message, where they lie side by side.
+// Copies the cells of a box between a field and a message, where they lie side by side. N counts them: quotients of 64 bits take several
+// times as long as those of 32.
+template <bool PACKS, typename N, typename T>
+__device__ __forceinline__ void move_counted(T* __restrict__ message, T* __restrict__ face, long long plane, int pitch, N rows, N cells,
+                                             N count) {
+    for (N at = blockIdx.x * (N)blockDim.x + threadIdx.x; at < count; at += (N)gridDim.x * blockDim.x) {
+        const N row = at / cells;
+        T* const cell = face + (row / rows * plane + (long long)(row % rows) * pitch + at % cells);
+        if (PACKS) message[at] = *cell; else *cell = message[at];
+    }
+}
 template <bool PACKS, typename T>
 __device__ __forceinline__ void move(T* __restrict__ message, T* __restrict__ face, long long plane, int pitch, int rows, int cells,
                                      long long count) {
-    for (long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x; at < count; at += (long long)gridDim.x * blockDim.x) {
-        const long long row = at / cells;
-        T* const cell = face + (row / rows * plane + row % rows * pitch + at % cells);
-        if (PACKS) message[at] = *cell; else *cell = message[at];
-    }
+    if (count < 1LL << 31) move_counted<PACKS, unsigned>(message, face, plane, pitch, rows, cells, count);
+    else move_counted<PACKS, unsigned long long>(message, face, plane, pitch, rows, cells, count);
 }
 """

@@ -1,27 +1,26 @@
-"""Steps of one slab as the plan of one process, which exchanges planes with other processes by messages.
+"""Steps of one part as the plan of one process, which exchanges cells with other processes by messages.
 
-The launches are those of `exchange`. Planes that neighbours need are copied to memory of the host, one piece for each neighbour with all
-fields, a host function sends and receives all messages of the process, and what arrived is copied to the halos. These three wait for the
-borders only, so that the planes between the borders are computed meanwhile.
+The launches are those of `exchange`. Cells that neighbours need are copied to memory of the host, one piece for each neighbour with all
+fields, a host function sends and receives all messages of the process along an axis, and what arrived is copied to the halos. Faces that
+do not lie side by side are packed before and unpacked behind. All this waits for the borders only, so that what lies between them is
+computed meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from typing import Any
 
 from memlane.plan import KernelRef, Plan, PlanBuilder, StepRef, View
-from memlane.stencils.decomposition import Slab
-from memlane.stencils.exchange import DOWNWARDS, UPWARDS, SharedStage, SlabSteps, Writer
-
-_ALIGNED = 64
-"""Each field begins at a multiple of so many bytes of a message."""
+from memlane.stencils.decomposition import Slab, Widths
+from memlane.stencils.exchange import DOWNWARDS, UPWARDS, Message, SharedStage, SlabSteps, Writer
+from memlane.stencils.faces import PACK, UNPACK, add_move, message_places
 
 
 @dataclass(frozen=True)
 class RankStage(SharedStage):
-    """Turns of one slab of a grid whose other slabs belong to other processes; `own` is the number of its slab.
+    """Turns of one part of a grid whose other parts belong to other processes; `own` is the number of its part.
 
     `function` names the host function that exchanges messages. Its arguments are how many messages are sent, then for each message the
     number of the other process and the bytes: first those that are sent, then those that are received.
@@ -40,87 +39,132 @@ class RankStage(SharedStage):
 
 @dataclass(frozen=True)
 class _Face:
-    """Planes of one field that go to another process, or come from it."""
+    """Memory of the device that goes to another process, or comes from it: planes of a field, or a packed message."""
 
-    planes: View
+    memory: View
     label: str
     queue: int
     waits: list[StepRef]
-    """The launches that compute the planes, or that read what they overwrite."""
+    """The steps that write the memory, or that read what is overwritten."""
+    unpack: Callable[[StepRef], StepRef] | None = None
+    """What adds the launch that unpacks a message behind its arrival."""
 
 
 @dataclass
 class _Message:
-    """All planes that go to one other process in one exchange, or come from it."""
+    """All that goes to one other process in one exchange along an axis, or comes from it."""
 
     faces: list[_Face] = field(default_factory=list)
 
     def staged(self, builder: PlanBuilder, name: str) -> tuple[View, list[View]]:
         """Add pinned memory for the message; return all of it, and the part of each face."""
-        starts, end = [], 0
-        for face in self.faces:
-            starts.append(end)
-            end += -(-prod(face.planes.shape) * face.planes.itemsize // _ALIGNED) * _ALIGNED
+        memory = [face.memory for face in self.faces]
+        starts, end = message_places(memory)
         whole = builder.array(name, end, "u1", "pinned")
-        parts = zip(starts, (face.planes for face in self.faces), strict=True)
-        return whole, [whole.buffer.view(planes.dtype, planes.shape, start) for start, planes in parts]
+        return whole, [whole.buffer.view(one.dtype, one.shape, start) for start, one in zip(starts, memory, strict=True)]
+
+
+@dataclass
+class _Exchange:
+    """What one process sends and receives along an axis, by the number of the other process."""
+
+    axis: int
+    sent: dict[int, _Message] = field(default_factory=dict)
+    received: dict[int, _Message] = field(default_factory=dict)
+    packed: list[StepRef] = field(default_factory=list)
+
+    @property
+    def along(self) -> str:
+        return f" along axis {self.axis}" if self.axis else ""
 
 
 class _RankWriter(Writer):
-    """Writes the plan of one stage for the slab of one process."""
+    """Writes the plan of one stage for the part of one process."""
 
     stage: RankStage
 
     def _exchange(self, builder: PlanBuilder, steps: Mapping[int, SlabSteps], repeats: bool) -> None:
-        """Add the copies to the host, the call that exchanges messages, and the copies from the host."""
+        """Add the copies to the host, the call that exchanges messages, and the copies from the host, axis after axis."""
         own = steps[self.stage.own]
-        sent, received = self._messages(own)
+        for axis in self.axes:
+            found = _Exchange(axis)
+            for lower, upper in self.stage.decomposition.neighbours_along(axis):
+                if self.stage.own in (lower.device, upper.device):
+                    self._add_faces(builder, found, own, lower, upper)
+            if found.sent or found.received:
+                self._add_messages(builder, found, own, repeats)
+
+    def _add_messages(self, builder: PlanBuilder, found: _Exchange, own: SlabSteps, repeats: bool) -> None:
         to_host: list[StepRef] = []
         outgoing: list[int | View] = []
-        for rank, message in sent.items():
-            whole, parts = message.staged(builder, f"to rank {rank}")
+        for rank, message in found.sent.items():
+            whole, parts = message.staged(builder, f"to rank {rank}{found.along}")
             outgoing += [rank, whole]
             to_host += [
-                builder.copy(part, face.planes, queue=face.queue, after=face.waits, label=f"{face.label}, to the host")
+                builder.copy(part, face.memory, queue=face.queue, after=face.waits, label=f"{face.label}, to the host")
                 for face, part in zip(message.faces, parts, strict=True)
             ]
-        incoming = [(rank, message, *message.staged(builder, f"from rank {rank}")) for rank, message in received.items()]
-        if not sent and not incoming:
-            return
+        incoming = [(rank, message, *message.staged(builder, f"from rank {rank}{found.along}")) for rank, message in found.received.items()]
         arguments: list[int | View] = [*outgoing, *(one for rank, _, whole, _ in incoming for one in (rank, whole))]
         call = builder.call(
-            self.stage.function, len(sent), *arguments, after=to_host, label="exchange messages",
+            self.stage.function, len(found.sent), *arguments, after=to_host, label=f"exchange messages{found.along}",
             reads=[one for one in outgoing if isinstance(one, View)], writes=[whole for _, _, whole, _ in incoming],
         )  # fmt: skip
-        from_host = [
-            builder.copy(face.planes, part, queue=face.queue, after=[call, *face.waits], label=f"{face.label}, from the host")
-            for _, message, _, parts in incoming
-            for face, part in zip(message.faces, parts, strict=True)
-        ]
-        own.copies += [*to_host, *from_host]
+        from_host, unpacked = [], []
+        for _, message, _, parts in incoming:
+            for face, part in zip(message.faces, parts, strict=True):
+                arrived = builder.copy(face.memory, part, queue=face.queue, after=[call, *face.waits], label=f"{face.label}, from the host")
+                from_host.append(arrived)
+                unpacked += [face.unpack(arrived)] if face.unpack else []
+        own.copies += [*found.packed, *unpacked] if found.axis else [*to_host, *from_host]
         if repeats:
             builder.carry(call, to_host)
             for one in from_host:
                 builder.carry(one, [call])
 
-    def _messages(self, own: SlabSteps) -> tuple[dict[int, _Message], dict[int, _Message]]:
-        """Return what is sent to each other process and what is received from it. Both ends list the faces in the same order."""
-        after, (slab,) = self.turn.names_after(self.turn.rounds), self.slabs
-        sent: dict[int, _Message] = {}
-        received: dict[int, _Message] = {}
+    def _add_faces(self, builder: PlanBuilder, found: _Exchange, own: SlabSteps, lower: Slab, upper: Slab) -> None:
+        """Add what is sent between two neighbours, of which this process is one, or both. Both ends list it in the same order."""
+        axis, before = found.axis, list(own.copies)
+        for side, sent, source, goal in zip((1, 0), self.turn.faces(self.stage.wanted, axis), (lower, upper), (upper, lower), strict=True):
+            if not sent:
+                continue
+            message, queue = Message(axis, side, source, goal, sent), UPWARDS if side else DOWNWARDS
+            if source.device == self.stage.own:
+                waits, faces = [*own.face(axis, side), *before], self.sent_faces(message)
+                if axis:
+                    buffer = self._buffer(builder, f"{message.label} from {source.device}", faces)
+                    where: dict[str, Any] = {"device": 0, "queue": queue, "after": waits, "label": f"pack {message.label}"}
+                    packed = add_move(builder, self.refs, PACK, buffer, faces, **where)
+                    found.packed.append(packed)
+                    to_send = [_Face(buffer, message.label, queue, [packed])]
+                else:
+                    to_send = self._planes(message, faces, queue, waits)
+                found.sent.setdefault(goal.device, _Message()).faces += to_send
+            if goal.device == self.stage.own:
+                waits, faces = [*own.face(axis, 1 - side), *before], self.received_faces(message)
+                if axis:
+                    buffer = self._buffer(builder, f"{message.label} to {goal.device}", faces)
+                    to_take = [_Face(buffer, message.label, queue, [], self._unpacking(builder, message, buffer, faces, queue, waits))]
+                else:
+                    to_take = self._planes(message, faces, queue, waits)
+                found.received.setdefault(source.device, _Message()).faces += to_take
 
-        def add(messages: dict[int, _Message], other: Slab, name: str, planes: tuple[int, int], queue: int, waits: list[StepRef]) -> None:
-            if planes[0] < planes[1]:
-                memory = self.views[after.get(name, name), slab.device]
-                face = _Face(memory[slab.rows(*planes)], f"{name} {'up' if queue == UPWARDS else 'down'}", queue, waits)
-                messages.setdefault(other.device, _Message()).faces.append(face)
+    def _planes(self, message: Message, faces: Sequence[View], queue: int, waits: list[StepRef]) -> list[_Face]:
+        """Return planes of each field, which lie side by side."""
+        way = "up" if message.side else "down"
+        return [_Face(face, f"{name} {way}", queue, waits) for (name, _), face in zip(message.sent, faces, strict=True)]
 
-        for lower, upper in self.stage.decomposition.neighbours_along(0):
-            for name, ((low, high), *_) in self.turn.exchanged(self.stage.wanted).items():
-                if lower.device == slab.device:
-                    add(sent, upper, name, (slab.stop - low, slab.stop), UPWARDS, own.face(0, 1))
-                    add(received, upper, name, (slab.stop, slab.stop + high), DOWNWARDS, own.face(0, 1))
-                if upper.device == slab.device:
-                    add(received, lower, name, (slab.start - low, slab.start), UPWARDS, own.face(0, 0))
-                    add(sent, lower, name, (slab.start, slab.start + high), DOWNWARDS, own.face(0, 0))
-        return sent, received
+    def _face(self, message: Message, slab: Slab, name: str, cells: Widths) -> View:
+        if message.axis:
+            return super()._face(message, slab, name, cells)
+        after = self.turn.names_after(self.turn.rounds)  # whole planes, which lie side by side
+        return self.views[after.get(name, name), slab.device][slab.rows(*cells)]
+
+    def _buffer(self, builder: PlanBuilder, name: str, faces: Sequence[View]) -> View:
+        return builder.array(name, message_places(faces)[1], "u1", 0)
+
+    def _unpacking(
+        self, builder: PlanBuilder, message: Message, buffer: View, faces: Sequence[View], queue: int, waits: list[StepRef]
+    ) -> Callable[[StepRef], StepRef]:
+        where: dict[str, Any] = {"device": 0, "queue": queue, "label": f"unpack {message.label}"}
+        return lambda arrived: add_move(builder, self.refs, UNPACK, buffer, faces, after=[arrived, *waits], **where)

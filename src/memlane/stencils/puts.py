@@ -23,7 +23,8 @@ from dataclasses import dataclass
 
 from memlane.plan import KernelRef, Plan, PlanBuilder, StepRef, Touch, View
 from memlane.stencils.decomposition import Slab
-from memlane.stencils.exchange import INNER, UPWARDS, Box, Message, Round, SharedStage, SlabSteps, Writer
+from memlane.stencils.exchange import INNER, UPWARDS, Box, Message, SharedStage, SlabSteps, Writer
+from memlane.stencils.turns import Round
 
 SIGNALS = UPWARDS
 """The queue of puts and waits."""

@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from memlane.errors import MemlaneError, RankError, StencilError
 from memlane.launch import Target
-from memlane.stencils import Problem, RankStage, SharedStage, Slab, Turn, Variant, decomposed
+from memlane.stencils import Problem, RankStage, SharedStage, Slab, Turn, Variant
 from memlane.targets import target_of_process
 from memlane.timeloop.engine import architecture
 from memlane.timeloop.mpi import EXCHANGE, Ranks, world
 from memlane.timeloop.points import Recorded
 from memlane.timeloop.run import Run
-from memlane.timeloop.shared import Choice, SharedField, SharedRun, choose, computed_planes, copy_rate
+from memlane.timeloop.shared import Choice, SharedField, SharedRun, check_one_part, choose, computed_cells, copy_rate, decompositions
 from memlane.timeloop.snapshots import read_snapshot, write_snapshot
 
 
@@ -33,8 +33,13 @@ def distributed(problem: Problem, values: Mapping[str, Any], targets: Sequence[T
         raise StencilError(f"with transport='mpi' each rank has one target, and {len(targets)} were given: pass one, and start more ranks")
     own = target_of_process(ranks.number_on_machine) if targets is None else targets[0]
     if ranks.count == 1:
+        check_one_part(problem.grid, options["decomposition"])
         return Run(problem, values, target=own, variant=options["variant"], fmad=options["fmad"])
     return DistributedRun(problem, values, ranks=ranks, target=own, **options)
+
+
+_PIECE = 4096
+"""Cells of a piece in which boxes are sent to be gathered: MPI counts in 32 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +59,20 @@ class DistributedField(SharedField):
         """Return a copy of the whole field on the host: on rank `root`, and None on the others, or on all. Every rank has to call it."""
         if root is not None and not 0 <= root < self.ranks.count:
             raise StencilError(f"there is no rank {root} to gather {self.name!r} on: give one of 0 to {self.ranks.count - 1}")
-        own = computed_planes(self.slab, self.slabs[0]).numpy()[..., : self.shape[-1]]
-        planes = [slab.planes for slab in self.decomposition.slabs]
-        return self.ranks.joined(np.ascontiguousarray(own), planes, root, f"field {self.name!r} of all ranks")
+        own, what = computed_cells(self.slab, self.slabs[0]), f"field {self.name!r} of all ranks"
+        slabs = self.decomposition.slabs
+        if not any(self.decomposition.cut):
+            return self.ranks.joined(np.ascontiguousarray(own), [slab.planes for slab in slabs], root, what)
+        pieces = [-(-slab.cells // _PIECE) for slab in slabs]
+        padded = np.zeros((pieces[self.slab.device], _PIECE), own.dtype)
+        padded.reshape(-1)[: own.size] = own.reshape(-1)
+        joined, whole = self.ranks.joined(padded, pieces, root, what), np.empty(self.shape, own.dtype)
+        if joined is None:
+            return None
+        for slab, end, count in zip(slabs, np.cumsum(pieces), pieces, strict=True):
+            part = whole[slab.region]
+            part[...] = joined[end - count : end].reshape(-1)[: slab.cells].reshape(part.shape)
+        return whole
 
 
 class DistributedRun(SharedRun):
@@ -83,6 +99,7 @@ class DistributedRun(SharedRun):
         fmad: bool = True,
         exchange_every: int | str = "auto",
         overlap: bool | str = "auto",
+        decomposition: Sequence[int] | str | None = None,
     ) -> None:
         """See `Stencil.on` and `Discretized.prepare`."""
         self._begin(problem, values)
@@ -90,18 +107,21 @@ class DistributedRun(SharedRun):
         self._ranks, self.rank, self.ranks = ranks, ranks.number, ranks.count
         self.transport, self.transport_reason = "mpi", "messages of MPI through memory of the host"
         about: list[_About] = ranks.all_of(
-            _About.of(problem, target, variant=variant, exchange_every=exchange_every, overlap=overlap, fmad=fmad),
+            _About.of(
+                problem, target, variant=variant, exchange_every=exchange_every, overlap=overlap, fmad=fmad, decomposition=decomposition
+            ),
             "what each rank prepares",
         )
         _check_same(about)
-        slabs = decomposed(problem.grid, [one.rate for one in about])
+        ways = decompositions(problem.grid, [one.rate for one in about], decomposition)
         choice: Choice | None = None
         refused: Exception | None = None
         try:
-            choice = choose(problem, [slabs], target, variant, exchange_every, "mpi", overlap) if self.rank == 0 else None
+            choice = choose(problem, ways, target, variant, exchange_every, "mpi", overlap) if self.rank == 0 else None
         except MemlaneError as error:
             refused = error
-        self._cut(slabs, self._agreed(choice, refused, "how kernels are cut")[0], fmad)
+        agreed = self._agreed(choice, refused, "how kernels are cut")[0]
+        self._cut(ways[agreed.way], agreed, fmad)
         refused = None
         try:
             if not target.modelled and not ranks.calls_from_any_thread:
@@ -141,10 +161,13 @@ class DistributedRun(SharedRun):
         return DistributedField(name, self.decomposition, self.arrays[name], self._ranks, self.slab)
 
     def __repr__(self) -> str:
-        names = "+".join(rule.name for rule in self.problem.rules)
+        names, slab = "+".join(rule.name for rule in self.problem.rules), self.slab
+        cells = f"planes {slab.start} to {slab.stop - 1}"
+        if any(self.decomposition.cut):
+            cells = f"cells {', '.join(f'{one.start}-{one.stop - 1}' for one in slab.spans)}"
         return (
-            f"<DistributedRun: {names} on {self.problem.grid.shape}, rank {self.rank} of {self.ranks} with planes {self.slab.start} to "
-            f"{self.slab.stop - 1} on {self.target.name}, after {self.step} steps; {self.variant}; "
+            f"<DistributedRun: {names} on {self.problem.grid.shape}, rank {self.rank} of {self.ranks} with {cells} on {self.target.name}, "
+            f"after {self.step} steps; {self.variant}; "
             f"exchange every {self.exchange_every} steps by {self.transport_reason}{'' if self.overlap else ', behind all planes'}>"
         )
 

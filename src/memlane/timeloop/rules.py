@@ -10,13 +10,13 @@ import numpy as np
 
 from memlane.errors import StencilError
 from memlane.launch import Target
-from memlane.stencils import Footprint, Grid, Problem, Rule, Variant, decomposed, read_rule
+from memlane.stencils import Footprint, Grid, Problem, Rule, Variant, read_rule
 from memlane.stencils.problem import Swap, cycles_of, field_type
 from memlane.targets import target as named_target
 from memlane.timeloop.distributed import distributed
 from memlane.timeloop.memory import as_host, dtype_of
 from memlane.timeloop.run import Run
-from memlane.timeloop.shared import TRANSPORTS, SharedRun
+from memlane.timeloop.shared import TRANSPORTS, SharedRun, check_one_part
 
 
 @overload
@@ -92,7 +92,7 @@ class Stencil:
             raise StencilError(f"{transport!r} is not a transport: use {', '.join(map(repr, TRANSPORTS))}, or 'auto'")
         if not isinstance(overlap, bool) and overlap != "auto":
             raise StencilError(f"overlap is True, False or 'auto', not {overlap!r}")
-        return Discretized(self, grid, exchange_every, transport, overlap, _checked_parts(grid, decomposition, transport))
+        return Discretized(self, grid, exchange_every, transport, overlap, _checked_parts(grid, decomposition))
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.rules))
@@ -147,13 +147,13 @@ class Discretized:
         problem = replace(self._problem(swap, values, dtypes), exact_sums=exact_sums)
         given = None if targets is None else (targets,) if isinstance(targets, Target) else tuple(targets)
         if self.transport == "mpi":
-            options: dict[str, Any] = {"exchange_every": self.exchange_every, "overlap": self.overlap}
+            options: dict[str, Any] = {"exchange_every": self.exchange_every, "overlap": self.overlap, "decomposition": self.decomposition}
             return distributed(problem, values, given, variant=variant, fmad=fmad, **options)
         several = (named_target(),) if given is None else given
         if not several:
             raise StencilError("targets is empty: pass at least one, as ml.target(...) and ml.devices(...) give them")
         if len(several) == 1:
-            decomposed(problem.grid, [1.0], None if self.decomposition == "auto" else self.decomposition)  # type: ignore[arg-type]
+            check_one_part(problem.grid, self.decomposition)
             return Run(problem, values, target=several[0], variant=variant, fmad=fmad)
         return SharedRun(
             problem,
@@ -186,12 +186,10 @@ class Discretized:
         return problem
 
 
-def _checked_parts(grid: Grid, given: Sequence[int] | str | None, transport: str) -> tuple[int, ...] | str | None:
+def _checked_parts(grid: Grid, given: Sequence[int] | str | None) -> tuple[int, ...] | str | None:
     """Return the parts along each axis. Raises StencilError for what is no decomposition of a grid."""
-    if given is None or (given == "auto" and transport != "mpi"):
+    if given is None or given == "auto":
         return given
-    if transport == "mpi":
-        raise StencilError("with transport='mpi' ranks share a grid in slabs along its first axis: leave out decomposition")
     parts: tuple[Any, ...] = () if isinstance(given, str) or not isinstance(given, Sequence) else tuple(given)
     if len(parts) != grid.dimensions or not all(isinstance(one, int) and not isinstance(one, bool) and one >= 1 for one in parts):
         raise StencilError(

@@ -21,12 +21,13 @@ from memlane.stencils import Code, Decomposition, Grid, Problem, PutStage, Share
 from memlane.stencils.choice import estimates
 from memlane.stencils.code import StepKernel
 from memlane.stencils.decomposition import Margins
-from memlane.stencils.exchange import no_margins, on_device, wider, widest
+from memlane.stencils.exchange import on_device
 from memlane.stencils.faces import face_kernels
 from memlane.stencils.geometry import ALIGNED, itemsize
 from memlane.stencils.scaling.plan import Prediction, best_exchange
 from memlane.stencils.scaling.regions import divisions
 from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
+from memlane.stencils.turns import no_margins, wider, widest
 from memlane.targets import BoundPlan
 from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled, reduced
 from memlane.timeloop.memory import allocated, as_host
@@ -409,6 +410,12 @@ class Choice:
     reason: str
     way: int = 0
     """Which of the decompositions in question is taken."""
+
+
+def check_one_part(grid: Grid, given: Sequence[int] | str | None) -> None:
+    """Raise StencilError where a grid that lies on one device is to be cut."""
+    if given is not None and not isinstance(given, str):
+        decomposed(grid, [1.0], given)
 
 
 def decompositions(grid: Grid, speeds: Sequence[float], given: Sequence[int] | str | None) -> list[Decomposition]:
