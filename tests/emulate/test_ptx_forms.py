@@ -92,12 +92,6 @@ def test_a_variable_of_a_function_is_one_for_all_calls() -> None:
             UnsupportedPtx,
             "model far, a function without a body: link the file that defines it: memlane.link(...), or --link FILE on the command line",
         ),
-        (
-            "{ .param .b64 a; .param .b64 b; st.param.b64 [a], 16; call (b), malloc, (a); ld.param.b64 %rd0, [b]; }",
-            ".extern .func (.param .b64 r) malloc (.param .b64 a);",
-            UnsupportedPtx,
-            "kernels do not allocate memory there, so pass memory that the host allocated",
-        ),
         ("cvt.s32.f32 %r0, %f0;", "", PtxTypeError, "cvt.s32.f32 needs a rounding to integers: write `.rzi`"),
         ("vadd.u32.u32.u32 %r0, %r1.b4, %r2;", "", PtxTypeError, "`%r1.b4`: vadd knows no part `.b4` there"),
         (

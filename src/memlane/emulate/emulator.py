@@ -193,6 +193,8 @@ class Emulator(Target):
         refuse_objects(module)
         refuse_references(module)
         verify(module)  # as a driver does; what is lowered relies on it
+        if any(isinstance(item, Function) and item.name == "malloc" for item in module.items):
+            self.state.heap.prepare()
         addresses: dict[str, int] = {}
         buffers = []
         kept = [variable for variable in module.variables.values() if variable.space in ("global", "const")]

@@ -136,7 +136,7 @@ class _Linker:
             return []
         if name is not None:
             if name not in self._parts or self._parts[name].is_kernel:
-                raise UnsupportedPtx(f"the emulator does not model {name}, a function without a body: {_remedy(name)}", call.span)
+                raise UnsupportedPtx(f"the emulator does not model {name}, a function without a body: {_REMEDY}", call.span)
             target = self._parts[name]
             if not fits(part, call, target.function):
                 raise PtxTypeError(f"the arguments or results of this call are not those of {name}", call.span)
@@ -330,11 +330,8 @@ class _Linker:
         return Place(base + place.number, steps, successors, place.polls)
 
 
-def _remedy(name: str) -> str:
-    """What to do about a function that is declared only."""
-    if name in ("malloc", "free"):
-        return "kernels do not allocate memory there, so pass memory that the host allocated"
-    return "link the file that defines it: memlane.link(...), or --link FILE on the command line"
+_REMEDY = "link the file that defines it: memlane.link(...), or --link FILE on the command line"
+"""What to do about a function that is declared only."""
 
 
 def _steps(body: Body) -> Iterator[Step]:

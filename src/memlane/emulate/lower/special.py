@@ -10,7 +10,7 @@ import llvmlite.ir as ir
 from memlane.chip import LANES
 from memlane.emulate.code.build import I32, I64, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import BLOCK, CONTEXT, WARP, offset
-from memlane.emulate.lower.variables import WORKSPACE
+from memlane.emulate.lower.variables import RESERVED, RESERVED_BYTES, WORKSPACE
 from memlane.ptx import GRID_WORKSPACE
 
 if TYPE_CHECKING:
@@ -86,6 +86,12 @@ def _workspace(k: Lowering) -> Value:
     return k.symbol_address(WORKSPACE, 0)
 
 
+def _reserved(offset: int) -> Callable[[Lowering], Value]:
+    return lambda k: k.e.trunc(k.symbol_address(RESERVED, offset), vector(I32))
+
+
+_OF_GROUPS = 288
+"""Bytes at the end of the reserved shared memory that cooperative groups expect at `%reserved_smem_offset_1`."""
 SPECIAL: dict[str, Callable[[Lowering], Value]] = {
     **{f"%tid.{axis}": _thread(f"tid_{axis}") for axis in "xyz"},
     **{f"%ntid.{axis}": _launch("block", number) for number, axis in enumerate("xyz")},
@@ -113,6 +119,11 @@ SPECIAL: dict[str, Callable[[Lowering], Value]] = {
     **dict(zip(GRID_WORKSPACE, (_high(_workspace), _low(_workspace)), strict=True)),
     "%total_smem_size": _total_shared,
     "%aggr_smem_size": _total_shared,
+    "%reserved_smem_offset_begin": _reserved(0),
+    "%reserved_smem_offset_end": _reserved(RESERVED_BYTES),
+    "%reserved_smem_offset_cap": _always(RESERVED_BYTES),
+    "%reserved_smem_offset_0": _reserved(0),
+    "%reserved_smem_offset_1": _reserved(RESERVED_BYTES - _OF_GROUPS),
     "%clock64": _clock,
     "%clock": _low(_clock),
     "%clock_hi": _high(_clock),

@@ -28,6 +28,9 @@ DYNAMIC_ALIGNMENT = 16
 them, where a kernel uses several, because assemblers take the one or the other then."""
 WORKSPACE = "%workspace"
 """The memory in which the blocks of a cooperative launch count who has arrived."""
+RESERVED, RESERVED_BYTES = "%reserved_smem", 1024
+"""Shared memory of the system, in front of the variables of kernels that name it: cooperative groups of several warps meet there."""
+_RESERVED = Variable("shared", "b8", RESERVED, (RESERVED_BYTES,), RESERVED_BYTES)
 STACK_BYTES = 1 << 14
 """Of each thread, where a kernel calls functions that call themselves."""
 
@@ -72,7 +75,7 @@ def place_variables(module: Module, function: Function, body: Body) -> Frame:
     offsets: dict[str, tuple[str, int]] = {}
     params = _lay_out("param", function.params, offsets)
     outer = [variable for name, variable in module.variables.items() if name in used]
-    shared = [variable for variable in (*outer, *body.variables) if variable.space == "shared"]
+    shared = [variable for variable in (*_reserved(used), *outer, *body.variables) if variable.space == "shared"]
     static = _lay_out_shared(shared, offsets)
     local = _lay_out("local", [variable for variable in (*outer, *body.variables) if variable.space == "local"], offsets)
     symbols = tuple(variable.name for variable in outer if variable.space in ("global", "const"))
@@ -101,7 +104,11 @@ def static_shared_bytes(module: Module, function: Function) -> int:
     names = _symbols(one for called in functions for one in called.instructions())
     own = [one for called in functions for one in called.walk() if isinstance(one, Variable) and one.space == "shared"]
     outer = [variable for name, variable in module.variables.items() if name in names and variable.space == "shared"]
-    return _lay_out_shared([*outer, *own], {})
+    return _lay_out_shared([*_reserved(names), *outer, *own], {})
+
+
+def _reserved(names: set[str]) -> tuple[Variable, ...]:
+    return (_RESERVED,) if RESERVED in names else ()
 
 
 def _is_dynamic(variable: Variable) -> bool:
@@ -141,6 +148,8 @@ def _symbols(instructions: Iterable[Instruction]) -> set[str]:
                 names.add(name)
             case Special(name=name) if name in GRID_WORKSPACE:
                 names.add(WORKSPACE)
+            case Special(name=name) if name.startswith(RESERVED):
+                names.add(RESERVED)
             case Vector(items=items):
                 for item in items:
                     visit(item)

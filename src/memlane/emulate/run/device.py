@@ -8,6 +8,7 @@ from memlane.chip import Chip, resident_blocks
 from memlane.emulate.check.shadows import Shadows
 from memlane.emulate.clock.levels import Level
 from memlane.emulate.lower.variables import static_shared_bytes
+from memlane.emulate.run.heap import Heap
 from memlane.emulate.run.memory import Memory
 from memlane.emulate.run.textures import Textures
 from memlane.errors import BadLaunch
@@ -69,6 +70,7 @@ class DeviceState:
         self.shadows = Shadows()
         """What the checker knows of the memory between launches."""
         self.memory = Memory(self.shadows, number, chip.dram_bytes if memory_bytes is None else memory_bytes)
+        self.heap = Heap(self.memory)
         self.textures = Textures()
         self.clock = DeviceClock(chip.clock_mhz)
         self._l2: Level | None = None

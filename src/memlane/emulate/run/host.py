@@ -1,4 +1,4 @@
-"""What kernels ask of the host while they run: to print, and to report a failed assertion.
+"""What kernels ask of the host while they run: to print, to report a failed assertion, and memory.
 
 Text appears on standard output when the launch ends, also when it fails: block by block, within a block as it was executed (warps in turn
 between barriers, lanes in order).
@@ -18,7 +18,7 @@ from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.interrupt import Halt
 from memlane.emulate.run.printf import UnreadableError, formatted
-from memlane.emulate.semantics.service import ASSERT_FAILED, PRINT
+from memlane.emulate.semantics.service import ALLOCATE, ASSERT_FAILED, FREE, PRINT
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)
 """warp, service, lanes, address of the arguments: for each of them 32 i64. The first are overwritten by the results."""
@@ -47,6 +47,8 @@ class Host:
 
     def _serve(self, warp_address: int, service: int, lanes: int, arguments_address: int) -> None:
         """What generated code calls."""
+        if service in (ALLOCATE, FREE):
+            return self._serve_memory(service, lanes, arguments_address)
         warp = _record(warp_address, WARP)
         block = _record(int(warp["block"]), BLOCK)
         arguments = np.ctypeslib.as_array((ctypes.c_uint64 * (8 * LANES)).from_address(arguments_address)).reshape(8, LANES)
@@ -60,6 +62,14 @@ class Host:
                     arguments[0, lane] = count & 0xFFFFFFFF
                 elif service == ASSERT_FAILED:
                     self.assertions[int(block["number"]), int(warp["number"]), lane] = _assertion(thread, values)
+
+    def _serve_memory(self, service: int, lanes: int, arguments_address: int) -> None:
+        values = np.ctypeslib.as_array((ctypes.c_uint64 * LANES).from_address(arguments_address))
+        for lane in range(LANES):
+            if lanes >> lane & 1 and service == ALLOCATE:
+                values[lane] = self._device.heap.allocate(int(values[lane]))
+            elif lanes >> lane & 1:
+                self._device.heap.free(int(values[lane]))
 
     @staticmethod
     def _print(thread: _Thread, pattern: int, values: int) -> tuple[str, int]:

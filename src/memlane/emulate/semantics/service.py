@@ -12,7 +12,7 @@ from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.semantics.call import SERVICES
 
-PRINT, ASSERT_FAILED = range(2)
+PRINT, ASSERT_FAILED, ALLOCATE, FREE = range(4)
 _SERVE = ir.FunctionType(VOID, [I64, I32, I32, I64])
 
 
@@ -49,4 +49,16 @@ def assert_fail(k: Lowering, link: Call) -> None:
         k.flow.pick_again()
 
 
-SERVICES.update({"vprintf": vprintf, "__assertfail": assert_fail})
+def malloc(k: Lowering, link: Call) -> None:
+    """`void* malloc(size_t size)`"""
+    results = _ask(k, link, ALLOCATE)
+    if link.results:
+        k.set_register(link.results[0], k.e.load_lanes(results, I64))
+
+
+def free(k: Lowering, link: Call) -> None:
+    """`void free(void* pointer)`"""
+    _ask(k, link, FREE)
+
+
+SERVICES.update({"vprintf": vprintf, "__assertfail": assert_fail, "malloc": malloc, "free": free})
