@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import memlane as ml
+from memlane.emulate.check.shadows import Shadows
 from memlane.emulate.run.heap import HEAP_BYTES, Heap
 from memlane.emulate.run.memory import Memory
-from memlane.emulate.check.shadows import Shadows
 from memlane.errors import BadAccess
 
 
