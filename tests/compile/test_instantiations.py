@@ -16,6 +16,7 @@ from memlane.compile import cuda_to_ptx
 from memlane.compile.hostbody import Body
 from memlane.compile.tokens import tokenize
 from memlane.errors import CompileError
+from memlane.ptx import parse
 
 PROGRAMS = Path(__file__).parent / "programs"
 LAUNCHED = """
@@ -141,3 +142,43 @@ def test_no_text_stops_it_and_parts_lie_inside(pieces: list[str]) -> None:
     function = body.function()
     parts = [*body.statements(), *body.exception_handling(), *body.launch_configurations(), *([function.body] if function else [])]
     assert all(0 <= part.start <= part.end <= len(text) for part in parts)
+
+
+LAMBDAS = """
+#include <vector>
+template <typename F, typename... A> __global__ void launch(int n, F f, A... a) { if (threadIdx.x < n) f(threadIdx.x, a...); }
+template <typename F> void parallel_for(int n, F f) { launch<<<(n + 127) / 128, 128>>>(n, f); }
+__device__ int used, unused;
+static int verbose = 1;
+__global__ void plain(int* p) { atomicAdd(&used, *p); }
+int main() {
+  std::vector<float> host(100);
+  float *d; cudaMalloc(&d, 400);
+  parallel_for(100, [=] __device__ (int i) { d[i] = i; });  // the store of the lambda
+  parallel_for(50, [=] __host__ __device__ (int i) { d[i] += verbose; });
+  launch<<<1, 32>>>(3, [] __device__ (int i, float x) { }, 2.f);
+}
+"""
+
+
+def test_kernels_that_host_code_launches_with_its_lambdas() -> None:
+    """As `nvcc --extended-lambda` names them; what the host code was read for is gone."""
+    compiled = cuda_to_ptx(LAMBDAS, name="lambdas.cu")
+    assert set(compiled.kernels) == {
+        "_Z5plainPi",
+        "_Z6launchIZ4mainEUliE_JEEviT_DpT0_",
+        "_Z6launchIZ4mainEUliE0_JEEviT_DpT0_",
+        "_Z6launchIZ4mainEUlifE_JfEEviT_DpT0_",
+    }
+    module = parse(compiled.text, "lambdas.cu")
+    assert set(module.functions) == set(compiled.kernels)
+    assert {"used", "unused"} <= set(module.variables) <= {"used", "unused", "verbose"}
+    lines = {one.location.line for one in module.functions["_Z6launchIZ4mainEUliE_JEEviT_DpT0_"].instructions() if one.opcode == "st"}
+    assert [LAMBDAS.splitlines()[line - 1].partition("// ")[2] for line in lines] == ["the store of the lambda"]
+
+
+def test_a_lambda_that_does_not_compile_leaves_the_other_kernels() -> None:
+    source = LAMBDAS.replace("d[i] += verbose;", "undeclared(i);")
+    compiled = cuda_to_ptx(source, name="lambdas.cu")
+    assert len(compiled.kernels) == 3
+    assert any("undeclared" in note for note in compiled.notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def test_pieces_are_apart_aligned_and_reused() -> None:
             assert address % 16 == 0
             pieces[address] = max(1, nbytes)
     ordered = sorted(pieces.items())
-    assert all(low + nbytes <= following for (low, nbytes), (following, _) in zip(ordered, ordered[1:], strict=False))
+    assert all(low + nbytes <= following for (low, nbytes), (following, _) in pairwise(ordered))
     for address in pieces:
         one.free(address)
     assert one.allocate(HEAP_BYTES)  # no gap is left between what was freed

@@ -155,7 +155,7 @@ class _Compilation:
         while True:
             answer = nvrtc.compile_request(self._request(device := self._device_texts(), device))
             if answer.ptx:
-                return self._result(answer)
+                return self._result(self._with_unnamed(answer, device))
             if missing := _NO_HEADER.search(answer.log):
                 raise CompileError(
                     f'{missing["file"]}:{missing["line"]}: the header "{missing["header"]}" was not found; '
@@ -170,16 +170,28 @@ class _Compilation:
         device = self._device_texts()
 
         def compiler(texts: Mapping[str, str]) -> nvrtc.Answer:
-            request = self._request(texts, device)
-            host = standard.host_containers(_names_thrust(device))
-            headers = tuple((name, text + host if name == standard.PRELUDE else text) for name, text in request.headers)
+            request = self._host_request(texts, device)
             options = (*(option for option in request.options if option != "-lineinfo"), "-G")  # nothing is optimised: that is quicker
-            return nvrtc.compile_request(replace(request, headers=headers, options=options, expressions=()))
+            return nvrtc.compile_request(replace(request, options=options, expressions=()))
 
         known = {_plain(launch) for launch in (*self.options.instantiate, *self.launches, *self.dropped)}
         self.host = instantiations.launched(self.program.files, self.code, compiler)
         if self.host:
             self.launches += [launch for launch in self.host.kernels if _plain(launch) not in known]
+
+    def _host_request(self, texts: Mapping[str, str], device: Mapping[str, str]) -> nvrtc.Request:
+        """The request for texts with host code in them; `device` are those without."""
+        request = self._request(texts, device)
+        host = standard.host_containers(_names_thrust(device))
+        headers = tuple((name, text + host if name == standard.PRELUDE else text) for name, text in request.headers)
+        return replace(request, headers=headers)
+
+    def _with_unnamed(self, answer: nvrtc.Answer, device: Mapping[str, str]) -> nvrtc.Answer:
+        """The answer with the kernels that host code launches with its lambdas, which cannot be asked for by name."""
+        if self.host is None or not self.host.unnamed:
+            return answer
+        again = nvrtc.compile_request(self._host_request(self.host.texts, device))
+        return replace(again, ptx=instantiations.kernels_alone(again.ptx, answer.ptx)) if again.ptx else answer
 
     def _device_texts(self) -> dict[str, str]:
         return {file.name: self._device_text(file) for file in self.program.files}
@@ -272,7 +284,7 @@ class _Compilation:
             hint = self._template_hint()
             raise CompileError(
                 f"{self.program.files[0].name} has no kernel{hint or hints.elsewhere(self.path)}",
-                "\n".join(self._absent_headers()) if hint else "",
+                "\n".join((*self._absent_headers(), *hints.of_pieces(self.path))) if hint else "",
             )
         notes = [f"header {header} was not found and was left out" for header in self.program.absent]
         notes += [f"left out because it does not compile for the device: {refusal}" for refusal in self.refusals]

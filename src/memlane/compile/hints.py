@@ -26,7 +26,7 @@ _HIGHEST = 3
 
 def hints(log: str, files: Iterable[SourceFile], path: Path | None) -> list[str]:
     """Return what to do about errors that nvcc would not give, or that memlane has a reason for."""
-    return [*dict.fromkeys((*_of_runtime(log), *_of_textures(log, files), *_of_dialect(log), *_of_pieces(path)))]
+    return [*dict.fromkeys((*_of_runtime(log), *_of_textures(log, files), *_of_dialect(log), *of_pieces(path)))]
 
 
 def elsewhere(path: Path | None) -> str:
@@ -100,7 +100,7 @@ def _of_dialect(log: str) -> Iterator[str]:
             yield f"{place} initialisers `{{name: x}}`, which nvcc takes from GCC: write `{{.name = x}}`."
 
 
-def _of_pieces(path: Path | None) -> Iterator[str]:
+def of_pieces(path: Path | None) -> Iterator[str]:
     """A file that another one includes in the middle of its text need not be a program by itself."""
     if path is None:
         return

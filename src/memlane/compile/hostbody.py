@@ -131,6 +131,14 @@ class Body:
             elif token.text == "catch":
                 yield self.part(index, self.end(self.end(index + 1)))
 
+    def lambda_spaces(self) -> Iterator[Part]:
+        """Each `__device__` and `__host__` of a lambda: a function that is read for the device has no other lambdas."""
+        for index, token in enumerate(self.tokens):
+            at = index + 1
+            while token.text == "]" and self.text(at) in ("__device__", "__host__"):
+                yield self.part(at, at + 1)
+                at += 1
+
     def launch_configurations(self) -> Iterator[Part]:
         """Each `<<<grid, block>>>`. Without it a launch is a call, which names the same instantiation of the kernel."""
         for index, token in enumerate(self.tokens):

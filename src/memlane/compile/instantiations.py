@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from memlane.compile.declarations import Unit
 from memlane.compile.dialect import in_standard_cxx
@@ -25,7 +25,8 @@ from memlane.compile.hostcode import DeviceCode, with_constexpr
 from memlane.compile.nvrtc import Answer, errors
 from memlane.compile.sources import SourceFile
 from memlane.compile.tokens import Token, directive
-from memlane.ptx import demangle
+from memlane.ptx import Directive, called_functions, demangle, names_in, parse, print_module
+from memlane.ptx.initializers import initial_values
 from memlane.walks import reachable
 
 _ROUNDS = 40
@@ -54,6 +55,10 @@ class Launched:
     """Template kernels with their arguments, as expressions that mean the same at file scope."""
     lost: tuple[str, ...]
     """Errors of the compiler for which something was left out that may lead to a launch."""
+    unnamed: bool = False
+    """Whether there are others whose arguments cannot be named at file scope: lambdas of the functions that launch them."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """The texts of the files with what was read of the host code: these instantiate all of them."""
 
 
 def launched(
@@ -70,10 +75,12 @@ def launched(
         _take_apart(file, reaching)
     lost: list[str] = []
     for _ in range(_ROUNDS):
-        answer = compiler({name: in_standard_cxx(_text(file)) for name, file in program.items()})
+        texts = {name: in_standard_cxx(_text(file)) for name, file in program.items()}
+        answer = compiler(texts)
         if answer.ptx:
-            names = dict.fromkeys(filter(None, map(_expression, _KERNEL.findall(answer.ptx))))
-            return Launched(tuple(names), tuple(lost))
+            kernels = _KERNEL.findall(answer.ptx)
+            names = dict.fromkeys(filter(None, map(_expression, kernels)))
+            return Launched(tuple(names), tuple(lost), any("<" in title and "{" in title for title in map(demangle, kernels)), texts)
         refused = _refused(program, answer.log)
         if not refused:
             return None
@@ -96,6 +103,22 @@ def undecided(files: Sequence[SourceFile], codes: Mapping[str, DeviceCode]) -> b
             named += sum(token.text in templates for token in _inside(file.tokens, unit))
         named += sum(any(name in token.text for name in templates) for token in file.tokens if token.kind == "directive")
     return named > direct
+
+
+def kernels_alone(ptx: str, without: str) -> str:
+    """The PTX of `Launched.texts` with its kernels and what they use, and without what is there of the host. `without`: the PTX of the
+    files without their host code, whose variables stay too."""
+    module = parse(ptx, "<ptx>")
+    functions = {called.name: called for kernel in module.kernels.values() for called in (kernel, *called_functions(module, kernel))}
+    used = {name for one in functions.values() for each in one.instructions() for operand in each.operands for name in names_in(operand)}
+    used |= set(parse(without, "<ptx>").variables)
+    pending = [module.variables[name] for name in used if name in module.variables]
+    while pending:
+        named = {value.name for value in initial_values(pending.pop())} - used
+        used |= named
+        pending += [module.variables[name] for name in named if name in module.variables]
+    items = [one for one in module.items if isinstance(one, Directive) or one.name in functions or one.name in used]
+    return print_module(replace(module, items=tuple(items)))
 
 
 # -- which functions are read
@@ -138,6 +161,7 @@ def _take_function_apart(file: _File, body: Body, function: HostFunction) -> Non
     file.parts += inner.statements()
     file.parts.append(function.body)
     file.left_out += body.launch_configurations()
+    file.left_out += body.lambda_spaces()
     file.left_out += body.exception_handling()
 
 
