@@ -1,7 +1,8 @@
 """Stencils on several GPUs: strong and weak scaling over 1, 2, 4 and 8 of them, every transport, 1 to 8 steps between exchanges.
 
-Each time is the median of 5 calls of `steps`, of about 20 ms or 1,000 steps each, everything included that a user waits for. With several
-devices all steps between exchanges are run overlapped and not, over each transport between devices of one process; `mpi` by as many ranks.
+Each time is the median of 5 calls of `steps`, of about 20 ms or 1,000 steps each, everything included that a user waits for. All steps
+between exchanges are run overlapped and not, over each transport between devices of one process, in slabs, and then in all other ways to
+cut the grid; `mpi` by as many ranks.
 Predictions are those of `stencil_scaling_predicted.json`, written and committed before this script was first run. Rows of `predicted over
 measured` compare each number of steps with what the model says of it. What a case finds no time for is named in a row `left out`.
 
@@ -19,7 +20,9 @@ import json
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +68,12 @@ class Setting:
     transport: str
     k: int
     overlap: bool
+    parts: tuple[int, ...] = ()
+    """Along each axis; empty: slabs along Z."""
 
     def __str__(self) -> str:
-        return f"{self.transport}, k = {self.k}{'' if self.overlap else ', not overlapped'}"
+        where = f", {'x'.join(map(str, self.parts))}" if self.parts else ""
+        return f"{self.transport}{where}, k = {self.k}{'' if self.overlap else ', not overlapped'}"
 
 
 @dataclass
@@ -109,7 +115,7 @@ def predicted_us(case: Case, target: Target, count: int, setting: Setting, fused
         try:
             return best_exchange(
                 case.problem, count, chip=target.chip, transport=transport if count > 1 else "", candidates=[setting.k],
-                steps_per_launch=fused, overlap=setting.overlap,
+                steps_per_launch=fused, overlap=setting.overlap, decomposition=setting.parts,
             ).step_us  # fmt: skip
         except NetworkError:  # the chip's file has no such link
             continue
@@ -120,30 +126,40 @@ Values = dict[str, Any]
 
 
 def shared(case: Case, values: Values, targets: Sequence[Target], setting: Setting) -> SharedRun:
-    return SharedRun(case.problem, values, targets=targets, exchange_every=setting.k, transport=setting.transport, overlap=setting.overlap)
+    return SharedRun(
+        case.problem, values, targets=targets, exchange_every=setting.k, transport=setting.transport, overlap=setting.overlap,
+        decomposition=setting.parts or None,
+    )  # fmt: skip
 
 
 def measured(case: Case, values: Values, targets: Sequence[Target], options: argparse.Namespace, until: float) -> Found:
     """Run a case in all settings that there is time for."""
     found, count = Found(), len(targets)
-    every = [k for k in BY_IMPORTANCE if k <= (2 if options.quick else EVERY[-1])]
-    for k in every:
-        for transport in (one for one in TRANSPORTS if one != "mpi"):
-            for overlap in (True, False):
-                setting = Setting(transport, k, overlap)
-                if time.time() > until:
-                    found.left_out.append(f"{setting}: no time")
-                    continue
-                try:
-                    run = shared(case, values, targets, setting)
-                    fused = run.variant.steps
-                    found.us[setting] = step_us(run, predicted_us(case, targets[0], count, setting, fused))
-                    found.steps_per_launch[setting] = fused
-                    if k <= 2:
-                        found.parts[setting] = parts_of(run.timeline(2 * k), count, 2 * k)
-                except MemlaneError as error:
-                    found.left_out.append(f"{setting}: {error}")
+    for setting in settings_of(case, count, options.quick):
+        if time.time() > until:
+            found.left_out.append(f"{setting}: no time")
+            continue
+        try:
+            run = shared(case, values, targets, setting)
+            fused = run.variant.steps
+            found.us[setting] = step_us(run, predicted_us(case, targets[0], count, setting, fused))
+            found.steps_per_launch[setting] = fused
+            if setting.k <= 2 and not setting.parts:
+                found.parts[setting] = parts_of(run.timeline(2 * setting.k), count, 2 * setting.k)
+        except MemlaneError as error:
+            found.left_out.append(f"{setting}: {error}")
     return found
+
+
+def settings_of(case: Case, count: int, quick: bool) -> Iterator[Setting]:
+    """Yield all settings, the most important first: slabs, and behind them all other ways to cut the grid, overlapped."""
+    transports = [one for one in TRANSPORTS if one != "mpi"]
+    for k in BY_IMPORTANCE:
+        if k <= (2 if quick else EVERY[-1]):
+            yield from (Setting(transport, k, overlap) for transport in transports for overlap in (True, False))
+    ways = [parts for parts in product(range(1, count + 1), repeat=len(case.shape)) if prod(parts) == count and parts[0] < count]
+    for k in (1,) if quick else (1, 2, 4):
+        yield from (Setting(transport, k, True, parts) for parts in ways for transport in transports if transport != "host")
 
 
 def cells_that_differ(case: Case, values: Values, targets: Sequence[Target], transport: str) -> int:
@@ -217,7 +233,7 @@ def transport_rows(name: str, transport: str, count: int, found: Found) -> Itera
 def hidden_rows(where: str, found: Found) -> Iterator[Row]:
     """Yield by how much overlapped steps take longer than the longer of inner region and exchange, borders added."""
     for setting, point in found.parts.items():
-        behind = found.parts.get(Setting(setting.transport, setting.k, False))
+        behind = found.parts.get(replace(setting, overlap=False))
         if not setting.overlap or point.boundary == 0 or behind is None:
             continue
         hidden = max(point.inner, behind.exchange) + point.boundary
@@ -338,7 +354,7 @@ def main() -> None:
     command.add_argument("--counts", default="", help="numbers of devices, as 1,2 (default: 1, 2, 4 and 8, as many as there are)")
     command.add_argument("--minutes", type=float, default=MINUTES, help=f"what all cases may take together (default {MINUTES:g})")
     command.add_argument("--until", type=float, default=0.0, help=argparse.SUPPRESS)
-    command.set_defaults(limit=60.0)
+    command.set_defaults(limit=90.0)
     options = command.parse_args()
     options.until = options.until or time.time() + 60 * options.minutes
     names = names_of(counts_of(options)) if options.case is None else [options.case]

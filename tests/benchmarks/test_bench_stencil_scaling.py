@@ -92,6 +92,7 @@ def test_two_emulated_devices(quick: Callable[..., list[dict[str, Any]]]) -> Non
     assert set(best["peer"]) >= {
         f"{way}, k = {k}{words}" for way in ("peer", "flags", "host") for k in (1, 2) for words in ("", ", not overlapped")
     }
+    assert set(best["peer"]) >= {f"{way}, {parts}, k = 1" for way in ("peer", "flags") for parts in ("1x2x1", "1x1x2")}
     assert {
         rows[f"7-point 256^3, 2 devices, {way}", "cells that differ from one device"]["value"] for way in ("peer", "flags", "host")
     } == {0}
