@@ -6,7 +6,7 @@ killed. One with which a test takes ten times as long as without it hangs, and c
 in `mutants.toml`: either nothing that can be observed differs (`equivalent`), or no test shows it.
 
 The emulator's store of machine code, which is keyed by source files, is the test session's own and is empty at its start. What has been
-found is kept in `.mutants`, so a run that was stopped goes on: a killed mutant stays killed while the text of its file is the same, and
+found is kept in `.mutants`, so a run that was stopped goes on: a killed mutant stays killed while its file says the same, and
 survivors are run again when tests have changed. Mutants are drawn by a digest of their file, text and change, so that the sample stays
 when something else changes, and the first hundred of a sample are a sample.
 
@@ -18,6 +18,7 @@ Prediction: 90 % killed.
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import os
@@ -81,7 +82,7 @@ class Found:
 
     key: str
     file: str
-    """A digest of the text that was changed."""
+    """The `meaning` of the file that was changed."""
     tests: str
     """A digest of the tests that there were."""
     title: str
@@ -170,7 +171,7 @@ class Runner:
         found: list[Found] = []
         for number, one in enumerate(chosen):
             source, tests = (TREE / one.path).read_bytes(), test_files(one.path, TREE)
-            state = digest(source), digest(*((TREE / path).read_bytes() for path in tests))
+            state = meaning(source), digest(*((TREE / path).read_bytes() for path in tests))
             before = known.get((named[one], state[0]))
             if before is None or not (before.is_killed or before.tests == state[1]):
                 if time.monotonic() > self._until:
@@ -283,6 +284,13 @@ def digest(*texts: bytes) -> str:
     for text in texts:
         result.update(len(text).to_bytes(8, "little") + text)
     return result.hexdigest()[:16]
+
+
+def meaning(source: bytes) -> str:
+    """A digest of what a file says, apart from comments and from where it imports from."""
+    tree = ast.parse(source)
+    tree.body = [one for one in tree.body if not isinstance(one, ast.Import | ast.ImportFrom)]
+    return digest(ast.dump(tree).encode())
 
 
 @dataclass(frozen=True)

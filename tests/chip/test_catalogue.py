@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -165,6 +166,18 @@ def test_tables_of_differences_keep_the_rest(mine: Path) -> None:
     (mine / "bare.toml").write_text(bare)
     kinds: tuple[AccessKind, ...] = get_args(AccessKind)
     assert {chip.load("bare").bank_rule(kind) for kind in kinds} == {one.banks}
+
+
+def test_a_file_needs_no_sources_where_each_number_names_its_own(tmp_path: Path) -> None:
+    """Such as `derived: ...`: the table gives short names only."""
+    begin = H200.index("[sources]")
+    end = H200.index("\n[", begin + 1)
+    named = re.findall(r'^(\w+) *= *"(.*)"$', H200[begin:end], re.MULTILINE)
+    text = H200[:begin] + H200[end:]
+    for short, whole in named:
+        text = text.replace(f'source = "{short}"', f'source = "{whole}"')
+    (tmp_path / "bare.toml").write_text(text)
+    assert chip.from_file(tmp_path / "bare.toml").latency == chip.load("h200").latency
 
 
 def test_chips_of_history_take_the_launches_of_today() -> None:

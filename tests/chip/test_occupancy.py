@@ -100,9 +100,11 @@ def test_no_registers_and_no_shared_memory_are_no_limit() -> None:
     assert resident_blocks(chip.load("v100"), 64, 0, 0) == Occupancy(32, ("threads", "blocks"), 64, 1.0)
 
 
-def test_nonsense_is_refused() -> None:
+@pytest.mark.parametrize("block", [(0, 16, 0), (-1, 16, 0), (1, -1, 0), (1, 16, -1)])
+def test_nonsense_is_refused(block: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="at least one thread"):
-        resident_blocks(chip.load("h200"), 0, 16, 0)
+        resident_blocks(chip.load("h200"), *block)
+    assert resident_blocks(chip.load("h200"), 1, 0, 0).blocks == 32
 
 
 @pytest.mark.parametrize(("registers", "shared", "expected"), [(16, 0, 4), (20, 0, 3), (10, 5120, 3), (33, 0, 1), (65, 0, 0)])

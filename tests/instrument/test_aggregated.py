@@ -17,7 +17,7 @@ from memlane.record import COMPLETE, HINT, ISSUE_ONLY
 from memlane.sass import Instruction, Program, disassemble, effects
 from tests.instrument.aggregates import BESIDE, BODIES, changed, hoisted, leading, module
 from tests.instrument.running import Run
-from tests.sass.code import cubin_of
+from tests.sass.code import cubin_of, inserted, instruction
 
 ROUNDS = 4
 """Cubins with one change in each kernel; in so many each kind of change is made at least once."""
@@ -183,3 +183,30 @@ def test_tracing_says_when_it_changes_who_does_the_atomic() -> None:
     apart = assemble(plain, options=("-Xptxas=-O0",)).data
     (told,) = (str(one) for one in changes(plain, apart, found, data) if one.site == site)
     assert told == "1 x 4 B in the original, 1 x 4 B by one lane for all traced"
+
+
+def handed_over(*behind: str) -> tuple[str, str]:
+    """What is proved of `tickets` with more instructions behind the hand-over. `OLD` stands for what the atomic gave, `.L_behind` leads
+    past the first four of them."""
+    found, data = traced()
+    program, (_, leader) = disassemble(data), windows()["tickets"]
+    flow = Assembled(found.module, program).flow
+    first = flow.entry("tickets")
+    hand = next(node for node in range(leader, len(flow.nodes)) if flow.nodes[node].name == "SHFL.IDX")
+    old = str(flow.nodes[hand].operands[2].register)
+    added = [instruction(text.replace("OLD", old)) for text in behind]
+    program = inserted(program, "tickets", hand + 1 - first, *added[4:])
+    program = inserted(program, "tickets", hand + 1 - first, *added[:4], label=".L_behind")
+    return verdicts(found, program)["tickets"]
+
+
+def test_who_reads_what_the_atomic_gave_by_another_way_is_found() -> None:
+    """However far behind the hand-over, and on whatever way."""
+    nop, told = ["NOP"] * 3, "cannot be told"
+    assert handed_over() == (COMPLETE, "")
+    assert handed_over("MOV OLD, RZ", *nop, "MOV R201, OLD") == (COMPLETE, "")
+    assert told in handed_over("MOV R201, OLD")[1]
+    assert told in handed_over("@P5 MOV OLD, RZ")[1]
+    assert told in handed_over("@P5 BRA `(.L_behind)", "MOV OLD, RZ", *nop[1:], "MOV R201, OLD")[1]
+    assert told in handed_over("@P5 BRA `(.L_behind)", "MOV OLD, RZ", *nop[1:], *nop, "MOV R201, OLD")[1]
+    assert handed_over("@P5 BRA `(.L_behind)", "MOV OLD, RZ", *nop[1:], "MOV OLD, RZ", "MOV R201, OLD") == (COMPLETE, "")

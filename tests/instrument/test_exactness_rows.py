@@ -150,6 +150,24 @@ ROWS: Mapping[str, Row] = {
 }  # fmt: skip
 
 
+CALLED = """.func f(.param .u64 q) {
+    .reg .u64 %b; .reg .u32 %c; ld.param.u64 %b, [q]; ld.global.u32 %c, [%b]; st.global.u32 [%b+4], %c; ret;
+}"""
+
+
+def test_a_function_of_which_the_kernel_has_code_too() -> None:
+    """A part of it was inlined somewhere: of its accesses nobody knows for which of its calls they stand."""
+    call = "{ .param .u64 a; st.param.u64 [a], %a; call f, (a); } { .param .u64 a; st.param.u64 [a], %o; call f, (a); } ret;"
+    module = kernel(HEAD + call, before=CALLED)
+    program = disassemble(cubin_of(module))
+    assert [one.verdict for one in exactness(module, program)] == [EXACT] * 4
+    line = next(one.ptx_line for one in program.functions["f"].instructions if one.opcode == "LDG")
+    moved = inserted(program, "k", 4, replace(instruction("NOP"), ptx_line=line))
+    assert {one.reason for one in exactness(module, moved)} == {
+        "ptxas inlined the function, and does not tell the accesses of its calls apart"
+    }
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_what_is_exact(name: str) -> None:
     of, change, reason = ROWS[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -24,7 +25,7 @@ from memlane.sass import disassemble
 from tests.emulate.test_wgmma import CASES
 from tests.emulate.warpgroup import TILE_BYTES, multiplied
 from tests.instrument.running import CHIP
-from tests.sass.code import mutated, nop_of
+from tests.sass.code import inserted, instruction, mutated, nop_of
 
 CASE = CASES["tf32"]
 """The assembler makes one of equal products of up to 16 columns, which these are not."""
@@ -140,6 +141,24 @@ def test_products_that_the_assembler_made_one_of_are_hints() -> None:
     found = [one for one in exactness(module, assemble(module, arch="sm_90a").data) if one.site in sites]
     reason = "the assembled code has other products behind its fence, or in another order"
     assert [(one.verdict, one.reason) for one in found] == [("hint", reason)] * 2
+
+
+def test_products_are_told_by_what_stands_between_their_fences() -> None:
+    """An arrival at a barrier is none; a fence is one, and another product behind it makes all of them unknown."""
+    module = parse(PIPELINE, "wgmma.ptx")
+    sites = {site.id for site in site_table(module).sites if site.kind == "product"}
+    program = disassemble(assemble(module, arch="sm_90a").data)
+    ((name, function),) = program.functions.items()
+    products = [at for at, one in enumerate(function.instructions) if one.opcode.endswith("GMMA") and "!UPT" not in one.text]
+    assert len(products) == 4
+    line = function.instructions[products[1]].ptx_line
+    arrival, fence = (replace(instruction(f"{text}.ARRIVE"), ptx_line=line) for text in ("SYNCS", "WARPGROUP"))
+    again = function.instructions[products[1]]
+    verdicts = []
+    for added in (arrival, fence, again):
+        changed = inserted(program, name, products[1], added)
+        verdicts.append({one.verdict for one in exactness(module, changed) if one.site in sites})
+    assert verdicts == [{"exact"}, {"hint"}, {"hint"}]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
