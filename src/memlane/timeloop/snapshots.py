@@ -31,7 +31,7 @@ def write_snapshot(
     arrays |= {f"field {name}": value for name, value in fields.items()} | {f"scalar {name}": value for name, value in scalars.items()}
     partial = ""
     try:
-        with tempfile.NamedTemporaryFile(dir=to.parent, suffix=".partial", delete=False) as file:
+        with tempfile.NamedTemporaryFile(dir=to.parent, prefix=f"{to.name}.", suffix=".partial", delete=False) as file:
             partial = file.name
             np.savez(file, **arrays)
             file.flush()
@@ -47,7 +47,7 @@ def write_snapshot(
 def read_snapshot(path: str | os.PathLike[str], problem: Problem) -> tuple[int, Arrays, Arrays]:
     """Return step, fields and scalars of a file. Raises RecordError for a foreign file, StencilError for one of another problem."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(str(arrays.pop("header")))
         step, version = int(header["step"]), header["memlane stencil"]
