@@ -31,7 +31,7 @@ from harness import ROOT, Row, write
 
 SOURCES = ["src/memlane/cli", "src/memlane/packages.py", "pyproject.toml", "benchmarks/wheel.py"]
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
-FOUND = {"bank-conflict", "uncoalesced"}
+FOUND = {"bank-conflict", "uncoalesced-global"}
 """What the demo's `explain` finds."""
 PROGRAM = """\
 import sys

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -105,3 +107,15 @@ def test_the_page_names_every_command_and_every_kind_of_json() -> None:
     kinds = set(re.findall(r'document_head\("(\w+)"\)', "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))))
     assert kinds
     assert set(re.findall(r"^\| `(\w+)` \|", page.partition("## JSON")[2], re.MULTILINE)) == kinds
+
+
+@pytest.mark.parametrize("words", [("trace",), ("stencil", "plan"), ("lab", "latency")])
+def test_a_help_loads_neither_what_runs_programs_nor_what_converts_values(words: tuple[str, ...]) -> None:
+    """Which keeps it quick: every help answers within 0.25 s."""
+    program = (
+        "import sys; from memlane.cli import main; main(sys.argv[1:]);"
+        "print(*sorted({'rich.console', 'pydantic', 'numpy', 'pyarrow', 'llvmlite', 'memlane.launch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words, "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"Usage: memlane {' '.join(words)} [OPTIONS]")
+    assert done.stdout.splitlines()[-1] == ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import time
 from collections.abc import Iterator
@@ -104,8 +103,7 @@ def test_commands_that_read_files_say_what_takes_long(
         heard.append(doing)
         yield
 
-    for name in ("explain", "report", "export", "compare"):
-        monkeypatch.setattr(importlib.import_module(f"memlane.cli.{name}"), "working", noting)
+    monkeypatch.setattr(module_under_test, "working", noting)
     transpose().save("t.parquet")
     assert memlane(*arguments).code == 0
     assert [one.replace(f"{Path.cwd()}/", "") for one in heard] == said

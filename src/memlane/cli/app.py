@@ -53,28 +53,42 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     it end the program."""
     line = " ".join(os.environ.get(name, "") for name in _COMPLETED).split()[1:] if "_MEMLANE_COMPLETE" in os.environ else arguments
     asked = next((word for word in line if not word.startswith("-")), None)
+    bare = "_MEMLANE_COMPLETE" in os.environ or not arguments or arguments[0] != asked  # then options of `memlane` itself may stand there
     app = typer.Typer(
         name="memlane",
         help="See, count, explain and fix the memory accesses of CUDA kernels, on a GPU or without one.",
         epilog=EPILOG,
         no_args_is_help=True,
+        add_completion=bare,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=_helps(bare),
     )
-    app.callback()(_root)
+    app.callback()(_root if bare else _group)
     for name, said in COMMANDS.items():
         command = _loaded(name, name) if name == asked else _not_loaded
-        app.command(name, help=None if name == asked else said, short_help=said, cls=HelpfulCommand, epilog=examples(name))(command)
+        help = None if name == asked else said
+        app.command(name, help=help, short_help=said, cls=HelpfulCommand, epilog=examples(name), context_settings=_helps(True))(command)
     for name, (said, functions) in GROUPS.items():
-        group = typer.Typer(help=said, no_args_is_help=True, rich_markup_mode=None)
+        has_command = name == asked and not bare and len(arguments) > 1 and arguments[1] in functions
+        group = typer.Typer(help=said, no_args_is_help=True, rich_markup_mode=None, context_settings=_helps(not has_command))
         for function in functions if name == asked else ():
             command = _loaded(name, function)
             first = " ".join((command.__doc__ or "").partition("\n\n")[0].split())
-            group.command(function, short_help=first, cls=HelpfulCommand, epilog=examples(f"{name} {function}"))(command)
+            group.command(
+                function, short_help=first, cls=HelpfulCommand, epilog=examples(f"{name} {function}"), context_settings=_helps(True)
+            )(command)
         group.callback()(_group)
         app.add_typer(group, name=name, help=said, short_help=said)
     return app
+
+
+def _helps(here: bool) -> dict[str, list[str]]:
+    """Return the settings of a level of the command line: whether `--help` can stand at it.
+
+    Where the next word is a command it cannot. Typer would load all that converts values for it, which takes as long as the help itself.
+    """
+    return {"help_option_names": ["-h", "--help"] if here else []}
 
 
 def run(application: typer.Typer, arguments: Sequence[str]) -> int:

@@ -8,10 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from memlane.chip import AccessKind, load
 from memlane.cli import options as o
 from memlane.cli.later import later
 from memlane.cli.output import wrong_use
@@ -19,11 +16,20 @@ from memlane.cli.terminal import show, show_json
 from memlane.errors import CommandError
 
 if TYPE_CHECKING:
+    from rich import table as rich_tables
+    from rich import text as texts
+    from rich.table import Table
+
+    from memlane import chip as chips
     from memlane import layout, report
+    from memlane.chip import AccessKind
     from memlane.layout import Layout, Spec, Wavefronts
 
     _Cell = tuple[Spec, Wavefronts]
 else:
+    rich_tables = later("rich.table")
+    texts = later("rich.text")
+    chips = later("memlane.chip")
     layout = later("memlane.layout")
     report = later("memlane.report")
 
@@ -69,8 +75,8 @@ def banks(
         return
     for (name, nbytes, kind), cells in found:
         head = f"{kind}s of {nbytes} bytes a lane, tile of {rows}x{columns}, by the rules of {name}"
-        show(Text(head, style="bold"), _table(words, specs, cells), Text())
-    show(Text(_NOTE, style="dim"))
+        show(texts.Text(head, style="bold"), _table(words, specs, cells), texts.Text())
+    show(texts.Text(_NOTE, style="dim"))
 
 
 _NOTE = (
@@ -93,9 +99,9 @@ def _row(word: str, specs: Sequence[Spec], made: Sequence[Sequence[Layout]], chi
     for spec, layouts in zip(specs, made, strict=True):
         one = layout.pattern(word, layouts[0].rows, layouts[0].columns)
         if spec.random:
-            yield spec, layout.count_drawn(layouts, spec.name, one, load(chip), nbytes, kind)
+            yield spec, layout.count_drawn(layouts, spec.name, one, chips.load(chip), nbytes, kind)
         else:
-            yield spec, layout.count(layouts[0], one, load(chip), nbytes, kind)
+            yield spec, layout.count(layouts[0], one, chips.load(chip), nbytes, kind)
 
 
 def _entry(spec: Spec, cell: Wavefronts) -> dict[str, object]:
@@ -103,12 +109,12 @@ def _entry(spec: Spec, cell: Wavefronts) -> dict[str, object]:
 
 
 def _table(words: Sequence[str], specs: Sequence[Spec], cells: Sequence[Sequence[_Cell]]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = rich_tables.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("pattern", overflow="fold")
     for name in ("ideal", *(spec.name for spec in specs)):
-        table.add_column(Text(name), justify="right", overflow="fold")
+        table.add_column(texts.Text(name), justify="right", overflow="fold")
     for word, row in zip(words, cells, strict=True):
-        table.add_row(Text(word), number(row[0][1].ideal), *(Text(mean_and_worst(cell), style=_style(cell)) for _, cell in row))
+        table.add_row(texts.Text(word), number(row[0][1].ideal), *(texts.Text(mean_and_worst(cell), style=_style(cell)) for _, cell in row))
     return table
 
 

@@ -12,15 +12,16 @@ from memlane.cli.command import runs_program
 from memlane.cli.failure import Failure, passing_on, why
 from memlane.cli.later import later
 from memlane.cli.programs import Program, nothing_launched
-from memlane.cli.progress import progress
 from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import show, show_json
 from memlane.errors import CheckFailed
 
 if TYPE_CHECKING:
     from memlane import measure, report, targets
+    from memlane.cli import progress
     from memlane.measure import Checker
 else:
+    progress = later("memlane.cli.progress")
     measure = later("memlane.measure")
     report = later("memlane.report")
     targets = later("memlane.targets")
@@ -36,7 +37,7 @@ def check(
             "--target",
             "-t",
             metavar="NAME",
-            autocompletion=o.TARGETS,
+            autocompletion=o.target_names,
             help="The emulator to run on, for example emulator:a100.",
             rich_help_panel=o.RUN,
         ),
@@ -53,7 +54,7 @@ def check(
 ) -> None:
     """Run on the emulator and report accesses out of bounds, unwritten memory, data races, bad barriers and masks."""
     checker = measure.Checker(only_launch=launch, stop=stop, seed=seed)
-    with for_a_document(as_json), progress("checking"):
+    with for_a_document(as_json), progress.progress("checking"):
         failure = program.run(target or _emulator(), checker, deterministic)
     failure = failure or nothing_launched(program, checker.seen, bool(checker.checked or checker.failures), launch, "check")
     with passing_on(failure):

@@ -9,14 +9,15 @@ import typer
 
 from memlane.cli import options as o
 from memlane.cli.later import later
-from memlane.cli.progress import working
 from memlane.cli.terminal import show, show_json
 from memlane.errors import CommandError
 
 if TYPE_CHECKING:
+    from memlane.cli import progress
     from memlane.diagnose import comparison
     from memlane.report import comparison as shown
 else:
+    progress = later("memlane.cli.progress")
     comparison = later("memlane.diagnose.comparison")
     shown = later("memlane.report.comparison")
 
@@ -37,7 +38,7 @@ def compare(
     for path in (before, after):
         if not path.is_file():
             raise CommandError(f"{path} is a directory; name a file" if path.is_dir() else f"no file {path}")
-    with working(f"comparing {before} with {after}"):
+    with progress.working(f"comparing {before} with {after}"):
         found = comparison.compare(before, after, pairs)
     if as_json:
         show_json(shown.comparison_document(found))

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Group
-from rich.text import Text
 
 from memlane.checks import Check, checking
 from memlane.cli import options as o
@@ -18,16 +16,23 @@ from memlane.cli.failure import finished, passing_on, why
 from memlane.cli.later import later
 from memlane.cli.output import may_write, tell_of
 from memlane.cli.programs import Program, nothing_launched
-from memlane.cli.progress import progress
 from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import columns, show, show_json
 from memlane.errors import CommandError, RecordError
 
 if TYPE_CHECKING:
+    from rich import console as consoles
+    from rich import text as texts
+    from rich.console import Group
+
     from memlane import measure, record, report
+    from memlane.cli import progress
     from memlane.measure import FailedLaunch
     from memlane.record import Counts
 else:
+    texts = later("rich.text")
+    consoles = later("rich.console")
+    progress = later("memlane.cli.progress")
     measure = later("memlane.measure")
     record = later("memlane.record")
     report = later("memlane.report")
@@ -65,7 +70,7 @@ def count(
     place = None if output is None else may_write(output, program.path, force)
     counter = measure.Counter(only_launch=launch, merged=True)
     alone = form != "table" and place is None
-    with for_a_document(alone), progress("counting"), checking(Check(insist=True) if check else None):
+    with for_a_document(alone), progress.progress("counting"), checking(Check(insist=True) if check else None):
         failure = program.run(target, counter, deterministic)
     failure = failure or nothing_launched(program, counter.seen, bool(counter.counted), launch, "count")
     launches = finished(counter.finish, failure) if counter.counted else []
@@ -128,9 +133,9 @@ class _Counted:
 
     def _tables(self) -> Group:
         tables = [report.render_counts(counts, self.sources) for counts in self.launches]
-        parts = [part for number, table in enumerate(tables) for part in ((Text(), table) if number else (table,))]
+        parts = [part for number, table in enumerate(tables) for part in ((texts.Text(), table) if number else (table,))]
         notes = report.failed_notes(self.failed, self.failures, "It is not counted.")
-        return Group(*parts, *([Text(), *map(Text, notes)] if notes else []))
+        return consoles.Group(*parts, *([texts.Text(), *map(texts.Text, notes)] if notes else []))
 
     def _document(self) -> dict[str, object]:
         return report.counts_document(self.launches, self.sources, self.failed, self.failures)

@@ -13,16 +13,17 @@ from memlane.cli.failure import passing_on
 from memlane.cli.later import later
 from memlane.cli.output import recorded
 from memlane.cli.programs import Program
-from memlane.cli.progress import working
 from memlane.cli.recording import Recording, record_program
 from memlane.cli.terminal import show, show_json
 from memlane.errors import BadAccess, CommandError, RecordError
 
 if TYPE_CHECKING:
     from memlane import diagnose, report
+    from memlane.cli import progress
     from memlane.diagnose import Findings
     from memlane.record import Trace
 else:
+    progress = later("memlane.cli.progress")
     diagnose = later("memlane.diagnose")
     report = later("memlane.report")
 
@@ -53,7 +54,7 @@ def explain(
     """
     if program.is_record:
         program.refuse_options(launch=launch, target=target, deterministic=deterministic, counts=counts)
-        with working(f"reading {program.path}"):
+        with progress.working(f"reading {program.path}"):
             done = Recording(recorded(program.path))
     else:
         plain = program.without_kernel()
@@ -63,7 +64,7 @@ def explain(
 
 def _tell(done: Recording, program: Program, top: int | None, why: bool, brief: bool, as_json: bool) -> None:
     trace = done.trace
-    with working(f"explaining {program.path}"):
+    with progress.working(f"explaining {program.path}"):
         findings, silent = _explained(done, program), diagnose.uncounted_launches(trace)
         clean = diagnose.clean_kernels(trace, findings)
     if program.launch.kernel and (program.is_record or program.is_script):

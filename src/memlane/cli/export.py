@@ -11,11 +11,12 @@ from memlane.cli.later import later
 from memlane.cli.notes import export_notes
 from memlane.cli.options import RESULT, Force, Output, RecordFile, one_of
 from memlane.cli.output import not_the_input, recorded, tell_of, wrong_use
-from memlane.cli.progress import working
 
 if TYPE_CHECKING:
     from memlane import export as formats
+    from memlane.cli import progress
 else:
+    progress = later("memlane.cli.progress")
     formats = later("memlane.export")
 
 
@@ -40,11 +41,11 @@ def export(
 ) -> None:
     """Write the records of a trace in another format."""
     suffix = formats.exporter(to).suffix
-    with working(f"reading {file}"):
+    with progress.working(f"reading {file}"):
         trace = recorded(file)
     path = not_the_input(output or Path(file.stem + suffix), file)
     with wrong_use():
         formats.check_export(to, path, force)
-    with export_notes(), working(f"writing {path}"):
+    with export_notes(), progress.working(f"writing {path}"):
         formats.export(trace, to, path, force=force)
     tell_of(path)

@@ -6,25 +6,29 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
 from memlane.cli.failure import passing_on, why
 from memlane.cli.later import later
 from memlane.cli.programs import Program, nothing_launched
-from memlane.cli.progress import progress
 from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import columns, on_terminal, show, show_json
 from memlane.errors import CommandError
 
 if TYPE_CHECKING:
+    from rich import table as rich_tables
+    from rich import text as texts
+
     from memlane import record, report
     from memlane.cli import fixer as fixers
+    from memlane.cli import progress
     from memlane.cli.fixer import Fixer
     from memlane.optimize import Fix, LayoutAdvice, Measured
 else:
+    texts = later("rich.text")
+    rich_tables = later("rich.table")
+    progress = later("memlane.cli.progress")
     fixers = later("memlane.cli.fixer")
     record = later("memlane.record")
     report = later("memlane.report")
@@ -70,7 +74,7 @@ def fix(
         if extent is not None and extent < 1:
             raise CommandError(f"{option} {extent}: it must be at least 1")
     fixer = fixers.Fixer(launch, array, rows, columns)
-    with for_a_document(as_json), progress("trying layouts for"):
+    with for_a_document(as_json), progress.progress("trying layouts for"):
         failure = program.run(target, fixer)
     failure = failure or nothing_launched(program, fixer.seen, bool(fixer.looked_at), launch, "fix")
     with passing_on(failure):
@@ -93,33 +97,36 @@ def _report(fixer: Fixer, as_json: bool, failed: str) -> None:
     for one in fixer.found:
         _print(one)
     for advice in fixer.advice:
-        show(Text(advice.verdict), *(Text(f"  not tried: {layout}: {reason}", style="dim") for layout, reason in advice.refused if layout))
+        show(
+            texts.Text(advice.verdict),
+            *(texts.Text(f"  not tried: {layout}: {why}", style="dim") for layout, why in advice.refused if layout),
+        )
         if advice.best is not None:
             typer.echo(f"\n{advice.best.layout.cuda_source(o.LAYOUT_FUNCTION).rstrip()}\n")
     others = [name for name in fixer.looked_at if name not in {record.kernel_label(one.kernel) for one in fixer.found}]
     if others:
-        show(Text(f"No bank conflicts in {', '.join(others)}: nothing to fix in shared memory."))
+        show(texts.Text(f"No bank conflicts in {', '.join(others)}: nothing to fix in shared memory."))
     if failed and fixer.looked_at:
-        show(Text(report.broken_off_note(failed)))
+        show(texts.Text(report.broken_off_note(failed)))
 
 
 def _print(fix: Fix) -> None:
-    show(Text.assemble((f"{record.kernel_label(fix.kernel)}: {fix.array.title.rpartition('::')[2]}", "bold"), f" on {fix.target}"))
+    show(texts.Text.assemble((f"{record.kernel_label(fix.kernel)}: {fix.array.title.rpartition('::')[2]}", "bold"), f" on {fix.target}"))
     names = ("wavefronts", "modelled us" if fix.modelled else "us", "times as fast", "registers", "shared bytes", "blocks an SM")
     tried = (fix.original, *fix.tried)
     # On a terminal that is too narrow for it a long name goes on in the next line; in a file nothing keeps it from being whole.
     room = 24 if on_terminal() else max(len(_cells(one)[0]) for one in tried)
     widths = [max(8, *map(len, name.split())) for name in names]
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table = rich_tables.Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("layout", overflow="fold", width=room)
     for name, width in zip(names, widths, strict=True):
         table.add_column(name, justify="right", width=width)
     for one in tried:
         table.add_row(*_cells(one))
     show(table, width=max(columns(), room + sum(widths) + len(names)))
-    show(*(Text(f"  not tried: {layout}: {reason}", style="dim") for layout, reason in fix.refused), Text(fix.verdict))
+    show(*(texts.Text(f"  not tried: {layout}: {reason}", style="dim") for layout, reason in fix.refused), texts.Text(fix.verdict))
     if fix.advice:
-        show(Text(), Text(fix.advice))
+        show(texts.Text(), texts.Text(fix.advice))
     source = fix.source(o.LAYOUT_FUNCTION).rstrip()
     if source:
         typer.echo(f"\n{source}")  # text to be copied is not broken

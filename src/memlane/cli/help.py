@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import typer
 from typer.core import TyperCommand
 
 EXAMPLES = {
@@ -75,6 +76,14 @@ _RANGE = re.compile(r"\s*\[x>=\d+\]$")
 
 class HelpfulCommand(TyperCommand):
     """A command whose help lists its options by `rich_help_panel`, in the order in which the groups come up, and ends in its examples."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Print the help, where that is asked for first, before any value is converted: what Typer converts values with takes as long to
+        load as all the rest."""
+        if args and args[0] in ctx.help_option_names and not ctx.resilient_parsing:
+            typer.echo(self.get_help(ctx))
+            ctx.exit()
+        return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`[OPTIONS] INPUT [-- ARGS]`."""

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
-from memlane.chip import user_directory
 from memlane.cli.later import later
-from memlane.cli.options import TARGETS, TARGETS_HELP
+from memlane.cli.options import TARGETS_HELP, target_names
 from memlane.cli.output import may_fill
 from memlane.cli.terminal import columns, show
 from memlane.errors import CommandError
 
 if TYPE_CHECKING:
+    from rich import text as texts
+
+    from memlane import chip as chips
     from memlane import lab as labs
     from memlane import targets
     from memlane.chip import Fact
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from memlane.lab.volume import scene
     from memlane.launch import Target
 else:
+    texts = later("rich.text")
+    chips = later("memlane.chip")
     bandwidths = later("memlane.lab.bandwidth.lab")
     chip_file = later("memlane.lab.chip_file")
     lab_table = later("memlane.cli.lab_table")
@@ -56,7 +59,7 @@ LabTarget = Annotated[
         "--target",
         "-t",
         metavar="NAME",
-        autocompletion=TARGETS,
+        autocompletion=target_names,
         help=f"Where to measure: {TARGETS_HELP}",
     ),
 ]
@@ -210,7 +213,7 @@ def _offer_chip_file(target: Target, measured: Mapping[str, Fact], save_chip: bo
     if save_chip:
         typer.echo(f"Wrote {chip_file.write_chip(target.chip, text, force=force)}")
     else:
-        typer.echo(f"\nWith --write-chip this goes into {user_directory() or '$MEMLANE_CHIPS'}/{target.chip.name}.toml:\n\n{text}")
+        typer.echo(f"\nWith --write-chip this goes into {chips.user_directory() or '$MEMLANE_CHIPS'}/{target.chip.name}.toml:\n\n{text}")
 
 
 def _check_chip_file(target: Target, save_chip: bool, force: bool) -> None:
@@ -239,12 +242,12 @@ def _run(
         if not table.printed:
             continue
         unit = "; cycles" if lab_table.in_cycles(table) else ""
-        show(Text(f"{title}, on {target.name}" + (", modelled" if target.modelled else "") + unit, style="bold"))
+        show(texts.Text(f"{title}, on {target.name}" + (", modelled" if target.modelled else "") + unit, style="bold"))
         made = lab_table.fitted(table, columns())
         show(made.grid, width=max(columns(), made.width))
         if made.left_out:
-            show(Text(f"no room here for: {', '.join(made.left_out)}; {title}.csv has all", style="dim"))
-        show(Text())
+            show(texts.Text(f"no room here for: {', '.join(made.left_out)}; {title}.csv has all", style="dim"))
+        show(texts.Text())
     options = [*(["--quick"] if quick else []), *(["--only", only] if only else []), *said]
     paths, left_out = result.save(folder, where, ["memlane", "lab", name, "--target", target.name, *options])
     for row in result.rows:

@@ -8,12 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
-from rich.text import Text
 
-from memlane.chip import load
 from memlane.cli import options as o
 from memlane.cli.banks import mean_and_worst, number, widths
 from memlane.cli.later import later
@@ -23,10 +18,21 @@ from memlane.cli.terminal import show_json
 from memlane.errors import CommandError
 
 if TYPE_CHECKING:
+    from rich import console as consoles
+    from rich import progress as bars
+    from rich import table as rich_tables
+    from rich import text as texts
+
+    from memlane import chip as chips
     from memlane import layout as layouts
     from memlane import optimize, report
     from memlane.optimize import Certificate
 else:
+    consoles = later("rich.console")
+    bars = later("rich.progress")
+    rich_tables = later("rich.table")
+    texts = later("rich.text")
+    chips = later("memlane.chip")
     layouts = later("memlane.layout")
     optimize = later("memlane.optimize")
     report = later("memlane.report")
@@ -59,7 +65,7 @@ def search(
         raise CommandError(f"--width {width}: one width is wanted; say others with the pattern, as in row@16")
     with wrong_use(), _progress() as progress:
         found = optimize.search_layout(
-            layouts.split_names(patterns), width=chosen[0], element=element, rows=rows, columns=columns, chip=load(chip),
+            layouts.split_names(patterns), width=chosen[0], element=element, rows=rows, columns=columns, chip=chips.load(chip),
             kinds=o.access_kinds(access), padding=padding, terms=terms, progress=progress,
         )  # fmt: skip
     if as_json:
@@ -88,12 +94,12 @@ def show(
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None] | None]:
     """On a terminal, a bar that goes when the search ends."""
-    console = Console(stderr=True)
+    console = consoles.Console(stderr=True)
     if not console.is_terminal:
         yield None
         return
-    columns = (TextColumn("searching"), BarColumn(24), MofNCompleteColumn(), TextColumn("layouts"))
-    with Progress(*columns, console=console, transient=True) as display:
+    columns = (bars.TextColumn("searching"), bars.BarColumn(24), bars.MofNCompleteColumn(), bars.TextColumn("layouts"))
+    with bars.Progress(*columns, console=console, transient=True) as display:
         task = display.add_task("", total=None)
         yield lambda done, total: display.update(task, completed=done, total=total)
 
@@ -101,7 +107,7 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
 def _print(found: Certificate) -> None:
     room = found.layout.size - found.layout.rows * found.layout.columns
     address = f"  address: {found.extra} more than row-major; room: {f'{room:,} elements' if room else 'none'} more"
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = rich_tables.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("pattern", "access"):
         table.add_column(name, overflow="fold")
     for name in ("offsets", "worst", "ideal", "mean", "row-major", "RAP"):
@@ -109,10 +115,10 @@ def _print(found: Certificate) -> None:
     for entry, plain, rap in zip(found.entries, found.plain, found.rap, strict=True):
         bad = "bold red" if entry.worst > 2 * entry.ideal_worst else ""
         cells = (str(entry.ideal_worst), number(entry.mean), mean_and_worst(plain), mean_and_worst(rap))
-        access = Text(f"{entry.kind} {entry.width} B")
-        table.add_row(Text(entry.pattern), access, f"{entry.accesses:,}", Text(str(entry.worst), style=bad), *cells)
-    head = (Text(str(found.layout), style="bold"), Text(address), Text())
-    display(*head, table, Text(), Text(_how(found), style="dim"), Text(found.verdict), Text())
+        access = texts.Text(f"{entry.kind} {entry.width} B")
+        table.add_row(texts.Text(entry.pattern), access, f"{entry.accesses:,}", texts.Text(str(entry.worst), style=bad), *cells)
+    head = (texts.Text(str(found.layout), style="bold"), texts.Text(address), texts.Text())
+    display(*head, table, texts.Text(), texts.Text(_how(found), style="dim"), texts.Text(found.verdict), texts.Text())
     typer.echo(found.layout.cuda_source(o.LAYOUT_FUNCTION), nl=False)
 
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memlane.chip import AccessKind, names
+from memlane.cli.later import later
 from memlane.errors import CommandError
+
+if TYPE_CHECKING:
+    from memlane import chip as chips
+    from memlane.chip import AccessKind
+else:
+    chips = later("memlane.chip")
 
 KERNEL = "Launch of a .cu or .ptx file"
 COMPILE = "Compilation of a .cu file"
@@ -28,7 +34,16 @@ def one_of(*words: str) -> Callable[[str], list[str]]:
     return completed
 
 
-TARGETS = one_of("cuda", "cuda:0", "emulator", *(f"emulator:{name}" for name in names()))
+def chip_names(incomplete: str) -> list[str]:
+    """Return what a shell completes where the name of a chip is wanted."""
+    return one_of(*chips.names())(incomplete)
+
+
+def target_names(incomplete: str) -> list[str]:
+    """Return what a shell completes where the name of a target is wanted."""
+    return one_of("cuda", "cuda:0", "emulator", *(f"emulator:{name}" for name in chips.names()))(incomplete)
+
+
 TARGETS_HELP = "cuda:0, emulator:h200, ... Default: what $MEMLANE_TARGET says, else the first GPU, else the emulator."
 LAYOUT_FUNCTION = "place"
 """What a layout that a command prints as a function is called."""
@@ -51,7 +66,7 @@ TargetName = Annotated[
         "--target",
         "-t",
         metavar="NAME",
-        autocompletion=TARGETS,
+        autocompletion=target_names,
         help=f"Where to run: {TARGETS_HELP}",
         rich_help_panel=RUN,
     ),

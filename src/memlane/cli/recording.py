@@ -12,15 +12,15 @@ from memlane.cli.failure import Failure, finished
 from memlane.cli.later import later
 from memlane.cli.notes import plan_notes
 from memlane.cli.programs import Program, nothing_launched
-from memlane.cli.progress import progress
 
 if TYPE_CHECKING:
     from memlane import launch as launching
     from memlane import measure
-    from memlane.cli import selected
+    from memlane.cli import progress, selected
     from memlane.instrument import TraceOptions
     from memlane.record import Trace
 else:
+    progress = later("memlane.cli.progress")
     launching = later("memlane.launch")
     measure = later("memlane.measure")
     selected = later("memlane.cli.selected")
@@ -54,7 +54,7 @@ def record_program(
     launched = selected.LaunchedKernels(launch)
     checks = Check(insist=True) if check else None
     with (
-        progress("tracing"),
+        progress.progress("tracing"),
         plan_notes() if verb == "trace" else nullcontext(),
         checking(checks),
         launching.observing(launched, everywhere=True),

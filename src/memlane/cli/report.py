@@ -14,13 +14,14 @@ from memlane.cli.failure import passing_on
 from memlane.cli.later import later
 from memlane.cli.output import output_path, recorded
 from memlane.cli.programs import Program
-from memlane.cli.progress import working
 from memlane.cli.recording import record_program
 from memlane.errors import CommandError
 
 if TYPE_CHECKING:
     from memlane import report as reports
+    from memlane.cli import progress
 else:
+    progress = later("memlane.cli.progress")
     reports = later("memlane.report")
 
 
@@ -44,7 +45,7 @@ def report(
         return
     if program.is_record:
         program.refuse_options(launch=launch, target=target, deterministic=deterministic, counts=counts, kernel=program.launch.kernel)
-        with working(f"reading {program.path}"):
+        with progress.working(f"reading {program.path}"):
             trace, failure = recorded(program.path), None
         path = place = output_path(output, program.path, ".html", force)
     else:
@@ -54,7 +55,7 @@ def report(
         done = record_program(program, verb="report", target=target, launch=launch, counts=counts or "safe", deterministic=deterministic)
         trace, failure = done.trace, done.failure
     with passing_on(failure):
-        with working(f"writing {path}"):
+        with progress.working(f"writing {path}"):
             reports.write_report(trace, place, force)
         _tell_of_page(path, place)
 
@@ -67,7 +68,7 @@ def _write_comparison(program: Program, output: Path | None, force: bool, **unus
     replace(program, arguments=()).refuse_options(**unused)
     default = Path(f"{program.path.stem}-{other.stem}.html")
     path = output_path(output or default, program.path, ".html", force)
-    with working(f"comparing {program.path} with {other}"):
+    with progress.working(f"comparing {program.path} with {other}"):
         before, after = recorded(program.path), recorded(other)
         names = str(program.path), str(other)
         pairs = o.kernel_pairs([program.launch.kernel] if program.launch.kernel else [])

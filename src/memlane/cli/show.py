@@ -9,26 +9,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memlane.chip import Chip, load, names
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
 from memlane.cli.failure import Failure, finished, passing_on
 from memlane.cli.later import later
 from memlane.cli.output import may_write
 from memlane.cli.programs import Program, nothing_launched
-from memlane.cli.progress import progress
 from memlane.cli.terminal import show as display
 from memlane.errors import ChipError, CommandError
 
 if TYPE_CHECKING:
+    from memlane import chip as chips
     from memlane import launch as launching
     from memlane import measure, record, report, targets
+    from memlane.chip import Chip
+    from memlane.cli import progress
     from memlane.launch import ExampleOf
     from memlane.record import AccessExample, Trace
     from memlane.report import picture as pictures
     from memlane.report import show as places
     from memlane.report.show import SourcePlace
 else:
+    chips = later("memlane.chip")
+    progress = later("memlane.cli.progress")
     launching = later("memlane.launch")
     measure = later("memlane.measure")
     pictures = later("memlane.report.picture")
@@ -90,7 +93,7 @@ Rules = Annotated[
         "--chip",
         metavar="NAME",
         help="Draw it by the rules of another chip: v100, gtx480, ...",
-        autocompletion=o.one_of(*names()),
+        autocompletion=o.chip_names,
         rich_help_panel=o.RESULT,
     ),
 ]
@@ -143,7 +146,7 @@ def _chip(name: str) -> Chip | None:
     if not name:
         return None
     try:
-        return load(name)
+        return chips.load(name)
     except ChipError as error:
         raise CommandError(f"--chip {name}: {error}") from None
 
@@ -194,18 +197,18 @@ def _recorded(program: Program, place: SourcePlace, asked: _Asked, launch: int |
 
 
 def _chip_of(trace: Trace) -> Chip:
-    if trace.chip not in names():
+    if trace.chip not in chips.names():
         raise CommandError(
-            f"the trace is of the chip {trace.chip}, which has no data file here; name one with --chip: {', '.join(names())}"
+            f"the trace is of the chip {trace.chip}, which has no data file here; name one with --chip: {', '.join(chips.names())}"
         )
-    return load(trace.chip)
+    return chips.load(trace.chip)
 
 
 def _viewed(program: Program, asked: _Asked, launch: int | None, target: str) -> tuple[Trace, Chip, Failure | None]:
     """What the program does on the emulator, the chip that it runs on there, and how it broke off."""
     program.check()
     viewer = measure.Viewer(asked.example, worst=asked.execution is None, only_launch=launch)
-    with progress("viewing"):
+    with progress.progress("viewing"):
         failure = program.run(_emulator(target), viewer)
     failure = failure or nothing_launched(program, viewer.seen, launch is None or launch < viewer.seen, launch, "draw")
     trace = finished(viewer.finish, failure)
@@ -229,7 +232,7 @@ def _emulator(name: str) -> str:
         return name
     if name:
         raise CommandError(f"{name} does not tell the addresses of the lanes, only the emulator does: give --target emulator, or none")
-    return f"emulator:{found.chip.name}" if found.chip.name in names() else "emulator"
+    return f"emulator:{found.chip.name}" if found.chip.name in chips.names() else "emulator"
 
 
 def _others(trace: Trace, found: Sequence[AccessExample], place: SourcePlace) -> list[str]:

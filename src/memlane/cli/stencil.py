@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memlane.chip import names as chip_names
 from memlane.cli import options as o
 from memlane.cli.later import later
 from memlane.cli.output import wrong_use
@@ -60,7 +59,7 @@ _Chip = Annotated[
         "--chip",
         metavar="NAME",
         help="The chip of each device, or a .toml file.",
-        autocompletion=o.one_of(*chip_names()),
+        autocompletion=o.chip_names,
         rich_help_panel=_MACHINE,
     ),
 ]

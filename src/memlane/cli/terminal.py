@@ -8,23 +8,26 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console, Group, RenderableType
 
 from memlane.cli.later import later
 
 if TYPE_CHECKING:
+    from rich import console as consoles
+    from rich.console import RenderableType
+
     from memlane import report
 else:
+    consoles = later("rich.console")
     report = later("memlane.report")
 
 
 def show(*parts: RenderableType, width: int | None = None) -> None:
     """Print the parts one below the other, `width` columns wide; by default as wide as the terminal, `COLUMNS`, or 80."""
-    console = Console(width=width)
+    console = consoles.Console(width=width)
     if console.is_terminal:
-        console.print(Group(*parts))
+        console.print(consoles.Group(*parts))
     else:
-        typer.echo(report.to_text(Group(*parts), console.width), nl=False)
+        typer.echo(report.to_text(consoles.Group(*parts), console.width), nl=False)
 
 
 def show_json(document: Mapping[str, Any]) -> None:
@@ -39,9 +42,9 @@ def show_json(document: Mapping[str, Any]) -> None:
 
 def on_terminal() -> bool:
     """Whether somebody looks at standard output now, and not at what became of it."""
-    return Console().is_terminal
+    return consoles.Console().is_terminal
 
 
 def columns() -> int:
     """How wide standard output is: the terminal, `COLUMNS`, or 80."""
-    return Console().width
+    return consoles.Console().width
