@@ -1,121 +1,116 @@
-"""What the help of each command says, and what shells complete."""
+"""What happens before a command begins: what is loaded, what the list of commands says, and Ctrl-C."""
 
 from __future__ import annotations
 
-import re
-import shlex
+import inspect
+import json
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 
 import pytest
-import typer
 
-from memlane.cli.app import COMMANDS, GROUPS, application
-from memlane.cli.help import EXAMPLES
-from tests.cli.conftest import Command
+import memlane
+from memlane.cli import export, main, tracing
+from memlane.cli.app import COMMANDS, GROUPS
+from memlane.export import exporters
+from memlane.instrument import SCHEMES, STAGINGS
+from memlane.instrument.options import KINDS, SPACES
+from memlane.instrument.visibility import STORES
 
-NAMES = (*COMMANDS, *(f"{group} {name}" for group, (_, names) in GROUPS.items() for name in names))
-ROOT = Path(__file__).parents[2]
+INTERRUPTED = """
+import os, signal, sys
 
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
 
-def test_every_command_has_examples() -> None:
-    assert set(EXAMPLES) == set(NAMES)
-    assert all(line.startswith(f"memlane {name}") for name, lines in EXAMPLES.items() for line in lines)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_examples_are_understood(name: str) -> None:
-    """By the parser of the command line, which knows its options and what each of them takes; nothing runs."""
-    for example in EXAMPLES[name]:
-        words = shlex.split(example.partition(" > ")[0])[1:]
-        command = typer.main.get_command(application(words))
-        for depth in range(len(name.split())):
-            command = command.commands[words[depth]]  # type: ignore[attr-defined]
-        context = command.make_context(name, words[len(name.split()) :])
-        assert context.command.name == name.split()[-1], example
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A test in the background inherits that Ctrl-C is ignored.
+sys.meta_path.insert(0, Interrupting())
+from memlane.cli import main
+sys.exit(main(["trace", "nothing.py"]))
+"""
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_help_explains_each_option_in_its_group_and_ends_in_examples(memlane: Command, name: str) -> None:
-    answer = memlane(*name.split(), "--help")
-    assert answer.code == 0
-    assert answer.lines[-len(EXAMPLES[name]) :] == [f"  {line}" for line in EXAMPLES[name]]
-    options = [line for line in answer.lines if re.match(r"  (-\w, )?--", line)]
-    assert options
-    for line in options:
-        assert re.match(r"  (-\w, )?--[\w-]+( [^ <>]+)?( {2,}\w.*)?$", line), line  # a name for what it takes, and no Python type
-    assert "<" not in answer.lines[0].replace("Swizzle<", "")
-    assert "x>=" not in answer.out
+def test_help_needs_none_of_the_commands() -> None:
+    loaded = "' '.join({'numpy', 'rich', 'llvmlite', 'pyarrow'} & sys.modules.keys())"
+    code = f"import sys; from memlane.cli import main; main(['--help']); print({loaded}, file=sys.stderr, end='')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(f"\n  {name} " in done.stdout for name in (*COMMANDS, *GROUPS))
 
 
-def test_options_that_are_alike_stand_together(memlane: Command) -> None:
-    text = memlane("trace", "--help").out
-    groups = re.findall(r"^(\w.*):$", text, re.MULTILINE)
-    assert groups == [
-        "Arguments", "Launch of a .cu or .ptx file", "Compilation of a .cu file", "Probes", "What is looked at", "Where and how it runs",
-        "Result", "Options", "Examples",
-    ]  # fmt: skip
-    assert text.startswith("Usage: memlane trace [OPTIONS] INPUT [-- ARGS]\n")
+ALL = [(name,) for name in COMMANDS] + [(name, function) for name, (_, functions) in GROUPS.items() for function in functions]
+LIGHT = {
+    "memlane",
+    "memlane.chip",
+    "memlane.checks",
+    "memlane.data_files",
+    "memlane.errors",
+    "memlane.packages",
+    "memlane.network",
+    "memlane.source",
+}
+"""What a help may load, besides `memlane.cli`: chips and networks, because the shell completes their names."""
 
 
-def test_the_list_of_commands_is_whole_sentences_and_the_exit_codes(memlane: Command) -> None:
-    out = " ".join(memlane("--help").out.split())
-    assert "..." not in out.replace("COMMAND [ARGS]...", "")
-    assert "Exit codes: 0, done; 1, the program, its kernel or a file failed, or `check` found something; 2, the command line" in out
-    assert "130, interrupted" in out
-    assert all(said in out for said in COMMANDS.values())
+PRINT_LOADED = """
+import json, sys
+from memlane.cli import main
+for arguments in json.loads(sys.argv[1]):
+    assert main(arguments) == 0
+    print(json.dumps([*sys.modules]), file=sys.stderr)
+"""
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_groups_list_their_commands_in_whole_sentences(memlane: Command, group: str) -> None:
-    said, names = GROUPS[group]
-    out = memlane(group, "--help").out
-    assert said in out
-    for name in names:
-        text = getattr(import_module(f"memlane.cli.{group}"), name).__doc__
-        assert f"{name} {text}" in " ".join(out.split())
+def loaded_by(*lines: Sequence[str], **environment: str) -> list[set[str]]:
+    """Modules after each of several command lines, in a fresh process."""
+    code = [sys.executable, "-c", PRINT_LOADED, json.dumps(lines)]
+    done = subprocess.run(code, capture_output=True, text=True, env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    return [set(json.loads(line)) for line in done.stderr.splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("memlane tr", {"trace"}),
-        ("memlane layout s", {"search", "show"}),
-        ("memlane count --js", {"--json"}),
-        ("memlane trace --scheme e", {"exposed"}),
-        ("memlane trace --target emulator:a", {"emulator:a100"}),
-        ("memlane export x.parquet --to c", {"clog2", "csv"}),
-    ],
-)
-def test_shells_complete_commands_options_and_values(
-    memlane: Command, line: str, expected: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_MEMLANE_COMPLETE": "complete_bash"}.items():
-        monkeypatch.setenv(name, value)
-    answer = memlane()
-    assert (answer.code, set(answer.out.split())) == (0, expected)
+def test_the_help_of_a_command_needs_nothing_that_it_runs_with() -> None:
+    for command, loaded in zip(ALL, loaded_by(*([*command, "--help"] for command in ALL)), strict=True):
+        assert not loaded & {"numpy", "pyarrow", "llvmlite", "jinja2", "cuda"}, command
+        assert not loaded & {"rich.console", "pydantic"}, f"{command}: these take as long as the rest; a help answers within 0.25 s"
+        ours = {".".join(name.split(".")[:2]) for name in loaded if name.split(".")[0] == "memlane"}
+        assert ours <= {*LIGHT, "memlane.cli"}, command
 
 
-# -- the page of the command line --------------------------------------------------------------------------------------------------
+def test_what_a_shell_completes_needs_no_more() -> None:
+    (loaded,) = loaded_by([], _MEMLANE_COMPLETE="complete_bash", COMP_WORDS="memlane trace --scheme ", COMP_CWORD="3")
+    assert "memlane.cli.trace" in loaded
+    assert not loaded & {"numpy", "memlane.instrument"}
 
 
-def test_the_page_names_every_command_and_every_kind_of_json() -> None:
-    page = (ROOT / "docs" / "command-line.md").read_text()
-    assert all(f"`memlane {name}`" in page for name in NAMES)
-    kinds = set(re.findall(r'document_head\("(\w+)"\)', "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))))
-    assert kinds
-    assert set(re.findall(r"^\| `(\w+)` \|", page.partition("## JSON")[2], re.MULTILINE)) == kinds
+def test_names_that_are_completed_are_those_that_there_are() -> None:
+    assert (tuple(SCHEMES), STORES, STAGINGS) == (tracing.SCHEMES, tracing.STORES, tracing.STAGINGS)
+    assert (tracing.SPACES, tracing.KINDS) == (SPACES, KINDS)
+    assert sorted(exporters) == [*export.FORMATS]
 
 
-@pytest.mark.parametrize("words", [("trace",), ("stencil", "plan"), ("lab", "latency")])
-def test_a_help_loads_neither_what_runs_programs_nor_what_converts_values(words: tuple[str, ...]) -> None:
-    """Which keeps it quick: every help answers within 0.25 s."""
-    program = (
-        "import sys; from memlane.cli import main; main(sys.argv[1:]);"
-        "print(*sorted({'rich.console', 'pydantic', 'numpy', 'pyarrow', 'llvmlite', 'memlane.launch'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", program, *words, "--help"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(f"Usage: memlane {' '.join(words)} [OPTIONS]")
-    assert done.stdout.splitlines()[-1] == ""
+def test_the_list_of_commands_says_what_they_say_themselves() -> None:
+    for name, said in COMMANDS.items():
+        text = inspect.getdoc(getattr(import_module(f"memlane.cli.{name}"), name)) or ""
+        assert " ".join(text.partition("\n\n")[0].split()) == said, name
+    for name, (_, functions) in GROUPS.items():
+        assert all(callable(getattr(import_module(f"memlane.cli.{name}"), function)) for function in functions)
+
+
+@pytest.mark.parametrize("module", ["memlane.cli.app", "typer", "memlane.cli.trace", "numpy", "memlane.instrument"])
+def test_ctrl_c_while_modules_are_loaded_is_one_line(module: str) -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, module], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "memlane: interrupted\n")
+
+
+def test_ctrl_c_is_what_it_was_afterwards(capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    assert main(["--version"]) == 0
+    assert signal.getsignal(signal.SIGINT) is before
+    assert capsys.readouterr().out.split() == ["memlane", memlane.__version__]

@@ -9,7 +9,6 @@ import re
 import pytest
 from rich.console import Console
 
-from memlane.cli import layout as layout_command
 from tests.cli.conftest import Command
 
 
@@ -89,7 +88,7 @@ def test_search_shows_its_progress_on_a_terminal(memlane: Command, monkeypatch: 
     screen = io.StringIO()
     real = Console
     monkeypatch.setattr(
-        layout_command, "Console", lambda **how: real(file=screen, force_terminal=True, width=100) if how else real(file=io.StringIO())
+        "rich.console.Console", lambda **how: real(file=screen, force_terminal=True, width=100) if how else real(file=io.StringIO())
     )
     assert memlane("layout", "search", "--patterns", "row,column,diagonal,antidiagonal,block8x4").code == 0
     assert "searching" in screen.getvalue()

@@ -45,7 +45,16 @@ def test_help_needs_none_of_the_commands() -> None:
 
 
 ALL = [(name,) for name in COMMANDS] + [(name, function) for name, (_, functions) in GROUPS.items() for function in functions]
-LIGHT = {"memlane", "memlane.chip", "memlane.checks", "memlane.data_files", "memlane.errors", "memlane.network", "memlane.source"}
+LIGHT = {
+    "memlane",
+    "memlane.chip",
+    "memlane.checks",
+    "memlane.data_files",
+    "memlane.errors",
+    "memlane.network",
+    "memlane.packages",
+    "memlane.source",
+}
 """What a help may load, besides `memlane.cli`: chips and networks, because the shell completes their names."""
 
 
