@@ -100,9 +100,10 @@ def triton_kernels() -> dict[str, str]:
 
 
 def text(module) -> str:
+    """With the oldest version that has its instructions, so that older assemblers take it."""
     from memlane.ptx import print_module
 
-    return print_module(module)
+    return print_module(module).replace(".version 9.4", ".version 8.6", 1)
 
 
 def main() -> None:

@@ -74,14 +74,15 @@ class SlowCaches:
             return 0, 0, 0
         if kind == STORE:
             for line, sectors in lines.items():
-                self.stored(sm, len(sectors), min(len(sectors), lanes[line] * nbytes // 32))
+                self.stored(sm, len(sectors), min(len(sectors), lanes[line] * nbytes // 32), lanes[line] * nbytes)
         passes = max(-(-len(lines) // self.lines_per_pass), -(-sum(map(len, lines.values())) // 4))
         levels = 0
         for _, level in served:
             levels |= level
         return max(latency for latency, _ in served) + passes - 1, levels, passes
 
-    def stored(self, sm: int, sectors: int, whole: int) -> None:
+    def stored(self, sm: int, sectors: int, whole: int, nbytes: int) -> None:
+        self.moved["partly_written_bytes", sm] += 0 if whole == sectors else nbytes
         self.moved["written", sm] += whole
         self.moved["partly_written", sm] += sectors - whole
         self.moved["written_lines" if whole == sectors else "partly_written_lines", sm] += 1
@@ -95,6 +96,10 @@ class SlowCaches:
                 continue
             far = self.l2.find(line, True)
             assert far is not None
+            if sector not in far:
+                name = "allocated" if kind == STORE else "fetched"
+                self.moved[name, -1] += 1
+                self.moved[f"{name}_pairs", -1] += sector ^ 1 not in far
             latency, level = self.beyond(kind, far, sector, time)
             if kind in (LOAD, LOAD_PAST_L1):
                 self.moved["read", sm] += 1
@@ -102,8 +107,6 @@ class SlowCaches:
                 self.moved["atomic", sm] += 1
             if kind in (STORE, ATOMIC):
                 self.l2.dirty.add((line, sector))
-            if level == DRAM:
-                self.moved["fetched", -1] += 1
             if near is not None and kind == LOAD:
                 near[sector] = time + latency
             if near is not None and kind == ATOMIC:

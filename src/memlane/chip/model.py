@@ -389,8 +389,10 @@ class Chip:
         return (self.coalescing.load_bytes if kind == "load" else None) or self.sector_bytes
 
     def issue_interval(self, pipe: str) -> float:
-        """Cycles for which one warp instruction occupies the pipe of its sub-core; `pipe` is a field of `Throughput`."""
-        return self.warp_size * self.schedulers / float(getattr(self.throughput, pipe))
+        """Cycles for which one warp instruction occupies the pipe of its sub-core; `pipe` is a field of `Throughput`. 1 for a pipe without
+        a rate."""
+        rate: float | None = getattr(self.throughput, pipe)
+        return 1.0 if rate is None else self.warp_size * self.schedulers / rate
 
     def fact(self, name: str) -> Fact:
         """The number `name` (`sm_count`, `latency.l2`) with its unit and origin."""

@@ -108,8 +108,8 @@ def _count_behind(state: npt.NDArray[np.uint8], ring: int) -> npt.NDArray[np.int
 
 
 def interval_of(chip: Chip, pipe: str) -> int:
-    """Whole cycles for which a warp instruction occupies its pipe; 1 where nobody knows."""
-    return 1 if getattr(chip.throughput, pipe) is None else max(1, round(chip.issue_interval(pipe)))
+    """Whole cycles for which a warp instruction occupies its pipe."""
+    return max(1, round(chip.issue_interval(pipe)))
 
 
 @cache
