@@ -3,10 +3,12 @@
 python examples/heat.py [cells along one side] [steps] [devices]
 mpiexec -n 4 python examples/heat.py 48 40 mpi
 
-Without a number of devices it takes all GPUs of the machine, or one emulated device. With `mpi` each rank of an MPI program has one.
+Without a number of devices it takes all GPUs of the machine, or one emulated device; 2x2 cuts the plate into boxes for four of them. With
+`mpi` each rank of an MPI program has one.
 """
 
 import sys
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,8 @@ def main() -> None:
     steps = int(sys.argv[2]) if len(sys.argv) > 2 else 40
     devices = sys.argv[3] if len(sys.argv) > 3 else None
     is_mpi = devices == "mpi"
-    targets = None if is_mpi else ml.devices(count=None if devices is None else int(devices))
+    parts = [int(one) for one in devices.split("x")] if devices and not is_mpi else []  # of slabs their number alone
+    targets = None if is_mpi else ml.devices(count=prod(parts) if parts else None)
     y, x = np.mgrid[:n, :n]
     values = {
         "u": np.zeros((n, n), np.float32),
@@ -35,7 +38,7 @@ def main() -> None:
         "swap": ("new", "u"),
     }
     grid = ml.Grid((n, n), boundary=("reflecting", (1.0, "reflecting")))  # 1.0 behind the left side, nothing flows elsewhere
-    plate = heat.on(grid, transport="mpi" if is_mpi else "auto")
+    plate = heat.on(grid, transport="mpi" if is_mpi else "auto", decomposition=parts if len(parts) > 1 else None)
     run = plate.prepare(**values, targets=targets)
     run.steps(steps, every=max(1, steps // 4), call=show)
     u = run["u"].gather()  # all ranks of an MPI program gather, one prints

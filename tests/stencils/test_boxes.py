@@ -46,9 +46,31 @@ FUSED3, FUSED2 = Variant(4, (32, 8), 5, 2, steps=2), Variant(4, (32, 2), 5, 1, s
     [
         pytest.param(corners, SWAP, (9, 14, 37), (1, 2, 2), 1, None, ("periodic", "fixed", "reflecting"), "peer", id="rows and columns"),
         pytest.param(corners, SWAP, (11, 23, 61), (2, 1, 3), 2, FUSED3, ("fixed", 0.5, "periodic"), "host", id="two steps a launch"),
-        pytest.param(corners, SWAP, (13, 14, 18), (2, 2, 1), 2, None, ("periodic", "periodic", "fixed"), "auto", id="around both ways"),
+        pytest.param(
+            corners,
+            SWAP,
+            (13, 14, 18),
+            (2, 2, 1),
+            2,
+            None,
+            ("periodic", "periodic", "fixed"),
+            "auto",
+            id="around both ways",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(lopsided, SWAP3, (31, 77), (2, 3), 3, None, "periodic", "auto", id="three fields that swap"),
-        pytest.param(lopsided, SWAP3, (19, 90), (1, 4), 2, FUSED2, (0.5, "fixed"), "auto", id="the same in columns, by launches of two"),
+        pytest.param(
+            lopsided,
+            SWAP3,
+            (19, 90),
+            (1, 4),
+            2,
+            FUSED2,
+            (0.5, "fixed"),
+            "auto",
+            id="the same in columns, by launches of two",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_bits_are_those_of_one_device(stencil, swap, shape, parts, every, variant, boundary, transport):
@@ -84,6 +106,8 @@ def test_rules_of_one_step_and_a_reduction_of_cells_that_are_read_around():
     assert many.reductions["total"] == pytest.approx(one.reductions["total"], rel=1e-12)
     (stage, _), *_ = many._shared_stages(1, False, True)
     assert races(stage.plan(many._refs)) == []
+    exact = [prepared(step, grid, parts, "auto", swap=SWAP, exact_sums=True).steps(3).reductions for parts in (None, (1, 2, 2))]
+    assert exact[0] == exact[1]
 
 
 def poison(run, margins):

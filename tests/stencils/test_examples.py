@@ -17,6 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
     [
         ("heat", "<Run: heat on (48, 48), emulator:h200, after 40 steps"),
         ("heat 48 12 3", "<SharedRun: heat on (48, 48), emulator:h200, emulator:h200:1, emulator:h200:2, after 12 steps"),
+        pytest.param("heat 32 8 2x2", "<SharedRun: heat on (32, 32) in 2 x 2 parts, emulator:h200,", marks=pytest.mark.slow),
         ("wave", "arrives at the border"),
         ("himeno", "(float64)"),
         pytest.param("himeno XS 3 2", "emulator:h200, emulator:h200:1: 3 steps in", marks=pytest.mark.slow),
