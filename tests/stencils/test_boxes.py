@@ -20,6 +20,7 @@ from tests.stencils.test_random import defined, problems
 from tests.stencils.test_shared import flow, heat, lopsided, smooth, values
 
 SWAP, SWAP3 = ("new", "u"), ("new", "u", "old")
+SLOW = pytest.mark.slow
 
 
 @ml.stencil
