@@ -1,91 +1,105 @@
-"""The kernels of others that `explain_public` speaks of, as they are published, in a folder outside this project.
+"""The kernels of others that `explain_public` speaks of, as they are published, in a folder outside this project:
 
-    python benchmarks/public_sources.py FOLDER
+    git clone https://github.com/NVIDIA/cuda-samples
+    git clone https://github.com/yuhc/gpu-rodinia
+    git clone https://github.com/karpathy/llm.c
+    git clone https://github.com/triton-lang/triton
 
-fetches the source distributions of the Python package index, by the index that pip is configured with, and unpacks what is CUDA C++ or
-Python of them into `FOLDER/<name>-<version>`. (`pip download --no-binary :all:` would do if it did not build the metadata of each package,
-for which most of these want PyTorch; so this asks pip's own code for the file alone.) The repositories of git are to be cloned beside them:
-
-    git clone https://github.com/NVIDIA/cuda-samples            && git -C cuda-samples checkout 306af8d2755e712ffcb0b16a585da61bd1956303
-    git clone https://github.com/zjin-lcf/HeCBench              && git -C HeCBench checkout 280045f0659705899a18d289c3ed6c4fb0b3459b
-    git clone https://github.com/yuhc/gpu-rodinia               && git -C gpu-rodinia checkout 31d0ebf5adaf3aaa6c770cc5319a62275d8c1881
+each checked out at the commit that `COMMITS` names: `git -C triton checkout 26b8cec1`, and so on. A clone at another commit is refused,
+because the labels were given for the one.
 """
 
 from __future__ import annotations
 
-import argparse
-import tarfile
-import tempfile
-from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+import ast
+import importlib.util
+import subprocess
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
 
-SDISTS: Mapping[str, str] = {
-    "gsplat": "1.5.3",
-    "implicit": "0.7.3",
-    "kernel-tuner": "1.5.0",
-    "mmcv": "2.2.0",
-    "pycuda": "2026.1",
-    "torch-cluster": "1.6.3",
-    "torch-points-kernels": "0.7.0",
-    "torch-sparse": "0.6.18",
+from memlane.errors import MemlaneError
+
+SAMPLES, RODINIA, LLM, TRITON = "cuda-samples", "gpu-rodinia", "llm.c", "triton"
+COMMITS: Mapping[str, str] = {
+    SAMPLES: "c94ff366aed18c797b8a85dfaac7817b0228b420",
+    RODINIA: "9c10d3ea16ddba2ba057cc3951a9efc4c2cc18a4",
+    LLM: "f1e2ace651495b74ae22d45d1723443fd00ecd3a",
+    TRITON: "26b8cec1c6e2eb809e616944fb36013a827742e9",
 }
-"""Name -> version on the package index."""
-CLONES = ("cuda-samples", "HeCBench", "gpu-rodinia")
-SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".py")
+"""Folder of a clone -> its commit."""
+LABELS_FILE = Path(__file__).parent / "public_labels.toml"
+NOTHING = "nothing"
+_IMPORTS = ("triton", "triton.language", "triton.language.extra")
+"""What kernels of Triton need."""
 
 
-def sdist(name: str) -> str:
-    """The folder of a source distribution."""
-    return f"{name}-{SDISTS[name]}"
+@dataclass(frozen=True)
+class Label:
+    """What a reader of a kernel expects to be the first finding."""
+
+    accepted: tuple[str, ...]
+    """Ids of findings, the likeliest first; `NOTHING` stands for none."""
+    why: str
+
+    @property
+    def first(self) -> str:
+        return self.accepted[0]
 
 
-def archives(into: Path) -> Iterator[tuple[str, Path]]:
-    """Each source distribution's folder and archive. Asks modules of pip that may change with its version; pip 26 has them."""
-    from pip._internal.commands import create_command
-    from pip._internal.network.download import Downloader
-    from pip._internal.utils.temp_dir import global_tempdir_manager, tempdir_registry
-    from pip._vendor.packaging.specifiers import SpecifierSet
-
-    command = create_command("download")
-    options, _ = command.parse_args(["--quiet", "--no-deps", "--no-binary", ":all:", "all"])
-    with command.main_context():
-        command.tempdir_registry = command.enter_context(tempdir_registry())
-        command.enter_context(global_tempdir_manager())
-        session = command.get_default_session(options)
-        finder = command._build_package_finder(options=options, session=session)
-        fetch = Downloader(session, "off")
-        for name, version in SDISTS.items():
-            found = finder.find_best_candidate(name, SpecifierSet(f"=={version}")).best_candidate
-            if found is None:
-                raise SystemExit(f"the package index has no source distribution {name}=={version}")
-            yield sdist(name), Path(fetch(found.link, str(into))[0])
+@cache
+def labels() -> Mapping[str, Label]:
+    """By the name of a case, `<clone>: <kernel>`."""
+    tables = tomllib.loads(LABELS_FILE.read_text(encoding="utf-8"))
+    return {
+        f"{source}: {kernel}": Label(tuple(said.split(" or ")), why)
+        for source, table in tables.items()
+        for kernel, (said, why) in table.items()
+    }
 
 
-def unpack(archive: Path, folder: Path) -> int:
-    """The sources in a `.tar.gz`, without its outermost folder; how many there were."""
-    count = 0
-    with tarfile.open(archive) as files:
-        for member in files:
-            path = PurePosixPath(member.name)
-            if not member.isfile() or path.suffix not in SUFFIXES or ".." in path.parts or path.is_absolute():
-                continue
-            target = folder.joinpath(*path.parts[1:])
-            target.parent.mkdir(parents=True, exist_ok=True)
-            content = files.extractfile(member)
-            assert content is not None
-            target.write_bytes(content.read())
-            count += 1
-    return count
+def held_out(name: str) -> bool:
+    """Whether a case is one of the third for which no rule is changed."""
+    return int(sha256(name.encode()).hexdigest(), 16) % 3 == 0
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    options.add_argument("folder", type=Path, help="where the sources go; outside this project")
-    folder = options.parse_args().folder
-    with tempfile.TemporaryDirectory() as into:
-        for name, archive in archives(Path(into)):
-            print(f"{name}: {unpack(archive, folder / name)} files")
+def check_commits(folder: Path) -> None:
+    """Raise MemlaneError if a clone in the folder is not at the commit that was labelled; one that is not there is left alone."""
+    for name, commit in COMMITS.items():
+        if (folder / name / ".git").exists():
+            found = subprocess.run(["git", "-C", str(folder / name), "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+            if found != commit:
+                raise MemlaneError(
+                    f"{folder / name} is at commit {found[:12]}; the labels are for {commit[:12]}: git -C {folder / name} checkout {commit}"
+                )
 
 
-if __name__ == "__main__":
-    main()
+def kernels_of(path: Path, into: Path) -> ModuleType:
+    """The Triton kernels of a Python file as a module, without what their file does besides: they need neither PyTorch nor a GPU.
+
+    What is not an import of Triton or a kernel is blanked, so that lines stay as they are; `into` is a folder for the text."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    kept: set[int] = set()
+    for node in ast.parse("\n".join(lines)).body:
+        if isinstance(node, ast.Import | ast.ImportFrom) and ast.unparse(node).replace(" import", "").split()[1] in _IMPORTS:
+            kept |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        if isinstance(node, ast.FunctionDef) and any("triton.jit" in ast.unparse(one) for one in node.decorator_list):
+            kept |= {node.lineno - 1} | set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    text = "\n".join(_plain(line) if number in kept else "" for number, line in enumerate(lines, 1))
+    file = into / f"kernels_{path.stem.replace('-', '_')}.py"
+    file.write_text(f"{text}\n", encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _plain(line: str) -> str:
+    """The decorator without what it says of a launch; other lines as they are."""
+    return "@triton.jit" if line.startswith("@triton.jit(") else line
