@@ -40,6 +40,17 @@ def test_one_kernel_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert one["best"] in {layout["layout"] for layout in one["tried"] if layout["wavefronts"] == 64}
     assert "place(int i, int j)" in one["cuda"]
     assert all(layout["same_output"] for layout in one["tried"])
+    assert any(layout["in_source"] for layout in one["tried"])
+    assert all(layout["layout_alone"] is None for layout in one["tried"])  # a padding in the source is not rewritten
+
+
+def test_json_tells_what_a_layout_gains_without_the_instructions_of_rewriting(capsys: pytest.CaptureFixture[str]) -> None:
+    kernel = [str(EXAMPLES / "ptx" / "transpose.ptx"), *KERNEL[1:]]
+    assert main([*FIX, *kernel, *ARGUMENTS, "--json", "--array", "tile", "--columns", "32"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["arrays"]
+    alone = {layout["layout"]: layout for layout in one["tried"] if layout["layout_alone"] is not None}
+    assert {name.partition("(")[0] for name in alone} == {"Padded"}
+    assert all(layout["layout_alone"] > layout["times_as_fast"] and not layout["in_source"] for layout in alone.values())
 
 
 @pytest.mark.parametrize(

@@ -64,9 +64,47 @@ def test_each_array_of_a_line_can_be_drawn(memlane: Command, tmp_path: Path) -> 
     assert least in memlane("show", "norm.cu:2:1", file, *launch, "--array", "in").out
     others = next(line for line in memlane("show", "norm.cu:2", file, *launch).lines if line.startswith("Other accesses of this line: "))
     assert others.endswith("--op ld.global.f32 --array beta, --op ld.global.f32 --array in, --op st.global.f32 --array out")
+    one = memlane("show", "norm.cu:2", file, *launch, "--array", "out").lines[-1]
+    names = [f"--op ld.global.f32 --array {name}" for name in ("beta", "gamma", "in")]
+    assert one == f"Other accesses of this line: {', '.join(names)}"
     wrong = memlane("show", "norm.cu:2", file, *launch, "--array", "delta").err
     assert wrong == "memlane: norm.cu:2 has no access of an array delta; it has in, gamma, beta, out\n"
     assert "those of line 2 begin at column 1" in memlane("show", "norm.cu:2:9", file, *launch).err
+
+
+TWICE = """.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry twice(.param .u64 x) {
+    .reg .b32 %r<2>; .reg .b64 %rd<5>;
+    ld.param.u64 %rd1, [x];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    mul.wide.u32 %rd3, %r1, 128;
+    add.s64 %rd2, %rd1, %rd2;
+    add.s64 %rd3, %rd1, %rd3;
+    .loc 1 2 5
+    st.global.u32 [%rd2], %r1;
+    .loc 1 2 16
+    st.global.u32 [%rd3], %r1;
+    st.global.u32 [%rd2], %r1;
+    ret;
+}
+.file 1 "twice.cu"
+"""
+
+
+def test_accesses_of_one_line_to_one_array_are_told_apart(memlane: Command, tmp_path: Path) -> None:
+    file = tmp_path / "twice.ptx"
+    file.write_text(TWICE)
+    launch = ["--grid", "1", "--block", "32", "--target", "emulator:h200", "--arg", "f4[1024]"]
+    answer = memlane("show", "twice.cu:2", file, *launch)
+    assert "32 lanes x 4 B touch 32 sectors where 4 would do." in answer.lines
+    others = "Other accesses of this line: 1 more of the same at the same place, none costlier, twice.cu:2:5 --op st.global.u32"
+    assert answer.lines[-1] == others
+    other = memlane("show", "twice.cu:2:5", file, *launch)
+    assert "32 lanes x 4 B touch 4 sectors: the least that there can be." in other.lines
+    assert other.lines[-1] == "Other accesses of this line: twice.cu:2:16 --op st.global.u32"
 
 
 def test_a_chip_of_a_file_draws_by_its_own_rules(memlane: Command) -> None:

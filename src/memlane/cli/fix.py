@@ -197,6 +197,7 @@ def _measured(one: Measured) -> dict[str, object]:
         "times_as_fast": one.quicker,
         "same_output": one.same,
         "in_source": one.in_source,
+        "layout_alone": one.layout_alone,
         "ruled": one.ruled or None,
         **asdict(one.needs),
     }

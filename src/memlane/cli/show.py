@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from memlane.chip import Chip
     from memlane.cli import progress
     from memlane.launch import ExampleOf
-    from memlane.record import AccessExample, Trace
+    from memlane.record import AccessExample, Site, Trace
     from memlane.report import picture as pictures
     from memlane.report import show as places
     from memlane.report.show import SourcePlace
@@ -132,7 +131,7 @@ def show(
     drawing = pictures.drawing_of(trace, found[0], rules or own or _chip_of(trace))
     with passing_on(failure):
         display(pictures.render_drawing(drawing), width=WIDTH)
-        for line in _others(trace, found, wanted):
+        for line in _others(trace, trace.sites[found[0].site]):
             typer.echo(line)
         if failure is not None:
             display(report.broken_off_note(failure.why), *([f"{svg} was not written."] if svg else []))
@@ -235,12 +234,21 @@ def _emulator(name: str) -> str:
     return f"emulator:{found.chip.name}" if found.chip.name in chips.names() else "emulator"
 
 
-def _others(trace: Trace, found: Sequence[AccessExample], place: SourcePlace) -> list[str]:
-    """What else there is to draw at the line, each with the options that draw it."""
-    seen = {one.site: trace.sites[one.site] for one in found}
-    drawn = seen[found[0].site]
-    others = dict.fromkeys((one.op, one.array) for one in seen.values() if (one.op, one.array) != (drawn.op, drawn.array))
-    told = [f"--op {op}" + (f" --array {array}" if array else "") for op, array in others]
-    columns = dict.fromkeys(one.column for one in seen.values() if one.column != drawn.column) if place.column is None else {}
-    told += [f"{place}:{column}" for column in columns]
+def _others(trace: Trace, drawn: Site) -> list[str]:
+    """What else there is to draw at the line, whatever was asked for, each with the place and the options that draw it."""
+    sites = [trace.sites[number] for number in dict.fromkeys(one.site for one in trace.examples)]
+    here = [site for site in sites if (site.file, site.line) == (drawn.file, drawn.line)]
+    columns: dict[tuple[str, str], dict[int, None]] = {}
+    for site in here:
+        columns.setdefault((site.op, site.array), {})[site.column] = None
+    alike = sum((one.op, one.array, one.column) == (drawn.op, drawn.array, drawn.column) for one in here) - 1
+    told = [f"{alike} more of the same at the same place, none costlier"] if alike else []
+    for (op, array), of_it in sorted(columns.items(), key=lambda one: (one[0][1] or "~", one[0][0])):
+        options = f"--op {op}" + (f" --array {array}" if array else "")
+        same = (op, array) == (drawn.op, drawn.array)
+        if len(of_it) > 1:
+            place = f"{PurePath(drawn.file).name}:{drawn.line}"
+            told += [f"{place}:{column} {options}" for column in of_it if not same or column != drawn.column]
+        elif not same:
+            told.append(options)
     return [f"Other accesses of this line: {', '.join(told)}"] if told else []
