@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.compile import cuda
-from memlane.launch import LoadedModule, Target
+from memlane.launch import Kernel, Target
 
 KERNELS = Path(__file__).parent / "kernels"
 SIZE, QUICK_SIZE = 1 << 14, 1 << 10
@@ -25,15 +25,28 @@ Extent = int | tuple[int, ...]
 
 
 @dataclass(frozen=True)
+class Mapped:
+    """An array that a kernel reaches through a tensor map."""
+
+    array: Array
+    box: tuple[int, ...]
+    swizzle: str = "none"
+
+
+@dataclass(frozen=True)
 class Problem:
     """One launch."""
 
     grid: Extent
     block: Extent
     arguments: tuple[Any, ...]
-    """NumPy arrays, which are copied to the target, and numbers."""
+    """NumPy arrays, which are copied to the target, also behind tensor maps, and numbers."""
     results: Mapping[int, Array] = field(default_factory=dict)
-    """By position of an argument: what it must hold afterwards, bit for bit."""
+    """By position of an argument: what it must hold afterwards, bit for bit unless `close` says otherwise."""
+    shared_bytes: int = 0
+    """Of dynamic shared memory."""
+    close: float = 0.0
+    """How far results may be off, as a share of the largest of them."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +73,26 @@ class Group:
     """Of the file, without its ending."""
     cases: tuple[Case, ...]
 
-    def load(self, target: Target) -> LoadedModule:
+    def load(self, target: Target) -> Mapping[str, Kernel]:
+        """The kernels by name."""
         major, minor = target.chip.compute_capability
         return target.load(cuda(KERNELS / f"{self.name}.cu", arch=f"sm_{major}{minor}"))
 
 
-def run(case: Case, loaded: LoadedModule, quick: bool) -> dict[int, Array]:
+def run(case: Case, loaded: Mapping[str, Kernel], quick: bool) -> dict[int, Array]:
     """Launch a kernel once; what its results are. AssertionError if they are not what they must be."""
     problem = case.problem(quick)
-    target = loaded.target
-    arguments = [target.array(one) if isinstance(one, np.ndarray) else one for one in problem.arguments]
-    loaded[case.kernel][problem.grid, problem.block](*arguments)
-    found = {position: arguments[position].numpy() for position in problem.results}
+    kernel = loaded[case.kernel]
+    target = kernel.target
+    arrays = [one.array if isinstance(one, Mapped) else one for one in problem.arguments]
+    there = [target.array(one) if isinstance(one, np.ndarray) else one for one in arrays]
+    passed = [
+        target.tensor_map(array, one.box, swizzle=one.swizzle) if isinstance(one, Mapped) else array
+        for one, array in zip(problem.arguments, there, strict=True)
+    ]
+    kernel[problem.grid, problem.block, None, problem.shared_bytes](*passed)
+    found = {position: there[position].numpy() for position in problem.results}
     for position, wanted in problem.results.items():
-        np.testing.assert_array_equal(found[position], wanted, err_msg=f"{case.kernel}, argument {position}")
+        far = problem.close * float(np.abs(wanted).max()) if problem.close else 0.0
+        np.testing.assert_allclose(found[position], wanted, rtol=0, atol=far, err_msg=f"{case.kernel}, argument {position}")
     return found

@@ -6,7 +6,9 @@ import corpus_atomics
 import corpus_blocks
 import corpus_copies
 import corpus_divergence
+import corpus_hopper
 import corpus_tiles
+import corpus_today
 import corpus_ways
 from corpus import Case, Group, run
 from running import EXAMPLES, example, example_arguments
@@ -25,6 +27,8 @@ GROUPS: dict[str, Group] = {
         corpus_atomics.GROUP,
         corpus_ways.GROUP,
         corpus_divergence.GROUP,
+        corpus_hopper.GROUP,
+        corpus_today.GROUP,
     )
 }
 NAMES = (*EXAMPLES, *GROUPS)

@@ -14,6 +14,7 @@ from memlane.errors import MemlaneError
 from memlane.ptx import Function, Module, is_product, once_for_module, parse, print_module, product_bytes
 from memlane.record import Site
 from memlane.sass import Access, Flow, Program, Waiting, disassemble, memory_access
+from memlane.walks import reachable
 
 _SPACES = {
     "global": {"global", "generic"},
@@ -61,10 +62,11 @@ class Assembled:
 
     @cached_property
     def _nodes(self) -> Mapping[tuple[str, int], Sequence[int]]:
-        """By function and line of the PTX."""
+        """By function and line of the PTX, without what fills up the code behind its end: that carries the line of the last instruction."""
         nodes: dict[tuple[str, int], list[int]] = defaultdict(list)
+        executed = reachable(self.flow.entries, lambda node: self.flow.successors[node])
         for node, one in enumerate(self.flow.nodes):
-            if one.ptx_line is not None:
+            if one.ptx_line is not None and node in executed:
                 nodes[self.flow.function_of[node], one.ptx_line].append(node)
         return nodes
 
@@ -93,7 +95,8 @@ class Assembled:
         """By function and index of each product of a warpgroup: what was made from it.
 
         The assembler's table gives products the lines of others. Fences keep theirs (`WARPGROUP.ARRIVE`), and products keep their order
-        behind a fence: where each copy of a fence is followed by as many of the same size as in the PTX, they are these. Else by none.
+        behind a fence: where each copy of a fence is followed by as many of the same size as in the PTX, they are these. Where the
+        assembler puts a fence before each product, because they may not overlap, they are those of the function in order. Else none.
         """
         found: dict[tuple[str, int], dict[int, Access]] = {}
         for name, function in self.module.functions.items():
@@ -102,6 +105,9 @@ class Assembled:
             if name not in self.program.functions or not groups:
                 continue
             copies = self._arrivals(name)
+            if in_turn := self._in_turn(groups, copies):
+                found.update({(name, index): {node: access} for index, node, access in in_turn})
+                continue
             for fence, products in groups.items():
                 made = [] if fence is None else copies.get(self._lines[name][fence], [])
                 if all([one.nbytes for _, one in copy] == [nbytes for _, nbytes in products] for copy in made):
@@ -109,6 +115,18 @@ class Assembled:
                         for (index, _), (node, access) in zip(products, copy, strict=True):
                             found[name, index][node] = access
         return found
+
+    def _in_turn(
+        self, groups: Mapping[int | None, list[tuple[int, int]]], copies: Mapping[int, list[list[tuple[int, Access]]]]
+    ) -> list[tuple[int, int, Access]]:
+        """Each product's index with what was made from it, where every fence of the assembled code has one product behind it, and these
+        are as many and as wide, in their order, as those of the text; else nothing."""
+        behind = [copy for made in copies.values() for copy in made]
+        wanted = [one for indices in groups.values() for one in indices]
+        made = sorted((one for copy in behind for one in copy), key=lambda one: one[0])
+        if any(len(copy) != 1 for copy in behind) or [access.nbytes for _, access in made] != [nbytes for _, nbytes in wanted]:
+            return []
+        return [(index, node, access) for (index, _), (node, access) in zip(wanted, made, strict=True)]
 
     def _arrivals(self, name: str) -> Mapping[int, list[list[tuple[int, Access]]]]:
         """By line of a fence: the products behind each copy of it, up to the next fence, in the order of the code."""

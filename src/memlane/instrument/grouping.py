@@ -90,6 +90,18 @@ class Grouping:
             later &= ~self.ptx.paths.bit(block)
         return bool(later & self._passed[node])
 
+    def skip_of(self, node: int) -> int | None:
+        """The conditional branch whose one way leads to the basic block of an instruction and whose other leads to what follows that."""
+        first = self._run_of[node]
+        before = self.sass.predecessors[first]
+        last = node
+        while self._run_of.get(last + 1) == first:
+            last += 1
+        if len(before) != 1 or not is_guarded(self.sass.nodes[before[0]]):
+            return None
+        ways = set(self.sass.successors[before[0]])
+        return before[0] if ways == {first, *self.sass.successors[last]} and len(self.sass.successors[last]) == 1 else None
+
     @cached_property
     def _passed(self) -> Mapping[int, int]:
         """By instruction where in the PTX the conditional branches are that may come before it within a turn of the loops around both, as

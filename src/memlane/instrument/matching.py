@@ -271,12 +271,19 @@ class _Kernel:
         if index not in self.text.looping:
             return ""
         chains = self.grouping.chains
-        own = chains.of(made)
+        own = chains.of([*made, *self._skips(index, made)])
         if any(chains.paths.comes_back(chain, without=own) for chain in self._chains(self.block[index]) - own):
             return "ptxas moved it to where it is executed less often, out of a loop or behind a branch"
         if len(made) == 1 and not chains.comes_back(next(iter(made))):
             return "ptxas moved it out of its loop, or found that the loop runs once"
         return ""
+
+    def _skips(self, index: int, made: Collection[int]) -> list[int]:
+        """The branches over what was made of a store with a guard. Lanes come to it if that holds, and no others may, so it is executed as
+        often as these branches."""
+        if not (self._has_guard(index) and self.sites[index].kind == "store"):
+            return []
+        return [branch for node in made if (branch := self.grouping.skip_of(node)) is not None]
 
     def _chains(self, block: int) -> frozenset[int]:
         """The chains of `Grouping.chains` with what was made from a basic block: from its sites, and from its end."""

@@ -1,0 +1,64 @@
+"""Today's kernels: how many of their sites are exact, and why the others are not."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import corpus_hopper
+import corpus_today
+import pytest
+from corpus import Group
+from corpus_today import FOLDER
+
+from memlane.compile import assemble
+from memlane.instrument import SiteExactness, exactness
+from memlane.ptx import Module, parse
+from memlane.targets import target
+
+FILLING = "its lanes may fill what they copy with zeros, and the sectors of such copies were not compared with a profiler"
+
+
+def verdicts(module: Module) -> tuple[SiteExactness, ...]:
+    return exactness(module, assemble(module, arch="sm_90a").data)
+
+
+def of_triton(kernel: str) -> tuple[SiteExactness, ...]:
+    return verdicts(parse((FOLDER / f"{kernel}.ptx").read_text(), kernel))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "others"),
+    [
+        ("persistent_product", {FILLING}),  # what fills up the code behind its end repeats itself, and is never executed
+        ("scan", set()),  # a store with a guard, which the assembler branches around
+        ("attention_of_keys", {FILLING}),  # products that the assembler lets wait for each other, with a fence each
+    ],
+)
+def test_what_the_assembler_made_of_a_kernel_of_triton(kernel: str, others: set[str]) -> None:
+    assert {one.reason for one in of_triton(kernel)} == {"", *others}
+
+
+BEHIND = "ptxas moved it behind a branch, so that only lanes that need it access memory"
+APART = "the assembled code may not bring the lanes of a warp together before it, so they may be served in other groups"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("group", "others"),
+    [
+        pytest.param(corpus_today.GROUP, {FILLING: 102, BEHIND: 4}, id="triton"),
+        pytest.param(corpus_hopper.GROUP, {FILLING: 1, APART: 13}, id="hopper"),  # behind a loop that waits for a barrier
+    ],
+)
+def test_why_sites_of_todays_kernels_are_not_exact(group: Group, others: dict[str, int]) -> None:
+    """At most so many; the assembler may change."""
+    loaded = group.load(target("emulator:h200"))
+    found = [one for module in dict.fromkeys(kernel.module for kernel in loaded.values()) for one in verdicts(module)]
+    amounts = Counter(one.reason for one in found if one.reason)
+    assert amounts <= Counter(others)
+
+
+def test_the_files_of_triton_say_what_a_launch_needs() -> None:
+    for case in corpus_today.GROUP.cases:
+        assert corpus_today.shared_bytes(case.kernel) >= 0
+        assert ".loc" in (FOLDER / f"{case.kernel}.ptx").read_text()
