@@ -65,7 +65,6 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "explain-kernels": ("h200/explain", docs_explain.kernels),
     "explain-cpu": ("cpu/explain", docs_explain.totals),
     "explain-public-cpu": ("cpu/explain_public", docs_explain.public),
-    "explain-public-h200": ("h200/explain_public", docs_explain.public),
     "predict-totals": ("emulator-h200/predict", docs_predict.totals),
     "predict-families": ("emulator-h200/predict", docs_predict.families),
     "predict-farthest": ("emulator-h200/predict", docs_predict.farthest),

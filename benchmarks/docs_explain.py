@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from docs_cells import Document, number, table, verdict
-from public_verdicts import RELABELLED, VERDICTS, right_label
+from public_verdicts import RELABELLED, VERDICTS, first_of, is_right
 
 SHARE = "share that agrees with the labels"
 """The metric of the rows that sum up the public kernels."""
-NOTHING = "nothing"
-"""How the label of a kernel without a fault is written, and how a note begins in which nothing was found."""
 SHOWN = 2
 """Findings of a public kernel that the table quotes."""
 
@@ -36,17 +34,17 @@ def kernels(document: Document) -> str:
 
 
 def public(document: Document) -> str:
-    """Kernels of others: the label that a reader gave, what was said first, and who was right where they differed. The last line counts the
-    labels that were wrong as they should have been."""
+    """Kernels of others: the label that a reader gave, what was said first, and who was right where they differed at the first run. The
+    last line counts the labels that were wrong as they should have been."""
     lines, sums, right = [], [], []
     for row in document["rows"]:
         if row["metric"] == SHARE:
-            sums.append([f"**{row['case']}**", number(row["value"], row["unit"]), "", row["note"], ""])
+            sums.append([f"**{row['case']}**", number(row["value"], row["unit"]), verdict(row), row["note"], ""])
             continue
         given, _, found = row["note"].partition(" => ")
         label = given.removeprefix("label: ").partition(" (")[0] if found else "-"
         if row["value"] is not None:
-            right.append(found.startswith(right_label(row["case"], label) or NOTHING))
+            right.append(is_right(row["case"], label, first_of(found)))
         lines.append(
             [row["case"], _label(row["case"], label), _agrees(row, found), _short(found) or row["note"], VERDICTS.get(row["case"], "")]
         )
@@ -64,9 +62,11 @@ def _label(name: str, label: str) -> str:
 def _agrees(row: Mapping[str, Any], found: str) -> str:
     if row["value"] is None:
         return "not measured"
+    held = " (held out)" if row["peer"].get("held out") else ""
     if row["value"]:
-        return "yes"
-    return "**no**; yes" if row["case"] in RELABELLED and found.startswith(RELABELLED[row["case"]]) else "**no**"
+        return f"yes{held}"
+    right = row["case"] in RELABELLED and is_right(row["case"], "", first_of(found))
+    return f"**no**; yes{held}" if right else f"**no**{held}"
 
 
 def _short(found: str) -> str:

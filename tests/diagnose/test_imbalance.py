@@ -24,6 +24,12 @@ def test_one_busy_warp_of_four() -> None:
     assert one.line == 8
 
 
+def test_the_steps_of_a_tree_between_barriers_cannot_be_shared() -> None:
+    step = site(1, "ld.shared.f32", line=8, once_between_barriers=True)
+    tree = trace([accesses(site(0), 500, (1, 4, 10)), Accesses(step, np.full((1, 1, 150), 500))], lives=80_000)
+    assert found(tree, "imbalance") == []
+
+
 def test_warps_that_have_left_wait_for_nobody() -> None:
     """The three others leave 1,000 cycles after their own 10 accesses of 500: that long they wait, and 150 accesses if they stayed."""
     lives = np.array([[80_000, 6_000, 6_000, 6_000]])

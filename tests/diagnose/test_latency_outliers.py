@@ -39,6 +39,14 @@ def test_lanes_that_walk_through_sectors_of_their_own_are_another_finding() -> N
     assert len(found(walk, "uncoalesced-global")) == 1
 
 
+@pytest.mark.parametrize(("sectors", "amount"), [(1, 0), (4, 1)])
+def test_a_word_for_all_lanes_of_a_walk_is_in_the_sector_of_the_one_before(sectors: int, amount: int) -> None:
+    """`sum += weight[k]`: every eighth turn comes to a new sector. Where lanes fill theirs, each turn would."""
+    cycles = np.where(EXECUTIONS % 8 == 0, 1000, 40)
+    walk = trace([accesses(site(0), cycles, (4, 2, 40))], [counted(site(0), 320, sectors=sectors, ideal_sectors=sectors)], lives=10_000)
+    assert len(found(walk, "latency-outliers")) == amount
+
+
 def test_what_is_nothing_in_the_life_of_the_warps_is_no_finding() -> None:
     cycles = np.where(EXECUTIONS % 20 == 10, 1000, 40)
     assert found(trace([accesses(site(0), cycles, (4, 2, 40))], lives=1_000_000), "latency-outliers") == []

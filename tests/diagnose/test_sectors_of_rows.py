@@ -26,7 +26,9 @@ def test_a_shifted_row_is_misaligned() -> None:
 def test_a_neighbour_of_what_is_read_anyway_is_not_misaligned() -> None:
     shifted = counted(site(0), 100, sectors=5, ideal_sectors=4)
     assert rules(shifted, counted(site(1, line=8), 100, sectors=4, ideal_sectors=4)) == []
-    other_array = counted(site(1, line=8, address_parameters=(0,)), 100, sectors=4, ideal_sectors=4)
+    elsewhere = counted(site(1, line=8, address_parameters=(1, 3, 4)), 100, sectors=4, ideal_sectors=4)
+    assert rules(shifted, elsewhere) == []  # in the same array, at a place that is computed from other numbers
+    other_array = counted(site(1, line=8, address_parameters=(0,), argument=0), 100, sectors=4, ideal_sectors=4)
     assert rules(shifted, other_array) == ["misaligned-base"]
     store = counted(site(1, "st.global.f32", line=8), 100, sectors=4, ideal_sectors=4)
     assert rules(shifted, store) == ["misaligned-base"]
@@ -89,6 +91,12 @@ def test_lanes_that_share_sectors_use_them_in_part(sectors: int, ideal: int, rul
     if rule == "partial-sectors":
         assert f"of the sectors that move {100 * ideal / sectors:.0f} % is used" in str(one)
         assert one.evidence["used share"] == ideal / sectors
+
+
+def test_lanes_with_the_same_word_do_not_share_what_lies_beside_it() -> None:
+    """Of 32 lanes two have each of 16 words, which lie in sectors of their own."""
+    assert rules(counted(site(0), 100, sectors=16, ideal_sectors=2)) == ["uncoalesced-global"]
+    assert rules(counted(site(0), 100, sectors=16, ideal_sectors=4)) == ["partial-sectors"]
 
 
 def test_what_sectors_cost_beyond_the_level_that_serves_them() -> None:

@@ -16,7 +16,7 @@ MAX_ACTIVE = 0.75
 """Active lanes of the mean request over those that its warp has, up to which a place is looked at."""
 MIN_DIVERGENT = 0.1
 """Divergent executions over all of a branch."""
-MIN_SHARE = 0.1
+MIN_SHARE = 0.07
 """Cost over the lifetimes of the kernel's warps."""
 
 

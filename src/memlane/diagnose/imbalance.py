@@ -41,7 +41,8 @@ def _of_warps(evidence: Evidence, rows: Rows) -> Verdict | None:
     blocks, number = np.unique(block, return_inverse=True)
     shape = (len(blocks), warps)
     accesses = np.bincount(number * warps + rows.warp, minlength=len(blocks) * warps).reshape(shape)
-    busy = np.bincount(number * warps + rows.warp, rows.cycles, len(blocks) * warps).reshape(shape)
+    shared = _can_be_shared(evidence, rows)
+    busy = np.bincount(number * warps + rows.warp, np.where(shared, rows.cycles, 0.0), len(blocks) * warps).reshape(shape)
     ratio = float((accesses.max(1) / np.maximum(accesses.mean(1), 1)).mean())
     behind = busy.max(1)[:, None] - busy
     excess = float(behind.sum())
@@ -64,6 +65,13 @@ def _of_warps(evidence: Evidence, rows: Rows) -> Verdict | None:
         "Share the work evenly among the warps of a block, for example by striding over all of it with the whole block.",
         ratio,
     )
+
+
+def _can_be_shared(evidence: Evidence, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Which records are of accesses that another warp could make instead. Those that a warp makes once between two barriers could not: as
+    a tree of sums goes on, its last steps are too small for more than one warp."""
+    steps = [one.id for one in evidence.sites if one.once_between_barriers]
+    return ~np.isin(rows.site, steps)
 
 
 def _lived(lives: npt.NDArray[np.void], stride: int, blocks: npt.NDArray[np.int64], warps: int) -> npt.NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """Misaligned base: lanes lie side by side, but their row does not begin at a sector, so that each request touches one sector more.
 
 Accesses to the neighbours of elements that are read at their place anyway (stencils) are no finding: no base makes all of them aligned.
-They are told by another access of the same kind, through the same parameters, that is aligned.
+They are told by another access of the same kind, to the same array or through the same parameters, that is aligned.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ def _excess(entry: SiteCounts) -> int | None:
 
 def _key(site: Site) -> tuple[str, str, tuple[int, ...]] | tuple[str, int]:
     """Accesses with the same key lead to the same array, as far as is known."""
+    if site.argument is not None:
+        return site.kind, site.op, (site.argument,)
     return (site.kind, site.op, site.address_parameters) if site.address_parameters else (site.kind, site.instruction)
 
 

@@ -61,7 +61,9 @@ def shares_sectors(entry: SiteCounts, evidence: Evidence) -> bool:
     counted = [evidence.by_site[one.instruction] for one in evidence.together(entry.site) if one.instruction in evidence.by_site]
     apart = [one for one in counted if one.excess_sectors]
     sectors = sum(one.sectors or 0 for one in apart)
-    return sum(one.lanes for one in apart) >= (1 - EDGES) * SHARED_BY * sectors
+    # Lanes with the same word need no more of a sector than one of them: `ideal_sectors` is what different words would fill.
+    different = [min(one.lanes, (one.ideal_sectors or 0) * SECTOR_BYTES // max(one.site.nbytes, 1)) for one in apart]
+    return sum(different) >= (1 - EDGES) * SHARED_BY * sectors
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memlane.compile import parameter_names
+from memlane.instrument.barrier_steps import once_between_barriers
 from memlane.instrument.origins import Origins, origins_of
 from memlane.instrument.repeats import repeating
 from memlane.instrument.waits import is_bulk, space_of, wait_of
@@ -90,7 +91,7 @@ def site_table(module: Module) -> SiteTable:
     reached_from, reached_before = _kernels_of_functions(module), _kernels_of_functions(original)
     for function in module.functions.values():
         why_called = ""
-        live, origins, repeats = live_results(function), origins_of(function), repeating(function)
+        live, origins, repeats, steps = live_results(function), origins_of(function), repeating(function), once_between_barriers(function)
         array_of = _Arrays(original, function)
         for index, instruction in enumerate(function.instructions()):
             found = _site_or_reason(module, function, index, instruction, bool(live.get(index)), len(sites))
@@ -101,7 +102,7 @@ def site_table(module: Module) -> SiteTable:
                 source = origins.get(index, Origins())
                 found = replace(found, address_parameters=source.parameters, address_loads=source.loads, address_repeats=index in repeats)
                 found = replace(found, calls=_calls(original, texts, inlined.origin(function.name, index)), **array_of(source.bases))
-                found = replace(found, inlined=_inlined(module, instruction))
+                found = replace(found, inlined=_inlined(module, instruction), once_between_barriers=index in steps)
                 sites.append(found)
                 of_kernel[function.name][index] = found
             elif found and (function.name in reached_from or function.name not in reached_before):

@@ -79,6 +79,8 @@ class Site:
     """Indices of the instructions that load from memory what the address is computed from: as `instruction` counts them."""
     address_repeats: bool = False
     """Whether a loop repeats the access at the same addresses, by the text of the kernel."""
+    once_between_barriers: bool = False
+    """Whether a warp that executes it again has passed a barrier of its block in between, by the text of the kernel."""
     array: str = ""
     """What the array is called into which the address points: the kernel's argument in the source, or a variable; empty where that is not
     known, and where it may be several."""
