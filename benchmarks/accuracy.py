@@ -53,6 +53,7 @@ from memlane.measure.probed import ProbedModule
 from memlane.targets import target
 
 SOURCES = [
+    "src/memlane/audit",
     "src/memlane/instrument",
     "src/memlane/measure",
     "src/memlane/ptx",

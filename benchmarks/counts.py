@@ -64,9 +64,9 @@ from running import failed, measure, parser
 from sitewise import COMPARED, IDEALS, Code, Compared
 from workload import ABOUT, NAMES, labels, launch_all
 
+from memlane.audit.grouping import AHEAD
+from memlane.audit.reconvergence import APART
 from memlane.compile import architecture, assemble
-from memlane.instrument.grouping import AHEAD
-from memlane.instrument.reconvergence import APART
 from memlane.lab.profiler import find
 from memlane.launch import Launch, LoadedModule, plain_name, unobserved
 from memlane.measure import Counter
@@ -74,6 +74,7 @@ from memlane.measure.tallied import Tally
 from memlane.record import Counts, SiteCounts
 
 SOURCES = [
+    "src/memlane/audit",
     "src/memlane/instrument",
     "src/memlane/emulate",
     "src/memlane/chip",

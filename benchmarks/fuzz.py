@@ -42,6 +42,7 @@ SOURCES = [
     "src/memlane/record",
     "src/memlane/chip",
     "src/memlane/layout",
+    "src/memlane/audit",
     "src/memlane/instrument",
     "src/memlane/cli/specs.py",
     "src/memlane/diagnose/side.py",

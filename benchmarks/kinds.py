@@ -30,7 +30,14 @@ from memlane.ptx import parse
 from memlane.record import Trace
 from memlane.targets import target
 
-SOURCES = ["src/memlane/instrument", "src/memlane/emulate", "src/memlane/driver", "src/memlane/measure", "benchmarks/kinds.py"]
+SOURCES = [
+    "src/memlane/audit",
+    "src/memlane/instrument",
+    "src/memlane/emulate",
+    "src/memlane/driver",
+    "src/memlane/measure",
+    "benchmarks/kinds.py",
+]
 TURNS = 32
 LINE_BYTES = 512
 """What the warp touches of global memory in a turn, 16 bytes a lane."""

@@ -38,7 +38,7 @@ from mutation import Mutant, mutants
 
 SOURCES = [
     "src/memlane/sass/waiting.py",
-    "src/memlane/instrument",
+    "src/memlane/audit",
     "src/memlane/rewrite",
     "src/memlane/chip",
     "src/memlane/emulate/count",
@@ -52,7 +52,7 @@ _PROOFS = ("proof", "windows", "exposure", "carried", "aggregated", "absent", "a
 _EXACTNESS = ("matching", "grouping", "reconvergence", "lane_groups")
 AREAS = {
     "waiting": ("src/memlane/sass/waiting.py",),
-    "proofs": tuple(f"src/memlane/instrument/{name}.py" for name in (*_PROOFS, *_EXACTNESS)),
+    "proofs": tuple(f"src/memlane/audit/{name}.py" for name in (*_PROOFS, *_EXACTNESS)),
     "rewrite": ("src/memlane/rewrite",),
     "chip": ("src/memlane/chip",),
     "count": ("src/memlane/emulate/count",),
@@ -60,8 +60,8 @@ AREAS = {
 }
 """What is changed: files and folders."""
 TESTS = {
-    "src/memlane/sass": ("tests/sass", "tests/instrument"),
-    "src/memlane/instrument": ("tests/instrument",),
+    "src/memlane/sass": ("tests/sass", "tests/audit", "tests/instrument"),
+    "src/memlane/audit": ("tests/audit", "tests/instrument"),
     "src/memlane/rewrite": ("tests/rewrite",),
     "src/memlane/chip": ("tests/chip", "tests/emulate/test_counting.py", "tests/layout/test_wavefronts.py", "tests/emulate/test_floors.py"),
     "src/memlane/emulate/count": ("tests/emulate/test_counting.py",),

@@ -29,6 +29,7 @@ from memlane.record import kernel_label
 SOURCES = [
     "src/memlane/ptx",
     "src/memlane/compile",
+    "src/memlane/audit",
     "src/memlane/instrument",
     "src/memlane/emulate",
     "src/memlane/driver",

@@ -52,6 +52,7 @@ from memlane.measure.perturbation import rehearsed
 from memlane.record import Footprint, Perturbation, Trace, kernel_label
 
 SOURCES = [
+    "src/memlane/audit",
     "src/memlane/instrument",
     "src/memlane/measure",
     "src/memlane/driver",

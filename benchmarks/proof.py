@@ -26,28 +26,30 @@ from dataclasses import dataclass, field
 from harness import ROOT, Row
 from running import EXAMPLES, measure, parser
 
+from memlane.audit import SiteProof, changes, exactness, prove
 from memlane.compile import architecture, assemble
-from memlane.instrument import EXACT, SiteProof, Traced, TraceOptions, changes, exactness, prove, trace
+from memlane.instrument import Traced, TraceOptions, trace
 from memlane.ptx import Module, parse
-from memlane.record import COMPLETE, ISSUE_ONLY
+from memlane.record import COMPLETE, EXACT, ISSUE_ONLY
 from memlane.sass import disassemble
 
 sys.path.insert(0, str(ROOT))
+from tests.audit import aggregates
+from tests.audit.mutations import mutations
 from tests.compile.numba_cases import CASES as NUMBA
 from tests.compile.triton_cases import CASES as TRITON
-from tests.instrument import aggregates
-from tests.instrument.mutations import mutations
 from tests.sass.code import mutated
 
 SOURCES = [
     "src/memlane/ptx",
     "src/memlane/sass",
     "src/memlane/compile",
+    "src/memlane/audit",
     "src/memlane/instrument",
     "examples",
     "tests/compile",
-    "tests/instrument/mutations.py",
-    "tests/instrument/aggregates.py",
+    "tests/audit/mutations.py",
+    "tests/audit/aggregates.py",
     "benchmarks/proof.py",
 ]
 CAPABILITY = (9, 0)

@@ -28,12 +28,13 @@ from harness import Row
 from running import measure, parser
 from scaling_kernels import FAMILIES
 
+from memlane.audit import exactness, prove
 from memlane.chip import load
 from memlane.compile import assemble, assembler
 from memlane.emulate.code import jit
 from memlane.emulate.layers import layers_for
 from memlane.emulate.lower import kernel as lowering
-from memlane.instrument import TraceOptions, count, exactness, prove, site_table, trace
+from memlane.instrument import TraceOptions, count, site_table, trace
 from memlane.launch import Layers
 from memlane.ptx import Module, build, parse, print_module, verify
 from memlane.sass import disassemble, nvdisasm, registers
@@ -43,6 +44,7 @@ from memlane.sass.nvdisasm import run_nvdisasm
 SOURCES = [
     "src/memlane/ptx",
     "src/memlane/sass",
+    "src/memlane/audit",
     "src/memlane/instrument",
     "src/memlane/emulate/lower",
     "src/memlane/walks.py",

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from ncu import Counted, Disassembled
 
+from memlane.audit import exactness
+from memlane.audit.assembled import Assembled
+from memlane.audit.matching import SiteExactness
 from memlane.chip import LANES
-from memlane.instrument import exactness
-from memlane.instrument.assembled import Assembled
-from memlane.instrument.matching import SiteExactness
 from memlane.instrument.sites import site_table
 from memlane.ptx import Module
 from memlane.record import EXACT, SiteCounts

@@ -29,7 +29,14 @@ from memlane.ptx import parse
 from memlane.record import COMPLETE, Trace
 from memlane.targets import target
 
-SOURCES = ["src/memlane/ptx", "src/memlane/instrument", "src/memlane/emulate/clock", "src/memlane/measure", "benchmarks/stalls.py"]
+SOURCES = [
+    "src/memlane/ptx",
+    "src/memlane/audit",
+    "src/memlane/instrument",
+    "src/memlane/emulate/clock",
+    "src/memlane/measure",
+    "benchmarks/stalls.py",
+]
 FAR = 300_000
 """Bytes from one load to the next: other lines, other pages."""
 WORDS = 1 << 20

@@ -27,6 +27,7 @@ from running import measure, parser
 SOURCES = [
     "src/memlane/cli",
     "src/memlane/emulate",
+    "src/memlane/audit",
     "src/memlane/instrument",
     "src/memlane/measure",
     "src/memlane/optimize",

@@ -45,7 +45,8 @@ from running import failed, machine, parser
 from sitewise import Code
 from wgmma_kernels import PRODUCTS, LaneCopy, Product, bulk_copies, bulk_text, lane_copies, products, products_text
 
-from memlane.instrument import exactness, site_table
+from memlane.audit import exactness
+from memlane.instrument import site_table
 from memlane.lab.profiler import find
 from memlane.launch import LoadedModule, Observer, Target, observing
 from memlane.measure import Counter
@@ -54,6 +55,7 @@ from memlane.record import EXACT
 from memlane.targets import target as named_target
 
 SOURCES = [
+    "src/memlane/audit",
     "src/memlane/instrument",
     "src/memlane/record/site.py",
     "src/memlane/record/counts.py",

@@ -18,8 +18,8 @@ from memlane.launch import Target
 from memlane.measure import count, trace
 from memlane.ptx import Module, parse
 from memlane.record import COMPLETE, HINT, PROVED, Trace
-from tests.instrument.aggregates import BODIES, FRAME, module
-from tests.instrument.test_aggregated import lanes_of
+from tests.audit.aggregates import BODIES, FRAME, module
+from tests.audit.test_aggregated import lanes_of
 
 pytestmark = pytest.mark.gpu
 

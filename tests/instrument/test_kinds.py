@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from memlane import chip
+from memlane.audit import exactness, prove
 from memlane.chip.access import sectors, wavefronts
 from memlane.emulate import Emulator
-from memlane.instrument import Selection, Traced, TraceOptions, buffer_layout, exactness, prove, trace
+from memlane.instrument import Selection, Traced, TraceOptions, buffer_layout, trace
 from memlane.launch import Surface, Target
 from memlane.measure import count
 from memlane.measure import trace as trace_call

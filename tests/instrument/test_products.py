@@ -9,10 +9,11 @@ from functools import partial
 import numpy as np
 import pytest
 
+from memlane.audit import exactness, prove
+from memlane.audit.altered_accesses import changes
 from memlane.compile import assemble
 from memlane.emulate import Emulator
-from memlane.instrument import Selection, TraceOptions, exactness, prove, site_table, trace, uncounted
-from memlane.instrument.altered_accesses import changes
+from memlane.instrument import Selection, TraceOptions, site_table, trace, uncounted
 from memlane.instrument.consumers import TAKEN
 from memlane.launch import Launch, observing, unobserved
 from memlane.measure import Counter, count

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from memlane.audit import prove
 from memlane.errors import BadLaunch, MemlaneError
-from memlane.instrument import Sampling, Selection, Traced, TraceOptions, prove, trace
+from memlane.instrument import Sampling, Selection, Traced, TraceOptions, trace
 from memlane.instrument.sampling import Draw, _division
 from memlane.ptx import Block, Label, Variable, parse, print_module, verify
 from tests.instrument.kernels import EXAMPLES, SCALE, example, instructions, is_access, kernel

@@ -7,9 +7,10 @@ from functools import cache
 import numpy as np
 import pytest
 
+from memlane.audit import prove
 from memlane.compile import assemble
 from memlane.errors import MemlaneError
-from memlane.instrument import STAGE_RECORDS, TraceOptions, buffer_layout, prove, stage_bytes, trace, unstaged_bytes
+from memlane.instrument import STAGE_RECORDS, TraceOptions, buffer_layout, stage_bytes, trace, unstaged_bytes
 from memlane.instrument.decode import Decoded
 from memlane.ptx import print_module
 from tests.instrument.kernels import EXAMPLES, example, kernel

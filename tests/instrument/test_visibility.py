@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from memlane import chip
+from memlane.audit import prove
 from memlane.emulate import Emulator
 from memlane.errors import MemlaneError
-from memlane.instrument import Traced, TraceOptions, prove
+from memlane.instrument import Traced, TraceOptions
 from memlane.instrument import trace as instrument
 from memlane.launch import LoadedModule, Target
 from memlane.measure import trace

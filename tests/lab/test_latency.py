@@ -7,9 +7,10 @@ from itertools import pairwise
 
 import pytest
 
+from memlane.audit import prove
 from memlane.compile import assemble
 from memlane.errors import CommandError
-from memlane.instrument import Selection, TraceOptions, prove, trace
+from memlane.instrument import Selection, TraceOptions, trace
 from memlane.lab import LABS, Request
 from memlane.lab.latency import chains
 from memlane.lab.latency.chains import TURN, Chain

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from memlane.audit import prove
 from memlane.compile import assemble, cuda
 from memlane.errors import CommandError
-from memlane.instrument import TraceOptions, prove, trace
+from memlane.instrument import TraceOptions, trace
 from memlane.lab import Request
 from memlane.lab.volume import reference
 from memlane.lab.volume.frames import difference

@@ -12,12 +12,13 @@ import numpy.typing as npt
 import pytest
 
 from memlane import measure
+from memlane.audit import exactness, prove
+from memlane.audit.assembled import Assembled
+from memlane.audit.reconvergence import Reconvergence
 from memlane.compile import cuda
 from memlane.emulate import Emulator
-from memlane.instrument import SCHEMES, Selection, exactness, prove, site_table
+from memlane.instrument import SCHEMES, Selection, site_table
 from memlane.instrument import trace as instrument
-from memlane.instrument.assembled import Assembled
-from memlane.instrument.reconvergence import Reconvergence
 from memlane.launch import LoadedModule, observing
 from memlane.measure import Tracer, count, trace
 from memlane.measure.tallied import Tally

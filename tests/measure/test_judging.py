@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import memlane as ml
+from memlane.audit import SiteProof
 from memlane.compile import assemble
 from memlane.errors import CompileError, MissingDependency
-from memlane.instrument import SiteProof
 from memlane.launch import LoadedModule, Target
 from memlane.measure import judging
 from memlane.record import BY_EMULATOR, COMPLETE, EXACT, HINT, ISSUE_ONLY, MERGED, NOT_CHECKED, NOT_PROVED, PROVED, Trace

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from memlane.audit import SiteProof
 from memlane.chip import load
 from memlane.compile import assemble
 from memlane.emulate import Emulator
 from memlane.emulate.code import store
 from memlane.emulate.code.store import Sources
-from memlane.instrument import Selection, SiteProof, Traced, TraceOptions
+from memlane.instrument import Selection, Traced, TraceOptions
 from memlane.launch import Target
 from memlane.measure import judging
 from memlane.measure.probed import probe
@@ -212,7 +213,7 @@ def test_what_decides_verdicts_covers_what_works_them_out() -> None:
     root = Path(judging.__file__).parents[1]
     imported = {
         found[1]
-        for package in ("compile", "instrument", "ptx", "record", "sass")
+        for package in ("audit", "compile", "instrument", "ptx", "record", "sass")
         for path in (root / package).rglob("*.py")
         for found in re.finditer(r"^from memlane\.(\w+)", path.read_text(), re.MULTILINE)
     }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memlane.instrument import prove, site_table, trace, uncounted
+from memlane.audit import prove
+from memlane.instrument import site_table, trace, uncounted
 from memlane.launch import KernelCall, TensorMap
 from memlane.measure import count
 from memlane.measure import trace as trace_call

@@ -15,19 +15,8 @@ transactions    the PTX that counts what an access costs
 rebind          the pass that lets a twin use the variables of its original
 widen           the pass that puts the access that the assembler makes of several beside these: `widen`
 counting        the pass that puts it in, and its counters back to counts: `count`, `read_counters`
-
-and what the assembler made of them:
-
-assembled       which instructions of the assembled code came from which of the PTX
-probes          where the probes of a traced module are
-windows         what can be shown of the code between two clock reads
-aggregated      atomics that one lane does for its warp
-proof           the verdict for each timed site: `prove`, `proved`
-matching        whether the hardware accesses memory as the PTX says: `exactness`
-altered_accesses which accesses tracing changed: `changes`
 """
 
-from memlane.instrument.altered_accesses import SiteChange, changes
 from memlane.instrument.buffer import (
     HEADER_BYTES,
     HEADER_DTYPE,
@@ -43,9 +32,7 @@ from memlane.instrument.buffer import (
 )
 from memlane.instrument.counting import Branch, Counted, count, read_counters
 from memlane.instrument.decode import Decoded, decode, records_written
-from memlane.instrument.matching import SiteExactness, exactness
 from memlane.instrument.options import STAGINGS, CountOptions, Selection, TraceOptions
-from memlane.instrument.proof import SiteProof, prove, proved
 from memlane.instrument.rebind import Rebound, copied_variables, rebind, shared_variables
 from memlane.instrument.sampling import Chosen, Ranges, Sampling
 from memlane.instrument.schemes import SCHEMES
@@ -54,15 +41,11 @@ from memlane.instrument.staging import STAGE_RECORDS, stage_bytes, unstaged_byte
 from memlane.instrument.tracing import Traced, trace
 from memlane.instrument.variables import COUNTERS, POINTER, WINDOW
 from memlane.instrument.widen import Widened, widen
-from memlane.record import EXACT, HINT, MERGED
 
 __all__ = [
     "COUNTERS",
-    "EXACT",
     "HEADER_BYTES",
     "HEADER_DTYPE",
-    "HINT",
-    "MERGED",
     "NO_ENTRY",
     "POINTER",
     "RECORD_DTYPE",
@@ -81,25 +64,18 @@ __all__ = [
     "Rebound",
     "Sampling",
     "Selection",
-    "SiteChange",
-    "SiteExactness",
-    "SiteProof",
     "SiteTable",
     "TraceOptions",
     "Traced",
     "Widened",
     "buffer_layout",
-    "changes",
     "copied_variables",
     "count",
     "decode",
     "entry",
-    "exactness",
     "homeless_warps",
     "initial_header",
     "place_of",
-    "prove",
-    "proved",
     "read_counters",
     "rebind",
     "records_written",

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cache
 
+from memlane.audit import SiteProof, changes, exactness, prove, proved
 from memlane.chip import Chip
 from memlane.compile import architecture, assemble, assembler_version
 from memlane.emulate.code.store import Entry, Sources, digest, keep, present_store
 from memlane.errors import BadLaunch, MemlaneError
-from memlane.instrument import SiteProof, changes, exactness, prove, proved, site_table
+from memlane.instrument import site_table
 from memlane.launch import LoadedModule, stage
 from memlane.measure.probed import ProbedModule
 from memlane.ptx import Module, print_module
@@ -27,7 +28,7 @@ Verdicts = Mapping[int, Exactness]
 Judge = Callable[[], Verdicts]
 
 _DECIDING = Sources(
-    *("chip", "compile", "instrument", "launch", "measure/judging.py", "plan", "ptx", "record", "sass"),
+    *("audit", "chip", "compile", "instrument", "launch", "measure/judging.py", "plan", "ptx", "record", "sass"),
     *("checks.py", "errors.py", "source.py", "titles.py", "walks.py"),
 )
 """What of memlane's own code decides verdicts."""

@@ -13,7 +13,7 @@ from memlane.lab.result import NOT_MEASURED, Result, Row, Table, failure
 from memlane.lab.seam import Lab, Request
 from memlane.launch import LoadedModule, Target
 
-SOURCES = ["src/memlane/instrument", "src/memlane/measure", "src/memlane/ptx", "src/memlane/driver", "src/memlane/lab"]
+SOURCES = ["src/memlane/audit", "src/memlane/instrument", "src/memlane/measure", "src/memlane/ptx", "src/memlane/driver", "src/memlane/lab"]
 REACH_CYCLES, REACH_SHARE = 5.0, 0.02
 FENCE = "fences, "
 FENCED = ("shared", "L1", "L2", "DRAM")

@@ -50,13 +50,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from memlane.audit.assembled import Assembled
+from memlane.audit.probes import probes
+from memlane.audit.windows import Windows
 from memlane.compile import assemble
 from memlane.instrument import TraceOptions, site_table
-from memlane.instrument.assembled import Assembled
 from memlane.instrument.insert import placed, rewrite_body
-from memlane.instrument.probes import probes
 from memlane.instrument.registers import Scope, read
-from memlane.instrument.windows import Windows
 from memlane.launch import LoadedModule
 from memlane.measure.probed import ProbedModule, probe
 from memlane.ptx import SCALAR_TYPES, Address, Block, Function, Guard, Instruction, Module, Operand, Register, Statement, Vector

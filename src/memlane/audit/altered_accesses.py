@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from memlane.instrument.assembled import Assembled, program_of
+from memlane.audit.assembled import Assembled, program_of
 from memlane.instrument.tracing import Traced
 from memlane.ptx import Module, inline_calls
 from memlane.record import Site

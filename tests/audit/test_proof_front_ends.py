@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from memlane.audit import exactness, prove
 from memlane.compile import architecture, assemble
-from memlane.instrument import exactness, prove, trace
+from memlane.instrument import trace
 from memlane.ptx import Module
 from memlane.record import COMPLETE, EXACT
 from memlane.sass import disassemble

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
 
-from memlane.instrument.assembled import Assembled
-from memlane.instrument.probes import ProbeLines
+from memlane.audit.assembled import Assembled
+from memlane.audit.probes import ProbeLines
 from memlane.ptx import Address, Immediate, Instruction, Operand, Register, Symbol, Vector, registers_written
 from memlane.record import Site
 

@@ -1,4 +1,4 @@
-"""Windows that close in front of their consumers, in the assembled code: what is shown of them besides (`memlane.instrument.proof`).
+"""Windows that close in front of their consumers, in the assembled code: what is shown of them besides (`memlane.audit.proof`).
 
     CS2R start
     LDG value                            raises a scoreboard
@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from memlane.instrument.probes import ProbeLines
-from memlane.instrument.windows import Window, Windows, is_store, reads_clock
+from memlane.audit.probes import ProbeLines
+from memlane.audit.windows import Window, Windows, is_store, reads_clock
 from memlane.record import Site
 from memlane.sass import Register, collect, effects, waits_for
 

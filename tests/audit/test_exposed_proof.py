@@ -8,10 +8,11 @@ from functools import cache
 
 import pytest
 
-from memlane.instrument import Selection, SiteProof, Traced, TraceOptions, prove, trace
-from memlane.instrument.assembled import Assembled
-from memlane.instrument.exposure import ApartWindow, ExposedWindows
-from memlane.instrument.probes import probes
+from memlane.audit import SiteProof, prove
+from memlane.audit.assembled import Assembled
+from memlane.audit.exposure import ApartWindow, ExposedWindows
+from memlane.audit.probes import probes
+from memlane.instrument import Selection, Traced, TraceOptions, trace
 from memlane.record import COMPLETE, ISSUE_ONLY
 from memlane.sass import disassemble, effects, waits_for
 from tests.instrument.kernels import EXAMPLES, example, kernel

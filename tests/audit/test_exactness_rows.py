@@ -11,8 +11,8 @@ from functools import cache
 
 import pytest
 
-from memlane.instrument import exactness
-from memlane.instrument.assembled import Assembled
+from memlane.audit import exactness
+from memlane.audit.assembled import Assembled
 from memlane.ptx import Module
 from memlane.record import EXACT
 from memlane.sass import Instruction, Program, disassemble

@@ -7,7 +7,7 @@ back. Of every copy of a timed site the following is shown, or the site is `issu
               stands anywhere else; a way that leaves the kernel before the second clock read writes no record;
 2. end        no path leads from the access to the second clock read without an instruction that waits for the scoreboard which the
               access raises; of an atomic that one lane does for its warp, nor without one that waits for what hands the result to all
-              (`memlane.instrument.aggregated`);
+              (`memlane.audit.aggregated`);
 3. start      whatever produces the address (or the data, or the guard) at a latency that is not fixed has been waited for before the
               first clock read, and none of it is produced between that clock read and the access;
 4. record     the start and the end in the record of the site come from these two clock reads, the halves of each in their order, and the
@@ -29,12 +29,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memlane.instrument.absent import ABSENT, Absent
-from memlane.instrument.assembled import Assembled
-from memlane.instrument.exposure import ExposedWindows
-from memlane.instrument.probes import ProbeLines, probes
+from memlane.audit.absent import ABSENT, Absent
+from memlane.audit.assembled import Assembled
+from memlane.audit.exposure import ExposedWindows
+from memlane.audit.probes import ProbeLines, probes
+from memlane.audit.windows import Window
 from memlane.instrument.tracing import Traced
-from memlane.instrument.windows import Window
 from memlane.record import BLOCK_VISIBLE, COMPLETE, DEVICE_VISIBLE, ISSUE_ONLY, Site
 from memlane.sass import Program, disassemble
 

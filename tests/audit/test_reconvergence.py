@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import memlane as ml
+from memlane.audit.assembled import Assembled
+from memlane.audit.grouping import AHEAD
+from memlane.audit.matching import EXACT, HINT, exactness
+from memlane.audit.reconvergence import APART, Reconvergence
 from memlane.compile import cuda
 from memlane.errors import MissingDependency
-from memlane.instrument.assembled import Assembled
-from memlane.instrument.grouping import AHEAD
-from memlane.instrument.matching import EXACT, HINT, exactness
-from memlane.instrument.reconvergence import APART, Reconvergence
 from memlane.instrument.sites import site_table
 from memlane.ptx import Module
 from memlane.sass import disassemble

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import gcd
 
+from memlane.audit.aggregated import Aggregations
+from memlane.audit.assembled import Assembled
+from memlane.audit.probes import probes
+from memlane.audit.windows import Window, Windows
 from memlane.instrument import Traced
-from memlane.instrument.aggregated import Aggregations
-from memlane.instrument.assembled import Assembled
-from memlane.instrument.probes import probes
-from memlane.instrument.windows import Window, Windows
 from memlane.ptx import Module, parse
 from memlane.sass import Instruction, Program, Register, disassemble, effects, waits_for
 from tests.sass.code import mutated, nop_of, with_write_scoreboard, without_wait

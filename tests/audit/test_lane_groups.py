@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlane.instrument.assembled import Assembled
-from memlane.instrument.lane_groups import LaneGroups, Start, barriers_in
-from memlane.instrument.reconvergence import Reconvergence
+from memlane.audit.assembled import Assembled
+from memlane.audit.lane_groups import LaneGroups, Start, barriers_in
+from memlane.audit.reconvergence import Reconvergence
 from memlane.walks import reachable
 from tests.instrument.kernels import kernel
 from tests.sass.code import listing

@@ -32,8 +32,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from memlane.instrument.assembled import Assembled
-from memlane.instrument.lane_groups import LaneGroups, barriers_in
+from memlane.audit.assembled import Assembled
+from memlane.audit.lane_groups import LaneGroups, barriers_in
 from memlane.ptx import ControlFlow, flatten_scopes
 from memlane.ptx.calls import addressed_functions
 from memlane.ptx.demangle import demangle

@@ -9,13 +9,14 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from memlane.audit import changes, exactness, prove
+from memlane.audit.assembled import Assembled
+from memlane.audit.windows import Window
 from memlane.compile import assemble
-from memlane.instrument import Traced, buffer_layout, changes, exactness, prove, trace
-from memlane.instrument.assembled import Assembled
-from memlane.instrument.windows import Window
+from memlane.instrument import Traced, buffer_layout, trace
 from memlane.record import COMPLETE, HINT, ISSUE_ONLY
 from memlane.sass import Instruction, Program, disassemble, effects
-from tests.instrument.aggregates import BESIDE, BODIES, changed, hoisted, leading, module
+from tests.audit.aggregates import BESIDE, BODIES, changed, hoisted, leading, module
 from tests.instrument.running import Run
 from tests.sass.code import cubin_of, inserted, instruction
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlane.instrument.assembled import Assembled
+from memlane.audit.assembled import Assembled
 from memlane.sass import Instruction, Operand, Register, effects
 
 _CLOCK = "SR_CLOCKLO"

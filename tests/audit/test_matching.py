@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from memlane.audit.altered_accesses import changes
+from memlane.audit.matching import EXACT, HINT, MERGED, SiteExactness, exactness
+from memlane.audit.proof import prove
 from memlane.errors import MemlaneError
 from memlane.instrument import trace
-from memlane.instrument.altered_accesses import changes
-from memlane.instrument.matching import EXACT, HINT, MERGED, SiteExactness, exactness
-from memlane.instrument.proof import prove
 from memlane.instrument.sites import site_table
 from memlane.ptx import parse
 from tests.instrument.kernels import EXAMPLES, example, kernel

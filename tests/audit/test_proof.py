@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from memlane.audit.assembled import Assembled
+from memlane.audit.proof import SiteProof, prove, proved
 from memlane.errors import MemlaneError
 from memlane.instrument import SCHEMES, Selection, Traced, TraceOptions, trace
-from memlane.instrument.assembled import Assembled
-from memlane.instrument.proof import SiteProof, prove, proved
 from memlane.instrument.schemes import Access, Probe, Scheme
 from memlane.ptx import parse
 from memlane.record import COMPLETE, ISSUE_ONLY
 from memlane.sass import Register, disassemble, effects
+from tests.audit.mutations import mutations
 from tests.instrument.kernels import EXAMPLES, example, kernel
-from tests.instrument.mutations import mutations
 from tests.sass.code import cubin_of, mutated, reread
 
 BY_NAME = {path.stem: path for path in EXAMPLES}

@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
 
-from memlane.instrument.assembled import Assembled, program_of
-from memlane.instrument.grouping import Apart, Grouping, is_guarded
-from memlane.instrument.reconvergence import Reconvergence
+from memlane.audit.assembled import Assembled, program_of
+from memlane.audit.grouping import Apart, Grouping, is_guarded
+from memlane.audit.reconvergence import Reconvergence
 from memlane.instrument.sites import site_table
 from memlane.ptx import (
     Address,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from memlane.audit.assembled import Assembled
+from memlane.audit.probes import probes
+from memlane.audit.windows import Window, Windows
 from memlane.instrument import Traced
-from memlane.instrument.assembled import Assembled
-from memlane.instrument.probes import probes
-from memlane.instrument.windows import Window, Windows
 from memlane.sass import Instruction, disassemble, effects, waits_for
 from tests.sass.code import nop_of, with_write_scoreboard, without_wait
 
