@@ -19,6 +19,14 @@ def test_a_column_for_each_chip_and_a_reason_for_each_launch(capsys: pytest.Capt
     assert [words for words in ("vectors", "limited by", "Not modelled:") if words not in out] == []
 
 
+def test_a_chip_that_cannot_run_a_launch_has_no_time(capsys: pytest.CaptureFixture[str]) -> None:
+    transpose = str(Path(EXAMPLE).with_name("transpose.py"))
+    assert main(["predict", transpose, "--chip", "s1070,a100", "--launch", "2", "--", "64"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "s1070: block.y is 32" in out or "s1070: a block of" in out
+    assert "a100:" in out
+
+
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", EXAMPLE, "--launch", "0", "--json", "--", "65536"]) == 0
     document = json.loads(capsys.readouterr().out)

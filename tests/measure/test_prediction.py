@@ -77,6 +77,18 @@ def test_a_sample_has_whole_waves_from_all_over_the_grid() -> None:
     assert sample_of(chip, call.bind(*arguments), resident=8) is None
 
 
+def test_a_chip_that_cannot_hold_a_block_says_so() -> None:
+    target = Emulator(load("h200"))
+    kernel = target.load(ml.cuda(SOURCE, name="p.cu"))["count"]
+    total = target.zeros(1, np.uint32)
+    with pytest.raises(
+        BadLaunch, match=r"a block of 1024 x 1 x 1 has 1024 threads; s1070 allows at most 512|block.x is 1024; s1070 allows at most 512"
+    ):
+        ml.predict(kernel[4, 1024], total, chip="s1070")
+    with pytest.raises(BadLaunch, match=r"gtx480 cannot hold a block of count.*: 64 threads of \d+ registers, with their shared memory"):
+        ml.predict(kernel[4, 64, None, 100_000], total, chip="gtx480")
+
+
 def test_an_unknown_chip_and_another_target_are_refused() -> None:
     call, arguments = turned(64)
     with pytest.raises(ChipError, match="no chip is called 'h300'"):

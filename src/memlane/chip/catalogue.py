@@ -243,6 +243,26 @@ def _shown(value: Any) -> str:
         return "what it is"
 
 
+_PLACE = re.compile(r"\[(?P<table>\w+)\](?: (?:lacks the entry '\w+'|has an unknown entry '(?P<unknown>\w+)|(?P<entry>\w+)))?")
+
+
+def _line_of(path: Path, what: str) -> int | None:
+    """The line of a file that a message is about, which begins with the table and the entry; that of the table where the entry is missing.
+    None where the file has neither, as one that is like another."""
+    found = _PLACE.match(what)
+    if found is None:
+        return None
+    entry, table, head = found["entry"] or found["unknown"], "", None
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        text = line.strip()
+        if text.startswith("["):
+            table = text.strip("[] ").partition("]")[0]
+            head = number if table == found["table"] else head
+        elif table == found["table"] and entry and text.partition("=")[0].strip() == entry:
+            return number
+    return head
+
+
 class _ChipFile:
     """One data file on its way to a `Chip`; gathers `facts` as it goes."""
 
@@ -252,7 +272,8 @@ class _ChipFile:
         self.facts: dict[str, Fact] = {}
 
     def fail(self, what: str) -> ChipError:
-        return ChipError(f"{self.path}: {what}")
+        line = _line_of(self.path, what)
+        return ChipError(f"{self.path}{f':{line}' if line else ''}: {what}")
 
     def chip(self) -> Chip:
         for name in self.text:

@@ -59,4 +59,4 @@ def predict(
             show_json(predictions.predictions_document(predictor.forecasts, why(failure), predictor.failures))
         elif predictor.forecasts:
             notes = failures.failed_notes(why(failure), predictor.failures, "It is not predicted.")
-            show(predictions.render_predictions(predictor.forecasts, notes))
+            show(predictions.render_predictions(predictor.forecasts, predictor.chips, notes))

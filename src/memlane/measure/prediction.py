@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memlane.chip import STALL_FIELDS, Chip, Events, load
 from memlane.compile import architecture, assemble
 from memlane.emulate import Emulator
+from memlane.emulate.run.device import ASSUMED_REGISTERS
 from memlane.errors import BadLaunch, CompileError, LaunchError, MissingDependency
 from memlane.launch import BlockSample, KernelCall, Launch, Layers
+from memlane.launch.limits import check_extents
 from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
 from memlane.measure.watching import Watching
@@ -60,14 +62,21 @@ class Predictor:
     chip: Chip
 
     def predict(self, launch: Launch, target: Emulator, every_block: bool = False) -> Prediction:
-        """Predict a launch that is bound on an emulator."""
+        """Predict a launch that is bound on an emulator. Raises BadLaunch for one that the chip cannot hold."""
+        check_extents(self.chip, launch.grid, launch.block)
         own = target.of_chip(self.chip)
         module = scheduled(launch.kernel.loaded.inlined)
         loaded = own.load(module)
         _copy_variables(launch, loaded.handle, own)
         layers = Layers(clock=True, prediction=True, registers=_registers(launch, self.chip))
         there = replace(launch, kernel=loaded[launch.kernel.name], layers=layers, stream=own.default_stream)
-        sample = None if every_block or not own.may_leave_out_blocks(there) else sample_of(self.chip, launch, _resident(own, there))
+        resident = _resident(own, there)
+        if not resident:
+            raise BadLaunch(
+                f"{self.chip.name} cannot hold a block of {launch.kernel.title}: {launch.threads_per_block} threads of "
+                f"{layers.registers or ASSUMED_REGISTERS} registers, with their shared memory; launch smaller blocks"
+            )
+        sample = None if every_block or not own.may_leave_out_blocks(there) else sample_of(self.chip, launch, resident)
         sampled = _warm(own, there, sample)
         waits = waits_of(module, loaded[launch.kernel.name].function, sampled.events)
         return replace(predicted(self.chip, sampled), kernel=launch.kernel.title, waits=waits)
@@ -84,7 +93,9 @@ class Forecast:
     launches: int
     """How many of them there are; the first one was predicted."""
     predictions: tuple[Prediction, ...]
-    """By chip."""
+    """By chip; without those that cannot run it."""
+    refused: Mapping[str, str]
+    """By chip that cannot run it, why."""
 
 
 class Forecaster(Watching):
@@ -95,6 +106,11 @@ class Forecaster(Watching):
         self._predictors = [Predictor(chip) for chip in chips]
         self._every_block = every_block
         self._found: dict[tuple[object, ...], Forecast] = {}
+
+    @property
+    def chips(self) -> list[str]:
+        """The names of the chips, in the order in which they were asked for."""
+        return [one.chip.name for one in self._predictors]
 
     @property
     def forecasts(self) -> list[Forecast]:
@@ -110,15 +126,19 @@ class Forecaster(Watching):
             known = self._found[alike]
             self._found[alike] = replace(known, launches=known.launches + 1)
             return launch
-        before = Snapshot(launch)
+        before, predictions, refused = Snapshot(launch), list[Prediction](), dict[str, str]()
         try:
-            predictions = tuple(one.predict(launch, target, self._every_block) for one in self._predictors)
+            for one in self._predictors:
+                try:
+                    predictions.append(one.predict(launch, target, self._every_block))
+                except BadLaunch as error:
+                    refused[one.chip.name] = str(error)
         except LaunchError as error:
             self._on_failure(number, launch)(0, error)
             raise
         finally:
             before.restore()
-        self._found[alike] = Forecast(launch.kernel.title, launch.blocks, launch.threads_per_block, 1, predictions)
+        self._found[alike] = Forecast(launch.kernel.title, launch.blocks, launch.threads_per_block, 1, tuple(predictions), refused)
         return launch
 
 

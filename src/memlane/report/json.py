@@ -40,7 +40,8 @@ off, also where the program went on; they are not among those counted. The rest:
                       the fields of `memlane.record.Perturbation`, times in ns; slowdown: time with probes over time without}
     kind "predictions"
                       launches: list of {kernel, launches (how many are alike), blocks, threads_per_block, predictions: list of the fields
-                      of `memlane.model.kernel.Prediction` with `limiting`: us between two events, cycles, launch_us, parts and waits},
+                      of `memlane.model.kernel.Prediction` with `limiting`: us between two events, cycles, launch_us, parts and waits,
+                      refused: by chip that cannot run it, why},
                       not_modelled: what the model leaves out
     kind "banks"      rows, columns of the tile; entries: list of the fields of `memlane.layout.Wavefronts` with `conflicts`, `mean` minus
                       `ideal`

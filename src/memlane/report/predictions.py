@@ -21,20 +21,22 @@ _PARTS, _WAITS = 4, 4
 """Lines of each that are shown."""
 
 
-def render_predictions(forecasts: Sequence[Forecast], notes: Sequence[str] = ()) -> RenderableType:
+def render_predictions(forecasts: Sequence[Forecast], chips: Sequence[str], notes: Sequence[str] = ()) -> RenderableType:
     """A table with the launches as rows and the chips as columns, then for each launch and chip what its time is made of."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("kernel", overflow="fold")
     table.add_column("launches", justify="right")
-    for prediction in forecasts[0].predictions if forecasts else ():
-        table.add_column(prediction.chip, justify="right")
+    for chip in chips:
+        table.add_column(chip, justify="right")
     for forecast in forecasts:
-        cells = [Text(f"{one.us:,.2f} us") for one in forecast.predictions]
+        times = {one.chip: f"{one.us:,.2f} us" for one in forecast.predictions}
+        cells = [Text(times.get(chip, "-")) for chip in chips]
         table.add_row(plain(kernel_label(forecast.kernel)), str(forecast.launches), *cells)
     parts: list[RenderableType] = [table]
     for forecast in forecasts:
         parts += [Text(), plain(f"{kernel_label(forecast.kernel)}, {forecast.blocks:,} blocks of {forecast.threads}", "bold")]
         parts += [line for one in forecast.predictions for line in _explained(one)]
+        parts += [plain(f"  {chip}: {why}", "yellow") for chip, why in forecast.refused.items()]
     parts += [Text(), plain(f"Predicted with warm caches, between two events. Not modelled: {'; '.join(NOT_MODELLED)}.", "dim")]
     return Group(*parts, *(plain(note, "yellow") for note in notes))
 
@@ -62,6 +64,7 @@ def predictions_document(forecasts: Sequence[Forecast], failed: str = "", failur
             "blocks": one.blocks,
             "threads_per_block": one.threads,
             "predictions": [{**asdict(p), "limiting": p.limiting} for p in one.predictions],
+            "refused": dict(one.refused),
         }
         for one in forecasts
     ]

@@ -36,7 +36,7 @@ _ENTRY_BYTES = 16
 _RING_BYTES = _WORDS * _ENTRY_BYTES
 """An entry is a word of 64 slots and the number of that word since time 0, both u64."""
 _STEP_BYTES = _RING_BYTES + _ENTRY_BYTES
-"""From a ring to the next; behind each stands how many slots were taken from it."""
+"""From a ring to the next; behind each there is room for how many slots were taken from it."""
 
 PIPES = ("alu", "fma", "imul", "fp64", "sfu", "convert", "shuffle", "vote", "tensor")
 """Pipes of a sub-core: fields of `Throughput`."""
@@ -46,7 +46,9 @@ class Clock:
     """The helpers of one chip, and the layout of the state of a multiprocessor: rings, by sub-core the issue port and then the pipes;
     last the LSU and what counts arrivals at barriers. Behind each ring stands the count of what passed."""
 
-    def __init__(self, chip: Chip) -> None:
+    def __init__(self, chip: Chip, is_counted: bool = False) -> None:
+        """`is_counted`: whether each issue port and pipe counts what it passes."""
+        self._is_counted = is_counted
         self._subcores = chip.schedulers
         self._intervals = {pipe: interval_of(chip, pipe) for pipe in PIPES}
         self._port_bytes = _STEP_BYTES * (1 + len(PIPES))
@@ -68,12 +70,12 @@ class Clock:
         """`(sm: ptr, subcore: i32, time: i64) -> i64`: when an instruction that is ready at `time` starts: it takes an issue slot of its
         sub-core, and then of the pipe if that is given and is occupied for more than a cycle."""
         interval = self._intervals[pipe] if pipe else 1
-        return _issue(self._port_bytes, PIPES.index(pipe) + 1 if interval > 1 else 0, interval)
+        return _issue(self._port_bytes, PIPES.index(pipe) + 1 if interval > 1 else 0, interval, self._is_counted)
 
     def occupy(self, pipe: str) -> Helper:
         """As `issue`, for an instruction that has its issue slot and takes the pipe once more."""
         interval = self._intervals[pipe]
-        return _issue(self._port_bytes, PIPES.index(pipe) + 1 if interval > 1 else 0, interval, is_new=False)
+        return _issue(self._port_bytes, PIPES.index(pipe) + 1 if interval > 1 else 0, interval, self._is_counted, is_new=False)
 
     def fresh(self, sm_count: int) -> npt.NDArray[np.uint8]:
         """The state of `sm_count` idle multiprocessors, a row each."""
@@ -113,7 +115,7 @@ def interval_of(chip: Chip, pipe: str) -> int:
 
 
 @cache
-def _issue(port_bytes: int, ring: int, interval: int, is_new: bool = True) -> Helper:
+def _issue(port_bytes: int, ring: int, interval: int, is_counted: bool, is_new: bool = True) -> Helper:
     """`ring` is the place of the pipe's ring behind the issue port, 0 for no pipe. One that is not new needs no slot of the port."""
 
     def build(e: Emit, sm: Value, subcore: Value, time: Value) -> None:
@@ -121,15 +123,17 @@ def _issue(port_bytes: int, ring: int, interval: int, is_new: bool = True) -> He
         start = time
         if is_new:
             start = invoke(e, reserve, port, time)
-            _count_one(e, port)
+            if is_counted:
+                _count_one(e, port)
         if ring:
             pipe = e.at(port, ring * _STEP_BYTES)
             slot = invoke(e, reserve, pipe, e.udiv(start, constant(I64, interval)))
-            _count_one(e, pipe)
+            if is_counted:
+                _count_one(e, pipe)
             start = e.intrinsic("umax", [start, e.mul(slot, constant(I64, interval))])
         e.ret(start)
 
-    return Helper(f"memlane_issue_{port_bytes}_{ring}_{interval}_{is_new:d}", I64, (POINTER, I32, I64), build)
+    return Helper(f"memlane_issue_{port_bytes}_{ring}_{interval}_{is_counted:d}{is_new:d}", I64, (POINTER, I32, I64), build)
 
 
 def _count_one(e: Emit, ring: Value) -> None:

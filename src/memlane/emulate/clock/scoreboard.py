@@ -33,7 +33,7 @@ class Scoreboard:
     """The times of the current place, while its code is written."""
 
     def __init__(self, k: Lowering, chip: Chip, offsets: dict[str, int]) -> None:
-        self._k, self._chip, self._clock = k, chip, Clock(chip)
+        self._k, self._chip, self._clock = k, chip, Clock(chip, is_counted=k.layers.predicts)
         self._offsets = offsets
         self._weights: list[Weight] = []
         self._ready: dict[str, Value] = {}
