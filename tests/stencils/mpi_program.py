@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import memlane as ml
-from memlane.errors import RankError, RecordError, StencilError
+from memlane.errors import MissingDependency, RankError, RecordError, StencilError
 from memlane.plan import HostCall, all_steps, races
 from memlane.timeloop.mpi import world
 
@@ -85,7 +85,7 @@ def cases(folder):
         boxes_have_the_same_bits(run, case, mine)
     said = messages(run) | interruption(run) | points(case) | exact_sums()
     if run.ranks == 2:
-        said |= snapshots(run, case, folder) | refusals(run, case)
+        said |= snapshots(run, case, folder) | refusals(run, case) | series(run, folder)
     all_said = everyone.gather(said)
     if run.rank == 0:
         np.savez(folder / f"{run.ranks}.npz", **found)
@@ -169,6 +169,24 @@ def snapshots(run, case, folder):
         "no folder": refusal((RecordError, RankError), lambda: run.save(folder / "none" / "state.npz")),
         "no snapshot": refusal((RecordError, RankError), lambda: run.restore(folder / "none.npz")),
     }
+
+
+def series(run, folder):
+    """A file of states, which rank 0 writes; where h5py is not there, all ranks say so."""
+    begun = run.step
+    try:
+        with run.series(folder / "states.h5", "u") as states:
+            run.steps(4, every=2, call=states)
+    except (MissingDependency, RankError) as error:
+        return {"series": f"{error}".partition(" needs packages")[0].rpartition(": ")[2]}
+    u = run["u"].gather()
+    if run.rank:
+        return {"series": "a series in HDF5"}
+    import h5py
+
+    with h5py.File(folder / "states.h5") as file:
+        same = file["step"][:].tolist() == [begun + 2, begun + 4] and np.array_equal(file["u"][-1], u)
+    return {"series": "a series in HDF5" if same else "other states"}
 
 
 def refusals(run, case):

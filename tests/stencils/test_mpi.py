@@ -109,6 +109,7 @@ def says_the_same_on_all(said):
     first, second = said
     assert first["restored"]
     assert second["restored"]
+    assert first["series"] == second["series"] == "a series in HDF5"
     assert [one["gathered"] for one in said] == [False, True]  # on rank 1, as asked
     lost = "none/state.npz cannot be written: No such file or directory"
     assert lost in first["no folder"]

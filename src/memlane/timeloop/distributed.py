@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from memlane.timeloop.engine import architecture
 from memlane.timeloop.mpi import EXCHANGE, Ranks, world
 from memlane.timeloop.points import Recorded
 from memlane.timeloop.run import Run
+from memlane.timeloop.series import Series
 from memlane.timeloop.shared import Choice, SharedField, SharedRun, check_one_part, choose, computed_cells, copy_rate, decompositions
 from memlane.timeloop.snapshots import read_snapshot, write_snapshot
 
@@ -229,6 +231,16 @@ class DistributedRun(SharedRun):
             self._ranks.spread(value, f"field {name!r} of the snapshot")
             self._write(name, value)
         self.step, self.scalars = step, scalars
+
+    def _series(self, path: Path, names: Sequence[str]) -> Series:
+        found, refused = None, None
+        try:
+            found = Series(self.problem, path, names, writes=self.rank == 0)
+        except MemlaneError as error:
+            refused = error
+        self._agreed(None, refused, "rank 0, which creates a series", 0)
+        assert found is not None
+        return found
 
     @property
     def _field_bytes(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from memlane.stencils.stages import scalar_count
 from memlane.timeloop.engine import Engine
 from memlane.timeloop.memory import FieldView, as_host, upload
 from memlane.timeloop.points import Home, Points, Recorded
+from memlane.timeloop.series import Series, changing_fields, series_path
 from memlane.timeloop.snapshots import read_snapshot, write_snapshot
 from memlane.timeloop.variants import chosen_code
 from memlane.timeloop.watching import ProgressLine, interruptible
@@ -282,6 +284,19 @@ class Run:
         for name, value in fields.items():
             self._write(name, value)
         self.step, self.scalars = step, scalars
+
+    def series(self, path: str | os.PathLike[str], *fields: str) -> Series:
+        """Return a new file that takes the present state of some fields whenever it is called: `run.steps(1000, every=100, call=series)`.
+
+        It is HDF5 or Zarr by the path, `.h5` or `.zarr`, and needs `pip install 'memlane[hdf5]'` or `'memlane[zarr]'`. Without names all
+        fields that steps change are taken. States are written while the next steps run; use it in a `with` block, which waits for the
+        last. Raises RecordError where the file exists or cannot be created.
+        """
+        names = fields or tuple(changing_fields(self.problem))
+        return self._series(series_path(os.fspath(path), self.problem, names), names)
+
+    def _series(self, path: Path, names: Sequence[str]) -> Series:
+        return Series(self.problem, path, names, writes=True)
 
     def _write(self, name: str, value: np.ndarray[Any, Any]) -> None:
         self.engine.write(name, value)
