@@ -245,3 +245,13 @@ def test_a_launch_that_failed_leaves_the_emulator_usable() -> None:
         bad[1, 32](out)
     good[1, 32](out)
     assert out.numpy().tolist() == list(range(32))
+
+
+def test_an_access_is_told_by_the_user_s_array_and_not_by_a_variable_of_a_trace() -> None:
+    target = emulator()
+    out = target.empty(4096, np.uint8)
+    address, _kept = target.memory.allocate(32, "memlane_trace")
+    distance = address + 64 - out.address
+    kernel = target.load(parse(program(f"add.u64 %rd0, %out, {distance}; st.global.f32 [%rd0], 1.0; ret;"), "test.ptx"))["k"]
+    with pytest.raises(BadAccess, match=f"{distance - 4096} bytes behind the 4096-byte allocation at {out.address:#x}"):
+        kernel[1, 32](out)

@@ -50,6 +50,8 @@ _OUT_OF_TURN = {
     ARRIVED_TWICE: "arrived at the barrier of its cluster a second time before it waited: put barrier.cluster.wait between the two",
 }
 
+_OURS = "memlane_"
+"""How the names of variables begin that instrumentation adds to a module."""
 _MOST_LINES = 4
 """Source lines that a message names."""
 
@@ -195,7 +197,7 @@ class _Fault:
         """The allocation that an address outside all of them was most likely meant for: the one right beside it, else the nearest that the
         kernel was given. What else lies between, such as the buffer of a trace, is there by chance."""
         neighbour = self._device.memory.neighbour(address)
-        if neighbour is not None and _distance(address, neighbour) <= GUARD:
+        if neighbour is not None and _distance(address, neighbour) <= GUARD and not neighbour.label.startswith(_OURS):
             return neighbour
         given = [self._device.memory.at(one.memory[0]) for one in self._launch.arguments if one.memory is not None]
         return min((one for one in given if one is not None), key=lambda one: _distance(address, one), default=neighbour)
