@@ -144,7 +144,7 @@ def measured(case: Case, values: Values, targets: Sequence[Target], options: arg
             fused = run.variant.steps
             found.us[setting] = step_us(run, predicted_us(case, targets[0], count, setting, fused))
             found.steps_per_launch[setting] = fused
-            if setting.k <= 2 and not setting.parts:
+            if setting.k <= 2 and not setting.parts and setting.transport != "persistent":
                 found.parts[setting] = parts_of(run.timeline(2 * setting.k), count, 2 * setting.k)
         except MemlaneError as error:
             found.left_out.append(f"{setting}: {error}")
@@ -153,7 +153,9 @@ def measured(case: Case, values: Values, targets: Sequence[Target], options: arg
 
 def settings_of(case: Case, count: int, quick: bool) -> Iterator[Setting]:
     """Yield all settings, the most important first: slabs, and behind them all other ways to cut the grid, overlapped."""
-    transports = [one for one in TRANSPORTS if one != "mpi"]
+    transports = [one for one in TRANSPORTS if one not in ("mpi", "persistent")]
+    if not quick:
+        yield Setting("persistent", 1, True)
     for k in BY_IMPORTANCE:
         if k <= (2 if quick else EVERY[-1]):
             yield from (Setting(transport, k, overlap) for transport in transports for overlap in (True, False))
@@ -164,7 +166,10 @@ def settings_of(case: Case, count: int, quick: bool) -> Iterator[Setting]:
 
 def cells_that_differ(case: Case, values: Values, targets: Sequence[Target], transport: str) -> int:
     """Return how many cells after 6 steps have other bits than on one device."""
-    several, alone = shared(case, values, targets, Setting(transport, 2, True)), SharedRun(case.problem, values, targets=targets[:1])
+    several, alone = (
+        shared(case, values, targets, Setting(transport, 1 if transport == "persistent" else 2, True)),
+        SharedRun(case.problem, values, targets=targets[:1]),
+    )
     fields = [run.steps(6)[case.field].gather() for run in (several, alone)]
     return int(np.count_nonzero(fields[0].view(np.uint32) != fields[1].view(np.uint32)))
 

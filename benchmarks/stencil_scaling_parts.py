@@ -44,7 +44,7 @@ _REACH = {256: 3.5}
 
 def exchange_rows(title: str, targets: Sequence[Target], quick: bool) -> Iterator[Row]:
     """Yield what an exchange takes with neighbours in a row: as copies alone, and as steps of slabs of few planes, by each transport."""
-    several = [one for one in TRANSPORTS if one != "mpi"]
+    several = [one for one in TRANSPORTS if one != "mpi" and (one != "persistent" or not targets[0].modelled)]
     for kib in (1, 4) if quick else _FACE_KIB:
         side = 16 * int(kib**0.5)  # a plane of 4 bytes a cell is a face
         for transport in several:
@@ -56,7 +56,7 @@ def exchange_rows(title: str, targets: Sequence[Target], quick: bool) -> Iterato
                 if transport == "flags":
                     us = _turn_us(lambda turns, kib=kib: _puts(targets, kib << 10, turns), targets, quick)
                     yield Row(case, "puts and waits alone, a graph for each device", round(us, 3), "us", reach_of(kib, targets))
-                alone, shared = (_thin_us(several_targets, side, transport) for several_targets in (targets[:1], targets))
+                alone, shared = _thin_us(targets[:1], side, "auto"), _thin_us(targets, side, transport)
             except MemlaneError as error:
                 yield Row(case, NOT_MEASURED, None, "", note=str(error)[:300])
                 continue

@@ -19,6 +19,7 @@ from memlane.plan import PlanBuilder
 from memlane.targets import BoundPlan, devices, signals
 from memlane.timeloop.shared import SharedRun
 from tests.plan.test_signals import ring
+from tests.stencils.scaling.problems import seven
 from tests.stencils.test_puts import corners, heat, values
 from tests.stencils.test_shared import FUSED, SWAP
 
@@ -67,6 +68,19 @@ def test_faces_with_gaps_and_corners(pair: tuple[Target, ...]) -> None:
     for parts in ((1, 2, 1), (1, 1, 2)):
         many = corners.on(grid, exchange_every=2, decomposition=parts, transport="flags").prepare(**fields, swap=SWAP, r=0.1, targets=pair)
         assert np.array_equal(many.steps(100)["u"].gather(), before)
+
+
+@pytest.mark.parametrize("shape", [(60, 64), (96, 80, 160)])
+def test_kernels_that_stay_on_two_gpus(gpu: Device, shape: tuple[int, ...]) -> None:
+    if len(probe().devices) < 2:
+        pytest.skip("this machine has no second GPU")
+    grid, rule = ml.Grid(shape, boundary="periodic"), heat if len(shape) == 2 else seven
+    options = {"u": values("u", grid.shape), "swap": SWAP} | ({"r": 0.1} if len(shape) == 2 else {"a": [0.4, *[0.1] * 6]})
+    pair = devices("cuda", 2)
+    one = rule.on(grid).prepare(**options, targets=pair[0])
+    many = rule.on(grid, transport="persistent").prepare(**options, targets=pair)
+    for steps in (1, 2501):
+        assert np.array_equal(many.steps(steps)["u"].gather(), one.steps(steps)["u"].gather())
 
 
 def test_a_wait_that_nobody_ends_is_an_error_and_not_a_hang(pair: tuple[Target, ...], monkeypatch: pytest.MonkeyPatch) -> None:

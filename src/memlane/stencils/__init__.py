@@ -19,6 +19,7 @@
     exchange     steps on several devices as plans: `decomposition` says which cells each has, `turns` what it computes between exchanges
     faces        how cells for neighbours are packed
     puts         the same where devices signal each other without the host
+    persistent   kernels that stay on their devices for many steps; `persistent_stage` plans them
     messages     the same where each slab belongs to a process of its own
     scaling      times on several devices, predicted; it is loaded on its own
 
@@ -35,6 +36,8 @@ from memlane.stencils.fused import FusedKernel
 from memlane.stencils.grid import Face, Grid
 from memlane.stencils.language import read_rule
 from memlane.stencils.messages import RankStage
+from memlane.stencils.persistent import PersistentKernel, cannot_stay
+from memlane.stencils.persistent_stage import PersistentStage
 from memlane.stencils.problem import Problem
 from memlane.stencils.puts import PutStage
 from memlane.stencils.rule import Footprint, Rule
@@ -51,6 +54,8 @@ __all__ = [
     "Footprint",
     "FusedKernel",
     "Grid",
+    "PersistentKernel",
+    "PersistentStage",
     "Point",
     "Problem",
     "PutStage",
@@ -62,6 +67,7 @@ __all__ = [
     "Turn",
     "Variant",
     "cannot_fuse",
+    "cannot_stay",
     "decomposed",
     "read_rule",
 ]

@@ -30,6 +30,8 @@ class Code:
 
     problem: Problem
     kernels: tuple[StepKernel, ...]
+    more: tuple[DirectKernel, ...] = ()
+    """Kernels that make many steps and are not launched for one."""
 
     @property
     def reducing(self) -> tuple[StepKernel, ...]:
@@ -47,7 +49,7 @@ class Code:
     def text(self) -> str:
         """The program, with directives that lead the compiler's lines to the rule."""
         parts = [helpers(self.problem)]
-        for position, kernel in enumerate(self.kernels):
+        for position, kernel in enumerate((*self.kernels, *self.more)):
             parts += [f"namespace step_{position} {{", kernel.text, "}", ""]
             parts += [_finish(kernel)] if kernel.reductions else []
         lines = "\n".join(parts).splitlines()

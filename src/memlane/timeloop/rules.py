@@ -76,12 +76,12 @@ class Stencil:
         """Return the stencil on a grid. Raises StencilError where they do not fit.
 
         Where it runs on several devices, `exchange_every` is after how many steps they exchange planes. `transport` is how these travel:
-        `"peer"`, by copies from device to device, `"flags"`, by stores of the devices, which signal each other without the host, `"host"`,
-        through pinned memory of the host, or `"auto"`, by copies from device to device where they can do that, else through the host. With
-        `"mpi"` the processes of an MPI program share the grid: all make the same calls, and each has a slab on one target. With
-        `overlap` launches are cut into borders, after which devices exchange, and what lies between them. `decomposition` is how many
-        parts the grid has along each axis, as `(2, 2, 1)` for four devices; by default slabs along the first. What is `"auto"` a model of
-        the chip and its links chooses.
+        `"peer"`, by copies from device to device, `"flags"`, by stores of the devices, which signal each other without the host,
+        `"persistent"`, the same inside kernels that make many steps, `"host"`, through pinned memory of the host, or `"auto"`, by copies
+        from device to device where they can do that, else through the host. With `"mpi"` the processes of an MPI program share the grid:
+        all make the same calls, and each has a slab on one target. With `overlap` launches are cut into borders, after which devices
+        exchange, and what lies between them. `decomposition` is how many parts the grid has along each axis, as `(2, 2, 1)` for four
+        devices; by default slabs along the first. What is `"auto"` a model of the chip and its links chooses.
         """
         for rule in self.rules:
             grid.check(rule)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from typing import Any, NoReturn
 
@@ -17,13 +17,28 @@ from memlane.compile import cuda
 from memlane.errors import DeviceError, NetworkError, StencilError
 from memlane.launch import DeviceArray, Target
 from memlane.plan import KernelRef, Plan, Timeline
-from memlane.stencils import Code, Decomposition, Grid, Problem, PutStage, SharedStage, Slab, Turn, Variant, cannot_fuse, decomposed
+from memlane.stencils import (
+    Code,
+    Decomposition,
+    Grid,
+    PersistentKernel,
+    PersistentStage,
+    Problem,
+    PutStage,
+    SharedStage,
+    Slab,
+    Turn,
+    Variant,
+    cannot_fuse,
+    decomposed,
+)
 from memlane.stencils.choice import estimates
 from memlane.stencils.code import StepKernel
 from memlane.stencils.decomposition import Margins
 from memlane.stencils.exchange import on_device
 from memlane.stencils.faces import face_kernels
 from memlane.stencils.geometry import ALIGNED, itemsize
+from memlane.stencils.persistent_stage import SIGNALS
 from memlane.stencils.scaling.plan import Prediction, best_exchange
 from memlane.stencils.scaling.regions import divisions
 from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
@@ -32,10 +47,11 @@ from memlane.targets import BoundPlan
 from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled, reduced
 from memlane.timeloop.memory import allocated, as_host
 from memlane.timeloop.points import Home, Points, Tables
+from memlane.timeloop.residence import Residence, check_stays
 from memlane.timeloop.run import Run
 from memlane.timeloop.variants import code_of
 
-TRANSPORTS = ("peer", "flags", "host", "mpi")
+TRANSPORTS = ("peer", "flags", "persistent", "host", "mpi")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +119,9 @@ class SharedRun(Run):
     Fields have the same bits as on one device. So have minima and maxima; sums are those of the slabs, added in their order.
     """
 
+    _stays = False
+    """Whether kernels stay on their devices for many steps."""
+
     def __init__(
         self,
         problem: Problem,
@@ -119,8 +138,12 @@ class SharedRun(Run):
         """See `Stencil.on` and `Discretized.prepare`."""
         self._begin(problem, values)
         _check_targets(targets)
+        self._stays = transport == "persistent"
         self.target, self.targets = targets[0], tuple(targets)
         ways = decompositions(problem.grid, [copy_rate(target) for target in targets], decomposition)
+        if self._stays:
+            check_stays(problem, ways, variant, exchange_every)
+            exchange_every = 1
         choice = choose(problem, ways, self.target, variant, exchange_every, transport, overlap)
         self._cut(ways[choice.way], choice, fmad)
         self.transport, self.transport_reason = _transport(self.decomposition, self.targets, transport)
@@ -147,6 +170,9 @@ class SharedRun(Run):
         """Generate the kernels of a part of the grid."""
         self._part = part
         self.code: Code = code_of(part, variant, fmad)
+        if self._stays:
+            (rule,), single = part.rules, self.code.kernels[0].variant
+            self.code = replace(self.code, more=(PersistentKernel(part, rule, single, fmad=fmad),))
         self._kernels = {
             "step": tuple(one for one in self.code.kernels if one.variant.steps == 1 and not one.reductions),
             "steps": tuple(one for one in self.code.kernels if one.variant.steps > 1),
@@ -178,6 +204,13 @@ class SharedRun(Run):
         """The slabs of the targets of this process, in their order."""
         return self.decomposition.slabs
 
+    @cached_property
+    def _residence(self) -> Residence:
+        """Where a kernel stays on the devices."""
+        (kernel,) = self.code.more
+        assert isinstance(kernel, PersistentKernel)
+        return Residence.of(kernel, self.targets, self._loaded[: len(self.targets)])
+
     # -- what is there -----------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Any:
@@ -204,10 +237,18 @@ class SharedRun(Run):
 
     def timeline(self, steps: int | None = None) -> Timeline:
         """Make a multiple of `exchange_every` steps and return when each launch and each copy ran: measured on GPUs, modelled on emulated
-        devices. Raises StencilError for another number of steps."""
+        devices. Raises StencilError for another number of steps, and where emulated
+        devices wait for each other inside their kernels."""
+        if self._stays and self.target.modelled:
+            raise StencilError(
+                "kernels that wait for each other have no modelled time: how long an emulated one polls depends on the host; use "
+                "transport='flags', whose waits are steps of the plan"
+            )
         stage = self._whole_turns(steps)
         tables = self._point_tables(stage)
         line = self._bound(stage, self._scalars_of(self._scalar_values({}, 0, 1)), tables).time()
+        if isinstance(stage, PersistentStage):
+            self._residence.check(self.decomposition)
         self._points.take_probes(tables, stage.steps)
         self._complete(stage)
         return line
@@ -281,8 +322,11 @@ class SharedRun(Run):
 
     def _stage(self, turn: Turn, turns: int, varying: bool) -> SharedStage:
         rows = turn.steps * turns if varying else 1
-        kind = PutStage if self.transport == "flags" else SharedStage
-        return kind(self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap, self.transport == "host")
+        given = self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap, self.transport == "host"
+        if self._stays and not self._points.any and not any(kernel.reductions for kernel in turn.kernels):
+            home = self._residence
+            return PersistentStage(*given, kernel=home.kernel, blocks=tuple(home.blocks), polls=home.polls)
+        return (PutStage if self.transport in ("flags", "persistent") else SharedStage)(*given)
 
     def _with_points(self, stage: SharedStage) -> SharedStage:
         """Return a stage with the sources and probes of each device."""
@@ -304,6 +348,8 @@ class SharedRun(Run):
     def _execute(self, stage: SharedStage, table: npt.NDArray[Any]) -> None:
         tables = self._point_tables(stage)
         result = self._bound(stage, self._scalars_of(table), tables).run()
+        if isinstance(stage, PersistentStage):
+            self._residence.check(self.decomposition)
         self._points.take_probes(tables, stage.steps)
         self._complete(stage)
         if any(kernel.reductions for kernel in stage.turn.kernels):
@@ -333,7 +379,9 @@ class SharedRun(Run):
         memory = {on_device(SCALARS, device): one for device, one in zip(devices, scalars, strict=True)}
         memory |= {on_device(name, at): one for name, parts in self.arrays.items() for at, one in zip(devices, parts, strict=True)}
         memory |= {on_device(name, at): one for at, parts in zip(devices, tables, strict=True) for name, one in parts.items()}
-        names = tuple(kernel.name for kernel in stage.turn.kernels)
+        if isinstance(stage, PersistentStage):
+            memory |= {on_device(SIGNALS, at): one for at, one in zip(devices, self._residence.signals, strict=True)}
+        names = type(stage).__name__, *(kernel.name for kernel in stage.turn.kernels)
         addresses = tuple((name, one.address) for name, one in memory.items())
         key = (names, stage.turn.rounds, stage.turns, stage.scalar_rows, tuple(stage.points.items()), addresses)
 
@@ -499,7 +547,7 @@ def _predicted(
         decomposition=slabs.parts,
     )
     try:
-        return predict(transport={"host": "host", "mpi": "host", "flags": "flags"}.get(transport, ""))
+        return predict(transport={"host": "host", "mpi": "host", "flags": "flags", "persistent": "flags"}.get(transport, ""))
     except NetworkError:  # the file knows peers only
         return predict()
 
@@ -521,6 +569,8 @@ def _transport(decomposition: Decomposition, targets: Sequence[Target], asked: s
             verb = "copy to each other" if asked == "peer" else "reach each other's memory"
             raise StencilError(f"devices cannot {verb}: {error}; leave out transport, or pass transport='host'") from None
         return "host", f"copies through pinned memory of the host, because {error}"
+    if asked == "persistent":
+        return "persistent", "kernels that stay on their devices, store into the neighbours' halos and signal each other by flags"
     if asked == "flags":
         return "flags", "stores into the neighbours' halos, with flags by which devices signal each other"
     return "peer", "copies from device to device"
