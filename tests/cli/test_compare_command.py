@@ -38,7 +38,7 @@ def test_records_do_not_hide_what_was_gained(memlane: Command, recorded: Path) -
     lived = memlane(*words)
     assert lived.lines[0].startswith("tiled -> padded: a traced warp lives ")
     assert any(line.startswith("  life of a traced warp: ") for line in lived.lines)
-    assert "traces taken with --perturbation know the time of a launch without them" in " ".join(lived.out.split())
+    assert "Traces taken with --perturbation also hold the time of the launch without probes" in " ".join(lived.out.split())
     trace = load(recorded)
     times = {"naive": 30_000.0, "tiled": 7_110.0, "padded": 3_420.0}
     launches = [

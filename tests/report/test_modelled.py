@@ -89,7 +89,7 @@ def test_the_page_and_a_comparison_say_it(timed: Trace) -> None:
     rows = [text for group in about(timed, None) for _, text in group.rows]
     assert any("modelled time ruled by L2 writes of one SM" in text for text in rows)
     (change,) = compare(timed, timed, {"naive": "padded"}).kernels
-    assert "modelled times are ruled by L2 writes of one SM before and by latency after" in change.notes
+    assert "the modelled time is limited by L2 writes of one SM before and by latency after" in change.notes
 
 
 def test_the_file_keeps_it(plain: Trace, tmp_path: Path) -> None:

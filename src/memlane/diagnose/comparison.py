@@ -241,7 +241,7 @@ def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed
     if timed:
         notes += _read_otherwise(matched.pairs)
         if one.ruled and other.ruled:
-            notes.append(f"modelled times are ruled by {' and '.join(one.ruled)} before and by {' and '.join(other.ruled)} after")
+            notes.append(f"the modelled time is limited by {' and '.join(one.ruled)} before and by {' and '.join(other.ruled)} after")
     return KernelChange(
         before=one.label,
         after=other.label,

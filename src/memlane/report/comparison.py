@@ -138,15 +138,15 @@ def footer_notes(comparison: Comparison) -> list[str]:
     changes = [change for kernel in comparison.kernels for change in (kernel.cycles_of_life, *_times(kernel.lines))]
     if any(change.difference is not None and not change.is_exact for change in changes):
         notes.append(
-            f"Cycles are medians over the warps. ~ marks no change beyond noise: the interval of the difference ({CERTAINTY:.0%}, by "
-            "resampling warps, or launches where there are enough) holds zero. ?: too few warps to tell."
+            f"Cycles are medians over the warps. ~ marks a change within the noise: the {CERTAINTY:.0%} interval of the difference, by "
+            "resampling warps (or launches where there are enough), contains zero. ? marks too few warps to tell."
         )
     elif any(change.difference is not None for change in changes):
-        notes.append("Cycles are medians over the warps, modelled on both sides, which has no noise.")
+        notes.append("Cycles are medians over the warps. Both sides are modelled, so there is no noise.")
     if any(kernel.cycles_of_life.difference is not None and kernel.time_ns.difference is None for kernel in comparison.kernels):
         notes.append(
-            "Warps lived with probes, and what their records cost may hide a gain: traces taken with --perturbation know the time of a "
-            "launch without them, which is compared then."
+            "The launches ran with probes, and the cost of recording may hide a gain. Traces taken with --perturbation also hold the time "
+            "of the launch without probes, which is then compared."
         )
     return notes
 

@@ -101,7 +101,7 @@ def _completeness(trace: Trace) -> Facts:
     rows += [("not looked at", note.removeprefix("Not looked at: ")) for note in [_skipped(trace.skipped)] if note]
     labels = dict.fromkeys(site.completeness for site in trace.sites)
     rows += [(END_WORDS.get(label, label), f"the end was read {MEANINGS[label]}") for label in labels if label in MEANINGS]
-    return Facts("What is in it, and what is not", tuple(rows))
+    return Facts("Contents of the trace", tuple(rows))
 
 
 def _skipped(skipped: Sequence[Skipped]) -> str:

@@ -85,7 +85,9 @@ def _notes(trace: Trace, drawn: Tracks, shown: int) -> list[str]:
     if sms > 1:
         how = "" if all(drawn.axis.fitted) else "; the clock is the nominal one, because a launch is too short to fit it"
         notes.append(f"Clocks of {sms} multiprocessors line up within {drawn.axis.error_ns:,.0f} ns{how}.")
-    notes.append("The hardware does not tell the slot of a warp: a warp is drawn in the lowest one that is free when it begins.")
+    notes.append(
+        "The hardware does not report which slot a warp occupies, so each warp is drawn in the lowest slot that is free when it starts."
+    )
     return notes
 
 

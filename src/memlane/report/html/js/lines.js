@@ -192,6 +192,6 @@ function drawLegend() {
 function rampOf() {
   if (now.sm !== null) return [...cycleRange().map((value) => Math.exp(value) - 1), "cycles of an access, on a logarithmic scale"];
   const values = now.launch.overview[now.colour.all];
-  if (now.colour.all === "flight") return [0, maximum(values), "accesses in flight, mean of the moment"];
+  if (now.colour.all === "flight") return [0, maximum(values), "accesses in flight, on average"];
   return [smallest(values), maximum(values), "cycles of the accesses that start there, mean, on a logarithmic scale"];
 }

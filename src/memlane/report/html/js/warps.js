@@ -38,7 +38,7 @@ function showWarps(sm = now.sm) {
   charts.lives.sort((a, b) => life.begin[a] - life.begin[b]);
   const part = sms_kept.includes(sm) ? "" : drawn.length ? ", in part" : ", not in this page";
   byId("of-sm").textContent = `SM ${sm}${part}`;
-  charts.warps.show({ values: charts.lives.map((index) => life.mean[index]), unit: "warps as they began", chosen: charts.lives.indexOf(now.life) });
+  charts.warps.show({ values: charts.lives.map((index) => life.mean[index]), unit: "warps in the order in which they started", chosen: charts.lives.indexOf(now.life) });
   charts.sms.show({ ...charts.sms.points, chosen: sms.indexOf(sm) });
 }
 
