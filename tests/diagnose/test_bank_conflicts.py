@@ -102,3 +102,12 @@ def test_one_element_more_in_a_row_need_not_end_a_conflict_of_narrow_blocks() ->
     assert "so that the rows of one warp fall in different banks (padding by one element need not do)" in said[16, 16, 1]
     assert said[32, 8, 1] == said[256, 1, 1]
     assert said[32, 8, 1].startswith("Pad each row of the shared array by one element")
+
+
+def test_a_copy_may_wait_on_either_side() -> None:
+    """Its wavefronts follow from where it reads and from where it writes: padding the shared array alone may change nothing."""
+    where = replace(site(0, "ld.global.b128", 4), op="cp.async.ca.shared.global", kind="copy")
+    (found,) = findings(counted(where, 1000, wavefronts=8, ideal_wavefronts=4))
+    assert "lanes of a copy wait for each other: each request takes 8 wavefronts where 4 would do" in str(found)
+    assert "because lanes meet in a bank of the lines that they read or of the places that they write" in str(found)
+    assert found.remedy.startswith("Let neighbouring lanes copy whole lines of 128 bytes")

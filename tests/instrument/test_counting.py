@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 
 from memlane import chip
 from memlane.chip import AccessKind, access
+from memlane.chip.copies import copy_cost
 from memlane.errors import ChipError, MemlaneError, RecordError
 from memlane.instrument import CountOptions, Selection, count, read_counters
 from memlane.ptx import parse, print_module, verify
@@ -19,6 +20,7 @@ from tests.instrument.kernels import EXAMPLES, example, kernel
 from tests.instrument.running import CHIP, Run, Shape
 
 WORDS = 2048
+ALL = 0xFFFFFFFF
 WIDTHS = {1: ("u8", ""), 2: ("u16", ""), 4: ("b32", ""), 8: ("b64", ""), 16: ("b32", ".v4")}
 OPERATIONS = [
     *((kind, nbytes) for kind in ("load", "store") for nbytes in WIDTHS),
@@ -253,11 +255,58 @@ def test_lanes_that_fill_their_copy_with_zeros_load_no_sector() -> None:
     launch = Run(kernel(body, ".param .u64 data"), "k", 1, 32, (np.zeros(WORDS, "u4"),))
     found = launch.counted()[1]
     some = len({lane // 2 for lane in range(32) if lane % 5})
-    assert [(one.requests, one.lanes, one.sectors, one.wavefronts) for one in found] == [(1, 32, sectors, 4) for sectors in (some, 0, 16)]
+    places, readers = 16 * np.arange(32), sum(1 << lane for lane in range(32) if lane % 5)
+    costs = [copy_cost(CHIP, places, places, ALL, 16, reads, past_l1=True) for reads in (readers, 0, ALL)]
+    assert [cost.sectors for cost in costs] == [some, 0, 16]
+    assert [(one.requests, one.lanes, one.sectors, one.wavefronts) for one in found] == [
+        (1, 32, one.sectors, one.wavefronts) for one in costs
+    ]
+    assert [one.uncertain for one in found] == [1, 0, 0]  # lanes that read a part were not compared with a profiler
     seen = list(launch.observed().values())
     assert [(one["lanes"], one["sectors"], one["ideal_sectors"]) for one in seen] == [
         (one.lanes, one.sectors, one.ideal_sectors) for one in found
     ]
+
+
+def copying(nbytes: int, cache: str, masked: bool) -> str:
+    """A kernel whose lane i, if the mask has its bit, copies by row i of a table: its place in shared memory and in `data`, and whether it
+    reads."""
+    return f"""
+    .reg .b32 %r<8>; .reg .b64 %rd<6>; .reg .pred %p<2>; .shared .align 128 .b8 tile[16384];
+    ld.param.u64 %rd1, [data]; ld.param.u64 %rd2, [table]; ld.param.u32 %r1, [mask];
+    mov.u32 %r2, %tid.x; mul.wide.u32 %rd3, %r2, 12; add.u64 %rd2, %rd2, %rd3;
+    ld.global.u32 %r3, [%rd2]; ld.global.u32 %r4, [%rd2+4]; ld.global.u32 %r5, [%rd2+8]; mul.lo.u32 %r5, %r5, {nbytes};
+    cvt.u64.u32 %rd4, %r4; add.u64 %rd4, %rd1, %rd4; mov.u32 %r6, tile; add.u32 %r6, %r6, %r3;
+    shr.u32 %r1, %r1, %r2; and.b32 %r1, %r1, 1; setp.ne.u32 %p1, %r1, 0;
+    @%p1 cp.async.{cache}.shared.global [%r6], [%rd4], {nbytes}{", %r5" if masked else ""};
+    cp.async.wait_all; ret;"""
+
+
+def copy_places(random: np.random.Generator, nbytes: int) -> np.ndarray:
+    """Where the lanes copy: side by side, in rows, exchanged in pairs, or anywhere in so many bytes."""
+    lane, span = np.arange(32), int(random.choice([512, 1024, 4096, 16384]))
+    places = [lane, lane * int(random.choice([2, 4, 8])), lane ^ int(random.choice([1, 2, 3, 7])), lane // 4 * 64 + lane % 4, lane + 1]
+    anywhere = random.integers(0, span // nbytes, 32)
+    return np.asarray([*places, anywhere, random.permutation(span // nbytes)[:32]][int(random.integers(7))]) * nbytes % 16384
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("nbytes", "cache"), [(4, "ca"), (8, "ca"), (16, "ca"), (16, "cg")])
+def test_asynchronous_copies_cost_what_the_chip_says(nbytes: int, cache: str, masked: bool) -> None:
+    """Of random places: by the kernel that counts, on the emulator, and by the reference."""
+    module = kernel(copying(nbytes, cache, masked), ".param .u64 data, .param .u64 table, .param .u32 mask")
+    data = np.zeros(8 * WORDS, "u4")
+    for seed in range(24):
+        random = np.random.default_rng(seed)
+        shared, far, full = copy_places(random, nbytes), copy_places(random, nbytes), int(random.integers(2))
+        mask, reads = (int(random.integers(1, 1 << 32)) | (ALL if full else 0) for _ in range(2))
+        table = np.stack([shared, far, reads >> np.arange(32) & 1 | (not masked)], axis=1).astype("u4")
+        launch = Run(module, "k", 1, 32, (data, table, np.uint32(mask)))
+        cost = copy_cost(CHIP, far + 4096, shared, mask, nbytes, reads if masked else None, past_l1=cache == "cg")
+        [found] = [one for one in launch.counted()[1] if one.site.kind == "copy"]
+        assert (found.sectors, found.ideal_sectors, found.wavefronts, found.ideal_wavefronts, found.uncertain) == astuple(cost), seed
+        [seen] = [one for one in launch.observed().values() if one["wavefronts"]]
+        assert tuple(seen[one.name] for one in fields(cost)) == astuple(cost), seed
 
 
 def test_selections_and_branches() -> None:

@@ -35,7 +35,6 @@ from memlane.ptx import (
     Module,
     Register,
     flatten_scopes,
-    memory_accesses,
     registers_written,
 )
 from memlane.record import EXACT, HINT, MERGED, Site
@@ -228,8 +227,6 @@ class _Kernel:
             return self._merged(index)
         if any(access.nbytes != site.nbytes for access in made.values()):
             return f"ptxas made {_listed(made.values())} of {site.nbytes} B"
-        if any(access.read_bytes is not None for access in memory_accesses(self.text.instructions[index])):
-            return "its lanes may fill what they copy with zeros, and the sectors of such copies were not compared with a profiler"
         most = self.most[self.block[index]]
         if len(made) < most:
             return f"the assembled code has it {_times(len(made))}, and another access of its block {_times(most)}"

@@ -40,7 +40,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             unit="wavefronts",
             transactions=entry.wavefronts,
             ideal=entry.ideal_wavefronts,
-            what=f"{_ways(ratio)}: each request takes {taken} wavefronts where {enough} would do",
+            what=f"{_ways(entry, ratio)}: each request takes {taken} wavefronts where {enough} would do",
             cause=_cause(entry),
             remedy=_remedy(entry, evidence.has_narrow_rows()),
             cost=costs,
@@ -58,13 +58,17 @@ def _at_one_word(entry: SiteCounts) -> bool:
     return entry.site.is_atomic and entry.addresses == entry.requests
 
 
-def _ways(ratio: float) -> str:
+def _ways(entry: SiteCounts, ratio: float) -> str:
+    if entry.site.kind == "copy":
+        return "lanes of a copy wait for each other"
     if abs(ratio - round(ratio)) < _WHOLE:
         return f"{round(ratio)}-way bank conflict"
     return f"bank conflicts, {ratio:.1f}-way on average"
 
 
 def _cause(counts: SiteCounts) -> str:
+    if counts.site.kind == "copy":
+        return "lanes meet in a bank of the lines that they read or of the places that they write, or the two are not aligned alike"
     asked = VERBS[counts.site.kind] if counts.site.is_atomic else "ask for"
     cause = f"lanes {asked} different words of the same bank"
     if (counts.lanes_per_address or 1) <= 1:
@@ -75,6 +79,11 @@ def _cause(counts: SiteCounts) -> str:
 
 def _remedy(counts: SiteCounts, narrow_rows: bool) -> str:
     """`narrow_rows`: a warp covers several rows of its block, and one more element in each row may move a conflict, not end it."""
+    if counts.site.kind == "copy":
+        return (
+            "Let neighbouring lanes copy whole lines of 128 bytes between places with the same offset within 32 bytes; where the lanes meet in "
+            "shared memory, pad its rows by whole copies or swizzle the index."
+        )
     if not counts.site.is_atomic and narrow_rows:
         return (
             "Choose the length of a row of the shared array so that the rows of one warp fall in different banks (padding by one element "

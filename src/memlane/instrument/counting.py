@@ -16,13 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import LANES, AccessKind, Chip
+from memlane.chip.copies import HALF
 from memlane.errors import MemlaneError, RecordError
 from memlane.instrument.buffer import offset
 from memlane.instrument.insert import Rewrite, alias, placed, rewrite_body, under_guard
 from memlane.instrument.options import CountOptions
 from memlane.instrument.registers import Scope, free_prefix
 from memlane.instrument.sites import place_of, site_table, uncounted
-from memlane.instrument.transactions import check_countable, local_sectors, meeting, sectors, wavefronts
+from memlane.instrument.transactions import check_countable, copies, local_sectors, meeting, sectors, wavefronts
 from memlane.instrument.variables import COUNTERS, assembled, check_instrumentable, pointer
 from memlane.launch import SITE_FIELDS
 from memlane.ptx import (
@@ -153,6 +154,7 @@ def _site_counts(site: Site, row: Any) -> SiteCounts:
             ideal_wavefronts=known("ideal_wavefronts", site.has_wavefronts),
             addresses=known("addresses", site.is_atomic),
             most_lanes_at_address=known("most_lanes_at_address", site.is_atomic),
+            uncertain=int(row["uncertain"]),
         )
         .of_known_memory()
         .of_products()
@@ -248,7 +250,7 @@ def _count_transactions(
     r: str, chip: Chip, site: Site, kind: AccessKind, accesses: Sequence[MemoryAccess], scope: Scope, at: dict[str, int], rows: int
 ) -> str:
     if site.kind == "copy":
-        return "".join(_count_end(r, chip, site, one, kind, scope, at) for one in accesses)
+        return _count_copy(r, chip, site, accesses, kind, scope, at)
     parts = []
     if site.has_sectors or site.has_wavefronts or site.is_atomic:
         parts.append(_address(r, accesses[0], scope))
@@ -267,31 +269,43 @@ def _count_transactions(
     return "".join(parts)
 
 
-def _count_end(r: str, chip: Chip, site: Site, end: MemoryAccess, kind: AccessKind, scope: Scope, at: dict[str, int]) -> str:
-    """Count one end of a copy: the sectors that it loads, or the wavefronts of the store in shared memory. A lane that fills all of its
-    copy with zeros loads none."""
-    if end.space == "global":
-        match end.read_bytes:
-            case None:
-                reads = ""
-            case Register(name):
-                reads = alias(name)
-            case Immediate(value):
-                reads = str(value)
-        counted = _in_space(r, "global", "global", sectors(r, chip, site.nbytes, kind), "sectors", "ideal_sectors", at, reads=reads)
-    else:
-        counted = _in_space(r, "shared", "shared", wavefronts(r, chip, site.nbytes, "store"), "wavefronts", "ideal_wavefronts", at)
-    return f"{{\n{_address(r, end, scope)}{counted}}}\n"
-
-
-def _in_space(
-    r: str, space: str, named: str, fragment: str, total: str, ideal: str, at: dict[str, int], rows: int = LANES, reads: str = ""
+def _count_copy(
+    r: str, chip: Chip, site: Site, accesses: Sequence[MemoryAccess], kind: AccessKind, scope: Scope, at: dict[str, int]
 ) -> str:
+    """Count what an asynchronous copy loads and writes. A lane that fills all of its copy with zeros loads nothing."""
+    ends = {one.space: one for one in accesses}
+    match ends["global"].read_bytes:
+        case None:
+            reads = ""
+        case Register(name):
+            reads = alias(name)
+        case Immediate(value):
+            reads = str(value)
+    part = f"setp.ne.and.u32 {r}partly, {reads}, {site.nbytes}, {r}here;\n" if reads else ""
+    past_l1 = kind == "load_past_l1" and site.nbytes == HALF
+    addresses = "".join(
+        f"{{\n{_address(r, ends[space], scope)}mov.b64 {r}{name}, {r}address;\n}}\n"
+        for space, name in (("global", "source"), ("shared", "target"))
+    )
+    names = ("sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "uncertain")
+    return f"""\
+{{
+.reg .b64 {r}source, {r}target, {r}address;
+.reg .b32 {r}inside, {", ".join(r + name for name in names)};
+.reg .pred {r}here, {r}partly;
+{addresses}setp.ne.u32 {r}here, {reads or 1}, 0;
+setp.ne.u32 {r}partly, {r}lane, {r}lane;
+{part}vote.sync.ballot.b32 {r}inside, {r}here, {r}active;
+mov.b64 {r}address, {r}source;
+{sectors(r, chip, site.nbytes, kind)}{copies(r, site.nbytes, past_l1)}{"".join(_add(r, r + name, at[name]) for name in names)}}}
+"""
+
+
+def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: str, at: dict[str, int], rows: int = LANES) -> str:
     """Count the lanes whose address lies in `space`, all of them where the instruction names it; of a matrix the first ones, which name
-    its `rows`; where `reads` names a number, those in which it is not 0."""
+    its `rows`."""
     here = f"isspacep.{space} {r}here, {r}address;\n" if named == "generic" else f"setp.eq.u32 {r}here, {r}lane, {r}lane;\n"
     here += f"setp.lt.and.u32 {r}here, {r}lane, {rows}, {r}here;\n" if rows < LANES else ""
-    here += f"setp.ne.and.u32 {r}here, {reads}, 0, {r}here;\n" if reads else ""
     return f"""\
 {{
 .reg .b32 {r}inside, {r}{total}, {r}{ideal};

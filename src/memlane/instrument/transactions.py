@@ -12,6 +12,7 @@ The fragments below share these names (without prefix): `active` mask of the lan
 from __future__ import annotations
 
 from memlane.chip import LANES, AccessKind, BankRule, Chip
+from memlane.chip.copies import HALF, LINE, SECTOR
 from memlane.errors import ChipError
 
 
@@ -97,6 +98,173 @@ mov.u32 {r}ideal_wavefronts, 0;
 {"".join(_one_pass(r, number, nbytes, width, rule.extra(nbytes)) for number in range(passes))}\
 mul.lo.u32 {r}wavefronts, {r}wavefronts, {times};
 mul.lo.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {times};
+"""
+
+
+def copies(r: str, nbytes: int, past_l1: bool) -> str:
+    """Leaves what an asynchronous copy costs in `wavefronts` and `ideal_wavefronts`, and past L1 its sectors in `sectors`: the rules of
+    `memlane.chip.copies`; and in `uncertain` whether these do not tell all.
+
+    `source` and `target` are the addresses of the lane, 64 bits each; `here` says whether the lane reads, `inside` is the mask of these,
+    `partly` says whether it reads less than it copies.
+    """
+    of_parts = f"""\
+{{
+.reg .b32 {r}parts;
+vote.sync.ballot.b32 {r}parts, {r}partly, {r}active;
+min.u32 {r}parts, {r}parts, 1;
+max.u32 {r}uncertain, {r}uncertain, {r}parts;
+}}
+"""
+    if not past_l1:
+        return f"{_through_l1(r, nbytes)}{_ideal_of_copies(r, 'active', nbytes)}{of_parts}"
+    return f"""\
+{_past_l1(r)}{{
+.reg .b32 {r}past, {r}fewest, {r}filled;
+.reg .pred {r}all_read;
+mov.u32 {r}past, {r}wavefronts;
+mov.u32 {r}fewest, {r}ideal_wavefronts;
+{_through_l1(r, nbytes)}{_ideal_of_copies(r, "active", nbytes)}\
+setp.eq.u32 {r}all_read, {r}inside, {r}active;
+selp.b32 {r}wavefronts, 0, {r}wavefronts, {r}all_read;
+selp.b32 {r}ideal_wavefronts, 0, {r}ideal_wavefronts, {r}all_read;
+selp.b32 {r}uncertain, 0, {r}uncertain, {r}all_read;
+add.u32 {r}wavefronts, {r}wavefronts, {r}past;
+add.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {r}fewest;
+}}
+{of_parts}"""
+
+
+def _ideal_of_copies(r: str, lanes: str, nbytes: int) -> str:
+    return f"""\
+popc.b32 {r}ideal_wavefronts, {r}{lanes};
+mad.lo.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {nbytes}, {LINE - 1};
+shr.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {_shift(LINE)};
+"""
+
+
+def _through_l1(r: str, nbytes: int) -> str:
+    """`wavefronts` = for each pass the most lanes at a bank that is read or at one that is written, whichever are more; `uncertain` = 1 if
+    in a pass both are several."""
+    banks = LINE // nbytes
+    lanes_at = "".join(
+        f"""\
+shr.u64 {r}wide, {r}{address}, {_shift(nbytes)};
+cvt.u32.u64 {r}{bank}, {r}wide;
+and.b32 {r}{bank}, {r}{bank}, {banks - 1};
+mad.lo.u32 {r}{bank}, {r}turn, {banks}, {r}{bank};
+{f"@!{r}here mov.u32 {r}{bank}, 0xffffffff;{chr(10)}" if address == "source" else ""}\
+match.any.sync.b32 {r}{bank}, {r}{bank}, {r}active;
+popc.b32 {r}{bank}, {r}{bank};
+{f"@!{r}here mov.u32 {r}{bank}, 0;{chr(10)}" if address == "source" else ""}"""
+        for address, bank in (("source", "read"), ("target", "written"))
+    )
+    passes = "".join(
+        f"""\
+setp.eq.u32 {r}mine, {r}turn, {number};
+selp.b32 {r}most, {r}read, 0, {r}mine;
+redux.sync.max.u32 {r}most, {r}most, {r}active;
+selp.b32 {r}most_written, {r}written, 0, {r}mine;
+redux.sync.max.u32 {r}most_written, {r}most_written, {r}active;
+min.u32 {r}both, {r}most, {r}most_written;
+max.u32 {r}most, {r}most, {r}most_written;
+add.u32 {r}wavefronts, {r}wavefronts, {r}most;
+max.u32 {r}uncertain, {r}uncertain, {r}both;
+"""
+        for number in range(LANES // banks)
+    )
+    return f"""\
+{{
+.reg .b64 {r}wide;
+.reg .b32 {r}turn, {r}read, {r}written, {r}most, {r}most_written, {r}both;
+.reg .pred {r}mine;
+shr.u32 {r}turn, {r}lane, {_shift(banks)};
+{lanes_at}mov.u32 {r}wavefronts, 0;
+mov.u32 {r}uncertain, 1;
+{passes}shr.u32 {r}uncertain, {r}uncertain, 1;
+min.u32 {r}uncertain, {r}uncertain, 1;
+}}
+"""
+
+
+def _past_l1(r: str) -> str:
+    """`sectors` = the transfers; `wavefronts` = those that they share; `ideal_wavefronts`. Lanes that take no part get keys that nobody
+    else has."""
+    return f"""\
+{{
+.reg .b64 {r}key, {r}own, {r}wide, {r}of_sector;
+.reg .b32 {r}peers, {r}above, {r}upper, {r}count, {r}of_half, {r}to_half, {r}class, {r}copied;
+.reg .pred {r}kept, {r}is_upper, {r}paired, {r}two, {r}second, {r}again, {r}lowest;
+cvt.u64.u32 {r}own, {r}lane;
+or.b64 {r}own, {r}own, 0xffffffffffffff00;
+mov.u32 {r}above, %lanemask_gt;
+selp.b64 {r}key, {r}target, {r}own, {r}here;
+match.any.sync.b64 {r}peers, {r}key, {r}active;
+and.b32 {r}peers, {r}peers, {r}above;
+setp.eq.and.u32 {r}kept, {r}peers, 0, {r}here;
+vote.sync.ballot.b32 {r}copied, {r}kept, {r}active;
+{_ideal_of_copies(r, "copied", HALF)}\
+shr.u64 {r}of_sector, {r}source, {_shift(SECTOR)};
+shr.u64 {r}wide, {r}target, {_shift(SECTOR)};
+and.b64 {r}wide, {r}wide, 0xfffff;
+shl.b64 {r}key, {r}of_sector, 20;
+or.b64 {r}key, {r}key, {r}wide;
+selp.b64 {r}key, {r}key, {r}own, {r}kept;
+match.any.sync.b64 {r}peers, {r}key, {r}active;
+shr.u64 {r}wide, {r}source, {_shift(HALF)};
+cvt.u32.u64 {r}of_half, {r}wide;
+and.b32 {r}of_half, {r}of_half, 1;
+shr.u64 {r}wide, {r}target, {_shift(HALF)};
+cvt.u32.u64 {r}to_half, {r}wide;
+and.b32 {r}to_half, {r}to_half, 1;
+setp.ne.u32 {r}is_upper, {r}of_half, 0;
+vote.sync.ballot.b32 {r}upper, {r}is_upper, {r}active;
+and.b32 {r}upper, {r}upper, {r}peers;
+popc.b32 {r}upper, {r}upper;
+popc.b32 {r}count, {r}peers;
+setp.eq.and.u32 {r}two, {r}count, 2, {r}kept;
+setp.eq.and.u32 {r}paired, {r}upper, 1, {r}two;
+setp.ne.and.u32 {r}second, {r}to_half, 0, {r}paired;
+not.pred {r}second, {r}second;
+and.pred {r}kept, {r}kept, {r}second;
+vote.sync.ballot.b32 {r}sectors, {r}kept, {r}active;
+popc.b32 {r}sectors, {r}sectors;
+shl.b32 {r}class, {r}of_half, 1;
+or.b32 {r}class, {r}class, {r}to_half;
+xor.b32 {r}count, {r}of_half, {r}to_half;
+or.b32 {r}count, {r}count, 4;
+selp.b32 {r}class, {r}count, {r}class, {r}paired;
+xor.b64 {r}wide, {r}source, {r}target;
+shr.u64 {r}wide, {r}wide, {_shift(SECTOR)};
+cvt.u32.u64 {r}count, {r}wide;
+and.b32 {r}count, {r}count, 1;
+shl.b32 {r}class, {r}class, 1;
+or.b32 {r}class, {r}class, {r}count;
+shr.u64 {r}wide, {r}target, {_shift(LINE)};
+and.b64 {r}wide, {r}wide, 0xffff;
+shr.u64 {r}key, {r}source, {_shift(LINE)};
+shl.b64 {r}key, {r}key, 16;
+or.b64 {r}key, {r}key, {r}wide;
+shl.b64 {r}key, {r}key, 4;
+cvt.u64.u32 {r}wide, {r}class;
+or.b64 {r}key, {r}key, {r}wide;
+and.b64 {r}of_sector, {r}of_sector, 3;
+shl.b64 {r}wide, {r}key, 2;
+or.b64 {r}wide, {r}wide, {r}of_sector;
+selp.b64 {r}wide, {r}wide, {r}own, {r}kept;
+match.any.sync.b64 {r}peers, {r}wide, {r}active;
+and.b32 {r}peers, {r}peers, {r}below;
+setp.ne.u32 {r}again, {r}peers, 0;
+selp.b64 {r}wide, 1, 0, {r}again;
+shl.b64 {r}key, {r}key, 1;
+or.b64 {r}key, {r}key, {r}wide;
+selp.b64 {r}key, {r}key, {r}own, {r}kept;
+match.any.sync.b64 {r}peers, {r}key, {r}active;
+and.b32 {r}peers, {r}peers, {r}below;
+setp.eq.and.u32 {r}lowest, {r}peers, 0, {r}kept;
+vote.sync.ballot.b32 {r}wavefronts, {r}lowest, {r}active;
+popc.b32 {r}wavefronts, {r}wavefronts;
+}}
 """
 
 

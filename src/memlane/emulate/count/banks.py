@@ -218,7 +218,7 @@ class _Way:
         bank = bank if bits is I32 else e.zext(bank, vector(bits))
         one = e.shl(constant(vector(bits), 1), bank)
         planes = _sums(e, e.select(e.lanes_of(counted), one, constant(vector(bits), 0)), group)
-        return _total(e, _greatest(e, planes))
+        return total_of_passes(e, _greatest(e, planes))
 
     def _ideal(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, group: int, used: Value) -> Value:
         """Wavefronts if the distinct bytes of each pass lay evenly over the banks. Mostly a pass cannot ask for more than one holds."""
@@ -271,6 +271,27 @@ class _Way:
         return e.shl(constant(I64, 1), e.zext(e.urem(word, constant(I32, self.rule.banks)), I64))
 
 
+def fullest_of_passes(e: Emit, addresses: Value, mask: Value, nbytes: int, row_bytes: int) -> Value:
+    """Return for each pass the most lanes at one bank, those at one word each by itself: a lane of a vector for each pass.
+
+    `addresses` are 32 i32; a bank is as wide as the `nbytes` of a lane, and a pass has as many lanes as a row has such banks.
+    """
+    cells = row_bytes // nbytes
+    bank = e.and_(e.udiv(addresses, constant(_VECTOR, nbytes)), constant(_VECTOR, cells - 1))
+    one = e.shl(constant(_VECTOR, 1), bank)
+    return _greatest(e, _sums(e, e.select(e.lanes_of(mask), one, constant(_VECTOR, 0)), cells))
+
+
+def total_of_passes(e: Emit, of_passes: Value) -> Value:
+    """Return the sum over the passes; i32."""
+    total = None
+    for number in range(of_passes.type.count):
+        one = e.extract_element(of_passes, constant(I32, number))
+        one = one if one.type is I32 else e.trunc(one, I32)
+        total = one if total is None else e.add(total, one)
+    return total
+
+
 def _groups(group: int) -> list[int]:
     """Masks of the groups of `group` lanes, in order."""
     return [(FULL >> (LANES - group)) << first for first in range(0, LANES, group)]
@@ -307,13 +328,3 @@ def _greatest(e: Emit, planes: list[Value]) -> Value:
         candidates = e.select(some, with_bit, candidates)
         greatest = e.or_(greatest, e.select(some, ir.Constant(kind, [1 << number] * kind.count), zero))
     return greatest
-
-
-def _total(e: Emit, of_passes: Value) -> Value:
-    """Sum over the passes; i32."""
-    total = None
-    for number in range(of_passes.type.count):
-        one = e.extract_element(of_passes, constant(I32, number))
-        one = one if one.type is I32 else e.trunc(one, I32)
-        total = one if total is None else e.add(total, one)
-    return total

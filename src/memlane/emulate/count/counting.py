@@ -7,7 +7,7 @@
 
 `addresses` points to 32 x i64 in bytes, `distance` is added to each (what inactive lanes hold is ignored), `mask` has bit i for lane i,
 `nbytes` is what one lane asks for: 1, 2, 4, 8 or 16. An access without an active lane costs 0. The functions are generated from the rules
-of the chip; chips with equal rules share them.
+of the chip; chips with equal rules share them. Copies from global to shared memory have both addresses: `copies`.
 """
 
 from __future__ import annotations

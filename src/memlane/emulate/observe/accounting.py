@@ -8,9 +8,11 @@ from functools import cache
 import llvmlite.ir as ir
 
 from memlane.chip import ACCESS_KINDS, AccessKind, Chip
-from memlane.emulate.clock.caches import ATOMIC, access_helper
+from memlane.chip.copies import HALF
+from memlane.emulate.clock.caches import ATOMIC, LOAD, LOAD_PAST_L1, STORE, access_helper
 from memlane.emulate.clock.issue import Clock
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.count.copies import copy_helper
 from memlane.emulate.count.counting import counting, meeting
 from memlane.emulate.layers import Compiled
 from memlane.emulate.layout import BLOCK, CONTEXT, SPACE_NUMBERS, WARP
@@ -72,27 +74,60 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind, is_re
 
 
 @cache
-def accounting_filled(chip: Chip, layers: Compiled, kind: AccessKind) -> Helper:
-    """`accounting` for the global side of asynchronous copies, of which only the lanes in one more mask read. The others fill what they
-    copy with zeros: they are part of the request, but no sector moves for them. Copies are aligned, so a lane that reads a part of its
-    copy reads as many sectors as for all of it: one."""
+def accounting_copy(chip: Chip, layers: Compiled, nbytes: int, kind: AccessKind) -> Helper:
+    """`(warp, sources, distance, targets, distance, lanes, readers, partly, site, issue) -> cycle of completion`: account for an
+    asynchronous copy of `nbytes` a lane from global to shared memory: one request, with what is loaded and what is written.
+
+    Lanes that are no `readers` fill what they copy with zeros: they are part of the request, but no sector moves for them. Copies are
+    aligned, so a lane that reads a part of its copy, one of `partly`, reads as many sectors as for all of it: one.
+    """
+    past_l1 = kind == LOAD_PAST_L1 and nbytes == HALF
 
     def build(
-        e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value, issue: Value, readers: Value
+        e: Emit,
+        warp: Value,
+        source: Value,
+        far: Value,
+        target: Value,
+        near: Value,
+        lanes: Value,
+        readers: Value,
+        partly: Value,
+        site: Value,
+        issue: Value,
     ) -> None:
+        size, low = constant(I32, nbytes), constant(I64, 0xFFFF)
         with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
             e.ret(issue)
+        sectors, wavefronts = constant(I64, 0), invoke(e, counting(chip, STORE).wavefronts, target, near, lanes, size)
         if layers.counts:
-            _count_request(e, warp, site, lanes, nbytes)
-        with e.if_then(e.icmp_unsigned("==", readers, constant(I32, 0)), likely=False):
-            if layers.accesses:
-                when, nothing = e.add(issue, _origin(e, layers, warp)), constant(I32, 0)
-                invoke(e, keep_row, warp, site, constant(I32, SPACE_NUMBERS["global"]), nothing, when, when, nothing, nothing)
-            e.ret(issue)
-        part = accounting_part(chip, layers, "global", kind)
-        e.ret(invoke(e, part, warp, addresses, distance, readers, nbytes, site, issue))
+            row = _count_request(e, warp, site, lanes, size)
+            cost = invoke(e, copy_helper(nbytes, past_l1), source, far, target, near, lanes, readers)
+            parts = e.zext(e.zext(e.icmp_unsigned("!=", partly, constant(I32, 0)), I32), I64)
+            _add(e, row, "uncertain", e.or_(e.and_(e.lshr(cost, constant(I64, 16)), constant(I64, 1)), parts))
+            sectors = invoke(e, counting(chip, kind).sectors, source, far, readers, size)
+            if past_l1:
+                sectors = e.or_(e.and_(sectors, e.not_(low)), e.lshr(cost, constant(I64, 48)))
+            cycles = e.and_(wavefronts, constant(I64, 0xFFFF << 16))  # the banks are taken to be kept as by a store
+            ideal = e.and_(cost, constant(I64, 0xFFFF << 32))
+            wavefronts = e.or_(e.or_(e.and_(cost, low), cycles), ideal)
+        read = e.variable(issue)
+        with e.if_else(e.icmp_unsigned("!=", readers, constant(I32, 0))) as (some, none):
+            with some:
+                banks = constant(I64, 0)
+                if layers.predicts and kind == LOAD:
+                    banks = invoke(e, counting(chip, kind).wavefronts, source, far, readers, size)
+                place = ("global", kind, warp, source, far, readers, size, site, issue, sectors, banks)
+                read.set(_conclude(e, chip, layers, *place))
+            with none:
+                if layers.accesses:
+                    when, nothing = e.add(issue, _origin(e, layers, warp)), constant(I32, 0)
+                    invoke(e, keep_row, warp, site, constant(I32, SPACE_NUMBERS["global"]), nothing, when, when, nothing, nothing)
+        place = ("shared", STORE, warp, target, near, lanes, size, site, read.get(), constant(I64, 0), wavefronts)
+        e.ret(_conclude(e, chip, layers, *place))
 
-    return Helper(f"memlane_account_filled_{_key(chip, layers)}_{kind}", I64, (*_ARGUMENTS, I32), build)
+    arguments = (POINTER, POINTER, I64, POINTER, I64, I32, I32, I32, I32, I64)
+    return Helper(f"memlane_account_copy_{_key(chip, layers)}_{kind}_{nbytes}", I64, arguments, build)
 
 
 def _key(chip: Chip, layers: Compiled) -> str:
@@ -112,39 +147,59 @@ def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind) 
             sectors = invoke(e, rules.local, addresses, distance, lanes, nbytes)
         if space == "shared" or (space == "global" and layers.predicts and kind == "load"):
             wavefronts = invoke(e, rules.wavefronts, addresses, distance, lanes, nbytes)
-        if layers.counts:
-            row = _count_row(e, warp, site)
-            for packed, name in ((sectors, "sectors"), (wavefronts if space == "shared" else constant(I64, 0), "wavefronts")):
-                _add(e, row, name, e.and_(packed, constant(I64, 0xFFFF)))
-                _add(e, row, f"ideal_{name}", e.lshr(packed, constant(I64, 32)))
-        complete = issue
-        if layers.clock:
-            complete = _complete(e, chip, layers, space, kind, warp, addresses, distance, lanes, nbytes, issue, wavefronts)
-        if layers.accesses:
-            origin = _origin(e, layers, warp)
-            if space in EXAMPLE_SLOTS:
-                packed = wavefronts if space == "shared" else sectors
-                numbers = (
-                    constant(I32, EXAMPLE_SLOTS[space]),
-                    constant(I32, SPACE_NUMBERS[space]),
-                    constant(I32, ACCESS_KINDS.index(kind)),
-                )
-                invoke(e, keep_example, warp, site, *numbers, lanes, nbytes, packed, addresses, distance)
-            invoke(
-                e,
-                keep_row,
-                warp,
-                site,
-                constant(I32, SPACE_NUMBERS[space]),
-                lanes,
-                e.add(issue, origin),
-                e.add(complete, origin),
-                e.and_(e.trunc(sectors, I32), constant(I32, 0xFFFF)),
-                e.and_(e.trunc(wavefronts, I32), constant(I32, 0xFFFF)),
-            )
-        e.ret(complete)
+        e.ret(_conclude(e, chip, layers, space, kind, warp, addresses, distance, lanes, nbytes, site, issue, sectors, wavefronts))
 
     return Helper(f"memlane_account_part_{_key(chip, layers)}_{space}_{kind}", I64, _ARGUMENTS, build)
+
+
+def _conclude(
+    e: Emit,
+    chip: Chip,
+    layers: Compiled,
+    space: str,
+    kind: AccessKind,
+    warp: Value,
+    addresses: Value,
+    distance: Value,
+    lanes: Value,
+    nbytes: Value,
+    site: Value,
+    issue: Value,
+    sectors: Value,
+    wavefronts: Value,
+) -> Value:
+    """Add what an access to one state space costs to its counts, and keep a row and an example; the cycle of completion."""
+    if layers.counts:
+        row = _count_row(e, warp, site)
+        for packed, name in ((sectors, "sectors"), (wavefronts if space == "shared" else constant(I64, 0), "wavefronts")):
+            _add(e, row, name, e.and_(packed, constant(I64, 0xFFFF)))
+            _add(e, row, f"ideal_{name}", e.lshr(packed, constant(I64, 32)))
+    complete = issue
+    if layers.clock:
+        complete = _complete(e, chip, layers, space, kind, warp, addresses, distance, lanes, nbytes, issue, wavefronts)
+    if layers.accesses:
+        origin = _origin(e, layers, warp)
+        if space in EXAMPLE_SLOTS:
+            packed = wavefronts if space == "shared" else sectors
+            numbers = (
+                constant(I32, EXAMPLE_SLOTS[space]),
+                constant(I32, SPACE_NUMBERS[space]),
+                constant(I32, ACCESS_KINDS.index(kind)),
+            )
+            invoke(e, keep_example, warp, site, *numbers, lanes, nbytes, packed, addresses, distance)
+        invoke(
+            e,
+            keep_row,
+            warp,
+            site,
+            constant(I32, SPACE_NUMBERS[space]),
+            lanes,
+            e.add(issue, origin),
+            e.add(complete, origin),
+            e.and_(e.trunc(sectors, I32), constant(I32, 0xFFFF)),
+            e.and_(e.trunc(wavefronts, I32), constant(I32, 0xFFFF)),
+        )
+    return complete
 
 
 def _complete(

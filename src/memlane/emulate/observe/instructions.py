@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memlane.emulate.clock.caches import LOAD, LOAD_PAST_L1, STORE
+from memlane.emulate.clock.caches import LOAD, LOAD_PAST_L1
 from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.accounting import accounting, accounting_filled, accounting_part, count_box, count_branch, count_product
+from memlane.emulate.observe.accounting import accounting, accounting_copy, count_box, count_branch, count_product
 from memlane.ptx.access import access_kind, product_bytes
 
 
@@ -24,15 +24,13 @@ def account_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, 
     wavefronts of its store, and two accesses. `count`: the bytes that each lane reads, where that may be fewer; i32 for each lane."""
     if not (k.layers.counts or k.layers.clock):
         return
-    size, site = constant(I32, nbytes), constant(I32, k.index)
     kind = LOAD_PAST_L1 if k.instruction.has("cg") else LOAD
-    if count is None:
-        loaded = k.call(accounting(k.chip, k.layers, "global", kind), k.warp, *source, k.active, size, site, k.start)
-    else:
+    readers, partly = k.active, constant(I32, 0)
+    if count is not None:
         readers = k.e.and_(k.active, k.e.mask_of(k.e.icmp_unsigned("!=", count, constant(count.type, 0))))
-        filled = accounting_filled(k.chip, k.layers, kind)
-        loaded = k.call(filled, k.warp, *source, k.active, size, site, k.start, readers)
-    k.completes(k.call(accounting_part(k.chip, k.layers, "shared", STORE), k.warp, *target, k.active, size, site, loaded))
+        partly = k.e.and_(readers, k.e.mask_of(k.e.icmp_unsigned("!=", count, constant(count.type, nbytes))))
+    helper = accounting_copy(k.chip, k.layers, nbytes, kind)
+    k.completes(k.call(helper, k.warp, *source, *target, k.active, readers, partly, constant(I32, k.index), k.start))
 
 
 def account_box(k: Lowering, sectors: Value, touched: Value) -> None:

@@ -1,0 +1,112 @@
+"""What one asynchronous copy of a warp from global to shared memory (`cp.async`) costs: the reference definitions, as `access` has them
+for other accesses.
+
+A copy is the addresses of the 32 lanes in both memories (uint64, bytes), the mask of the lanes that execute it, the mask of those that read
+(the others fill what they copy with zeros), and the 4, 8 or 16 bytes that each lane copies.
+
+Source: what Nsight Compute counts at the instruction on an H200, for 212 patterns of addresses (`benchmarks/results/h200/wgmma.json`).
+
+Through L1 (`.ca`), a pass of lanes takes as many wavefronts as lanes meet in a bank of the line that they read, or in a bank that they
+write, whichever are more; lanes in the same word are not served together. Where lanes meet on both sides the hardware takes up to half as
+many more, in an order that is not known: the number is the least then.
+
+Past L1 (`.cg`, 16 bytes), two lanes whose halves of a sector go to the two halves of a 32-byte piece of shared memory share a *transfer*;
+every other lane has its own. Each transfer is counted as a sector. Transfers share a wavefront if they read one line, write one row of 128
+bytes, move the same halves the same way round, and all or none of them go from an even sector to an odd piece or back; no sector is
+read twice in a wavefront. Of lanes that write the same bytes one is left. If any lane fills with zeros, all lanes go through L1 as
+well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from memlane.chip.access import ideal_sectors, sectors
+from memlane.chip.lanes import Addresses, Lane, active_lanes, within
+from memlane.chip.model import LANES, Chip
+
+SECTOR, HALF, LINE = 32, 16, 128
+"""Bytes: of a sector, of the copy of a lane past L1, and of a line or a row of all banks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyCost:
+    """What one copy costs, in the words of Nsight Compute."""
+
+    sectors: int = 0
+    ideal_sectors: int = 0
+    wavefronts: int = 0
+    ideal_wavefronts: int = 0
+    uncertain: bool = False
+    """Whether it may take more wavefronts, as lanes of a pass meet in banks of both memories."""
+
+
+def copy_cost(
+    chip: Chip, sources: Addresses, targets: Addresses, active: int, nbytes: int, reads: int | None = None, past_l1: bool = False
+) -> CopyCost:
+    """Return what a copy costs, nothing without an active lane.
+
+    `sources` and `targets`: where each lane reads and writes; `reads`: mask of the lanes that read, all of `active` if None; `past_l1`:
+    whether it is a copy of 16 bytes with `.cg`.
+    """
+    reading = active if reads is None else active & reads
+    ideal = ideal_sectors(chip, sources, reading, nbytes)
+    if not past_l1:
+        found = sectors(chip, sources, reading, nbytes)
+        return CopyCost(found, ideal, *_through_l1(sources, targets, active, reading, nbytes))
+    copied = _last_writers(targets, reading, nbytes)
+    transfers = _transfers(sources, targets, copied, nbytes)
+    found, fewest, uncertain = _wavefronts(transfers), _ideal(copied, nbytes), False
+    if reading != active:
+        more, least, uncertain = _through_l1(sources, targets, active, reading, nbytes)
+        found, fewest = found + more, fewest + least
+    return CopyCost(len(transfers), ideal, found, fewest, uncertain)
+
+
+def _through_l1(sources: Addresses, targets: Addresses, active: int, reading: int, nbytes: int) -> tuple[int, int, bool]:
+    """The wavefronts, the ideal ones, and whether these may be more."""
+    size, total, uncertain = LINE // nbytes, 0, False
+    read, written = active_lanes(sources, reading, nbytes), active_lanes(targets, active, nbytes)
+    for first in range(0, LANES, size):
+        degrees = [_fullest(within(lanes, first, size), nbytes) for lanes in (read, written)]
+        total += max(degrees)
+        uncertain |= min(degrees) > 1
+    return total, _ideal(active, nbytes), uncertain
+
+
+def _fullest(lanes: list[Lane], nbytes: int) -> int:
+    """The most lanes at one bank, as wide as a copy."""
+    return max(Counter(address % LINE // nbytes for _, address in lanes).values(), default=0)
+
+
+def _ideal(active: int, nbytes: int) -> int:
+    """The wavefronts that the bytes of the lanes would fill."""
+    return -(-active.bit_count() * nbytes // LINE)
+
+
+def _last_writers(targets: Addresses, active: int, nbytes: int) -> int:
+    """The lanes without those whose bytes a later one writes."""
+    last = {address: lane for lane, address in active_lanes(targets, active, nbytes)}
+    return sum(1 << lane for lane in last.values())
+
+
+def _transfers(sources: Addresses, targets: Addresses, active: int, nbytes: int) -> list[tuple[int, int, tuple[tuple[int, int], ...]]]:
+    """Sector and piece of each transfer, and which half of the sector goes to which half of the piece."""
+    found: dict[tuple[int, int], dict[int, int]] = {}
+    for (_, source), (_, target) in zip(active_lanes(sources, active, nbytes), active_lanes(targets, active, nbytes), strict=True):
+        found.setdefault((source // SECTOR, target // SECTOR), {})[target // HALF % 2] = source // HALF % 2
+    transfers = []
+    for (sector, piece), halves in found.items():
+        moved = tuple((halves[to], to) for to in sorted(halves))
+        together = len({half for half, _ in moved}) == len(moved)
+        transfers += [(sector, piece, moved)] if together else [(sector, piece, (one,)) for one in moved]
+    return transfers
+
+
+def _wavefronts(transfers: list[tuple[int, int, tuple[tuple[int, int], ...]]]) -> int:
+    sharing: dict[object, Counter[int]] = {}
+    for sector, piece, halves in transfers:
+        key = sector // (LINE // SECTOR), piece // (LINE // SECTOR), halves, (sector ^ piece) % 2
+        sharing.setdefault(key, Counter())[sector] += 1
+    return sum(max(read.values()) for read in sharing.values())

@@ -1,0 +1,52 @@
+"""Asynchronous copies against what the profiler counted on an H200, pattern by pattern."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memlane.chip import load
+from memlane.chip.copies import copy_cost
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+H200 = load("h200")
+FORMS = [(nbytes, cache, masked) for nbytes, cache in ((4, "ca"), (8, "ca"), (16, "ca"), (16, "cg")) for masked in (False, True)]
+
+
+def patterns(masked: bool) -> Iterator[object]:
+    """The patterns of the benchmark."""
+    name = "memlane_copy_patterns"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, BENCHMARKS / "copy_patterns.py")
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    module = sys.modules[name]
+    yield from module.masked() if masked else module.plain()
+
+
+@pytest.mark.parametrize(("nbytes", "cache", "masked"), FORMS)
+def test_copies_cost_what_the_profiler_counted(nbytes: int, cache: str, masked: bool) -> None:
+    """All of them past L1; through L1 where lanes do not meet in banks of both memories, and at least as much where they do."""
+    rows = json.loads((BENCHMARKS / "results" / "h200" / "wgmma.json").read_text())["rows"]
+    case = f"cp_async_{cache}_{nbytes}{'_masked' if masked else ''}"
+    [seen] = [row["peer"] for row in rows if row["case"] == case]
+    least = 0
+    for one in patterns(masked):
+        shared, far = one.shared(nbytes), one.far(nbytes)
+        cost = copy_cost(H200, far, shared, one.mask, nbytes, one.reads, past_l1=cache == "cg")
+        counted = cost.sectors, cost.wavefronts, cost.ideal_wavefronts
+        sectors, wavefronts, ideal = (int(seen[f"{one.name}{of}"]) for of in (": sectors", "", ": ideal"))
+        if cost.uncertain:
+            least += 1
+            assert (cost.sectors, cost.ideal_wavefronts) == (sectors, ideal), one.name
+            assert cost.wavefronts <= wavefronts <= 1.5 * cost.wavefronts + 1, one.name
+        else:
+            assert counted == (sectors, wavefronts, ideal), one.name
+    assert least < len(list(patterns(masked)))
