@@ -81,8 +81,8 @@ def _remedy(counts: SiteCounts, narrow_rows: bool) -> str:
     """`narrow_rows`: a warp covers several rows of its block, and one more element in each row may move a conflict, not end it."""
     if counts.site.kind == "copy":
         return (
-            "Let neighbouring lanes copy whole lines of 128 bytes between places with the same offset within 32 bytes; where the lanes meet in "
-            "shared memory, pad its rows by whole copies or swizzle the index."
+            "Let neighbouring lanes copy whole lines of 128 bytes between places with the same offset within 32 bytes; where lanes meet "
+            "in shared memory, pad its rows by whole copies or swizzle the index."
         )
     if not counts.site.is_atomic and narrow_rows:
         return (
