@@ -30,6 +30,10 @@ SECTOR, HALF, LINE = 32, 16, 128
 """Bytes: of a sector, of the copy of a lane past L1, and of a line or a row of all banks."""
 
 
+Transfer = tuple[int, int, tuple[tuple[int, int], ...]]
+"""The number of a sector, that of the piece it goes to, and which halves of the one go to which of the other."""
+
+
 @dataclass(frozen=True, slots=True)
 class CopyCost:
     """What one copy costs, in the words of Nsight Compute."""
@@ -91,12 +95,12 @@ def _last_writers(targets: Addresses, active: int, nbytes: int) -> int:
     return sum(1 << lane for lane in last.values())
 
 
-def _transfers(sources: Addresses, targets: Addresses, active: int, nbytes: int) -> list[tuple[int, int, tuple[tuple[int, int], ...]]]:
-    """Sector and piece of each transfer, and which half of the sector goes to which half of the piece."""
+def _transfers(sources: Addresses, targets: Addresses, active: int, nbytes: int) -> list[Transfer]:
+    """The transfers of these lanes."""
     found: dict[tuple[int, int], dict[int, int]] = {}
     for (_, source), (_, target) in zip(active_lanes(sources, active, nbytes), active_lanes(targets, active, nbytes), strict=True):
         found.setdefault((source // SECTOR, target // SECTOR), {})[target // HALF % 2] = source // HALF % 2
-    transfers = []
+    transfers: list[Transfer] = []
     for (sector, piece), halves in found.items():
         moved = tuple((halves[to], to) for to in sorted(halves))
         together = len({half for half, _ in moved}) == len(moved)
@@ -104,7 +108,7 @@ def _transfers(sources: Addresses, targets: Addresses, active: int, nbytes: int)
     return transfers
 
 
-def _wavefronts(transfers: list[tuple[int, int, tuple[tuple[int, int], ...]]]) -> int:
+def _wavefronts(transfers: list[Transfer]) -> int:
     sharing: dict[object, Counter[int]] = {}
     for sector, piece, halves in transfers:
         key = sector // (LINE // SECTOR), piece // (LINE // SECTOR), halves, (sector ^ piece) % 2
