@@ -32,6 +32,7 @@ from running import machine, measure, parser
 from stencil_scaling_cases import CASES, EVERY, GAINS, REACHES, SPEED_UPS, SPEED_UPS_EACH_STEP, WEAK, WEAK_REACH, case_of, named
 from stencil_scaling_parts import FACES, exchange_rows, peer_times, rank_rows
 
+from memlane.driver import Device
 from memlane.errors import MemlaneError, NetworkError
 from memlane.lab.result import NOT_MEASURED
 from memlane.lab.stencil.cases import Case
@@ -53,6 +54,9 @@ SOURCES = [
 ]
 COUNTS = (1, 2, 4, 8)
 RANKS = "MPI ranks"
+TWICE = "2 slabs of one device"
+"""One GPU that stands for two: what exchanges and borders cost where nothing is faster for them."""
+DOUBLED = tuple(f"{name}, {TWICE}" for name in list(CASES)[:2])
 BY_IMPORTANCE = (1, 2, 4, 3, 8, 6, 5, 7)
 """Steps between exchanges in the order in which they are run."""
 MINUTES = 9.0
@@ -119,7 +123,7 @@ def predicted_us(case: Case, target: Target, count: int, setting: Setting, fused
             ).step_us  # fmt: skip
         except NetworkError:  # the chip's file has no such link
             continue
-    return float("nan")
+    return 50.0  # nobody knows
 
 
 Values = dict[str, Any]
@@ -178,13 +182,21 @@ def cells_that_differ(case: Case, values: Values, targets: Sequence[Target], tra
 
 
 def alone_rows(name: str, case: Case, target: Target) -> Iterator[Row]:
-    """Yield what one device takes, as the model cuts kernels, and with each step a launch."""
+    """Yield what one device takes, as the model cuts kernels, and with each step a launch, and what the model says of both."""
     problem, values = case.problem, case.values()
     run = SharedRun(problem, values, targets=[target])
     us = step_us(run, 50.0)
     yield Row(named(name, 1), BEST, round(us, 3), "us", note=str(run.variant))
     single = run if run.variant.steps == 1 else SharedRun(problem, values, targets=[target], exchange_every=1)
-    yield Row(named(name, 1), EACH_STEP, round(us if single is run else step_us(single, 50.0), 3), "us", note=str(single.variant))
+    each = us if single is run else step_us(single, 50.0)
+    yield Row(named(name, 1), EACH_STEP, round(each, 3), "us", note=str(single.variant))
+    errors = {}
+    for one, took in ((run, us), (single, each)):
+        steps = one.variant.steps
+        errors[f"{steps} a launch"] = round(predicted_us(case, target, 1, Setting("", steps, True), steps) / took - 1, 4)
+    worst = max(map(abs, errors.values()))
+    note = "" if worst <= 0.2 else "the model was fitted to other slabs of the same rules"
+    yield Row(named(name, 1), "predicted over measured, less 1, worst", worst, "", 0.2, peer=errors, note=note)
 
 
 BEST = "time of a step, best k and transport"
@@ -192,11 +204,11 @@ EACH_STEP = "time of a step, k = 1"
 SLOWER = "slower than is to be reached; the rows beside it say what a step waits for"
 
 
-def shared_rows(name: str, case: Case, targets: Sequence[Target], options: argparse.Namespace, until: float) -> Iterator[Row]:
+def shared_rows(name: str, case: Case, targets: Sequence[Target], options: argparse.Namespace, until: float, where: str) -> Iterator[Row]:
     """Yield what several devices take, and how that compares with the parts of a step and with the model."""
     count, values = len(targets), case.values()
     found = measured(case, values, targets, options, until)
-    where, best = named(name, count), found.best()
+    best = found.best()
     if best is None:
         yield Row(where, NOT_MEASURED, None, "", 0.0, note="; ".join(found.left_out)[:300])
         return
@@ -209,30 +221,30 @@ def shared_rows(name: str, case: Case, targets: Sequence[Target], options: argpa
     if first is not None:
         yield Row(where, EACH_STEP, round(found.us[first], 3), "us", note=str(first))
     for transport in dict.fromkeys(setting.transport for setting in found.us):
-        yield from transport_rows(name, transport, count, found)
+        yield from transport_rows(where, transport, GAINS.get((name, count, transport)), found)
     yield from hidden_rows(where, found)
     yield from model_rows(where, case, targets, found)
     if time.time() < until:
         for transport in dict.fromkeys(setting.transport for setting in found.us):
             differ = cells_that_differ(case, values, targets, transport)
             yield Row(f"{where}, {transport}", "cells that differ from one device", differ, "", 0.0, note="wrong" if differ else "")
-    if name == "7-point 256^3" and not targets[0].modelled:
+    if where == named("7-point 256^3", count) and not targets[0].modelled:
         for tool, us in peer_times(case.shape, count).items():
             yield Row(where, f"time of a step, {tool}", round(us, 2), "us")
     if found.left_out:
         yield Row(where, "left out", float(len(found.left_out)), "settings", note="; ".join(found.left_out)[:300])
 
 
-def transport_rows(name: str, transport: str, count: int, found: Found) -> Iterator[Row]:
+def transport_rows(where: str, transport: str, reach: float | None, found: Found) -> Iterator[Row]:
     """Yield what the best k gains over an exchange after each step."""
     best, first = found.best(transport=transport), found.best(transport=transport, k=1)
     if best is None or first is None:
         return
-    reach, gain = GAINS.get((name, count, transport)), round(found.us[first] / found.us[best], 4)
+    gain = round(found.us[first] / found.us[best], 4)
     note = f"{best}; k = 1: {found.us[first]:.2f} us" + (
         "" if reach is None or gain >= reach else "; the exchange is hidden at k = 1 already"
     )
-    yield Row(f"{named(name, count)}, {transport}", "gain of the best k over k = 1", gain, "", reach, "higher", note=note)
+    yield Row(f"{where}, {transport}", "gain of the best k over k = 1", gain, "", reach, "higher", note=note)
 
 
 def hidden_rows(where: str, found: Found) -> Iterator[Row]:
@@ -310,6 +322,7 @@ def counts_of(options: argparse.Namespace) -> list[int]:
 def names_of(counts: Sequence[int]) -> list[str]:
     """Return the cases in the order of their importance: all of the largest number of devices and of one before those between."""
     found: list[str] = []
+    found += [title for title in DOUBLED if max(counts) == 1]
     for several in (counts[:2], counts[2:]):
         found += [named(name, count) for name in (*list(CASES)[:2], WEAK, *list(CASES)[2:]) for count in several]
         found += [named(FACES, count) for count in several if count > 1]
@@ -325,17 +338,18 @@ def run_case(title: str, options: argparse.Namespace) -> list[Row]:
         return [Row(title, NOT_MEASURED, None, "", note="left out: no time was left for it")]
     if name == RANKS:
         return list(rank_rows(title, count, options))
-    targets = named_devices(options.target, count)
+    is_one = devices == TWICE
+    targets = (Device(0), Device(0)) if is_one and options.target.startswith("cuda") else named_devices(options.target, count)
     if name == FACES:
         return list(exchange_rows(title, targets, options.quick))
     case = case_of(name, count, options.quick)
-    rows = alone_rows(name, case, targets[0]) if count == 1 else shared_rows(name, case, targets, options, until)
-    return reached(list(rows), targets[0])
+    rows = alone_rows(name, case, targets[0]) if count == 1 else shared_rows(name, case, targets, options, until, title)
+    return reached(list(rows), targets[0], is_stated=not is_one)
 
 
-def reached(rows: Sequence[Row], target: Target) -> list[Row]:
-    """Return rows without what H200s are to reach where these are none."""
-    is_stated = target.chip.name == "h200" and not target.modelled
+def reached(rows: Sequence[Row], target: Target, is_stated: bool) -> list[Row]:
+    """Return rows without what H200s are to reach where these are none, or one stands for two."""
+    is_stated = is_stated and target.chip.name == "h200" and not target.modelled
     return [row if is_stated or row.metric.startswith("cells") else Row(**{**vars(row), "reach": None}) for row in rows]
 
 

@@ -25,6 +25,7 @@ def test_the_largest_number_of_devices_comes_first() -> None:
     assert names.index("MPI ranks, 8 devices") < names.index("7-point 256^3, 4 devices") < names.index("7-point 256^3, 2 devices")
     assert len(names) == len(set(names)) == 4 * 5 + 3 + 3
     assert names_of([1])[-1] == "MPI ranks, 2 devices"  # of one GPU two ranks share it
+    assert names_of([1])[0] == "7-point 256^3, 2 slabs of one device"
     options = argparse.Namespace(counts="", target="emulator:h200")
     assert stencil_scaling.counts_of(options) == [2, 1]
 
@@ -52,7 +53,7 @@ def test_an_overlapped_step_beside_its_parts() -> None:
     assert (row.value, row.reach, row.holds) == (2.0, 1.5, False)  # 12 us over max(8, 3) + 2
     assert row.note
     found.us = {Setting("host", 1, True): 30.0, Setting("host", 2, False): 20.0, Setting("host", 1, False): 28.0}
-    (gain,) = transport_rows("Himeno M", "host", 2, found)
+    (gain,) = transport_rows("Himeno M, 2 devices", "host", 1.21, found)
     assert (gain.value, gain.reach) == (1.4, 1.21)
 
 

@@ -12,6 +12,7 @@ from memlane.errors import DeviceError, StencilError
 from memlane.plan import KernelRef, races
 from memlane.stencils import Problem, PutStage, Turn, Variant, decomposed
 from memlane.stencils.exchange import SharedStage
+from memlane.timeloop.shared import SharedRun
 from memlane.timeloop.variants import code_of
 from tests.stencils.test_random import defined
 
@@ -176,6 +177,13 @@ def test_the_model_says_after_how_many_steps_devices_exchange():
     run = prepared(heat, ml.Grid((18, 16)), 3, swap=SWAP, r=0.1)
     assert 1 < run.exchange_every <= 6
     assert "us a step expected, bound by computation, by the model of h200" in run.reason
+
+
+def test_one_device_exchanges_nothing_so_each_step_stands_alone():
+    run = SharedRun(prepared(heat, ml.Grid((24, 16)), swap=SWAP, r=0.1).problem, {"u": values("u", (24, 16)), "r": 0.1},
+                    targets=[ml.target("emulator:h200")])  # fmt: skip
+    assert run.exchange_every == 1
+    assert run.timeline(1).spans
 
 
 def test_what_is_sent_does_not_wait_for_what_arrives():

@@ -153,11 +153,11 @@ def _timed(run: SharedRun, effort: Effort, expected: np.ndarray | None = None) -
 
 
 def parts_of(line: Timeline, devices: int, steps: int) -> Point:
-    """Return what a step consists of by a timeline: launches between the borders of the slowest device, copies from the first to the last
-    of each exchange, and the longest chain of border launches."""
+    """Return what a step consists of by a timeline: launches between the borders of the slowest device, copies (or puts and waits) from the
+    first to the last of each exchange, and the longest chain of border launches."""
     inner, border, exchanges = [0.0] * devices, dict[tuple[int | None, int], float](), dict[tuple[int, ...], list[Span]]()
     for span in line.spans:
-        if span.kind == "copy":
+        if span.kind in ("copy", "put", "wait") and "free" not in span.name:
             exchanges.setdefault(span.turns, []).append(span)
         elif span.kind == "launch" and span.name.endswith("border"):
             queue = span.queues[0]

@@ -263,7 +263,8 @@ def best_exchange(
             wires = networks.of_chip(load_chip("h200"))
     planner = _Planner(problem, chip, wires, transport, CalibratedModel.of(problem, chip), steps_per_launch, overlap)
     every = _numbers(candidates, "steps between exchanges", _MOST_STEPS)
-    found, left_out = planner.with_parts(tuple(decomposition), every) if decomposition else planner.with_devices(devices, every, (1,))
+    is_cut = len(decomposition) > 0 and devices > 1
+    found, left_out = planner.with_parts(tuple(decomposition), every) if is_cut else planner.with_devices(devices, every, (1,))
     if not found:
         raise StencilError(f"nothing is left to predict. {left_out[0]}")
     return min(found, key=lambda one: (one.step_us, one.exchange_every))
