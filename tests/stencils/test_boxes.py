@@ -127,11 +127,11 @@ def poison(run, margins):
             part.copy_from(held)
 
 
-@pytest.mark.parametrize("overlap", [True, False])
-def test_what_was_not_exchanged_is_not_read(overlap):
+@pytest.mark.parametrize(("overlap", "transport"), [(True, "peer"), (False, "peer"), (True, "flags")])
+def test_what_was_not_exchanged_is_not_read(overlap, transport):
     """NaN in all memory beside what exchanges bring, in padding and in the field that steps overwrite, reaches no result."""
     grid = ml.Grid((18, 60), boundary=("periodic", "fixed"))
-    many = prepared(heat, grid, (2, 2), 2, overlap=overlap, swap=SWAP, r=0.1)
+    many = prepared(heat, grid, (2, 2), 2, overlap=overlap, transport=transport, swap=SWAP, r=0.1)
     assert ("high border along axis 1" in str(many.plan())) == overlap
     one = prepared(heat, grid, swap=SWAP, r=0.1)
     for steps in (2, 3):

@@ -8,6 +8,7 @@ from memlane.errors import LaunchError, StencilError
 from memlane.plan import races
 from memlane.stencils import PersistentStage, PutStage, Variant, persistent_stage
 from memlane.timeloop import residence
+from tests.stencils.test_boxes import poison
 from tests.stencils.test_random import defined
 from tests.stencils.test_shared import FUSED, SWAP, SWAP3, heat, lopsided, prepared, values
 
@@ -41,6 +42,17 @@ def test_the_bits_are_those_of_one_device(stencil, shape, devices, variant, boun
         f"  {at}  {devices} devices queue 0  {steps} steps" for at, steps in enumerate((3, 3, 1))
     ]
     assert "kernels that stay on their devices, store into the neighbours' halos and signal each other by flags" in repr(many)
+
+
+def test_what_was_not_stored_is_not_read():
+    """NaN in all memory beside what neighbours store, and in the field that steps overwrite, reaches no result."""
+    grid = ml.Grid((18, 60), boundary=("periodic", "fixed"))
+    one, many = (prepared(heat, grid, devices, transport="persistent" if devices > 1 else "auto", swap=SWAP, r=0.1) for devices in (1, 3))
+    for steps in (2, 3):
+        poison(many, many._wanted)
+        for part in many.arrays["new"]:
+            part.copy_from(np.full(part.shape, np.nan, part.dtype))
+        assert np.array_equal(many.steps(steps)["u"].gather(), one.steps(steps)["u"].gather())
 
 
 def test_what_needs_the_host_between_steps_is_made_by_puts(tmp_path):

@@ -209,3 +209,18 @@ def test_every_device_begins_behind_what_is_under_way_on_all_of_them(monkeypatch
     assert waited[4:] == [(targets[0], 0, event) for event in ends]
     for _, graph in bound._segment_graphs():
         graph.wait()
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_device_without_a_step_in_a_long_repeat_has_no_graph_there():
+    b = PlanBuilder()
+    x, y, there = b.array("x", 32, "u4", 0), b.array("y", 32, "u4", 0), b.array("there", 32, "u4", 1)
+    flag = b.flag("flag", 1)
+    with b.repeat(2002, rotate=[(x, y)]) as loop:
+        loop.copy(y, x)
+    put = b.put([(there, y)], [flag], device=0, after=[loop])
+    b.wait([flag], device=1, after=[put])
+    targets = [SideBySide(at, at) for at in range(2)]
+    bound = BoundPlan(b.plan(), {"x": targets[0].array(np.arange(32, dtype="u4"))}, targets=targets)
+    assert bound.run()["there"].numpy().tolist() == list(range(32))
+    assert [len(graph._graphs) for _, graph in bound._segment_graphs()] == [1, 1, 2]

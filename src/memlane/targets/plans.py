@@ -289,13 +289,12 @@ class BoundPlan:
         return turns
 
     def _separate_graphs(self, order: Sequence[Execution]) -> StepGraph:
-        """Return a graph for each device. Streams of their own keep devices apart that share the default stream of a GPU."""
+        """Return a graph for each device that has steps. Streams of their own keep devices apart that share the default stream of a GPU."""
         if not self._streams:
             self._streams = tuple(target.stream() for target in self.targets)
         steps, _ = self._actions.steps(order)
-        return SeparateGraphs(
-            [(target.graph_of_steps(only(steps, target)), stream) for target, stream in zip(self.targets, self._streams, strict=True)]
-        )
+        own = [(target, only(steps, target), stream) for target, stream in zip(self.targets, self._streams, strict=True)]
+        return SeparateGraphs([(target.graph_of_steps(some), stream) for target, some, stream in own if some])
 
     def _graph(self, order: Sequence[Execution]) -> StepGraph:
         return self.targets[0].graph_of_steps(self._actions.steps(order)[0])
