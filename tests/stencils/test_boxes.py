@@ -141,6 +141,27 @@ def test_what_was_not_exchanged_is_not_read(overlap, transport):
         assert np.array_equal(many.steps(steps)["u"].gather(), one.steps(steps)["u"].gather())
 
 
+@pytest.mark.parametrize("transport", ["peer", "host", "flags"])
+def test_axes_are_exchanged_at_once_where_no_launch_reads_a_corner(transport):
+    grid = ml.Grid((18, 60), boundary=("periodic", 0.5))
+    many = prepared(heat, grid, (2, 3), 1, transport=transport, overlap=True, swap=SWAP, r=0.1)
+    one = prepared(heat, grid, swap=SWAP, r=0.1)
+    assert not many._reads_corners
+    for part, slab in zip(many.arrays["u"], many.decomposition.slabs, strict=True):
+        held = part.numpy()
+        held[_outside(held.shape[0], slab.own[0])[:, None] & _outside(held.shape[1], slab.own[1])] = np.nan  # the corners alone
+        part.copy_from(held)
+    for part in many.arrays["new"]:
+        part.copy_from(np.full(part.shape, np.nan, part.dtype))
+    assert np.array_equal(many.steps(4)["u"].gather(), one.steps(4)["u"].gather())
+    assert races(many.plan(3)) == []
+    assert prepared(heat, grid, (2, 3), 2, swap=SWAP, r=0.1)._reads_corners
+
+
+def _outside(count, own):
+    return (np.arange(count) < own.start) | (np.arange(count) >= own.stop)
+
+
 def test_a_corner_that_was_not_exchanged_would_be_seen():
     diagonal = ml.stencil(defined("def rule(new, u):\n    new[0, 0] = 0.5 * (u[-1, -1] + u[1, 1])\n"))
     run = diagonal.on(ml.Grid((16, 40)), exchange_every=1, decomposition=(2, 2)).prepare(
@@ -237,9 +258,10 @@ def test_plans_have_no_race(drawn):
     turn = Turn(problem, kernels, every)
     boxes = decomposed(problem.grid, [1.0] * prod(parts), parts).with_halos(*turn.halo)
     refs = {name: KernelRef("0" * 64, name) for name in (kernels[0].name, kernel_name(PACK, [4]), kernel_name(UNPACK, [4]))}
-    plan = SharedStage(boxes, turn, 3, turn.needs, overlaps=overlaps, through_host=through_host).plan(refs)
+    options = {"overlaps": overlaps, "corners": turn.reads_corners}
+    plan = SharedStage(boxes, turn, 3, turn.needs, through_host=through_host, **options).plan(refs)
     assert races(plan) == []
-    assert races(PutStage(boxes, turn, 3, turn.needs, overlaps=overlaps).plan(refs)) == []
+    assert races(PutStage(boxes, turn, 3, turn.needs, **options).plan(refs)) == []
     computed = np.zeros(shape, int)
     for slab in boxes.slabs:
         computed[slab.region] += 1

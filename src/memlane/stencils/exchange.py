@@ -13,8 +13,8 @@ borders and the planes between them:
 The same holds for boxes, with a border at each side of each axis that is cut; the borders of a launch then wait for all of the launch
 before, because they meet at the edges. Boxes exchange axis after axis: what is sent along one holds the halos that arrived along those
 before it, so that edges and corners pass through a neighbour that both have. That is two messages for each axis instead of one for each of
-the 8 or 26 boxes around. Planes lie side by side in memory and are copied; faces along other axes are packed by a kernel into one message,
-with all fields, and unpacked behind the copy.
+the 8 or 26 boxes around. Where no launch reads edges, all axes are exchanged at once. Planes lie side by side in memory and are copied;
+faces along other axes are packed by a kernel into one message, with all fields, and unpacked behind the copy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 from memlane.plan import KernelRef, Plan, PlanBuilder, Scalar, StepRef, View
 from memlane.stencils.code import StepKernel
-from memlane.stencils.decomposition import Decomposition, Margins, Slab, Widths
+from memlane.stencils.decomposition import Decomposition, Margins, Slab, Span, Widths
 from memlane.stencils.faces import PACK, UNPACK, add_move, message_places
 from memlane.stencils.geometry import ALIGNED
 from memlane.stencils.points import point_kernel
@@ -35,8 +35,8 @@ from memlane.stencils.turns import Round, Turn, whole_units
 
 INNER, LOW, HIGH, UPWARDS, DOWNWARDS, FROM_BELOW, FROM_ABOVE, MORE = range(8)
 """The queues of a device: planes between the borders, the border at each side, what is sent to each side, and what arrives through the host
-from each side. What is sent would wait for what arrives, from device to device, if both stood in one queue. From `MORE` on: the borders
-along the second and the third axis."""
+from each side. What is sent would wait for what arrives, from device to device, if both stood in one queue. From `MORE` on the same along
+the second and the third axis: first two queues of borders for each, then four of the exchange."""
 SIDES = ("low", "high")
 
 Box = Margins
@@ -63,6 +63,9 @@ class SharedStage:
     points: Mapping[int, tuple[Point, ...]] = field(default_factory=dict)
     """By device, what happens at single cells after each step, where each step is a launch. A source is added to every copy of its cell, in
     halos too, because neighbours compute from these until the next exchange. Such a device is not cut into borders."""
+
+    corners: bool = True
+    """Whether launches read halos along two axes at once, so that axes are exchanged one after another; without them, all at once."""
 
     @property
     def steps(self) -> int:
@@ -341,15 +344,16 @@ class Writer:
         after = self.turn.names_after(self.turn.rounds)
         for lower, upper in self.stage.decomposition.neighbours_along(0):
             waits = [*steps[lower.device].face(0, 1), *steps[upper.device].face(0, 0)]
+            within = () if self.stage.corners else tuple(self._own(span, axis) for axis, span in enumerate(lower.spans) if axis)
             for name, ((low, high), *_) in self.turn.exchanged(self.stage.wanted).items():
                 own, other = (self.views[after.get(name, name), slab.device] for slab in (lower, upper))
                 found = []
                 if low:
                     ends, halo = lower.rows(lower.stop - low, lower.stop), upper.rows(upper.start - low, upper.start)
-                    found.append(self._copy(builder, other[halo], own[ends], (UPWARDS, waits), f"{name} up"))
+                    found.append(self._copy(builder, other[halo, *within], own[ends, *within], (UPWARDS, waits), f"{name} up"))
                 if high:
                     begins, halo = upper.rows(upper.start, upper.start + high), lower.rows(lower.stop, lower.stop + high)
-                    found.append(self._copy(builder, own[halo], other[begins], (DOWNWARDS, waits), f"{name} down"))
+                    found.append(self._copy(builder, own[halo, *within], other[begins, *within], (DOWNWARDS, waits), f"{name} down"))
                 for one in {lower.device, upper.device}:
                     steps[one].copies += found
 
@@ -366,7 +370,7 @@ class Writer:
     def _exchange_faces(self, builder: PlanBuilder, steps: Mapping[int, SlabSteps], axis: int, repeats: bool) -> None:
         """Add the messages along an axis across which faces do not lie side by side. They hold what arrived along the axes before."""
         up, down = self.turn.faces(self.stage.wanted, axis)
-        before = {device: list(one.copies) for device, one in steps.items()}
+        before = {device: list(one.copies) if self.stage.corners else [] for device, one in steps.items()}
         for lower, upper in self.stage.decomposition.neighbours_along(axis):
             for sent, side, source, goal in ((up, 1, lower, upper), (down, 0, upper, lower)):
                 if sent:
@@ -384,13 +388,13 @@ class Writer:
         source, goal, label = message.source, message.goal, message.label
         faces, halos = self.sent_faces(message), self.received_faces(message)
         nbytes = message_places(faces)[1]
-        there, arrival = self.home[goal.device], FROM_BELOW if message.side else FROM_ABOVE
-        queue = UPWARDS if message.side else DOWNWARDS
+        there, first = self.home[goal.device], MORE + 4 * message.axis
+        queue, arrival = (first, first + 2) if message.side else (first + 1, first + 3)
         packing = builder.array(f"{label} from {source.device}", nbytes, "u1", self.home[source.device])
         arriving = builder.array(f"{label} to {goal.device}", nbytes, "u1", there)
         packed = add_move(
             builder, self.refs, PACK, packing, faces,
-            device=self.home[source.device], queue=queue, after=waits, label=f"pack {label}",
+            device=self.home[source.device], queue=queue, after=waits, label=f"pack {label}", is_urgent=True,
         )  # fmt: skip
         hops = [builder.array(f"{label} from {source.device} through the host", nbytes, "u1", "pinned")] if self.stage.through_host else []
         step, of = packed, packing
@@ -403,7 +407,7 @@ class Writer:
             of = to
         unpacked = add_move(
             builder, self.refs, UNPACK, arriving, halos,
-            device=there, queue=arrival, after=[step, *waits_there], label=f"unpack {label}",
+            device=there, queue=arrival, after=[step, *waits_there], label=f"unpack {label}", is_urgent=True,
         )  # fmt: skip
         if repeats:  # what a message was copied from is free for that of the next turn
             for user, overwriting in zip([*copies, unpacked], [packed, *copies], strict=True):
@@ -426,14 +430,15 @@ class Writer:
             for name, width in message.sent
         ]
 
+    def _own(self, span: Span, axis: int) -> slice:
+        """Return where a part's own cells lie along an axis: everywhere, if it is not cut."""
+        return span.rows(span.start, span.stop) if axis in self.problem.cut else slice(None)
+
     def _face(self, message: Message, slab: Slab, name: str, cells: Widths) -> View:
-        """Return cells of a field along the axis of a message: along the axes before, which are exchanged already, all that memory holds;
-        along those that follow the part's own."""
-        after = self.turn.names_after(self.turn.rounds)
-        uncut = [at for at in self.axes if at not in self.problem.cut]
-        parts = [
-            slice(None) if at < message.axis or at in uncut else span.rows(span.start, span.stop) for at, span in enumerate(slab.spans)
-        ]
+        """Return cells of a field along the axis of a message: along the axes before, which are exchanged already, all that memory holds,
+        if corners are read; along the others the part's own."""
+        after, is_held = self.turn.names_after(self.turn.rounds), self.stage.corners
+        parts = [slice(None) if at < message.axis and is_held else self._own(span, at) for at, span in enumerate(slab.spans)]
         parts[message.axis] = slab.spans[message.axis].rows(*cells)
         return self.views[after.get(name, name), slab.device][tuple(parts)]
 

@@ -133,8 +133,8 @@ class _RankWriter(Writer):
                 waits, faces = [*own.face(axis, side), *before], self.sent_faces(message)
                 if axis:
                     buffer = self._buffer(builder, f"{message.label} from {source.device}", faces)
-                    where: dict[str, Any] = {"device": 0, "queue": queue, "after": waits, "label": f"pack {message.label}"}
-                    packed = add_move(builder, self.refs, PACK, buffer, faces, **where)
+                    where: dict[str, Any] = {"device": 0, "queue": queue, "label": f"pack {message.label}", "is_urgent": True}
+                    packed = add_move(builder, self.refs, PACK, buffer, faces, after=waits, **where)
                     found.packed.append(packed)
                     to_send = [_Face(buffer, message.label, queue, [packed])]
                 else:
@@ -166,5 +166,5 @@ class _RankWriter(Writer):
     def _unpacking(
         self, builder: PlanBuilder, message: Message, buffer: View, faces: Sequence[View], queue: int, waits: list[StepRef]
     ) -> Callable[[StepRef], StepRef]:
-        where: dict[str, Any] = {"device": 0, "queue": queue, "label": f"unpack {message.label}"}
+        where: dict[str, Any] = {"device": 0, "queue": queue, "label": f"unpack {message.label}", "is_urgent": True}
         return lambda arrived: add_move(builder, self.refs, UNPACK, buffer, faces, after=[arrived, *waits], **where)

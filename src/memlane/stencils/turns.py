@@ -120,6 +120,19 @@ class Turn:
         """Cells of halo that the memory of a part needs for the turn along each axis."""
         return widest([no_margins(self.problem), *self.needs.values()])
 
+    @property
+    def reads_corners(self) -> bool:
+        """Whether a launch may read cells of a halo along two axes at once, where the parts of two neighbours meet."""
+        if any(any(map(any, one.halo)) or one.kernel.variant.steps > 1 for one in self.launches):
+            return True
+        return any(
+            sum(bool(offsets[axis]) for axis in self.problem.cut) > 1
+            for rule in self.problem.rules
+            for name, several in rule.reads.items()
+            if name not in self.problem.constant
+            for offsets in several
+        )
+
     def exchanged(self, wanted: Mapping[str, Margins]) -> dict[str, Margins]:
         """Return which fields have to be exchanged after the turn, and how many cells, so that halos hold what is `wanted`."""
         valid = dict(wanted)

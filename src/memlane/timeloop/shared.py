@@ -290,6 +290,11 @@ class SharedRun(Run):
             found |= {name: wider(found.get(name, margins), margins) for name, margins in turn.needs.items()}
         return found
 
+    @cached_property
+    def _reads_corners(self) -> bool:
+        """Whether any turn reads halos along two axes at once."""
+        return any(turn.reads_corners for turn in (*self._turns(), self._turn("reducing", 1)))
+
     def _message_sizes(self) -> list[tuple[int, ...]]:
         """Return the bytes of the elements of all fields of each message that is packed."""
         found = {
@@ -326,7 +331,7 @@ class SharedRun(Run):
         if self._stays and not self._points.any and not any(kernel.reductions for kernel in turn.kernels):
             home = self._residence
             return PersistentStage(*given, kernel=home.kernel, blocks=tuple(home.blocks), polls=home.polls)
-        return (PutStage if self.transport in ("flags", "persistent") else SharedStage)(*given)
+        return (PutStage if self.transport in ("flags", "persistent") else SharedStage)(*given, corners=self._reads_corners)
 
     def _with_points(self, stage: SharedStage) -> SharedStage:
         """Return a stage with the sources and probes of each device."""
