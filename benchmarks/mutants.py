@@ -29,7 +29,7 @@ import time
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,8 @@ TESTS = {
     "src/memlane/diagnose": ("tests/diagnose",),
 }
 """By folder or file: where the tests are looked for that execute it. The longest that fits is taken; else `tests/<the same folder>`."""
+GENERATES = "src/memlane/emulate/"
+"""What generates code that is kept for a process."""
 NUMBER, SEED, REACH = 300, 7, 90.0
 STATE = ROOT / ".mutants"
 TREE = STATE / "tree"
@@ -93,6 +95,8 @@ class Found:
     by: str
     """The test that noticed."""
     seconds: float
+    code: str = ""
+    """The line of the source that it changes, as it was."""
 
     @property
     def is_killed(self) -> bool:
@@ -181,7 +185,8 @@ class Runner:
                 with self._kept.open("a") as kept:
                     kept.write(json.dumps(asdict(before)) + "\n")
                 print(f"{number + 1:4} {before.ended:12} {before.seconds:6.1f} s {before.title} {before.by}", flush=True)
-            found.append(before)
+            code = source.decode().splitlines()[one.line - 1].strip()
+            found.append(replace(before, title=one.title, code=code))
         return found
 
     def _known(self) -> dict[tuple[str, str], Found]:
@@ -208,12 +213,17 @@ class Runner:
 
     def _executing(self, one: Mutant, tests: Sequence[str]) -> dict[str, float]:
         """The tests that execute the statement of a mutant, with the time that each takes. Of a statement that is executed when its module
-        is imported they are those that execute any line of it."""
-        found = {}
-        for node, test in self._covered(one.path, tests).items():
+        is imported they are those that execute any line of it; of one that generates code, which is kept for the tests that follow, all
+        that stand in a file with one of them."""
+        covered = self._covered(one.path, tests)
+        found, files = {}, set()
+        for node, test in covered.items():
             executed = test["lines"].get(one.path, ())
             if executed and (one.is_global or any(line in one.statement for line in executed)):
                 found[node] = test["seconds"]
+                files.add(node.partition("::")[0])
+        if one.path.startswith(GENERATES):
+            found = {node: test["seconds"] for node, test in covered.items() if node.partition("::")[0] in files}
         return found
 
     def _covered(self, mutated: str, tests: Sequence[str]) -> dict[str, Any]:
@@ -302,13 +312,13 @@ class Judgement:
 
 
 def judgements() -> dict[tuple[str, str, str], Judgement]:
-    """By file, old and new text. A `[[survivor]]` has `file`, `old`, `new`, `equivalent` and `why`."""
+    """By file, line of the source and what is in its place: a `[[survivor]]` has `file`, `code`, `new`, `equivalent` and `why`."""
     listed = tomllib.loads(JUDGED.read_text()).get("survivor", [])
-    return {(one["file"], one["old"], one["new"]): Judgement(one["equivalent"], one["why"]) for one in listed}
+    return {(one["file"], one["code"], one["new"]): Judgement(one["equivalent"], one["why"]) for one in listed}
 
 
 def judgement(one: Found, judged: dict[tuple[str, str, str], Judgement]) -> Judgement | None:
-    return judged.get((Path(one.title.partition(":")[0]).name, one.old, one.new))
+    return judged.get((Path(one.title.partition(":")[0]).name, one.code, one.new))
 
 
 def show(found: Sequence[Found]) -> None:

@@ -162,6 +162,8 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
 
 def _is_alias(value: ast.expr) -> bool:
     """Whether an assignment names a type: its value looks like an annotation."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr):
+        return "NDArray" in ast.unparse(value) or all(one[:1].isupper() for one in ast.unparse(value).split(" | "))
     root = value.value if isinstance(value, ast.Subscript) else value.left if isinstance(value, ast.BinOp) else None
     return isinstance(root, ast.Name) and root.id in (
         "Callable",

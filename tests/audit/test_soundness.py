@@ -307,6 +307,10 @@ RECORDS: Mapping[str, Row] = {
     "a word that goes by another register": (lambda code: code.stored("MOV R200, {0}", "MOV {0}, R200"), ""),
     "the end for the start": (lambda code: code.stored("MOV {0}, {2}"), START),
     "the start for the end": (lambda code: code.stored("MOV {2}, {0}"), END),
+    "a constant for the start": (lambda code: code.stored("MOV {0}, 0x1"), START),
+    "zero for the start of some": (lambda code: code.stored("@P5 MOV {0}, RZ"), START),
+    "zero for the end of some": (lambda code: code.stored("@P5 CS2R {2}, SRZ"), END),
+    "zero for the end by a choice that nobody makes": (lambda code: code.stored("SEL {2}, {2}, RZ, !P5"), ""),
     "the start plus one": (lambda code: code.stored("VIADD {0}, {0}, 0x1"), START),
     "one more at the end for some": (lambda code: code.stored("@P5 VIADD {2}, {2}, 0x1"), END),
     "exchanged by exclusive ors": (

@@ -82,7 +82,8 @@ def test_files_of_the_areas_have_tests() -> None:
 
 def test_judgements_name_mutants_that_there_are() -> None:
     files = mutants.files_of([one for area in mutants.AREAS.values() for one in area], ROOT)
-    known = {(Path(path).name, one.old, one.new) for path in files for one in mutants_of(path, ROOT)}
+    lines = {path: (ROOT / path).read_text(encoding="utf-8").splitlines() for path in files}
+    known = {(Path(path).name, lines[path][one.line - 1].strip(), one.new) for path in files for one in mutants_of(path, ROOT)}
     assert not [key for key in mutants.judgements() if key not in known]
     assert all(said.why.endswith(".") for said in mutants.judgements().values())
 

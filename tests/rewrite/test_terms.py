@@ -46,6 +46,18 @@ KNOWN = {
     "a signed index made wider": ("cvt.s64.s32 %y, %r1; shl.b64 %z, %y, 3; add.s64 %x, %b, %z;", Terms((of(R1, 8),))),
     "an unsigned one": ("cvt.u64.u32 %y, %r1; shl.b64 %z, %y, 31; add.s64 %x, %b, %z;", Terms((of(R1, 1 << 31),))),
     "an index shifted in 32 bits": ("shl.b32 %r3, %r1, 2; mul.wide.u32 %y, %r3, 2; add.s64 %x, %b, %y;", Terms((of(R1, 8),), 0, False)),
+    "and a place in 64 bits added to it": (
+        "shl.b32 %r3, %r1, 2; mul.wide.u32 %y, %r3, 2; add.s64 %z, %b, %y; mad.wide.u32 %x, %r2, 4, %z;",
+        Terms((of(R1, 8), of(R2, 4)), 0, False),
+    ),
+    "added to a place in 64 bits": (
+        "mad.wide.u32 %z, %r2, 4, %b; shl.b32 %r3, %r1, 2; mul.wide.u32 %y, %r3, 2; add.s64 %x, %z, %y;",
+        Terms((of(R2, 4), of(R1, 8)), 0, False),
+    ),
+    "a sum in 32 bits": (
+        "mov.u32 %r3, tile; mad.lo.s32 %r4, %r1, 4, %r3; cvt.u64.u32 %x, %r4;",
+        Terms((of(R1, 4),), 0, False),
+    ),
     "a register of 64 bits": ("add.s64 %y, %b, 1; ld.param.u64 %z, [out]; add.s64 %x, %b, %z;", Terms((Term("%z", 64),))),
     "shifted too far": ("cvt.u64.u32 %y, %r1; shl.b64 %z, %y, 32; add.s64 %x, %b, %z;", Terms((Term("%z", 64),))),
     "the upper half of a product": ("mul.hi.u32 %r3, %r1, 4; cvt.u64.u32 %y, %r3; add.s64 %x, %b, %y;", Terms((Term("%r3", 32),))),

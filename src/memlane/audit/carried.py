@@ -47,11 +47,15 @@ class Carried:
         return 0 if operand.kind == "register" else operand.value
 
     def clocks(self, node: int, register: Register) -> set[tuple[int, int]]:
-        """The clock reads from which a register may have come, each with the half of the clock that it is: 0 the lower, 1 the upper."""
+        """The clock reads from which a register may have come, each with the half of the clock that it is: 0 the lower, 1 the upper.
+
+        What else it may have come from, a constant too, is among them, with -1 where nothing is known of halves. Only the constant of a
+        choice (`SEL`) is not: a probe has the clock wait by one that is never chosen.
+        """
         found: set[tuple[int, int]] = set()
         for producer, filled in self._sources(node, register):
             one = self.nodes[producer]
-            if reads_clock(one) or not _is_move(one):
+            if reads_clock(one) or not _is_move(one) or not _registers_of(one):
                 target = one.operands[0].register if one.operands else None
                 found.add((producer, -1 if target is None else filled.number - target.number))
         return found
@@ -94,7 +98,7 @@ class Carried:
             one = self.nodes[producer]
             if not _is_move(one) or one.opcode in _CHOICES or (_is_wide(one) and held != one.operands[0].register):
                 values.add(None)
-            elif not {source for source in effects(one).reads if source.bank in ("R", "UR")}:
+            elif not _registers_of(one):
                 values.add(_immediate(one))
         return values.pop() if len(values) == 1 else None
 
@@ -114,10 +118,15 @@ def _moved_from(one: Instruction, held: Register) -> set[Register]:
     """The registers from which a move may have filled one; a pair is moved half by half."""
     target = one.operands[0].register
     if target is None or not _is_wide(one):
-        return {source for source in effects(one).reads if source.bank in ("R", "UR")}
+        return _registers_of(one)
     sources = (operand.register for operand in one.operands[1:])
     half = held.number - target.number
     return {Register(source.bank, source.number + half) for source in sources if source is not None and source.bank in ("R", "UR")}
+
+
+def _registers_of(one: Instruction) -> set[Register]:
+    """The registers that an instruction reads, without predicates."""
+    return {source for source in effects(one).reads if source.bank in ("R", "UR")}
 
 
 def _is_wide(one: Instruction) -> bool:
