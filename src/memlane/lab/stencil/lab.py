@@ -25,7 +25,7 @@ SOURCES = [
 CASES = ("scaling", "measured", "kernel")
 RESULT = "lab_stencil"
 """What result files call it: `stencil` is a benchmark."""
-TRANSPORTS = ("peer", "host")
+TRANSPORTS = ("peer", "flags", "host")
 """Those between devices of one process."""
 
 
@@ -82,7 +82,7 @@ def _measured(case: Case, devices: Sequence[Target], effort: Effort, request: Re
 def _transports(devices: Sequence[Target]) -> tuple[str, ...]:
     """Return the transports to try: on emulated devices those of which the chip's file has times."""
     links = devices[0].chip.links
-    there = {"peer": links.peer_us, "host": links.host_us}
+    there = {"peer": links.peer_us, "flags": links.flag_us, "host": links.host_us}
     return tuple(one for one in TRANSPORTS if not devices[0].modelled or there[one] is not None) or TRANSPORTS
 
 

@@ -52,14 +52,14 @@ def _measured_rows(run: Measured, clock: str) -> Iterator[Row]:
         case = f"{run.case.title}, {devices} device{'s' if devices > 1 else ''}" + (f", {run.by}" if devices > 1 else "")
         peer = {"k": float(fastest)} | {f"k = {k} us": round(over[k].step, 2) for k in over}
         peer |= {f"k = {k} us, not overlapped": round(one.step, 2) for (count, k), one in run.behind.items() if count == devices}
-        limit = 11.0 if devices == _TWO and run.by == "peer" and run.case == Case(SEVEN, (256, 256, 256)) else None
-        note = "" if limit is None or step <= limit else "each step waits for launches and an exchange by copies between peers"
+        limit = 11.0 if devices == _TWO and run.by != "host" and run.case == Case(SEVEN, (256, 256, 256)) else None
+        note = "" if limit is None or step <= limit else f"each step waits for launches and an exchange by {run.by}"
         note = _joined("" if overlapped else "the exchange follows all planes", note)
         yield Row(case, f"{BEST}, {clock}", round(step, 2), "us", limit, peer=peer, note=note)
         if devices == 1:
             continue
         faster = round(alone / step, 4)
-        wanted = _SPEED_UP.get(run.case) if devices == _TWO and run.by == "peer" else None
+        wanted = _SPEED_UP.get(run.case) if devices == _TWO and run.by != "host" else None
         note = "" if wanted is None or faster >= wanted else "the exchange is not hidden whole"
         yield Row(case, f"speed-up over one device, {clock}", faster, "", wanted, "higher", note=note)
         gain = round(over[1].step / over[best].step, 4)
