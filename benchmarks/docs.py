@@ -67,6 +67,7 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "explain-public-cpu": ("cpu/explain_public", docs_explain.public),
     "predict-totals": ("emulator-h200/predict", docs_predict.totals),
     "predict-families": ("emulator-h200/predict", docs_predict.families),
+    "predict-cost": ("emulator-h200/predict", docs_predict.cost),
     "predict-farthest": ("emulator-h200/predict", docs_predict.farthest),
     "volume-claims": ("h200/volume", docs_labs.volume_claims),
     "volume-shapes": ("h200/volume", docs_labs.volume_shapes),

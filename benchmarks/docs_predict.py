@@ -19,6 +19,14 @@ def totals(document: Document) -> str:
     return table(["", "families set aside", "reach", "tuned families"], lines)
 
 
+def cost(document: Document) -> str:
+    """What predictions cost."""
+    rows = [row for row in document["rows"] if row["case"].startswith("cost, ")]
+    return table(
+        ["", "", "value", "reach"], [[row["case"][6:], row["metric"], number(row["value"], row["unit"]), verdict(row)] for row in rows]
+    )
+
+
 def families(document: Document) -> str:
     """A line for each family."""
     found = {row["case"]: row for row in document["rows"] if row["metric"] == "mean absolute error"}

@@ -23,17 +23,19 @@ import statistics
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from harness import RESULTS, Row, show, store
 from predict_families import SET_ASIDE, TUNED
-from predict_kernels import FAMILIES, Variant
+from predict_kernels import FAMILIES, VARIANTS, Variant
 
 from memlane.chip import Chip, load
 from memlane.emulate import Emulator
 from memlane.errors import MemlaneError
+from memlane.launch import Layers
 from memlane.measure.prediction import Predictor
 from memlane.model.kernel import Prediction
 
@@ -51,6 +53,8 @@ SOURCES = [
 ]
 
 TIME, MEASURED, FLOOR = "predicted time", "measured us", "plain floor us"
+WHOLE = (("matrix products by tile: tile of 16, 512", 50e6), ("sparse matrix times vector: csr_warp, 65536 rows of 0 to 63", 20e6))
+"""Kernels whose cost is measured with all blocks, and what is to be reached."""
 APART = 1.1
 STREAMING = 70.0
 """Percent of the bandwidth of DRAM or L2 above which a kernel streams."""
@@ -131,6 +135,39 @@ def _by_family(rows: Sequence[Row]) -> Iterable[Row]:
         yield Row(family, "mean absolute error", round(100 * mean_error(members), 2), "%", peer=peer, note=note)
 
 
+# -- what a prediction costs ---------------------------------------------------------------------------------------------------------
+
+
+def cost(chip: Chip) -> list[Row]:
+    """Processor time on one core, compiled already: of a sampled prediction, and of every block with the clock that predictions use."""
+    return [_sampled_cost(chip), *(_whole_cost(chip, *one) for one in WHOLE)]
+
+
+def _sampled_cost(chip: Chip) -> Row:
+    target, variant = Emulator(chip), VARIANTS["transposes: padded 4096"]
+    launch = variant.launch(target)
+    Predictor(chip).predict(launch, target)
+    began = time.process_time()
+    Predictor(chip).predict(launch, target)
+    return Row(
+        f"cost, {variant.name}", "processor time", round(time.process_time() - began, 3), "s", 1.0, note="by sampling, on a busy machine"
+    )
+
+
+def _whole_cost(chip: Chip, title: str, reach: float) -> Row:
+    launch = VARIANTS[title].launch(Emulator(chip))
+    target = launch.kernel.target
+    counted = target.launch(replace(launch, layers=Layers(counts=True)))
+    layers = Layers(clock=True, prediction=True)
+    target.launch(replace(launch, layers=layers))
+    began = time.process_time()
+    target.launch(replace(launch, layers=layers))
+    took = time.process_time() - began
+    assert counted is not None
+    rate = (counted.thread_instructions or 0) / took
+    return Row(f"cost, {title}", "thread-instructions, every block", round(rate), "1/s", reach, "higher", note="on a busy machine")
+
+
 def families_of(rows: Iterable[Row]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for row in rows:
@@ -192,7 +229,9 @@ def main() -> None:
     for family in wanted:
         rows += [predicted_row(variant, chip, measured.get(variant.title)) for variant in FAMILIES[family]]
         store("predict", [*rows, *over_all(rows)], chip=f"emulator-{chip.name}", directory=options.out)
-    show(over_all(rows))
+    rows += cost(chip)
+    store("predict", [*rows, *over_all(rows)], chip=f"emulator-{chip.name}", directory=options.out)
+    show([*over_all(rows), *rows[-1 - len(WHOLE) :]])
 
 
 if __name__ == "__main__":

@@ -74,6 +74,9 @@ class Prediction:
     """Of the blocks that ran for this."""
     missing: tuple[str, ...] = ()
     """Rates that the file of the chip lacks."""
+    group: str = LATENCY
+    """`SM`, `L1`, `L2`, `DRAM` or `latency`: what limits, in the words of Nsight Compute, which takes the share of DRAM's rated bandwidth.
+    Blocks that begin are none of these."""
     moved_bytes: float = 0.0
     """Between the multiprocessors and L2."""
     kernel: str = ""
@@ -85,15 +88,6 @@ class Prediction:
         """The part that limits: the busiest one, or `latency` where none is busy for `LIMITING_SHARE` of the time."""
         busiest = self.parts[0] if self.parts else None
         return busiest.name if busiest is not None and busiest.cycles >= LIMITING_SHARE * self.cycles else LATENCY
-
-    @property
-    def group(self) -> str:
-        """`SM`, `L1`, `L2`, `DRAM` or `latency`: what limits, in the words of Nsight Compute. Blocks that begin are none of these."""
-        known = [part for part in self.parts if part.name != BLOCKS]
-        if not known or known[0].cycles < LIMITING_SHARE * self.cycles:
-            return LATENCY
-        name = known[0].name
-        return GROUPS.get(name) or ("SM" if name.endswith("pipe") else "L2")
 
     def __str__(self) -> str:
         """The time, what limits it, what each part of the chip does, and what the warps wait for."""
@@ -147,8 +141,19 @@ def predicted(chip: Chip, sampled: Sampled) -> Prediction:
         spread / chip.clock_mhz,
         sampled.events.fraction,
         (*shared.missing, *missing),
+        _group(chip, busy, together),
         shared.moved_bytes,
     )
+
+
+def _group(chip: Chip, parts: Sequence[Part], cycles: float) -> str:
+    """The busiest part, as `Prediction.group` names it."""
+    rated = (chip.bandwidth.dram_mixed or chip.dram_gb_per_s) / chip.dram_gb_per_s
+    busy = {part.name: part.cycles * (rated if part.name == "DRAM" else 1.0) for part in parts if part.name not in (BLOCKS, AT_ONE_PLACE)}
+    busiest = max(busy, key=lambda name: busy[name], default="")
+    if not busiest or busy[busiest] < LIMITING_SHARE * cycles:
+        return LATENCY
+    return GROUPS.get(busiest) or ("SM" if busiest.endswith("pipe") else "L2")
 
 
 def _dram_waits(sampled: Sampled) -> float:
