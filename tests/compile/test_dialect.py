@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import memlane as ml
 from memlane.compile.dialect import in_standard_cxx
@@ -76,3 +78,14 @@ def test_an_error_behind_what_became_longer_is_about_the_line() -> None:
     assert error.place("int x = ({ 1; }); y;\nz;\n") == (0, 20)
     (error,) = errors('a.cu(1): error: identifier "y" is undefined\n  int x = 3; y;\n             ^\n\n')
     assert error.place("int x = 3; y;\n") == (11, 12)
+
+
+@given(
+    st.lists(
+        st.sampled_from([*"(){}[];,=?:<>.a1\n", "({", "})", "return", "break", "for", "const", '"C"__a', "#define X ", "__GNUC__"]),
+        max_size=40,
+    )
+)
+def test_no_text_stops_it_and_lines_stay(pieces: list[str]) -> None:
+    text = " ".join(pieces)
+    assert in_standard_cxx(text).count("\n") == text.count("\n")

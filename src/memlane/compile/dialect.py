@@ -14,11 +14,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from memlane.compile.tokens import Token, directive, tokenize
 
-_SUSPECT = re.compile(r'\(\s*(?:\\\s*)?\{|\)\s*\{|"__|__GNU')
+_SUSPECT = re.compile(
+    r"""\(\s*(?:\\\s*)?\{ | (?:[=(,?:&|+*/%\[{;<!~-]|\b(?:return|else|case))\s*\([\w:<>,\s]+\)\s*\{ | "__ | __GNU""", re.VERBOSE
+)
+"""What every text with such a form contains: most texts have none, and are not read further."""
 _GNU = {"__GNUC__": "_mlGNUC_", "__GNUC_MINOR__": "_mlGNUC_MINOR_", "__GNUC_PATCHLEVEL__": "_mlGNUC_PATCHLEVEL_", "__GNUG__": "_mlGNUG_"}
 _GNU_WORD = re.compile(r"\b__GNU(?:C(?:_MINOR|_PATCHLEVEL)?|G)__")
 _JUMPS = frozenset({"return", "goto", "co_return"})
@@ -33,6 +37,7 @@ Edit = tuple[int, int, str]
 """Characters of a text, from and to, and what stands there instead."""
 
 
+@lru_cache(maxsize=256)
 def in_standard_cxx(text: str) -> str:
     """The text with GCC's forms in the place of which NVRTC takes others."""
     if _SUSPECT.search(text) is None:

@@ -20,8 +20,8 @@ _SOURCES = frozenset({".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp"})
 _MOST_FILES, _MOST_BYTES = 200, 1 << 20
 """How many neighbours are looked at, and how large one may be."""
 _LISTED = 3
-_HIGHEST = 3
-"""Directories above a file in which a header is looked for."""
+_HIGHEST, _LEAST_DEPTH = 4, 3
+"""Directories above a file in which a header is looked for, and how deep these lie at least: what is above is the system's."""
 
 
 def hints(log: str, files: Iterable[SourceFile], path: Path | None) -> list[str]:
@@ -47,13 +47,13 @@ def _directories_with(header: str, path: Path) -> Iterator[Path]:
     """The directories above a file, and those in these, from which the header is found by the name it is included by."""
     above = path.parent
     for _ in range(_HIGHEST):
+        if len(above.resolve().parts) < _LEAST_DEPTH:
+            return
         for pattern in (header, f"*/{header}", f"*/*/{header}"):
             with suppress(OSError, ValueError, NotImplementedError):
                 for found in sorted(islice(above.glob(pattern), _MOST_FILES)):
                     if found.is_file():
                         yield Path(os.path.normpath(str(found)[: -len(header)] or "."))
-        if above.resolve() == above.resolve().parent:
-            return
         above = Path(os.path.normpath(above / ".."))
 
 
