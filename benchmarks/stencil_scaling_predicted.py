@@ -29,20 +29,25 @@ SOURCES = [
 ]
 CHIP = "h200"
 COUNTS = (1, 2, 4, 8)
-LINKS = {"peer": "h200-nvlink", "host": "h200-nvlink", "stores": "h200-nvlink", "flags": "h200-nvlink-ring"}
-"""By transport the network whose times are taken: copies between peers or through the host, stores to peers with flags as measured between
-two, and as measured in a ring of four."""
+LINKS = {
+    "peer": ("h200-nvlink", "peer"),
+    "flags": ("h200-nvlink", "flags"),
+    "host": ("h200-nvlink", "host"),
+    "flags, ring of four": ("h200-nvlink-ring", "flags"),
+}
+"""By transport the network and the link whose times are taken. The last are whole exchanges as a kernel of another program made them."""
 AXES = (1, 2, 3)
 
 
 def predictions(case: Case, count: int, transport: str, axes: int) -> list[Prediction]:
     """Return the predictions for all steps between exchanges, overlapped and not; none where the grid cannot be cut so."""
     found: list[Prediction] = []
+    network, link = LINKS.get(transport, ("", ""))
     for overlap in (True, False) if count > 1 else (True,):
         try:
             found += plan_scaling(
-                case.problem.rules[0], case.problem.grid, count, EVERY, chip=CHIP, network=LINKS[transport] if count > 1 else "",
-                transport=transport if count > 1 else "", swap=case.problem.swap, axes=axes, overlap=overlap,
+                case.problem.rules[0], case.problem.grid, count, EVERY, chip=CHIP, network=network if count > 1 else "",
+                transport=link if count > 1 else "", swap=case.problem.swap, axes=axes, overlap=overlap,
             ).rows  # fmt: skip
         except (StencilError, NetworkError):  # a number of devices without such divisors, or more than the network has
             return []
@@ -79,7 +84,7 @@ def each_step(name: str) -> Iterator[Row]:
     def step_us(count: int) -> float:
         case = case_of(name, count)
         plan = plan_scaling(
-            case.problem.rules[0], case.problem.grid, count, 1, chip=CHIP, network=LINKS["peer"], swap=case.problem.swap, axes=1,
+            case.problem.rules[0], case.problem.grid, count, 1, chip=CHIP, network=LINKS["peer"][0], swap=case.problem.swap, axes=1,
             steps_per_launch=1,
         )  # fmt: skip
         return plan.best(count).step_us
