@@ -219,7 +219,7 @@ class Runner:
         found, files = {}, set()
         for node, test in covered.items():
             executed = test["lines"].get(one.path, ())
-            if executed and (one.is_global or any(line in one.statement for line in executed)):
+            if executed and (one.is_global or not test["is_new"] or any(line in one.statement for line in executed)):
                 found[node] = test["seconds"]
                 files.add(node.partition("::")[0])
         if one.path.startswith(GENERATES):
@@ -227,25 +227,31 @@ class Runner:
         return found
 
     def _covered(self, mutated: str, tests: Sequence[str]) -> dict[str, Any]:
-        """By test of some files: the lines of the mutated files that it executes. Those of one are remembered while it and the file of the
-        test are the same."""
-        known = {path: self._known_lines(path, mutated) for path in tests}
+        """By test of some files: the lines that it executes, of each of the mutated files. They are remembered while the test is
+        the same. Where the mutated file has changed since, the lines are not those of today, and only which files it executes is known."""
+        known = {path: self._known_lines(path) for path in tests}
         if missing := [path for path, found in known.items() if found is None]:
             print(f"which lines are executed by {', '.join(missing)}", flush=True)
             answer = self._ask({"cover": missing, "modules": list(self._files)})
             if answer["status"] not in (0, 5):
                 raise SystemExit(f"tests fail without a mutant: {answer['failed'] or (TREE / 'output.txt').read_text()}")
             for path in missing:
-                known[path] = {node: test for node, test in answer["tests"].items() if node.partition("::")[0] == path}
-                self._lines[path] = {"state": self._state(path, *self._files), "tests": known[path]}
+                of_file = {node: test for node, test in answer["tests"].items() if node.partition("::")[0] == path}
+                known[path] = self._lines[path] = {"state": self._state(path, *self._files), "tests": of_file}
                 self._lines_kept(path).write_text(json.dumps(self._lines[path]))
-        return {node: test for found in known.values() if found is not None for node, test in found.items()}
+        state = self._state(mutated)
+        return {
+            node: {**test, "is_new": state.items() <= stored["state"].items()}
+            for stored in known.values()
+            if stored is not None
+            for node, test in stored["tests"].items()
+        }
 
-    def _known_lines(self, path: str, mutated: str) -> dict[str, Any] | None:
+    def _known_lines(self, path: str) -> dict[str, Any] | None:
         if path not in self._lines and self._lines_kept(path).exists():
             self._lines[path] = json.loads(self._lines_kept(path).read_text())
         stored = self._lines.get(path, {"state": {}})
-        return stored["tests"] if self._state(path, mutated).items() <= stored["state"].items() else None
+        return stored if self._state(path).items() <= stored["state"].items() else None
 
     def _lines_kept(self, path: str) -> Path:
         return STATE / f"covered-{digest(path.encode())}.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -121,6 +122,26 @@ BROKEN = [
     ),
     (L2, L2.replace("source", "sauce"), r"\[latency\] l2 has an unknown key 'sauce'"),
     ('value = "neighbours"', 'value = "friends"', r"\[banks\] merge must be one of 'neighbours', 'never', not 'friends'"),
+    (L2, L2.replace("283", "0"), r"\[latency\] l2 must be a positive number, not 0"),
+    (L2, L2.replace("283", f"{(1 << 50) + 1}"), r"l2 must be at most 1,125,899,906,842,624, not 1125899906842625"),
+    (L2, L2.replace("283", "0.0000009"), r"\[latency\] l2 must be at least 1e-06, not 9e-07"),
+    (
+        "sm_count                 = { value = 132",
+        "sm_count                 = { value = 0",
+        r"\[chip\] sm_count must be a positive integer, not 0",
+    ),
+    (
+        "value = [1024, 1024, 64]",
+        "value = [1024, 1024, 0]",
+        r"\[chip\] max_block_dim must be three positive integers, not \[1024, 1024, 0\]",
+    ),
+    ("lanes_4    = { value = 32", "lanes_4    = { value = 24", r"\[banks\] lanes_4 must divide the 32 lanes of a warp, and 24 does not"),
+    ("value = 2048,                         ", "value = 31, ", r"\[chip\] max_threads_per_sm must be at least the 32 of a warp, not 31"),
+    ("line_bytes               = { value = 128", "line_bytes = { value = 48", r"\[chip\] line_bytes must be a multiple of the 32 bytes"),
+    ("bank_bytes = { value = 4", "bank_bytes = { value = 3", r"\[banks\] bank_bytes must be one of 1, 2, 4, 8, 16, not 3"),
+    ("banks      = { value = 32, ", "banks      = { value = 1, ", r"\[banks\] banks times bank_bytes must be a multiple of 16 bytes"),
+    ("compute_capability = [9, 0]", "compute_capability = [9, 0, 0]", r"compute_capability must be two integers, as in \[9, 0\]"),
+    ("compute_capability = [9, 0]", "compute_capability = [9, 100]", r"compute_capability must be two integers, as in \[9, 0\]"),
     ("value = [1024, 1024, 64]", "value = [1024, 1024]", r"\[chip\] max_block_dim must be three positive integers"),
     (WARP, WARP.replace("32,", "64,"), r"\[chip\] warp_size must be one of 32, not 64"),
     ("value = 132", "value = 132.5", r"\[chip\] sm_count must be a positive integer, not 132.5"),
@@ -130,6 +151,24 @@ BROKEN = [
     ("[banks]", "[blanks]", "unknown table or key 'blanks'; a chip file has product, compute_capability"),
     ("[chip]", "[chip", r"cannot read the chip file .*line"),
 ]
+
+
+ODD = [
+    (L2, L2.replace("283", f"{1 << 50}"), lambda one: one.latency.l2 == 1 << 50),
+    (L2, L2.replace("283", "0.000001"), lambda one: one.latency.l2 == 1e-6),
+    ("value = 2048,                         ", "value = 32, ", lambda one: one.max_threads_per_sm == 32),
+    ("l1_bytes                 = { value = 262144", "l1_bytes = { value = 0", lambda one: one.l1_bytes == 0),
+    ("compute_capability = [9, 0]", "compute_capability = [99, 0]", lambda one: one.compute_capability == (99, 0)),
+    ("banks      = { value = 32, ", "banks      = { value = 4, ", lambda one: one.banks.banks == 4),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "holds"), ODD)
+def test_what_is_just_allowed(tmp_path: Path, old: str, new: str, holds: Callable[[Chip], bool]) -> None:
+    assert old in H200
+    path = tmp_path / "odd.toml"
+    path.write_text(H200.replace(old, new, 1))
+    assert holds(chip.from_file(path))
 
 
 @pytest.mark.parametrize(("old", "new", "message"), BROKEN)
