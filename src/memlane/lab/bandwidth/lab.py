@@ -51,6 +51,7 @@ _CASES = (
     Case("from a peer", _copies((0, 1)), {}, 2),
     Case("peers both ways", _copies((1, 0), (0, 1)), {}, 2),
     Case("to two peers at once", _copies((1, 0), (2, 0)), {}, 3),
+    Case("flag to a peer", lambda meter: {TIME: meter.flag_us()}, {TIME: "links.flag_us"}, 2),
     Case("reads of DRAM", lambda meter: {RATE: meter.stream("reads")}, {RATE: "bandwidth.dram_read"}),
     Case("writes of DRAM", lambda meter: {RATE: meter.stream("writes")}, {RATE: "bandwidth.dram_write"}),
     Case("reads of L2", lambda meter: {RATE: meter.cached_stream()}, {RATE: "bandwidth.l2_read"}),

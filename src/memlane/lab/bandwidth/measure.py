@@ -166,6 +166,22 @@ class Meter:
         with self._timed(*(self._launches(count, queues, chains) for count in counts)) as (short, long):
             return Samples(tuple((most - least) / (counts[1] - counts[0]) for least, most in zip(short, long, strict=True)))
 
+    def flag_us(self) -> Samples:
+        """Return how long a flag takes to another device: what one more put and the wait for it take, without the launch of the put. Two
+        devices raise flags for each other in turns."""
+        counts, launch = self.effort.launches, self.launches_us(1).median
+        with self._timed(*(self._flags(count) for count in counts)) as (short, long):
+            return Samples(tuple((most - least) / (counts[1] - counts[0]) - launch for least, most in zip(short, long, strict=True)))
+
+    def _flags(self, count: int) -> Plan:
+        b = PlanBuilder()
+        for number in range(count):
+            of, to = number % 2, 1 - number % 2
+            flag = b.flag(f"flag {number}", to)
+            put = b.put([], [flag], device=of)
+            b.wait([flag], device=to, after=[put])
+        return b.plan()
+
     def graph_us(self) -> Samples:
         """Return what a graph of one such kernel takes besides the kernel: until it starts and until its end is seen."""
         each = self.launches_us(1).median
