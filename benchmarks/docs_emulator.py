@@ -36,6 +36,24 @@ def peers(document: Document) -> str:
     return table(head, lines)
 
 
+_REFUSED = "files that do not: "
+
+
+def loading(document: Document) -> str:
+    """What loads of each public repository, and why the rest does not."""
+    rows = {(row["case"], row["metric"]): row for row in document["rows"]}
+    cases = dict.fromkeys(case for case, _ in rows)
+    reasons = list(dict.fromkeys(m.removeprefix(_REFUSED) for _, m in rows if m.startswith(_REFUSED)))
+    lines = []
+    for case in cases:
+        commit = rows[case, "files"]["note"][:8]
+        counts = [rows[case, metric]["value"] for metric in ("files", "files that load", "kernels that load")]
+        share = number(100 * rows[case, "kernels that the emulator runs"]["value"])
+        refused = [number(rows[case, _REFUSED + reason]["value"]) for reason in reasons]
+        lines.append([f"{case} at `{commit}`", *map(number, counts), f"{share} %", *refused])
+    return table(["repository", "`.cu` files", "load", "kernels", "of them the emulator runs", *reasons], lines)
+
+
 _UNDER = "wavefronts of the searched layout, worst"
 """The metric of a row that tells of one pattern under all layouts."""
 

@@ -69,6 +69,7 @@ def test_the_tables_of_the_docs_are_those_of_the_results() -> None:
         "layouts",
         "overhead",
         "prediction",
+        "programs",
         "reduction",
         "relayout",
         "remap",

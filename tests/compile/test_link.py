@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import memlane as ml
 from memlane.compile import assemble, cuda, cuda_to_ptx, link, toolkit
 from memlane.errors import CompileError, LinkError, UnsupportedPtx
+from memlane.launch.kernel import module_digest
 
 MAIN = """#include "model.h"
 static __device__ int offset = 100;
@@ -97,6 +99,7 @@ def test_assembled_code_is_linked_for_a_gpu_and_refused_by_the_emulator(program:
         ml.target("emulator:h200").load(module)
     again = link(module, ml.parse(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry e () { ret; }", "e.ptx"))
     assert [name for name, _ in again.objects] == ["other.cubin"]
+    assert module_digest(module) != module_digest(replace(module, objects=()))
 
 
 def test_assembled_code_that_does_not_fit(program: Path) -> None:

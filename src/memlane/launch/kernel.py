@@ -208,7 +208,10 @@ class LoadedModule(Mapping[str, "Kernel"]):
 
 def module_digest(module: Module) -> str:
     """Return the digest by which plans name a module: equal for modules that print alike."""
-    return hashlib.sha256(print_module(module).encode()).hexdigest()[:32]
+    found = hashlib.sha256(print_module(module).encode())
+    for _, code in module.objects:
+        found.update(hashlib.sha256(code).digest())
+    return found.hexdigest()[:32]
 
 
 @dataclass(frozen=True, eq=False)
