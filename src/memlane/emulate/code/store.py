@@ -34,7 +34,20 @@ _FRESH_S = 3600.0
 """An entry that was used within this time is not noted as used again, and a file that is still being written is no older."""
 _YES, _NO = ("", "1", "yes", "true", "on"), ("0", "no", "false", "off")
 """Values of `MEMLANE_CACHE`."""
-_COVERED = ("chip", "emulate", "launch", "plan", "ptx", "checks.py", "data_files.py", "errors.py", "source.py", "titles.py", "walks.py")
+_COVERED = (
+    "chip",
+    "emulate",
+    "launch",
+    "plan",
+    "ptx",
+    "checks.py",
+    "data_files.py",
+    "errors.py",
+    "packages.py",
+    "source.py",
+    "titles.py",
+    "walks.py",
+)
 """What of memlane's own code decides the machine code: the emulator with all that it imports."""
 
 
