@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from harness import Row
+from predict import FLOOR, GROUPS, MEASURED, TIME, over_all, pairs_right, rank_correlation, seen_by_profiler
 from predict_families import SET_ASIDE, TUNED
 from predict_kernels import FAMILIES, GENERATORS, VARIANTS
 from predict_measured import joined
@@ -34,3 +36,37 @@ def test_launches_are_found_among_those_of_others() -> None:
 
 def test_a_launch_that_was_not_seen_ends_the_list() -> None:
     assert dict(joined([("copy", "a"), ("fill", "b")], [Profiled("fill", {})])) == {}
+
+
+def kernel(name: str, predicted: float, measured: float, **peer: float) -> Row:
+    return Row(name, TIME, predicted, "us", peer={MEASURED: measured, FLOOR: 2 * measured, "error": predicted / measured - 1, **peer})
+
+
+def test_ranks_are_compared_inside_a_family() -> None:
+    assert rank_correlation([kernel("a: 1", 1.0, 10.0), kernel("a: 2", 2.0, 20.0), kernel("a: 3", 9.0, 30.0)]) == 1.0
+    assert rank_correlation([kernel("a: 1", 3.0, 10.0), kernel("a: 2", 2.0, 20.0), kernel("a: 3", 1.0, 30.0)]) == -1.0
+    assert rank_correlation([kernel("a: 1", 1.0, 10.0), kernel("a: 2", 1.0, 20.0)]) == 1.0
+
+
+def test_only_pairs_that_are_apart_are_judged() -> None:
+    rows = [kernel("a: 1", 1.0, 10.0), kernel("a: 2", 3.0, 10.5), kernel("a: 3", 2.0, 20.0), kernel("b: 1", 9.0, 1.0)]
+    assert pairs_right(rows) == (1, 2)
+
+
+def test_what_limits_by_the_profiler_is_its_highest_throughput_or_latency() -> None:
+    seen = seen_by_profiler({"SM %": 20.0, "L1 %": 300.0, "L2 %": 80.0, "DRAM %": 10.0})
+    assert (GROUPS[int(seen["limiting by ncu"])], seen["streams"]) == ("L1", 1.0)
+    assert GROUPS[int(seen_by_profiler({"SM %": 59.0, "DRAM %": 20.0})["limiting by ncu"])] == "latency"
+    assert seen_by_profiler({}) == {}
+
+
+def test_families_set_aside_are_judged_and_tuned_ones_compared() -> None:
+    aside, tuned = SET_ASIDE[0], TUNED[0]
+    rows = [kernel(f"{family}: {number}", 1.5 * number, number) for family in (aside, tuned) for number in (1.0, 2.0, 3.0)]
+    found = {(row.case, row.metric): row for row in over_all(rows)}
+    assert found["families set aside", "mean absolute error"].value == 50.0
+    assert not found["families set aside", "mean absolute error"].holds
+    assert found["families tuned", "mean absolute error"].reach is None
+    assert found["families set aside", "pairs in the right order"].value == 100.0
+    assert found["families set aside", "error over that of the plain floor"].value == 0.5
+    assert found[aside, "mean absolute error"].peer["kernels"] == 3.0

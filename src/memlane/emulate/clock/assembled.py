@@ -75,14 +75,16 @@ _FUSES = {
 
 
 def _merged(instructions: Sequence[Instruction], uses: Mapping[str, int]) -> set[int]:
-    """The numbers of instructions that become a part of the only one that uses their result; each takes up one."""
+    """The numbers of instructions that become a part of the only one that uses their result. That one takes up no other, and is no part."""
     maker: dict[str, int] = {}
     found: set[int] = set()
+    takers: set[int] = set()
     for number, one in enumerate(instructions):
         for name in values_read(one):
             first = maker.get(name)
-            if first is not None and uses[name] == 1 and first not in found and _fuses(instructions[first], one):
+            if first is not None and uses[name] == 1 and first not in found | takers and _fuses(instructions[first], one):
                 found.add(first)
+                takers.add(number)
                 break
         for name in values_written(one):
             maker[name] = number
