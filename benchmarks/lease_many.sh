@@ -1,13 +1,15 @@
 #!/bin/sh
 # Stencils on several GPUs, for whatever number of them the machine has (1, 2, 4, 8), in less than 10 minutes.
 #
-#   benchmarks/lease_many.sh OUT [MINUTES]      logs to OUT/*.log, the result to OUT/results/<chip>/stencil_scaling.json
+#   benchmarks/lease_many.sh OUT [MINUTES [OPTIONS]]    logs to OUT/*.log, the result to OUT/results/<chip>/stencil_scaling.json
+#   benchmarks/lease_many.sh OUT 2 --target emulator:h200 --quick      tries it without a GPU
 #
 # The committed result of other numbers of GPUs is copied to OUT first, so that its rows are kept. PYTHON names the interpreter (default
 # python3). MEMLANE_COMMIT names the commit where the checkout has no history.
 set -u
-OUT=${1:?usage: benchmarks/lease_many.sh OUT [MINUTES]}
+OUT=${1:?usage: benchmarks/lease_many.sh OUT [MINUTES [OPTIONS]]}
 MINUTES=${2:-9}
+shift "$(($# < 2 ? $# : 2))"
 PYTHON=${PYTHON:-python3}
 cd "$(dirname "$0")/.." || exit 1
 mkdir -p "$OUT/results/h200"
@@ -23,7 +25,7 @@ export MEMLANE_COMMIT
     nvidia-smi topo -m
 } >"$OUT/machine.log" 2>&1
 head -n 9 "$OUT/machine.log"
-"$PYTHON" benchmarks/stencil_scaling.py --minutes "$MINUTES" >"$OUT/stencil_scaling.log" 2>&1
+"$PYTHON" benchmarks/stencil_scaling.py --minutes "$MINUTES" "$@" >"$OUT/stencil_scaling.log" 2>&1
 code=$?
 tail -n "${TAIL:-160}" "$OUT/stencil_scaling.log" | cut -c1-260
 exit "$code"

@@ -41,7 +41,7 @@ from memlane.lab.stencil.predict import Point
 from memlane.launch import Target
 from memlane.stencils.scaling import best_exchange
 from memlane.targets import devices as named_devices
-from memlane.timeloop.shared import TRANSPORTS, SharedRun
+from memlane.timeloop.shared import SharedRun
 
 SOURCES = [
     "src/memlane/stencils",
@@ -57,12 +57,16 @@ RANKS = "MPI ranks"
 TWICE = "2 slabs of one device"
 """One GPU that stands for two: what exchanges and borders cost where nothing is faster for them."""
 DOUBLED = tuple(f"{name}, {TWICE}" for name in list(CASES)[:2])
+BY = {"": ("peer", "host"), " by flags": ("flags",), " by persistent kernels": ("persistent",)}
+"""Transports by what a case is called with them. Each case is a process: GPUs that wait for a flag in vain lose their context."""
 BY_IMPORTANCE = (1, 2, 4, 3, 8, 6, 5, 7)
 """Steps between exchanges in the order in which they are run."""
 MINUTES = 9.0
 _ROUNDS, _ROUND_S, _MOST_STEPS = 5, 0.02, 1000
-_SHARE = 0.8
-"""Share of a case's limit after which it begins nothing more."""
+_SHARE = 0.5
+"""Share of a case's limit after which it begins nothing more: what has begun then must end within the rest."""
+_MOST_COMPARED = 1 << 27
+"""Cells of the largest grid whose fields are compared with those of one device."""
 
 
 @dataclass(frozen=True)
@@ -136,10 +140,12 @@ def shared(case: Case, values: Values, targets: Sequence[Target], setting: Setti
     )  # fmt: skip
 
 
-def measured(case: Case, values: Values, targets: Sequence[Target], options: argparse.Namespace, until: float) -> Found:
+def measured(
+    case: Case, values: Values, targets: Sequence[Target], transports: Sequence[str], options: argparse.Namespace, until: float
+) -> Found:
     """Run a case in all settings that there is time for."""
     found, count = Found(), len(targets)
-    for setting in settings_of(case, count, options.quick):
+    for setting in settings_of(case, count, transports, options.quick):
         if time.time() > until:
             found.left_out.append(f"{setting}: no time")
             continue
@@ -155,11 +161,11 @@ def measured(case: Case, values: Values, targets: Sequence[Target], options: arg
     return found
 
 
-def settings_of(case: Case, count: int, quick: bool) -> Iterator[Setting]:
+def settings_of(case: Case, count: int, transports: Sequence[str], quick: bool) -> Iterator[Setting]:
     """Yield all settings, the most important first: slabs, and behind them all other ways to cut the grid, overlapped."""
-    transports = [one for one in TRANSPORTS if one not in ("mpi", "persistent")]
-    if not quick:
+    if transports == ("persistent",):
         yield Setting("persistent", 1, True)
+        return
     for k in BY_IMPORTANCE:
         if k <= (2 if quick else EVERY[-1]):
             yield from (Setting(transport, k, overlap) for transport in transports for overlap in (True, False))
@@ -168,14 +174,23 @@ def settings_of(case: Case, count: int, quick: bool) -> Iterator[Setting]:
         yield from (Setting(transport, k, True, parts) for parts in ways for transport in transports if transport != "host")
 
 
-def cells_that_differ(case: Case, values: Values, targets: Sequence[Target], transport: str) -> int:
-    """Return how many cells after 6 steps have other bits than on one device."""
-    several, alone = (
-        shared(case, values, targets, Setting(transport, 1 if transport == "persistent" else 2, True)),
-        SharedRun(case.problem, values, targets=targets[:1]),
-    )
-    fields = [run.steps(6)[case.field].gather() for run in (several, alone)]
-    return int(np.count_nonzero(fields[0].view(np.uint32) != fields[1].view(np.uint32)))
+def compared_rows(where: str, case: Case, values: Values, targets: Sequence[Target], transports: Sequence[str]) -> Iterator[Row]:
+    """Yield for each transport how many cells after 6 steps have other bits than on one device."""
+    if prod(case.shape) > _MOST_COMPARED:
+        return
+    alone = SharedRun(case.problem, values, targets=targets[:1]).steps(6)[case.field].gather()
+    for transport in transports:
+        setting = Setting(transport, 1 if transport == "persistent" else 2, True)
+        try:
+            several = shared(case, values, targets, setting).steps(6)[case.field].gather()
+        except MemlaneError as error:
+            yield Row(f"{where}, {transport}", NOT_MEASURED, None, "", note=str(error)[:300])
+            continue
+        differ = int(np.count_nonzero(several.view(np.uint32) != alone.view(np.uint32)))
+        yield Row(f"{where}, {transport}", DIFFER, differ, "", 0.0, note="wrong" if differ else "")
+
+
+DIFFER = "cells that differ from one device"
 
 
 # -- rows ----------------------------------------------------------------------------------------------------------------------
@@ -200,23 +215,24 @@ def alone_rows(name: str, case: Case, target: Target) -> Iterator[Row]:
 
 
 BEST = "time of a step, best k and transport"
+OF_ALL = "time of a step, best of all"
 EACH_STEP = "time of a step, k = 1"
 SLOWER = "slower than is to be reached; the rows beside it say what a step waits for"
 
 
-def shared_rows(name: str, case: Case, targets: Sequence[Target], options: argparse.Namespace, until: float, where: str) -> Iterator[Row]:
-    """Yield what several devices take, and how that compares with the parts of a step and with the model."""
+def shared_rows(
+    name: str, case: Case, targets: Sequence[Target], by: str, options: argparse.Namespace, until: float, where: str
+) -> Iterator[Row]:
+    """Yield what several devices take by some transports, and how that compares with the parts of a step and with the model."""
     count, values = len(targets), case.values()
-    found = measured(case, values, targets, options, until)
+    yield from compared_rows(where, case, values, targets, BY[by])
+    found = measured(case, values, targets, BY[by], options, until)
     best = found.best()
     if best is None:
         yield Row(where, NOT_MEASURED, None, "", 0.0, note="; ".join(found.left_out)[:300])
         return
     peer = {str(setting): round(us, 2) for setting, us in found.us.items()}
-    reach = None if options.quick else REACHES.get((name, count))
-    note = f"{best}, {found.steps_per_launch[best]} a launch"
-    missed = reach is not None and found.us[best] > reach
-    yield Row(where, BEST, round(found.us[best], 3), "us", reach, peer=peer, note=f"{note}; {SLOWER}" if missed else note)
+    yield Row(where, BEST, round(found.us[best], 3), "us", peer=peer, note=f"{best}, {found.steps_per_launch[best]} a launch")
     first = found.best(k=1)
     if first is not None:
         yield Row(where, EACH_STEP, round(found.us[first], 3), "us", note=str(first))
@@ -224,11 +240,7 @@ def shared_rows(name: str, case: Case, targets: Sequence[Target], options: argpa
         yield from transport_rows(where, transport, GAINS.get((name, count, transport)), found)
     yield from hidden_rows(where, found)
     yield from model_rows(where, case, targets, found)
-    if time.time() < until:
-        for transport in dict.fromkeys(setting.transport for setting in found.us):
-            differ = cells_that_differ(case, values, targets, transport)
-            yield Row(f"{where}, {transport}", "cells that differ from one device", differ, "", 0.0, note="wrong" if differ else "")
-    if where == named("7-point 256^3", count) and not targets[0].modelled:
+    if where == named("7-point 256^3", count) and not targets[0].modelled and time.time() < until:
         for tool, us in peer_times(case.shape, count).items():
             yield Row(where, f"time of a step, {tool}", round(us, 2), "us")
     if found.left_out:
@@ -286,14 +298,14 @@ def model_rows(where: str, case: Case, targets: Sequence[Target], found: Found) 
             yield Row(f"{where}, {transport}", f"predicted over measured, less 1, {metric}", value, "", reach, peer=peer, note=note)
 
 
-_GAINED = ("speed-up over one device", "speed-up, k = 1", "efficiency", "efficiency, k = 1")
+_GAINED = (OF_ALL, "speed-up over one device", "speed-up, k = 1", "efficiency", "efficiency, k = 1")
 
 
 def speed_ups(rows: Sequence[Row], is_stated: bool) -> list[Row]:
     """Return what several devices gain over one, from the rows of all cases. `is_stated`: whether H200s were measured."""
-    found: list[Row] = []
+    found = list(_best_of_all(rows, is_stated))
     for metric, reaches, title in ((BEST, SPEED_UPS, "speed-up over one device"), (EACH_STEP, SPEED_UPS_EACH_STEP, "speed-up, k = 1")):
-        us = {row.case: row.value for row in rows if row.metric == metric and row.value is not None}
+        us = {case: row.value for case, row in _fastest(rows, metric).items() if row.value is not None}
         for name in (*CASES, WEAK):
             alone = us.get(named(name, 1))
             for count in COUNTS[1:]:
@@ -309,6 +321,31 @@ def speed_ups(rows: Sequence[Row], is_stated: bool) -> list[Row]:
     return found
 
 
+def _fastest(rows: Sequence[Row], metric: str) -> dict[str, Row]:
+    """Return by case the row with the least time, whichever transports it was measured with."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        if row.metric == metric and row.value is not None:
+            case = _split(row.case)[0]
+            found[case] = min(found.get(case, row), row, key=lambda one: one.value or 0.0)
+    return found
+
+
+def _best_of_all(rows: Sequence[Row], is_stated: bool) -> Iterator[Row]:
+    for case, row in _fastest(rows, BEST).items():
+        name, _, devices = case.rpartition(", ")
+        count = 0 if devices == TWICE else int(devices.split()[0])
+        reach = REACHES.get((name, count)) if is_stated else None
+        missed = reach is not None and row.value is not None and row.value > reach
+        yield Row(case, OF_ALL, row.value, "us", reach, note=f"{row.note}; {SLOWER}" if missed else row.note)
+
+
+def _split(title: str) -> tuple[str, str]:
+    """Return a case without what says its transports, and that."""
+    by = next((one for one in BY if one and title.endswith(one)), "")
+    return title.removesuffix(by), by
+
+
 # -- cases ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -322,17 +359,19 @@ def counts_of(options: argparse.Namespace) -> list[int]:
 def names_of(counts: Sequence[int]) -> list[str]:
     """Return the cases in the order of their importance: all of the largest number of devices and of one before those between."""
     found: list[str] = []
-    found += [title for title in DOUBLED if max(counts) == 1]
+    found += [title + by for title in DOUBLED if max(counts) == 1 for by in BY]
     for several in (counts[:2], counts[2:]):
-        found += [named(name, count) for name in (*list(CASES)[:2], WEAK, *list(CASES)[2:]) for count in several]
-        found += [named(FACES, count) for count in several if count > 1]
+        grids = [named(name, count) for name in (*list(CASES)[:2], WEAK, *list(CASES)[2:]) for count in several]
+        found += [title + by for title in grids for by in (BY if " devices" in title else ("",))]
+        found += [named(FACES, count) + by for count in several if count > 1 for by in BY]
         found += [named(RANKS, count) for count in (several if max(counts) > 1 else (2,)) if count > 1]
     return found
 
 
 def run_case(title: str, options: argparse.Namespace) -> list[Row]:
     """Measure one case on some devices."""
-    name, _, devices = title.rpartition(", ")
+    plain, by = _split(title)
+    name, _, devices = plain.rpartition(", ")
     count, until = int(devices.split()[0]), min(options.until or float("inf"), time.time() + _SHARE * options.limit)
     if time.time() > until:
         return [Row(title, NOT_MEASURED, None, "", note="left out: no time was left for it")]
@@ -341,16 +380,16 @@ def run_case(title: str, options: argparse.Namespace) -> list[Row]:
     is_one = devices == TWICE
     targets = (Device(0), Device(0)) if is_one and options.target.startswith("cuda") else named_devices(options.target, count)
     if name == FACES:
-        return list(exchange_rows(title, targets, options.quick))
+        return list(exchange_rows(title, targets, BY[by], options.quick))
     case = case_of(name, count, options.quick)
-    rows = alone_rows(name, case, targets[0]) if count == 1 else shared_rows(name, case, targets, options, until, title)
+    rows = alone_rows(name, case, targets[0]) if count == 1 else shared_rows(name, case, targets, by, options, until, title)
     return reached(list(rows), targets[0], is_stated=not is_one)
 
 
 def reached(rows: Sequence[Row], target: Target, is_stated: bool) -> list[Row]:
     """Return rows without what H200s are to reach where these are none, or one stands for two."""
     is_stated = is_stated and target.chip.name == "h200" and not target.modelled
-    return [row if is_stated or row.metric.startswith("cells") else Row(**{**vars(row), "reach": None}) for row in rows]
+    return [row if is_stated or row.metric == DIFFER else Row(**{**vars(row), "reach": None}) for row in rows]
 
 
 def kept(path: Path, names: Sequence[str]) -> list[Row]:
@@ -373,7 +412,7 @@ def main() -> None:
     command.add_argument("--counts", default="", help="numbers of devices, as 1,2 (default: 1, 2, 4 and 8, as many as there are)")
     command.add_argument("--minutes", type=float, default=MINUTES, help=f"what all cases may take together (default {MINUTES:g})")
     command.add_argument("--until", type=float, default=0.0, help=argparse.SUPPRESS)
-    command.set_defaults(limit=90.0)
+    command.set_defaults(limit=80.0)
     options = command.parse_args()
     options.until = options.until or time.time() + 60 * options.minutes
     names = names_of(counts_of(options)) if options.case is None else [options.case]

@@ -28,7 +28,7 @@ from memlane.plan import Plan, PlanBuilder
 from memlane.stencils import Grid, Problem
 from memlane.stencils.published import published_rule
 from memlane.targets import BoundPlan
-from memlane.timeloop.shared import TRANSPORTS, SharedRun
+from memlane.timeloop.shared import SharedRun
 
 FACES = "exchange of faces"
 _FACE_KIB = (64, 256, 1024)
@@ -42,9 +42,9 @@ _REACH = {256: 3.5}
 # -- exchanges ---------------------------------------------------------------------------------------------------------------------
 
 
-def exchange_rows(title: str, targets: Sequence[Target], quick: bool) -> Iterator[Row]:
+def exchange_rows(title: str, targets: Sequence[Target], transports: Sequence[str], quick: bool) -> Iterator[Row]:
     """Yield what an exchange takes with neighbours in a row: as copies alone, and as steps of slabs of few planes, by each transport."""
-    several = [one for one in TRANSPORTS if one != "mpi" and (one != "persistent" or not targets[0].modelled)]
+    several = [one for one in transports if one != "persistent" or not targets[0].modelled]
     for kib in (1, 4) if quick else _FACE_KIB:
         side = 16 * int(kib**0.5)  # a plane of 4 bytes a cell is a face
         for transport in several:
@@ -55,7 +55,9 @@ def exchange_rows(title: str, targets: Sequence[Target], quick: bool) -> Iterato
                     yield Row(case, "copies alone, calls of a graph", round(us, 3), "us")
                 if transport == "flags":
                     us = _turn_us(lambda turns, kib=kib: _puts(targets, kib << 10, turns), targets, quick)
-                    yield Row(case, "puts and waits alone, a graph for each device", round(us, 3), "us", reach_of(kib, targets))
+                    reach = reach_of(kib, targets)
+                    note = "" if reach is None or us <= reach else "a put and a wait are launches"
+                    yield Row(case, "puts and waits alone, a graph for each device", round(us, 3), "us", reach, note=note)
                 alone, shared = _thin_us(targets[:1], side, "auto"), _thin_us(targets, side, transport)
             except MemlaneError as error:
                 yield Row(case, NOT_MEASURED, None, "", note=str(error)[:300])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import stencil_scaling
 from harness import RESULTS, Row
-from stencil_scaling import BEST, EACH_STEP, Found, Setting, hidden_rows, kept, names_of, speed_ups, transport_rows
+from stencil_scaling import BEST, EACH_STEP, OF_ALL, Found, Setting, hidden_rows, kept, names_of, speed_ups, transport_rows
 from stencil_scaling_parts import _copies, _puts
 
 from memlane.lab.stencil.predict import Point
@@ -21,9 +21,10 @@ from memlane.targets import devices
 
 def test_the_largest_number_of_devices_comes_first() -> None:
     names = names_of([8, 1, 4, 2])
-    assert names[:2] == ["7-point 256^3, 8 devices", "7-point 256^3, 1 device"]
+    eight = "7-point 256^3, 8 devices"
+    assert names[:4] == [eight, f"{eight} by flags", f"{eight} by persistent kernels", "7-point 256^3, 1 device"]
     assert names.index("MPI ranks, 8 devices") < names.index("7-point 256^3, 4 devices") < names.index("7-point 256^3, 2 devices")
-    assert len(names) == len(set(names)) == 4 * 5 + 3 + 3
+    assert len(names) == len(set(names)) == 5 * (1 + 3 * 3) + 3 * 3 + 3
     assert names_of([1])[-1] == "MPI ranks, 2 devices"  # of one GPU two ranks share it
     assert names_of([1])[0] == "7-point 256^3, 2 slabs of one device"
     options = argparse.Namespace(counts="", target="emulator:h200")
@@ -42,7 +43,7 @@ def test_what_several_devices_gain_over_one() -> None:
     assert each.note
     weak = found["7-point 512^3 a device, 2 devices", "efficiency"]
     assert (weak.value, weak.reach) == (pytest.approx(130 / 132, abs=1e-4), 0.98)
-    assert len(found) == 3
+    assert len([metric for _, metric in found if metric != OF_ALL]) == 3
     assert all(row.reach is None for row in speed_ups(rows, False))
 
 
@@ -81,20 +82,29 @@ def test_puts_alone_are_in_order() -> None:
 def test_predictions_are_there_for_all_that_is_measured() -> None:
     stored = json.loads((RESULTS / "h200" / "stencil_scaling_predicted.json").read_text(encoding="utf-8"))
     best = {row["case"] for row in stored["rows"] if row["metric"] == f"{BEST}, predicted"}
-    assert best == {name for name in names_of([8, 1, 4, 2]) if "-point" in name or name.startswith("Himeno")}
+    assert best == {name for name in names_of([8, 1, 4, 2]) if ("-point" in name or name.startswith("Himeno")) and " by " not in name}
+
+
+def test_the_fastest_transport_counts() -> None:
+    rows = [Row("7-point 256^3, 2 devices", BEST, 12.0, "us", note="peer, k = 2"), Row("7-point 256^3, 1 device", BEST, 22.0, "us")]
+    rows += [Row("7-point 256^3, 2 devices by flags", BEST, 10.0, "us", note="flags, k = 1")]
+    rows += [Row("7-point 256^3, 4 devices by flags", BEST, 8.0, "us", note="flags, k = 1")]
+    found = {(row.case, row.metric): row for row in speed_ups(rows, True)}
+    two, four = (found[f"7-point 256^3, {count} devices", OF_ALL] for count in (2, 4))
+    assert (two.value, two.reach, two.note) == (10.0, 11.0, "flags, k = 1")
+    assert (four.value, four.reach, four.holds) == (8.0, 7.0, False)
+    assert found["7-point 256^3, 2 devices", "speed-up over one device"].value == 2.2
 
 
 @pytest.mark.slow
-def test_two_emulated_devices(quick: Callable[..., list[dict[str, Any]]]) -> None:
-    rows = {(row["case"], row["metric"]): row for row in quick("stencil_scaling", "7-point 256^3, 2 devices")}
+@pytest.mark.parametrize(("by", "transports"), [("", ("peer", "host")), (" by flags", ("flags",))])
+def test_two_emulated_devices(by: str, transports: tuple[str, ...], quick: Callable[..., list[dict[str, Any]]]) -> None:
+    case = f"7-point 256^3, 2 devices{by}"
+    rows = {(row["case"], row["metric"]): row for row in quick("stencil_scaling", case)}
     assert all(row["reach"] in (None, 0) for row in rows.values())  # what H200s are to reach
-    best = rows["7-point 256^3, 2 devices", BEST]
+    best = rows[case, BEST]
     assert best["value"] == pytest.approx(min(best["peer"].values()), abs=0.01)
-    assert set(best["peer"]) >= {
-        f"{way}, k = {k}{words}" for way in ("peer", "flags", "host") for k in (1, 2) for words in ("", ", not overlapped")
-    }
-    assert set(best["peer"]) >= {f"{way}, {parts}, k = 1" for way in ("peer", "flags") for parts in ("1x2x1", "1x1x2")}
-    assert {
-        rows[f"7-point 256^3, 2 devices, {way}", "cells that differ from one device"]["value"] for way in ("peer", "flags", "host")
-    } == {0}
-    assert ("7-point 256^3, 2 devices", "left out") not in rows
+    assert set(best["peer"]) >= {f"{way}, k = {k}{words}" for way in transports for k in (1, 2) for words in ("", ", not overlapped")}
+    assert set(best["peer"]) >= {f"{way}, {parts}, k = 1" for way in transports[:1] for parts in ("1x2x1", "1x1x2")}
+    assert {rows[f"{case}, {way}", "cells that differ from one device"]["value"] for way in transports} == {0}
+    assert (case, "left out") not in rows
