@@ -27,6 +27,18 @@ def test_the_tiled_column_in_one_paragraph() -> None:
     assert found.excess_bytes is None
 
 
+def test_a_padding_leaves_wider_accesses_of_the_array_aligned() -> None:
+    """As where a tile is filled by `float4`, and read by columns of floats."""
+    column = replace(site(4, "ld.shared.f32", 10, TILED), array="tile")
+    wide = replace(site(5, "st.shared.v4.f32", 8, TILED), array="tile", nbytes=16)
+    other = replace(wide, array="tail")
+    remedy = "array by 4 elements, so that the lanes fall in different banks and its accesses of 16 bytes stay aligned"
+    for beside, said in ((wide, remedy), (other, "Pad each row of the shared array by one element")):
+        entries = counted(column, 32_768, wavefronts=4, ideal_wavefronts=1), counted(beside, 100, wavefronts=4, ideal_wavefronts=4)
+        (found,) = findings(*entries)
+        assert said in found.remedy
+
+
 @pytest.mark.parametrize(
     ("wavefronts", "ideal", "words"),
     [

@@ -93,6 +93,15 @@ def test_lanes_that_share_sectors_use_them_in_part(sectors: int, ideal: int, rul
         assert one.evidence["used share"] == ideal / sectors
 
 
+@pytest.mark.parametrize(("sectors", "words"), [(5, "which begin inside a sector or have only a part of their lanes"), (8, "skip over")])
+def test_rows_of_a_tile_with_its_border_skip_nothing(sectors: int, words: str) -> None:
+    """Two rows of 16 lanes and then of 4: 24 lanes in the mean request of 5 sectors, where 2.5 would do."""
+    entry = counted(site(0), 1000, 24, sectors=sectors, ideal_sectors=2.5)
+    traced = trace([accesses(site(0), 800, (1, 1, 1000))], [entry], block=(16, 16, 1), lives=2_000_000)
+    (one,) = found(traced, "partial-sectors")
+    assert words in one.cause
+
+
 def test_lanes_with_the_same_word_do_not_share_what_lies_beside_it() -> None:
     """Of 32 lanes two have each of 16 words, which lie in sectors of their own."""
     assert rules(counted(site(0), 100, sectors=16, ideal_sectors=2)) == ["uncoalesced-global"]

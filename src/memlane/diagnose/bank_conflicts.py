@@ -11,7 +11,7 @@ from memlane.diagnose import cost
 from memlane.diagnose.contended_atomics import is_contended
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, per_request
-from memlane.record import SiteCounts
+from memlane.record import Site, SiteCounts
 
 MIN_RATIO = 1.25
 """Wavefronts over ideal from which on it is worth a word."""
@@ -42,7 +42,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             ideal=entry.ideal_wavefronts,
             what=f"{_ways(entry, ratio)}: each request takes {taken} wavefronts where {enough} would do",
             cause=_cause(entry),
-            remedy=_remedy(entry, evidence.has_narrow_rows()),
+            remedy=_remedy(entry, evidence.has_narrow_rows(), _widest(evidence, entry.site)),
             cost=costs,
             requests=entry.requests,
             bytes_requested=entry.bytes,
@@ -77,8 +77,15 @@ def _cause(counts: SiteCounts) -> str:
     return f"{cause}, or the same word one after the other ({counts.lanes_per_address:.3g} lanes at an address on average)"
 
 
-def _remedy(counts: SiteCounts, narrow_rows: bool) -> str:
-    """`narrow_rows`: a warp covers several rows of its block, and one more element in each row may move a conflict, not end it."""
+def _widest(evidence: Evidence, site: Site) -> int:
+    """The bytes of the widest access of the kernel to the same array, as far as it is known which those are."""
+    same = [one.nbytes for one in evidence.own_sites if one.has_wavefronts and site.array and one.array == site.array]
+    return max(same, default=site.nbytes)
+
+
+def _remedy(counts: SiteCounts, narrow_rows: bool, widest: int) -> str:
+    """`narrow_rows`: a warp covers several rows of its block, and one more element in each row may move a conflict, not end it. `widest`:
+    bytes of the widest access to the array, which must stay aligned."""
     if counts.site.kind == "copy":
         return (
             "Let neighbouring lanes copy whole lines of 128 bytes between places with the same offset within 32 bytes; where lanes meet "
@@ -88,6 +95,11 @@ def _remedy(counts: SiteCounts, narrow_rows: bool) -> str:
         return (
             "Choose the length of a row of the shared array so that the rows of one warp fall in different banks (padding by one element "
             "need not do), or swizzle the index."
+        )
+    if not counts.site.is_atomic and widest > counts.site.nbytes:
+        return (
+            f"Swizzle the index, or pad each row of the shared array by {widest // counts.site.nbytes} elements, so that the lanes fall in "
+            f"different banks and its accesses of {widest} bytes stay aligned; `memlane fix` tries both."
         )
     if not counts.site.is_atomic:
         return "Pad each row of the shared array by one element, or swizzle the index, so that the lanes fall in different banks."

@@ -26,6 +26,10 @@ MIN_SHARE = 0.02
 """Cost over the lifetimes of the kernel's warps, and of counts alone requests over all of the kernel."""
 
 
+_VECTORS = {1: "`uchar4`; `uint4` for sixteen", 2: "`half2` or `short2`; `uint4` for eight"}
+"""By the bytes of an element: types of CUDA C++ that take several."""
+
+
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
     narrow: dict[Place, SiteCounts] = {}
@@ -49,8 +53,8 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             f"each lane of {entry.requests:,} requests asks for {width}, so that a request moves {entry.bytes / entry.requests:.3g} bytes "
             f"of {WIDTH * evidence.lanes_per_warp()}",
             f"a thread {_does(site.kind)} one element at a time",
-            f"Let each thread {VERBS[site.kind]} {WIDTH // site.nbytes} neighbours at once, or more (`uchar4`, `short2`, `int4`), with so "
-            "much fewer threads or turns.",
+            f"Let each thread {VERBS[site.kind]} {WIDTH // site.nbytes} neighbours at once, or more "
+            f"({_VECTORS[site.nbytes]}), with so much fewer threads or turns.",
             entry.requests,
             tuple(about[site.place]),
             **{"bytes of a lane": float(site.nbytes), "bytes of a request": entry.bytes / entry.requests},

@@ -18,7 +18,8 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             continue
         sectors, ideal = entry.sectors or 0, entry.ideal_sectors or 1
         used = ideal / sectors
-        cause, remedy = _cause_and_remedy(evidence.row_bytes(entry.site.nbytes))
+        rows, row_bytes = evidence.rows_per_warp(entry.site.nbytes), evidence.row_bytes(entry.site.nbytes)
+        cause, remedy = _cause_and_remedy(row_bytes, rows, sectors / entry.requests)
         touched, enough = (per_request(number, entry.requests) for number in (sectors, ideal))
         yield of_sectors(
             entry,
@@ -30,11 +31,17 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         )
 
 
-def _cause_and_remedy(row_bytes: int | None) -> tuple[str, str]:
+def _cause_and_remedy(row_bytes: int | None, rows: int, per_request: float) -> tuple[str, str]:
+    """`rows`: of a block in one warp. Where each touches no more sectors than it would wherever it began, nothing is skipped in it."""
     if row_bytes is not None and row_bytes < SECTOR_BYTES:
         return (
             f"a row of its block has no more than {row_bytes} bytes side by side, and a sector has {SECTOR_BYTES}",
             "Make the block wider and lower, so that its rows fill sectors.",
+        )
+    if row_bytes is not None and rows > 1 and per_request <= rows * (row_bytes // SECTOR_BYTES + 1):
+        return (
+            f"a warp has {rows} rows of its block, which begin inside a sector or have only a part of their lanes",
+            "Let each row begin at a multiple of 32 bytes, and make the block wider and lower, so that a warp has fewer rows.",
         )
     return (
         "its lanes skip over what lies between the elements that they ask for",
