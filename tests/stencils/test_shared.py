@@ -1,6 +1,7 @@
 """Stencils on several emulated devices: the same bits as on one, whatever the slabs, exchanges, boundaries and kernels."""
 
 from functools import cache
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -271,3 +272,23 @@ def test_memory_that_does_not_suffice_is_said_for_the_device():
         DeviceError, match=r"no memory left for 'u' on emulator:h200: it needs 32,768\.\d+ GiB, and 1\d\d\.\d of 131\.3 GiB are free"
     ):
         heat.on(ml.Grid(shape)).prepare(u=u, r=0.1, swap=SWAP, targets=targets)
+
+
+@pytest.mark.parametrize(("devices", "probed"), [(1, False), (2, False), (1, True), (2, True)])
+def test_plans_are_bound_to_memory_once(monkeypatch: pytest.MonkeyPatch, devices: int, probed: bool) -> None:
+    """Scalars and points keep their memory: the third call of `steps` finds the plans of the first two, and on a GPU their graphs."""
+    bound = []
+    for module in ("engine", "shared"):
+        place = import_module(f"memlane.timeloop.{module}")
+        made = place.bound_to
+        monkeypatch.setattr(place, "bound_to", lambda *given, made=made: bound.append(1) or made(*given))
+    run = prepared(heat, ml.Grid((24, 32), boundary="periodic"), devices, every=2, r=0.1)
+    if probed:
+        run.add_source("u", (11, 3), np.ones(100, np.float32))
+        run.add_probe("u", (12, 4))
+    run.steps(8).steps(8)
+    known = len(bound)
+    run.steps(8, r=0.2).steps(8)
+    assert len(bound) == known
+    if probed:
+        assert len(run.probed("u")) == 32

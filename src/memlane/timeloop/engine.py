@@ -20,7 +20,7 @@ from memlane.stencils.points import FIND, NOWHERE, point_kernel, point_kernels
 from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
 from memlane.stencils.sums import exact_value
 from memlane.targets import BoundPlan
-from memlane.timeloop.memory import allocated, blank
+from memlane.timeloop.memory import KeptTables, blank
 
 _KEPT_PLANS = 32
 """Bound plans that a run keeps; each may hold a graph."""
@@ -39,7 +39,7 @@ class Engine:
         self.loaded: LoadedModule = target.load(self.module)
         self.refs: dict[str, KernelRef] = {name: self.loaded[name].ref for name in self.loaded}
         self.points = PointKernels(target, architecture(target))
-        self._plans = BoundPlans()
+        self._plans, self._tables = BoundPlans(), KeptTables()
         fused = any(kernel.variant.steps > 1 for kernel in code.kernels)
         for name in field_buffers(problem, fused):
             if name not in arrays:
@@ -82,7 +82,7 @@ class Engine:
 
     def table(self, values: np.ndarray[Any, Any], name: str) -> DeviceArray:
         """Return a table on the target."""
-        return allocated(self.target, values.nbytes, name, lambda: self.target.array(values))
+        return self._tables.of(self.target, values, name)
 
 
 _COMBINED = {"sum": np.add, "min": np.minimum, "max": np.maximum}

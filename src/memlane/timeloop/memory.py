@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -124,6 +125,31 @@ def blank(target: Target, shape: tuple[int, ...], dtype: str, name: str) -> Devi
 
 def _nbytes(shape: tuple[int, ...], dtype: str) -> int:
     return prod(stored_shape(shape)) * np.dtype(dtype).itemsize
+
+
+_KEPT_TABLES = 64
+
+
+class KeptTables:
+    """Small tables on targets that keep their memory from one stage to the next: plans are bound to memory, so they serve again."""
+
+    def __init__(self) -> None:
+        self._arrays: OrderedDict[tuple[object, ...], DeviceArray] = OrderedDict()
+
+    def of(self, target: Target, values: npt.NDArray[Any], name: str, home: int = 0) -> DeviceArray:
+        """Return a table with these values in the memory that the last one of this name, shape and type had on device `home`.
+
+        Nothing may be under way that reads the last one.
+        """
+        key = home, name, values.shape, values.dtype.str
+        if key in self._arrays:
+            self._arrays.move_to_end(key)
+            self._arrays[key].copy_from(values)
+        else:
+            self._arrays[key] = allocated(target, values.nbytes, name, lambda: target.array(np.ascontiguousarray(values)))
+            if len(self._arrays) > _KEPT_TABLES:
+                self._arrays.popitem(last=False)
+        return self._arrays[key]
 
 
 def allocated(target: Target, nbytes: int, name: str, make: Any) -> DeviceArray:

@@ -16,7 +16,7 @@ from memlane.launch import DeviceArray, Target
 from memlane.stencils import Decomposition, Grid, Point, Problem, Slab
 from memlane.stencils.geometry import stored_shape
 from memlane.stencils.points import ADD, RECORD
-from memlane.timeloop.memory import allocated
+from memlane.timeloop.memory import KeptTables, allocated
 
 Cells = npt.NDArray[np.int64]
 Tables = dict[str, DeviceArray]
@@ -114,6 +114,7 @@ class Points:
         self.problem, self.homes = problem, tuple(homes)
         self._sources: dict[str, _Source] = {}
         self._probes: dict[str, _Probe] = {}
+        self._tables = KeptTables()
 
     @property
     def any(self) -> bool:
@@ -164,12 +165,15 @@ class Points:
         for name, source in self._sources.items():
             places, numbers = source.cells.places[home], source.cells.numbers[home]
             if places is not None:
-                found |= {f"{name}_source": _on(target, source.rows(step, rows)[:, numbers], "source"), f"{name}_source_at": places}
+                found |= {
+                    f"{name}_source": self._tables.of(target, source.rows(step, rows)[:, numbers], f"source {name}", home),
+                    f"{name}_source_at": places,
+                }
         for name, probe in self._probes.items():
             places, numbers = probe.cells.places[home], probe.cells.numbers[home]
             if places is not None:
                 blank = np.zeros((rows, len(numbers)), self.problem.dtype(name))
-                found |= {f"{name}_probe": _on(target, blank, "probe"), f"{name}_probe_at": places}
+                found |= {f"{name}_probe": self._tables.of(target, blank, f"probe {name}", home), f"{name}_probe_at": places}
         return found
 
     def take_probes(self, tables: Sequence[Tables], rows: int) -> None:

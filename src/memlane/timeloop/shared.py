@@ -45,7 +45,7 @@ from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
 from memlane.stencils.turns import no_margins, wider, widest
 from memlane.targets import BoundPlan
 from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled, reduced
-from memlane.timeloop.memory import allocated, as_host
+from memlane.timeloop.memory import KeptTables, allocated, as_host
 from memlane.timeloop.points import Home, Points, Tables
 from memlane.timeloop.residence import Residence, check_stays
 from memlane.timeloop.run import Run
@@ -194,6 +194,7 @@ class SharedRun(Run):
         if sizes := self._message_sizes():
             modules.append(cuda(face_kernels(sizes), name="<stencil faces>", arch=architecture))
         self._loaded, self._plans = [target.load(module) for module in modules for target in self.targets], BoundPlans()
+        self._tables = KeptTables()
         self._refs: dict[str, KernelRef] = {name: loaded[name].ref for loaded in self._loaded[:: len(self.targets)] for name in loaded}
         self._point_kernels = [PointKernels(target, architecture) for target in self.targets]
         homes = zip(self.targets, self._slabs, strict=True)
@@ -363,8 +364,7 @@ class SharedRun(Run):
 
     def _scalars_of(self, table: npt.NDArray[Any]) -> list[DeviceArray]:
         """Return a table of scalars on each device."""
-        name = f"scalars {len(table)}"
-        return [allocated(target, table.nbytes, name, partial(target.array, table)) for target in self.targets]
+        return [self._tables.of(target, table, "scalars", home) for home, target in enumerate(self.targets)]
 
     def _totals(self, own: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
         """Return what the reductions of a step gave for each slab, of which `own` are those of this process."""
