@@ -212,7 +212,8 @@ def decomposed(grid: Grid, speeds: Sequence[float], parts: Sequence[int] | None 
     for axis, (count, extent) in enumerate(zip(counts, grid.shape, strict=True)):
         if count > extent:
             what = f"{extent} {'cells' if axis == grid.dimensions - 1 else 'planes'} along axis {axis}"
-            raise StencilError(f"{count} devices cannot share a grid of {what}: use {extent} or fewer" + (" there" if axis else ""))
+            other = ", or cut other axes too, as with decomposition='auto'" if parts is None and grid.dimensions > 1 else ""
+            raise StencilError(f"{count} devices cannot share a grid of {what}: use {extent} or fewer{' there' if axis else ''}{other}")
         layers = [sum(speed for place, speed in zip(places, speeds, strict=True) if place[axis] == at) for at in range(count)]
         is_row = axis == grid.dimensions - 1
         spans.append([Span(*pair) for pair in pairwise(_ends(extent, layers, ALIGNED if is_row else 1))])

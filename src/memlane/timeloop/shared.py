@@ -1,4 +1,4 @@
-"""A stencil on several devices: each has a slab of the grid, and gets the planes of its neighbours that it reads."""
+"""A stencil on several devices: each has a slab of the grid, or a box, and gets the cells of its neighbours that it reads."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TRANSPORTS = ("peer", "flags", "persistent", "host", "mpi")
 
 @dataclass(frozen=True, eq=False)
 class SharedField:
-    """A field as it is after the last complete step, in slabs on several devices.
+    """A field as it is after the last complete step, in slabs or boxes on several devices.
 
     u = run["u"].gather()                       # an array of NumPy
     parts = run["u"].slabs                      # the memory of each device, with halos and padding; `decomposition` says what is where
@@ -109,7 +109,7 @@ def computed_cells(slab: Slab, memory: DeviceArray) -> npt.NDArray[Any]:
 
 
 class SharedRun(Run):
-    """A stencil with its fields in slabs on several devices; used as a `Run`.
+    """A stencil with its fields in slabs or boxes on several devices; used as a `Run`.
 
     run = heat.on(grid, exchange_every=4).prepare(u=u0, r=0.2, swap=("new", "u"), targets=ml.devices("cuda", 2))
     print(run.plan(8))                          # what 8 steps do on which queue
@@ -150,13 +150,13 @@ class SharedRun(Run):
         self._load(values, architecture(*targets))
 
     def _cut(self, slabs: Decomposition, choice: Choice, fmad: bool) -> None:
-        """Generate the kernels, and give the slabs halos as wide as these need."""
+        """Generate the kernels, and give the parts of the grid halos as wide as these need."""
         self.reason = choice.reason
         """Why the kernels are cut as they are, and why devices exchange planes after so many steps."""
         self.exchange_every = choice.exchange_every
         """Steps between two exchanges."""
         self.overlap = choice.overlap
-        """Whether an exchange is overlapped with the planes between the borders, where slabs are thick enough."""
+        """Whether an exchange is overlapped with the planes between the borders, where these are thick enough."""
         self._generate(replace(self.problem, cut=slabs.cut), choice.variant, fmad)
         self._wanted = self._needs()
         """What halos have to hold before each turn, whichever it is."""
@@ -202,7 +202,7 @@ class SharedRun(Run):
 
     @property
     def _slabs(self) -> tuple[Slab, ...]:
-        """The slabs of the targets of this process, in their order."""
+        """The parts of the grid that the targets of this process have, in their order."""
         return self.decomposition.slabs
 
     @cached_property
@@ -400,7 +400,7 @@ class SharedRun(Run):
     # -- memory ------------------------------------------------------------------------------------------------------------------
 
     def _upload(self, name: str, host: npt.NDArray[Any] | None) -> tuple[DeviceArray, ...]:
-        """Return the memory of a field on each device, with the planes of its slab and halos; with zeros where there are no values."""
+        """Return the memory of a field on each device, with the cells of its part and halos; with zeros where there are no values."""
         if host is not None and host.shape != self.problem.grid.shape:
             raise StencilError(f"field {name!r} has the shape {host.shape}, and the grid {self.problem.grid.shape}")
         dtype = self.problem.dtype(name)
