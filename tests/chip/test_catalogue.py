@@ -198,6 +198,16 @@ def test_the_line_is_named(tmp_path: Path, old: str, new: str, mark: str) -> Non
         chip.from_file(path)
 
 
+def test_the_line_is_that_of_the_table(tmp_path: Path) -> None:
+    """`lanes_16` stands in two tables."""
+    begin = H200.index("[coalescing]")
+    text = H200[:begin] + re.sub(r"(lanes_16 *= \{ value = )32", r"\g<1>24", H200[begin:])
+    (tmp_path / "two.toml").write_text(text)
+    line = 1 + next(number for number, one in enumerate(text.splitlines()) if one.startswith("lanes_16") and "24" in one)
+    with pytest.raises(ChipError, match=rf"two\.toml:{line}: \[coalescing\] lanes_16 must divide the 32 lanes"):
+        chip.from_file(tmp_path / "two.toml")
+
+
 def test_a_chip_that_is_like_another(mine: Path) -> None:
     assert (chip.load("m2050").sm_count, chip.load("m2050").banks) == (14, chip.load("gtx480").banks)
     assert chip.load("m2050").fact("clock_mhz").source.startswith("NVIDIA Tesla M2050")

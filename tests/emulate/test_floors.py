@@ -241,3 +241,9 @@ def test_the_longest_floor_is_the_time_and_a_shorter_one_is_not() -> None:
     assert found.missing == ("sectors written (L2 writes of one SM)", "sectors written in part (L2 writes of one SM)")
     slow = modelled_time(chip, 100, Traffic(sms, 0, 0, wavefront_cycles=2))
     assert (slow.cycles, slow.ruled) == (100, "latency")
+
+
+def test_what_moved_nothing_has_no_floor() -> None:
+    names = ("read", "read_lines", "written", "written_lines", "partly_written", "partly_written_lines", "partly_written_bytes", "atomic")
+    quiet = modelled_time(H200, 59, Traffic({name: [0, 0] for name in (*names, "wavefronts")}, 0, 0))
+    assert (quiet.floors, quiet.missing, quiet.cycles) == ((), (), 59)
