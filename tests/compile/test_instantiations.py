@@ -182,3 +182,16 @@ def test_a_lambda_that_does_not_compile_leaves_the_other_kernels() -> None:
     compiled = cuda_to_ptx(source, name="lambdas.cu")
     assert len(compiled.kernels) == 3
     assert any("undeclared" in note for note in compiled.notes)
+
+
+def test_launches_in_a_header_that_a_host_function_includes(tmp_path: Path) -> None:
+    (tmp_path / "cases.inc").write_text(
+        "#ifdef LAUNCH\ncudaMalloc(&p, 4);\nk<float, N><<<1, N>>>(p);\nk<int, 2 * N><<<1, 1>>>(nullptr);\n#endif\n"
+    )
+    (tmp_path / "body.inc").write_text("T x = N;\np[threadIdx.x] = x;\n")
+    path = tmp_path / "main.cu"
+    path.write_text(
+        'template <class T, int N> __global__ void k(T* p) {\n#include "body.inc"\n}\n#define LAUNCH\n'
+        'template <int N> void run(float* p) {\n#include "cases.inc"\n}\nint main() { run<8>(nullptr); }\n'
+    )
+    assert set(cuda_to_ptx(path).kernels.values()) == {"void k<float, 8>(float*)", "void k<int, 16>(int*)"}

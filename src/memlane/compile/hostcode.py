@@ -45,6 +45,8 @@ class DeviceCode:
     """Declarations that were cut."""
     inner_includes: tuple[int, ...] = ()
     """Directives inside a declaration, as indices of tokens: a header that is included there is a piece of it."""
+    is_piece: bool = False
+    """Whether the file is included inside a declaration of another one."""
 
 
 def cut(text: str, tokens: list[Token], macros: Macros) -> DeviceCode:
@@ -69,7 +71,7 @@ def cut(text: str, tokens: list[Token], macros: Macros) -> DeviceCode:
 
 def uncut(text: str) -> DeviceCode:
     """A file that is a piece of a function or class of another file, and stays whole."""
-    return DeviceCode(text, (), (), (), 0, (), ())
+    return DeviceCode(text, (), (), (), 0, (), (), is_piece=True)
 
 
 def with_constexpr(text: str, units: Iterable[Unit]) -> str:

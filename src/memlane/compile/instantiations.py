@@ -101,6 +101,8 @@ def undecided(files: Sequence[SourceFile], codes: Mapping[str, DeviceCode]) -> b
     for file in files:
         for unit in codes[file.name].host:
             named += sum(token.text in templates for token in _inside(file.tokens, unit))
+        if codes[file.name].is_piece:
+            named += sum(token.text in templates for token in file.tokens)
         named += sum(any(name in token.text for name in templates) for token in file.tokens if token.kind == "directive")
     return named > direct
 
@@ -131,8 +133,10 @@ def _reaching(program: Iterable[_File], templates: Iterable[str]) -> frozenset[s
         for unit in file.code.host:
             tokens = _inside(file.source.tokens, unit)
             function = Body([token for token in tokens if token.kind != "directive"]).function()
-            for word in {token.text for token in tokens if token.kind == "word"}:
+            for word in _words(file, unit):
                 users.setdefault(word, []).append(function.name if function else "")
+        for word in {token.text for token in file.source.tokens if token.kind == "word"} if file.code.is_piece else ():
+            users.setdefault(word, []).append(file.source.name)
         for token in file.source.tokens:
             if token.kind == "directive" and (line := directive(token)).name == "define":
                 macro, *words = re.findall(r"[^\W\d]\w*", line.body) or [""]
@@ -141,16 +145,28 @@ def _reaching(program: Iterable[_File], templates: Iterable[str]) -> frozenset[s
     return frozenset(reachable(templates, lambda word: users.get(word, ())))
 
 
+def _words(file: _File, unit: Unit) -> set[str]:
+    """The words of a declaration, and the names of the files that are included in it."""
+    tokens = file.source.tokens
+    first = bisect_left(tokens, unit.start, key=lambda token: token.start)
+    inside = range(first, bisect_left(tokens, unit.end, key=lambda token: token.start))
+    words = {tokens[index].text for index in inside if tokens[index].kind == "word"}
+    return words | {name for index, name in file.source.includes.items() if index in inside}
+
+
 def _take_apart(file: _File, reaching: frozenset[str]) -> None:
     """Fills in the parts of a file: host functions that reach a kernel are read, of others only the head."""
     file.parts += [Part(unit.start, unit.end) for unit in file.code.removable]
+    if file.code.is_piece:
+        whole = Body([token for token in file.source.tokens if token.kind != "directive"])
+        _take_statements_apart(file, whole, whole)
     for unit in file.code.host:
         body = Body([token for token in _inside(file.source.tokens, unit) if token.kind != "directive"])
         function = body.function()
         file.parts.append(Part(unit.start, unit.end))
         if function is None:
             file.left_out += body.launch_configurations()
-        elif function.name and reaching.isdisjoint(token.text for token in body.tokens):
+        elif function.name and reaching.isdisjoint(_words(file, unit)):
             file.left_out.append(Part(function.head_end, unit.end, ";"))
         else:
             _take_function_apart(file, body, function)
@@ -158,8 +174,13 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
 
 def _take_function_apart(file: _File, body: Body, function: HostFunction) -> None:
     inner = Body([token for token in body.tokens if function.body.start <= token.start < function.body.end])
-    file.parts += inner.statements()
+    _take_statements_apart(file, body, inner)
     file.parts.append(function.body)
+
+
+def _take_statements_apart(file: _File, body: Body, inner: Body) -> None:
+    """`inner`: the statements of the function `body`, or all of a file that is included in one."""
+    file.parts += inner.statements()
     file.left_out += body.launch_configurations()
     file.left_out += body.lambda_spaces()
     file.left_out += body.exception_handling()
