@@ -39,6 +39,7 @@ from memlane.lab.stencil.cases import Case
 from memlane.lab.stencil.measure import parts_of
 from memlane.lab.stencil.predict import Point
 from memlane.launch import Target
+from memlane.stencils.choice import default_variant
 from memlane.stencils.scaling import best_exchange
 from memlane.targets import devices as named_devices
 from memlane.timeloop.shared import SharedRun
@@ -202,7 +203,8 @@ def alone_rows(name: str, case: Case, target: Target) -> Iterator[Row]:
     run = SharedRun(problem, values, targets=[target])
     us = step_us(run, 50.0)
     yield Row(named(name, 1), BEST, round(us, 3), "us", note=str(run.variant))
-    single = run if run.variant.steps == 1 else SharedRun(problem, values, targets=[target], exchange_every=1)
+    one_step = default_variant(problem, problem.rules[0])
+    single = run if run.variant.steps == 1 else SharedRun(problem, values, targets=[target], exchange_every=1, variant=one_step)
     each = us if single is run else step_us(single, 50.0)
     yield Row(named(name, 1), EACH_STEP, round(each, 3), "us", note=str(single.variant))
     errors = {}
