@@ -177,6 +177,14 @@ def test_kernels_that_host_code_launches_with_its_lambdas() -> None:
     assert [LAMBDAS.splitlines()[line - 1].partition("// ")[2] for line in lines] == ["the store of the lambda"]
 
 
+def test_functions_for_other_modules_stay_beside_kernels_of_lambdas() -> None:
+    compiled = cuda_to_ptx(f"__device__ float helper(float x) {{ return x + 1; }}{LAMBDAS}", name="lambdas.cu", relocatable=True)
+    functions = parse(compiled.text, "lambdas.cu").functions
+    assert "_Z6helperf" in functions
+    assert "_Z6launchIZ4mainEUliE_JEEviT_DpT0_" in functions
+    assert "main" not in functions
+
+
 def test_a_lambda_that_does_not_compile_leaves_the_other_kernels() -> None:
     source = LAMBDAS.replace("d[i] += verbose;", "undeclared(i);")
     compiled = cuda_to_ptx(source, name="lambdas.cu")

@@ -151,3 +151,12 @@ def test_what_a_kernel_alone_lacks_is_told(program: Path) -> None:
         UnsupportedPtx, match=r"a function without a body: link the file that defines it: memlane.link\(...\), or --link FILE"
     ):
         kernel[1, 32](target.array(np.zeros(32, "f4")), 32)
+
+
+def test_dynamic_parallelism_is_refused_by_name_where_it_is_linked() -> None:
+    source = "__global__ void child(int* p) { *p = 1; }\n__global__ void parent(int* p) { child<<<1, 1>>>(p); }\n"
+    message = r"^`parent\(int\*\)` \(cdp.cu:2\) calls the CUDA runtime \(`\w+`\), and memlane runs no kernels that launch kernels or call"
+    with pytest.raises(LinkError, match=message):
+        link(cuda(source, name="cdp.cu", relocatable=True))
+    with pytest.raises(CompileError, match=r"\(dynamic parallelism\): launch the inner kernel from the host"):
+        cuda("__global__ void k(int** p) { cudaMalloc(p, 4); }", relocatable=True)

@@ -171,7 +171,8 @@ class _Compilation:
 
         def compiler(texts: Mapping[str, str]) -> nvrtc.Answer:
             request = self._host_request(texts, device)
-            options = (*(option for option in request.options if option != "-lineinfo"), "-G")  # nothing is optimised: that is quicker
+            # Nothing is optimised, which is quicker. Not relocatable: there NVRTC declares the runtime's functions, which host code calls.
+            options = (*(option for option in request.options if option not in ("-lineinfo", "-rdc=true")), "-G")
             return nvrtc.compile_request(replace(request, options=options, expressions=()))
 
         known = {_plain(launch) for launch in (*self.options.instantiate, *self.launches, *self.dropped)}

@@ -12,7 +12,10 @@ from pathlib import Path
 from memlane.compile import libraries, nvrtc
 from memlane.compile.sources import SourceFile
 
-_RUNTIME_CALL = re.compile(r'device-side kernel launch|identifier "cuda(?:Malloc|Free|Mem|Stream|Event|Device|GetLast|PeekAt|Graph)\w*" is')
+_RUNTIME_CALL = re.compile(
+    r'device-side kernel launch|identifier "cuda(?:Malloc|Free|Mem|Stream|Event|Device|GetLast|PeekAt|Graph)\w*" is'
+    r'|function "cuda\w+\([^"]*" was referenced but not defined'
+)
 _TEXTURE_REFERENCE = re.compile(r"\b(?:texture|surface)\s*<[^;{}<>]*>\s*(\w+)")
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _KERNEL = re.compile(r"\b__global__\b")

@@ -109,11 +109,12 @@ def undecided(files: Sequence[SourceFile], codes: Mapping[str, DeviceCode]) -> b
 
 def kernels_alone(ptx: str, without: str) -> str:
     """The PTX of `Launched.texts` with its kernels and what they use, and without what is there of the host. `without`: the PTX of the
-    files without their host code, whose variables stay too."""
-    module = parse(ptx, "<ptx>")
-    functions = {called.name: called for kernel in module.kernels.values() for called in (kernel, *called_functions(module, kernel))}
+    files without their host code, whose functions and variables stay too: other modules may use them."""
+    module, known = parse(ptx, "<ptx>"), parse(without, "<ptx>")
+    roots = [one for name, one in module.functions.items() if one.is_entry or name in known.functions]
+    functions = {called.name: called for root in roots for called in (root, *called_functions(module, root))}
     used = {name for one in functions.values() for each in one.instructions() for operand in each.operands for name in names_in(operand)}
-    used |= set(parse(without, "<ptx>").variables)
+    used |= set(known.variables)
     pending = [module.variables[name] for name in used if name in module.variables]
     while pending:
         named = {value.name for value in initial_values(pending.pop())} - used

@@ -28,6 +28,7 @@ _SHARED_BY_ALL = frozenset({"visible", "weak", "common"})
 _ARCHITECTURE = re.compile(r"(?:sm|compute)_(\d+)([af]?)")
 _STRINGS = re.compile(r"\.section\s+\.debug_str\b")
 _PLACE = re.compile(r"(\.loc\s+|\binlined_at\s+)(\w+)")
+_RUNTIME = re.compile(r"(?:__)?cuda[A-Z]")
 _LONGEST_LIST = 5
 
 Definition = Function | Variable
@@ -201,6 +202,11 @@ def _check_complete(modules: Sequence[Module], kept: Mapping[str, Definition | N
     for module in modules if absent else ():
         for item in module.items:
             for name, where in _uses(module, item):
+                if name in absent and _RUNTIME.match(name):
+                    raise LinkError(
+                        f"{where} calls the CUDA runtime (`{name}`), and memlane runs no kernels that launch kernels or call the runtime "
+                        "(dynamic parallelism); launch the inner kernel from the host, and move calls of the runtime there"
+                    )
                 if name in absent:
                     files = _listed(one.name for one in modules)
                     raise LinkError(f"`{demangle(name)}`, which {where} uses, is not defined in {files}; link the file that defines it too")
