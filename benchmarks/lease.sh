@@ -42,6 +42,7 @@ TAIL=60 step remap 120 "$PYTHON" -m memlane lab remap --target cuda:0 --out "$OU
 step keep_remap 20 "$PYTHON" benchmarks/keep.py "$OUT/remap/result.json"
 TAIL=60 step volume 150 "$PYTHON" -m memlane lab volume --target cuda:0 --out "$OUT/volume"
 step keep_volume 20 "$PYTHON" benchmarks/keep.py "$OUT/volume/result.json" frames warps series
+TAIL=40 step predict_measured 400 "$PYTHON" benchmarks/predict_measured.py
 TAIL=20 step differential 180 "$PYTHON" benchmarks/differential.py
 ls -l "$OUT/results"/*/ 2>/dev/null
 exit "$failed"
