@@ -5,7 +5,7 @@
     git clone https://github.com/karpathy/llm.c
     git clone https://github.com/triton-lang/triton
 
-each checked out at the commit that `COMMITS` names: `git -C triton checkout 26b8cec1`, and so on. A clone at another commit is refused,
+each checked out at the commit that `COMMITS` names: `git -C triton checkout 8e96b71b`, and so on. A clone at another commit is refused,
 because the labels were given for the one.
 """
 
@@ -29,7 +29,7 @@ COMMITS: Mapping[str, str] = {
     SAMPLES: "c94ff366aed18c797b8a85dfaac7817b0228b420",
     RODINIA: "9c10d3ea16ddba2ba057cc3951a9efc4c2cc18a4",
     LLM: "f1e2ace651495b74ae22d45d1723443fd00ecd3a",
-    TRITON: "26b8cec1c6e2eb809e616944fb36013a827742e9",
+    TRITON: "8e96b71b1b47a5d09f1cfb1826a16178f58dbef0",
 }
 """Folder of a clone -> its commit."""
 LABELS_FILE = Path(__file__).parent / "public_labels.toml"
