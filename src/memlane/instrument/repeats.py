@@ -1,4 +1,5 @@
-"""Accesses that a loop repeats at the same addresses: what is read in a loop inside it is read again in each of its turns."""
+"""Accesses and the loops around them: which a loop repeats at the same addresses, since what is read in a loop inside it is read again in
+each of its turns; and which a warp makes at most once between two barriers of its block, such as the steps of a tree of sums."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from memlane.ptx import ControlFlow, Function, Instruction, flatten_scopes, memory_accesses, registers_in, values_read, values_written
 from memlane.walks import components
 
+_BARRIERS = frozenset({"bar", "barrier"})
 Edges = Mapping[int, tuple[int, ...]]
 
 
@@ -81,3 +83,22 @@ def _begins_anew(
 def _cycles(edges: Edges) -> Iterable[set[int]]:
     """The sets of nodes that lead to themselves."""
     return (one for one in components(edges, edges.__getitem__) if len(one) > 1 or any(node in edges[node] for node in one))
+
+
+def once_between_barriers(function: Function) -> frozenset[int]:
+    """Indices of the instructions of a kernel on whose way back to themselves there is a barrier for the whole block, whatever the way.
+
+    What is in no loop is among them. A warp that executes one of them more often than others has come to that many more barriers.
+    """
+    flow = ControlFlow(flatten_scopes(function))
+    held = {block.index for block in flow.blocks if any(map(_is_block_barrier, block.instructions))}
+    free = [block.index for block in flow.blocks if block.index not in held]
+    ways = {index: [to for to in flow.successors[index] if to not in held] for index in free}
+    around = {index for cycle in components(free, ways.__getitem__) for index in cycle if len(cycle) > 1 or index in ways[index]}
+    numbers = [block.index for block in flow.blocks for _ in block.instructions]
+    return frozenset(index for index, block in enumerate(numbers) if block not in around)
+
+
+def _is_block_barrier(one: Instruction) -> bool:
+    first, *more = one.name.split(".")
+    return first in _BARRIERS and not {"warp", "cluster", "arrive"} & set(more)

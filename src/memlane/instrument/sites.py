@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memlane.compile import parameter_names
-from memlane.instrument.barrier_steps import once_between_barriers
 from memlane.instrument.origins import Origins, origins_of
-from memlane.instrument.repeats import repeating
+from memlane.instrument.repeats import once_between_barriers, repeating
 from memlane.instrument.waits import is_bulk, space_of, wait_of
 from memlane.launch import pointer_parameters
 from memlane.ptx import (
