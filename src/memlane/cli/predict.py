@@ -12,16 +12,17 @@ from memlane.cli.command import runs_program
 from memlane.cli.failure import passing_on, why
 from memlane.cli.later import later
 from memlane.cli.programs import Program, nothing_launched
-from memlane.cli.progress import progress
 from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import show, show_json
 from memlane.errors import CommandError
 
 if TYPE_CHECKING:
+    from memlane.cli import progress
     from memlane.measure import prediction as predicting
     from memlane.report import failed as failures
     from memlane.report import predictions
 else:
+    progress = later("memlane.cli.progress")
     predicting = later("memlane.measure.prediction")
     predictions = later("memlane.report.predictions")
     failures = later("memlane.report.failed")
@@ -51,7 +52,7 @@ def predict(
     if not chips:
         raise CommandError(f"--chip names no chip; known are {', '.join(names())}")
     predictor = predicting.Forecaster(chips, every_block=every_block, only_launch=launch)
-    with for_a_document(as_json), progress("predicting"):
+    with for_a_document(as_json), progress.progress("predicting"):
         failure = program.run(f"emulator:{chips[0].name}", predictor)
     failure = failure or nothing_launched(program, predictor.seen, bool(predictor.forecasts), launch, "predict")
     with passing_on(failure):
