@@ -2,7 +2,7 @@
 
     MemlaneError                   what a user can cause; the command line prints it in one place and exits with `exit_code`
     +-- SourceError                points into a text: file:line:column, the line, carets
-    |   +-- PtxSyntaxError         the text is no PTX
+    |   +-- PtxSyntaxError         the text is not PTX
     |   +-- PtxTypeError           well formed, but an operand or a type does not fit
     |   +-- UnsupportedPtx         valid or not, this instruction is not modelled; it is named
     |   +-- StencilError           a stencil rule, its grid or its fields; points at the expression of the rule where there is one
@@ -75,7 +75,7 @@ class SourceError(MemlaneError):
 
 
 class PtxSyntaxError(SourceError):
-    """The text is no PTX."""
+    """The text is not PTX."""
 
 
 class PtxTypeError(SourceError):

@@ -97,7 +97,7 @@ def test_a_value_that_is_known_is_not_loaded_again() -> None:
     found = verdicts("ld.global.u32 %v0, [%a]; ld.global.u32 %v1, [%a]; add.u32 %v0, %v0, %v1; st.global.u32 [%a+4], %v0; ret;")
     assert sorted(one.verdict for one in found[:2]) == [EXACT, HINT]
     absent = next(one for one in found if one.verdict == HINT)
-    assert (absent.reason, absent.accesses) == ("ptxas made no access for it: the value was known already, or nobody needed it", ())
+    assert (absent.reason, absent.accesses) == ("ptxas made no access for it: its value was already known, or nothing uses it", ())
 
 
 def test_an_invariant_load_that_leaves_its_loop() -> None:

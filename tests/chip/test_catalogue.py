@@ -64,7 +64,7 @@ def test_an_unknown_fact_names_those_that_exist() -> None:
 
 
 def test_an_unknown_chip_names_those_that_exist() -> None:
-    with pytest.raises(ChipError, match=r"no chip is called 'h2000'; known are a100, gtx480, gtx680, gtx680-8byte, h100, h200, m2050"):
+    with pytest.raises(ChipError, match=r"no chip is called 'h2000'; known: a100, gtx480, gtx680, gtx680-8byte, h100, h200, m2050"):
         chip.load("h2000")
 
 

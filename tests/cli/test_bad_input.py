@@ -160,7 +160,7 @@ def test_instruction_that_the_emulator_does_not_model(memlane: Command, written:
 
 def test_file_that_is_no_text(memlane: Command) -> None:
     Path("noise.ptx").write_bytes(b"\xff\xfe\x00\x7f")
-    refused(memlane("trace", "noise.ptx"), "noise.ptx is no text, so no PTX", code=2)
+    refused(memlane("trace", "noise.ptx"), "noise.ptx is not text, so no PTX", code=2)
 
 
 @pytest.mark.parametrize("command", ["trace", "count"])
@@ -181,7 +181,7 @@ def test_record_file_in_the_place_of_a_program(memlane: Command, record: Path, c
 def test_script_that_is_no_text(memlane: Command) -> None:
     Path("noise.parquet").write_bytes(bytes(range(256)) * 4)
     answer = memlane("show", "a.cu:3", "noise.parquet")
-    refused(answer, "noise.parquet is no text, so no Python script; name a script, or a .cu or .ptx file", code=2)
+    refused(answer, "noise.parquet is not text, so no Python script; name a script, or a .cu or .ptx file", code=2)
 
 
 def test_ptx_without_line_information_is_its_own_source_text(memlane: Command, written: Write) -> None:
@@ -501,14 +501,14 @@ def test_unknown_format_names_those_that_exist(memlane: Command, record: Path) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("trace",), "missing argument 'INPUT'; memlane trace --help lists what there is"),
+        (("trace",), "missing argument 'INPUT'; memlane trace --help lists the options"),
         (("paint",), "no such command 'paint'"),
-        (("lab", "paint"), "no such command 'paint'; memlane lab --help lists what there is"),
+        (("lab", "paint"), "no such command 'paint'; memlane lab --help lists the options"),
         (("trace", "x.py", "--launch", "first"), "invalid value for '--launch': "),
         (("trace", "x.py", "--launch", "-1"), "invalid value for '--launch': "),
-        (("export", "x.parquet"), "missing option '--to'; memlane export --help lists what there is"),
+        (("export", "x.parquet"), "missing option '--to'; memlane export --help lists the options"),
         (("count", "x.py", "--colour"), "no such option: --colour"),
-        (("layout", "search", "--columns"), "option '--columns' requires an argument; memlane layout search --help lists what there is"),
+        (("layout", "search", "--columns"), "option '--columns' requires an argument; memlane layout search --help lists the options"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(memlane: Command, words: tuple[str, ...], said: str) -> None:
@@ -554,7 +554,7 @@ def test_truncated_record_file(memlane: Command, record: Path, command: str) -> 
 def test_foreign_record_file(memlane: Command, command: str) -> None:
     options = ("--to", "csv") if command == "export" else ()
     Path("notes.parquet").write_text("no Parquet at all, but long enough to be")
-    refused(memlane(command, "notes.parquet", *options), "notes.parquet is no Parquet file, so no memlane record")
+    refused(memlane(command, "notes.parquet", *options), "notes.parquet is not a Parquet file, so no memlane record")
     pq.write_table(pa.table({"x": [1]}), "other.parquet")
     refused(memlane(command, "other.parquet", *options), "other.parquet is a Parquet file, but no memlane record")
     refused(memlane(command, "missing.parquet", *options), "missing.parquet: there is no such file", code=2)

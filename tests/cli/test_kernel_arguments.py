@@ -81,7 +81,7 @@ def test_a_texture_is_an_argument(memlane: Command, kernels: Path) -> None:
             ("f8[64]", "{3:i4, 2:f4}"),
             "--arg {3:i4, 2:f4}: argument 2 of pair(double*, Pair) has 16 bytes, these members take 8 (they lie at 0, 4)",
         ),
-        ("pair", ("{f8[64]}", "{3:i4, 2:f8}"), "--arg {f8[64]}: argument 1 of pair(double*, Pair) is no structure, but u64"),
+        ("pair", ("{f8[64]}", "{3:i4, 2:f8}"), "--arg {f8[64]}: argument 1 of pair(double*, Pair) is not a structure, but u64"),
     ],
 )
 def test_what_does_not_fit_a_parameter(memlane: Command, kernels: Path, kernel: str, arguments: tuple[str, ...], message: str) -> None:

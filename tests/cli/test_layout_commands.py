@@ -113,10 +113,10 @@ def test_show_draws_the_banks(memlane: Command) -> None:
     ("words", "message"),
     [
         (["banks", "--patterns", "rows"], "no pattern is called 'rows'; there are contiguous (row), stride (column)"),
-        (["banks", "--layouts", "xor,"], "'xor,' is no list; write names separated by commas"),
+        (["banks", "--layouts", "xor,"], "'xor,' is not a list; write names separated by commas"),
         (["banks", "--layouts", "magic"], "no layout is called 'magic'; there are row-major"),
         (["banks", "--width", "12"], "--width 12: a lane cannot access 12 bytes; it is one of 1, 2, 4, 8, 16"),
-        (["banks", "--chip", "h2000"], "no chip is called 'h2000'; known are"),
+        (["banks", "--chip", "h2000"], "no chip is called 'h2000'; known:"),
         (["banks", "--access", "atomic"], "--access atomic: it is load, store or load,store"),
         (["banks", "--rows", "0"], "rows of RowMajor must be at least 1, got 0"),
         (["banks", "--columns", "24"], "the columns of an XOR swizzle must be a power of two, got 24"),

@@ -124,7 +124,7 @@ def test_a_kernel_of_a_file_is_drawn(memlane: Command) -> None:
     [
         (("transpose.cu", SCRIPT), "'transpose.cu' is no source line: write FILE:LINE or FILE:LINE:COLUMN, for example transpose.cu:18"),
         (("transpose.cu:18", "no.py"), "no file no.py"),
-        (("transpose.cu:18", SCRIPT, "--chip", "g80"), "--chip g80: no chip is called 'g80'; known are "),
+        (("transpose.cu:18", SCRIPT, "--chip", "g80"), "--chip g80: no chip is called 'g80'; known: "),
         (("transpose.cu:18", SCRIPT, "--launch", "7", "--", "64"), f"{SCRIPT} made 3 launches, numbered from 0; there is no launch 7"),
         (("transpose.cu:19", SCRIPT, "--", "64"), "transpose.cu:19 has no memory access; the nearest that have: line 18: ld.global.f32, "),
     ],
@@ -139,7 +139,7 @@ def test_records_without_addresses_say_how_to_get_them(memlane: Command, recorde
     replace(load(recorded), examples=(), target="cuda:0", modelled=False).save("gpu.parquet")
     answer = memlane("show", "transpose.cu:18", "gpu.parquet")
     assert answer.err == (
-        "memlane: the trace was recorded on cuda:0, which does not tell the addresses of the lanes; memlane show transpose.cu:18 PROGRAM "
+        "memlane: the trace was recorded on cuda:0, which does not record the addresses of the lanes; memlane show transpose.cu:18 PROGRAM "
         "--target emulator:h200 draws it from a run on the emulator\n"
     )
     replace(load(recorded), chip="mine").save("mine.parquet")

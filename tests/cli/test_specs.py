@@ -76,9 +76,9 @@ def test_number_keeps_its_type() -> None:
     ("text", "message"),
     [
         ("1024", r"--arg 1024: write \[NAME:\]DTYPE\[SHAPE\]"),
-        ("x:q9[4]", "q9 is no number type"),
+        ("x:q9[4]", "q9 is not a number type"),
         ("x:f4[4]=ones", "fill with zeros, arange, random:SEED or a .npy file, not 'ones'"),
-        ("300:i1", "300 is no int8"),
+        ("300:i1", "300 is not of type int8"),
         ("x:f4[4]=missing.npy", "cannot read missing.npy"),
     ],
 )

@@ -124,7 +124,7 @@ def test_a_dash_is_no_file(memlane: Command) -> None:
     for words in ((*COUNT, *ARGUMENTS, "-o", "-"), ("export", "a.parquet", "--to", "csv", "-o", "-"), ("report", "a.parquet", "-o", "-")):
         answer = memlane(*words)
         assert (answer.code, answer.out) == (2, "")
-        assert answer.err == "memlane: --output - is no standard output; name a file, as out.csv or /dev/stdout\n"
+        assert answer.err == "memlane: --output - is not standard output; name a file, as out.csv or /dev/stdout\n"
     assert not Path("-").exists()
 
 

@@ -52,7 +52,7 @@ def test_windows_of_all_kinds(memlane: Command) -> None:
             ("--whole-blocks",),
             "memlane: whole blocks are asked for but no sample of them; say with `every` that one in N is to be traced\n",
         ),
-        (("--sms", "x"), "memlane: 'x' is no SM window; write numbers and ranges with both ends, such as 0-3,17\n"),
+        (("--sms", "x"), "memlane: 'x' is not an SM window; write numbers and ranges with both ends, such as 0-3,17\n"),
     ],
 )
 def test_windows_that_make_no_sense_are_refused_before_anything_runs(memlane: Command, options: tuple[str, ...], message: str) -> None:
@@ -81,7 +81,8 @@ def test_a_window_beside_every_launch(memlane: Command) -> None:
     answer = memlane("trace", PTX, *TILED, *ARGUMENTS, "--blocks", "9-12")
     assert answer.code == 1
     assert answer.err.splitlines() == [
-        "memlane: note: tiled: nothing of a launch of 128 warps is traced, for none is among blocks 9-12; it has blocks 0 to 3 with warps "
+        "memlane: note: tiled: nothing of a launch of 128 warps is traced, because no warp is among blocks 9-12; it has "
+        "blocks 0 to 3 with warps "
         "0 to 31",
         "memlane: no warp of 1 launch is among blocks 9-12; there are blocks 0 to 3 and warps 0 to 31",
     ]

@@ -157,7 +157,7 @@ def test_launches_are_checked_against_the_signature(target: Target, arguments: t
     [
         (
             "void(float32[:], in32)",
-            "'void(float32[:], in32)' is no signature for vector_add, write it like 'void(float32[:], int32)': name 'in32'",
+            "'void(float32[:], in32)' is not a signature for vector_add, write it like 'void(float32[:], int32)': name 'in32'",
         ),
         ("void(float32[:])", "the signature of vector_add has 1 types, but vector_add takes 3 arguments: out, a, b"),
         (int32(*(float32[:],) * 3), "the signature of vector_add returns int32; a kernel returns nothing, write void(...)"),

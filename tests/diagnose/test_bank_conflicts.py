@@ -63,7 +63,7 @@ def test_atomics_conflict_in_a_bank_or_at_one_word() -> None:
     (found,) = findings(alone)
     assert "because lanes update different words of the same bank." in str(found)
     assert "same word" not in str(found)
-    assert found.remedy.startswith("Pad or permute the array, so that what is updated together falls in different banks")
+    assert found.remedy.startswith("Pad or permute the array so that elements updated together lie in different banks")
 
 
 def test_lanes_that_update_one_word_meet_in_no_bank() -> None:

@@ -313,5 +313,7 @@ def test_a_launch_that_was_changed_has_whole_clusters_too() -> None:
     target = emulator()
     call = target.load(module())["ring"][(4, 2), 64]
     launch = call.bind(target.zeros((8, 64, 4), np.uint32), 7)
-    with pytest.raises(BadLaunch, match=r"the grid \(1, 1, 1\) of ring is no multiple of its clusters, \(4, 2, 1\): launch whole clusters"):
+    with pytest.raises(
+        BadLaunch, match=r"the grid \(1, 1, 1\) of ring is not a multiple of its clusters, \(4, 2, 1\): launch whole clusters"
+    ):
         target.launch(replace(launch, grid=(1, 1, 1)))

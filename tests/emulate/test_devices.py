@@ -141,12 +141,12 @@ def test_what_is_no_device_or_no_peer_is_said(pair: tuple[Emulator, Emulator]) -
     with pytest.raises(DeviceError, match=r"^there is no emulated device 32: their numbers are 0 to 31$"):
         target("emulator:h200:32")
     with pytest.raises(
-        DeviceError, match=r"^another emulator:h200 and emulator:h200 are no peers, for both have the addresses of device 0: name"
+        DeviceError, match=r"^another emulator:h200 and emulator:h200 are not peers, for both have the addresses of device 0: name"
     ):
         pair[0].enable_peer(Emulator(load("h200")))
     with pytest.raises(
-        DeviceError, match="emulator:h200 and fake are no peers: an emulated device reaches the memory of emulated ones only"
+        DeviceError, match="emulator:h200 and fake are not peers: an emulated device reaches the memory of emulated ones only"
     ):
         pair[0].enable_peer(FakeTarget())
-    with pytest.raises(DeviceError, match=r"^fake and emulator:h200 are no peers"):
+    with pytest.raises(DeviceError, match=r"^fake and emulator:h200 are not peers"):
         FakeTarget().enable_peer(pair[0])

@@ -48,7 +48,7 @@ def test_conversions_to_shorter_formats(target: str, source: str, direction: str
 
 @pytest.mark.parametrize("direction", ["rna", "rn", "rz"])
 def test_tf32(direction: str) -> None:
-    """An H200 cuts what is no number for `.rna`: infinity is left of one whose payload lies in the bits that go."""
+    """An H200 cuts what is not a number for `.rna`: infinity is left of one whose payload lies in the bits that go."""
     form = FORMS["tf32"]
     cases = specimens(SINGLE, 400, 1) + near_ties(SINGLE, form, 2)
     if direction == "rna":

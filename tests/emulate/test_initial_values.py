@@ -136,6 +136,6 @@ def test_refused(declared: str, message: str) -> None:
 def test_the_address_of_a_shared_variable_is_refused() -> None:
     text = f"{HEAD}.shared .u32 s;\n.global .u64 a = s;\n.visible .entry k() {{ ret; }}"
     with pytest.raises(
-        PtxTypeError, match="the initialiser of a names s, which is no variable in global or constant memory and no function"
+        PtxTypeError, match="the initialiser of a names s, which is neither a variable in global or constant memory nor a function"
     ):
         emulator().load(parse(text))

@@ -68,7 +68,7 @@ def test_parameters_are_read_through_wrapped_addresses_and_not_in_front_of_them(
         mov.u64 %rd1, out; cvt.u32.u64 %r1, %rd1; sub.u32 %r1, %r1, 8; ld.param.u32 %r3, [%r1+8];
         cvt.u32.u64 %r4, %out; sub.u32 %r3, %r3, %r4; st.global.u32 [%mine], %r3; ret;"""
     assert not run(body).any()
-    with pytest.raises(UnsupportedPtx, match=r"ld\.param\.u32 of out, which is no kernel parameter or too short"):
+    with pytest.raises(UnsupportedPtx, match=r"ld\.param\.u32 of out, which is not a kernel parameter or too short"):
         run("ld.param.u32 %r3, [out+-8]; st.global.u32 [%mine], %r3; ret;")
 
 

@@ -270,7 +270,7 @@ def refused(kernels: LoadedModule, kernel: str, texture: object) -> str:
 
 
 def test_a_number_is_no_handle(kernels: LoadedModule) -> None:
-    assert refused(kernels, "read_2d", 77) == "the handle 0x4d, which is no texture or surface of this target"
+    assert refused(kernels, "read_2d", 77) == "the handle 0x4d, which is not a texture or surface of this target"
 
 
 def test_another_shape_is_refused(kernels: LoadedModule) -> None:

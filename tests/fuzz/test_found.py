@@ -63,8 +63,8 @@ from tests.ptx.examples_of_rows import registers
         (parse_argument, "texture(f4[4], channels=" + "9" * 5000 + ")", "channels is a number, not "),
         (parse_argument, "{1:i4}@" + "9" * 5000, "a structure is aligned to a power of two up to 128 bytes, not to 999"),
         (parse_argument, "{" * 30_000 + "1:i4" + "}" * 30_000, "structures are nested in each other 16 times at most"),
-        (parse_argument, "1e300:f4", "1e300 is no float32"),
-        (parse_argument, "a[4]", "a is no number type; use NumPy's names, for example f4, f8, i4, u8, i8, float32"),
+        (parse_argument, "1e300:f4", "1e300 is not of type float32"),
+        (parse_argument, "a[4]", "a is not a number type; use NumPy's names, for example f4, f8, i4, u8, i8, float32"),
     ],
 )
 def test_words_that_are_refused(read: Callable[[str], object], text: str, message: str) -> None:
@@ -75,7 +75,7 @@ def test_words_that_are_refused(read: Callable[[str], object], text: str, messag
 
 @pytest.mark.parametrize("text", ["0-" + "9" * 5000, "\u00b2"])
 def test_windows_that_are_refused(text: str) -> None:
-    with pytest.raises(MemlaneError, match="is no block window; write numbers and ranges with both ends, such as 0-3,17"):
+    with pytest.raises(MemlaneError, match="is not a block window; write numbers and ranges with both ends, such as 0-3,17"):
         Sampling.of(blocks=text)
 
 
@@ -177,9 +177,9 @@ def test_arrays_that_are_refused(tmp_path: Path, content: bytes) -> None:
         ("[" * 100_000, "is neither a record file of memlane trace nor the output of memlane count --json"),
         ('{"kind": "counts", "launches": ' + "9" * 5000 + "}", "is neither a record file of memlane trace nor"),
         ('{"kind": "counts", "launches": [], "sources": 1.5}', "lacks or garbles it.sources is no object; write it again with memlane"),
-        ('{"kind": "counts", "launches": [], "sources": {"a": 1}}', "lacks or garbles it.sources['a'] is no text"),
+        ('{"kind": "counts", "launches": [], "sources": {"a": 1}}', "lacks or garbles it.sources['a'] is not a string"),
         ('{"kind": "counts", "launches": [{"sites": [], "kernel": "k", "chip": "c", "grid": [Infinity, 1, 1], "block": [1, 1, 1]}]}',
-         "lacks or garbles launches[0].grid[0] is no whole number from 0 on"),
+         "lacks or garbles launches[0].grid[0] is not a whole number from 0 on"),
     ],
 )  # fmt: skip
 def test_counts_that_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -390,7 +390,7 @@ def test_times_of_warps_that_no_clock_shows(tmp_path: Path) -> None:
         trace.save(tmp_path / "a.parquet")
     finally:
         full_trace.cache_clear()
-    with pytest.raises(RecordError, match="the begin_cycles of a warp is no time"):
+    with pytest.raises(RecordError, match="the begin_cycles of a warp is not a time"):
         load(tmp_path / "a.parquet")
 
 

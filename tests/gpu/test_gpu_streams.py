@@ -114,7 +114,7 @@ def test_events_of_other_libraries_are_waited_for(gpu: Device, on_gpu: LoadedMod
     gpu.wait_for(event, mine)
     on_gpu["add_one"][N // 256, 256, mine](out, gpu.adopt(tensor), N)
     assert (out.numpy() == 7).all()
-    with pytest.raises(BadLaunch, match=r"^a str is no event for cuda:0: pass one of target.record\(\)"):
+    with pytest.raises(BadLaunch, match=r"^a str is not an event for cuda:0: pass one of target.record\(\)"):
         gpu.wait_for("event")
 
 

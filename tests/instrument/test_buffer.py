@@ -235,7 +235,7 @@ def test_foreign_and_damaged_data() -> None:
     layout = buffer_layout(2, 2)
     with pytest.raises(RecordError, match="100 bytes are no trace buffer: its header alone has 4352"):
         decode(np.zeros(100, np.uint8))
-    with pytest.raises(RecordError, match="this is no trace buffer: it begins with 0x0000000000000000, not 0x00656e616c6d656d"):
+    with pytest.raises(RecordError, match="this is not a trace buffer: it begins with 0x0000000000000000, not 0x00656e616c6d656d"):
         decode(np.zeros(8192, np.uint8))
     newer = fresh(layout)
     newer[:HEADER_BYTES].view(HEADER_DTYPE)["version"] = 9

@@ -88,7 +88,7 @@ def test_large_clusters_are_allowed_by_who_asks_for_them() -> None:
             2,
             2,
             "a100",
-            "free wants clusters of 2x1x1 blocks, and a100 has compute capability 8.0: clusters need 9.0, so launch it on",
+            "free needs clusters of 2x1x1 blocks, and a100 has compute capability 8.0: clusters need 9.0, so launch it on",
         ),
         ("free", 2, (0, 1), "h200", "the cluster must be positive in each dimension, got (0, 1)"),
         ("free", 2, "two", "h200", "the cluster must be an int or a tuple of up to 3 ints, got 'two'"),

@@ -130,7 +130,7 @@ def test_binding_launches_nothing(kernels: LoadedModule, target: FakeTarget) -> 
         (32, "write red[grid, block], or [grid, block, stream, shared_bytes, cluster]"),
         ((1,), "write red[grid, block], or [grid, block, stream, shared_bytes, cluster]"),
         ((1, 1, None, 0, 0, 0), "write red[grid, block], or [grid, block, stream, shared_bytes, cluster]"),
-        ((1, 1, 5), "the number 5 is no stream for fake: pass one of target.stream(), an object with __cuda_stream__, or its handle"),
+        ((1, 1, 5), "the number 5 is not a stream for fake: pass one of target.stream(), an object with __cuda_stream__, or its handle"),
         ((1, 1, None, -1), "the dynamic shared memory of void red<256>(int*) must be a number of bytes, got -1"),
         ((1, 1, None, "48k"), "the dynamic shared memory of void red<256>(int*) must be a number of bytes, got '48k'"),
         ((1.5, 1), "the grid must be an int or a tuple of up to 3 ints, got 1.5"),

@@ -101,7 +101,7 @@ def test_division_of_what_may_be_negative_is_not_written_as_code() -> None:
         ("1 << 63", "a shift by 63 to 63 bits; it can be 0 to 62"),
         ("t << (t - 1)", "a shift by -1 to 30 bits"),
         ("t * 9223372036854775807 * 2", "do not fit 64 bits"),
-        ("t +", "is no formula; write one of integers"),
+        ("t +", "is not a formula; write one of integers"),
         ("t" + "+t" * 300, "a formula of 601 characters; at most 500 are read"),
         ("-" * 499 + "t", None),
     ],

@@ -195,7 +195,7 @@ def test_text_of_layouts() -> None:
         (lambda: RowMajor(2, 2) @ RowMajor(3, 2), "RowMajor(3x2) has offsets up to 5, but RowMajor(2x2) takes indices up to 3"),
         (lambda: OfVectors(4, 4, RowMajor(4, 4), 2), "vectors of 2 laid out as RowMajor(4x4) make no tile of 4x4"),
         (lambda: Strided(2, 2, 1, 1).inverse, "Strided(2x2, row_stride=1, column_stride=1) has no inverse: (0, 1) and (1, 0) lie at"),
-        (lambda: DiagonalStrip(2, 2).cuda_source("no name"), "'no name' is no name for a function"),
+        (lambda: DiagonalStrip(2, 2).cuda_source("no name"), "'no name' is not a name for a function"),
         (lambda: read_spec("rip"), "no layout is called 'rip'; there are row-major, "),
         (lambda: read_spec("pad(1, 2)"), "'pad(1, 2)': pad takes 0 or 1 numbers in parentheses, got 2"),
         (lambda: read_spec("swizzle"), "'swizzle': swizzle takes 3 numbers in parentheses, got 0"),

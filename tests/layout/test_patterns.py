@@ -58,7 +58,7 @@ def test_lists_keep_what_is_in_parentheses_together() -> None:
     assert split_names("row, (t, 2 * t) ,pad(1),Swizzle<1, 2, 3>") == ("row", "(t, 2 * t)", "pad(1)", "Swizzle<1, 2, 3>")
     assert split_names("(r << 2, (t + 1) % 4)") == ("(r << 2, (t + 1) % 4)",)
     for wrong in ("", "row,,column", "row,", "(t, c"):
-        with pytest.raises(LayoutError, match="is no list; write names separated by commas"):
+        with pytest.raises(LayoutError, match="is not a list; write names separated by commas"):
             split_names(wrong)
 
 

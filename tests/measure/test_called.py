@@ -204,7 +204,7 @@ again:
 def test_what_the_assembler_made_of_an_access_of_a_function_is_told() -> None:
     """It loads once what the function loads twice, and calls the function in a loop as the text does."""
     found = exactness(CALLS_IN_A_LOOP, cubin_of(CALLS_IN_A_LOOP))
-    reason = "ptxas made no access for it: the value was known already, or nobody needed it"
+    reason = "ptxas made no access for it: its value was already known, or nothing uses it"
     assert [(one.verdict, one.reason) for one in found] == [(EXACT, ""), (HINT, reason), (EXACT, "")]
     traced = instrument(CALLS_IN_A_LOOP)
     assert [one.completeness for one in prove(traced, cubin_of(traced.module))][::2] == [COMPLETE, ISSUE_ONLY]

@@ -125,9 +125,7 @@ def test_a_wrong_file_is_told_the_place(mine: Path, old: str, new: str, message:
 
 
 def test_names_that_do_not_exist_are_told_those_that_do(mine: Path) -> None:
-    with pytest.raises(
-        NetworkError, match=r"no network is called 'token-ring'; known are h200-nvlink, h200-nvlink-ring, tsubame2, or name a"
-    ):
+    with pytest.raises(NetworkError, match=r"no network is called 'token-ring'; known: h200-nvlink, h200-nvlink-ring, tsubame2, or name a"):
         network.load("token-ring")
     with pytest.raises(NetworkError, match=r"cannot read the network file .*none.toml: No such file"):
         network.named(str(mine / "none.toml"))

@@ -120,7 +120,7 @@ def test_what_the_cell_defines_stays(shell: InteractiveShell) -> None:
     [
         ("", "x = 1", "the cell launched no kernel through memlane, so there is nothing to show"),
         ("--speed", "x = 1", "unrecognized arguments: --speed; %%memlane [--target NAME]"),
-        ("--into 2x", "x = 1", "--into 2x: that is no name of a variable"),
+        ("--into 2x", "x = 1", "--into 2x: that is not a name of a variable"),
         ("--scheme quick", "x = 1", "there is no scheme 'quick'; choose among "),
         ("--only-count --show a.cu:1", "x = 1", "--only-count counts and traces nothing; leave out --show and --counts"),
         ("--into 'a", "x = 1", "No closing quotation; %%memlane"),

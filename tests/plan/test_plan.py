@@ -136,9 +136,9 @@ def test_json_names_each_buffer_once_and_leaves_out_what_is_as_usual() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1", "this is no plan: "),
-        ("[]", "this is no plan of version 1: it says None under 'memlane_plan'"),
-        ('{"memlane_plan": 2}', "this is no plan of version 1: it says 2 under 'memlane_plan'"),
+        ("[1", "this is not a plan: "),
+        ("[]", "this is not a plan of version 1: it says None under 'memlane_plan'"),
+        ('{"memlane_plan": 2}', "this is not a plan of version 1: it says 2 under 'memlane_plan'"),
         ('{"memlane_plan": 1}', "this plan is damaged: buffers is missing"),
         (
             '{"memlane_plan": 1, "buffers": [], "steps": [{"is": "Jump"}]}',
@@ -149,7 +149,7 @@ def test_json_names_each_buffer_once_and_leaves_out_what_is_as_usual() -> None:
         ('{"memlane_plan": 1, "buffers": [{"name": "a"}], "steps": []}', "this plan is damaged: buffers[0] has no nbytes"),
         ('{"memlane_plan": 1, "buffers": [{"name": "a", "nbytes": 1e999}], "steps": []}', "this plan is damaged: buffers[0].nbytes is Inf"),
         ('{"memlane_plan": 1, "buffers": [{"name": "a", "nbytes": 4, "x": 1}], "steps": []}', "buffers[0] of this plan has 'x', which"),
-        ('{"memlane_plan": 1, "buffers": [], "steps": ' + "[" * 100_000, "this is no plan: "),
+        ('{"memlane_plan": 1, "buffers": [], "steps": ' + "[" * 100_000, "this is not a plan: "),
         ('{"memlane_plan": 1, "buffers": [], "steps": [{"is": "Step", "action": 3}]}', "this plan is damaged: "),
     ],
 )

@@ -95,7 +95,7 @@ def test_an_indexed_branch_leads_to_its_whole_table() -> None:
 def test_bad_targets_and_bodies_are_refused() -> None:
     with pytest.raises(PtxTypeError, match="there is no label `nowhere` in `k`"):
         ControlFlow(kernel("bra nowhere;"))
-    with pytest.raises(PtxTypeError, match="`T` is no list of branch targets"):
+    with pytest.raises(PtxTypeError, match="`T` is not a list of branch targets"):
         ControlFlow(kernel("T: brx.idx %r1, T;"))
     with pytest.raises(ValueError, match="flatten its scopes first"):
         ControlFlow(kernel("{ ret; }"))

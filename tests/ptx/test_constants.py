@@ -89,7 +89,7 @@ def test_a_single_literal_keeps_its_spelling() -> None:
         ("(1", "k.ptx:1:3: expected `)` at the end of a constant expression, found the end of the text"),
         ("1?2", "k.ptx:1:4: expected `:` behind the second part of `? :`, found the end of the text"),
         ("1e400", "k.ptx:1:1: `1e400` is too large for a double"),
-        ("08", "k.ptx:1:1: `08` is no number"),
+        ("08", "k.ptx:1:1: `08` is not a number"),
     ],
 )
 def test_refused(text: str, message: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Text that is no PTX, or not what we know: the message, the line and the column."""
+"""Text that is not PTX, or not what we know: the message, the line and the column."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IN_A_BODY = [
     ("@7 ret;", PtxSyntaxError, 6, 2, "expected a predicate behind `@`, found `7`"),
     ("@a ret;", PtxSyntaxError, 6, 2, "expected a predicate register behind `@`"),
     ("mov.u32 %r1, 99999999999999999999;", PtxSyntaxError, 6, 14, "does not fit into 64 bits"),
-    ("mov.u32 %r1, 089;", PtxSyntaxError, 6, 14, "`089` is no number"),
+    ("mov.u32 %r1, 089;", PtxSyntaxError, 6, 14, "`089` is not a number"),
     ("ld.u32 %r1, [%rd1+];", PtxSyntaxError, 6, 19, "expected a number, found `]`"),
     ("ld.u32 %r1, [%rd1+1.5];", PtxSyntaxError, 6, 19, "expected an integer"),
     ("ld.u32 %r1, [%tid.x];", PtxSyntaxError, 6, 20, "an address starts with a register, a variable or a number"),

@@ -102,12 +102,12 @@ def test_a_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kept", [3, 4, 100, -1, -4, -600])
 def test_a_truncated_file(saved: Path, kept: int) -> None:
     saved.write_bytes(saved.read_bytes()[:kept])
-    with pytest.raises(RecordError, match=r"transpose\.parquet is (truncated|no Parquet file)"):
+    with pytest.raises(RecordError, match=r"transpose\.parquet is (truncated|not a Parquet file)"):
         load(saved)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"", "is empty"), (b"launch,kernel\n0,naive\n", "is no Parquet file"), (b"PAR1\x00\x00PAR1", "is damaged")]
+    ("content", "message"), [(b"", "is empty"), (b"launch,kernel\n0,naive\n", "is not a Parquet file"), (b"PAR1\x00\x00PAR1", "is damaged")]
 )
 def test_a_file_of_another_kind(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "other").write_bytes(content)
@@ -252,22 +252,22 @@ PAIR = [1, 1]
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda h: h["sites"][1].update(line="x"), r"header\.sites\[1\]\.line is no whole number from 0 on"),
-        (lambda h: h["sites"][1].update(line=-1), r"header\.sites\[1\]\.line is no whole number from 0 on"),
-        (lambda h: h["sites"][1].update(line=True), r"header\.sites\[1\]\.line is no whole number from 0 on"),
-        (lambda h: h["sites"][0].update(line=10**30), r"header\.sites\[0\]\.line is no whole number from 0 on"),
+        (lambda h: h["sites"][1].update(line="x"), r"header\.sites\[1\]\.line is not a whole number from 0 on"),
+        (lambda h: h["sites"][1].update(line=-1), r"header\.sites\[1\]\.line is not a whole number from 0 on"),
+        (lambda h: h["sites"][1].update(line=True), r"header\.sites\[1\]\.line is not a whole number from 0 on"),
+        (lambda h: h["sites"][0].update(line=10**30), r"header\.sites\[0\]\.line is not a whole number from 0 on"),
         (lambda h: h["sites"][0].update(id=9), r"header\.sites are not numbered from 0 on"),
         (lambda h: h["sites"][0].pop("kernel"), r"header\.sites\[0\] has no kernel"),
         (lambda h: h["launches"][1].update(id=99), r"header\.launches are not numbered from 0 on"),
-        (lambda h: h["launches"][0].update(grid=3), r"header\.launches\[0\]\.grid is no list"),
+        (lambda h: h["launches"][0].update(grid=3), r"header\.launches\[0\]\.grid is not a list"),
         (lambda h: h["launches"][0].update(grid=PAIR), r"header\.launches\[0\]\.grid has 2 entries, not 3"),
-        (lambda h: h["launches"][0]["counts"][0].update(sectors="9"), r"header\.launches\[0\]\.counts\[0\]\.sectors is no whole number"),
+        (lambda h: h["launches"][0]["counts"][0].update(sectors="9"), r"header\.launches\[0\]\.counts\[0\]\.sectors is not a whole number"),
         (lambda h: h["launches"][0]["counts"][0].update(site=7), r"header\.launches\[0\]\.counts\[0\]\.site is no object"),
         (lambda h: h.update(sources=[1]), r"header\.sources is no object"),
-        (lambda h: h.update(windows={"paper": float("nan")}), r"header\.windows\['paper'\] is no number"),
-        (lambda h: h.update(modelled=1), r"header\.modelled is no truth value"),
+        (lambda h: h.update(windows={"paper": float("nan")}), r"header\.windows\['paper'\] is not a number"),
+        (lambda h: h.update(modelled=1), r"header\.modelled is not a truth value"),
         (lambda h: h["warps"].update(rows=1 << 40), "the warp columns do not fit their description"),
-        (lambda h: h["warps"].update(rows=-1), r"header\.warps\.rows is no whole number from 0 on"),
+        (lambda h: h["warps"].update(rows=-1), r"header\.warps\.rows is not a whole number from 0 on"),
         (lambda h: h["warps"]["fields"][0].__setitem__(1, "O"), "the warp columns do not fit their description"),
         (lambda h: h["launches"].pop(), "a warp names launch 1, there are 1"),
         (lambda h: h.pop("sites"), "header has no sites"),

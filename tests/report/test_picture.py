@@ -235,7 +235,7 @@ def test_places() -> None:
             "k.cu:2",
             "",
             "",
-            "the trace was recorded on cuda:0, which does not tell the addresses of the lanes; memlane show k.cu:2 PROGRAM --target "
+            "the trace was recorded on cuda:0, which does not record the addresses of the lanes; memlane show k.cu:2 PROGRAM --target "
             "emulator:h200 draws it from a run on the emulator",
         ),
         (

@@ -156,7 +156,7 @@ def ml_text(kernel: object) -> str:
         ("either", {}, r"kernels.cu:32: .* may be "),
         ("wide", {}, r"kernels.cu:28: `ld.* accesses 16 bytes of .* tears"),
         ("unused", {}, "accesses nothing through parameter 'unused_param_0'"),
-        ("members", {}, "parameter 'members_param_0' of members.* is no pointer, so no array can be laid out behind it"),
+        ("members", {}, "parameter 'members_param_0' of members.* is not a pointer, so no array can be laid out behind it"),
         ("doubles", {"dtype": "V12"}, "accesses 8 bytes, which may lie on both sides of the border of two elements of 12"),
         ("norms", {"parameter": 9}, "has parameters 0 to 3, no 9"),
         ("norms", {"parameter": "b"}, "has no parameter 'b'; it has: a, out, rows, n$"),

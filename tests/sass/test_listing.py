@@ -101,7 +101,7 @@ def test_what_is_left_out_of_the_analysis_is_where_indirect_branches_lead() -> N
 def test_what_is_no_cubin_is_refused() -> None:
     program(kernel("ret;"))  # skips where there is no nvdisasm
     with pytest.raises(CompileError, match="nvdisasm refuses the cubin"):
-        disassemble(b"this is no cubin")
+        disassemble(b"this is not a cubin")
 
 
 def test_without_nvdisasm(monkeypatch: pytest.MonkeyPatch) -> None:

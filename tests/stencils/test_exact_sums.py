@@ -70,7 +70,7 @@ def test_the_bits_do_not_depend_on_the_kernel():
 
 
 def test_numbers_of_all_sizes():
-    """The largest and the least doubles, and what cancels but for one of them; sums that overflow, and what is no number."""
+    """The largest and the least doubles, and what cancels but for one of them; sums that overflow, and what is not a number."""
     for extremes in ([1.7e308, -1.7e308, 5e-324], [1.7e308, 1.7e308, -1.7e308], [2.5e-310, -1e-300, 1.0], [1.7e308, 1.7e308, 0.0]):
         u = np.zeros(SHAPE)
         u[[0, 3, 17], [0, 40, 49]] = extremes

@@ -118,5 +118,5 @@ def test_devices_run_side_by_side_with_nothing_but_flags_between_them(every, var
 def test_devices_that_do_not_reach_each_other():
     targets = [Emulator(load("h200")) for _ in range(2)]  # both with the addresses of device 0
     grid = ml.Grid((12, 16))
-    with pytest.raises(StencilError, match=r"devices cannot reach each other's memory: .* are no peers.*pass transport='host'"):
+    with pytest.raises(StencilError, match=r"devices cannot reach each other's memory: .* are not peers.*pass transport='host'"):
         heat.on(grid, transport="flags").prepare(u=values("u", grid.shape), r=0.1, swap=SWAP, targets=targets)

@@ -250,12 +250,12 @@ def test_an_event_is_done_behind_its_stream(any_target: Target) -> None:
         ),
         (
             lambda t: t.adopt_stream("s"),
-            r"^a str is no stream for .*: pass one of target.stream\(\), an object with ",
+            r"^a str is not a stream for .*: pass one of target.stream\(\), an object with ",
         ),
-        (lambda t: t.adopt_stream(77), r"^the number 77 is no stream for "),
+        (lambda t: t.adopt_stream(77), r"^the number 77 is not a stream for "),
         (
             lambda t: t.wait_for("e"),
-            r"^a str is no event for .*|has no events of other libraries: wait on the host",
+            r"^a str is not an event for .*|has no events of other libraries: wait on the host",
         ),
     ],
 )

@@ -373,7 +373,7 @@ def one_step(**homes: Any) -> Plan:
                 targets=[H200, Emulator(load("h200"))],
                 modules=[MIX],
             ),
-            "kernels on device 0 reach memory of device 1, but another emulator:h200 and emulator:h200 are no peers",
+            "kernels on device 0 reach memory of device 1, but another emulator:h200 and emulator:h200 are not peers",
         ),
         (lambda: run(one_step(a="host", b="host"), {"a": EIGHT}, targets=[H200])["c"], "the plan has no buffer 'c'; it has a, b"),
     ],

@@ -46,9 +46,9 @@ def test_what_is_just_allowed_passes(call: tuple[KernelCall, object, object]) ->
 @pytest.mark.parametrize(
     ("limit", "words"),
     [
-        ({"max_sectors_per_request": 31.9}, "32 sectors in the mean request, max_sectors_per_request=31.9 was allowed"),
-        ({"max_conflicts": 31 * ROWS - 1}, "124 wavefronts beyond the ideal, max_conflicts=123 was allowed"),
-        ({"max_excess_bytes": 0}, "3,584 bytes of sectors beyond the ideal, max_excess_bytes=0 was allowed"),
+        ({"max_sectors_per_request": 31.9}, "32 sectors per request on average, max_sectors_per_request=31.9 was allowed"),
+        ({"max_conflicts": 31 * ROWS - 1}, "124 wavefronts above the ideal, max_conflicts=123 was allowed"),
+        ({"max_excess_bytes": 0}, "3,584 bytes of sectors above the ideal, max_excess_bytes=0 was allowed"),
     ],
 )
 def test_beyond_a_limit_the_finding_is_raised(call: tuple[KernelCall, object, object], limit: dict[str, float], words: str) -> None:
@@ -100,7 +100,7 @@ def test_a_marked_test_fails_at_its_launch(pytester: pytest.Pytester, call: obje
     result = run(pytester, TEST)
     result.assert_outcomes(failed=1, passed=2)
     result.stdout.fnmatch_lines(["E*CheckFailed: columns.cu:5*each request touches 32 sectors where 4 would do*"])
-    result.stdout.fnmatch_lines(["*32 sectors in the mean request, max_sectors_per_request=4 was allowed*"])
+    result.stdout.fnmatch_lines(["*32 sectors per request on average, max_sectors_per_request=4 was allowed*"])
 
 
 def test_an_unknown_limit_is_refused_before_anything_runs(pytester: pytest.Pytester, call: object) -> None:

@@ -73,8 +73,8 @@ class SiteExactness:
 def exactness(module: Module, assembled: bytes | Program) -> tuple[SiteExactness, ...]:
     """The verdict for each counted site of a module (not of an instrumented one), in the order of their numbers.
 
-    `assembled`: its cubin, or the program in that. Raises MemlaneError if it is that of another module, CompileError if it is no cubin, and
-    MissingDependency.
+    `assembled`: its cubin, or the program in that. Raises MemlaneError if it is that of another module, CompileError if it is not a cubin,
+    and MissingDependency.
     """
     functions, table = _Functions(Assembled(module, program_of(assembled))), site_table(module)
     verdicts: list[SiteExactness] = []
@@ -302,7 +302,7 @@ class _Kernel:
             return "the assembled code has other products behind its fence, or in another order"
         if site.space == "const":
             return "ptxas made it an operand of other instructions"
-        return "ptxas made no access for it: the value was known already, or nobody needed it"
+        return "ptxas made no access for it: its value was already known, or nothing uses it"
 
     def _merged(self, index: int) -> str:
         wide, narrow = max(access.nbytes for access in self.made[index].values()), self.sites[index].nbytes

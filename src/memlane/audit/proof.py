@@ -65,7 +65,7 @@ def prove(traced: Traced, assembled: bytes | Program) -> tuple[SiteProof, ...]:
     """The proof for each timed site, in the order of their numbers.
 
     `assembled`: the cubin of `traced.module`, or the program in it. Raises MemlaneError if it is that of another module, CompileError if
-    it is no cubin, and MissingDependency.
+    it is not a cubin, and MissingDependency.
     """
     program = disassemble(assembled) if isinstance(assembled, bytes) else assembled
     code = Assembled(traced.module, program)

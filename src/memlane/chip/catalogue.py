@@ -123,7 +123,7 @@ def load(name: str) -> Chip:
     """Return the chip called `name`; ChipError names those that exist."""
     path = FILES.find(name)
     if path is None:
-        raise ChipError(f"no chip is called {name!r}; known are {', '.join(names())}{unread_directory()}")
+        raise ChipError(f"no chip is called {name!r}; known: {', '.join(names())}{unread_directory()}")
     return from_file(path)
 
 

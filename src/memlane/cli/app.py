@@ -32,7 +32,7 @@ COMMANDS = {
     "export": "Write the records of a trace in another format.",
     "report": "Write one HTML page: findings, source with its heat, time line, warps. It needs no network and can be sent to anyone.",
     "banks": "Count the wavefronts of patterns of shared-memory accesses under layouts: mean and worst over all offsets in a tile.",
-    "doctor": "Say what this machine can do, and the command that installs what is missing.",
+    "doctor": "List what is installed and what this machine can do, with the command that installs each missing part.",
 }
 """By the module and function of the same name: the first sentence of its help, so that the list of all needs none of them."""
 GROUPS = {
@@ -42,8 +42,8 @@ GROUPS = {
 }
 """By module: its help, and the functions that are its commands."""
 EPILOG = """\
-Exit codes: 0, done; 1, the program, its kernel or a file failed, or `check` found something; 2, the command line asks for what cannot be;
-130, interrupted; a script's own is passed on. `memlane COMMAND --help` has examples."""
+Exit codes: 0, done; 1, the program, its kernel or a file failed, or `check` found something; 2, the command line is wrong;
+130, interrupted. The exit code of a script is passed on. `memlane COMMAND --help` has examples."""
 _COMPLETED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 """Where shells leave the line that is to be completed."""
 
@@ -153,7 +153,7 @@ def _refuse(error: Any, arguments: Sequence[str]) -> int:
     for theirs, ours in _PLAINLY:
         said = theirs.sub(ours, said)
     command = error.ctx.command_path if error.ctx is not None else " ".join(["memlane", *takewhile(_is_command, arguments)])
-    print(f"memlane: {said[:1].lower()}{said[1:]}; {command} --help lists what there is", file=sys.stderr)
+    print(f"memlane: {said[:1].lower()}{said[1:]}; {command} --help lists the options", file=sys.stderr)
     return int(error.exit_code)
 
 

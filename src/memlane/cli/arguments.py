@@ -142,7 +142,7 @@ def check_arguments(kernel: Kernel, specs: Sequence[Spec]) -> None:
         where = f"--arg {spec.text}: argument {position} of {kernel.title}"
         if isinstance(spec, StructureSpec):
             if param.shape is None:
-                raise CommandError(f"{where} is no structure, but {param.type}")
+                raise CommandError(f"{where} is not a structure, but {param.type}")
             _check_layout(where, spec, param.nbytes, param.align or 1)
         elif param.shape is not None and not (isinstance(spec, ImageSpec) and spec.kind == "tensor_map"):
             raise CommandError(

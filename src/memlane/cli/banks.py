@@ -39,7 +39,7 @@ def banks(
         str,
         typer.Option(
             metavar="NAMES",
-            help="Patterns with commas between them: contiguous (row), stride (column), strideN, diagonal, antidiagonal, xordiagonal, "
+            help="Patterns, separated by commas: contiguous (row), stride (column), strideN, diagonal, antidiagonal, xordiagonal, "
             "blockRxC, anyblockRxC, random, or formulas of lane t and offset r, c as in '(t, 2 * t + c)'.",
         ),
     ] = "contiguous,stride,diagonal,antidiagonal,xordiagonal,block8x4,random",
@@ -51,7 +51,7 @@ def banks(
             "diagonal-strip, xor, Swizzle<3, 2, 3>, linear(19, 10, 13, 23, 8), ras, rap; ras(7) has the seed 7.",
         ),
     ] = "row-major,pad(1),xor,ras,rap",
-    width: Annotated[str, typer.Option(metavar="BYTES", help="Bytes that a lane asks for; several with commas between them.")] = "4",
+    width: Annotated[str, typer.Option(metavar="BYTES", help="Bytes per lane; separate several by commas.")] = "4",
     rows: o.TileRows = 32,
     columns: o.TileColumns = 32,
     chip: Annotated[str, typer.Option(metavar="NAMES", help="Chips whose rules count, with commas between them.")] = "h200",
@@ -81,7 +81,7 @@ def banks(
 
 _NOTE = (
     "Wavefronts of one access of a warp: the mean over all offsets in the tile / the worst, or one number where they are the same. Ideal: "
-    "the least for the same bytes; conflicts are what is beyond it. ras and rap without a seed: over random draws."
+    "the least for the same bytes; conflicts: the wavefronts above it. ras and rap without a seed: over random draws."
 )
 
 

@@ -58,7 +58,7 @@ def count(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write to a file, not to the terminal. A name that ends in .json or .csv asks for that format.",
+            help="Write to a file instead of the terminal. A name that ends in .json or .csv chooses that format.",
             rich_help_panel=o.RESULT,
         ),
     ] = None,

@@ -15,6 +15,6 @@ else:
 
 
 def doctor() -> None:
-    """Say what this machine can do, and the command that installs what is missing."""
+    """List what is installed and what this machine can do, with the command that installs each missing part."""
     for finding in targets.describe():
         typer.echo(str(finding))

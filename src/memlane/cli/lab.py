@@ -63,7 +63,7 @@ LabTarget = Annotated[
         help=f"Where to measure: {TARGETS_HELP}",
     ),
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Small sizes, few repetitions: shows that it works, measures little.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Use small sizes and few repetitions: a test that it works, not a measurement.")]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Directory for result.json, tables as CSV and figures; default: lab-NAME.")
 ]
@@ -168,7 +168,8 @@ def stencil(
         ),
     ] = None,
     devices: Annotated[
-        int | None, typer.Option("--devices", "-n", metavar="N", help="At most so many devices; default: all GPUs, or 4 emulated devices.")
+        int | None,
+        typer.Option("--devices", "-n", metavar="N", help="The largest number of devices; default: all GPUs, or 4 emulated devices."),
     ] = None,
 ) -> None:
     """Predict and measure how many steps several devices should make between two exchanges, as was published in 2012."""

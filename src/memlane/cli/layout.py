@@ -43,13 +43,13 @@ def search(
         str,
         typer.Option(
             metavar="NAMES",
-            help="Patterns with commas between them, the most important first: row, column, strideN, diagonal, antidiagonal, xordiagonal, "
+            help="Patterns, separated by commas, the most important first: row, column, strideN, diagonal, antidiagonal, xordiagonal, "
             "blockRxC, anyblockRxC, or formulas of lane t and offset r, c as in '(t, 2 * t + c)'. row@16 asks for 16 bytes a lane.",
         ),
     ],
-    width: Annotated[str, typer.Option(metavar="BYTES", help="Bytes that a lane asks for, where a pattern does not say.")] = "4",
+    width: Annotated[str, typer.Option(metavar="BYTES", help="Bytes per lane, for patterns that do not say.")] = "4",
     element: Annotated[
-        int | None, typer.Option(metavar="BYTES", help="Bytes of an element of the tile; default: as many as the narrowest access has.")
+        int | None, typer.Option(metavar="BYTES", help="Bytes of an element of the tile; default: those of the narrowest access.")
     ] = None,
     rows: o.TileRows = 32,
     columns: o.TileColumns = 32,

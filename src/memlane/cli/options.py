@@ -113,7 +113,7 @@ BlockShape = Annotated[str, typer.Option("--block", metavar="X[,Y[,Z]]", help="T
 ClusterShape = Annotated[
     str,
     typer.Option(
-        "--cluster", metavar="X[,Y[,Z]]", help="Blocks of a cluster, for a kernel that does not say so itself.", rich_help_panel=KERNEL
+        "--cluster", metavar="X[,Y[,Z]]", help="Blocks of a cluster, for a kernel that does not declare it.", rich_help_panel=KERNEL
     ),
 ]
 KernelArguments = Annotated[

@@ -68,7 +68,7 @@ def tell_of(path: Path, name: Path | None = None) -> None:
 
 
 def recorded(path: Path) -> Trace:
-    """The trace in a record file. CommandError if there is no such file, RecordError if it is no record."""
+    """The trace in a record file. CommandError if there is no such file, RecordError if it is not a record."""
     if not path.exists():
         raise CommandError(f"{path}: there is no such file")
     return record.load(path)
@@ -77,7 +77,7 @@ def recorded(path: Path) -> Trace:
 def not_the_input(path: Path, source: Path) -> Path:
     """`path`; CommandError if it is `source`, or stands for standard output in other programs."""
     if str(path) == "-":
-        raise CommandError("--output - is no standard output; name a file, as out.csv or /dev/stdout")
+        raise CommandError("--output - is not standard output; name a file, as out.csv or /dev/stdout")
     if path.exists() and path.samefile(source):
         raise CommandError(f"{path} is the input; name another file with --output")
     return path

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memlane.chip import load, names
 from memlane.cli import options as o
 from memlane.cli.command import runs_program
 from memlane.cli.failure import passing_on, why
@@ -17,11 +16,13 @@ from memlane.cli.terminal import show, show_json
 from memlane.errors import CommandError
 
 if TYPE_CHECKING:
+    from memlane import chip as chip_files
     from memlane.cli import progress
     from memlane.measure import prediction as predicting
     from memlane.report import failed as failures
     from memlane.report import predictions
 else:
+    chip_files = later("memlane.chip")
     progress = later("memlane.cli.progress")
     predicting = later("memlane.measure.prediction")
     predictions = later("memlane.report.predictions")
@@ -37,7 +38,7 @@ def predict(
             "--chip",
             metavar="NAME[,NAME]",
             help="The chips to predict for, a column each, for example h200,a100.",
-            autocompletion=lambda: list(names()),
+            autocompletion=o.chip_names,
             rich_help_panel=o.RUN,
         ),
     ] = "h200",
@@ -48,9 +49,9 @@ def predict(
     as_json: o.Json = False,
 ) -> None:
     """Predict how long the launches of a program take on chips that are not here, and say what limits them."""
-    chips = [load(name.strip()) for name in chip.split(",") if name.strip()]
+    chips = [chip_files.load(name.strip()) for name in chip.split(",") if name.strip()]
     if not chips:
-        raise CommandError(f"--chip names no chip; known are {', '.join(names())}")
+        raise CommandError(f"--chip names no chip; known: {', '.join(chip_files.names())}")
     predictor = predicting.Forecaster(chips, every_block=every_block, only_launch=launch)
     with for_a_document(as_json), progress.progress("predicting"):
         failure = program.run(f"emulator:{chips[0].name}", predictor)

@@ -139,7 +139,7 @@ class Program:
                 f"{self.path} is a record file, not a program: name the script, the .cu or the .ptx file that it was made of"
             )
         if self.path.suffix not in SOURCE_SUFFIXES and b"\0" in start:
-            raise CommandError(f"{self.path} is no text, so no Python script; name a script, or a .cu or .ptx file")
+            raise CommandError(f"{self.path} is not text, so no Python script; name a script, or a .cu or .ptx file")
 
     def run(self, target_name: str, observer: Observer, deterministic: bool = False) -> Failure | None:
         """Run it with every launch under `observer`, on emulators of one core if `deterministic`. Return how it broke off; None if it ended
@@ -152,7 +152,7 @@ class Program:
         if self.path.suffix in SOURCE_SUFFIXES:
             if self.arguments:
                 raise CommandError(
-                    f"{self.path} is no script: give the arguments of its kernel with --arg, not {' '.join(self.arguments)!r}"
+                    f"{self.path} is not a script: give the arguments of its kernel with --arg, not {' '.join(self.arguments)!r}"
                 )
             return run_kernel(self.path, self.compile, self.launch, target_name, observer, deterministic)
         for option in self._given():
@@ -202,7 +202,7 @@ def _parsed(path: Path) -> Module:
     try:
         return front_ends.ptx_module(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError:
-        raise CommandError(f"{path} is no text, so no PTX") from None
+        raise CommandError(f"{path} is not text, so no PTX") from None
 
 
 def arch_of(target: Target) -> str:

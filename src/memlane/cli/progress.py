@@ -33,7 +33,7 @@ def progress(doing: str) -> Iterator[None]:
     """Inside the `with` block a line on the terminal names the launch that is under way, with a bar where it takes long on the emulator;
     it goes when the block ends.
 
-    `doing` is what is done to launches, for example `tracing`. Nothing is shown where standard error is no terminal.
+    `doing` is what is done to launches, for example `tracing`. Nothing is shown where standard error is not a terminal.
     """
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -51,7 +51,7 @@ def working(doing: str) -> Iterator[None]:
     """Inside the `with` block, once it has taken long, a line on the terminal says what is done and for how long; it goes when the block
     ends. For work without launches. Inside it nothing may be printed to standard output.
 
-    `doing` is, for example, `reading trace.parquet`. Nothing is shown where standard error is no terminal.
+    `doing` is, for example, `reading trace.parquet`. Nothing is shown where standard error is not a terminal.
     """
     console = Console(stderr=True)
     if not console.is_terminal:

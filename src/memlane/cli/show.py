@@ -230,7 +230,7 @@ def _emulator(name: str) -> str:
     if found.observes:
         return name
     if name:
-        raise CommandError(f"{name} does not tell the addresses of the lanes, only the emulator does: give --target emulator, or none")
+        raise CommandError(f"{name} does not record the addresses of the lanes; only the emulator does: give --target emulator, or none")
     return f"emulator:{found.chip.name}" if found.chip.name in chips.names() else "emulator"
 
 

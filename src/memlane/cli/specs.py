@@ -128,7 +128,7 @@ def _array_or_number(text: str) -> ArgumentSpec:
                 number = float(match["value"]) if kind.kind == "f" else int(match["value"], 0)
                 return ArgumentSpec(text, kind.type(number))
         except (ValueError, OverflowError, Warning):
-            raise CommandError(f"--arg {text}: {match['value']} is no {kind.name}") from None
+            raise CommandError(f"--arg {text}: {match['value']} is not of type {kind.name}") from None
     raise CommandError(
         f"--arg {text}: write [NAME:]DTYPE[SHAPE][=zeros|arange|random:SEED|FILE.npy], VALUE:DTYPE for a number, for example 1024:i4, or a "
         "structure as '{f4[1024], 1024:i4}'"
@@ -157,7 +157,7 @@ def _dtype(text: str, name: str) -> np.dtype[Any]:
     except (TypeError, Warning):
         kind = np.dtype(object)
     if kind.kind not in "biuf":
-        raise CommandError(f"--arg {text}: {name} is no number type; use NumPy's names, for example f4, f8, i4, u8, i8, float32")
+        raise CommandError(f"--arg {text}: {name} is not a number type; use NumPy's names, for example f4, f8, i4, u8, i8, float32")
     return kind
 
 

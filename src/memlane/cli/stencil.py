@@ -89,9 +89,7 @@ _Model = Annotated[
 _Axes = Annotated[str, typer.Option("--axes", metavar="LIST", help="How many axes are cut: 1 for slabs.", rich_help_panel=o.WHAT)]
 _StepsPerLaunch = Annotated[
     int | None,
-    typer.Option(
-        "--steps-per-launch", metavar="N", min=1, help="Steps that share a launch; default: as many as are fastest.", rich_help_panel=o.WHAT
-    ),
+    typer.Option("--steps-per-launch", metavar="N", min=1, help="Steps per launch; default: the fastest number.", rich_help_panel=o.WHAT),
 ]
 _Schedule = Annotated[
     str,

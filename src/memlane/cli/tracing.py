@@ -108,7 +108,7 @@ WholeBlocks = Annotated[
     bool,
     typer.Option(
         "--whole-blocks",
-        help="With `--every`: trace all warps of one in N blocks, so that no other waits for a traced warp.",
+        help="With `--every`: trace all warps of one in N blocks, so that no other block waits for a traced warp.",
         rich_help_panel=WHAT,
     ),
 ]

@@ -87,7 +87,7 @@ def architecture(module: Module, compute_capability: tuple[int, int]) -> str:
     wanted = module.target[0] if module.target else f"sm_{own}"
     match = re.fullmatch(r"(?:sm|compute)_(\d+)([af]?)", wanted)
     if match is None:
-        raise BadLaunch(f"{module.name} is for {wanted!r}, which is no architecture that memlane knows")
+        raise BadLaunch(f"{module.name} is for {wanted!r}, which is not an architecture that memlane knows")
     number, suffix = int(match[1]), match[2]
     family = suffix == "f" and number // 10 == own // 10
     fits = {"": number <= own, "a": number == own, "f": family and number <= own}[suffix]

@@ -33,12 +33,12 @@ class KernelUsage:
 
 
 def defined_names(cubin: bytes) -> frozenset[str]:
-    """The functions and variables that assembled code defines for others too. Raises CompileError if this is no cubin."""
+    """The functions and variables that assembled code defines for others too. Raises CompileError if this is not a cubin."""
     try:
         sections = {section.name: section for section in _sections(cubin)}
         return frozenset(symbol.name for symbol in _symbols(cubin, sections) if symbol.is_global and symbol.is_defined)
     except (struct.error, IndexError, KeyError, OverflowError, ValueError) as cause:
-        raise CompileError("this is no readable cubin") from cause
+        raise CompileError("this is not a readable cubin") from cause
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Symbol:
 
 
 def kernel_usage(cubin: bytes) -> dict[str, KernelUsage]:
-    """The needs of each kernel, by its name in PTX. Raises CompileError if this is no cubin."""
+    """The needs of each kernel, by its name in PTX. Raises CompileError if this is not a cubin."""
     try:
         return _kernel_usage(cubin)
     except (struct.error, IndexError, KeyError, OverflowError, ValueError) as cause:

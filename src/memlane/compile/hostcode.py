@@ -34,7 +34,7 @@ class DeviceCode:
     removable: tuple[Unit, ...]
     """Declarations that stayed although nothing marks them for the device; without them the rest may well compile."""
     functions: tuple[Unit, ...]
-    """What is marked for the device and is no kernel: what kernels may call, or may never have needed."""
+    """What is marked for the device and is not a kernel: what kernels may call, or may never have needed."""
     launches: tuple[str, ...]
     """Template kernels as the host code launches them, for example `block_sum<float, 256>`, in order and once each."""
     direct_launches: int

@@ -140,7 +140,7 @@ def _argument_types(core: Any, function: Callable[..., object], signature: objec
     try:
         types, result = core.sigutils.normalize_signature(signature)
     except (TypeError, NameError, SyntaxError, AttributeError) as cause:
-        raise CompileError(f"{signature!r} is no signature for {name}, write it like 'void(float32[:], int32)': {cause}") from cause
+        raise CompileError(f"{signature!r} is not a signature for {name}, write it like 'void(float32[:], int32)': {cause}") from cause
     if result not in (None, core.types.void):
         raise CompileError(f"the signature of {name} returns {result}; a kernel returns nothing, write void(...)")
     names = inspect.signature(function).parameters

@@ -17,7 +17,7 @@ _LANDMARKS = {"nvidia-cuda-runtime": "cuda_runtime.h", "nvidia-cuda-cccl": "cuda
 
 
 def compute_capability(arch: str) -> str:
-    """`90a` for `sm_90a`. Raises CompileError for what is no architecture: nvJitLink crashes on some of them."""
+    """`90a` for `sm_90a`. Raises CompileError for what is not an architecture: nvJitLink crashes on some of them."""
     match = re.fullmatch(r"sm_([1-9]\d\d?)([af]?)", arch)
     if match is None:
         raise CompileError(f"no architecture {arch!r}; write it like sm_90")

@@ -103,7 +103,7 @@ def _remedy(counts: SiteCounts, narrow_rows: bool, widest: int) -> str:
         )
     if not counts.site.is_atomic:
         return "Pad each row of the shared array by one element, or swizzle the index, so that the lanes fall in different banks."
-    return "Pad or permute the array, so that what is updated together falls in different banks, or copy it for groups of lanes."
+    return "Pad or permute the array so that elements updated together lie in different banks, or give groups of lanes their own copies."
 
 
 RULE = Rule("bank-conflict", "shared-memory bank conflict", examine, (COUNTS,))

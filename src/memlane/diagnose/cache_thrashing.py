@@ -43,7 +43,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             f"each sector is loaded {times:.3g} times or more by a multiprocessor, but only {100 * found.from_l1:.0f} % of the loads are "
             f"served by L1; the mean of {found.mean:.0f} cycles points to {level}",
             "more is loaded between two loads of a sector than L1 holds, so it is gone when it is wanted again",
-            "Work on a part that fits in the cache until it is done with (blocking), or keep what is used again in shared memory.",
+            "Work on one part of the data at a time that fits in the cache (blocking), or keep data that is used again in shared memory.",
             found.requests,
             found.about,
             **{"loads of a sector by a multiprocessor": times, "share served by L1": found.from_l1, "cycles per access": found.mean},

@@ -43,7 +43,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             transactions=entry.lanes,
             ideal=addresses,
             what=f"{entry.lanes_per_address:.3g} lanes of a request update one address, the mean of {entry.requests:,} requests",
-            cause="updates of one address are made one after the other",
+            cause="updates of one address run one after the other",
             remedy=_remedy(site.space.startswith("shared")),
             cost=_cost(evidence, entry),
             requests=entry.requests,
@@ -62,9 +62,9 @@ def _of_warps(evidence: Evidence, entry: SiteCounts, found: Busy) -> Verdict:
         ideal=ideal,
         what=f"each address of its array gets {round(each):,} updates or more from all warps; at a cycle for each that is "
         f"{found.share:.0%} of the time of the launch",
-        cause="updates of one address are made one after the other, whichever warp they come from",
-        remedy="Update it more seldom: add up over several turns, and over the block in shared memory, before one thread of the block "
-        "updates the address; or spread the updates over copies that are added up in the end.",
+        cause="updates of one address run one after the other, whichever warp they come from",
+        remedy="Update it less often: add up over several iterations, and over the block in shared memory, before one thread of the "
+        "block updates the address. Or spread the updates over copies that are added up at the end.",
         cost=_cost(evidence, entry, float((entry.addresses or 0) - ideal)),
         requests=entry.requests,
         bytes_requested=entry.bytes,

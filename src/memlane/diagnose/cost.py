@@ -90,7 +90,7 @@ def of_sectors(evidence: Evidence, counts: SiteCounts) -> Cost:
 
 
 def of_wavefronts(evidence: Evidence, counts: SiteCounts) -> Cost:
-    """Of the wavefronts beyond the ideal at one place."""
+    """Of the wavefronts above the ideal at one place."""
     excess, requests = counts.conflicts or 0, counts.requests
     chip = evidence.chip
     net = evidence.cycles(counts.site)

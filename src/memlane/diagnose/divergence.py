@@ -42,9 +42,10 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             measured,
             found,
             f"accesses behind the branch at line {line} have {lanes:.3g} of {existing:.3g} lanes active",
-            f"the lanes of a warp go two ways in {branch.divergent:,} of {branch.executions:,} executions of that branch, one way "
-            "after the other",
-            "Let whole warps take one way: sort or compact the work by what the branch asks, or give each way threads of its own.",
+            f"the lanes of a warp take both sides of that branch, one after the other, in {branch.divergent:,} of "
+            f"{branch.executions:,} executions",
+            "Let all lanes of a warp take the same branch: sort or compact the work by the branch condition, or give each branch its own "
+            "threads.",
             requests,
             **{"lanes per request": lanes, "divergent executions": float(branch.divergent), "executions": float(branch.executions)},
         )

@@ -60,12 +60,12 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         yield in_cycles(
             site,
             total,
-            Cost(excess, 0.0, excess, "what the outliers took beyond the median of the line"),
+            Cost(excess, 0.0, excess, "the time of the outliers above the median of the line"),
             f"{100 * outliers.mean():.2g} % of the accesses take {100 * excess / total:.0f} % of the time: {typical:.0f} cycles against a "
             f"median of {median:.0f}",
             f"most are served by {level_of(chip, median)}, and these, by their latency, by {level_of(chip, typical)} or after a long wait",
-            "Find out what these read (`memlane show` draws single accesses): prefetch it, keep it with what is used often, or leave it to "
-            "other warps.",
+            "Find out what these accesses read (`memlane show` draws single accesses). Then prefetch that data, store it beside data that "
+            "is used often, or give it to other warps.",
             int(chosen.sum()),
             **{"median, cycles": median, "outliers' median, cycles": typical, "outliers, share": float(outliers.mean())},
         )

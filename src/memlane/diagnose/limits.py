@@ -76,7 +76,7 @@ _MEASURES: Mapping[str, Callable[[SiteCounts], float | None]] = {
     "max_excess_bytes": _excess_bytes,
 }
 _WORDS = {
-    "max_sectors_per_request": "{value} sectors in the mean request",
-    "max_conflicts": "{value} wavefronts beyond the ideal",
-    "max_excess_bytes": "{value} bytes of sectors beyond the ideal",
+    "max_sectors_per_request": "{value} sectors per request on average",
+    "max_conflicts": "{value} wavefronts above the ideal",
+    "max_excess_bytes": "{value} bytes of sectors above the ideal",
 }

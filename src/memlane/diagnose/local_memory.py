@@ -24,7 +24,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             found.cycles,
             found,
             f"{entry.requests:,} requests to local memory",
-            "an array of each thread is indexed by what is known only at run time, or more is live than the registers hold",
+            "a per-thread array is indexed by a value known only at run time, or more values are live than fit in the registers",
             "Unroll the loops that index it, so that every index is known to the compiler, make it smaller, or keep it in shared memory, "
             "one column for each thread.",
             entry.requests,

@@ -47,8 +47,8 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         ),
         f"{warps:.3g} of {most} possible warps are on a multiprocessor, and most of the waiting is here",
         _cause(evidence),
-        "Use less of what is short for each block, or choose another number of threads, so that more warps fit; or keep more accesses of "
-        "each thread under way at once.",
+        "Use less of the limiting resource per block, or choose another number of threads, so that more warps fit. Or keep more accesses "
+        "of each thread in flight.",
         int(rows.of([site.id]).sum()),
         **{"resident warps": warps, "possible warps": float(most), "share of the time waiting for memory": share},
     )

@@ -42,7 +42,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             cost.of_sectors(evidence, entry),
             f"each request touches {touched} sectors where {enough} would do",
             "its rows do not begin at a multiple of 32 bytes",
-            "Let each row begin at a multiple of 32 bytes: pad the pitch, round the offset, or copy what stands in front elsewhere.",
+            "Start each row at a multiple of 32 bytes: pad the pitch, round the offset, or move the data in front of it elsewhere.",
         )
 
 

@@ -54,7 +54,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             f"of {WIDTH * evidence.lanes_per_warp()}",
             f"a thread {_does(site.kind)} one element at a time",
             f"Let each thread {VERBS[site.kind]} {WIDTH // site.nbytes} neighbours at once, or more "
-            f"({_VECTORS[site.nbytes]}), with so much fewer threads or turns.",
+            f"({_VECTORS[site.nbytes]}), with correspondingly fewer threads or iterations.",
             entry.requests,
             tuple(about[site.place]),
             **{"bytes of a lane": float(site.nbytes), "bytes of a request": entry.bytes / entry.requests},

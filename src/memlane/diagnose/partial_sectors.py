@@ -44,9 +44,9 @@ def _cause_and_remedy(row_bytes: int | None, rows: int, per_request: float) -> t
             "Let each row begin at a multiple of 32 bytes, and make the block wider and lower, so that a warp has fewer rows.",
         )
     return (
-        "its lanes skip over what lies between the elements that they ask for",
-        "Put what is used together side by side (an array for each field instead of an array of structures), or let each thread use all of "
-        "what it skips over.",
+        "the lanes skip the data between the elements that they access",
+        "Store data that is used together side by side (an array for each field instead of an array of structures), or let each thread "
+        "use the data that it skips now.",
     )
 
 

@@ -41,7 +41,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         ),
         f"{100 * empty:.0f} % of the lanes have no thread in the whole kernel, and most of the waiting is here",
         f"blocks have {sizes} threads, and a warp takes the same time with {LANES}",
-        f"Give each block a multiple of {LANES} threads: let one block do the work of several, or give each thread less.",
+        f"Give each block a multiple of {LANES} threads: merge several blocks into one, or give each thread less work.",
         int(rows.of([site.id]).sum()),
         **{"lanes without a thread, share": empty},
     )

@@ -277,7 +277,7 @@ class Device(Target):
 
     def enable_peer(self, other: Copies) -> None:
         if not isinstance(other, Device):
-            raise DeviceError(f"{self.name} and {other.name} are no peers: a GPU reaches the memory of other GPUs only")
+            raise DeviceError(f"{self.name} and {other.name} are not peers: a GPU reaches the memory of other GPUs only")
         if self.reaches(other):
             return
         if other._device.device_id == self._device.device_id:  # two targets of one GPU share its memory
@@ -285,7 +285,7 @@ class Device(Target):
             return
         with self._current(f"to reach memory of {other.name}"):
             if not self._device.can_access_peer(other._device):
-                raise DeviceError(f"{self.name} and {other.name} are no peers: this machine has no link by which kernels reach across")
+                raise DeviceError(f"{self.name} and {other.name} are not peers: this machine has no link by which kernels reach across")
             other._device.memory_resource.peer_accessible_by.add(self._device)
         self._peers.add(other)
 

@@ -19,7 +19,7 @@ _LEGACY_STREAM = 1
 
 
 def device_memory(value: Any, device: int, target: str) -> tuple[int, int, str] | None:
-    """Address, size in bytes and description of the device memory of a foreign array; None if it has none, or is no array.
+    """Address, size in bytes and description of the device memory of a foreign array; None if it has none, or is not an array.
 
     What the owner has under way on its own streams is ordered before later work on the legacy default stream, and so before everything
     that memlane launches. Raises BadLaunch for an array on another device and for one whose elements do not lie side by side.

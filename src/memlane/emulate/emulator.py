@@ -269,12 +269,12 @@ class Emulator(Target):
 
     def enable_peer(self, other: Copies) -> None:
         if not isinstance(other, Emulator):
-            raise DeviceError(f"{self.name} and {other.name} are no peers: an emulated device reaches the memory of emulated ones only")
+            raise DeviceError(f"{self.name} and {other.name} are not peers: an emulated device reaches the memory of emulated ones only")
         if other is self or other.memory in self.memory.peers:
             return
         if other.device == self.device:
             raise DeviceError(
-                f"{other.name_beside(self)} and {self.name} are no peers, for both have the addresses of device {self.device}: "
+                f"{other.name_beside(self)} and {self.name} are not peers, for both have the addresses of device {self.device}: "
                 "name emulated devices with numbers, as emulator:h200:1, or take them from ml.devices"
             )
         self.memory.peers = (*self.memory.peers, other.memory)

@@ -98,7 +98,9 @@ def tracks(trace: Trace) -> Tracks:
     ends = axis.ns(warps["launch"], warps["sm"], warps["end_cycles"])
     ends = np.where(warps["end_ns"] > 0, ends, begins)
     if np.isnan(begins).any() or np.isnan(start).any():
-        raise RecordError("this trace does not tell the clock of its chip, and its launches are too short to find it: no common time axis")
+        raise RecordError(
+            "this trace does not hold the clock rate of its chip, and its launches are too short to find it: no common time axis"
+        )
     np.minimum.at(begins, life, start)
     np.maximum.at(ends, life, end)
     places = trace.sms_apart(warps["launch"], warps["sm"])

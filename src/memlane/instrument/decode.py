@@ -155,7 +155,7 @@ def _read_header(buffer: npt.NDArray[np.uint8]) -> BufferLayout:
         raise RecordError(f"{len(buffer)} bytes are no trace buffer: its header alone has {HEADER_BYTES}")
     header = buffer[:HEADER_BYTES].copy().view(HEADER_DTYPE)[0]
     if int(header["magic"]) != MAGIC:
-        raise RecordError(f"this is no trace buffer: it begins with {int(header['magic']):#018x}, not {MAGIC:#018x}")
+        raise RecordError(f"this is not a trace buffer: it begins with {int(header['magic']):#018x}, not {MAGIC:#018x}")
     if int(header["version"]) != VERSION:
         raise RecordError(f"this trace buffer has version {int(header['version'])}; this memlane reads version {VERSION}")
     layout = BufferLayout(int(header["slices"]), int(header["capacity"]), int(header["overflow"]))

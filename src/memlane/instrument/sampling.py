@@ -249,7 +249,8 @@ def _written(name: str, text: str) -> Iterator[Span]:
     for part in text.split(","):
         found = _NUMBERS.fullmatch(part.strip())
         if found is None:
-            raise MemlaneError(f"{part.strip()!r} is no {name} window; write numbers and ranges with both ends, such as 0-3,17")
+            article = "an" if name == "SM" else "a"
+            raise MemlaneError(f"{part.strip()!r} is not {article} {name} window; write numbers and ranges with both ends, such as 0-3,17")
         first, last = int(found[1]), int(found[2] or found[1])
         if last < first:
             raise MemlaneError(f"the {name} window {part.strip()} is empty, because it ends before it begins; write {last}-{first}")

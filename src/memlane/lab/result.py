@@ -85,11 +85,11 @@ def problems(document: Mapping[str, Any]) -> list[str]:
     """What is wrong with a result file that is to be committed; empty if it is as it should be."""
     if sorted(document) != sorted(DOCUMENT_KEYS):
         return [f"has the keys {', '.join(sorted(document))}, not {', '.join(sorted(DOCUMENT_KEYS))}"]
-    found = [f"{key} is no text" for key in DOCUMENT_KEYS[:-1] if not isinstance(document[key], str)]
+    found = [f"{key} is not text" for key in DOCUMENT_KEYS[:-1] if not isinstance(document[key], str)]
     if not re.fullmatch(r"[0-9a-f]{40}", document["commit"]):
         found.append(f"commit {document['commit']!r} is no commit")
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", document["date"]):
-        found.append(f"date {document['date']!r} is no date")
+        found.append(f"date {document['date']!r} is not a date")
     if not document["rows"]:
         found.append("has no rows")
     for row in document["rows"]:

@@ -90,8 +90,8 @@ def pack(
 
 
 def pointer_parameters(params: Sequence[Variable], convention: Convention | None, is_array: Sequence[bool]) -> list[int | None] | None:
-    """Return for each argument the position of the parameter that leads to its array, None for one that is no array; and None for arguments
-    that are not as many as the kernel takes."""
+    """Return for each argument the position of the parameter that leads to its array, None for one that is not an array; and None where
+    the number of arguments is wrong."""
     forms = (Single(),) * len(params) if convention is None else convention.arguments
     if len(forms) != len(is_array):
         return None

@@ -198,7 +198,7 @@ class Copies(Memory):
 
     def enable_peer(self, other: Copies) -> None:
         """Let kernels of this target reach memory of `other`, which stays so. Raises DeviceError where they cannot."""
-        raise DeviceError(f"{self.name} and {other.name} are no peers: kernels of the one cannot reach memory of the other")
+        raise DeviceError(f"{self.name} and {other.name} are not peers: kernels of the one cannot reach memory of the other")
 
 
 def _move(rows: Rows, to_target: Memory | None, of_target: Memory | None) -> None:

@@ -83,7 +83,7 @@ class Streams(Memory):
 
     def wait_for(self, event: object, stream: Stream | None = None) -> None:
         """Let work that is put on the stream from now on wait for an event: one of a target, of PyTorch, CuPy or cuda.core, or the handle
-        of one as an int. The host does not wait where the target has streams. Raises BadLaunch for what is no event."""
+        of one as an int. The host does not wait where the target has streams. Raises BadLaunch for what is not an event."""
         if not isinstance(event, Event):
             raise BadLaunch(f"{self.name} has no events of other libraries: wait on the host, with event.synchronize()")
         event.wait()
@@ -92,12 +92,12 @@ class Streams(Memory):
 def stream_handle(value: object, target: str) -> int:
     """Return the handle of a stream of another library; 0 or 1 is the legacy default stream, 2 that of the calling thread.
 
-    Raises BadLaunch for what is no stream; `target` is the name of the target that shall take it.
+    Raises BadLaunch for what is not a stream; `target` is the name of the target that shall take it.
     """
     found = _handle(value, "__cuda_stream__", ("cuda_stream", "ptr"))
     if found is None or (found > 2 and found < _LEAST_ADDRESS) or found < 0:
         given = f"the number {value}" if isinstance(value, int) else f"a {type(value).__name__}"
-        raise BadLaunch(f"{given} is no stream for {target}: pass one of target.stream(), an object with __cuda_stream__, or its handle")
+        raise BadLaunch(f"{given} is not a stream for {target}: pass one of target.stream(), an object with __cuda_stream__, or its handle")
     return found
 
 
@@ -106,7 +106,7 @@ def event_handle(value: object, target: str) -> int:
     found = _handle(value, "__cuda_event__", ("cuda_event", "ptr", "handle"))
     if found is None or found < _LEAST_ADDRESS:
         given = f"the number {value}" if isinstance(value, int) else f"a {type(value).__name__}"
-        raise BadLaunch(f"{given} is no event for {target}: pass one of target.record(), of PyTorch, CuPy or cuda.core, or its handle")
+        raise BadLaunch(f"{given} is not an event for {target}: pass one of target.record(), of PyTorch, CuPy or cuda.core, or its handle")
     return found
 
 

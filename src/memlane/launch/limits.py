@@ -103,7 +103,7 @@ def _check_shape(chip: Chip, kernel: HasFunction, grid: Dim3, shape: Dim3) -> No
     if blocks > 1 and chip.compute_capability < FIRST_WITH_CLUSTERS:
         major, minor = chip.compute_capability
         raise BadLaunch(
-            f"{kernel.title} wants clusters of {_by(shape)} blocks, and {chip.name} has compute capability {major}.{minor}: clusters need "
+            f"{kernel.title} needs clusters of {_by(shape)} blocks, and {chip.name} has compute capability {major}.{minor}: clusters need "
             "9.0, so launch it on a Hopper GPU or on ml.target('emulator:h200')"
         )
     if blocks > MOST_BLOCKS:

@@ -31,7 +31,7 @@ def read_formulas(text: str, names: Mapping[str, Expression]) -> tuple[Expressio
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as cause:
-        raise LayoutError(f"{text!r} is no formula; write one of {_ALLOWED} over {', '.join(names)}") from cause
+        raise LayoutError(f"{text!r} is not a formula; write one of {_ALLOWED} over {', '.join(names)}") from cause
     parts = tree.elts if isinstance(tree, ast.Tuple) else [tree]
     return tuple(_Reader(text, names).read(part) for part in parts)
 

@@ -113,7 +113,7 @@ def split_names(text: str) -> tuple[str, ...]:
             names.append(text[begin:place].strip())
             begin = place + 1
     if begin <= len(text) or not all(names):
-        raise LayoutError(f"{text!r} is no list; write names separated by commas, each with its parentheses closed")
+        raise LayoutError(f"{text!r} is not a list; write names separated by commas, each with its parentheses closed")
     return tuple(names)
 
 

@@ -210,4 +210,4 @@ def _bare(text: str) -> str:
 
 def _check_name(function: str) -> None:
     if not re.fullmatch(r"[A-Za-z_]\w*", function, re.ASCII) or iskeyword(function):
-        raise LayoutError(f"{function!r} is no name for a function; write letters, digits and underscores")
+        raise LayoutError(f"{function!r} is not a name for a function; write letters, digits and underscores")

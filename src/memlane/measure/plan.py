@@ -41,8 +41,8 @@ class LaunchPlan:
         name = kernel_label(self.kernel)
         if not self.chosen:
             yield (
-                f"{name}: nothing of a launch of {self.warps:,} warps is traced, for none is among {self.sample}; it has blocks 0 to "
-                f"{self.blocks - 1} with warps 0 to {self.warps_per_block - 1}"
+                f"{name}: nothing of a launch of {self.warps:,} warps is traced, because no warp is among {self.sample}; it has blocks "
+                f"0 to {self.blocks - 1} with warps 0 to {self.warps_per_block - 1}"
             )
         elif self.limited:
             yield (

@@ -41,7 +41,7 @@ class Viewer(Watching):
         target = launch.kernel.target
         if not target.observes:
             raise MemlaneError(
-                f"{target.name} does not tell the addresses of the lanes, only the emulator does: run it there, as with --target emulator"
+                f"{target.name} does not record the addresses of the lanes; only the emulator does: run it there, as with --target emulator"
             )
         self._target = target
         mine = Layers(accesses=True, max_accesses=_ROWS, example=self._example, report=self._observed)

@@ -67,7 +67,7 @@ def load(name: str) -> Network:
     """Return the network called `name`. Raises NetworkError, which names those that exist."""
     path = FILES.find(name)
     if path is None:
-        raise NetworkError(f"no network is called {name!r}; known are {', '.join(names())}, or name a .toml file{FILES.unread_directory()}")
+        raise NetworkError(f"no network is called {name!r}; known: {', '.join(names())}, or name a .toml file{FILES.unread_directory()}")
     return from_file(path)
 
 
@@ -81,7 +81,7 @@ def of_chip(chip: Chip) -> Network:
     with flags. Raises NetworkError where it has no links between peers."""
     links = chip.links
     if links.peer_us is None or links.peer_gb_per_s is None:
-        raise NetworkError(f"the chip file of {chip.name} has no links between peers: name a network; known are {', '.join(names())}")
+        raise NetworkError(f"the chip file of {chip.name} has no links between peers: name a network; known: {', '.join(names())}")
     after = links.launch_us or 0.0
     found = {"peer": Link("peer", Transfer(links.peer_us, links.peer_gb_per_s), "share the rate", signal_us=after)}
     if links.host_us is not None and links.host_gb_per_s is not None:

@@ -125,7 +125,7 @@ def _parse(line: str) -> _Options:
         parser.add_argument(flag, action="store_true")
     options = _Options(**vars(parser.parse_args(_words(line))))
     if options.into and not options.into.isidentifier():
-        _refuse(f"--into {options.into}: that is no name of a variable")
+        _refuse(f"--into {options.into}: that is not a name of a variable")
     if options.only_count and (options.show or options.counts):
         _refuse("--only-count counts and traces nothing; leave out --show and --counts")
     return options

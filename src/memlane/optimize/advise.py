@@ -146,7 +146,7 @@ class LayoutAdvice:
             f"{self.original[1] / 1e3:.2f} ({how})."
         )
         if self.ruled == "latency":
-            declined += " Latency rules its time, so it does not tell what a larger launch gains."
+            declined += " Latency limits its time, so it does not show what a larger launch would gain."
         if 2 * fewest.sectors > self.original[0]:
             return declined
         return (

@@ -241,7 +241,7 @@ def _check_positions(name: str, arguments: tuple[Value, ...], *through: tuple[in
         raise BadPlan(f"{name} says through which arguments it reads or writes, but not both: give both, or none")
     for position in [position for positions in through for position in positions or ()]:
         if not isinstance(position, int) or not 0 <= position < len(arguments) or not isinstance(arguments[position], View):
-            raise BadPlan(f"{name} cannot reach memory through argument {position!r}, which is no view among its arguments")
+            raise BadPlan(f"{name} cannot reach memory through argument {position!r}, which is not a view among its arguments")
 
 
 def _touches(arguments: tuple[Value, ...], reads: tuple[View, ...] | None, writes: tuple[View, ...] | None) -> tuple[Touch, ...]:

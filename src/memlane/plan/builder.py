@@ -256,7 +256,7 @@ def planned(
     shared_bytes: int = 0,
     cluster: Extents | None = None,
 ) -> Launch:
-    """Return a launch as a plan holds it. Raises BadPlan for what is no kernel.
+    """Return a launch as a plan holds it. Raises BadPlan for what is not a kernel.
 
     Where `reads` and `writes` are not given, the kernel's PTX tells through which arguments it reads and writes. A `KernelRef` has no PTX.
     """

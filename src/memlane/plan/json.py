@@ -43,10 +43,10 @@ def from_json(text: str) -> Plan:
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadPlan(f"this is no plan: {shortened(str(error))}") from None
+        raise BadPlan(f"this is not a plan: {shortened(str(error))}") from None
     version = whole.get("memlane_plan") if isinstance(whole, dict) else None
     if version != VERSION:
-        raise BadPlan(f"this is no plan of version {VERSION}: it says {shortened(repr(version))} under 'memlane_plan'")
+        raise BadPlan(f"this is not a plan of version {VERSION}: it says {shortened(repr(version))} under 'memlane_plan'")
     try:
         known = {one.name: one for one in _read(tuple[_Buffer, ...], whole.get("buffers"), {}, "buffers")}
         buffers = {name: Buffer(name, one.nbytes, one.home) for name, one in known.items()}

@@ -73,7 +73,7 @@ class ControlFlow:
         if branch.opcode == "brx":
             labels = self._tables.get(operand.name)
             if labels is None:
-                raise PtxTypeError(f"`{operand.name}` is no list of branch targets", branch.span)
+                raise PtxTypeError(f"`{operand.name}` is not a list of branch targets", branch.span)
         else:
             labels = (operand.name,)
         for label in labels:

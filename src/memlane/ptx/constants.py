@@ -302,7 +302,7 @@ def immediate(text: str) -> Immediate:
     try:
         number = int(digits, base)
     except ValueError:
-        raise ValueError(f"`{shortened(text)}` is no number") from None
+        raise ValueError(f"`{shortened(text)}` is not a number") from None
     if number >= 1 << 64:
         raise ValueError(f"`{shortened(text)}` does not fit into 64 bits")
     number = -number if negative else number

@@ -109,7 +109,7 @@ Operand = Register | Special | Immediate | Symbol | Address | Vector | Pair | Te
 
 
 def elements(operand: Operand | None) -> tuple[Operand, ...]:
-    """The elements of a vector operand; one that is no vector is its own, and one that was left out has none."""
+    """The elements of a vector operand; one that is not a vector is its own, and one that was left out has none."""
     if operand is None:
         return ()
     return operand.items if isinstance(operand, Vector) else (operand,)

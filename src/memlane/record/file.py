@@ -184,7 +184,7 @@ def _what_is_wrong(path: Path, error: Exception) -> str:
     if not head:
         return f"{path} is empty"
     if head != _MAGIC:
-        return f"{path} is no Parquet file, so no memlane record; `memlane trace` writes records"
+        return f"{path} is not a Parquet file, so no memlane record; `memlane trace` writes records"
     if tail != _MAGIC:
         return f"{path} is truncated: the end of the Parquet file is missing; record it again"
     # Arrow says where its own reader stopped, which helps only who looks for the reason of the damage.

@@ -81,7 +81,7 @@ def decode(metadata: Mapping[str, str]) -> dict[str, Any]:
         raise ValueError(f"a warp names launch {warps['launch'].max()}, there are {len(header.launches)}")
     for name in ("begin_cycles", "end_cycles", "begin_ns", "end_ns"):
         if len(warps) and (warps[name].max() > _LATEST or warps[name].min() < -_LATEST):
-            raise ValueError(f"the {name} of a warp is no time: {warps[name].max()} or {warps[name].min()}")
+            raise ValueError(f"the {name} of a warp is not a time: {warps[name].max()} or {warps[name].min()}")
     _check_examples(header)
     launches = tuple(replace(one, device=one.device or header.target) for one in header.launches)
     return {entry.name: getattr(header, entry.name) for entry in fields(_Header)} | {"warps": warps, "launches": launches}

@@ -48,7 +48,7 @@ def _value(kind: Any, value: object, where: str) -> Any:
     if kind in _SIMPLE:
         describe, is_one = _SIMPLE[kind]
         if not is_one(value):
-            raise ValueError(f"{where} is no {describe}")
+            raise ValueError(f"{where} is not a {describe}")
         return value
     if isinstance(kind, type) and is_dataclass(kind):
         return from_plain(kind, value, where)
@@ -66,7 +66,7 @@ def _value(kind: Any, value: object, where: str) -> Any:
 
 def _tuple(kinds: tuple[Any, ...], value: object, where: str) -> tuple[Any, ...]:
     if not isinstance(value, list):
-        raise ValueError(f"{where} is no list")
+        raise ValueError(f"{where} is not a list")
     if kinds[-1] is Ellipsis:
         kinds = kinds[:1] * len(value)
     if len(kinds) != len(value):
@@ -83,7 +83,7 @@ def _is_number(value: object) -> bool:
 
 
 _SIMPLE: dict[type, tuple[str, Callable[[object], bool]]] = {
-    str: ("text", lambda value: isinstance(value, str)),
+    str: ("string", lambda value: isinstance(value, str)),
     bool: ("truth value", lambda value: isinstance(value, bool)),
     int: ("whole number from 0 on", _is_whole),
     float: ("number", _is_number),

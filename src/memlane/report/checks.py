@@ -43,7 +43,7 @@ def render_reports(
     found = plural(len(reports), "finding") if reports else "nothing found"
     if launches:
         parts.append(plain(f"Checked {plural(launches, 'launch')} of {names}: {found}."))
-    parts += [plain(note) for note in failed_notes(failed, failed_launches, "What was found until then is told.")]
+    parts += [plain(note) for note in failed_notes(failed, failed_launches, "Findings up to that point are listed.")]
     return Group(*parts)
 
 

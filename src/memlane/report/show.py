@@ -143,7 +143,7 @@ def _without_addresses(trace: Trace, place: SourcePlace) -> str:
     remedy = f"memlane show {place} PROGRAM --target {emulator} draws it from a run on the emulator"
     if trace.modelled:
         return f"the trace holds no addresses of lanes: it was recorded by an older memlane, or all its launches broke off; {remedy}"
-    return f"the trace was recorded on {trace.target}, which does not tell the addresses of the lanes; {remedy}"
+    return f"the trace was recorded on {trace.target}, which does not record the addresses of the lanes; {remedy}"
 
 
 def _why_not(sites: Sequence[Site], place: SourcePlace, asked: str, came: bool) -> str:

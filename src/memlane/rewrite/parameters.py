@@ -145,7 +145,7 @@ def _parameter(function: Function, wanted: int | str) -> str:
     if wanted not in names:
         raise RelayoutError(f"{function.title} has no parameter {wanted!r}; it has: {', '.join(names)}")
     if function.params[names.index(wanted)].nbytes != 8:
-        raise RelayoutError(f"parameter {wanted!r} of {function.title} is no pointer, so no array can be laid out behind it")
+        raise RelayoutError(f"parameter {wanted!r} of {function.title} is not a pointer, so no array can be laid out behind it")
     return wanted
 
 
@@ -194,7 +194,7 @@ def _followed(flat: Function, array: SharedArray) -> tuple[list[ArrayAccess], li
         for one in flow.blocks[block].instructions:
             found, told = analysis.uses(one, state, numbers[id(one)])
             accesses += found
-            # What is accessed through addresses of shared memory is no array of global memory.
+            # What is accessed through addresses of shared memory is not an array of global memory.
             problems += [problem for problem in told if problem.arrays]
             if _names_parameter(one, array):
                 problems.append(Problem(numbers[id(one)], frozenset({array}), "the address of the parameter itself is taken here"))

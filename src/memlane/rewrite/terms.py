@@ -55,8 +55,8 @@ class Terms:
     """Whether they add up to it as integers; else the upper bits of the sum, beyond 32, were lost on the way."""
 
     def divided(self, by: int) -> Terms | None:
-        """The number over `by`; None where some part of it is no multiple. Unless it is exact, as many upper bits of it as `by` has lower
-        ones mean nothing."""
+        """The number over `by`; None where some part of it is not a multiple. Unless it is exact, as many upper bits of it as `by` has
+        lower ones mean nothing."""
         if self.constant % by or any(term.factor % by for term in self.registers):
             return None
         return replace(

@@ -257,7 +257,7 @@ class _Expansion:
             if _is_constant(value):
                 known[name] = value
             elif not isinstance(argument, ast.expr):
-                self.refuse(node, f"the default of {name} in {function.__name__} is no number: pass a value")
+                self.refuse(node, f"the default of {name} in {function.__name__} is not a number: pass a value")
             else:
                 given = _Written(self, scope, before).visit(copy.deepcopy(argument))
                 renamed[name] = given if isinstance(given, ast.Name) else self._named(prefix + name, given, before)

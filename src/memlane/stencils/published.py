@@ -56,5 +56,5 @@ PUBLISHED: dict[str, Callable[..., Any]] = {"7-point": seven_point, "himeno": hi
 def published_rule(name: str) -> Rule:
     """Return the rule of a name. Raises StencilError, which names those that exist."""
     if name not in PUBLISHED:
-        raise StencilError(f"no published rule is called {name!r}; known are {', '.join(PUBLISHED)}")
+        raise StencilError(f"no published rule is called {name!r}; known: {', '.join(PUBLISHED)}")
     return read_rule(PUBLISHED[name])

@@ -57,7 +57,7 @@ def check(
     it. `seed` shuffles the order of the warps.
 
     With limits the transactions are counted too. Raises CheckFailed, with the finding, if an operation on a source line exceeds one:
-    sectors of global memory per request on average, wavefronts of shared memory beyond the ideal, bytes of sectors beyond the ideal. Raises
+    sectors of global memory per request on average, wavefronts of shared memory beyond the ideal, bytes of sectors above the ideal. Raises
     MemlaneError for a limit that is not a number from 0 on, and if the target is not an emulator.
 
     A bound plan (`ml.BoundPlan`) runs once, step after step, and gives the reports of each launch, with its step, turn and device; what a

@@ -146,7 +146,7 @@ class Run:
     def until(self, name: str, *, below: float, every: int = 1, at_most: int = 1 << 20, **scalars: Any) -> int:
         """Make steps until the reduction `name` is below a bound after a multiple of `every` steps; return how many were made.
 
-        Raises StencilError where `at_most` steps do not suffice, or the reduction is no number.
+        Raises StencilError where `at_most` steps do not suffice, or the reduction is not a number.
         """
         if name not in self.problem.reductions:
             raise StencilError(f"no rule reduces {name!r}; the reductions are {', '.join(self.problem.reductions) or 'none'}")

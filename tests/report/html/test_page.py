@@ -243,7 +243,7 @@ def test_without_a_common_clock_there_is_no_time_line_and_all_else() -> None:
     warps = trace.warps.copy()
     warps["end_ns"] = warps["begin_ns"] = 0  # one anchor a warp, all alike: they tell no frequency
     root = read(render_page(replace(trace, warps=warps)))
-    assert "There is no time line: this trace does not tell the clock of its chip" in root.by_id("timeline").text
+    assert "There is no time line: this trace does not hold the clock rate of its chip" in root.by_id("timeline").text
     assert len(rows_of(root)) == 6
 
 

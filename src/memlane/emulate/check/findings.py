@@ -225,7 +225,7 @@ class Findings:
 
     def _unwritten(self, note: _Note) -> Report:
         memory = self._memory(note)
-        what = f"{note.access()} at {_in(note.space, note.address, memory)}, which nobody has written"
+        what = f"{note.access()} at {_in(note.space, note.address, memory)}, which no thread has written"
         remedy = "Copy data there or clear it before the launch, or write it in the kernel first."
         if note.space != "global":
             remedy = "Write it first; if another thread does, put a barrier between."

@@ -42,7 +42,7 @@ class Products:
             bit = found.bits.setdefault(target, 1 << len(found.bits))
             found.places.setdefault(bit, index)
             for letter, registers in (("d", found.sums), ("a", found.factors)):
-                operand = one.operand(letter)  # A descriptor, which is no vector, is taken when the product begins.
+                operand = one.operand(letter)  # A descriptor, which is not a vector, is taken when the product begins.
                 for name in registers_in(operand) if isinstance(operand, Vector) else ():
                     registers[name] = registers.get(name, 0) | bit
         return found

@@ -90,7 +90,7 @@ class _Visitor:
     # -- which lanes -----------------------------------------------------------------------------------------------------------------
 
     def aligned(self, lanes: Value) -> Value:
-        """`lanes` without those whose address is no multiple of their bytes."""
+        """`lanes` without those whose address is not a multiple of their bytes."""
         e, kind = self._e, vector(I64)
         if self._shape.nbytes == 1:
             return lanes

@@ -157,7 +157,7 @@ def odd_sum(e: Emit, a: Value, b: Value) -> Value:
     kind = like(total.type, I64)
     bits, zero = e.bitcast(total, kind), real(total.type, 0.0)
     even = e.icmp_unsigned("==", e.and_(bits, constant(kind, 1)), constant(kind, 0))
-    inexact = e.fcmp_ordered("!=", error, zero)  # of infinite sums the error is no number
+    inexact = e.fcmp_ordered("!=", error, zero)  # of infinite sums the error is not a number
     away = e.xor(e.fcmp_ordered("<", error, zero), e.icmp_signed(">=", bits, constant(kind, 0)))
     moved = e.select(away, e.add(bits, constant(kind, 1)), e.sub(bits, constant(kind, 1)))
     return e.bitcast(e.select(e.and_(even, inexact), moved, bits), total.type)

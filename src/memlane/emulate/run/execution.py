@@ -132,7 +132,7 @@ class _Room:
 
     @classmethod
     def of(cls, device: DeviceState, launch: Launch, compiled: CompiledKernel) -> _Room:
-        """BadLaunch for a grid that is no multiple of its clusters."""
+        """BadLaunch for a grid that is not a multiple of its clusters."""
         frame, warps = compiled.frame, launch.warps_per_block
         shared = frame.static_shared_bytes + launch.shared_bytes
         shared_offset = _round_up(BLOCK_BYTES + warps * compiled.warp_bytes)
@@ -142,7 +142,7 @@ class _Room:
         together = math.prod(cluster or ())
         if any(extent % size for extent, size in zip(launch.grid, cluster or (1, 1, 1), strict=True)):
             raise BadLaunch(
-                f"the grid {launch.grid} of {launch.kernel.title} is no multiple of its clusters, {cluster}: launch whole clusters"
+                f"the grid {launch.grid} of {launch.kernel.title} is not a multiple of its clusters, {cluster}: launch whole clusters"
             )
         resident = max(1, device.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes, launch.layers.registers))
         sample = launch.layers.sample

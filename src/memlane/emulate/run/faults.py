@@ -116,7 +116,7 @@ class _Fault:
         name, address, nbytes = self.instruction.name, int(self._context["fault_address"]), int(self._context["fault_bytes"])
         misaligned = kind == MISALIGNED
         if kind == BAD_CALL:
-            return f"called {address:#x}, which is no function that fits this call"
+            return f"called {address:#x}, which is not a function that fits this call"
         if kind == BAD_BARRIER:
             return f"used barrier {address}; there are barriers 0 to {BARRIERS - 1}"
         if kind == NO_WARPGROUP:

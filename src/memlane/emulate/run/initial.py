@@ -31,7 +31,9 @@ def _bits(variable: Variable, value: Value, address_of: Callable[[str], int | No
         address = address_of(value.name)
         if address is None:
             what = f"the initialiser of {variable.name} names {value.name}"
-            raise PtxTypeError(f"{what}, which is no variable in global or constant memory and no function with a body", variable.span)
+            raise PtxTypeError(
+                f"{what}, which is neither a variable in global or constant memory nor a function with a body", variable.span
+            )
         whole = address + value.offset
     if value.byte is not None:
         return whole >> 8 * value.byte & 0xFF

@@ -32,7 +32,7 @@ def encode(tiling: Tiling) -> bytes:
 
 
 _TROUBLES = {
-    NO_MAP: "which is no tensor map of an emulator: make it with target.tensor_map(...)",
+    NO_MAP: "which is not a tensor map of an emulator: make it with target.tensor_map(...)",
     OTHER_RANK: "a tensor map of another number of dimensions",
     NOT_MODELLED: "a tensor map with elements, an interleave or a swizzle that the emulator does not model",
     OTHER_ELEMENT: "a tensor map whose elements have no such reduction",

@@ -126,7 +126,7 @@ def handle_trouble(textures: Textures, handle: int, wanted: int) -> str:
     number, rest = divmod(handle - TEXTURE_WINDOW, TEXTURE.itemsize)
     found = textures.at(number) if rest == 0 else None
     if found is None:
-        return f"the handle {handle:#x}, which is no texture or surface of this target"
+        return f"the handle {handle:#x}, which is not a texture or surface of this target"
     kind, texels = found
     if kind == 0:
         return f"the handle {handle:#x} of a {texels} that was dropped; keep what target.texture gave as long as kernels use it"

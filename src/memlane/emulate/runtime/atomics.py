@@ -61,7 +61,7 @@ def _add_short(name: str) -> _Combine:
 
 
 def _add_single(e: Emit, old: Value, b: Value, flush: Value) -> Value:
-    """The sum of two f32, canonical if it is no number; where `flush` holds, with a zero for every subnormal number."""
+    """The sum of two f32, canonical if it is not a number; where `flush` holds, with a zero for every subnormal number."""
 
     def flushed(value: Value) -> Value:
         bits = e.bitcast(value, I32)

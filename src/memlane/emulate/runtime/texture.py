@@ -3,9 +3,9 @@
 Coordinates become positions in fixed point: whole texels for point sampling; for linear filtering texels with eight bits of fraction,
 rounded to the nearest, which the programming guide gives as the precision of the weights. A position is brought into the image by the
 address mode of its axis only then, on whole numbers, so that coordinates next to an edge lose nothing. What the guide leaves open: a
-coordinate that is no number counts as 0, and so does one so large that `wrap` and `mirror` find no fraction in it (infinities too). Whole
-coordinates name a texel, whatever the address mode, and find 0 outside the image; one of them alone reads linear memory only, as the guide
-says of `tex1Dfetch`: from an array an H200 gives 0 for every texel.
+coordinate that is not a number counts as 0, and so does one so large that `wrap` and `mirror` find no fraction in it (infinities too).
+Whole coordinates name a texel, whatever the address mode, and find 0 outside the image; one of them alone reads linear memory only, as the
+guide says of `tex1Dfetch`: from an array an H200 gives 0 for every texel.
 
 Means are computed in f64, where the products of texels and weights are exact, and rounded once. Channels that a texel does not have
 read as 0.

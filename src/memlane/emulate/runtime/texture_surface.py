@@ -98,7 +98,7 @@ class _Access:
         return e.sext(e.load(e.element(e.at(self._coordinates, 4 * LANES * number), lane, I32), typ=I32), I64)
 
     def _checked(self, inside: Value, numbers: list[Value], lane: Value, handle: Value, size: Value) -> Value:
-        """i1 whether the access may go on: a trap outside, or an x that is no multiple of the access, is a fault."""
+        """i1 whether the access may go on: a trap outside, or an x that is not a multiple of the access, is a fault."""
         e = self._e
         goes_on = e.variable(constant(I1, 1))
         odd = e.icmp_unsigned("!=", e.urem(numbers[0], size), constant(I64, 0)) if self._nbytes > 1 else constant(I1, 0)

@@ -48,7 +48,7 @@ def _rounding(k: Lowering) -> str:
 
 
 def _limited(k: Lowering, value: Value) -> Value:
-    """`.sat`: between 0 and 1, and 0 if it is no number."""
+    """`.sat`: between 0 and 1, and 0 if it is not a number."""
     e, low, high = k.e, real(value.type, 0.0), real(value.type, 1.0)
     value = e.select(e.fcmp_ordered(">", value, low), value, low)
     return e.select(e.fcmp_ordered(">", value, high), high, value)
@@ -69,7 +69,7 @@ def _to_format(k: Lowering, value: Value, name: str, *, payload: bool = False) -
 
 
 def _tf32_away(k: Lowering, value: Value) -> Value:
-    """f32 lanes rounded to tf32 with ties away from zero. What is no number loses its lower bits, even if infinity is left; with
+    """f32 lanes rounded to tf32 with ties away from zero. What is not a number loses its lower bits, even if infinity is left; with
     `.satfinite` the next lower bits are taken, as of infinity, of which that makes the largest number."""
     e, kind = k.e, vector(I32)
     bits = e.and_(e.bitcast(value, kind), constant(kind, 0xFFFFE000))
@@ -96,7 +96,7 @@ def _float_to_float(k: Lowering, value: Value, target: ScalarType, source: Scala
         value = e.fptrunc(value, vector(FLOATS[32])) if rounded is None else rounded
     if k.instruction.has("ftz"):
         value = flushed(k, value)
-    # What is no number keeps the bits that fit, coming from f64 or, without `.ftz`, from bf16.
+    # What is not a number keeps the bits that fit, coming from f64 or, without `.ftz`, from bf16.
     if source.bits == 64 or (source.name in ("bf16", "f32") and not rounding and not k.instruction.has("ftz")):
         return value
     return canonical(k, value)

@@ -97,7 +97,7 @@ def finish(k: Lowering, value: Value) -> None:
         value = flushed(k, value)
     if k.instruction.has("sat"):
         low, high = real(value.type, 0.0), real(value.type, 1.0)
-        value = k.e.select(k.e.fcmp_ordered(">", value, low), value, low)  # also what is no number becomes 0
+        value = k.e.select(k.e.fcmp_ordered(">", value, low), value, low)  # also what is not a number becomes 0
         return k.write("d", k.e.select(k.e.fcmp_ordered(">", value, high), high, value))
     return k.write("d", canonical(k, value))
 

@@ -94,7 +94,7 @@ def _load_parameter(k: Lowering, symbol: Symbol, offset: int, targets: tuple[Ope
     begin = start + symbol.offset + offset
     end = begin + scalar.nbytes * len(targets)
     if space != "param" or begin < 0 or end > k.frame.params_bytes or scalar.bits > 64:
-        raise k.unsupported(f"{k.instruction.name} of {symbol.name}, which is no kernel parameter or too short")
+        raise k.unsupported(f"{k.instruction.name} of {symbol.name}, which is not a kernel parameter or too short")
     params = e.get_pointer(k.context, CONTEXT, "params")
     for number, target in enumerate(targets):
         value = e.load(e.at(params, begin + number * scalar.nbytes), typ=INTEGERS[scalar.bits], align=1)

@@ -37,5 +37,5 @@ def _size(text: str) -> int:
 
 
 def size_name(n: int) -> str:
-    """`2^24`, or the number where it is no power of two."""
+    """`2^24`, or the number where it is not a power of two."""
     return f"2^{n.bit_length() - 1}" if n & (n - 1) == 0 else f"{n:,}"

@@ -107,7 +107,7 @@ class Settings:
 
 
 def settings_of(views: Sequence[str], shapes: Sequence[str], size: int | None, image: int | None) -> Settings:
-    """From what a user wrote: views such as `90,0,90`, shapes such as `8x16`. CommandError for what is no view, shape or size."""
+    """From what a user wrote: views such as `90,0,90`, shapes such as `8x16`. CommandError for what is not a view, shape or size."""
     for name, value, most in (("--size", size, 2048), ("--image", image, 8192)):
         if value is not None and not 4 <= value <= most:
             raise CommandError(f"{name} {value}: give a number from 4 to {most}")

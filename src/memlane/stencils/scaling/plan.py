@@ -425,13 +425,13 @@ def _numbers(given: int | Iterable[int], what: str, most: int) -> list[int]:
 
 def _model(name: str, problem: Problem, chip: Chip, schedule: str, work: CellWork | None) -> CalibratedModel | KawamuraModel:
     if schedule not in ("", *SCHEDULES):
-        raise StencilError(f"no schedule is called {schedule!r}; known are {', '.join(SCHEDULES)}")
+        raise StencilError(f"no schedule is called {schedule!r}; known: {', '.join(SCHEDULES)}")
     if name == "memlane":
         if work is not None:
             raise StencilError("operations and bytes of a cell are for the model kawamura; the model memlane takes them from the rule")
         return CalibratedModel.of(problem, chip, "independent" if schedule == "independent" else "linked")
     if name != "kawamura":
-        raise StencilError(f"no model is called {name!r}; known are {', '.join(MODELS)}")
+        raise StencilError(f"no model is called {name!r}; known: {', '.join(MODELS)}")
     if schedule == "linked":
         raise StencilError("the model kawamura knows the schedule independent only: leave it out, or use the model memlane")
     return KawamuraModel.of(problem, chip, work)
