@@ -44,7 +44,7 @@ def test_a_part_of_an_array_has_its_own_shape_and_strides(target: Emulator) -> N
     padded = target.array(np.zeros((10, 36), np.float32))
     tiles = target.tensor_map(padded, (4, 8), shape=(10, 33), strides=(144, 4))
     assert (tiles.tiling.extents, tiles.tiling.strides) == ((33, 10), (144,))
-    with pytest.raises(BadLaunch, match=r"shape \(11, 33\) with strides up to 144 reaches 1572 bytes far, and the array has 1440"):
+    with pytest.raises(BadLaunch, match=r"shape \(11, 33\) with strides up to 144 needs 1572 bytes, but the array has 1440"):
         target.tensor_map(padded, (4, 8), shape=(11, 33), strides=(144, 4))
 
 

@@ -138,7 +138,7 @@ def test_a_gpu_has_no_patience(machine: pytest.MonkeyPatch) -> None:
 
 def test_a_gpu_is_not_deterministic(machine: pytest.MonkeyPatch) -> None:
     having(machine, TWO_GPUS)
-    message = "cuda:0 runs blocks in an order of its own, so it is not deterministic; the target emulator can be"
+    message = "cuda:0 does not run blocks in a fixed order, so it cannot be deterministic; use the target emulator"
     with override(None, deterministic=True), pytest.raises(DeviceError, match=message):
         target()
 

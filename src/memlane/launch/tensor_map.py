@@ -210,7 +210,7 @@ def _check_array(tiling: Tiling, array: DeviceArray) -> None:
     reach = sum((extent - 1) * stride for extent, stride in zip(tiling.extents, (tiling.element_bytes, *tiling.strides), strict=True))
     if reach + tiling.element_bytes > array.nbytes:
         raise BadLaunch(
-            f"shape {shape} with strides up to {max(tiling.strides, default=0)} reaches {reach + tiling.element_bytes} bytes far, and the "
+            f"shape {shape} with strides up to {max(tiling.strides, default=0)} needs {reach + tiling.element_bytes} bytes, but the "
             f"array has {array.nbytes}: pass less, or a larger array"
         )
 

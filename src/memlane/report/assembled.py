@@ -70,7 +70,7 @@ def completeness_notes(trace: Trace) -> list[str]:
         notes.append("A wait is complete when it has returned; a copy takes until then from its own start.")
     issued = [f"{_place(site)}: {site.reason}" for site in timed if site.completeness == ISSUE_ONLY and site.kind in ("load", "atomic")]
     if issued:
-        notes.append(f"Only issued, though a value comes back: {_listed(issued)}.")
+        notes.append(f"Timed only until they were issued, although they return a value: {_listed(issued)}.")
     behind = [f"{_place(site)}: {site.fallback}" for site in timed if site.fallback]
     if behind:
         notes.append(f"Waited for right behind the access, because its consumer cannot be told: {_listed(behind)}.")

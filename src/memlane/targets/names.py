@@ -161,7 +161,7 @@ def _resolve(name: str, how: _Asked) -> Target:
         if how.patience:
             raise DeviceError(f"{name} runs a launch until it ends, so there is no patience to set; the target emulator has some")
         if how.deterministic:
-            raise DeviceError(f"{name} runs blocks in an order of its own, so it is not deterministic; the target emulator can be")
+            raise DeviceError(f"{name} does not run blocks in a fixed order, so it cannot be deterministic; use the target emulator")
         if how.memory_bytes:
             raise DeviceError(f"memory_bytes= limits the memory of emulators, not that of {name}: leave it out, or use the target emulator")
         with _making:
