@@ -147,3 +147,9 @@ def test_the_accesses_of_a_kernel_are_followed_once_for_all_layouts(monkeypatch:
     assert followed(parse(text), kernel, arrays) == first
     assert followed(module, kernel, arrays[:0]).accesses == ()
     assert asked == ["k"] * 3
+
+
+def test_parts_of_elements_are_no_whole_distance_apart() -> None:
+    placement = Placement(Strided(4, 4, 8, 1), 4, 1)
+    assert placement.distance(4, 4, 0, 16) == 4
+    assert [placement.distance(*places, 4) for places in ((2, 2, 0), (4, 2, 2), (2, 2, 2))] == [None] * 3
