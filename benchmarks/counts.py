@@ -211,8 +211,13 @@ ROAD_FIELDS = ("requests", "lanes", "bytes", "sectors", "ideal_sectors", "wavefr
 
 
 def compare_roads(case: str, device: Counts, emulated: Counts, code: Code) -> Row:
-    """How many sites the device and the emulator count otherwise; those at which lanes may be apart stand only in the note."""
-    one, other = ({entry.site.id: entry for entry in counts.sites if entry.requests} for counts in (device, emulated))
+    """How many sites the device and the emulator count otherwise; those at which lanes may be apart stand only in the note.
+
+    Copies of boxes have no verdict: the emulator alone counts them.
+    """
+    one, other = (
+        {entry.site.id: entry for entry in counts.sites if entry.requests and entry.site.id in code.verdicts} for counts in (device, emulated)
+    )
     differing = {site: said for site in sorted(one.keys() | other.keys()) if (said := _roads(one.get(site), other.get(site)))}
     apart = {site for site in differing if any(one in code.verdicts[site].reason for one in (APART, AHEAD))}
     notes = [f"lanes may be apart: {said}" if site in apart else said for site, said in differing.items()]
