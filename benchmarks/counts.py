@@ -216,7 +216,8 @@ def compare_roads(case: str, device: Counts, emulated: Counts, code: Code) -> Ro
     Copies of boxes have no verdict: the emulator alone counts them.
     """
     one, other = (
-        {entry.site.id: entry for entry in counts.sites if entry.requests and entry.site.id in code.verdicts} for counts in (device, emulated)
+        {entry.site.id: entry for entry in counts.sites if entry.requests and entry.site.id in code.verdicts}
+        for counts in (device, emulated)
     )
     differing = {site: said for site in sorted(one.keys() | other.keys()) if (said := _roads(one.get(site), other.get(site)))}
     apart = {site for site in differing if any(one in code.verdicts[site].reason for one in (APART, AHEAD))}

@@ -165,7 +165,7 @@ def test_faults_say_what_a_tensor_map_should_be() -> None:
     tiles = target.tensor_map(array, (8, 32))
     with pytest.raises(LaunchError, match=r"another number of dimensions"):
         _launch(target, load_program(1), "load", tiles, 1024, 0)
-    with pytest.raises(LaunchError, match=r"no tensor map of an emulator: make it with target.tensor_map"):
+    with pytest.raises(LaunchError, match=r"which is not a tensor map of an emulator: make it with target.tensor_map"):
         _launch(target, load_program(1), "load", bytes(128), 1024, 0)
     with pytest.raises(LaunchError, match=r"whose elements have no such reduction"):
         _launch(target, store_program(2, "xor"), "store", tiles, 1024, 0, 0)

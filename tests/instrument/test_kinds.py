@@ -10,6 +10,7 @@ import pytest
 from memlane import chip
 from memlane.audit import exactness, prove
 from memlane.chip.access import sectors, wavefronts
+from memlane.chip.copies import copy_cost
 from memlane.emulate import Emulator
 from memlane.instrument import Selection, Traced, TraceOptions, buffer_layout, trace
 from memlane.launch import Surface, Target
@@ -309,7 +310,9 @@ def test_a_copy_has_the_sectors_of_its_load_and_the_wavefronts_of_its_store(stri
     first, second = (one for one in counted if one.site.kind == "copy")
     assert [one.site.kind for one in counted if one.site.kind == "wait"] == []
     assert (first.sectors, first.ideal_sectors) == (sectors(CHIP, *by_lane(stride), 4), 4)
-    assert (first.wavefronts, first.ideal_wavefronts) == (wavefronts(CHIP, *by_lane(16), 4, "store"), 1)
+    (places, active), (targets, _) = by_lane(stride), by_lane(16)
+    cost = copy_cost(CHIP, places, targets, sum(1 << lane for lane in np.flatnonzero(active)), 4)
+    assert (first.wavefronts, first.ideal_wavefronts, first.uncertain) == (cost.wavefronts, cost.ideal_wavefronts, cost.uncertain)
     assert (second.sectors, second.wavefronts, second.lanes, second.bytes) == (16, 4, 32, 512)
     for one in (first, second):
         seen = launch.observed()[one.site.instruction]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memlane.audit.assembled import Assembled
 from memlane.sass import Instruction, Operand, Register, effects
+from memlane.walks import reachable
 
 _CLOCK = "SR_CLOCKLO"
 _MOVES = frozenset({"MOV", "UMOV", "SEL", "USEL", "R2UR", "CS2R"})
@@ -24,6 +25,8 @@ class Carried:
     def __init__(self, code: Assembled) -> None:
         self.waiting = code.waiting
         self.nodes = code.flow.nodes
+        self._flow = code.flow
+        self._reached: dict[int, frozenset[int]] = {}
 
     def packed(self, node: int, register: Register) -> tuple[set[tuple[int, int]], int | None]:
         """Of a register whose upper half is the lower one of another: the clock reads that this may have come from, as `clocks` gives
@@ -49,16 +52,32 @@ class Carried:
     def clocks(self, node: int, register: Register) -> set[tuple[int, int]]:
         """The clock reads from which a register may have come, each with the half of the clock that it is: 0 the lower, 1 the upper.
 
-        What else it may have come from, a constant too, is among them, with -1 where nothing is known of halves. Only the constant of a
-        choice (`SEL`) is not: a probe has the clock wait by one that is never chosen.
+        What else it may have come from, a constant too, is among them, with -1 where nothing is known of halves. A constant is not that
+        every way to those clock reads passes before: a register that probes keep holds it until the first of them. Nor is that of a choice
+        (`SEL`): a probe has the clock wait by one that is never chosen.
         """
         found: set[tuple[int, int]] = set()
+        constants: set[int] = set()
         for producer, filled in self._sources(node, register):
             one = self.nodes[producer]
-            if reads_clock(one) or not _is_move(one) or not _registers_of(one):
+            if reads_clock(one) or not _is_move(one):
                 target = one.operands[0].register if one.operands else None
                 found.add((producer, -1 if target is None else filled.number - target.number))
-        return found
+            elif not _registers_of(one):
+                constants.add(producer)
+        reads = {producer for producer, _ in found if reads_clock(self.nodes[producer])}
+        return found | {(constant, -1) for constant in constants if not reads or reads & self._reached_without(constant)}
+
+    def is_zero(self, node: int) -> bool:
+        """Whether an instruction does nothing but put 0 into a register."""
+        one = self.nodes[node]
+        return _is_move(one) and one.opcode not in _CHOICES and not _registers_of(one) and _immediate(one) == 0
+
+    def _reached_without(self, node: int) -> frozenset[int]:
+        """The nodes that some way from the beginning of a function reaches past a node."""
+        if node not in self._reached:
+            self._reached[node] = frozenset(reachable(self._flow.entries - {node}, self._flow.successors.__getitem__, without={node}))
+        return self._reached[node]
 
     def _sources(self, node: int, register: Register) -> set[tuple[int, Register]]:
         """What produced a register, moves followed backwards, with the register that it was in there."""

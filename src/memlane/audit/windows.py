@@ -291,6 +291,9 @@ class Windows:
                     (self._carried.clocks(store, third), window.ends, 0, "end"),
                 ]
             for found, clocks, half, name in parts:
+                if window.site.kind == "wait" and name == "start":
+                    # Between two waits that ask until the answer is yes the start is 0, and whether one has begun a predicate says.
+                    found = {one for one in found if not self._carried.is_zero(one[0])}
                 if not found or not found <= {(clock, half) for clock in clocks}:
                     return f"the {name} in the record {self._at(store)} does not come from the clock read of the site"
             if number != window.site.id:

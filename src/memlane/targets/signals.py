@@ -134,7 +134,7 @@ class Signals:
         """
         try:
             yield
-        except BaseException:
+        except BaseException:  # Ctrl-C too: whatever broke it off, the next plan counts anew
             with suppress(MemlaneError):  # a device that has failed runs nothing any more
                 self.reset()
             raise

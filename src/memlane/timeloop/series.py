@@ -87,7 +87,7 @@ class Series:
                     self._failure = error
         try:
             self._file.close()
-        except Exception as error:
+        except Exception as error:  # of two libraries, in a thread: it is raised where the run is
             self._failure = self._failure or error
 
 
