@@ -5,6 +5,7 @@ The kernels lie in `kernels/*.cu`; each `corpus_*.py` registers those of one fil
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +16,18 @@ import numpy.typing as npt
 
 from memlane.compile import cuda
 from memlane.launch import Kernel, Target
+from memlane.ptx import Module, print_module
 
 KERNELS = Path(__file__).parent / "kernels"
+_INSTALLED = re.compile(r'(?m)^(\.file\s+\d+ ")/[^"]*/site-packages/')
+
+
+def kept_ptx(module: Module) -> str:
+    """Return the text of a module as it is kept in `kernels`: with the oldest version of PTX that has its instructions, so that older
+    assemblers take it, and with files of installed packages by their place in the package."""
+    return _INSTALLED.sub(r"\1", print_module(module).replace(".version 9.4", ".version 8.6", 1))
+
+
 SIZE, QUICK_SIZE = 1 << 14, 1 << 10
 """Numbers that a kernel works on: a multiple of every block and row."""
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from corpus import KERNELS, Array, Case, Group, Problem
+from corpus import KERNELS, Array, Case, Group, Problem, kept_ptx
 
 from memlane.compile import triton
 from memlane.launch import Kernel, Target
-from memlane.ptx import parse, print_module
+from memlane.ptx import parse
 
 FOLDER = KERNELS / "today"
 BLOCK, WIDTH, HALF = 64, 64, "*fp16:16"
@@ -40,7 +40,7 @@ class TritonCase(Case):
         module = triton(function, self.signature, dict(self.constexprs), num_warps=self.num_warps, num_stages=self.num_stages)
         convention = next(iter(module.kernels.values())).convention
         assert convention is not None
-        return f"// shared bytes: {convention.shared_bytes}\n{print_module(module)}"
+        return f"// shared bytes: {convention.shared_bytes}\n{kept_ptx(module)}"
 
 
 class TritonGroup(Group):
@@ -221,7 +221,7 @@ GROUP = TritonGroup(
 def main() -> None:
     for case in GROUP.cases:
         assert isinstance(case, TritonCase)
-        text = case.compiled().replace(".version 9.4", ".version 8.6", 1)  # older assemblers take it too
+        text = case.compiled()
         (FOLDER / f"{case.kernel}.ptx").write_text(text, encoding="utf-8")
         print(f"{case.kernel}: {len(text):,} characters, {shared_bytes(case.kernel):,} bytes of shared memory")
 

@@ -8,9 +8,9 @@ measured with the text that is modelled.
 
 from __future__ import annotations
 
-from pathlib import Path
+from corpus import KERNELS, kept_ptx
 
-FOLDER = Path(__file__).parent / "kernels" / "predict"
+FOLDER = KERNELS / "predict"
 
 
 def numba_kernels() -> dict[str, str]:
@@ -58,7 +58,7 @@ def numba_kernels() -> dict[str, str]:
         column_sums: "void(float32[::1], float32[:, ::1])",
         smooth: "void(float32[::1], float32[::1])",
     }
-    return {f"numba_{one.__name__}": text(ml.numba(one, signature, lineinfo=False)) for one, signature in signatures.items()}
+    return {f"numba_{one.__name__}": kept_ptx(ml.numba(one, signature, lineinfo=False)) for one, signature in signatures.items()}
 
 
 def triton_kernels() -> dict[str, str]:
@@ -91,19 +91,12 @@ def triton_kernels() -> dict[str, str]:
 
     pointers = "*fp32:16, *fp32:16"
     return {
-        "triton_add_4_warps": text(ml.triton(add, f"{pointers}, *fp32:16, i32:16", {"BLOCK": 1024}, num_warps=4)),
-        "triton_add_1_warp": text(ml.triton(add, f"{pointers}, *fp32:16, i32:16", {"BLOCK": 128}, num_warps=1)),
-        "triton_add_unaligned": text(ml.triton(add, "*fp32, *fp32, *fp32, i32", {"BLOCK": 1024}, num_warps=4)),
-        "triton_softmax": text(ml.triton(softmax, f"{pointers}, i32:16", {"BLOCK": 1024}, num_warps=4)),
-        "triton_column_means": text(ml.triton(column_means, f"{pointers}, i32:16, i32:16", {"BLOCK": 128}, num_warps=4)),
+        "triton_add_4_warps": kept_ptx(ml.triton(add, f"{pointers}, *fp32:16, i32:16", {"BLOCK": 1024}, num_warps=4)),
+        "triton_add_1_warp": kept_ptx(ml.triton(add, f"{pointers}, *fp32:16, i32:16", {"BLOCK": 128}, num_warps=1)),
+        "triton_add_unaligned": kept_ptx(ml.triton(add, "*fp32, *fp32, *fp32, i32", {"BLOCK": 1024}, num_warps=4)),
+        "triton_softmax": kept_ptx(ml.triton(softmax, f"{pointers}, i32:16", {"BLOCK": 1024}, num_warps=4)),
+        "triton_column_means": kept_ptx(ml.triton(column_means, f"{pointers}, i32:16, i32:16", {"BLOCK": 128}, num_warps=4)),
     }
-
-
-def text(module) -> str:
-    """With the oldest version that has its instructions, so that older assemblers take it."""
-    from memlane.ptx import print_module
-
-    return print_module(module).replace(".version 9.4", ".version 8.6", 1)
 
 
 def main() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import corpus_hopper
 import corpus_today
 import pytest
-from corpus import Group
+from corpus import KERNELS, Group, kept_ptx
 from corpus_today import FOLDER
 
 from memlane.audit import SiteExactness, exactness
@@ -60,3 +61,18 @@ def test_the_files_of_triton_say_what_a_launch_needs() -> None:
     for case in corpus_today.GROUP.cases:
         assert corpus_today.shared_bytes(case.kernel) >= 0
         assert ".loc" in (FOLDER / f"{case.kernel}.ptx").read_text()
+
+
+def test_kept_kernels_name_no_folder_of_a_machine() -> None:
+    found = [path.name for path in KERNELS.rglob("*.ptx") if re.search(r'(?m)^\.file\s+\d+ "/', path.read_text(encoding="utf-8"))]
+    assert found == []
+
+
+def test_what_is_kept_of_a_compiled_kernel() -> None:
+    text = ".version 9.4\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n.loc 1 3 5\nret;\n}\n"
+    files = '.file 1 "/home/someone/venv/lib/python3.12/site-packages/triton/language/standard.py"\n.file 2 "mine.py"\n'
+    kept = kept_ptx(parse(text + files, "k.ptx"))
+    assert kept.startswith(".version 8.6\n")
+    assert '"triton/language/standard.py"' in kept
+    assert '"mine.py"' in kept
+    assert "site-packages" not in kept
