@@ -99,13 +99,19 @@ def profiled(families: Sequence[str], options: argparse.Namespace) -> tuple[dict
 
 
 def joined(launches: Sequence[Sequence[str]], seen: Sequence[Profiled]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Titles with what the profiler saw of their launches; kernels of others, as those that fill memory, may stand between."""
+    """Titles with what the profiler saw of their launches, as `METRICS` calls it."""
+    for title, metrics in joined_metrics(launches, seen):
+        yield title, {words: metrics[metric] for metric, words in METRICS.items() if metric in metrics}
+
+
+def joined_metrics(launches: Sequence[Sequence[str]], seen: Sequence[Profiled]) -> Iterator[tuple[str, dict[str, float]]]:
+    """Titles with all metrics of their launches; kernels of others, as those that fill memory, may stand between."""
     left = iter(seen)
     for name, title in launches:
         one = next((one for one in left if plain_name(one.kernel) == name), None)
         if one is None:
             return
-        yield title, {words: one.metrics[metric] for metric, words in METRICS.items() if metric in one.metrics}
+        yield title, one.metrics
 
 
 def main() -> None:

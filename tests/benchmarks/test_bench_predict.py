@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness import Row
+from predict_calibration import ALL, CALIBRATION, EXPLAINED, PROFILED
 from predict import FLOOR, GROUPS, MEASURED, TIME, over_all, pairs_right, rank_correlation, seen_by_profiler
 from predict_families import SET_ASIDE, TUNED
 from predict_kernels import FAMILIES, GENERATORS, VARIANTS
@@ -22,6 +23,13 @@ def test_half_of_the_families_are_set_aside() -> None:
 def test_each_family_has_variants_with_names_of_their_own() -> None:
     assert len(VARIANTS) == sum(len(family) for family in FAMILIES.values()) >= 60
     assert min(len(family) for family in FAMILIES.values()) >= 4
+
+
+def test_no_kernel_set_aside_calibrates() -> None:
+    assert set(CALIBRATION).isdisjoint((*TUNED, *SET_ASIDE))
+    assert len(ALL) == sum(map(len, CALIBRATION.values()))
+    assert all(title in VARIANTS and title.partition(": ")[0] in TUNED for title in EXPLAINED)
+    assert set(PROFILED) <= set(CALIBRATION)
 
 
 def test_launches_are_found_among_those_of_others() -> None:
