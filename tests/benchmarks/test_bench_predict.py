@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from harness import Row
-from predict_calibration import ALL, CALIBRATION, EXPLAINED, PROFILED
 from predict import FLOOR, GROUPS, MEASURED, TIME, over_all, pairs_right, rank_correlation, seen_by_profiler
+from predict_calibration import ALL, CALIBRATION, EXPLAINED, PROFILED
 from predict_families import SET_ASIDE, TUNED
 from predict_kernels import FAMILIES, GENERATORS, VARIANTS
 from predict_measured import joined
