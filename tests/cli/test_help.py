@@ -89,6 +89,33 @@ def test_what_a_shell_completes_needs_no_more() -> None:
     assert not loaded & {"numpy", "memlane.instrument"}
 
 
+LOAD_OF_ONE = """
+import os, sys
+from importlib import import_module
+from memlane.cli import later
+failed = []
+for name in sys.argv[1:]:
+    child = os.fork()
+    if child == 0:
+        import_module(f"memlane.cli.{name}")
+        later.load()
+        os._exit(0)
+    if os.waitpid(child, 0)[1] != 0:
+        failed.append(name)
+print(*failed)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks one process for each command")
+@pytest.mark.parametrize(
+    "names", [pytest.param(("compare",), id="compare"), pytest.param((*COMMANDS, *GROUPS), id="all", marks=pytest.mark.slow)]
+)
+def test_each_command_loads_what_it_needs_in_a_process_of_its_own(names: tuple[str, ...]) -> None:
+    """The modules that a command announces may announce others while they are loaded."""
+    done = subprocess.run([sys.executable, "-c", LOAD_OF_ONE, *names], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")
+
+
 def test_names_that_are_completed_are_those_that_there_are() -> None:
     assert (tuple(SCHEMES), STORES, STAGINGS) == (tracing.SCHEMES, tracing.STORES, tracing.STAGINGS)
     assert (tracing.SPACES, tracing.KINDS) == (SPACES, KINDS)

@@ -34,6 +34,9 @@ def later(name: str) -> object:
 
 
 def load() -> None:
-    """Load what was announced."""
-    for name in _announced:
-        import_module(name)
+    """Load what was announced, and what these modules announce in their turn."""
+    loaded: set[str] = set()
+    while names := _announced.keys() - loaded:
+        for name in sorted(names):
+            import_module(name)
+        loaded |= names
