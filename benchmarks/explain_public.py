@@ -5,24 +5,31 @@ The kernels are NVIDIA's samples, Rodinia's, llm.c's and those of Triton's tutor
 
     python benchmarks/explain_public.py FOLDER --target cuda:0
 
-A file that is not there is a row that says so. Sizes are small enough for the emulator. A kernel agrees if the first finding is one that
-its label names, or nothing where that is the label. A third of the kernels is held out: no rule was changed for one of these. The
-prediction stands with the labels, in `public_labels.toml`; each disagreement is judged in `public_verdicts.py`.
+A file that is not there is a row that says so. Sizes are small enough for the emulator; on a GPU each kernel has a process of its own. A
+kernel agrees if the first finding is one that its label names, or nothing where that is the label. A third of the kernels is held out: no
+rule was changed for one of these. The prediction stands with the labels, in `public_labels.toml`; each disagreement is judged in
+`public_verdicts.py`.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import numpy as np
-from harness import Row, show, store
+from harness import Row
 from public_kernel import Public
 from public_llm import CASES as LLM_CASES
 from public_rodinia import CASES as RODINIA_CASES
 from public_samples import CASES as SAMPLE_CASES
 from public_sources import NOTHING, check_commits, held_out, labels
 from public_triton import CASES as TRITON_CASES
-from running import machine, parser
+from running import measure, parser
 
 from memlane.diagnose import Findings, explain
 from memlane.launch import Target
@@ -47,7 +54,18 @@ AGREES = "first finding is one of the label"
 
 
 def explained(case: Public, folder: Path, target: Target) -> Findings:
-    return explain(trace(case.call(target, folder), *case.arguments(target, np.random.default_rng(0)), counts=True))
+    call = case.call(target, folder)
+    with _one_at_a_time():
+        found = trace(call, *case.arguments(target, np.random.default_rng(0)), counts=True)
+    return explain(found)
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Processes of several cases compile at a time; only one of them uses the device, because accesses are timed."""
+    with (Path(tempfile.gettempdir()) / "memlane-explain-public.lock").open("w") as file:
+        flock(file, LOCK_EX)
+        yield
 
 
 def judged(case: Public, found: Findings) -> Row:
@@ -61,7 +79,7 @@ def judged(case: Public, found: Findings) -> Row:
     return Row(case.name, AGREES, float(rules[0] in label.accepted), "", peer=peer, note=note)
 
 
-def totals(rows: list[Row]) -> list[Row]:
+def totals(rows: Sequence[Row]) -> list[Row]:
     """Over the kernels for which rules may have been changed, those that are held out, and all."""
     run = [row for row in rows if row.value is not None]
     parts = {
@@ -79,6 +97,11 @@ def totals(rows: list[Row]) -> list[Row]:
     return found
 
 
+def run(name: str, options: argparse.Namespace) -> list[Row]:
+    case = next(one for one in CASES if one.name == name)
+    return [judged(case, explained(case, options.folder, named(options.target)))]
+
+
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("folder", type=Path, help="where the clones are")
@@ -86,17 +109,8 @@ def main() -> None:
     if not chosen.folder.is_dir():
         raise SystemExit(f"there is no folder {chosen.folder}; benchmarks/public_sources.py says what to clone into it")
     check_commits(chosen.folder)
-    target, head = named(chosen.target), machine(chosen)
-    rows: list[Row] = []
-    for case in CASES:
-        if chosen.case and chosen.case not in case.name:
-            continue
-        try:
-            rows.append(judged(case, explained(case, chosen.folder, target)))
-        except Exception as error:  # One file that is missing or does not compile is a row, and the others are told.
-            rows.append(Row(case.name, "not measured", None, "", note=f"{type(error).__name__}: {error}".splitlines()[0][:300]))
-        store("explain_public", [*rows, *totals(rows)], **head)
-    show([*rows, *totals(rows)])
+    names = [case.name for case in CASES]
+    measure("explain_public", names, run, chosen, [str(chosen.folder)], min(8, os.cpu_count() or 1), totals)
 
 
 if __name__ == "__main__":

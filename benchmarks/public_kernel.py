@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -12,7 +12,8 @@ from public_sources import kernels_of
 
 from memlane.compile import cuda, triton
 from memlane.launch import KernelCall, Target
-from memlane.ptx import Module
+from memlane.launch.kernel_names import find_kernel
+from memlane.ptx import Function, Module
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Public:
 
     def call(self, target: Target, folder: Path) -> KernelCall:
         """The kernel on a target, to be launched."""
-        return target.load(self.module(folder))[self.kernel][self.grid, self.block, None, self.shared_bytes]
+        return target.load(alone(self.module(folder), self.kernel))[self.kernel][self.grid, self.block, None, self.shared_bytes]
 
 
 @dataclass(frozen=True)
@@ -67,3 +68,9 @@ class PublicTriton(Public):
 
     def call(self, target: Target, folder: Path) -> KernelCall:
         return target.load(self.module(folder))[self.kernel][self.grid,]
+
+
+def alone(module: Module, kernel: str) -> Module:
+    """Return the module without the other kernels of its file; there may be hundreds, and each of them would get probes."""
+    found = find_kernel(module, kernel)
+    return replace(module, items=tuple(one for one in module.items if one is found or not (isinstance(one, Function) and one.is_entry)))

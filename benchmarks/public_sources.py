@@ -6,13 +6,19 @@
     git clone https://github.com/triton-lang/triton
 
 each checked out at the commit that `COMMITS` names: `git -C triton checkout 8e96b71b`, and so on. A clone at another commit is refused,
-because the labels were given for the one.
+because the labels were given for the one. For a machine without the clones, a few MiB of text are enough:
+
+    python benchmarks/public_sources.py FOLDER INTO
+
+copies what compilers read, and writes the commit of each clone beside it, into a file `COMMIT` that stands for its history.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib.util
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Mapping
@@ -34,6 +40,10 @@ COMMITS: Mapping[str, str] = {
 """Folder of a clone -> its commit."""
 LABELS_FILE = Path(__file__).parent / "public_labels.toml"
 NOTHING = "nothing"
+COMMIT_FILE = "COMMIT"
+"""What a copy of a clone has in place of its history."""
+_READ = {".c", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inc", ".inl", ".py"}
+"""Endings of the files that a compiler may read."""
 _IMPORTS = ("triton", "triton.language", "triton.language.extra")
 """What kernels of Triton need."""
 
@@ -67,15 +77,37 @@ def held_out(name: str) -> bool:
     return int(sha256(name.encode()).hexdigest(), 16) % 3 == 0
 
 
+def commit_of(clone: Path) -> str:
+    """Return the commit of a clone, or of the copy that `pack` made of one; an empty text if it is neither."""
+    if (clone / ".git").exists():
+        return subprocess.run(["git", "-C", str(clone), "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+    return (clone / COMMIT_FILE).read_text(encoding="utf-8").strip() if (clone / COMMIT_FILE).exists() else ""
+
+
 def check_commits(folder: Path) -> None:
     """Raise MemlaneError if a clone in the folder is not at the commit that was labelled; one that is not there is left alone."""
     for name, commit in COMMITS.items():
-        if (folder / name / ".git").exists():
-            found = subprocess.run(["git", "-C", str(folder / name), "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
-            if found != commit:
-                raise MemlaneError(
-                    f"{folder / name} is at commit {found[:12]}; the labels are for {commit[:12]}: git -C {folder / name} checkout {commit}"
-                )
+        clone = folder / name
+        if clone.exists() and (found := commit_of(clone)) != commit:
+            if not found:
+                raise MemlaneError(f"{clone} is neither a clone nor a copy of one, so its commit is not known; delete it, and clone {name}")
+            raise MemlaneError(f"{clone} is at commit {found[:12]}; the labels are for {commit[:12]}: git -C {clone} checkout {commit}")
+
+
+def pack(folder: Path, into: Path) -> int:
+    """Copy the files of the clones that a compiler may read, and return their bytes. Raises MemlaneError as `check_commits` does."""
+    check_commits(folder)
+    total = 0
+    for name, commit in COMMITS.items():
+        for path in sorted((folder / name).rglob("*")):
+            if path.suffix in _READ and path.is_file() and not path.is_symlink():
+                copy = into / name / path.relative_to(folder / name)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+                total += copy.stat().st_size
+        if (into / name).exists():
+            (into / name / COMMIT_FILE).write_text(f"{commit}\n", encoding="utf-8")
+    return total
 
 
 def kernels_of(path: Path, into: Path) -> ModuleType:
@@ -103,3 +135,15 @@ def kernels_of(path: Path, into: Path) -> ModuleType:
 def _plain(line: str) -> str:
     """The decorator without what it says of a launch; other lines as they are."""
     return "@triton.jit" if line.startswith("@triton.jit(") else line
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description="Copy what `explain_public` reads of the clones.")
+    options.add_argument("folder", type=Path, help="where the clones are")
+    options.add_argument("into", type=Path, help="a new folder")
+    chosen = options.parse_args()
+    print(f"{pack(chosen.folder, chosen.into) / 2**20:.1f} MiB in {chosen.into}")
+
+
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,7 @@ from typing import Any
 import docs_explain
 import explain
 import explain_public
+import public_kernel
 import public_sources
 import pytest
 from explain_cases import CASES, CLEAN, PLANTED, Case
@@ -20,6 +21,7 @@ from public_sources import NOTHING, held_out, labels
 from public_verdicts import BOTH, LABEL, RELABELLED, TOOL, VERDICTS
 from tests.synthetic import transpose
 
+from memlane.compile import cuda
 from memlane.diagnose import RULES, Finding, Findings
 from memlane.diagnose import explain as find
 from memlane.errors import MemlaneError
@@ -109,6 +111,32 @@ def test_a_clone_at_another_commit_is_refused(tmp_path: Path) -> None:
         subprocess.run(["git", "-C", str(clone), *command], check=True)
     with pytest.raises(MemlaneError, match=r"llm\.c is at commit \w{12}; the labels are for f1e2ace65149: git -C .* checkout f1e2ace65149"):
         public_sources.check_commits(tmp_path)
+
+
+def test_a_copy_of_a_clone_has_its_sources_and_its_commit(tmp_path: Path) -> None:
+    clone, copy = tmp_path / "clones" / "llm.c", tmp_path / "copies" / "llm.c"
+    (clone / "dev").mkdir(parents=True)
+    for file in ("dev/kernel.cu", "common.h", "picture.png"):
+        (clone / file).write_bytes(b"text")
+    with pytest.raises(
+        MemlaneError, match=r"llm\.c is neither a clone nor a copy of one, so its commit is not known; delete it, and clone"
+    ):
+        public_sources.check_commits(clone.parent)
+    (clone / public_sources.COMMIT_FILE).write_text(f"{public_sources.COMMITS['llm.c']}\n")
+    assert public_sources.pack(clone.parent, copy.parent) == 8
+    assert sorted(str(one.relative_to(copy)) for one in copy.rglob("*") if one.is_file()) == ["COMMIT", "common.h", "dev/kernel.cu"]
+    public_sources.check_commits(copy.parent)
+    (copy / public_sources.COMMIT_FILE).write_text("0123456789abcdef\n")
+    with pytest.raises(MemlaneError, match=r"llm\.c is at commit 0123456789ab; the labels are for f1e2ace65149"):
+        public_sources.check_commits(copy.parent)
+
+
+def test_a_public_kernel_is_run_without_the_others_of_its_file() -> None:
+    text = "__device__ float twice(float x) { return 2 * x; }\n" + "".join(
+        f'extern "C" __global__ void {name}(float *x) {{ x[threadIdx.x] = twice(x[threadIdx.x]); }}\n' for name in "ab"
+    )
+    module = public_kernel.alone(cuda(text), "b")
+    assert list(module.kernels) == ["b"]
 
 
 @pytest.fixture(scope="module")
