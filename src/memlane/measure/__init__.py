@@ -8,13 +8,13 @@ observed, join, runs, examples <- assemble <- tracer, viewer
 steps <- watching <- tracer, viewer, counter, checker
                                             steps of plans; what the observers share
 timing
-predict                                     how long a launch would take on another chip
+prediction <- plan_prediction               how long launches, and plans, would take on other chips
 """
 
 from memlane.measure.checker import Checker, check
 from memlane.measure.counter import Counter, count
 from memlane.measure.plan import LaunchPlan
-from memlane.measure.prediction import predict
+from memlane.measure.plan_prediction import PlanPrediction, predict
 from memlane.measure.steps import PlanResult, StepResult
 from memlane.measure.timing import Timing, time
 from memlane.measure.tracer import Tracer, gone, trace
@@ -26,6 +26,7 @@ __all__ = [
     "Counter",
     "FailedLaunch",
     "LaunchPlan",
+    "PlanPrediction",
     "PlanResult",
     "StepResult",
     "Timing",

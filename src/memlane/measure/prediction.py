@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memlane.chip import STALL_FIELDS, Chip, Events, load
+from memlane.chip import STALL_FIELDS, Chip, Events
 from memlane.compile import architecture, assemble
 from memlane.emulate import Emulator
 from memlane.emulate.run.device import ASSUMED_REGISTERS
 from memlane.errors import BadLaunch, CompileError, LaunchError, MissingDependency
-from memlane.launch import BlockSample, KernelCall, Launch, Layers
+from memlane.launch import BlockSample, Launch, Layers
 from memlane.launch.limits import check_extents
-from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
 from memlane.measure.watching import Watching
 from memlane.model.kernel import Prediction, Sampled, Wait, predicted
@@ -28,31 +27,6 @@ WINDOWS = 3
 SMALLEST_CACHE = 4096
 SHOWN_WAITS = 8
 _MEMORY = {"global": "global memory", "generic": "global memory", "shared": "shared memory", "local": "local memory", "const": "constants"}
-
-
-def predict(call: KernelCall, *args: object, chip: str | Chip = "h200", every_block: bool = False) -> Prediction:
-    """Predict how long `call(*args)` takes on a chip, without that chip. The arrays among `args` are put back.
-
-        prediction = ml.predict(kernel[grid, block], out, a, n, chip="a100")
-        prediction.us, prediction.limiting           # between two events, caches warm; "DRAM", "issue slots", ..., or "latency"
-        print(prediction)                            # with what each part of the chip does, and what the warps wait for
-
-    The target has to be an emulator; its own chip does not matter. Some of the blocks run, on some multiprocessors, and stand for the rest;
-    all of them run where blocks wait for each other, and with `every_block`. What the model leaves out, and how far it is from measured
-    times, is on the page prediction.md. Raises BadLaunch for what an ordinary launch would refuse, and ChipError for an unknown chip.
-    """
-    launch = call.bind(*args)
-    target = launch.kernel.target
-    if not isinstance(target, Emulator):
-        raise BadLaunch(
-            f"times are predicted by the emulator, and {launch.kernel.title} is on {target.name}: load it on ml.target('emulator')"
-        )
-    before = Snapshot(launch)
-    try:
-        with apart(launch):
-            return Predictor(load(chip) if isinstance(chip, str) else chip).predict(launch, target, every_block)
-    finally:
-        before.restore()
 
 
 @dataclass(frozen=True)

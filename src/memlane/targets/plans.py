@@ -10,9 +10,9 @@ targets its steps run one after another in the order of `memlane.plan.executions
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from memlane.emulate.engine import Clocked, Engine, needs_clock
@@ -152,8 +152,7 @@ class BoundPlan:
         On GPUs the whole plan is one graph with events around each step; times of two devices are some microseconds off. On emulated
         devices launches take what the emulator's clock says, all else what the chip file does. A repeat that may end early has no times.
         """
-        if any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
-            raise BadPlan("a plan with a repeat that may end early has no times beforehand: run it, or give the repeat its number of turns")
+        self._refuse_early_ends()
         if self._takes_graphs:
             steps, places = self._actions.steps(self.order)
             graph = self.targets[0].graph_of_steps(steps, timed=True)
@@ -163,6 +162,19 @@ class BoundPlan:
         if not all(target.modelled for target in self.targets):
             raise BadPlan("times of emulated devices and of GPUs do not fit together: give the plan targets of one kind")
         return self._run_on_clock(_Ends(self.plan))
+
+    def one_by_one(self) -> Iterator[tuple[Execution, tuple[BoundLaunch, ...], Callable[[], None]]]:
+        """Return the executions in an order that the plan allows: each with its launches, which no observer has changed, and with what
+        executes it, for the caller to call or not. Raises BadPlan where a repeat may end early."""
+        self._refuse_early_ends()
+        with self._actions.flags.counting():
+            for execution in self.order:
+                launches = tuple(action for action, _ in self._actions.of(execution) if isinstance(action, BoundLaunch))
+                yield execution, launches, partial(self._start, execution)
+
+    def _refuse_early_ends(self) -> None:
+        if any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
+            raise BadPlan("a plan with a repeat that may end early has no times beforehand: run it, or give the repeat its number of turns")
 
     def _measured(self, times: Sequence[Sequence[tuple[float, float]]]) -> Timeline:
         """Return the timeline of the executions from the times of their steps: one for each device of those that run together."""
