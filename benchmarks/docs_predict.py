@@ -57,3 +57,15 @@ def farthest(document: Document) -> str:
         for row in rows[:SHOWN]
     ]
     return table(["kernel", "measured, us", "predicted, us", "error", "plain floor, us", "by the model"], lines)
+
+
+def plans(document: Document) -> str:
+    """Plans whose kernels are predicted too, beside what was measured of them."""
+    lines = []
+    for row in document["rows"]:
+        peer = row["peer"]
+        if "measured us" in peer:
+            kernel = f"{number(peer['measured kernel us'])} / {number(peer['kernel us'])}"
+            predicted = peer["measured us"] * (1 + row["value"])
+            lines.append([row["case"], number(peer["measured us"]), number(predicted), f"{row['value']:+.0%}", kernel])
+    return table(["plan", "measured, us", "predicted, us", "error", "one kernel, measured / predicted, us"], lines)

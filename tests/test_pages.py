@@ -112,7 +112,7 @@ def test_the_plans_of_their_page_run(capsys: pytest.CaptureFixture[str], tmp_pat
     """With the table that the page shows; assertions on results stand in the snippets. That of a time loop alone is only a part."""
     page = (ROOT / "docs" / "plans.md").read_text(encoding="utf-8")
     snippets = [part.partition("```")[0] for part in page.split("```python\n")[1:]]
-    first, signals, _part, devices, again, counting, prediction, drawing = snippets
+    first, signals, _part, devices, again, counting, modelled, prediction, drawing = snippets
     names: dict[str, object] = {}
     exec(compile(first, "plans.md", "exec"), names)
     table = page.partition("what it waits for.\n\n```\n")[2].partition("```")[0]
@@ -121,6 +121,8 @@ def test_the_plans_of_their_page_run(capsys: pytest.CaptureFixture[str], tmp_pat
     exec(compile(again, "plans.md", "exec"), dict(names))
     exec(compile(counting, "plans.md", "exec"), names)
     assert len(capsys.readouterr().out.splitlines()) == 8 + 16
+    exec(compile(modelled, "plans.md", "exec"), names)
+    assert "scale: " in capsys.readouterr().out
     exec(compile(prediction, "plans.md", "exec"), names)
     assert re.search(r"us in all, modelled$", capsys.readouterr().out.strip())
     monkeypatch.chdir(tmp_path)

@@ -50,7 +50,16 @@ def chunked(target: Target) -> Plan:
         arrived = b.copy(array[part], host[part], queue=1)
         touched = [array[part]]
         done = b.launch(
-            scale, N // CHUNKS // 256, 256, array[part], 2.0, N // CHUNKS, after=[arrived], reads=touched, writes=touched, label=f"scale {chunk}"
+            scale,
+            N // CHUNKS // 256,
+            256,
+            array[part],
+            2.0,
+            N // CHUNKS,
+            after=[arrived],
+            reads=touched,
+            writes=touched,
+            label=f"scale {chunk}",
         )
         b.copy(back[part], array[part], queue=2, after=[done])
     return b.plan()
@@ -66,7 +75,9 @@ def test_copies_hide_kernels_as_by_hand() -> None:
     bound = bound_chunks()
     found = ml.predict(bound, chip=linked("h200"))
     target = devices("emulator:h200", 1)[0]
-    alone = ml.predict(target.load(CODE)["scale"][N // CHUNKS // 256, 256], target.zeros(N // CHUNKS), 2.0, N // CHUNKS, chip=linked("h200"))
+    alone = ml.predict(
+        target.load(CODE)["scale"][N // CHUNKS // 256, 256], target.zeros(N // CHUNKS), 2.0, N // CHUNKS, chip=linked("h200")
+    )
     kernel_ns = 1e3 * (alone.us - alone.launch_us)
     assert 0 < kernel_ns < COPY_NS
     assert 1e3 * found.us == pytest.approx(CHUNKS * COPY_NS + 500 + kernel_ns + COPY_NS)
@@ -153,7 +164,9 @@ def test_what_cannot_be_predicted_says_why() -> None:
     targets = devices("emulator:h200", 2)
     memory = {f"flag{device}": target.zeros(1, "u4") for device, target in enumerate(targets)}
     bound = ml.BoundPlan(b.plan(), memory, targets=targets, modules=[SIGNALS])
-    with pytest.raises(BadPlan, match=r"step 0: its kernels run together and wait for each other, so none is predicted by itself; BoundPlan"):
+    with pytest.raises(
+        BadPlan, match=r"step 0: its kernels run together and wait for each other, so none is predicted by itself; BoundPlan"
+    ):
         ml.predict(bound)
     with pytest.raises(ChipError, match=r"the chip file of a100 has no \[links\] host_us, which a prediction of the plan needs: measure"):
         ml.predict(bound_chunks(), chip="a100")

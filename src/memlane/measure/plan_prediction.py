@@ -60,9 +60,7 @@ class PlanPrediction:
             count = sum(step.result is one for step in self.launches)
             kernel_us = one.us - one.launch_us
             how = f"limited by {one.limiting}" + (f"; {one.share:.0%} of the blocks ran" if one.share < 1 else "")
-            lines.append(
-                f"{kernel_label(one.kernel)}: {kernel_us:,.2f} us, {count} launch{'es' if count > 1 else ''} ({one.chip}, {how})"
-            )
+            lines.append(f"{kernel_label(one.kernel)}: {kernel_us:,.2f} us, {count} launch{'es' if count > 1 else ''} ({one.chip}, {how})")
         lines += [f"the file of a chip has no rate, which counts as endless: {', '.join(self.missing)}"] if self.missing else []
         return "\n".join([*lines, f"Predicted, nothing was measured. Not modelled: {'; '.join(NOT_MODELLED)}."])
 
@@ -144,7 +142,9 @@ def _of_plan(
             if given and not isinstance(execution.action, Put | Wait):
                 found = forecast.of(execution, given)
                 launches += [
-                    StepResult("launch", kernel_label(one.kernel.title), execution.path, execution.turns, one.kernel.target.name, prediction)
+                    StepResult(
+                        "launch", kernel_label(one.kernel.title), execution.path, execution.turns, one.kernel.target.name, prediction
+                    )
                     for one, prediction in zip(given, found, strict=True)
                 ]
                 own = replace(own, elapsed_ns=1e3 * max(one.us - one.launch_us for one in found))
@@ -206,5 +206,7 @@ def _chips(chip: str | Chip | Sequence[str | Chip], devices: int) -> list[Chip]:
 
 def _emulator(target: Target) -> Emulator:
     if not isinstance(target, Emulator):
-        raise BadPlan(f"times are predicted by the emulator, and the plan is bound to {target.name}: bind it to ml.devices('emulator:h200', 1)")
+        raise BadPlan(
+            f"times are predicted by the emulator, and the plan is bound to {target.name}: bind it to ml.devices('emulator:h200', 1)"
+        )
     return target
