@@ -71,7 +71,7 @@ def bound_chunks() -> ml.BoundPlan:
 
 
 def test_copies_hide_kernels_as_by_hand() -> None:
-    """Uploads follow each other, each kernel stands behind its upload, downloads go on beside both: the last chunk is what is not hidden."""
+    """Uploads follow each other, each kernel stands behind its upload, downloads go on beside both: the last chunk is not hidden."""
     bound = bound_chunks()
     found = ml.predict(bound, chip=linked("h200"))
     target = devices("emulator:h200", 1)[0]

@@ -1,4 +1,4 @@
-"""How long launches and whole plans would take on other chips: launches take what the model of kernels says, copies what the chip files do."""
+"""How long launches and whole plans would take on other chips: kernels by the model of kernels, copies by the chip files."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ def predict(
     The target has to be an emulator; its own chip does not matter. Some of the blocks run, on some multiprocessors, and stand for the rest;
     all of them run where blocks wait for each other, and with `every_block`.
 
-    A bound plan runs once, step after step, and gives a timeline of all its devices, with a prediction of each launch; `chip` names one chip
+    A bound plan runs once, step after step, and gives a timeline of all its devices, with a prediction of each launch; `chip` names one
     for all devices, or one for each. Copies, puts, waits and the start of launches take what the chip files say, host functions what
-    `call_ns(call)` returns (nothing without it). Launches that are alike (kernel, extents, numbers) are predicted once, on the memory that
-    the first of them finds. Without `run_kernels` only the samples of launches run and the arrays stay as they were, which is quicker; it is
-    for kernels whose work does not depend on what earlier ones computed.
+    `call_ns(call)` returns (nothing without it). Launches that are alike (kernel, extents, numbers) are predicted once, on the memory
+    that the first of them finds. Without `run_kernels` only the samples of launches run and the arrays stay as they were, which is
+    quicker; it is for kernels whose work does not depend on what earlier ones computed.
 
     What the model leaves out, and how far it is from measured times, is on the page prediction.md. Raises BadLaunch for what an ordinary
     launch would refuse, BadPlan with the step for a launch of a plan, and ChipError for an unknown chip or one whose file lacks a number of
