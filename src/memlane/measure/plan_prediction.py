@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import overload
 
@@ -198,7 +198,7 @@ class _Forecast:
 
 def _chips(chip: str | Chip | Sequence[str | Chip], devices: int) -> list[Chip]:
     """The chip of each device."""
-    given: Mapping[int, str | Chip] | list[str | Chip] = [chip] * devices if isinstance(chip, str | Chip) else list(chip)
+    given: list[str | Chip] = [chip] * devices if isinstance(chip, str | Chip) else list(chip)
     if len(given) != devices:
         raise BadPlan(f"the plan is bound to {devices} devices, and `chip` names {len(given)}: name one for each, or one for all")
     return [load(one) if isinstance(one, str) else one for one in given]
