@@ -65,6 +65,17 @@ def course(document: Document) -> str:
     )
 
 
+def course_times(document: Document) -> str:
+    """The predicted times of the steps beside those that the course measured."""
+    lines = []
+    for row in _of(document, "predicted time of a step"):
+        peer, step = row["peer"], row["case"].split(", ", 2)[2]
+        if "course us" in peer:
+            limit = row["note"].partition(";")[0].removeprefix("limited by ")
+            lines.append([step, number(peer["course us"]), number(row["value"]), f"{peer['over the course']:.2f}", limit])
+    return table(["step", "the course, us", "predicted, us", "predicted / course", "limited by"], lines)
+
+
 def beside(document: Document) -> str:
     """Ours, the peers', and the floor."""
     lines = []

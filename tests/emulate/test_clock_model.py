@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlane.chip import load, names
+from memlane.chip import Chip, load, names
 from memlane.emulate.clock.issue import PIPES, SLOTS, Clock, interval_of
 from memlane.emulate.clock.latency import Timing, timing_of
 from tests.emulate.machine import callable_of
@@ -30,15 +30,17 @@ class Slots:
 class SlowSm:
     """The clock layer's multiprocessor, in Python."""
 
-    def __init__(self) -> None:
+    def __init__(self, chip: Chip = H200) -> None:
+        self.chip = chip
         self.rings: dict[object, Slots] = {}
 
     def ring(self, *name: object) -> Slots:
         return self.rings.setdefault(name, Slots())
 
     def issue(self, subcore: int, pipe: str, time: int) -> int:
-        start = self.ring(subcore).take(time)
-        interval = interval_of(H200, pipe) if pipe else 1
+        port = interval_of(self.chip, "issue")
+        start = max(time, port * self.ring(subcore).take(time // port))
+        interval = interval_of(self.chip, pipe) if pipe else 1
         return start if interval == 1 else max(start, interval * self.ring(subcore, pipe).take(start // interval))
 
     def lsu(self, time: int, wavefronts: int) -> int:
@@ -53,6 +55,20 @@ requests = st.lists(
     ),
     max_size=150,
 )
+
+
+@pytest.mark.parametrize("name", ["gtx480", "s1070"])
+def test_a_scheduler_may_take_several_cycles_for_each_instruction(name: str) -> None:
+    """Four on the S1070 and two on Fermi, by the programming guide: 32 lanes over 8 and 16 cores."""
+    chip = load(name)
+    clock, slow = Clock(chip), SlowSm(chip)
+    sm = clock.fresh(1)
+    requests = [
+        (subcore, pipe, time) for time in (0, 1, 7, 30) for subcore in range(chip.schedulers) for pipe in ("", "alu", "sfu", "") * 3
+    ]
+    assert interval_of(chip, "issue") == {"gtx480": 2, "s1070": 4}[name]
+    for subcore, pipe, time in requests:
+        assert callable_of(clock.issue(pipe))(sm.ctypes.data, subcore, time) == slow.issue(subcore, pipe, time)
 
 
 @settings(max_examples=150, deadline=None)

@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memlane.chip import load
+from memlane.emulate import Emulator
 from memlane.errors import BadLaunch, CommandError, MemlaneError
 from memlane.lab import LABS, Request
 from memlane.lab.reduction import Reducer, reduce
 from memlane.lab.reduction.counting import reasons
 from memlane.lab.reduction.elements import ELEMENTS, OPS, WITH_INDEX
 from memlane.lab.reduction.ladder import COURSE, STEPS, UNSAFE, passes
-from memlane.lab.reduction.measure import floors, ladder
+from memlane.lab.reduction.measure import filled, floors, ladder, predicted_step
 from memlane.lab.reduction.reducer import _PLANS, MOST_PLANS
 from memlane.lab.reduction.settings import Settings, settings_of
 from memlane.lab.reduction.shapes import PACKED, TICKET, Shape
@@ -251,6 +253,21 @@ def test_the_ladder_on_the_emulator() -> None:
     assert [row.peer["all"] for row in rows(found)] == [pytest.approx(found.timed[0].us / one.us) for one in found.timed]
     assert list(figures(found)) == ["ladder-128"]
     assert [line[0] for line in tables(found)["ladder-2^12-128"].lines] == [step.title for step in steps]
+
+
+def test_predicted_steps_stand_beside_the_course_on_its_chip() -> None:
+    """Their order and their sizes are those of the course, by the model of its chip: samples of the blocks run."""
+    target = Emulator(load("s1070"))
+    array = filled(target, 1 << 22, np.int32)
+    found = Found(target.chip, floors(target, 1), predicted=[predicted_step(array, STEPS[number], 1 << 22, 128) for number in (0, 3, 6)])
+    first, fourth, seventh = rows(found)
+    assert [row.peer["course us"] for row in (first, fourth, seventh)] == [3510, 470, 220]
+    assert first.value > fourth.value > seventh.value  # type: ignore[operator]
+    assert [row.case for row in rows(found) if not 0.5 < row.peer["over the course"] < 2] == []
+    assert "the chip file has no rate of" in first.note
+    assert [line[5] for line in tables(found)["predicted"].lines] == [3510, 470, 220]
+    elsewhere = predicted_step(emulator().array(numbers(5000)), STEPS[0], 1 << 12, 128)
+    assert rows(Found(emulator().chip, floors(emulator(), 1), predicted=[elsewhere]))[0].peer.get("course us") is None
 
 
 def test_nothing_stands_beside_a_model() -> None:

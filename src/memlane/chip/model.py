@@ -191,6 +191,8 @@ class Throughput:
     """Addresses that the load-store units accept."""
     barrier: PerClock | None = None
     """Threads that arrive at barriers; None: nobody measured it."""
+    issue: PerClock | None = None
+    """Threads of the instructions that all schedulers together issue, of whatever kind; None: a warp of each scheduler in every clock."""
     tensor: PerClock | None = None
     """Elements of a product of matrices of halves with a depth of 16, by tensor cores and `mma`; None: nobody measured it."""
 

@@ -9,10 +9,10 @@ from typing import overload
 from memlane.chip import Chip, load
 from memlane.emulate import Emulator
 from memlane.errors import BadLaunch, BadPlan
-from memlane.launch import KernelCall, Launch, Target
+from memlane.launch import KernelCall, Launch, Target, watched
 from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
-from memlane.measure.prediction import Predictor
+from memlane.measure.prediction import predict_launch
 from memlane.measure.steps import StepResult, plan_apart
 from memlane.model import Work, fixed_work, simulate
 from memlane.model.kernel import NOT_MODELLED, Prediction
@@ -113,17 +113,13 @@ def predict(
     if not isinstance(chip, str | Chip):
         raise BadLaunch("a launch is predicted for one chip: name it as chip='a100', or call predict for each")
     launch = call.bind(*args)
-    target = launch.kernel.target
-    if not isinstance(target, Emulator):
-        raise BadLaunch(
-            f"times are predicted by the emulator, and {launch.kernel.title} is on {target.name}: load it on ml.target('emulator')"
-        )
-    before = Snapshot(launch)
+    before = Snapshot(launch) if watched() else None  # what other observers make of the launch changes its arrays
     try:
         with apart(launch):
-            return Predictor(load(chip) if isinstance(chip, str) else chip).predict(launch, target, every_block)
+            return predict_launch(launch, load(chip) if isinstance(chip, str) else chip, every_block)
     finally:
-        before.restore()
+        if before is not None:
+            before.restore()
 
 
 def _of_plan(
@@ -133,7 +129,7 @@ def _of_plan(
     chips = _chips(chip, len(bound.targets))
     emulators = [_emulator(target) for target in bound.targets]
     fixed = [fixed_work(execution, chips) for execution in bound.order]
-    forecast = _Forecast([Predictor(one) for one in chips], emulators, every_block)
+    forecast = _Forecast(chips, emulators, every_block)
     work: list[Work] = []
     launches: list[StepResult[Prediction]] = []
     with plan_apart(bound):
@@ -160,7 +156,7 @@ def _of_plan(
 class _Forecast:
     """Predicts the launches of a plan, those that are alike once: the same kernel on the same chip, with the same extents and numbers."""
 
-    predictors: Sequence[Predictor]
+    chips: Sequence[Chip]
     emulators: Sequence[Emulator]
     every_block: bool
 
@@ -182,17 +178,14 @@ class _Forecast:
 
     def _one(self, execution: Execution, launch: Launch, device: int) -> Prediction:
         numbers = tuple(one.data if one.memory is None else (one.memory[0] % ALIGNMENT, one.memory[1]) for one in launch.arguments)
-        predictor = self.predictors[device]
+        chip = self.chips[device]
         module = launch.kernel.ref.module
-        alike = predictor.chip, module, launch.kernel.name, launch.grid, launch.block, launch.shared_bytes, launch.cluster, numbers
+        alike = chip, module, launch.kernel.name, launch.grid, launch.block, launch.shared_bytes, launch.cluster, numbers
         if alike not in self._known:
-            before = Snapshot(launch)
             try:
-                self._known[alike] = predictor.predict(launch, self.emulators[device], self.every_block)
+                self._known[alike] = predict_launch(launch, chip, self.every_block)
             except BadLaunch as error:
                 raise BadPlan(f"{execution}: {error}") from None
-            finally:
-                before.restore()
         return self._known[alike]
 
 

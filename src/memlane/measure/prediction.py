@@ -56,6 +56,20 @@ class Predictor:
         return replace(predicted(self.chip, sampled), kernel=launch.kernel.title, waits=waits)
 
 
+def predict_launch(launch: Launch, chip: Chip | None = None, every_block: bool = False) -> Prediction:
+    """Predict a launch that is bound on an emulator, for a chip, by default the emulator's own. What its sample changes is put back."""
+    target = launch.kernel.target
+    if not isinstance(target, Emulator):
+        raise BadLaunch(
+            f"times are predicted by the emulator, and {launch.kernel.title} is on {target.name}: load it on ml.target('emulator')"
+        )
+    before = Snapshot(launch)
+    try:
+        return Predictor(chip or target.chip).predict(launch, target, every_block)
+    finally:
+        before.restore()
+
+
 @dataclass(frozen=True)
 class Forecast:
     """What is predicted of the launches of a program that are alike: the same kernel, grid and block."""
@@ -77,14 +91,14 @@ class Forecaster(Watching):
 
     def __init__(self, chips: Sequence[Chip], *, every_block: bool = False, only_launch: int | None = None) -> None:
         super().__init__(only_launch)
-        self._predictors = [Predictor(chip) for chip in chips]
+        self._chips = tuple(chips)
         self._every_block = every_block
         self._found: dict[tuple[object, ...], Forecast] = {}
 
     @property
     def chips(self) -> list[str]:
         """The names of the chips, in the order in which they were asked for."""
-        return [one.chip.name for one in self._predictors]
+        return [one.name for one in self._chips]
 
     @property
     def forecasts(self) -> list[Forecast]:
@@ -92,26 +106,21 @@ class Forecaster(Watching):
         return list(self._found.values())
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
-        target = launch.kernel.target
-        if not isinstance(target, Emulator):
-            raise BadLaunch(f"times are predicted by the emulator, and {launch.kernel.title} is on {target.name}")
         alike = launch.kernel.title, launch.grid, launch.block, launch.shared_bytes
         if alike in self._found:
             known = self._found[alike]
             self._found[alike] = replace(known, launches=known.launches + 1)
             return launch
-        before, predictions, refused = Snapshot(launch), list[Prediction](), dict[str, str]()
+        predictions, refused = list[Prediction](), dict[str, str]()
         try:
-            for one in self._predictors:
+            for one in self._chips:
                 try:
-                    predictions.append(one.predict(launch, target, self._every_block))
+                    predictions.append(predict_launch(launch, one, self._every_block))
                 except BadLaunch as error:
-                    refused[one.chip.name] = str(error)
+                    refused[one.name] = str(error)
         except LaunchError as error:
             self._on_failure(number, launch)(0, error)
             raise
-        finally:
-            before.restore()
         self._found[alike] = Forecast(launch.kernel.title, launch.blocks, launch.threads_per_block, 1, tuple(predictions), refused)
         return launch
 

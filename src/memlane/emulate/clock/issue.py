@@ -9,7 +9,8 @@
 Every resource that takes one thing at a time (a sub-core's issue slot, a pipe of a sub-core, the load-store unit of the multiprocessor)
 is a *ring*: a bitmap of its next `SLOTS` slots, in which a request takes the first free one at or after its time. So the outcome hardly
 depends on the order in which warps are simulated: a warp that ran ahead leaves the slots between its instructions to those that come
-after it, which a counter of the next free cycle would not. A slot is one cycle of an issue port, and as many cycles of a pipe as one warp
+after it, which a counter of the next free cycle would not. A slot is one cycle of an issue port (more on chips whose
+schedulers are slower than that), and as many cycles of a pipe as one warp
 instruction occupies it (`Chip.issue_interval`); instructions may start anywhere in their slot, so neighbours can start closer together
 than that, while the rate over time is exact. Wavefronts of one access need not be adjacent; the start that is returned is such that the
 last one is over after `wavefronts` slots. Requests earlier than a full ring before the latest one find nothing free before that ring.
@@ -50,6 +51,7 @@ class Clock:
         """`is_counted`: whether each issue port and pipe counts what it passes."""
         self._is_counted = is_counted
         self._subcores = chip.schedulers
+        self._issue_interval = interval_of(chip, "issue")
         self._intervals = {pipe: interval_of(chip, pipe) for pipe in PIPES}
         self._port_bytes = _STEP_BYTES * (1 + len(PIPES))
         self._lsu_offset = self._port_bytes * chip.schedulers
@@ -70,12 +72,13 @@ class Clock:
         """`(sm: ptr, subcore: i32, time: i64) -> i64`: when an instruction that is ready at `time` starts: it takes an issue slot of its
         sub-core, and then of the pipe if that is given and is occupied for more than a cycle."""
         interval = self._intervals[pipe] if pipe else 1
-        return _issue(self._port_bytes, PIPES.index(pipe) + 1 if interval > 1 else 0, interval, self._is_counted)
+        ring = PIPES.index(pipe) + 1 if interval > 1 else 0
+        return _issue(self._port_bytes, ring, interval, self._is_counted, self._issue_interval)
 
     def occupy(self, pipe: str) -> Helper:
         """As `issue`, for an instruction that has its issue slot and takes the pipe once more."""
         interval = self._intervals[pipe]
-        return _issue(self._port_bytes, PIPES.index(pipe) + 1 if interval > 1 else 0, interval, self._is_counted, is_new=False)
+        return _issue(self._port_bytes, PIPES.index(pipe) + 1 if interval > 1 else 0, interval, self._is_counted, 0)
 
     def fresh(self, sm_count: int) -> npt.NDArray[np.uint8]:
         """The state of `sm_count` idle multiprocessors, a row each."""
@@ -115,14 +118,16 @@ def interval_of(chip: Chip, pipe: str) -> int:
 
 
 @cache
-def _issue(port_bytes: int, ring: int, interval: int, is_counted: bool, is_new: bool = True) -> Helper:
-    """`ring` is the place of the pipe's ring behind the issue port, 0 for no pipe. One that is not new needs no slot of the port."""
+def _issue(port_bytes: int, ring: int, interval: int, is_counted: bool, port_interval: int) -> Helper:
+    """`ring` is the place of the pipe's ring behind the issue port, 0 for no pipe. `port_interval`: cycles that a slot of the port takes, 0
+    for an instruction that needs none."""
 
     def build(e: Emit, sm: Value, subcore: Value, time: Value) -> None:
         port = e.at(sm, e.mul(e.zext(subcore, I64), constant(I64, port_bytes)))
         start = time
-        if is_new:
-            start = invoke(e, reserve, port, time)
+        if port_interval:
+            slot = invoke(e, reserve, port, e.udiv(time, constant(I64, port_interval)) if port_interval > 1 else time)
+            start = slot if port_interval == 1 else e.intrinsic("umax", [time, e.mul(slot, constant(I64, port_interval))])
             if is_counted:
                 _count_one(e, port)
         if ring:
@@ -133,7 +138,7 @@ def _issue(port_bytes: int, ring: int, interval: int, is_counted: bool, is_new: 
             start = e.intrinsic("umax", [start, e.mul(slot, constant(I64, interval))])
         e.ret(start)
 
-    return Helper(f"memlane_issue_{port_bytes}_{ring}_{interval}_{is_counted:d}{is_new:d}", I64, (POINTER, I32, I64), build)
+    return Helper(f"memlane_issue_{port_bytes}_{ring}_{interval}_{is_counted:d}_{port_interval}", I64, (POINTER, I32, I64), build)
 
 
 def _count_one(e: Emit, ring: Value) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from memlane.errors import MemlaneError
 from memlane.lab.reduction.counting import reasons
 from memlane.lab.reduction.ladder import STEPS
-from memlane.lab.reduction.measure import SIDE, beside, eager, filled, floors, gains, head, ladder
+from memlane.lab.reduction.measure import SIDE, beside, eager, filled, floors, gains, head, ladder, predicted_step
 from memlane.lab.reduction.settings import COURSE_SIZE, Settings, size_name
 from memlane.lab.reduction.tables import Found, figures, rows, tables
 from memlane.lab.result import Result, Row, failure, reached_on
@@ -18,8 +18,8 @@ from memlane.launch import Target
 from memlane.targets import target as target_of
 
 SOURCES = ["src/memlane/lab/reduction", "src/memlane/lab/figures.py"]
-LADDER, REASONS, PEERS, AXES, BEYOND = "ladder", "reasons", "peers", "axes", "beyond"
-CASES = (LADDER, REASONS, PEERS, AXES, BEYOND)
+LADDER, REASONS, PREDICTED, PEERS, AXES, BEYOND = "ladder", "reasons", "predicted", "peers", "axes", "beyond"
+CASES = (LADDER, REASONS, PREDICTED, PEERS, AXES, BEYOND)
 BESIDE = (1 << 10, 1 << 16, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28, 1 << 30)
 """Sizes that are measured beside the peers."""
 
@@ -32,12 +32,14 @@ class Effort:
     beside: tuple[int, ...]
     counted: int
     """Elements of the sums that are counted."""
+    predicted: int
+    """Elements of the sums that are predicted, where time is modelled."""
     rounds: int
 
 
-FULL = Effort((COURSE_SIZE, 1 << 24, 1 << 28), BESIDE, 1 << 17, 15)
-QUICK = Effort((COURSE_SIZE,), BESIDE[:3], 1 << 14, 3)
-MODELLED, MODELLED_QUICK = Effort((1 << 16,), (), 1 << 16, 1), Effort((1 << 12,), (), 1 << 12, 1)
+FULL = Effort((COURSE_SIZE, 1 << 24, 1 << 28), BESIDE, 1 << 17, 0, 15)
+QUICK = Effort((COURSE_SIZE,), BESIDE[:3], 1 << 14, 0, 3)
+MODELLED, MODELLED_QUICK = Effort((1 << 16,), (), 1 << 16, COURSE_SIZE, 1), Effort((1 << 12,), (), 1 << 12, 1 << 12, 1)
 
 
 def run(target: Target, request: Request) -> Result:
@@ -46,7 +48,7 @@ def run(target: Target, request: Request) -> Result:
 
 
 def run_with(target: Target, request: Request, settings: Settings) -> Result:
-    """Measure what is wanted. On a target that models time there is the ladder and its reasons, and nothing beside it."""
+    """Measure what is wanted. On a target that models time there is the ladder, its reasons and its predicted times."""
     chosen = request.chosen(CASES)
     effort = MODELLED if target.modelled else FULL
     if request.quick:
@@ -79,6 +81,17 @@ def _reasons(target: Target, request: Request, effort: Effort, settings: Setting
         found.reasons[step.number] = reasons(observing, step, effort.counted, settings.blocks[0])
 
 
+def _predicted(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
+    """As large as in the course, for the chip at hand; samples of the blocks run."""
+    if not target.modelled:
+        return
+    array = filled(target, effort.predicted, np.int32)
+    for block in settings.blocks:
+        for step in STEPS:
+            request.tell(f"prediction of step {step.number}")
+            found.predicted.append(predicted_step(array, step, effort.predicted, block))
+
+
 def _peers(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
     if target.modelled:
         return
@@ -107,6 +120,6 @@ def _beyond(target: Target, request: Request, effort: Effort, settings: Settings
     found.gains += gains(target, filled(target, 1 << 28, np.int32), effort.rounds)
 
 
-_PARTS = {LADDER: _ladder, REASONS: _reasons, PEERS: _peers, AXES: _axes, BEYOND: _beyond}
+_PARTS = {LADDER: _ladder, REASONS: _reasons, PREDICTED: _predicted, PEERS: _peers, AXES: _axes, BEYOND: _beyond}
 
 REDUCTION = Lab("reduction", "A sum in seven steps and beyond: how quick each is, why, and beside PyTorch and CuPy.", CASES, run)

@@ -16,6 +16,7 @@ from memlane.lab.reduction.settings import size_name
 from memlane.lab.reduction.shapes import CLUSTER, PACKED, TICKET, Shape
 from memlane.lab.reduction.timing import Run, copy_launch, empty_launch, interleaved, ratio, read_launch, repeats_for, replayed
 from memlane.launch import DeviceArray, Launch, Target, observed
+from memlane.measure.prediction import predict_launch
 
 _CHUNK = 1 << 22
 COPY_ELEMENTS = 1 << 28
@@ -78,6 +79,34 @@ def _check(made: Sequence[Passes], expected: int) -> None:
         got = int(one.run())
         if got != expected:
             raise MemlaneError(f"step {one.step.title} gives {got}, not {expected}")
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A step of the ladder as the model of kernels predicts it for a chip."""
+
+    step: Step
+    n: int
+    block: int
+    us: float
+    """Of the whole sum: its launches one after another, each between two events."""
+    limiting: str
+    """What limits the longest launch."""
+    share: float
+    """Of the blocks of that launch that ran for this."""
+    missing: tuple[str, ...]
+    """Rates that the file of the chip lacks."""
+
+    @property
+    def gb_per_s(self) -> float:
+        return 4 * self.n / self.us / 1e3
+
+
+def predicted_step(array: DeviceArray, step: Step, n: int, block: int) -> Predicted:
+    """Predict a step on the chip of the emulator that the array is on. Its sums are not computed."""
+    found = [predict_launch(launch) for launch in passes(step, head(array, n), block).launches]
+    longest = max(found, key=lambda one: one.us)
+    return Predicted(step, n, block, sum(one.us for one in found), longest.limiting, longest.share, longest.missing)
 
 
 @dataclass(frozen=True)

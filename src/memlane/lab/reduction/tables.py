@@ -9,11 +9,14 @@ from memlane.chip import Chip
 from memlane.lab.figures import Bars, Figure
 from memlane.lab.reduction.counting import Reasons
 from memlane.lab.reduction.ladder import STEPS
-from memlane.lab.reduction.measure import Beside, Floors, Gain, Timed
+from memlane.lab.reduction.measure import Beside, Floors, Gain, Predicted, Timed
 from memlane.lab.reduction.peers import PEERS
-from memlane.lab.reduction.settings import size_name
+from memlane.lab.reduction.settings import COURSE_BLOCK, COURSE_SIZE, size_name
 from memlane.lab.result import Row, Table
 
+COURSE_CHIP = "s1070"
+COURSE_US = {1: 3510.0, 2: 1620.0, 3: 810.0, 4: 470.0, 5: 280.0, 6: 250.0, 7: 220.0}
+"""What the course measured of its seven kernels, on one GPU of a Tesla S1070, 2^22 elements, blocks of 128 threads."""
 AS_QUICK = 0.99
 """Of the better one of the peers, where bandwidth decides."""
 GRAPH_US = {"2^24": 19.0, "2^20": 4.0, "2^16": 3.0}
@@ -29,6 +32,7 @@ class Found:
     timed: list[Timed] = field(default_factory=list)
     reasons: dict[int, Reasons] = field(default_factory=dict)
     """By the number of the step."""
+    predicted: list[Predicted] = field(default_factory=list)
     beside: list[Beside] = field(default_factory=list)
     called: Beside | None = None
     gains: list[Gain] = field(default_factory=list)
@@ -36,7 +40,15 @@ class Found:
 
 def rows(found: Found) -> list[Row]:
     """Every number beside the one that was to be reached."""
-    return [*_ladder_rows(found), *_reason_rows(found), *_beside_rows(found), *_called_rows(found), *_gain_rows(found), *_floor_rows(found)]
+    return [
+        *_ladder_rows(found),
+        *_reason_rows(found),
+        *_predicted_rows(found),
+        *_beside_rows(found),
+        *_called_rows(found),
+        *_gain_rows(found),
+        *_floor_rows(found),
+    ]
 
 
 def tables(found: Found) -> dict[str, Table]:
@@ -47,6 +59,8 @@ def tables(found: Found) -> dict[str, Table]:
         made["removed"] = Table(("step", "bottleneck that is gone"), tuple((one.title, one.removed) for one in steps))
     if found.reasons:
         made["reasons"] = _reason_table(found)
+    if found.predicted:
+        made["predicted"] = _predicted_table(found)
     if found.beside:
         made["beside"] = _beside_table(found)
     if found.gains:
@@ -133,6 +147,33 @@ def _reason_table(found: Found) -> Table:
     head = ("step", "launches", *(name if name != "sectors" else "sectors of 1024 elements" for name in _REASONS))
     lines = tuple((titles[number], one.launches, *_values(one)) for number, one in found.reasons.items())
     return Table(head, lines, spare=("launches", "barriers", head[-1]))
+
+
+def _course_us(found: Found, one: Predicted) -> float | None:
+    """What the course measured of the same, where it is the same."""
+    is_course = (found.chip.name, one.n, one.block) == (COURSE_CHIP, COURSE_SIZE, COURSE_BLOCK)
+    return COURSE_US.get(one.step.number) if is_course else None
+
+
+def _predicted_rows(found: Found) -> Iterator[Row]:
+    for one in found.predicted:
+        course = _course_us(found, one)
+        peer = {"GB/s": one.gb_per_s, "share of blocks": one.share}
+        peer |= {} if course is None else {"course us": course, "over the course": one.us / course}
+        lacking = f"; the chip file has no rate of {', '.join(one.missing)}" if one.missing else ""
+        case = f"{size_name(one.n)}, block {one.block}, {one.step.title}"
+        yield Row(case, "predicted time of a step", one.us, "us", peer=peer, note=f"limited by {one.limiting}{lacking}")
+
+
+def _predicted_table(found: Found) -> Table:
+    """The predicted times, with those of the course beside them on its own chip."""
+    head = ("step", "block", "predicted, us", "GB/s", "limited by", "the course, us", "predicted / course")
+    lines: list[tuple[str | float | None, ...]] = []
+    for one in found.predicted:
+        course = _course_us(found, one)
+        beside = ("-", "-") if course is None else (course, f"{one.us / course:.2f}")
+        lines.append((one.step.title, one.block, one.us, one.gb_per_s, one.limiting, *beside))
+    return Table(head, tuple(lines), spare=("block",))
 
 
 def _best(one: Beside) -> tuple[str, float] | None:

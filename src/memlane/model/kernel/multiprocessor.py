@@ -61,7 +61,7 @@ def parts_of(chip: Chip, sampled: Sampled) -> Iterator[Part]:
     events, scale = sampled.events, sampled.scale
     ports = chip.sm_count * chip.schedulers
     issued = float(events.issued.sum()) * scale
-    yield Part("issue slots", issued / ports, f"{issued:,.0f} machine instructions")
+    yield Part("issue slots", issued / ports * chip.issue_interval("issue"), f"{issued:,.0f} machine instructions")
     for pipe, cycles in events.pipe_cycles.items():
         yield Part(f"{pipe} pipe", float(cycles.sum()) * scale / ports)
     wavefronts = events.traffic.total("wavefronts") * scale
