@@ -8,7 +8,6 @@ from math import gcd
 
 from memlane.audit.aggregated import Aggregations
 from memlane.audit.assembled import Assembled
-from memlane.audit.probes import probes
 from memlane.audit.windows import Window, Windows
 from memlane.instrument import Traced
 from memlane.ptx import Module, parse
@@ -70,7 +69,7 @@ def leading(found: Traced, data: bytes) -> dict[str, tuple[Window, int]]:
     code = Assembled(found.module, disassemble(data))
     aggregations = Aggregations(code.flow, code.waiting)
     result = {}
-    for name, of_kernel in probes(found).items():
+    for name, of_kernel in found.probes.items():
         (site,) = (number for number in of_kernel if found.sites[number].kind == "atomic")
         window = Windows(code, name).window(found.sites[site], of_kernel[site])
         (leader,) = (one for one in window.accesses if aggregations.of(one, window.made).handed)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memlane.audit.assembled import Assembled
-from memlane.audit.probes import probes
 from memlane.audit.windows import Window, Windows
 from memlane.instrument import Traced
 from memlane.sass import Instruction, disassemble, effects, waits_for
@@ -25,7 +24,7 @@ class Mutation:
 def mutations(found: Traced, data: bytes) -> Iterator[Mutation]:
     """What a proof must not survive, for every load of every kernel."""
     code = Assembled(found.module, disassemble(data))
-    for name, of_kernel in probes(found).items():
+    for name, of_kernel in found.probes.items():
         windows = Windows(code, name)
         function = code.program.functions[name]
         first = code.flow.entry(name)

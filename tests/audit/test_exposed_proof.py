@@ -11,7 +11,6 @@ import pytest
 from memlane.audit import SiteProof, prove
 from memlane.audit.assembled import Assembled
 from memlane.audit.exposure import ApartWindow, ExposedWindows
-from memlane.audit.probes import probes
 from memlane.instrument import Selection, Traced, TraceOptions, trace
 from memlane.record import COMPLETE, ISSUE_ONLY
 from memlane.sass import disassemble, effects, waits_for
@@ -65,7 +64,7 @@ def test_loads_overlap_in_the_assembled_code() -> None:
     found = trace(kernel(INDEPENDENT), EXPOSED)
     code = Assembled(found.module, disassemble(cubin_of(found.module)))
     windows = ExposedWindows(code, "k")
-    first, second = (windows.window(found.sites[site], probe) for site, probe in sorted(probes(found)["k"].items()))
+    first, second = (windows.window(found.sites[site], probe) for site, probe in sorted(found.probes["k"].items()))
     assert isinstance(first, ApartWindow)
     assert isinstance(second, ApartWindow)
     assert max(second.accesses) < min(first.waits), "the second is on its way before anybody waits for the first"
@@ -80,7 +79,7 @@ def changes(found: Traced, data: bytes) -> Iterator[tuple[str, int, dict[int, in
     """What the proof of the first load of a kernel `k` must not survive: label, site, and by index in the kernel another encoding."""
     code = Assembled(found.module, disassemble(data))
     windows, nodes = ExposedWindows(code, "k"), code.flow.nodes
-    window = windows.window(found.sites[0], probes(found)["k"][0])
+    window = windows.window(found.sites[0], found.probes["k"][0])
     assert isinstance(window, ApartWindow)
     (start,), (access,), (wait,), (end,) = window.starts, window.accesses, window.waits, window.ends
     board, nop = nodes[access].control.write_scoreboard, nop_of(code.program.functions["k"])
@@ -143,7 +142,7 @@ def test_what_is_fetched_a_turn_ahead_is_followed_and_proved(turn: str) -> None:
     assert [(proof.completeness, proof.reason) for proof in prove(found, data)] == [(COMPLETE, "")] * 2
     code = Assembled(found.module, disassemble(data))
     windows = ExposedWindows(code, "k")
-    window = windows.window(found.sites[1], probes(found)["k"][1])
+    window = windows.window(found.sites[1], found.probes["k"][1])
     assert isinstance(window, ApartWindow)
     (access,) = window.accesses
     behind = [access > wait for wait in window.waits]
@@ -172,7 +171,7 @@ def hidden_load() -> tuple[Traced, bytes, ExposedWindows, ApartWindow]:
     )
     data = cubin_of(found.module)
     windows = ExposedWindows(Assembled(found.module, disassemble(data)), "k")
-    window = windows.window(found.sites[0], probes(found)["k"][0])
+    window = windows.window(found.sites[0], found.probes["k"][0])
     assert isinstance(window, ApartWindow)
     assert [proof.completeness for proof in prove(found, data)] == [COMPLETE] * 2
     return found, data, windows, window

@@ -13,7 +13,7 @@ from memlane.audit.assembled import Assembled
 from memlane.audit.proof import SiteProof, prove, proved
 from memlane.errors import MemlaneError
 from memlane.instrument import SCHEMES, Selection, Traced, TraceOptions, trace
-from memlane.instrument.schemes import Access, Probe, Scheme
+from memlane.instrument.schemes import Access, Scheme, Stamps
 from memlane.ptx import parse
 from memlane.record import COMPLETE, ISSUE_ONLY
 from memlane.sass import Register, disassemble, effects
@@ -112,12 +112,12 @@ INDEXED = """
 def with_probe(monkeypatch: pytest.MonkeyPatch, after: str, before: str = "", op: str = "ld.global.u32", body: str = INDEXED) -> SiteProof:
     """The proof of the second load of `body` between clock reads with this PTX behind it, and this before the first clock read."""
 
-    def probe(access: Access) -> Probe:
+    def stamps(access: Access) -> Stamps:
         words = {"NAME": access.registers, "ADDRESS": access.sources[0][0], "VALUE": access.value[0] if access.value else ""}
         clocks = [f"mov.u64 {access.registers}{end}, %clock64;\n" for end in ("start", "end")]
-        return Probe(filled(before, words) + clocks[0], filled(after, words) + clocks[1], COMPLETE)
+        return Stamps(filled(before, words), clocks[0], filled(after, words), clocks[1], COMPLETE)
 
-    monkeypatch.setitem(SCHEMES, "planted", Scheme("planted", probe))
+    monkeypatch.setitem(SCHEMES, "planted", Scheme("planted", stamps))
     module = kernel(body.replace("{op}", op), before=".shared .align 16 .b8 slot[16];")
     found = trace(module, TraceOptions("planted", Selection(sites={1})))
     (proof,) = prove(found, cubin_of(found.module))

@@ -15,7 +15,6 @@ import pytest
 from memlane.audit import SiteProof, prove
 from memlane.audit.assembled import Assembled
 from memlane.audit.exposure import ApartWindow, ExposedWindows
-from memlane.audit.probes import probes
 from memlane.instrument import Selection, Traced, TraceOptions, trace
 from memlane.record import COMPLETE, ISSUE_ONLY
 from memlane.sass import Instruction, Program, disassemble, waits_for
@@ -124,7 +123,7 @@ def assembled(name: str, scheme: str = "dependent") -> Code:
     module = kernel(HEAD + KERNELS[name], before=".global .texref texture;")
     traced = trace(module, TraceOptions(scheme, Selection(kinds={"load"})))
     program = disassemble(cubin_of(traced.module))
-    window = ExposedWindows(Assembled(traced.module, program), "k").window(traced.sites[0], probes(traced)["k"][0])
+    window = ExposedWindows(Assembled(traced.module, program), "k").window(traced.sites[0], traced.probes["k"][0])
     return Code(traced, program, window)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from memlane.instrument import BufferLayout, Decoded, TraceOptions, buffer_layout, trace, tracing
-from memlane.ptx import Function, Module, print_module
+from memlane.instrument.probe import Draft
+from memlane.ptx import Module, print_module
 from memlane.sass import disassemble
 from tests.instrument.kernels import instructions, kernel
 from tests.instrument.running import Run
@@ -64,8 +65,8 @@ def rows(decoded: Decoded) -> Counter[tuple[int, ...]]:
     return Counter(zip(*(decoded.records[name].tolist() for name in names), strict=True))
 
 
-def by_themselves(function: Function, prefix: str, staged: bool) -> Function:
-    return function
+def by_themselves(draft: Draft, staged: bool) -> Draft:
+    return draft
 
 
 @pytest.mark.parametrize("name", KERNELS)

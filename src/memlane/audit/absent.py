@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import PurePath
 
 from memlane.audit.assembled import Assembled
-from memlane.audit.probes import ProbeLines
+from memlane.instrument.probe import ProbeLines
 from memlane.ptx import Address, Immediate, Instruction, Operand, Register, Symbol, Vector, registers_written
 from memlane.record import Site
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from memlane.audit.probes import ProbeLines
 from memlane.audit.windows import Window, Windows, is_store, reads_clock
+from memlane.instrument.probe import ProbeLines
 from memlane.record import Site
 from memlane.sass import Register, collect, effects, waits_for
 

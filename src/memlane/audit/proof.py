@@ -32,8 +32,8 @@ from dataclasses import dataclass, replace
 from memlane.audit.absent import ABSENT, Absent
 from memlane.audit.assembled import Assembled
 from memlane.audit.exposure import ExposedWindows
-from memlane.audit.probes import ProbeLines, probes
 from memlane.audit.windows import Window
+from memlane.instrument.probe import ProbeLines
 from memlane.instrument.tracing import Traced
 from memlane.record import BLOCK_VISIBLE, COMPLETE, DEVICE_VISIBLE, ISSUE_ONLY, Site
 from memlane.sass import Program, disassemble
@@ -71,7 +71,7 @@ def prove(traced: Traced, assembled: bytes | Program) -> tuple[SiteProof, ...]:
     code = Assembled(traced.module, program)
     sites = {site.id: site for site in traced.sites}
     proofs: list[SiteProof] = []
-    for kernel, found in probes(traced).items():
+    for kernel, found in traced.probes.items():
         code.check(kernel)
         windows = ExposedWindows(code, kernel)
         absent = Absent(code, kernel, sites, found)

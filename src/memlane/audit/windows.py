@@ -10,7 +10,7 @@ from memlane import ptx
 from memlane.audit.aggregated import Aggregation, Aggregations
 from memlane.audit.assembled import Assembled, is_like
 from memlane.audit.carried import Carried, reads_clock
-from memlane.audit.probes import ProbeLines
+from memlane.instrument.probe import ProbeLines
 from memlane.ptx import Immediate
 from memlane.record import DEVICE_VISIBLE, Site
 from memlane.sass import Instruction, Register, collect, counted_wait, effects, is_late, memory_access, waits_for

@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from memlane.instrument.consumers import Closing, consumers
-from memlane.instrument.insert import alias, placed, under_guard
+from memlane.instrument.consumers import Consumed, consumers
+from memlane.instrument.insert import alias
+from memlane.instrument.probe import Closes, Closing, Opening
 from memlane.instrument.registers import Scope
 from memlane.instrument.schemes import Access, Apart, Scheme
 from memlane.instrument.sites import live_results
-from memlane.instrument.warp import lead, place, record
-from memlane.ptx import SCALAR_TYPES, Block, Function, Instruction, Location, Statement
+from memlane.ptx import SCALAR_TYPES, Function, Instruction
 from memlane.record import Site
 
 _MOST = 0xFFFFFFFF
@@ -31,44 +31,16 @@ _MOST = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Closes:
-    """Windows that close together."""
+class WaitText:
+    """The PTX of the wait of one window, part by part."""
 
-    sites: Sequence[tuple[int, bool]]
-    """Their numbers, each with whether it is uncertain that it is open."""
-    registers: Sequence[tuple[str, str]]
-    """What holds the value, with types."""
-    consumed: bool
-    direct: bool
-    """Whether a word of each is enough."""
-    tied: Sequence[tuple[str, str]] = ()
-    """Those of the registers that nothing must read before the wait has begun."""
-    signed: bool = False
-    """Whether the upper halves of those are a sign."""
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """The instructions that close a window, in one place."""
-
-    wait: Instruction | None
-    """The clock read before the wait; None where nobody consumes the value."""
-    end: Instruction
-    times: Instruction
-    labels: Instruction
-    certain: bool
-    """Whether lanes come here only after the load."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClosingLines:
-    """The same, as indices among the instructions of the traced kernel."""
-
-    wait: int | None
-    end: int
-    times: int
-    labels: int
-    certain: bool
+    before: str
+    wait: str
+    """The clock read before the wait; empty where nobody consumes the value."""
+    between: str
+    end: str
+    """The second clock read."""
+    behind: str
 
 
 def declared(prefix: str, sites: Iterable[int], uncertain: Iterable[int], counted: bool) -> str:
@@ -83,55 +55,29 @@ def declared(prefix: str, sites: Iterable[int], uncertain: Iterable[int], counte
     return "".join(lines)
 
 
-def opened(instruction: Instruction, access: Instruction, what: Access, apart: Apart, site: int, counted: bool) -> tuple[Statement, ...]:
-    """The load, and in front of it what opens its window."""
-    prefix, r, at = what.prefix, what.registers, instruction.location
-    keep = f"selp.b32 {r}active_{site}, {r}active, 0, {r}leads;\n"
-    if counted:
-        keep += f"mov.u32 {r}execution_{site}, {r}execution;\n"
-    start = f".reg .b64 {r}start;\n{apart.start(what)}mov.u64 {r}start_{site}, {r}start;\n"
-    inner = Block((*placed(lead(prefix, site, counted) + keep + start, at), access))
-    return under_guard(instruction.guard, f"${prefix}skip_{site}", (inner,), at)
+def kept(prefix: str, site: int, counted: bool) -> str:
+    """In front of the first clock read, behind `warp.lead`: what is kept of the lanes and of the number of the execution."""
+    r = f"%{prefix}"
+    execution = f"mov.u32 {r}execution_{site}, {r}execution;\n" if counted else ""
+    return f"selp.b32 {r}active_{site}, {r}active, 0, {r}leads;\n{execution}"
 
 
-def closed(
-    prefix: str, key: str, closings: Sequence[Closes], apart: Apart, counted: bool, at: Location | None
-) -> tuple[tuple[Statement, ...], tuple[tuple[int, Closed], ...]]:
-    """What closes windows in front of one instruction; and what to find again, by number of the site. `key` makes labels of its own.
-
-    First all waits, then all records: what one window records must not hide the wait of the next.
-    """
-    r, waits, records, found = f"%{prefix}", [], [], []
-    for number, one in enumerate(closings):
-        text = placed(f".reg .b64 {r}end_{number};\n.reg .b32 {r}exposed_{number};\n", at)
-        inner = placed(_waited(r, number, one, apart), at)
-        *wait, end = (statement for statement in inner if isinstance(statement, Instruction) and _reads_clock(statement))
-        waits += [*text, Block(inner)]
-        for site, uncertain in one.sites:
-            written = placed(
-                _due(r, number, site, counted) + place(prefix, f"{key}_{site}") + record(prefix, site, counted, f"{r}exposed"), at
-            )
-            times, labels = (statement for statement in written if isinstance(statement, Instruction) and statement.opcode == "st")
-            forget = placed(f"mov.u32 {r}active_{site}, 0;\n", at) if uncertain else ()
-            records.append(Block((*written, *forget)))
-            found.append((site, Closed(wait[0] if wait else None, end, times, labels, not uncertain)))
-    return (Block((*waits, *records)),), tuple(found)
-
-
-def _waited(r: str, number: int, closing: Closes, apart: Apart) -> str:
+def waited(r: str, number: int, closing: Closes, apart: Apart) -> WaitText:
     """The wait of one window. Where nobody consumes the value, nobody had to wait: then nothing of the time is exposed."""
     words, registers = _first_words(r, closing.registers) if closing.direct else ("", closing.registers)
     if not closing.consumed:
         arrived = apart.arrived(r, registers)
-        return f"{words}.reg .b64 {r}end;\n{arrived}mov.u64 {r}end_{number}, {r}end;\nmov.u32 {r}exposed_{number}, 0;\n"
+        behind = f"mov.u64 {r}end_{number}, {r}end;\nmov.u32 {r}exposed_{number}, 0;\n"
+        return WaitText(f"{words}.reg .b64 {r}end;\n{arrived.before}", "", "", arrived.read, behind)
     tied = "".join(_tied(f"{r}tied_{part}", f"{r}now", *one, closing.signed) for part, one in enumerate(closing.tied))
-    return f"""\
-{words}.reg .b64 {r}wait, {r}end;
-{apart.wait(r, registers)}{tied}mov.u64 {r}end_{number}, {r}end;
+    wait, end = apart.wait(r, registers)
+    behind = f"""\
+{tied}mov.u64 {r}end_{number}, {r}end;
 sub.u64 {r}wait, {r}end, {r}wait;
 min.u64 {r}wait, {r}wait, {_MOST};
 cvt.u32.u64 {r}exposed_{number}, {r}wait;
 """
+    return WaitText(f"{words}.reg .b64 {r}wait, {r}end;\n{wait.before}", wait.read, end.before, end.read, behind)
 
 
 def _tied(name: str, zero: str, register: str, kind: str, signed: bool) -> str:
@@ -167,7 +113,7 @@ def _first_words(r: str, registers: Sequence[tuple[str, str]]) -> tuple[str, lis
     return text, found
 
 
-def _due(r: str, number: int, site: int, counted: bool) -> str:
+def due(r: str, number: int, site: int, counted: bool) -> str:
     """What was kept and what was found, under the names that a record is written from."""
     execution = f".reg .b32 {r}execution;\nmov.u32 {r}execution, {r}execution_{site};\n" if counted else ""
     return f"""\
@@ -182,10 +128,6 @@ setp.ne.u32 {r}leads, {r}active, 0;
 {execution}"""
 
 
-def _reads_clock(one: Instruction) -> bool:
-    return "%clock64" in repr(one.operands)
-
-
 class ApartWindows:
     """The windows of one kernel that stay open beyond their load."""
 
@@ -196,7 +138,6 @@ class ApartWindows:
         live = live_results(kernel) if scheme.apart else {}
         loads = [index for index, site in chosen.items() if site.kind in ("load", "atomic") and live.get(index)]
         self.found = consumers(kernel, loads)
-        self._closed: dict[int, list[Closed]] = {}
 
     @property
     def declared(self) -> str:
@@ -210,20 +151,17 @@ class ApartWindows:
             return self._scheme.name, ""
         return self._scheme.otherwise, self.found.refused.get(index, "")
 
-    def opened(self, index: int, instruction: Instruction, access: Instruction, what: Access) -> tuple[Statement, ...]:
+    def opening(self, index: int, instruction: Instruction, access: Instruction, what: Access) -> Opening:
         """A load that is followed, with what opens its window."""
         assert self._apart is not None
-        return opened(instruction, access, what, self._apart, self._site[index], self._counted)
+        return Opening(self._site[index], access, instruction.guard, instruction.location, self._apart.start(what), self._counted)
 
-    def closing(self, index: int, instruction: Instruction, scope: Scope) -> tuple[Statement, ...]:
+    def closing(self, index: int, instruction: Instruction, scope: Scope) -> Closing | None:
         """What closes windows in front of an instruction."""
-        closings = [self._closes(closing, scope) for closing in self.found.closings.get(index, ())]
-        if self._apart is None or not closings:
-            return ()
-        text, found = closed(self._prefix, str(index), closings, self._apart, self._counted, instruction.location)
-        for site, one in found:
-            self._closed.setdefault(site, []).append(one)
-        return text
+        windows = tuple(self._closes(closing, scope) for closing in self.found.closings.get(index, ()))
+        if self._apart is None or not windows:
+            return None
+        return Closing(str(index), windows, self._apart, self._counted, instruction.location)
 
     @property
     def consumers(self) -> Mapping[int, tuple[int, ...]]:
@@ -234,24 +172,7 @@ class ApartWindows:
                 places.setdefault(self._site[load], []).append(index)
         return {site: tuple(indices) for site, indices in places.items()}
 
-    def _closes(self, closing: Closing, scope: Scope) -> Closes:
+    def _closes(self, closing: Consumed, scope: Scope) -> Closes:
         sites = [(self._site[load], load in self.found.uncertain) for load in closing.loads]
         registers, tied = ([(alias(name), scope.type_of(name)) for name in names] for names in (closing.registers, closing.tied))
         return Closes(sites, registers, closing.consumed, closing.direct, tied, closing.signed)
-
-    def lines(self, function: Function) -> Mapping[int, tuple[ClosingLines, ...]]:
-        """By number of a site, where its window closes in the traced function."""
-        index = {id(one): number for number, one in enumerate(function.instructions())} if self._closed else {}
-        return {
-            site: tuple(
-                ClosingLines(
-                    None if one.wait is None else index[id(one.wait)],
-                    index[id(one.end)],
-                    index[id(one.times)],
-                    index[id(one.labels)],
-                    one.certain,
-                )
-                for one in closed
-            )
-            for site, closed in self._closed.items()
-        }

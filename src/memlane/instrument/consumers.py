@@ -58,7 +58,7 @@ _LEAVES = frozenset({"exit", "return"})
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class Consumed:
     """Windows that close together in front of an instruction, because it needs the same registers for all of them."""
 
     loads: tuple[int, ...]
@@ -86,7 +86,7 @@ class Consumers:
     """Of those: some lanes come to a closing of theirs without having executed them."""
     refused: Mapping[int, str] = field(default_factory=dict)
     """Why others were not."""
-    closings: Mapping[int, tuple[Closing, ...]] = field(default_factory=dict)
+    closings: Mapping[int, tuple[Consumed, ...]] = field(default_factory=dict)
     """By index of an instruction: what closes in front of it, in that order."""
 
 
@@ -281,7 +281,7 @@ class _Walk:
 
     def closings(self, loads: frozenset[int]) -> Consumers:
         """Where the windows of `loads` close."""
-        closings: dict[int, tuple[Closing, ...]] = {}
+        closings: dict[int, tuple[Consumed, ...]] = {}
         uncertain: set[int] = {load for load in loads if self.flat[load].guard is not None}
         for block, entered in sorted(self.before.items()):
             windows = _Windows(entered)
@@ -293,7 +293,7 @@ class _Walk:
                     closings[index] = tuple(here)
         return Consumers(loads, frozenset(uncertain), {}, closings)
 
-    def _consumed(self, index: int, state: _State, loads: set[int]) -> Iterator[Closing]:
+    def _consumed(self, index: int, state: _State, loads: set[int]) -> Iterator[Consumed]:
         """Windows with a register in common close together: who comes by may have executed any of these loads."""
         read = set(registers_read(self.flat[index]))
         names = _names_at(self.flat[index], self.originals[index])
@@ -309,16 +309,16 @@ class _Walk:
             registers = tuple(dict.fromkeys(original for flat, original in names if flat in held))
             direct, signed = all(held <= self._filled(load) for load in members), not self.widened.isdisjoint(members)
             tied = registers if signed or is_move(self.flat[index]) else ()
-            yield Closing(tuple(sorted(members)), registers, True, direct, tied, signed)
+            yield Consumed(tuple(sorted(members)), registers, True, direct, tied, signed)
 
-    def _unread(self, state: _State, loads: set[int]) -> Iterator[Closing]:
+    def _unread(self, state: _State, loads: set[int]) -> Iterator[Consumed]:
         return (self._whole(load, state[load], consumed=False) for load in sorted(loads))
 
-    def _whole(self, load: int, window: _Open, consumed: bool) -> Closing:
+    def _whole(self, load: int, window: _Open, consumed: bool) -> Consumed:
         """A window that closes in front of what does not name its value."""
         held = self._held(window, load)
         direct = {name.partition(".")[0] for name in held} <= self._filled(load)
-        return Closing((load,), held, consumed, direct)
+        return Consumed((load,), held, consumed, direct)
 
     def _filled(self, load: int) -> frozenset[str]:
         return frozenset(name.partition(".")[0] for name in self.live[load])

@@ -17,9 +17,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memlane.instrument.buffer import offset
+from memlane.instrument.probe import Braces, Draft, Original
 from memlane.instrument.sampling import SPANS, WORDS_DTYPE, Sampling
 from memlane.instrument.variables import WINDOW
-from memlane.ptx import Block, Function, Label, Statement, Variable, flatten_scopes, statements
+from memlane.ptx import Block, Function, Label, Variable, flatten_scopes, statements
 
 _OWN_SPACES = frozenset({"reg", "param"})
 """Of variables that each body has for itself."""
@@ -33,24 +34,26 @@ def with_plain_variables(kernel: Function) -> Function:
     return flatten_scopes(kernel) if nested else kernel
 
 
-def _is_shared_by_both(one: Statement) -> bool:
+def _is_shared_by_both(one: object) -> bool:
     return isinstance(one, Variable) and one.space not in _OWN_SPACES
 
 
-def halves(original: Function, instrumented: Function, prefix: str, sampling: Sampling) -> Function:
-    """One kernel from both; `instrumented` must not run off its end."""
-    assert original.body is not None
-    assert instrumented.body is not None
-    declared = tuple(one for one in original.body.statements if _is_shared_by_both(one))
-    label = f"${prefix}original"
-    body = (
-        *declared,
-        *statements(_decide(prefix, sampling, label)),
-        Block(tuple(one for one in instrumented.body.statements if not _is_shared_by_both(one))),
+def halves(draft: Draft, sampling: Sampling) -> Draft:
+    """The kernel with its instrumented and its original body; the instrumented one must not run off its end."""
+    original = draft.kernel.body
+    assert original is not None
+    label = f"${draft.prefix}original"
+    nodes = (
+        *(one for one in original.statements if _is_shared_by_both(one)),
+        *statements(_decide(draft.prefix, sampling, label)),
+        Braces(tuple(one for one in draft.nodes if not _is_shared_by_both(one))),
         Label(label),
-        *(one for one in original.body.statements if not _is_shared_by_both(one)),
+        Original(
+            tuple(one for one in original.statements if not _is_shared_by_both(one)),
+            tuple((site.id, site.instruction) for site in draft.sites),
+        ),
     )
-    return replace(original, body=Block(body))
+    return replace(draft, nodes=nodes)
 
 
 def _decide(prefix: str, sampling: Sampling, label: str) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from memlane.instrument.registers import Scope
 from memlane.ptx import Block, Function, Guard, Instruction, Label, Location, Statement, instruction, rename_instruction, statements
 
+T = TypeVar("T")
 Rewrite = Callable[[int, Instruction, Scope], Sequence[Statement]]
 """Index among the instructions of the function, instruction, registers visible there: the statements in its place."""
 
@@ -16,26 +18,42 @@ EXITS = frozenset({"return", "exit"})
 
 def rewrite_body(function: Function, prologue: str, rewrite: Rewrite, epilogue: str = "") -> Function:
     """The function with `prologue` in front, every instruction replaced, and `epilogue` behind where control can reach the end."""
+    body = rewritten_parts(function, rewrite, Block)
+    return replace(function, body=Block((*statements(prologue), *body, *behind(function, epilogue))))
+
+
+def rewritten_parts(
+    function: Function,
+    rewrite: Callable[[int, Instruction, Scope], Sequence[T | Statement]],
+    braces: Callable[[tuple[T | Statement, ...]], T],
+) -> tuple[T | Statement, ...]:
+    """What stands in the body of a function when `rewrite` has replaced its instructions.
+
+    `braces` makes one part of those of an inner block.
+    """
     assert function.body is not None
     outermost = Scope.of((*function.params, *function.results))
     counter = iter(range(1 << 62))
 
-    def block(old: Block, outer: Scope) -> Block:
+    def parts(old: Block, outer: Scope) -> tuple[T | Statement, ...]:
         scope = Scope.of(old.statements, outer)
-        new: list[Statement] = []
+        new: list[T | Statement] = []
         for statement in old.statements:
             if isinstance(statement, Instruction):
                 new.extend(rewrite(next(counter), statement, scope))
             elif isinstance(statement, Block):
-                new.append(block(statement, scope))
+                new.append(braces(parts(statement, scope)))
             else:
                 new.append(statement)
-        return Block(tuple(new))
+        return tuple(new)
 
-    body = block(function.body, outermost)
-    last = _last_location(function.body)
-    behind = placed(epilogue, last) if epilogue and _falls_off(function.body) else ()
-    return replace(function, body=Block((*statements(prologue), *body.statements, *behind)))
+    return parts(function.body, outermost)
+
+
+def behind(function: Function, epilogue: str) -> tuple[Statement, ...]:
+    """The statements written in `epilogue`, at the last place in the source, if control can reach the end of the function."""
+    assert function.body is not None
+    return placed(epilogue, _last_location(function.body)) if epilogue and _falls_off(function.body) else ()
 
 
 def placed(text: str, location: Location | None) -> tuple[Statement, ...]:

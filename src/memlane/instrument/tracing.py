@@ -14,21 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import PurePath
 
 from memlane.chip import CONSTANT_BYTES
 from memlane.errors import MemlaneError
 from memlane.instrument.addresses import Addressed, Addresses, architecture_of
-from memlane.instrument.apart import ApartWindows, ClosingLines
-from memlane.instrument.asking import asked, first_questions
+from memlane.instrument.apart import ApartWindows
+from memlane.instrument.asking import first_questions
 from memlane.instrument.fragments import gathered
 from memlane.instrument.halves import halves, with_plain_variables
-from memlane.instrument.insert import EXITS, alias, placed, positions_of, rewrite_body, under_guard
+from memlane.instrument.insert import EXITS, alias, behind, rewritten_parts
 from memlane.instrument.options import TraceOptions
+from memlane.instrument.printing import printed
+from memlane.instrument.probe import Alone, Answered, Braces, Draft, Leaving, Node, Probe, ProbeLines
 from memlane.instrument.registers import Scope, free_prefix, read
 from memlane.instrument.sampling import WORDS_DTYPE
-from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Probe, Scheme, returning
-from memlane.instrument.sites import live_results, place_of, site_table, untimed
+from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Scheme, Stamps, returning
+from memlane.instrument.sites import SiteTable, live_results, place_of, site_table, untimed
 from memlane.instrument.together import together
 from memlane.instrument.variables import (
     WINDOW,
@@ -41,8 +44,8 @@ from memlane.instrument.variables import (
 )
 from memlane.instrument.visibility import OLDEST_TARGET, visible
 from memlane.instrument.waits import BARRIER, answer, completions, wait_of
-from memlane.instrument.warp import count_executions, enter, leave, record, reserve
-from memlane.ptx import Block, Function, Instruction, Module, Statement, Variable, memory_access
+from memlane.instrument.warp import count_executions, enter, leave
+from memlane.ptx import Function, Instruction, Module, Variable, memory_access, statements
 from memlane.record import ISSUE_ONLY, Site, Skipped
 from memlane.record.site import TIMED_KINDS
 
@@ -57,8 +60,8 @@ class Traced:
     module: Module
     sites: tuple[Site, ...]
     """All sites of the module, `sites[i].id == i`. Those that are timed have a scheme and say how complete they are."""
-    positions: Mapping[str, Mapping[int, int]]
-    """By the PTX name of each instrumented kernel: number of a timed site -> index of its access among the instructions now."""
+    probes: Mapping[str, Mapping[int, ProbeLines]]
+    """By the PTX name of each instrumented kernel and the number of a timed site: where the parts of its probe stand."""
     kernels: tuple[str, ...]
     """PTX names of the module's kernels; slices carry the index."""
     options: TraceOptions
@@ -68,8 +71,17 @@ class Traced:
     """Accesses that are not timed for want of a way, with the reason."""
     plain: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """As `positions`, of the same accesses in the original body, where there is one for the warps that are not traced."""
-    closings: Mapping[str, Mapping[int, tuple[ClosingLines, ...]]] = field(default_factory=dict, repr=False)
-    """By kernel and number, of sites whose windows close in front of their consumers: where."""
+
+    @cached_property
+    def positions(self) -> Mapping[str, Mapping[int, int]]:
+        """By the PTX name of each instrumented kernel: number of a timed site -> index of its access among the instructions now."""
+        return {kernel: {site: lines.access for site, lines in found.items()} for kernel, found in self.probes.items()}
+
+    def moved(self, module: Module, preceding: Mapping[str, int]) -> Traced:
+        """Return the same of `module`, in which so many instructions more stand in front of each function."""
+        probes = {kernel: {site: lines.moved(preceding[kernel]) for site, lines in found.items()} for kernel, found in self.probes.items()}
+        plain = {kernel: {site: index + preceding[kernel] for site, index in found.items()} for kernel, found in self.plain.items()}
+        return replace(self, module=module, probes=probes, plain=plain)
 
 
 def trace(module: Module, options: TraceOptions | None = None) -> Traced:
@@ -80,35 +92,83 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     options = options or TraceOptions()
     check_instrumentable(module)
     _check_target(module, options)
-    scheme = SCHEMES[options.scheme]
     table = site_table(module)
     module = table.module
-    space = entry_space(module, WORDS_DTYPE.itemsize if options.sampling.windows else 0)
-    kernels = [
-        _trace_kernel(kernel, index, table.of_kernel[kernel.name], scheme, options, space, architecture_of(module.target))
-        for index, kernel in enumerate(module.kernels.values())
-    ]
-    consumers = dict(named for kernel in kernels for named in _named_consumers(module, kernel))
-    timed = {site.id: replace(site, consumers=consumers.get(site.id, ())) for kernel in kernels for site in kernel.sites}
+    made = {task.kernel.name: _last(passes(task)) for task in tasks(table, options)}
+    found = {name: printed(draft) for name, draft in made.items()}
+    consumers = dict(named for draft in made.values() for named in _named_consumers(module, draft))
+    timed = {site.id: replace(site, consumers=consumers.get(site.id, ())) for draft in made.values() for site in draft.sites}
+    functions = {name: one.function for name, one in found.items()}
     return Traced(
-        module=assembled(
-            module,
-            {
-                kernel.function.name: with_tag(module, kernel.function) if kernel.sites and options.tagged else kernel.function
-                for kernel in kernels
-            },
-            _variables(module, scheme, options, space),
-            _OLDEST_VERSION,
-        ),
+        module=traced_module(module, functions, options),
         sites=tuple(timed.get(site.id, site) for site in table.sites),
-        positions={kernel.function.name: kernel.positions for kernel in kernels if kernel.sites},
+        probes={name: one.probes for name, one in found.items()},
         kernels=tuple(module.kernels),
         options=options,
-        extra_shared_bytes=scheme.extra_shared_bytes,
+        extra_shared_bytes=SCHEMES[options.scheme].extra_shared_bytes,
         skipped=untimed(table),
-        plain={kernel.function.name: kernel.plain for kernel in kernels if kernel.plain},
-        closings={kernel.function.name: kernel.closings for kernel in kernels if kernel.closings},
+        plain={name: one.plain for name, one in found.items() if one.plain},
     )
+
+
+def tasks(table: SiteTable, options: TraceOptions) -> tuple[Task, ...]:
+    """Return what is to be done to the kernels of a module that have timed sites."""
+    module = table.module
+    kernels = enumerate(module.kernels.values())
+    found = (Task(module, kernel, number, table.of_kernel[kernel.name], options) for number, kernel in kernels)
+    return tuple(task for task in found if task.chosen)
+
+
+def traced_module(module: Module, functions: Mapping[str, Function], options: TraceOptions) -> Module:
+    """Return the module with traced kernels in the place of its own, by name, and the variables that these refer to."""
+    return assembled(module, functions, _variables(module, options), _OLDEST_VERSION)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A kernel that is to be instrumented, and how."""
+
+    module: Module
+    """With what its kernels call in them."""
+    kernel: Function
+    number: int
+    """Index of the kernel among those of the module."""
+    known: Mapping[int, Site]
+    """All its sites, by index of their instruction."""
+    options: TraceOptions
+
+    @cached_property
+    def chosen(self) -> Mapping[int, Site]:
+        """The sites that are timed, by index of their instruction."""
+        takes = self.options.selection.takes
+        return {index: site for index, site in self.known.items() if site.kind in TIMED_KINDS and takes(site, self.kernel.name)}
+
+    @property
+    def scheme(self) -> Scheme:
+        """How the clock is read around accesses."""
+        return SCHEMES[self.options.scheme]
+
+    @property
+    def counts(self) -> bool:
+        """Whether executions are counted, because only some are recorded."""
+        return self.options.sampling.executions is not None
+
+
+def passes(task: Task) -> Iterator[tuple[str, Draft]]:
+    """What becomes of a kernel with timed sites: each pass by its name, in their order, with what it leaves."""
+    options, sampling = task.options, task.options.sampling
+    kernel = with_tag(task.module, task.kernel) if options.tagged else task.kernel
+    kernel = with_plain_variables(kernel) if sampling.chooses_warps else kernel
+    yield "probes", (draft := _Probing(kernel, task).draft())
+    if not task.counts:
+        yield "together", (draft := together(draft, options.stages))
+    if sampling.chooses_warps:
+        yield "halves", (draft := halves(draft, sampling))
+
+
+def _last(made: Iterator[tuple[str, Draft]]) -> Draft:
+    *_, (_, draft) = made
+    return draft
 
 
 def _check_target(module: Module, options: TraceOptions) -> None:
@@ -119,120 +179,71 @@ def _check_target(module: Module, options: TraceOptions) -> None:
         )
 
 
-def _chosen(sites: Mapping[int, Site], kernel: str, options: TraceOptions) -> dict[int, Site]:
-    return {index: site for index, site in sites.items() if site.kind in TIMED_KINDS and options.selection.takes(site, kernel)}
-
-
-@dataclass(frozen=True)
-class _TracedKernel:
-    function: Function
-    sites: tuple[Site, ...] = ()
-    positions: Mapping[int, int] = field(default_factory=dict)
-    plain: Mapping[int, int] = field(default_factory=dict)
-    closings: Mapping[int, tuple[ClosingLines, ...]] = field(default_factory=dict)
-    consumers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """By number of a site, of the original kernel: the instructions that may be the first to wait for its value."""
-
-
-def _trace_kernel(
-    kernel: Function, number: int, known: Mapping[int, Site], scheme: Scheme, options: TraceOptions, space: str, architecture: int
-) -> _TracedKernel:
-    """Probe the chosen instructions of one kernel; a kernel without any stays as it is. `known`: all its sites; `space`: where the kernel
-    finds the buffer; `architecture`: the number of that it is for."""
-    chosen, sampling, staged = _chosen(known, kernel.name, options), options.sampling, options.stages
-    if not chosen:
-        return _TracedKernel(kernel)
-    apart = sampling.chooses_warps
-    kernel = with_plain_variables(kernel) if apart else kernel
-    probing = _Probing(kernel, known, chosen, scheme, options, architecture)
-    prefix = probing.prefix
-    epilogue = f"{leave(prefix, staged)}ret;\n" if apart else leave(prefix, staged)
-    prologue = enter(prefix, scheme, number, space, staged, options.tagged) + probing.declared
-    function = rewrite_body(kernel, prologue, probing.rewrite, epilogue)
-    if sampling.executions is None:
-        function = together(function, prefix, staged)
-    plain: dict[int, int] = {}
-    if apart:
-        function = halves(kernel, function, prefix, sampling)
-        plain = _plain_positions(kernel, function, chosen)
-    windows = probing.windows
-    return _TracedKernel(function, tuple(probing.sites), probing.positions(function), plain, windows.lines(function), windows.consumers)
-
-
 class _Probing:
-    """What stands in the place of each instruction of one kernel. `rewrite` is asked once for each, in the order of the text."""
+    """What stands in the place of each instruction of one kernel."""
 
-    def __init__(
-        self, kernel: Function, known: Mapping[int, Site], chosen: Mapping[int, Site], scheme: Scheme, options: TraceOptions, target: int
-    ) -> None:
-        """`known`: all sites by index of their instruction, `chosen`: those that are timed; `target`: the number of the architecture."""
-        self.prefix = free_prefix(kernel)
-        self.sites: list[Site] = []
+    def __init__(self, kernel: Function, task: Task) -> None:
+        """`kernel`: that of the task, with its number of the launch and its variables where they have to be."""
+        self._kernel, self._task, self._prefix = kernel, task, free_prefix(kernel)
+        self._sites: list[Site] = []
         """Those that have a probe by now, with what it is."""
-        self._chosen, self._scheme, self._stores, self._staged = chosen, scheme, options.stores, options.stages
-        self._counted = options.sampling.executions is not None
-        self.windows = ApartWindows(kernel, chosen, scheme, self.prefix, self._counted)
-        self._accesses: list[Instruction] = []
-        self._live, self._elsewhere = live_results(kernel), _completed_elsewhere(kernel, known)
-        self._addresses = Addresses(kernel, target, self.prefix, f"%{self.prefix}{scheme.zero}" if scheme.zero else "")
-        self._questions = _questions(kernel, chosen)
+        scheme, zero = task.scheme, task.scheme.zero
+        self._windows = ApartWindows(kernel, task.chosen, scheme, self._prefix, task.counts)
+        self._live, self._elsewhere = live_results(kernel), completions(list(kernel.instructions()), task.known)
+        architecture = architecture_of(task.module.target)
+        self._addresses = Addresses(kernel, architecture, self._prefix, f"%{self._prefix}{zero}" if zero else "")
+        self._questions = _questions(kernel, task.chosen)
+
+    def draft(self) -> Draft:
+        """The kernel with its probes."""
+        task, prefix, options = self._task, self._prefix, self._task.options
+        prologue = enter(prefix, task.scheme, task.number, _space(task.module, options), options.stages, options.tagged) + self._declared
+        body: tuple[Node, ...] = rewritten_parts(self._kernel, self._rewrite, Braces)
+        epilogue = f"{leave(prefix, options.stages)}{'ret;' if options.sampling.chooses_warps else ''}"
+        nodes = (*statements(prologue), *body, *behind(self._kernel, epilogue))
+        return Draft(self._kernel, nodes, prefix, tuple(self._sites), self._windows.consumers)
 
     @property
-    def declared(self) -> str:
+    def _declared(self) -> str:
         """PTX before the first instruction: what probes keep from one execution to another."""
-        counters = count_executions(self.prefix, (site.id for site in self._chosen.values())) if self._counted else ""
-        questions = first_questions(self.prefix, (self._chosen[index].id for index in self._questions))
-        return counters + questions + self.windows.declared
+        chosen = self._task.chosen
+        counters = count_executions(self._prefix, (site.id for site in chosen.values())) if self._task.counts else ""
+        questions = first_questions(self._prefix, (chosen[index].id for index in self._questions))
+        return counters + questions + self._windows.declared
 
-    def rewrite(self, index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
-        closing, at = self.windows.closing(index, instruction, scope), instruction.location
-        if index in self._chosen:
-            return (*closing, *self._timed(index, instruction, scope))
+    def _rewrite(self, index: int, instruction: Instruction, scope: Scope) -> tuple[Node, ...]:
+        """What stands in the place of an instruction; asked once for each, in the order of the text."""
+        closing = self._windows.closing(index, instruction, scope)
         if instruction.form.effect in EXITS:
-            inner = (*closing, *placed(leave(self.prefix, self._staged), at), replace(instruction, guard=None))
-            return under_guard(instruction.guard, f"${self.prefix}stays_{index}", inner, at)
-        return (*closing, instruction)
+            exit = replace(instruction, guard=None)
+            return (Leaving(index, exit, instruction.guard, closing, self._task.options.stages),)
+        part = self._timed(index, instruction, scope) if index in self._task.chosen else instruction
+        return (part,) if closing is None else (closing, part)
 
-    def _timed(self, index: int, instruction: Instruction, scope: Scope) -> tuple[Statement, ...]:
+    def _timed(self, index: int, instruction: Instruction, scope: Scope) -> Node:
         """A chosen instruction with its probe, or with what opens its window."""
-        site, live, prefix = self._chosen[index], self._live.get(index, ()), self.prefix
+        site, live = self._task.chosen[index], self._live.get(index, ())
         addressed = self._addresses.of(index, instruction, scope)
-        what = _describe(instruction, addressed, site, scope, live, prefix)
+        what = _describe(instruction, addressed, site, scope, live, self._prefix)
         values = [(alias(name), scope.type_of(name)) for name in live]
-        probe = _probe(self._scheme, addressed.instruction, what, values, self._stores, self._elsewhere.get(index, ""))
-        name, fallback = self.windows.scheme_of(index)
+        stamps = _stamps(self._task, addressed.instruction, what, values, self._elsewhere.get(index, ""))
+        name, fallback = self._windows.scheme_of(index)
         access = replace(addressed.instruction, guard=None)
-        self.sites.append(replace(site, scheme=name, completeness=probe.completeness, reason=probe.reason, fallback=fallback))
-        self._accesses.append(access)
-        if index in self.windows.found.loads:
-            return self.windows.opened(index, instruction, access, what)
-        if index in self._questions:
-            return asked(instruction, access, self._questions[index], probe, prefix, site.id, self._counted)
-        return _probed(instruction, access, probe, prefix, site.id, self._counted)
-
-    def positions(self, function: Function) -> dict[int, int]:
-        """By number of a site: the index of its access in the traced function."""
-        return dict(zip((site.id for site in self.sites), positions_of(function, self._accesses), strict=True))
+        self._sites.append(replace(site, scheme=name, completeness=stamps.completeness, reason=stamps.reason, fallback=fallback))
+        if index in self._windows.found.loads:
+            return self._windows.opening(index, instruction, access, what)
+        counts = self._task.counts
+        places = Answered(self._questions[index], counts) if index in self._questions else Alone(counts)
+        return Probe(site.id, access, instruction.guard, instruction.location, stamps, places)
 
 
-def _named_consumers(module: Module, kernel: _TracedKernel) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _named_consumers(module: Module, draft: Draft) -> Iterator[tuple[int, tuple[str, ...]]]:
     """By number of a site: what may be the first to wait for its value, in words."""
-    instructions = list(module.kernels[kernel.function.name].instructions()) if kernel.consumers else []
-    for site, indices in kernel.consumers.items():
+    instructions = list(module.kernels[draft.kernel.name].instructions()) if draft.consumers else []
+    for site, indices in draft.consumers.items():
         places = (place_of(module, instructions[index]) for index in indices)
         named = (f"{PurePath(file).name}:{line} {instructions[index].name}" for index, (file, line, _) in zip(indices, places, strict=True))
         yield site, tuple(dict.fromkeys(named))
-
-
-def _plain_positions(kernel: Function, function: Function, chosen: Mapping[int, Site]) -> dict[int, int]:
-    """By number of a site: the index of its access in the original body, which stands last."""
-    first = len(list(function.instructions())) - len(list(kernel.instructions()))
-    return {site.id: first + index for index, site in chosen.items()}
-
-
-def _completed_elsewhere(kernel: Function, sites: Mapping[int, Site]) -> Mapping[int, str]:
-    """By index of a copy: where it completes."""
-    return completions(list(kernel.instructions()), sites)
 
 
 def _questions(kernel: Function, chosen: Mapping[int, Site]) -> Mapping[int, str]:
@@ -241,19 +252,18 @@ def _questions(kernel: Function, chosen: Mapping[int, Site]) -> Mapping[int, str
     return {index: answer(one) for index, one in waits if answer(one)}
 
 
-def _probe(
-    scheme: Scheme, instruction: Instruction, access: Access, values: Sequence[tuple[str, str]], stores: str, elsewhere: str
-) -> Probe:
-    """The probe of the scheme, or what the kind of the access asks for. `values`: the registers that it fills and that live, with their
-    types; `stores`: until when stores are timed; `elsewhere`: of a copy, where it completes."""
+def _stamps(task: Task, instruction: Instruction, access: Access, values: Sequence[tuple[str, str]], elsewhere: str) -> Stamps:
+    """The clock reads of the scheme, or what the kind of the access asks for. `values`: the registers that it fills and that live, with
+    their types; `elsewhere`: of a copy, where it completes."""
+    scheme, stores = task.scheme, task.options.stores
     if wait_of(instruction) not in ("", BARRIER):
         return returning(access)
     if instruction.opcode == "wmma" and len(values) > 1:
         return gathered(scheme, access, values)
     if witnessed := visible(scheme, instruction, access, stores):
         return witnessed
-    probe = scheme.probe(access)
-    return replace(probe, completeness=ISSUE_ONLY, reason=elsewhere) if elsewhere else probe
+    stamps = scheme.stamps(access)
+    return replace(stamps, completeness=ISSUE_ONLY, reason=elsewhere) if elsewhere else stamps
 
 
 def _describe(instruction: Instruction, addressed: Addressed, site: Site, scope: Scope, live: Sequence[str], prefix: str) -> Access:
@@ -271,22 +281,18 @@ def _describe(instruction: Instruction, addressed: Addressed, site: Site, scope:
     )
 
 
-def _probed(instruction: Instruction, access: Instruction, probe: Probe, prefix: str, site: int, counted: bool) -> tuple[Statement, ...]:
-    """The access between its clock reads, and the record, in a block of its own with their registers."""
-    at = instruction.location
-    declare = f".reg .b64 %{prefix}start, %{prefix}end;\n"
-    before, after = f"{declare}{reserve(prefix, site, counted)}{probe.before}", f"{probe.after}{record(prefix, site, counted)}"
-    inner = Block((*placed(before, at), access, *placed(after, at)))
-    return under_guard(instruction.guard, f"${prefix}skip_{site}", (inner,), at)
+def _space(module: Module, options: TraceOptions) -> str:
+    """Where probes find the buffer."""
+    return entry_space(module, WORDS_DTYPE.itemsize if options.sampling.windows else 0)
 
 
-def _variables(module: Module, scheme: Scheme, options: TraceOptions, space: str) -> list[Variable]:
-    """What the probes refer to; `space`: where they find the buffer."""
-    own = [entry_variable(space)]
+def _variables(module: Module, options: TraceOptions) -> list[Variable]:
+    """What the probes refer to."""
+    own = [entry_variable(_space(module, options))]
     if options.sampling.windows:
         _check_constant_memory(module)
         own.append(Variable("const", "b32", WINDOW, (WORDS_DTYPE.itemsize // 4,), align=8, linkage=("visible",)))
-    if not scheme.extra_shared_bytes and not options.stages:
+    if not SCHEMES[options.scheme].extra_shared_bytes and not options.stages:
         return own
     return [*own, Variable("shared", "b8", DYNAMIC, (0,), _dynamic_alignment(module), linkage=("extern",))]
 

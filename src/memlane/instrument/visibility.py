@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memlane.instrument.insert import alias
-from memlane.instrument.schemes import Access, Probe, Scheme
+from memlane.instrument.schemes import Access, Scheme, Stamps
 from memlane.ptx import SCALAR_TYPES, Address, Immediate, Instruction, Register, Symbol, memory_access
 from memlane.record import BLOCK_VISIBLE, COMPLETE, DEVICE_VISIBLE
 
@@ -43,16 +43,11 @@ _TYPES = {8: "u8", 16: "u16", 32: "u32", 64: "u64", 128: "u64"}
 def waits_until_visible(scheme: Scheme) -> bool:
     """Whether the second clock read of a scheme waits for a value that comes back."""
     asked = Access("load", False, (("%a", "b64"),), ("%v", "b32"), "ml_")
-    return scheme.probe(asked).completeness == COMPLETE
+    return scheme.stamps(asked).completeness == COMPLETE
 
 
-def is_witness(instruction: Instruction) -> bool:
-    """Whether an instruction of a probe tells of a store before it that others see it."""
-    return instruction.name == "membar.cta" or (instruction.opcode == "ld" and instruction.has("relaxed"))
-
-
-def visible(scheme: Scheme, instruction: Instruction, access: Access, stores: str) -> Probe | None:
-    """The probe that ends when what `instruction` stores is visible; None where there is none, or none is asked for."""
+def visible(scheme: Scheme, instruction: Instruction, access: Access, stores: str) -> Stamps | None:
+    """The clock reads of which the second comes when what `instruction` stores is visible; None where none can, or none is asked for."""
     found = memory_access(instruction)
     if stores == "issued" or found is None or found.kind not in ("store", "reduction", "atomic") or access.value is not None:
         return None
@@ -65,21 +60,20 @@ def visible(scheme: Scheme, instruction: Instruction, access: Access, stores: st
         return _read_back(scheme, access, address, f"gpu{_dotted(named)}", found.type, DEVICE_VISIBLE)
     if found.kind != "store":
         return None
-    probe = scheme.probe(access)
-    return Probe(probe.before, f"membar.cta;\n{probe.after}", BLOCK_VISIBLE)
+    return replace(scheme.stamps(access), witness="membar.cta;\n", completeness=BLOCK_VISIBLE, reason="")
 
 
 def _dotted(named: str) -> str:
     return f".{named}" if named else ""
 
 
-def _read_back(scheme: Scheme, access: Access, address: Address, where: str, scalar: str, label: str) -> Probe:
+def _read_back(scheme: Scheme, access: Access, address: Address, where: str, scalar: str, label: str) -> Stamps:
     """Loads the first element, which lies in the same sector as the others of the lane."""
     bits = SCALAR_TYPES[scalar].bits
     back, kind = f"{access.registers}back", "b64" if bits > 32 else "b32"
-    probe = scheme.probe(replace(access, value=(back, kind)))
+    stamps = scheme.stamps(replace(access, value=(back, kind)))
     load = f".reg .{kind} {back};\nld.relaxed.{where}.{_TYPES[bits]} {back}, [{_text(address)}];\n"
-    return Probe(probe.before, load + probe.after, label)
+    return replace(stamps, witness=load, completeness=label, reason="")
 
 
 def _text(address: Address) -> str:

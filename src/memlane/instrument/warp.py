@@ -15,6 +15,7 @@ differently. The registers that live through the kernel, by their names without 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from memlane.instrument.buffer import (
     ENTRY_DTYPE,
@@ -269,9 +270,28 @@ min.u32 {r}chunk, {r}chunk, {LARGEST_RUN};
 """
 
 
-def record(prefix: str, site: int, counted: bool = False, exposed: str = "") -> str:
+@dataclass(frozen=True, slots=True)
+class RecordText:
+    """The PTX that stores a record, part by part."""
+
+    pack: str
+    """What puts its words together."""
+    times: str
+    """The store of start, end and site."""
+    labels: str
+    """The store of what else is said; empty where nothing is."""
+    advance: str
+    """What makes the place behind it the next one."""
+
+
+def is_packed(site: int, counted: bool = False, exposed: str = "") -> bool:
+    """Return whether one store holds the record."""
+    return not (counted or exposed or site > _PACKED_SITES)
+
+
+def record(prefix: str, site: int, counted: bool = False, exposed: str = "", anywhere: bool = False) -> RecordText:
     """After the second clock read: write start and end to the place that was reserved. `exposed`: the register that says how many cycles of
-    it somebody waited.
+    it somebody waited; `anywhere`: the place may lie in shared memory.
 
     A store of 16 bytes keeps the pipe of loads and stores busy for some 4 cycles, however few lanes it has. So what every record says is
     packed into one: the lower 32 bits of both clock reads, the next 16 of the start above the number of the site, and the active lanes.
@@ -280,22 +300,20 @@ def record(prefix: str, site: int, counted: bool = False, exposed: str = "") -> 
     to leave the caches to the kernel.
     """
     r = f"%{prefix}"
-    if counted or exposed or site > _PACKED_SITES:
+    store, advance = f"@{r}fits st{'' if anywhere else '.global'}.cs", f"@{r}leads add.u32 {r}next, {r}next, 1;\n"
+    if not is_packed(site, counted, exposed):
         words = f"{site + 1}, {r}active, {exposed or 0}, {f'{r}execution' if counted else 0}"
-        return f"""\
-@{r}fits st.global.cs.v2.u64 [{r}record+{_TIMES}], {{{r}start, {r}end}};
-@{r}fits st.global.cs.v4.u32 [{r}record+{_LABELS}], {{{words}}};
-@{r}leads add.u32 {r}next, {r}next, 1;
-"""
-    return f"""\
+        times = f"{store}.v2.u64 [{r}record+{_TIMES}], {{{r}start, {r}end}};\n"
+        return RecordText("", times, f"{store}.v4.u32 [{r}record+{_LABELS}], {{{words}}};\n", advance)
+    pack = f"""\
 .reg .b32 {r}start_low, {r}start_high, {r}end_low, {r}end_high;
 mov.b64 {{{r}start_low, {r}start_high}}, {r}start;
 mov.b64 {{{r}end_low, {r}end_high}}, {r}end;
 prmt.b32 {r}start_high, {r}start_high, {site}, {BESIDE:#x};
 setp.ne.and.u32 {r}fits, {r}end_high, {_NEVER}, {r}fits;
-@{r}fits st.global.cs.v4.u32 [{r}record+{_TIMES}], {{{r}start_low, {r}start_high, {r}end_low, {r}active}};
-@{r}leads add.u32 {r}next, {r}next, 1;
 """
+    times = f"{store}.v4.u32 [{r}record+{_TIMES}], {{{r}start_low, {r}start_high, {r}end_low, {r}active}};\n"
+    return RecordText(pack, times, "", advance)
 
 
 def leave(prefix: str, staged: bool = False) -> str:

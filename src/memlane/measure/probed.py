@@ -121,11 +121,7 @@ def probe(loaded: LoadedModule, options: TraceOptions) -> ProbedModule:
     """Instrument the module and load it where the original is."""
     traced = instrument(loaded.module, options)
     rebound = rebound_to(loaded, traced.module)
-    positions, plain = (
-        {kernel: {site: position + rebound.preceding[kernel] for site, position in sites.items()} for kernel, sites in places.items()}
-        for places in (traced.positions, traced.plain)
-    )
-    return ProbedModule(replace(traced, module=rebound.module, positions=positions, plain=plain), load_twin(loaded, rebound))
+    return ProbedModule(traced.moved(rebound.module, rebound.preceding), load_twin(loaded, rebound))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ stores are off, so that a launcher that knows nothing of all this can run the ke
 
 from __future__ import annotations
 
-from memlane.instrument.schemes.scheme import Access, Probe, Scheme, judge, nothing_to_wait_for, read_clock
+from memlane.instrument.schemes.scheme import Access, Scheme, Stamps, judge, nothing_to_wait_for, read_clock
 from memlane.ptx import SCALAR_TYPES
 
 DYNAMIC = "memlane_dynamic"
@@ -25,11 +25,11 @@ _EXTRA_BYTES = 2 * _SLOT_BYTES
 """One slot, and what it takes to align it wherever the kernel's own bytes end."""
 
 
-def _probe(access: Access) -> Probe:
+def _stamps(access: Access) -> Stamps:
     name = access.registers
     stores = "".join(_store(name, f"s{index}", 0, *source) for index, source in enumerate(access.sources))
     value = "" if access.value is None else _store(name, "v", 8, *access.value)
-    return Probe(stores + read_clock(f"{name}start"), value + read_clock(f"{name}end"), *judge(nothing_to_wait_for(access)))
+    return Stamps(stores, read_clock(f"{name}start"), value, read_clock(f"{name}end"), *judge(nothing_to_wait_for(access)))
 
 
 def _store(name: str, stem: str, place: int, register: str, kind: str) -> str:
@@ -57,4 +57,4 @@ and.b32 {name}slot, {name}slot, {-_SLOT_BYTES};
 """
 
 
-CONSUME = Scheme("consume", _probe, _declare, extra_shared_bytes=_EXTRA_BYTES)
+CONSUME = Scheme("consume", _stamps, _declare, extra_shared_bytes=_EXTRA_BYTES)

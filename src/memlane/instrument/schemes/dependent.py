@@ -33,26 +33,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memlane.instrument.registers import words_of
-from memlane.instrument.schemes.scheme import Access, Probe, Scheme, judge, nothing_to_wait_for, read_clock
+from memlane.instrument.schemes.scheme import Access, ClockRead, Scheme, Stamps, judge, nothing_to_wait_for, read_clock
 
 _OR3 = "0xFE"
 _OR2_AND = "0xA8"
 """`lop3` tables of a | b | c and (a | b) & c."""
 
 
-def _probe(access: Access) -> Probe:
+def _stamps(access: Access) -> Stamps:
     name = access.registers
-    before = clock_after(name, "start", "s", access.sources)
-    after = clock_after(name, "end", "v", () if access.value is None else (access.value,))
+    start = clock_after(name, "start", "s", access.sources)
+    end = clock_after(name, "end", "v", () if access.value is None else (access.value,))
     # The destination is cleared before the window: a guarded write would else keep the register alive around every loop.
     clear = f"mov.u64 {name}end, 0;\n" if access.value is not None else ""
-    return Probe(clear + access.address + before, after, *judge(nothing_to_wait_for(access)))
+    return Stamps(clear + access.address + start.before, start.read, end.before, end.read, *judge(nothing_to_wait_for(access)))
 
 
-def clock_after(name: str, clock: str, stem: str, waits_for: Sequence[tuple[str, str]], zero: str = "zero") -> str:
-    """PTX that reads the clock into `clock` when the registers `waits_for` are there. `zero`: a register that is 0, unknown to all."""
+def clock_after(name: str, clock: str, stem: str, waits_for: Sequence[tuple[str, str]], zero: str = "zero") -> ClockRead:
+    """The read of the clock into `clock` when the registers `waits_for` are there. `zero`: a register that is 0, unknown to all."""
     if not waits_for:
-        return read_clock(name + clock)
+        return ClockRead("", read_clock(name + clock))
     words = [words_of(register, kind, f"{name}{stem}{index}") for index, (register, kind) in enumerate(waits_for)]
     masked, ready = f"{name}{clock}_masked", f"{name}{clock}_ready"
     lines = [word.text for word in words]
@@ -60,8 +60,8 @@ def clock_after(name: str, clock: str, stem: str, waits_for: Sequence[tuple[str,
         lines.append(f"mov.u64 {name}start, 0;\n")
     lines.append(f".reg .b32 {masked};\n.reg .pred {ready};\n")
     lines.extend(_masked(masked, [one for word in words for one in word.names], name + zero))
-    lines.append(f"setp.eq.u32 {ready}, {masked}, 0;\n@{ready} {read_clock(name + clock)}")
-    return "".join(lines)
+    lines.append(f"setp.eq.u32 {ready}, {masked}, 0;\n")
+    return ClockRead("".join(lines), f"@{ready} {read_clock(name + clock)}")
 
 
 def _masked(target: str, words: Sequence[str], zero: str) -> list[str]:
@@ -85,4 +85,4 @@ def _load(name: str) -> str:
     return f"mov.u32 {name}zero, {name}unknown;\n"
 
 
-DEPENDENT = Scheme("dependent", _probe, _declare, _load, zero="zero")
+DEPENDENT = Scheme("dependent", _stamps, _declare, _load, zero="zero")

@@ -28,23 +28,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memlane.instrument.schemes.dependent import DEPENDENT, clock_after
-from memlane.instrument.schemes.scheme import Access, Apart, read_clock
+from memlane.instrument.schemes.scheme import Access, Apart, ClockRead, read_clock
 
 
-def _start(access: Access) -> str:
-    return access.address + clock_after(access.registers, "start", "s", access.sources)
+def _start(access: Access) -> ClockRead:
+    start = clock_after(access.registers, "start", "s", access.sources)
+    return ClockRead(access.address + start.before, start.read)
 
 
-def _wait(name: str, registers: Sequence[tuple[str, str]]) -> str:
+def _wait(name: str, registers: Sequence[tuple[str, str]]) -> tuple[ClockRead, ClockRead]:
     low, high = f"{name}wait_low", f"{name}wait_high"
-    begin = f"{read_clock(f'{name}wait')}.reg .b32 {low}, {high};\nmov.b64 {{{low}, {high}}}, {name}wait;\n"
+    begin = f".reg .b32 {low}, {high};\nmov.b64 {{{low}, {high}}}, {name}wait;\n"
     # The zero that masks the value is there when the wait has begun, and no sooner.
     masked = f".reg .b32 {name}now;\nand.b32 {name}now, {low}, {name}zero;\n"
-    return f"mov.u64 {name}end, 0;\n{begin}{masked}{clock_after(name, 'end', 'v', registers, zero='now')}"
+    end = clock_after(name, "end", "v", registers, zero="now")
+    return ClockRead(f"mov.u64 {name}end, 0;\n", read_clock(f"{name}wait")), ClockRead(begin + masked + end.before, end.read)
 
 
-def _arrived(name: str, registers: Sequence[tuple[str, str]]) -> str:
-    return f"mov.u64 {name}end, 0;\n{clock_after(name, 'end', 'v', registers)}"
+def _arrived(name: str, registers: Sequence[tuple[str, str]]) -> ClockRead:
+    end = clock_after(name, "end", "v", registers)
+    return ClockRead(f"mov.u64 {name}end, 0;\n{end.before}", end.read)
 
 
 EXPOSED = replace(DEPENDENT, name="exposed", apart=Apart(_start, _wait, _arrived), otherwise=DEPENDENT.name)

@@ -27,24 +27,24 @@ Technical Report 2012-HPC-133 No. 3, section 5.1.
 
 from __future__ import annotations
 
-from memlane.instrument.schemes.scheme import Access, Probe, Scheme, judge, nothing_to_wait_for, read_clock
+from memlane.instrument.schemes.scheme import Access, Scheme, Stamps, judge, nothing_to_wait_for, read_clock
 from memlane.ptx import SCALAR_TYPES
 
 _FENCE = "on sm_90 the fence of the block does not wait for the access"
 _ONE = {"f32": "0f3F800000", "f64": "0d3FF0000000000000"}
 
 
-def _probe(access: Access) -> Probe:
+def _stamps(access: Access) -> Stamps:
     name = access.registers
-    before = read_clock(f"{name}start")
+    start, end = read_clock(f"{name}start"), read_clock(f"{name}end")
     if not access.read_only:
-        return Probe(before, f"membar.cta;\n{read_clock(f'{name}end')}", *judge(_FENCE))
+        return Stamps("", start, "membar.cta;\n", end, *judge(_FENCE))
     reason = nothing_to_wait_for(access)
     dummy = ""
     if access.value is not None:
         dummy = _never_executed(name, *access.value)
         reason = "" if dummy else f"the dummy process has no addition for .{access.value[1]}"
-    return Probe(before, dummy + read_clock(f"{name}end"), *judge(reason))
+    return Stamps("", start, dummy, end, *judge(reason))
 
 
 def _never_executed(name: str, register: str, kind: str) -> str:
@@ -67,4 +67,4 @@ def _load(name: str) -> str:
     return f"mov.u32 {name}dummy, {name}unknown;\n"
 
 
-PAPER = Scheme("paper", _probe, _declare, _load)
+PAPER = Scheme("paper", _stamps, _declare, _load)

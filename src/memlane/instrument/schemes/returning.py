@@ -10,10 +10,10 @@ counts the groups.
 
 from __future__ import annotations
 
-from memlane.instrument.schemes.scheme import Access, Probe, judge, read_clock
+from memlane.instrument.schemes.scheme import Access, Stamps, judge, read_clock
 
 
-def returning(access: Access) -> Probe:
-    """The probe around such a wait, complete in every scheme."""
+def returning(access: Access) -> Stamps:
+    """The clock reads around such a wait, complete in every scheme."""
     name = access.registers
-    return Probe(read_clock(f"{name}start"), read_clock(f"{name}end"), *judge(""))
+    return Stamps("", read_clock(f"{name}start"), "", read_clock(f"{name}end"), *judge(""))

@@ -32,30 +32,47 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """PTX before and after an access, and the meaning of what it measures."""
+class Stamps:
+    """The two clock reads around an access, what stands in front of each, and the meaning of what they measure."""
 
     before: str
-    """Leaves the start in `%ml_start`."""
+    """PTX in front of the first clock read."""
+    start: str
+    """The instruction that reads the clock into `%ml_start`."""
     after: str
-    """Leaves the end in `%ml_end`."""
+    """PTX between the access and the second clock read."""
+    end: str
+    """The instruction that reads the clock into `%ml_end`."""
     completeness: str
-    """`complete` or `issue-only`."""
+    """`complete`, `issue-only`, or of a store that is timed until others see it `block-visible` or `device-visible`."""
     reason: str = ""
     """Why it is `issue-only`."""
+    witness: str = ""
+    """PTX right behind the access, whose last instruction tells of a store before it that others see it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRead:
+    """A clock read and what it has to wait for."""
+
+    before: str
+    """PTX in front of it."""
+    read: str
+    """The instruction that reads the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Apart:
     """The clock reads of a load whose value is waited for in front of its consumer."""
 
-    start: Callable[[Access], str]
-    """PTX before the access; leaves the start in `%ml_start`."""
-    wait: Callable[[str, Sequence[tuple[str, str]]], str]
-    """PTX before the consumer, given the prefix of registers and the registers that hold the value, with their types: leaves the clock
-    before the wait in `%ml_wait`, the end in `%ml_end`, and in `%ml_now` a zero that comes with the clock before the wait."""
-    arrived: Callable[[str, Sequence[tuple[str, str]]], str]
-    """The same where nobody consumes the value: PTX that leaves the end in `%ml_end`."""
+    start: Callable[[Access], ClockRead]
+    """The one before the access, which leaves the start in `%ml_start`."""
+    wait: Callable[[str, Sequence[tuple[str, str]]], tuple[ClockRead, ClockRead]]
+    """Those before the consumer, given the prefix of registers and the registers that hold the value, with their types: the first leaves
+    the clock before the wait in `%ml_wait`, the second the end in `%ml_end`. Between them `%ml_now` becomes a zero that comes with the
+    first."""
+    arrived: Callable[[str, Sequence[tuple[str, str]]], ClockRead]
+    """The same where nobody consumes the value: the clock read that leaves the end in `%ml_end`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +80,7 @@ class Scheme:
     """One way to read the clock around accesses."""
 
     name: str
-    probe: Callable[[Access], Probe]
+    stamps: Callable[[Access], Stamps]
     declare: Callable[[str], str] = lambda registers: ""
     """PTX at the start of a kernel, given the prefix of registers: what the probes keep in registers, with its value where no buffer is."""
     load: Callable[[str], str] = lambda registers: ""
@@ -73,9 +90,9 @@ class Scheme:
     extra_shared_bytes: int = 0
     """Dynamic shared memory that a launch must add."""
     apart: Apart | None = None
-    """How loads are timed whose consumers are known, if not by the probe."""
+    """How loads are timed whose consumers are known, if not by these stamps."""
     otherwise: str = ""
-    """Where there is such a way: the name of the scheme that the other accesses have, whose probe this is."""
+    """Where there is such a way: the name of the scheme that the other accesses have, whose stamps these are."""
 
 
 def nothing_to_wait_for(access: Access) -> str:

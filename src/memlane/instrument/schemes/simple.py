@@ -10,14 +10,14 @@ latency of the access before it, in a chain), and the end does not wait for the 
 
 from __future__ import annotations
 
-from memlane.instrument.schemes.scheme import Access, Probe, Scheme, judge, read_clock
+from memlane.instrument.schemes.scheme import Access, Scheme, Stamps, judge, read_clock
 
 _REASON = "the scheme does not order the second clock read after the access"
 
 
-def _probe(access: Access) -> Probe:
+def _stamps(access: Access) -> Stamps:
     name = access.registers
-    return Probe(read_clock(f"{name}start"), read_clock(f"{name}end"), *judge(_REASON))
+    return Stamps("", read_clock(f"{name}start"), "", read_clock(f"{name}end"), *judge(_REASON))
 
 
-SIMPLE = Scheme("simple", _probe)
+SIMPLE = Scheme("simple", _stamps)

@@ -51,7 +51,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from memlane.audit.assembled import Assembled
-from memlane.audit.probes import probes
 from memlane.audit.windows import Windows
 from memlane.compile import assemble
 from memlane.instrument import TraceOptions, site_table
@@ -128,7 +127,7 @@ def scheduled(probed: ProbedModule, kernel: str, arch: str) -> tuple[int, int]:
     code = Assembled(traced.module, disassemble(assemble(traced.module, arch=arch).data))
     windows, nodes = Windows(code, kernel), code.flow.nodes
     sums = []
-    for site, lines in probes(traced)[kernel].items():
+    for site, lines in traced.probes[kernel].items():
         window = windows.window(traced.sites[site], lines)
         for access in window.accesses:
             start = max(node for node in window.starts if node < access)

@@ -1,0 +1,251 @@
+"""The printer of probes: a kernel that is being instrumented (`probe.Draft`) to PTX, with where each part of its probes stands.
+
+Nobody else turns probes into statements, so nobody has to recognise them in the text.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from memlane.instrument.apart import due, kept, waited
+from memlane.instrument.asking import first_question, forget
+from memlane.instrument.insert import alias, placed
+from memlane.instrument.probe import (
+    Alone,
+    Answered,
+    Braces,
+    Closes,
+    Closing,
+    ClosingLines,
+    Draft,
+    InRun,
+    Leaving,
+    Node,
+    Opening,
+    Original,
+    Probe,
+    ProbeLines,
+)
+from memlane.instrument.runs import begin, follow, keep, store
+from memlane.instrument.staging import place_in_stage
+from memlane.instrument.warp import RecordText, lead, leave, place, record, reserve
+from memlane.ptx import Block, Function, Guard, Instruction, Label, Location, Statement, instruction
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A traced kernel, and where its probes are."""
+
+    function: Function
+    probes: Mapping[int, ProbeLines]
+    """By number of a site."""
+    plain: Mapping[int, int]
+    """By number of a site: the index of its access in the original body, where there is one."""
+
+
+def printed(draft: Draft) -> Printed:
+    """Write a kernel that is being instrumented."""
+    printer = _Printer(draft.prefix)
+    printer.nodes(draft.nodes)
+    function = replace(draft.kernel, body=Block(tuple(printer.statements)))
+    return Printed(function, {site.id: printer.lines(site.id) for site in draft.sites}, printer.plain)
+
+
+class _Printer:
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self.statements: list[Statement] = []
+        self._count = 0
+        """Instructions up to here."""
+        self._start: dict[int, int] = {}
+        self._access: dict[int, int] = {}
+        self._end: dict[int, int] = {}
+        self._stores: dict[int, tuple[int, int]] = {}
+        self._witness: dict[int, int] = {}
+        self._closings: dict[int, list[ClosingLines]] = defaultdict(list)
+        self.plain: dict[int, int] = {}
+
+    def lines(self, site: int) -> ProbeLines:
+        """Where the probe of a site stands."""
+        closings = tuple(self._closings.get(site, ()))
+        start, access = self._start[site], self._access[site]
+        if closings:
+            first = closings[0]
+            return ProbeLines(start, access, first.end, first.times, first.labels, closings=closings)
+        return ProbeLines(start, access, self._end[site], *self._stores[site], self._witness.get(site))
+
+    def nodes(self, nodes: Iterable[Node]) -> None:
+        for one in nodes:
+            self._node(one)
+
+    def _node(self, node: Node) -> None:
+        match node:
+            case Probe():
+                self._probe(node)
+            case Opening():
+                self._opening(node)
+            case Closing():
+                self._closing(node)
+            case Leaving():
+                self._leaving(node)
+            case Braces(nodes):
+                with self._block():
+                    self.nodes(nodes)
+            case Original(statements, sites):
+                self.plain |= {site: self._count + index for site, index in sites}
+                self._put(*statements)
+            case _:
+                self._put(node)
+
+    # -- statements ------------------------------------------------------------------------------------------------------------
+
+    def _put(self, *statements: Statement) -> int:
+        """Add statements; return the index of the last instruction."""
+        self.statements += statements
+        self._count += _length(statements)
+        return self._count - 1
+
+    def _text(self, text: str, at: Location | None) -> int:
+        """Add what is written in a text; return the index of the last instruction."""
+        return self._put(*placed(text, at))
+
+    @contextmanager
+    def _block(self) -> Iterator[None]:
+        """What is added meanwhile stands in braces."""
+        outer, self.statements = self.statements, []
+        yield
+        outer.append(Block(tuple(self.statements)))
+        self.statements = outer
+
+    @contextmanager
+    def _under(self, guard: Guard | None, label: str, at: Location | None) -> Iterator[None]:
+        """What is added meanwhile is for the lanes that a guard lets through; the others branch behind it."""
+        if guard is not None:
+            self._put(instruction(f"bra {label};", Guard(guard.register, not guard.negated), at))
+        yield
+        if guard is not None:
+            self._put(Label(label))
+
+    # -- an access between its clock reads -------------------------------------------------------------------------------------
+
+    def _probe(self, probe: Probe) -> None:
+        at, places = probe.location, probe.places
+        with self._under(probe.guard, f"${self._prefix}skip_{probe.site}", at), self._block():
+            again = f".reg .pred %{self._prefix}again;\n" if isinstance(places, Answered) else ""
+            self._text(f".reg .b64 %{self._prefix}start, %{self._prefix}end;\n{again}{self._reserved(probe)}{probe.stamps.before}", at)
+            self._start[probe.site] = self._text(probe.stamps.start, at)
+            if isinstance(places, Answered):
+                self._text(first_question(self._prefix, probe.site), at)
+            self._access[probe.site] = self._put(probe.access)
+            if probe.stamps.witness:
+                self._witness[probe.site] = self._text(probe.stamps.witness, at)
+            self._text(probe.stamps.after, at)
+            self._end[probe.site] = self._text(probe.stamps.end, at)
+            self._recorded(probe)
+
+    def _reserved(self, probe: Probe) -> str:
+        """What stands in front of the window: who writes the record, and where."""
+        prefix, site = self._prefix, probe.site
+        match probe.places:
+            case Alone(counted):
+                return reserve(prefix, site, counted)
+            case InRun(0, length, _, staged):
+                direct = place(prefix, site, length, begin(prefix, length))
+                return lead(prefix, site) + (place_in_stage(prefix, site, length, direct) if staged else direct)
+            case InRun(turn, staged=staged) as run if staged or run.is_last:
+                return follow(prefix, turn)
+        return ""
+
+    def _recorded(self, probe: Probe) -> None:
+        """What stands behind the second clock read."""
+        prefix, at, places = self._prefix, probe.location, probe.places
+        match places:
+            case Alone(counted):
+                self._record(probe.site, record(prefix, probe.site, counted), at)
+            case Answered(answer, counted):
+                self._text(f"@!{alias(answer)} bra ${prefix}asks_{probe.site};\n{reserve(prefix, probe.site, counted)}", at)
+                self._record(probe.site, record(prefix, probe.site, counted), at)
+                self._text(forget(prefix, probe.site), at)
+            case InRun():
+                self._recorded_in_run(probe, places)
+
+    def _recorded_in_run(self, probe: Probe, run: InRun) -> None:
+        """The record of the probe before, where that is still to be stored; then its own, or what keeps it for the one behind."""
+        prefix, at = self._prefix, probe.location
+        if run.before is not None:
+            stored = self._text(store(prefix, run.turn - 1), at)
+            self._stores[run.before] = stored, stored
+        if run.staged or run.is_last:
+            self._record(probe.site, record(prefix, probe.site, anywhere=run.staged), at, advance=False)
+        else:
+            self._text(keep(prefix, probe.site, run.turn), at)
+
+    def _record(self, site: int, text: RecordText, at: Location | None, advance: bool = True) -> tuple[int, int]:
+        """Store a record; return where its stores are. With `advance`, its place is not taken yet."""
+        self._text(text.pack, at)
+        times = self._text(text.times, at)
+        labels = self._text(text.labels, at) if text.labels else times
+        if advance:
+            self._text(text.advance, at)
+        self._stores[site] = times, labels
+        return times, labels
+
+    # -- a window that stays open ----------------------------------------------------------------------------------------------
+
+    def _opening(self, opening: Opening) -> None:
+        prefix, site, at = self._prefix, opening.site, opening.location
+        with self._under(opening.guard, f"${prefix}skip_{site}", at), self._block():
+            front = lead(prefix, site, opening.counted) + kept(prefix, site, opening.counted)
+            self._text(f"{front}.reg .b64 %{prefix}start;\n{opening.start.before}", at)
+            self._start[site] = self._text(opening.start.read, at)
+            self._text(f"mov.u64 %{prefix}start_{site}, %{prefix}start;\n", at)
+            self._access[site] = self._put(opening.access)
+
+    def _closing(self, closing: Closing) -> None:
+        with self._block():
+            ends = [self._waited(closing, number, one) for number, one in enumerate(closing.windows)]
+            for number, one in enumerate(closing.windows):
+                for site, uncertain in one.sites:
+                    self._closed(closing, number, site, uncertain, ends[number])
+
+    def _waited(self, closing: Closing, number: int, window: Closes) -> tuple[int | None, int]:
+        """The wait of one window; return where the clock reads around it are."""
+        r, at = f"%{self._prefix}", closing.location
+        self._text(f".reg .b64 {r}end_{number};\n.reg .b32 {r}exposed_{number};\n", at)
+        text = waited(r, number, window, closing.apart)
+        with self._block():
+            self._text(text.before, at)
+            wait = self._text(text.wait, at) if text.wait else None
+            self._text(text.between, at)
+            end = self._text(text.end, at)
+            self._text(text.behind, at)
+        return wait, end
+
+    def _closed(self, closing: Closing, number: int, site: int, uncertain: bool, clocks: tuple[int | None, int]) -> None:
+        """The record of one window that has closed."""
+        prefix, at, counted = self._prefix, closing.location, closing.counted
+        r = f"%{prefix}"
+        with self._block():
+            self._text(due(r, number, site, counted) + place(prefix, f"{closing.key}_{site}"), at)
+            times, labels = self._record(site, record(prefix, site, counted, f"{r}exposed"), at)
+            if uncertain:
+                self._text(f"mov.u32 {r}active_{site}, 0;\n", at)
+        self._closings[site].append(ClosingLines(*clocks, times, labels, not uncertain))
+
+    # -- an exit -----------------------------------------------------------------------------------------------------------------
+
+    def _leaving(self, leaving: Leaving) -> None:
+        at = leaving.exit.location
+        with self._under(leaving.guard, f"${self._prefix}stays_{leaving.number}", at):
+            if leaving.closing is not None:
+                self._closing(leaving.closing)
+            self._text(leave(self._prefix, leaving.staged), at)
+            self._put(leaving.exit)
+
+
+def _length(statements: Sequence[Statement]) -> int:
+    """How many instructions there are."""
+    return sum(_length(one.statements) if isinstance(one, Block) else isinstance(one, Instruction) for one in statements)
