@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from memlane.audit import prove
 from memlane.emulate import Emulator
+from memlane.instrument import TraceOptions
 from memlane.launch import DeviceArray, LoadedModule, Observer, observing
 from memlane.measure import Counter, Tracer, count, time, trace
 from memlane.measure.memory import Snapshot
+from memlane.measure.probed import probe
 from memlane.measure.tallied import Tally
 from memlane.ptx import parse
+from tests.sass.code import cubin_of
 
 PTX = """\
 .version 8.0
@@ -105,3 +109,11 @@ def test_the_kernel_that_counts_by_itself_works_on_them_too(target: Emulator, co
     before.restore()
     assert total(counting) == 3
     assert [[site.requests for site in counts.sites] for _, counts in tally.collect()] == [[1, 1, 1, 1]] * 2
+
+
+@pytest.mark.parametrize("scheme", ["dependent", "exposed"])
+def test_loads_are_proved_where_registers_hold_the_addresses_of_variables(counting: LoadedModule, scheme: str) -> None:
+    """What sets those registers stands in front of everything else, so the parts of all probes have moved."""
+    traced = probe(counting, TraceOptions.of(scheme)).traced
+    proofs = {proof.site: proof.completeness for proof in prove(traced, cubin_of(traced.module))}
+    assert [proofs[site.id] for site in traced.sites if (site.kind, site.space) == ("load", "global")] == ["complete"]

@@ -3,6 +3,8 @@
 sites           which instructions access memory
 registers       the registers of a function, and names that are free in it
 insert          editing the body of a function
+probe           the probes of a kernel as data
+printing        the printer of these, which says where their parts stand
 sampling        which warps and executions are traced
 staging         the PTX that keeps records in shared memory first
 schemes         how the clock is read around an access, one scheme a file
