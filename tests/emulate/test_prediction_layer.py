@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from memlane.chip import STALL_FIELDS, Events, load
+from memlane.chip import STALL_FIELDS, Events, Traffic, load
 from memlane.compile import cuda
 from memlane.emulate import Emulator
 from memlane.emulate.clock.assembled import weights
@@ -95,3 +95,74 @@ def test_divisions_and_roots_are_programs() -> None:
     divided, rest, root = slots("div.rn.f32 %f1, %f2, %f3", "rem.u32 %r1, %r2, %r3", "sqrt.rn.f32 %f4, %f5")
     assert min(divided, rest, root) > 8
     assert slots("div.approx.f32 %f1, %f2, %f3", "sqrt.approx.f32 %f4, %f5") == [2, 2]
+
+
+def test_a_chip_without_l2_counts_atomics_whose_line_was_replaced() -> None:
+    """Its L2 is a single line, which the array that is loaded behind the atomic operations takes."""
+    target = Emulator(load("s1070"))
+    code = """
+extern "C" __global__ void both(unsigned* total, float* data) {
+    atomicAdd(total, 1u);
+    __threadfence();
+    data[threadIdx.x] += 1.0f;
+}
+"""
+    launch = target.load(cuda(code, name="b.cu"))["both"][1, 32].bind(target.zeros(64, np.uint32), target.zeros(64, np.float32))
+    events = target.launch(replace(launch, layers=Layers(clock=True))).events
+    assert events is not None
+    assert events.hottest_region == events.traffic.hottest > 0
+
+
+# -- accesses whose lanes count as lying side by side -------------------------------------------------------------------------------------
+
+STRIDED = """
+extern "C" __global__ void gather(float* out, const float* in, int stride) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = in[i * stride];
+}
+extern "C" __global__ void banks(float* out, int stride) {
+    __shared__ float tile[1024];
+    tile[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    out[threadIdx.x] = tile[threadIdx.x * stride % 1024];
+}
+extern "C" __global__ void turn(float* out, const float* in, int n) {
+    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;
+    out[x * n + y] = in[y * n + x];
+}
+"""
+
+
+def traffic(kernel: str, grid: object, block: object, arrays: list[int], number: int, line: int = 0) -> tuple[Traffic, int]:
+    """What a launch moves, and its cycles; `line`: whose accesses count as side by side."""
+    target = Emulator(H200)
+    loaded = target.load(cuda(STRIDED, name="g.cu"))
+    launch = loaded[kernel][grid, block].bind(*(target.zeros(size, np.float32) for size in arrays), number)
+    chosen = [index for index, one in enumerate(launch.kernel.inlined.instructions()) if one.location and one.location.line == line]
+    layers = Layers(clock=True, prediction=True, side_by_side=frozenset(chosen))
+    events = target.launch(replace(launch, layers=layers)).events
+    assert events is not None
+    return events.traffic, events.cycles
+
+
+def test_a_strided_load_whose_lanes_lie_side_by_side_moves_what_the_plain_one_does() -> None:
+    plain, ideal, dense = (traffic("gather", 64, 256, [1 << 14, 1 << 19], *rest)[0] for rest in ((32, 0), (32, 4), (1, 0)))
+    assert plain.total("read") == 8 * dense.total("read")
+    assert ideal.total("read") == dense.total("read")
+    assert (ideal.fetched, ideal.total("wavefronts")) == (dense.fetched, dense.total("wavefronts"))
+
+
+def test_conflicts_of_banks_are_gone_where_lanes_lie_side_by_side() -> None:
+    (plain, slow), (ideal, quick), (dense, _) = (traffic("banks", 1, 256, [256], *rest) for rest in ((32, 0), (32, 10), (1, 0)))
+    assert plain.total("wavefronts") > 8 * dense.total("wavefronts")
+    assert ideal.total("wavefronts") == dense.total("wavefronts")
+    assert quick < slow
+
+
+def test_a_transposed_store_side_by_side_fills_as_many_lines() -> None:
+    """Each warp of a block stores to a line of its own, so all of the array is written, as by a transpose through a tile."""
+    n = 256
+    plain, ideal = (traffic("turn", (n // 32, n // 32), (32, 32), [n * n, n * n], n, line)[0] for line in (0, 14))
+    assert (plain.total("partly_written"), plain.total("written")) == (n * n, 0)
+    assert (ideal.total("partly_written"), ideal.total("written")) == (0, n * n // 8)
+    assert ideal.allocated == plain.allocated == n * n // 8

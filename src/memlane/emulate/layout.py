@@ -237,6 +237,9 @@ CONTEXT = np.dtype(
         ("block_interval", "i8"),
         # where and why warps wait
         ("stalls", "u8"),
+        # by instruction whether its lanes count as lying side by side, and room for their addresses
+        ("side_by_side", "u8"),
+        ("near_addresses", "u8"),
         ("lives", "i8"),
         # the checker: its record of the launch, and whom to tell when a barrier opens
         ("check", "u8"),

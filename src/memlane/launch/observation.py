@@ -191,6 +191,9 @@ class Layers:
     """With `clock`: take the time of what an assembler would make of the instructions, and add up where warps wait, and for what."""
     registers: int | None = None
     """With `clock`: of a thread, for how many blocks are resident at once; None: not known."""
+    side_by_side: frozenset[int] = frozenset()
+    """With `prediction`: instructions whose accesses take the time of lanes that lie side by side, in a line among those that they touch:
+    what the launch would take if they did. Values are those of the real addresses."""
     declared: Declared | None = None
     """With `check`: what the launch may read and write of the buffers of a plan; None: anything."""
     report: Callable[[Seen[Any]], None] | None = field(default=None, compare=False)

@@ -37,6 +37,18 @@ class Predictor:
 
     def predict(self, launch: Launch, target: Emulator, every_block: bool = False) -> Prediction:
         """Predict a launch that is bound on an emulator. Raises BadLaunch for one that the chip cannot hold."""
+        return self._prepared(launch, target, every_block).predict()
+
+    def changed(self, launch: Launch, target: Emulator, groups: Sequence[frozenset[int]]) -> tuple[Prediction, tuple[Prediction, ...]]:
+        """Predict a launch, and for each group of accesses the same launch if their lanes lay side by side.
+
+        An access is the index of its instruction in `launch.kernel.inlined`. Raises BadLaunch as `predict`.
+        """
+        prepared = self._prepared(launch, target, every_block=False)
+        return prepared.predict(), tuple(prepared.predict(group) for group in groups)
+
+    def _prepared(self, launch: Launch, target: Emulator, every_block: bool) -> _Prepared:
+        """Take a launch to an emulator of the chip, in the order of an assembler."""
         check_extents(self.chip, launch.grid, launch.block)
         own = target.of_chip(self.chip)
         module = scheduled(launch.kernel.loaded.inlined)
@@ -51,9 +63,30 @@ class Predictor:
                 f"{layers.registers or ASSUMED_REGISTERS} registers, with their shared memory; launch smaller blocks"
             )
         sample = None if every_block or not own.may_leave_out_blocks(there) else sample_of(self.chip, launch, resident)
-        sampled = _warm(own, there, sample)
-        waits = waits_of(module, loaded[launch.kernel.name].function, sampled.events)
-        return replace(predicted(self.chip, sampled), kernel=launch.kernel.title, waits=waits)
+        return _Prepared(own, there, sample, module, tuple(launch.kernel.inlined.instructions()))
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A launch on the emulator of the chip that it is predicted for."""
+
+    target: Emulator
+    launch: Launch
+    sample: BlockSample | None
+    module: Module
+    """Of the launch: that of the original in the order of an assembler."""
+    original: tuple[Instruction, ...]
+    """The instructions of the original kernel, in its own order."""
+
+    def predict(self, side_by_side: frozenset[int] = frozenset()) -> Prediction:
+        """Predict it. `side_by_side`: accesses of the original kernel whose lanes are taken to lie side by side."""
+        function = self.launch.kernel.function
+        chosen = {id(self.original[number]) for number in side_by_side}
+        places = frozenset(place for place, one in enumerate(function.instructions()) if id(one) in chosen)
+        launch = replace(self.launch, layers=replace(self.launch.layers, side_by_side=places))
+        sampled = _warm(self.target, launch, self.sample)
+        waits = waits_of(self.module, function, sampled.events)
+        return replace(predicted(self.target.chip, sampled), kernel=launch.kernel.title, waits=waits)
 
 
 def predict_launch(launch: Launch, chip: Chip | None = None, every_block: bool = False) -> Prediction:

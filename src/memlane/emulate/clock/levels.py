@@ -78,12 +78,13 @@ class Level:
     @property
     def hottest_region(self) -> int:
         """The most sectors of requests that had atomic operations in `REGION_LINES` neighbouring lines."""
-        if not self.records["hottest"].any():
+        hottest = int(self.records["hottest"].max())  # counted before its line made room for another one
+        if not hottest:
             return 0
         touched = self._atomics > 0
         regions = (self._tags[touched] - np.uint64(1)) // np.uint64(REGION_LINES)
         _, places = np.unique(regions, return_inverse=True)
-        return int(np.bincount(places, self._atomics[touched]).max())
+        return max(hottest, int(np.bincount(places, self._atomics[touched]).max(initial=0)))
 
     def begin_launch(self) -> None:
         """Count from 0 what moves from now on."""

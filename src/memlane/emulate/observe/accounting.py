@@ -7,11 +7,11 @@ from functools import cache
 
 import llvmlite.ir as ir
 
-from memlane.chip import ACCESS_KINDS, AccessKind, Chip
+from memlane.chip import ACCESS_KINDS, LANES, AccessKind, Chip
 from memlane.chip.copies import HALF
 from memlane.emulate.clock.caches import ATOMIC, LOAD, LOAD_PAST_L1, STORE, access_helper
 from memlane.emulate.clock.issue import Clock
-from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.code.build import I8, I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.count.copies import copy_helper
 from memlane.emulate.count.counting import counting, meeting
 from memlane.emulate.layers import Compiled
@@ -29,6 +29,7 @@ _ATOMICS = (ATOMIC, "compare_swap", "increment")
 """Kinds of access that the caches treat alike."""
 PASS_CYCLES = 2
 """Cycles for which a line of 128 bytes occupies L1, by `stencils by block shape` in benchmarks/results/h200/predict_measured.json."""
+LINE_BYTES = 128
 SECTOR_SHIFT = 5
 """Sectors of 32 bytes, on all chips that copy boxes."""
 NEW_PAGE = ir.FunctionType(VOID, [])
@@ -58,6 +59,8 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind, is_re
                 met = invoke(e, meeting, addresses, lanes)
                 _add(e, row, "addresses", e.and_(met, constant(I64, 0xFFFFFFFF)))
                 _raise(e, row, "most_lanes_at_address", e.lshr(met, constant(I64, 32)))
+        if layers.predicts and space != "tex":
+            addresses = invoke(e, side_by_side, warp, addresses, distance, lanes, nbytes, site)
         arguments = (addresses, distance, lanes, nbytes, site, issue)
         if space != "generic":
             e.ret(invoke(e, accounting_part(chip, layers, space, kind), warp, *arguments))
@@ -71,6 +74,27 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind, is_re
         e.ret(latest.get())
 
     return Helper(f"memlane_account_{_key(chip, layers)}_{space}_{kind}_{is_request:d}", I64, _ARGUMENTS, build)
+
+
+@helper("side_by_side", POINTER, POINTER, POINTER, I64, I32, I32, I32)
+def side_by_side(e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value) -> None:
+    """The addresses of an access, or, of an instruction of `Layers.side_by_side`, those of lanes that lie side by side in a line that one
+    of them touches. Which of them goes by the address of the first, so that accesses that follow each other, and those of neighbouring
+    warps, take lines of their own, as they would if the array were laid out so."""
+    context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
+    chosen = e.load(e.at(e.get_pointer(context, CONTEXT, "side_by_side"), e.zext(site, I64)), typ=I8)
+    with e.if_then(e.icmp_unsigned("==", chosen, constant(I8, 0)), likely=True):
+        e.ret(addresses)
+    first = e.lowest_bit(e.zext(lanes, I64))
+    low = e.load(e.element(addresses, first, I64), typ=I64)
+    lane = e.urem(e.udiv(low, e.zext(nbytes, I64)), constant(I64, LANES))
+    taken = e.icmp_unsigned("!=", e.and_(e.lshr(e.zext(lanes, I64), lane), constant(I64, 1)), constant(I64, 0))
+    line = e.load(e.element(addresses, e.select(taken, lane, first), I64), typ=I64)
+    line = e.sub(e.and_(e.add(line, distance), constant(I64, -LINE_BYTES)), distance)
+    near = e.get_pointer(context, CONTEXT, "near_addresses")
+    with e.count(constant(I64, LANES)) as number:
+        e.store(e.add(line, e.mul(number, e.zext(nbytes, I64))), e.element(near, number, I64))
+    e.ret(near)
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memlane.chip import STALL_FIELDS, Events, Traffic, modelled_time
+from memlane.chip import LANES, STALL_FIELDS, Events, Traffic, modelled_time
 from memlane.emulate.clock.issue import Clock
 from memlane.emulate.clock.levels import FAR, TRAFFIC, Caches
 from memlane.emulate.layout import START_PARTS
@@ -65,6 +65,9 @@ class Observed:
         self._caches = Caches(chip, sms, per_sm * int(context["shared_bytes"][0]), device.l2)
         self._finishes = np.zeros(blocks, np.int64)
         self._stalls = np.zeros((len(self._compiled.instructions), len(STALL_FIELDS)), np.int64)
+        self._side_by_side = np.zeros(len(self._compiled.instructions), np.uint8)
+        self._side_by_side[sorted(launch.layers.side_by_side)] = 1
+        self._near = np.zeros(LANES, np.uint64)
         device.l2.begin_launch()
         self._heap, self._woken = np.zeros((warps + 2, 2), np.int64), np.zeros(warps + 1, np.uint64)
         values = {
@@ -79,6 +82,8 @@ class Observed:
             "next_start": device.clock.cycles * START_PARTS,
             "finishes": self._finishes.ctypes.data,
             "stalls": self._stalls.ctypes.data,
+            "side_by_side": self._side_by_side.ctypes.data,
+            "near_addresses": self._near.ctypes.data,
         }
         for name, value in values.items():
             context[name][0] = value
