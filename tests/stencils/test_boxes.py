@@ -16,6 +16,7 @@ from memlane.stencils.exchange import SharedStage
 from memlane.stencils.faces import PACK, UNPACK, kernel_name
 from memlane.stencils.fused import FusedKernel
 from memlane.timeloop.variants import code_of
+from tests.stencils.several import assert_bits_of_one_device
 from tests.stencils.test_random import defined, problems
 from tests.stencils.test_shared import flow, heat, lopsided, smooth, values
 
@@ -78,14 +79,7 @@ def test_the_bits_are_those_of_one_device(stencil, swap, shape, parts, every, va
     grid = ml.Grid(shape, boundary=boundary)
     many = prepared(stencil, grid, parts, every, variant, overlap=True, transport=transport, swap=swap, r=0.1)
     one = prepared(stencil, grid, swap=swap, r=0.1)
-    for steps in (1, 2 * every + 1):
-        one.steps(steps)
-        many.steps(steps)
-        assert many.reductions == one.reductions
-    for name in one.problem.fields:
-        if name != "new":
-            assert np.array_equal(many[name].gather(), one[name].gather()), name
-    assert races(many.plan(4 * every)) == []
+    assert_bits_of_one_device(many, one, (1, 2 * every + 1), planned=4 * every)
 
 
 @pytest.mark.parametrize(("boundary", "variant"), [("periodic", None), (("fixed", 0.5), Variant(4, (32, 4), 1, 1, steps=2, ahead=1))])
@@ -94,17 +88,14 @@ def test_a_grid_of_one_dimension_is_cut_along_its_row(boundary, variant):
     u, grid = values("u", (83,)), ml.Grid((83,), boundary=boundary)
     many = line.on(grid, exchange_every=2).prepare(u=u, swap=SWAP, targets=ml.devices("emulator:h200", 3), variant=variant)
     one = line.on(grid).prepare(u=u, swap=SWAP, targets=ml.target("emulator:h200"))
-    assert np.array_equal(many.steps(5)["u"].gather(), one.steps(5)["u"].gather())
-    assert races(many.plan(8)) == []
+    assert_bits_of_one_device(many, one, [5], planned=8)
 
 
 def test_rules_of_one_step_and_a_reduction_of_cells_that_are_read_around():
     """The first reads two planes ahead, the second one on each side of what the first wrote, which it computes in halos too."""
     grid, step = ml.Grid((11, 7, 19), boundary=("reflecting", "periodic", 1.5)), flow.then(smooth)
     one, many = prepared(step, grid, swap=SWAP), prepared(step, grid, (2, 1, 2), 1, swap=SWAP)
-    assert np.array_equal(many.steps(3)["u"].gather(), one.steps(3)["u"].gather())
-    assert np.array_equal(many["moved"].gather(), one["moved"].gather())
-    assert many.reductions["total"] == pytest.approx(one.reductions["total"], rel=1e-12)
+    assert_bits_of_one_device(many, one, [3])
     (stage, _), *_ = many._shared_stages(1, False, True)
     assert races(stage.plan(many._refs)) == []
     exact = [prepared(step, grid, parts, "auto", swap=SWAP, exact_sums=True).steps(3).reductions for parts in (None, (1, 2, 2))]
@@ -153,8 +144,7 @@ def test_axes_are_exchanged_at_once_where_no_launch_reads_a_corner(transport):
         part.copy_from(held)
     for part in many.arrays["new"]:
         part.copy_from(np.full(part.shape, np.nan, part.dtype))
-    assert np.array_equal(many.steps(4)["u"].gather(), one.steps(4)["u"].gather())
-    assert races(many.plan(3)) == []
+    assert_bits_of_one_device(many, one, [4], planned=3)
     assert prepared(heat, grid, (2, 3), 2, swap=SWAP, r=0.1)._reads_corners
 
 
@@ -218,12 +208,8 @@ def test_random_stencils_have_the_bits_of_one_device(drawn):
         if "its neighbours would need" not in str(error):
             raise
         return
-    steps = 2 * every * variant.steps + 1
-    one.steps(steps)
     with ml.Checker() as checker:
-        many.steps(steps)
-    for name in dtypes:
-        np.testing.assert_array_equal(many[name].gather(), one[name].gather(), err_msg=f"{text}{grid} {parts} {variant}")
+        assert_bits_of_one_device(many, one, [2 * every * variant.steps + 1])
     assert not checker.reports
 
 

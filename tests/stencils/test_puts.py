@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import memlane as ml
@@ -12,6 +11,7 @@ from memlane.errors import StencilError
 from memlane.plan import Plan, Repeat, Wait, races
 from memlane.stencils import Variant
 from memlane.timeloop.shared import SharedRun
+from tests.stencils.several import assert_bits_of_one_device
 from tests.stencils.test_boxes import corners
 from tests.stencils.test_shared import FUSED, SWAP, SWAP3, flow, heat, lopsided, prepared, smooth, values
 from tests.targets.test_signals import SideBySide, patient
@@ -34,14 +34,7 @@ def test_the_bits_are_those_of_one_device(stencil, swap, devices, every, variant
     grid = ml.Grid((31, 40), boundary=boundary)
     many = prepared(stencil, grid, devices, every, "flags", variant=variant, overlap=True, swap=swap, r=0.1)
     one = prepared(stencil, grid, swap=swap, r=0.1)
-    for steps in (1, 2 * every + 1):
-        one.steps(steps)
-        many.steps(steps)
-        assert many.reductions == one.reductions
-    for name in one.problem.fields:
-        if name != "new":
-            assert np.array_equal(many[name].gather(), one[name].gather()), name
-    assert races(many.plan(4 * every)) == []
+    assert_bits_of_one_device(many, one, (1, 2 * every + 1), planned=4 * every)
     assert "by stores into the neighbours' halos, with flags by which devices signal each other" in repr(many)
 
 
@@ -49,10 +42,7 @@ def test_rules_that_read_each_others_halos_send_all_fields_in_one_put():
     grid = ml.Grid((13, 6, 9), boundary=("reflecting", "periodic", 1.5))
     step = flow.then(smooth)
     one, many = prepared(step, grid, swap=SWAP), prepared(step, grid, 3, 1, "flags", swap=SWAP)
-    one.steps(4)
-    many.steps(4)
-    assert np.array_equal(many["u"].gather(), one["u"].gather())
-    assert np.array_equal(many["moved"].gather(), one["moved"].gather())
+    assert_bits_of_one_device(many, one, [4])
     assert sum("  put: put " in line for line in str(many.plan()).splitlines()) == 3
 
 
@@ -63,7 +53,7 @@ def test_boxes_store_faces_as_they_lie_and_corners_arrive_axis_after_axis():
         **fields, swap=SWAP, r=0.1, targets=ml.devices("emulator:h200", 4)
     )
     one = corners.on(grid).prepare(**fields, swap=SWAP, r=0.1, targets=ml.target("emulator:h200"))
-    assert np.array_equal(many.steps(5)["u"].gather(), one.steps(5)["u"].gather())
+    assert_bits_of_one_device(many, one, [5])
     text = str(many.plan())
     assert "pack" not in text
     assert "put along axis 2: put" in text
@@ -111,8 +101,7 @@ def test_devices_run_side_by_side_with_nothing_but_flags_between_them(every, var
     )
     assert isinstance(run, SharedRun)
     one = prepared(heat, grid, swap=SWAP, r=0.1)
-    for steps in (2 * every, 7 * every + 1):
-        assert np.array_equal(run.steps(steps)["u"].gather(), one.steps(steps)["u"].gather())
+    assert_bits_of_one_device(run, one, (2 * every, 7 * every + 1))
 
 
 def test_devices_that_do_not_reach_each_other():

@@ -15,6 +15,7 @@ from memlane.stencils import Problem, PutStage, Turn, Variant, decomposed
 from memlane.stencils.exchange import SharedStage
 from memlane.timeloop.shared import SharedRun
 from memlane.timeloop.variants import code_of
+from tests.stencils.several import assert_bits_of_one_device
 from tests.stencils.test_random import defined
 
 SWAP, SWAP3 = ("new", "u"), ("new", "u", "old")
@@ -73,15 +74,8 @@ def test_the_bits_are_those_of_one_device(stencil, swap, devices, every, variant
     grid = ml.Grid((31, 40), boundary=boundary)
     many = prepared(stencil, grid, devices, every, variant=variant, overlap=True, swap=swap, r=0.1)
     one = prepared(stencil, grid, swap=swap, r=0.1)
-    for steps in (1, every, 2 * every + 1):
-        one.steps(steps)
-        many.steps(steps)
-        assert many.reductions == one.reductions
-    for name in one.problem.fields:
-        if name != "new":
-            assert np.array_equal(many[name].gather(), one[name].gather()), name
+    assert_bits_of_one_device(many, one, (1, every, 2 * every + 1), planned=4 * every)
     assert np.array_equal(np.asarray(many["u"]), one["u"].gather())
-    assert races(many.plan(4 * every)) == []
 
 
 def test_rules_of_one_step_that_read_each_others_halos():
@@ -89,13 +83,8 @@ def test_rules_of_one_step_that_read_each_others_halos():
     grid = ml.Grid((13, 6, 9), boundary=("reflecting", "periodic", 1.5))
     step = flow.then(smooth)
     one, many = prepared(step, grid, swap=SWAP), prepared(step, grid, 3, 1, "host", swap=SWAP)
-    one.steps(4)
-    many.steps(4)
-    assert np.array_equal(many["u"].gather(), one["u"].gather())
-    assert np.array_equal(many["moved"].gather(), one["moved"].gather())
-    assert many.reductions["total"] == pytest.approx(one.reductions["total"], rel=1e-12)
+    assert_bits_of_one_device(many, one, [4], planned=2)
     assert "pinned memory of the host" in repr(many)
-    assert races(many.plan(2)) == []
     assert {one.home for one in many.plan().buffers} == {0, 1, 2, "pinned"}
 
 
