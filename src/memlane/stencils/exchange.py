@@ -199,6 +199,7 @@ class Writer:
             ref = self.refs[point_kernel(point.kernel, self.problem.dtype(point.field))]
             row = Scalar(one.number, self.turn.steps) if self.stage.turns > 1 else one.number
             found.append(launch_point(builder, ref, point, views, row, device=self.home[slab.device], queue=INNER))
+            self.launch_added(builder, slab, found[-1], INNER)
         return found
 
     def _strips(self, computed: Box, own: Box) -> list[Box]:
@@ -294,13 +295,18 @@ class Writer:
         for axis in kernel.problem.cut:
             (first, last), (begin, behind) = reads[axis], box[axis]
             place += [slab.spans[axis].origin, first, last - 1, begin, behind]
-        return builder.launch(
+        step = builder.launch(
             self.refs[kernel.name], self._blocks(kernel, box), kernel.block,
             *outputs, *inputs, scalars, self._row(one), *place, *partial,
             device=self.home[slab.device], queue=queue, after=after, shared_bytes=kernel.shared_bytes,
             reads=[*(view[read] for view in inputs), scalars], writes=[*(view[written] for view in outputs), *partial],
             label=f"{kernel.name} {label}".strip(), is_urgent=queue != INNER,
         )  # fmt: skip
+        self.launch_added(builder, slab, step, queue)
+        return step
+
+    def launch_added(self, builder: PlanBuilder, slab: Slab, step: StepRef, queue: int) -> None:
+        """Take notice of a launch for a part that the present turn has got. Writers override it whose exchange needs all of them."""
 
     def _blocks(self, kernel: StepKernel, box: Box) -> tuple[int, int, int]:
         """Return the blocks of a launch that computes a box; it begins with a whole vector of a row."""

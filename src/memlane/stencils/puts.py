@@ -23,8 +23,7 @@ from dataclasses import dataclass
 
 from memlane.plan import KernelRef, Plan, PlanBuilder, StepRef, Touch, View
 from memlane.stencils.decomposition import Slab
-from memlane.stencils.exchange import INNER, UPWARDS, Box, Message, SharedStage, SlabSteps, Writer
-from memlane.stencils.turns import Round
+from memlane.stencils.exchange import INNER, UPWARDS, Message, SharedStage, SlabSteps, Writer
 
 SIGNALS = UPWARDS
 """The queue of puts and waits."""
@@ -70,25 +69,8 @@ class _PutWriter(Writer):
         self._made: dict[int, list[_Made]] = {slab.device: [] for slab in self.slabs}
         """By device its launches, in order."""
 
-    def _add_launch(
-        self,
-        builder: PlanBuilder,
-        slab: Slab,
-        one: Round,
-        box: Box,
-        queue: int,
-        after: Sequence[StepRef],
-        partial: list[View],
-        label: str = "",
-    ) -> StepRef:
-        step = super()._add_launch(builder, slab, one, box, queue, after, partial, label)
+    def launch_added(self, builder: PlanBuilder, slab: Slab, step: StepRef, queue: int) -> None:
         self._made[slab.device].append(_Made(step, queue, builder.action(step).touches))
-        return step
-
-    def _points(self, builder: PlanBuilder, slab: Slab, one: Round) -> list[StepRef]:
-        found = super()._points(builder, slab, one)
-        self._made[slab.device] += [_Made(step, INNER, builder.action(step).touches) for step in found]
-        return found
 
     def _exchange(self, builder: PlanBuilder, steps: Mapping[int, SlabSteps], repeats: bool) -> None:
         """Add a put and a wait for each device along each axis."""
