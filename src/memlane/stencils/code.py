@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 from memlane.compile import cuda
 from memlane.errors import CompileError, StencilError
@@ -20,6 +21,13 @@ StepKernel = DirectKernel | FusedKernel
 FINISH_THREADS = 256
 
 
+class KernelText(Protocol):
+    """A kernel that a program has beside those of its steps."""
+
+    @property
+    def text(self) -> str: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Code:
     """Kernels of one problem, and the text that defines them.
@@ -30,7 +38,7 @@ class Code:
 
     problem: Problem
     kernels: tuple[StepKernel, ...]
-    more: tuple[DirectKernel, ...] = ()
+    more: tuple[KernelText, ...] = ()
     """Kernels that make many steps and are not launched for one."""
 
     @property
@@ -49,9 +57,11 @@ class Code:
     def text(self) -> str:
         """The program, with directives that lead the compiler's lines to the rule."""
         parts = [helpers(self.problem)]
-        for position, kernel in enumerate((*self.kernels, *self.more)):
+        for position, kernel in enumerate(self.kernels):
             parts += [f"namespace step_{position} {{", kernel.text, "}", ""]
             parts += [_finish(kernel)] if kernel.reductions else []
+        for position, one in enumerate(self.more):
+            parts += [f"namespace steps_{position} {{", one.text, "}", ""]
         lines = "\n".join(parts).splitlines()
         own = self.name.replace('"', "'")
         return "\n".join(f'#line {at + 2} "{own}"' if line.strip() == GENERATED else line for at, line in enumerate(lines)) + "\n"

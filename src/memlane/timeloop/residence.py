@@ -12,7 +12,7 @@ import numpy as np
 from memlane.errors import LaunchError, StencilError
 from memlane.launch import DeviceArray, LoadedModule, Target
 from memlane.stencils import Decomposition, PersistentKernel, Problem, Variant, cannot_stay
-from memlane.stencils.persistent import GAVE_UP, SIGNAL_WORDS, STATE
+from memlane.stencils.persistent import FROM_HIGH, FROM_LOW, GAVE_UP, LOW_IS_FREE, SIGNAL_ROWS, SIGNAL_WORDS, STATE
 from memlane.targets.signals import LIMIT, wait_limit_s
 
 _MOST_POLLS, _POLLS_A_SECOND = (1 << 31) - 1, 1_500_000
@@ -37,7 +37,7 @@ class Residence:
         blocks = [
             target.resident_blocks(one[kernel.name], threads, 0) * target.chip.sm_count for target, one in zip(targets, loaded, strict=True)
         ]
-        return cls(kernel, targets, blocks, tuple(target.zeros((3, SIGNAL_WORDS), "u4") for target in targets))
+        return cls(kernel, targets, blocks, tuple(target.zeros((SIGNAL_ROWS, SIGNAL_WORDS), "u4") for target in targets))
 
     @property
     def polls(self) -> int:
@@ -47,26 +47,31 @@ class Residence:
     def check(self, decomposition: Decomposition) -> None:
         """Raise LaunchError, which names the devices, if one has given up waiting for another. Counts begin anew then."""
         for at, memory in enumerate(self.signals):
-            side, seen, wanted = (int(one) for one in memory.numpy()[STATE, GAVE_UP : GAVE_UP + 3])
-            if not side:
+            code, seen, wanted = (int(one) for one in memory.numpy()[STATE, GAVE_UP : GAVE_UP + 3])
+            if not code:
                 continue
             for one in self.signals:
                 one.copy_from(np.zeros(one.shape, one.dtype))
+            row = code - 1
+            is_low = row in (FROM_LOW, LOW_IS_FREE)
             pairs = decomposition.neighbours_along(0)
-            other = next(low.device if side == 1 else high.device for low, high in pairs if (high, low)[side - 1].device == at)
+            other = next(low.device if is_low else high.device for low, high in pairs if (high if is_low else low).device == at)
             here, there = (f"device {number} ({self.targets[number].name})" for number in (at, other))
+            for_what = "exchanges" if row in (FROM_LOW, FROM_HIGH) else "exchanges ready for its halos"
             raise LaunchError(
-                f"{here} gave up waiting for {there}, which had made {seen} steps since the run began, and {wanted} were waited for. "
+                f"{here} gave up waiting for {there}, which had made {seen} {for_what} since the run began, and {wanted} were waited for. "
                 f"Fields are not complete: prepare the run anew, or restore a snapshot; set {LIMIT} if steps take so long"
             )
 
 
-def check_stays(problem: Problem, ways: Sequence[Decomposition], variant: Variant | str | None, exchange_every: int | str) -> None:
-    """Raise StencilError where no kernel can stay on the devices."""
-    if why := next((why for way in ways if (why := cannot_stay(replace(problem, cut=way.cut)))), ""):
-        raise StencilError(f"no kernel can stay on its device for many steps: {why}; use transport='flags'")
-    if exchange_every not in (1, "auto") or (isinstance(variant, Variant) and variant.steps > 1):
+def staying(problem: Problem, ways: Sequence[Decomposition], variant: Variant | str | None) -> list[Decomposition]:
+    """Return the ways to cut a grid on whose parts kernels can stay. Raises StencilError where there is none."""
+    reasons = [cannot_stay(replace(problem, cut=way.cut)) for way in ways]
+    if all(reasons):
+        raise StencilError(f"no kernel can stay on its device for many steps: {reasons[0]}; use transport='flags'")
+    if isinstance(variant, Variant) and variant.steps > 1:
         raise StencilError(
-            "kernels that stay on their devices exchange after each step: leave out exchange_every and variants of several steps, or use "
+            f"kernels that stay on their devices have no launches of several steps, and the variant is {variant}: leave it out, or use "
             "transport='flags'"
         )
+    return [way for way, why in zip(ways, reasons, strict=True) if not why]

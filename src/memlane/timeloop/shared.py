@@ -47,7 +47,7 @@ from memlane.targets import BoundPlan
 from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled, reduced
 from memlane.timeloop.memory import KeptTables, allocated, as_host
 from memlane.timeloop.points import Home, Points, Tables
-from memlane.timeloop.residence import Residence, check_stays
+from memlane.timeloop.residence import Residence, staying
 from memlane.timeloop.run import Run
 from memlane.timeloop.variants import code_of
 
@@ -142,8 +142,7 @@ class SharedRun(Run):
         self.target, self.targets = targets[0], tuple(targets)
         ways = decompositions(problem.grid, [copy_rate(target) for target in targets], decomposition)
         if self._stays:
-            check_stays(problem, ways, variant, exchange_every)
-            exchange_every = 1
+            ways = staying(problem, ways, variant)
         choice = choose(problem, ways, self.target, variant, exchange_every, transport, overlap)
         self._cut(ways[choice.way], choice, fmad)
         self.transport, self.transport_reason = _transport(self.decomposition, self.targets, transport)
@@ -171,8 +170,8 @@ class SharedRun(Run):
         self._part = part
         self.code: Code = code_of(part, variant, fmad)
         if self._stays:
-            (rule,), single = part.rules, self.code.kernels[0].variant
-            self.code = replace(self.code, more=(PersistentKernel(part, rule, single, fmad=fmad),))
+            single = [one for one in self.code.kernels if one.variant.steps == 1 and not one.reductions]
+            self.code = replace(self.code, more=(PersistentKernel(part, single, self.exchange_every, fmad=fmad),))
         self._kernels = {
             "step": tuple(one for one in self.code.kernels if one.variant.steps == 1 and not one.reductions),
             "steps": tuple(one for one in self.code.kernels if one.variant.steps > 1),
@@ -505,7 +504,8 @@ def choose(
         )
     found: list[tuple[Prediction, Choice]] = []
     for way, parts in enumerate(ways):
-        several = {} if variant is not None or target.modelled else _several_steps(problem, parts, target)
+        is_single = variant is not None or target.modelled or transport == "persistent"
+        several = {} if is_single else _several_steps(problem, parts, target)
         for steps, one in {1 if variant is None else variant.steps: variant, **several}.items():
             every = [given] if given is not None else [steps * turns for turns in range(1, max(1, _MOST_STEPS // steps) + 1)]
             for overlaps in (True, False) if overlap == "auto" else (bool(overlap),):
@@ -552,7 +552,7 @@ def _predicted(
         decomposition=slabs.parts,
     )
     try:
-        return predict(transport={"host": "host", "mpi": "host", "flags": "flags", "persistent": "flags"}.get(transport, ""))
+        return predict(transport={"host": "host", "mpi": "host", "flags": "flags", "persistent": "persistent"}.get(transport, ""))
     except NetworkError:  # the file knows peers only
         return predict()
 
