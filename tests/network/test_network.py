@@ -66,7 +66,7 @@ def test_measured_copies_between_two_h200s() -> None:
 def test_links_of_a_chip_file_are_a_network() -> None:
     chip = load("h200")
     own = network.of_chip(chip)
-    assert own.transports == ("peer", "host", "flags")
+    assert own.transports == ("peer", "host", "flags", "persistent")
     assert own.link(2, "flags").exchange_us(395_000, 2) == pytest.approx(0.7 + 2 + 0.63)
     assert own.link(4).exchange_us(395_000, 2) == pytest.approx(2.23 + 2 + 0.7)
     there, message, back = own.link(2, "host").parts_us(55_400, 2)
@@ -129,7 +129,9 @@ def test_names_that_do_not_exist_are_told_those_that_do(mine: Path) -> None:
         network.load("token-ring")
     with pytest.raises(NetworkError, match=r"cannot read the network file .*none.toml: No such file"):
         network.named(str(mine / "none.toml"))
-    with pytest.raises(NetworkError, match=r"network h200-nvlink has no transport 'mpi' inside a node; it has peer, stores, flags, host"):
+    with pytest.raises(
+        NetworkError, match=r"network h200-nvlink has no transport 'mpi' inside a node; it has peer, stores, flags, persistent, host"
+    ):
         network.load("h200-nvlink").link(2, "mpi")
     with pytest.raises(NetworkError, match=r"describes one node of 8 devices and no links between nodes: use at most 8 devices, not 16"):
         network.load("h200-nvlink").link(16)

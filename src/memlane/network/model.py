@@ -59,25 +59,27 @@ class Link:
     def is_staged(self) -> bool:
         return self.host is not None
 
-    def parts_us(self, nbytes: float, neighbours: int) -> tuple[float, float, float]:
+    def parts_us(self, nbytes: float, neighbours: int, *more: tuple[float, int]) -> tuple[float, float, float]:
         """Return the times of an exchange of `nbytes` with each of some neighbours: to the host, the messages, and back from the host.
 
-        They follow each other, as do the copies of several neighbours. Without neighbours, and without bytes, nothing is exchanged.
+        They follow each other, as do the copies of several neighbours. `more` are neighbours along other axes, with whom as many bytes are
+        exchanged at the same time. Without neighbours, and without bytes, nothing is exchanged.
         """
-        if not neighbours or not nbytes:
+        at_once = [(size, count) for size, count in ((nbytes, neighbours), *more) if size and count]
+        if not at_once:
             return 0.0, 0.0, 0.0
         if self.neighbours == "included":
-            message = self.message.us(nbytes)
+            message = self.message.us(sum(size for size, _ in at_once))
         elif self.neighbours == "share the rate":
-            message = self.message.us(nbytes * neighbours)
+            message = self.message.us(sum(size * count for size, count in at_once))
         else:
-            message = self.message.us(nbytes) * neighbours
-        copies = 0.0 if self.host is None else self.host.us(nbytes) * neighbours
+            message = sum(self.message.us(size) * count for size, count in at_once)
+        copies = 0.0 if self.host is None else sum(self.host.us(size) * count for size, count in at_once)
         return copies, message + self.signal_us, copies
 
-    def exchange_us(self, nbytes: float, neighbours: int) -> float:
-        """Return the time of an exchange of `nbytes` with each of some neighbours."""
-        return sum(self.parts_us(nbytes, neighbours))
+    def exchange_us(self, nbytes: float, neighbours: int, *more: tuple[float, int]) -> float:
+        """Return the time of an exchange of `nbytes` with each of some neighbours, and at the same time with those of other axes."""
+        return sum(self.parts_us(nbytes, neighbours, *more))
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,11 @@ def wide(new, u):
     new[0, 0, 0] = u[-3, 0, 0] + u[2, 0, 0] + u[0, 1, 0] + u[0, 0, -1]
 
 
+@ml.stencil
+def diagonal(new, u):
+    new[0, 0, 0] = u[-1, -1, 0] + u[1, 1, 0]
+
+
 def wires(latency_us: float, gb_per_s: float = 1e6) -> Network:
     """Return a network of one link between any number of devices."""
     link = Link("copies", Transfer(latency_us, gb_per_s), "share the rate")

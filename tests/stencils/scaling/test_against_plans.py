@@ -13,9 +13,9 @@ from memlane.chip import load
 from memlane.plan import Launch
 from memlane.stencils import DirectKernel, Problem, Turn
 from memlane.stencils.choice import default_variant
-from memlane.stencils.scaling import CalibratedModel, plan_scaling
-from memlane.stencils.scaling.regions import Share, steps_of
-from tests.stencils.scaling.problems import himeno, seven
+from memlane.stencils.scaling import CalibratedModel, best_exchange, plan_scaling
+from memlane.stencils.scaling.regions import Share, can_cut, steps_of
+from tests.stencils.scaling.problems import diagonal, himeno, seven
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
@@ -30,6 +30,45 @@ def test_regions_are_those_of_the_plan(stencil: Any, swap: tuple[str, str], k: i
         assert step.inner is not None
         modelled.append((step.borders[0][0], step.inner[0]))
     assert modelled == planned
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_regions_along_rows_are_those_of_the_plan(k: int) -> None:
+    """Borders along a row have whole vectors of 8 cells."""
+    problem = Problem(seven.rules, ml.Grid((16, 16, 800)), (("new", "u"),), cut=(2,))
+    turn = Turn(problem, (DirectKernel(problem, problem.rules[0], default_variant(problem, problem.rules[0])),), k)
+    planned = [(one.halo[2][0] + one.border[2][0], 200 - sum(one.border[2])) for one in turn.with_borders(turn.needs)]
+    share = Share((16, 16, 200), ((False, False), (False, False), (True, True)))
+    found = list(steps_of(share, [(1, 1)] * 3, k, "linked", True, [1, 1, 8]))
+    assert [(one.borders[0][2], (one.inner or (0, 0, 0))[2]) for one in found] == planned
+    assert planned[-1] == (8, 184)
+    assert not can_cut(Share((16, 16, 16), share.neighbours), [(1, 1)] * 3, 1, "linked", [1, 1, 8])
+
+
+@pytest.mark.parametrize(("stencil", "k"), [(seven, 1), (seven, 2), (diagonal, 1)])
+def test_boxes_exchange_their_axes_as_their_plans_do(stencil: Any, k: int) -> None:
+    """All at once where no launch reads a corner, else one after another, which takes a message more."""
+    chip = load("h200")
+    chip = replace(chip, links=replace(chip.links, peer_us=80.0))
+    shape, fields = (48, 48, 64), {name: np.ones(7, np.float32) for name in ("a",) if name in stencil.rules[0].scalars}
+    run = stencil.on(ml.Grid(shape), exchange_every=k, decomposition=(2, 2, 1)).prepare(
+        u=np.zeros(shape, np.float32), **fields, swap=("new", "u"), targets=ml.devices("emulator:h200", 4)
+    )
+    model = CalibratedModel.of(Problem(stencil.rules, ml.Grid(shape), ("new", "u")), chip).on_share((24, 24, 64), 1e6)  # type: ignore[arg-type]
+
+    def kernel_ns(launch: Launch, device: int) -> float:
+        numbers = [one for one in launch.arguments if isinstance(one, int)]
+        if "pack" in launch.kernel.name:
+            return 1e3 * (model.pack_us(0) / 2 - model.launch_us)
+        return 1e3 * (model.launch((numbers[-6] - numbers[-7], numbers[-1] - numbers[-2], 64), 1, False).us - model.launch_us)
+
+    ends = [max(span.end_ns for span in ml.predicted(run.plan(turns * k), [chip] * 4, kernel_ns).spans) for turns in (4, 8)]
+    row = best_exchange(Problem(stencil.rules, ml.Grid(shape), ("new", "u")), 4, chip=chip, candidates=[k], steps_per_launch=1,
+                        decomposition=(2, 2, 1))  # type: ignore[arg-type]  # fmt: skip
+    messages = 1 if stencil is seven and k == 1 else 2
+    assert row.bound == "communication"
+    assert 80 * messages < k * row.exchange_us < 80 * messages + 20
+    assert row.step_us == pytest.approx((ends[1] - ends[0]) / (4 * k) / 1e3, rel=0.12)
 
 
 @pytest.mark.parametrize(("plane", "latency_us", "bound"), [((1024, 1024), 2.23, "computation"), ((64, 64), 60.0, "communication")])

@@ -10,6 +10,7 @@ import pytest
 import memlane as ml
 from memlane.chip import load
 from memlane.errors import ChipError, NetworkError, StencilError
+from memlane.network import load as load_network
 from memlane.stencils import Problem
 from memlane.stencils.scaling import CalibratedModel, CellWork, Demand, best_exchange, plan_scaling, presumed_swap
 from memlane.stencils.scaling.regions import largest_share
@@ -57,6 +58,33 @@ def test_without_an_overlap_computation_follows_the_exchange() -> None:
         assert row.step_us == pytest.approx(row.inner_us + row.exchange_us)
     cut = plan_scaling(seven, CUBE, 4, [1, 3], network=wires(50.0), axes=1, steps_per_launch=1).rows
     assert all(one.step_us < other.step_us for one, other in zip(cut, rows, strict=True))
+
+
+def test_kernels_that_stay_take_barriers_for_launches() -> None:
+    """By hand: all tiles of a step and a barrier, or the chain of borders and exchange, whichever is longer."""
+    rows = plan_scaling(seven, CUBE, 8, [1, 2], network="h200-nvlink", transport="persistent").rows
+    model = CalibratedModel.of(problem(), load("h200"), stays=True)
+    for row, chained in zip(rows, (1, 2), strict=True):
+        k = row.exchange_every
+        on_share = model.on_share((32, 256, 256), Demand(problem()).field_bytes((32 + 2 * k, 256, 256)))
+        tiles = [on_share.launch((planes, 256, 256), 1, at > 0).us - model.launch_us for at, planes in enumerate((34, 32)[2 - k :])]
+        exchange = 3.9 + 2 * k * 262144 / 395e3 + 0.63
+        assert k * row.exchange_us == pytest.approx(exchange)
+        assert k * row.inner_us == pytest.approx(sum(tiles) + k * 1.6)
+        chain = exchange + k * row.boundary_us + (chained - 1) * 1.6
+        assert k * row.step_us == pytest.approx(max(sum(tiles) + k * 1.6, chain))
+        assert (row.decomposition, row.steps_per_launch, row.bound) == ((8, 1, 1), 1, "communication")
+    plan = plan_scaling(seven, CUBE, [1, 2], 1, network="h200-nvlink", transport="persistent")
+    assert "kernels that stay on their devices have not been measured: 1.6 us for a barrier are assumed" in plan.notes
+    assert plan.rows[0] == plan_scaling(seven, CUBE, 1, 1).rows[0]  # no kernel stays on one device
+
+
+def test_whole_exchanges_by_kernels_that_stay_are_as_measured_in_a_ring() -> None:
+    ring, alone = (
+        load_network(name).link(4, transport) for name, transport in (("h200-nvlink-ring", "flags"), ("h200-nvlink", "persistent"))
+    )
+    for nbytes in (4096, 65536, 262144, 1048576):
+        assert alone.exchange_us(nbytes, 2) == pytest.approx(ring.exchange_us(nbytes, 2), rel=0.08)
 
 
 def test_slower_links_never_make_a_step_faster() -> None:
@@ -185,6 +213,9 @@ def test_steps_that_share_a_launch() -> None:
         ({"model": "roofline"}, StencilError, "no model is called 'roofline'; known: memlane, kawamura"),
         ({"schedule": "late"}, StencilError, "no schedule is called 'late'; known: independent, linked"),
         ({"model": "kawamura", "schedule": "linked"}, StencilError, "the model kawamura knows the schedule independent only"),
+        ({"model": "kawamura", "transport": "persistent"}, StencilError, "has a launch for each step and knows no kernels that stay: use"),
+        ({"transport": "persistent", "steps_per_launch": 2}, StencilError, "kernels that stay on their devices have no launches of 2"),
+        ({"transport": "persistent", "axes": [2, 3]}, StencilError, "share a grid that is cut along its first axis alone: use 1 axis"),
         ({"work": CellWork(1, 1)}, StencilError, "operations and bytes of a cell are for the model kawamura"),
         ({"chip": "h2"}, ChipError, "no chip is called 'h2'; known: a100, "),
         ({"network": "ethernet"}, NetworkError, "no network is called 'ethernet'; known: h200-nvlink, h200-nvlink-ring, tsubame2"),
@@ -192,7 +223,7 @@ def test_steps_that_share_a_launch() -> None:
          "the chip file of a100 has no links between peers: name a network; known: h200-nvlink"),
         ({"devices": 16}, NetworkError, "network h200-nvlink describes one node of 8 devices and no links between nodes: use at most 8"),
         ({"transport": "pigeon"}, NetworkError,
-         "network h200-nvlink has no transport 'pigeon' inside a node; it has peer, stores, flags, host"),
+         "network h200-nvlink has no transport 'pigeon' inside a node; it has peer, stores, flags, persistent, host"),
         ({"exchange_every": 2.5}, StencilError, "steps between exchanges must be whole numbers from 1 to 64, not 2.5"),
         ({"dtypes": {"v": "f8"}}, StencilError, "dtypes names 'v', which is not a field; the fields are new, u"),
         ({"swap": ("new", "v")}, StencilError, "swap names 'v', which is not a field; the fields are new, u"),

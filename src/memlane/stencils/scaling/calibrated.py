@@ -48,6 +48,8 @@ _START, _MARCH_START, _TURN = 6.5, 5.5, 2.7
 """Latencies of L2 before a launch moves at its full rate, before a block marches, and in each plane of its march."""
 _SLOTS_A_READ = 4.4
 """Instructions that launches of one step issue for each value that a cell reads: a 27-point rule at 512^3, which they bound."""
+_BARRIER_US = 1.6
+"""A barrier of the grid. Assumed: measured is a whole exchange by kernels that stay, 4.5 us with a barrier, two fences and a flag."""
 _FUSED_STEP_CYCLES = 200
 """What each step of a turn takes in kernels of several steps, barrier included, where it has few cells."""
 
@@ -75,15 +77,20 @@ class CalibratedModel:
     launch_us: float = ASSUMED_LAUNCH_US
     notes: tuple[str, ...] = ()
     schedule: Schedule = "linked"
+    stays: bool = False
+    """Whether kernels stay on their devices for many steps, so that barriers of the grid take the place of launches."""
     share: Box = ()
     """The cells of a device, for which kernels of several steps are chosen; all its regions have the same."""
     _known: dict[tuple[Box, int, bool], LaunchTime] = field(default_factory=dict, repr=False)
     _variants: dict[tuple[Box, int], Variant | None] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, problem: Problem, chip: Chip, schedule: Schedule = "linked") -> CalibratedModel:
-        """Return the model of a problem on a chip. `linked` is the schedule of memlane's own plans."""
+    def of(cls, problem: Problem, chip: Chip, schedule: Schedule = "linked", stays: bool = False) -> CalibratedModel:
+        """Return the model of a problem on a chip. `linked` is the schedule of memlane's own plans; with `stays` each device makes many
+        steps by one kernel."""
         notes = []
+        if stays:
+            notes.append(f"kernels that stay on their devices have not been measured: {_BARRIER_US:g} us for a barrier are assumed")
         if chip.links.launch_us is None:
             notes.append(f"{chip.name}: {ASSUMED_LAUNCH_US} us between launches are assumed, because its file has no [links] launch_us")
         if chip.copy_gb_per_s is None:
@@ -92,7 +99,7 @@ class CalibratedModel:
             notes.append(f"{chip.name}: reads of L2 count as endlessly fast, because its file has no [bandwidth] l2_read")
         if not chip.name.startswith("h200"):
             notes.append(f"{chip.name}: how launches start and march is as fitted on an H200, in latencies of this chip")
-        return cls(problem, chip, launch_us=chip.links.launch_us or ASSUMED_LAUNCH_US, notes=tuple(notes), schedule=schedule)
+        return cls(problem, chip, launch_us=chip.links.launch_us or ASSUMED_LAUNCH_US, notes=tuple(notes), schedule=schedule, stays=stays)
 
     @property
     def sentence(self) -> str:
@@ -239,6 +246,24 @@ class CalibratedModel:
         busy += sum(_together_us([self.launch(box, fused, at > 0) for box in one.borders]) for at, one in enumerate(launches))
         chain = self.boundary_us(steps, fused) + exchange_us
         return max(busy, chain), busy >= chain
+
+    def resident_turn_us(self, steps: Sequence[Step], borders: Sequence[Step], exchange_us: float) -> tuple[float, float, float]:
+        """Return what kernels that stay take between two exchanges: the time of that, of all tiles and barriers, and of the borders.
+
+        `steps` have all cells of a device in one piece, `borders` those that are computed first. All cells are computed step by step, with
+        a barrier behind each rule. The other bound is the chain of an exchange: the borders of the first step wait for it, whole steps
+        follow, and those of the last step come before the next exchange, whose time has a barrier in it.
+        """
+        barriers = _BARRIER_US * len(self.problem.rules)
+        whole = [self._tiles_us(step.borders, at > 0) + barriers for at, step in enumerate(steps)]
+        first, last = (self._tiles_us(borders[at].borders, at < 0 and len(steps) > 1) for at in (0, -1))
+        chain = exchange_us + last + (first + barriers + sum(whole[1:-1]) if len(steps) > 1 else 0.0)
+        return max(sum(whole), chain), sum(whole), last + (first if len(steps) > 1 else 0.0)
+
+    def _tiles_us(self, boxes: Sequence[Box], again: bool) -> float:
+        """Return the time of some regions side by side inside a kernel that runs already."""
+        times = [self.launch(box, 1, again).us - self.launch_us * len(self.problem.rules) for box in boxes]
+        return max(times, default=0.0)
 
     def pack_us(self, nbytes: float) -> float:
         """Return the time to pack a face whose cells do not lie side by side, and to unpack it at the other end."""

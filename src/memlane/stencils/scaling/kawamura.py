@@ -66,6 +66,7 @@ class KawamuraModel:
     launch_us: float
     notes: tuple[str, ...] = ()
     schedule: Schedule = "independent"
+    stays: bool = False
 
     @classmethod
     def of(cls, problem: Problem, chip: Chip, work: CellWork | None = None) -> KawamuraModel:

@@ -18,6 +18,7 @@ from memlane.chip import from_file as chip_from_file
 from memlane.chip import load as load_chip
 from memlane.errors import NetworkError, StencilError
 from memlane.network import Network
+from memlane.stencils.geometry import ALIGNED
 from memlane.stencils.grid import Grid
 from memlane.stencils.problem import Problem, Swap, cycles_of
 from memlane.stencils.rule import Rule
@@ -28,6 +29,8 @@ from memlane.stencils.scaling.work import Demand, presumed_swap
 from memlane.stencils.schedule import cannot_fuse
 
 MODELS = ("memlane", "kawamura")
+STAYS = "persistent"
+"""The transport of kernels that stay on their devices."""
 _FUSED = (1, 2, 3, 4, 6, 8, 10)
 """Steps of a launch that are looked at where nobody says how many share one: those of which `choice` has kernels, and one."""
 _MEMORY = "its fields need"
@@ -217,7 +220,7 @@ def plan_scaling(
     counts, every = _numbers(devices, "devices", _MOST_DEVICES), _numbers(exchange_every, "steps between exchanges", _MOST_STEPS)
     used = _chip(chip)
     wires = _network(network, used) if max(counts) > 1 else None
-    planner = _Planner(problem, used, wires, transport, _model(model, problem, used, schedule, work), steps_per_launch, overlap)
+    planner = _Planner(problem, used, wires, transport, _model(model, problem, used, schedule, work, transport), steps_per_launch, overlap)
     rows: list[Prediction] = []
     left_out: list[str] = []
     for count in counts:
@@ -261,7 +264,8 @@ def best_exchange(
             if network:
                 raise
             wires = networks.of_chip(load_chip("h200"))
-    planner = _Planner(problem, chip, wires, transport, CalibratedModel.of(problem, chip), steps_per_launch, overlap)
+    model = CalibratedModel.of(problem, chip, stays=transport == STAYS)
+    planner = _Planner(problem, chip, wires, transport, model, steps_per_launch, overlap)
     every = _numbers(candidates, "steps between exchanges", _MOST_STEPS)
     is_cut = len(decomposition) > 0 and devices > 1
     found, left_out = planner.with_parts(tuple(decomposition), every) if is_cut else planner.with_devices(devices, every, (1,))
@@ -291,8 +295,11 @@ class _Planner:
             )
             raise StencilError(f"{fused} steps of {problem.rules[0].name} cannot share a launch ({why}): use 1 step a launch")
         self.problem, self.chip, self.wires, self.transport, self.model = problem, chip, wires, transport, model
-        self.fused = (fused,) if fused is not None else _FUSED
-        """How many steps may share a launch."""
+        if model.stays and fused not in (None, 1):
+            raise StencilError(f"kernels that stay on their devices have no launches of {fused} steps: leave out steps_per_launch")
+        self.fused = (fused,) if fused is not None else (1,) if model.stays else _FUSED
+        self.alone = (fused,) if fused is not None else _FUSED
+        """How many steps may share a launch; `alone`, on one device, where no kernel stays."""
         self.overlap, self.demand = overlap, Demand(problem)
 
     @property
@@ -313,11 +320,14 @@ class _Planner:
             whole = (1,) * len(shape)
             if why := self._refusal(whole, self.fused[0]):
                 return [], [f"Left out: 1 device, because {why}"]
-            possible = [self.predicted(whole, steps) for steps in self.fused if self._model_of(whole, steps).can_fuse(steps)]
+            models = {steps: self._model_of(whole, steps) for steps in self.alone}
+            possible = [self._predicted(model, whole, steps, steps) for steps, model in models.items() if model.can_fuse(steps)]
             return [min(possible, key=lambda one: one.step_us)], []
         found: list[Prediction] = []
         refusals: list[str] = []
-        for axis in axes:
+        if self.model.stays and 1 not in axes:
+            raise StencilError("kernels that stay on their devices share a grid that is cut along its first axis alone: use 1 axis")
+        for axis in (1,) if self.model.stays else axes:
             candidates = []
             for parts in divisions(shape, count, axis):
                 rows, refused = self.with_parts(parts, every)
@@ -382,10 +392,16 @@ class _Planner:
         """Return the prediction for so many steps a launch."""
         reach, grid = self.demand.reach, self.problem.grid
         share = largest_share(grid.shape, parts, self.demand.periodic)
-        cut = self.overlap and share.count > 0 and can_cut(share, reach, k, model.schedule)
-        steps = list(steps_of(share, reach, k, model.schedule, cut))
+        units = [1] * (len(reach) - 1) + [ALIGNED if parts[-1] > 1 else 1]
+        cut = self.overlap and share.count > 0 and can_cut(share, reach, k, model.schedule, units)
+        steps = list(steps_of(share, reach, k, model.schedule, cut, units))
         exchange = self._exchange_us(parts, k)
-        if cut:
+        if model.stays and share.count:
+            assert isinstance(model, CalibratedModel)
+            whole = list(steps_of(share, reach, k, model.schedule, False))
+            turn, inner, boundary = model.resident_turn_us(whole, steps, exchange)
+            computes = inner >= turn
+        elif cut:
             inner, boundary = model.inner_us(steps, fused), model.boundary_us(steps, fused)
             turn, computes = model.turn_us(steps, fused, exchange)
         else:
@@ -403,16 +419,20 @@ class _Planner:
         return [extent + more for extent, more in zip(share.extents, wider, strict=True)]
 
     def _exchange_us(self, parts: tuple[int, ...], k: int) -> float:
-        """Return the time of one exchange: axis by axis, so that corners arrive with the faces of the next axis."""
-        total = 0.0
+        """Return the time of one exchange: axis by axis, so that corners arrive with the faces of the next axis, or all axes at once where
+        no corner is read. Faces that do not lie side by side are packed, unless devices store them as they lie."""
         share = largest_share(self.problem.grid.shape, parts, self.demand.periodic)
-        for axis, neighbours in enumerate(map(sum, share.neighbours)):
-            if neighbours:
-                assert self.wires is not None
-                nbytes = self.demand.face_bytes(share, axis, k)
-                total += self.wires.link(prod(parts), self.transport).exchange_us(nbytes, neighbours)
-                total += neighbours * self.model.pack_us(nbytes) if axis and nbytes else 0.0
-        return total
+        if not share.count:
+            return 0.0
+        assert self.wires is not None
+        link = self.wires.link(prod(parts), self.transport)
+        cut = [axis for axis, has in enumerate(share.neighbours) if any(has)]
+        in_turn = link.name == "mpi" or self.demand.reads_corners(cut, k)
+        faces = {axis: (self.demand.face_bytes(share, axis, k, in_turn), sum(share.neighbours[axis])) for axis in cut}
+        total = sum(link.exchange_us(*face) for face in faces.values()) if in_turn else link.exchange_us(0, 0, *faces.values())
+        packed = [] if link.name == "flags" else [nbytes * count for axis, (nbytes, count) in faces.items() if axis and nbytes]
+        # Faces of all sides are packed side by side, where they are exchanged at once.
+        return total + sum(self.model.pack_us(nbytes) for nbytes in (packed if in_turn or not packed else [sum(packed)]))
 
 
 def _numbers(given: int | Iterable[int], what: str, most: int) -> list[int]:
@@ -423,15 +443,19 @@ def _numbers(given: int | Iterable[int], what: str, most: int) -> list[int]:
     return sorted(set(found))
 
 
-def _model(name: str, problem: Problem, chip: Chip, schedule: str, work: CellWork | None) -> CalibratedModel | KawamuraModel:
+def _model(
+    name: str, problem: Problem, chip: Chip, schedule: str, work: CellWork | None, transport: str
+) -> CalibratedModel | KawamuraModel:
     if schedule not in ("", *SCHEDULES):
         raise StencilError(f"no schedule is called {schedule!r}; known: {', '.join(SCHEDULES)}")
     if name == "memlane":
         if work is not None:
             raise StencilError("operations and bytes of a cell are for the model kawamura; the model memlane takes them from the rule")
-        return CalibratedModel.of(problem, chip, "independent" if schedule == "independent" else "linked")
+        return CalibratedModel.of(problem, chip, "independent" if schedule == "independent" else "linked", transport == STAYS)
     if name != "kawamura":
         raise StencilError(f"no model is called {name!r}; known: {', '.join(MODELS)}")
+    if transport == STAYS:
+        raise StencilError("the model kawamura has a launch for each step and knows no kernels that stay: use the model memlane")
     if schedule == "linked":
         raise StencilError("the model kawamura knows the schedule independent only: leave it out, or use the model memlane")
     return KawamuraModel.of(problem, chip, work)

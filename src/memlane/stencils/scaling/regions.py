@@ -94,21 +94,30 @@ def check_halo(shape: Sequence[int], parts: Sequence[int], reach: Sequence[tuple
             )
 
 
-def can_cut(share: Share, reach: Sequence[tuple[int, int]], k: int, schedule: Schedule) -> bool:
-    """Return whether something is left between the borders, so that an exchange can be overlapped with it."""
-    for extent, (before, behind), (low, high) in zip(share.extents, share.neighbours, reach, strict=True):
-        if schedule == "independent":
-            if extent < k * (low * before + high * behind):
-                return False
-        elif extent <= (k * high + (k - 1) * max(low, high)) * before + (k * low + (k - 1) * max(low, high)) * behind:
-            return False
-    return True
+def can_cut(share: Share, reach: Sequence[tuple[int, int]], k: int, schedule: Schedule, units: Sequence[int] = ()) -> bool:
+    """Return whether something is left between the borders, so that an exchange can be overlapped with it. `units` as for `steps_of`."""
+    if schedule == "linked":
+        return all(axis.inner > 0 for axis in _axes(share, reach, k, 1, schedule, units))
+    return all(
+        extent >= k * (low * before + high * behind)
+        for extent, (before, behind), (low, high) in zip(share.extents, share.neighbours, reach, strict=True)
+    )
 
 
-def steps_of(share: Share, reach: Sequence[tuple[int, int]], k: int, schedule: Schedule, cut: bool) -> Iterator[Step]:
-    """Yield what a device computes in each of the k steps between two exchanges; in one piece without `cut`."""
+def _axes(share: Share, reach: Sequence[tuple[int, int]], k: int, step: int, schedule: Schedule, units: Sequence[int]) -> list[_Axis]:
+    known = units or [1] * len(reach)
+    return [_Axis(*one, k, step, schedule, unit) for *one, unit in zip(share.extents, share.neighbours, reach, known, strict=True)]
+
+
+def steps_of(
+    share: Share, reach: Sequence[tuple[int, int]], k: int, schedule: Schedule, cut: bool, units: Sequence[int] = ()
+) -> Iterator[Step]:
+    """Yield what a device computes in each of the k steps between two exchanges; in one piece without `cut`.
+
+    `units` says for each axis of which number of cells borders of the schedule `linked` are multiples, 1 by default.
+    """
     for step in range(1, k + 1):
-        axes = [_Axis(*one, k, step, schedule) for one in zip(share.extents, share.neighbours, reach, strict=True)]
+        axes = _axes(share, reach, k, step, schedule, units)
         if not cut:
             yield Step(None, (tuple(one.extended for one in axes),))
             continue
@@ -129,6 +138,7 @@ class _Axis:
     k: int
     step: int
     schedule: Schedule
+    unit: int = 1
 
     @property
     def left(self) -> int:
@@ -146,8 +156,12 @@ class _Axis:
         (low, high), (before, behind) = self.reach, self.neighbours
         if self.schedule == "independent":
             return self.step * low * before, self.step * high * behind
-        more = self.left * max(low, high)
-        return (self.k * high + more) * before, (self.k * low + more) * behind
+        more = self.left * self._whole(max(low, high))
+        return (self._whole(self.k * high) + more) * before, (self._whole(self.k * low) + more) * behind
+
+    def _whole(self, cells: int) -> int:
+        """Return the next multiple of the unit."""
+        return -(-cells // self.unit) * self.unit
 
     @property
     def inner(self) -> int:

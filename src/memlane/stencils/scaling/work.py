@@ -45,13 +45,30 @@ class Demand:
                 found.append(name)
         return tuple(found)
 
-    def face_bytes(self, share: Share, axis: int, k: int) -> float:
-        """Return the bytes that go to a neighbour along an axis: the faces of all fields in one message, with the corners that earlier axes
-        have brought."""
+    def reads_corners(self, cut: Sequence[int], k: int) -> bool:
+        """Return whether cells of a halo are read that lie behind the faces of two cut axes. Else all axes are exchanged at once."""
+        if k > 1:
+            return True
+        written: set[str] = set()
+        for rule in self.problem.rules:
+            for name, several in rule.reads.items():
+                far = 0 if name in self.problem.constant else max(sum(bool(one[axis]) for axis in cut) for one in several)
+                if far > 1 or (far and name in written):  # what a rule before wrote is computed in halos too, from more cells of them
+                    return True
+            written.update(rule.writes)
+        return False
+
+    def face_bytes(self, share: Share, axis: int, k: int, corners: bool = True) -> float:
+        """Return the bytes that go to a neighbour along an axis: the faces of all fields in one message, with the `corners` that earlier
+        axes have brought."""
         cells = k * max(self.reach[axis])
         for other, extent in enumerate(share.extents):
             if other != axis:
-                halo = sum(k * one for one, has in zip(self.reach[other], share.neighbours[other], strict=True) if has and other < axis)
+                halo = (
+                    0
+                    if not corners
+                    else sum(k * one for one, has in zip(self.reach[other], share.neighbours[other], strict=True) if has and other < axis)
+                )
                 cells *= extent + halo
         return float(cells * sum(itemsize(self.problem.dtype(name)) for name in self.exchanged(k)))
 
