@@ -106,7 +106,10 @@ def can_cut(share: Share, reach: Sequence[tuple[int, int]], k: int, schedule: Sc
 
 def _axes(share: Share, reach: Sequence[tuple[int, int]], k: int, step: int, schedule: Schedule, units: Sequence[int]) -> list[_Axis]:
     known = units or [1] * len(reach)
-    return [_Axis(*one, k, step, schedule, unit) for *one, unit in zip(share.extents, share.neighbours, reach, known, strict=True)]
+    return [
+        _Axis(extent, has, pair, k, step, schedule, unit)
+        for extent, has, pair, unit in zip(share.extents, share.neighbours, reach, known, strict=True)
+    ]
 
 
 def steps_of(
