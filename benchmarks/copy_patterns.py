@@ -30,10 +30,17 @@ class CopyPattern:
     """The lanes that execute it."""
     reads: int = ALL
     """The lanes that read; the others fill what they copy with zeros."""
+    parts: int = 0
+    """Of those, the lanes that read one byte less than they copy, and fill it with a zero."""
 
     def table(self, nbytes: int) -> npt.NDArray[np.uint32]:
         """uint32[3, 32]: offsets in shared and in global memory, and whether the lane reads."""
         return np.stack([self.shared(nbytes), self.far(nbytes), self.reads >> LANE & 1]).astype(np.uint32)
+
+    def rows(self, nbytes: int) -> npt.NDArray[np.uint32]:
+        """uint32[4, 32]: offsets in shared and in global memory, the bytes that the lane reads, and whether it copies."""
+        size = (self.reads >> LANE & 1) * (nbytes - (self.parts >> LANE & 1))
+        return np.stack([self.shared(nbytes), self.far(nbytes), size, self.mask >> LANE & 1]).astype(np.uint32)
 
 
 def strided(step: int) -> Places:
@@ -109,3 +116,96 @@ def masked() -> Iterator[CopyPattern]:
         one = chosen[name]
         for some, reads in (("none", 0), ("lower half", 0xFFFF), ("odd lanes", 0xAAAAAAAA), ("some", 0x9C35_0E71)):
             yield CopyPattern(f"{name}; {some} read", one.shared, one.far, reads=reads)
+
+
+# -- many at a time --------------------------------------------------------------------------------------------------------------
+
+
+def listed(*places: int) -> Places:
+    """These numbers of copies for the first lanes, 0 for the others."""
+    return lambda nbytes: np.array([*places, *[0] * (32 - len(places))]) * nbytes
+
+
+def staggered(nbytes: int) -> Offsets:
+    """Rows of 64 bytes, side by side, whose pieces of 16 change places by the number of the row: as tiles of 32 halves are stored."""
+    piece = LANE * nbytes // 16
+    return (piece ^ piece // 8 % 4) * 16 + LANE * nbytes % 16
+
+
+def anywhere(seed: int, span: int) -> Places:
+    """Random copies, also several at one place, in `span` of them."""
+    return lambda nbytes: np.random.default_rng(seed).integers(0, span, 32) * nbytes
+
+
+def first(lanes: int) -> int:
+    """The mask of the first lanes."""
+    return (1 << lanes) - 1
+
+
+def past_l1() -> Iterator[CopyPattern]:
+    """Of 16 bytes: every pair of two lanes and of two sectors nearby, rows of several lengths and distances, and random sectors."""
+    for far in (*range(11), 12, 14, 16, 18, 20, 24, 32, 64, 128):
+        for near in range(1, 10):
+            yield CopyPattern(f"lanes 0 to 0, {far} to {near}", listed(0, near), listed(0, far), first(2))
+    for begin in range(3):
+        for far in (*range(11), 12, 16, 32, 64):
+            for near in range(1, 6):
+                if far != begin:
+                    from_two, to_two = (2 * begin, 2 * begin + 1, 2 * far, 2 * far + 1), (0, 1, 2 * near, 2 * near + 1)
+                    yield CopyPattern(f"sectors {begin} to 0, {far} to {near}", listed(*to_two), listed(*from_two), first(4))
+    for lanes, distances in ((4, (128, 256, 384, 512, 1024, 2048)), (2, (64, 128, 160, 256)), (8, (128, 256, 1024))):
+        for distance in distances:
+            for shift in (0, 1, 2, 4, 6):
+                far_places = shifted(rows_apart(lanes, distance), shift)
+                yield CopyPattern(f"rows of {lanes} lanes, {distance} apart, shifted by {shift}", PACKED, far_places)
+                yield CopyPattern(f"rows of {lanes} lanes, {distance} apart, shifted by {shift}, staggered", staggered, far_places)
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        sectors, pieces = random.permutation((32, 64, 128)[seed % 3])[:16], random.permutation(16 if seed % 2 else 32)[:16]
+        to, of = (tuple(np.repeat(2 * one, 2) + LANE % 2) for one in (pieces, sectors))
+        yield CopyPattern(f"random sectors {seed}", listed(*to), listed(*of))
+
+
+def through_l1(nbytes: int) -> Iterator[CopyPattern]:
+    """Of any size: two to eight lanes at random places, and strides on both sides."""
+    for seed in range(90):
+        span, lanes = (8, 16, 32, 64)[seed % 4] * 16 // nbytes, (8, 6, 4, 3, 2)[seed % 5]
+        yield CopyPattern(f"{lanes} lanes anywhere, {seed}", shuffled(seed, span * nbytes), anywhere(100 + seed, span), first(lanes))
+    for near in (1, 2, 4):
+        for far in (1, 2, 4, 8):
+            yield CopyPattern(f"strides {far} to {near}", strided(near), strided(far))
+            yield CopyPattern(f"strides {far} to {near}, one pass", strided(near), strided(far), first(128 // nbytes))
+
+
+def filled() -> Iterator[CopyPattern]:
+    """Of any size: lanes that fill all or a part of what they copy with zeros, from places of their own or all from one."""
+    ways = {
+        "side by side": PACKED,
+        "one place": repeated(32),
+        "pairs": repeated(2),
+        "rows of 4 lanes": rows_apart(4, 128),
+        "far": strided(8),
+    }
+    for name, far in ways.items():
+        for where, near in (("packed", PACKED), ("stride 2", strided(2))):
+            for some, reads in (("none", 0), ("the first 8", first(8)), ("some", 0x9C35_0E71)):
+                yield CopyPattern(f"{name} to {where}, {some} read", near, far, reads=reads)
+    for name, parts in (("all", ALL), ("one", 1 << 7), ("some", 0x1234_5678)):
+        yield CopyPattern(f"{name} read a part", PACKED, PACKED, parts=parts)
+        yield CopyPattern(f"{name} read a part, the first 20 read", PACKED, PACKED, reads=first(20), parts=parts)
+        yield CopyPattern(f"{name} read a part, strides", strided(2), strided(4), parts=parts)
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        reads, parts = (int(random.integers(1 << 32)) for _ in range(2))
+        near, far = shuffled(200 + seed, 1024), anywhere(300 + seed, 128)
+        yield CopyPattern(f"random {seed}, some read", near, far, reads=reads, parts=parts if seed % 2 else 0)
+
+
+def many(nbytes: int, cache: str, masked: bool) -> Iterator[CopyPattern]:
+    """All that are profiled in the kernels of `copies.py`, of one form."""
+    if masked:
+        yield from filled()
+    elif cache == "cg":
+        yield from past_l1()
+    else:
+        yield from through_l1(nbytes)

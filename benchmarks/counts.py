@@ -236,18 +236,21 @@ def _roads(device: SiteCounts | None, emulated: SiteCounts | None) -> str:
 
 
 def compare_sites(case: str, compared: list[Compared]) -> Row:
-    """How many exact sites differ from the profiler; the others that do stand in the note, with the reason."""
+    """How many exact sites differ from the profiler; the others that do stand in the note, with the reason. Copies that the profiler
+    misreads are set aside."""
     exact = [one for one in compared if one.verdict == "exact"]
-    off = [one for one in exact if one.differing()]
+    off = [one for one in exact if one.differing() and not one.misread]
+    misread = [one for one in exact if one.differing() and one.misread]
     others = [one for one in compared if one.verdict != "exact" and one.differing()]
     peer = {"sites": sum(one.sites for one in compared)}
     peer |= {verdict: sum(one.sites for one in compared if one.verdict == verdict) for verdict in ("exact", "merged", "hint")}
-    peer |= {"others that differ": sum(one.sites for one in others)}
+    peer |= {"others that differ": sum(one.sites for one in others), "misread by the profiler": sum(one.sites for one in misread)}
     peer |= {f"exact with other {name}": sum(bool(one.differing([name])) for one in exact) for name in IDEALS}
     for name in COMPARED[1:]:
         peer |= {name: sum(one.ours.get(name, 0) for one in exact), f"{name}, profiler": sum(int(one.theirs.get(name, 0)) for one in exact)}
     notes = [f"exact: {one}: {one.split() or 'not explained'}" for one in off]
     notes += [f"{one.verdict}: {one}: {one.reason}" for one in others]
+    notes += [f"set aside: {one}: the profiler misreads copies under predicate 0" for one in misread]
     about = f"{ABOUT[case]}. " if case in ABOUT else ""
     return Row(case, SITES, float(len(off)), "sites", 0.0, peer={k: float(v) for k, v in peer.items()}, note=about + "; ".join(notes))
 

@@ -40,6 +40,14 @@ class Counted:
     """With modifiers: `LDG.E.64`."""
     metrics: dict[str, float]
     """By name, as in `LABELS`; those that the profiler's table has."""
+    text: str = ""
+    """As it is disassembled, with guard and operands."""
+
+    @property
+    def is_misread(self) -> bool:
+        """Whether the profiler does not see what it does: of an asynchronous copy that its guard or an operand makes depend on predicate 0
+        (`copies.py` has the evidence)."""
+        return self.opcode.startswith("LDGSTS") and re.search(r"\bP0\b", self.text) is not None
 
 
 @dataclass(frozen=True)
@@ -114,11 +122,12 @@ def parse_source(output: str) -> list[Disassembled]:
             head = cells
             launches.append((kernel, []))
         elif head and len(cells) == len(head):
-            opcode = _OPCODE.match(cells[head.index("Source")].strip())
+            text = cells[head.index("Source")].strip()
+            opcode = _OPCODE.match(text)
             if opcode:
                 address = int(cells[head.index("Address")], 16)
                 first = address if not launches[-1][1] else first
                 found = {names[title]: number(cell) for title, cell in zip(head, cells, strict=True) if title in names}
                 metrics = {name: value for name, value in found.items() if value is not None}
-                launches[-1][1].append(Counted(address - first, opcode[1], metrics))
+                launches[-1][1].append(Counted(address - first, opcode[1], metrics, text))
     return [Disassembled(name, tuple(instructions)) for name, instructions in launches]

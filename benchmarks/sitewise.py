@@ -60,6 +60,8 @@ class Compared:
     executions: float
     """Executions by a warp, by the profiler; also those without an active lane."""
     sites: int = 1
+    misread: int = 0
+    """Instructions of which the profiler's transactions are no evidence (`Counted.is_misread`)."""
 
     def differing(self, fields: Sequence[str] = COMPARED) -> list[str]:
         """The fields that are not equal."""
@@ -127,6 +129,7 @@ class Code:
             requests=sum(entry.requests for entry in entries),
             executions=sum(one.metrics.get(EXECUTIONS, 0) for one in made),
             sites=len(entries),
+            misread=sum(one.is_misread for one in made),
         )
 
     def _made(self, kernel: str, entry: SiteCounts, at: Mapping[int, Counted]) -> list[Counted]:

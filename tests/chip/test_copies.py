@@ -33,20 +33,12 @@ def patterns(masked: bool) -> Iterator[object]:
 
 @pytest.mark.parametrize(("nbytes", "cache", "masked"), FORMS)
 def test_copies_cost_what_the_profiler_counted(nbytes: int, cache: str, masked: bool) -> None:
-    """All of them past L1; through L1 where lanes do not meet in banks of both memories, and at least as much where they do."""
     rows = json.loads((BENCHMARKS / "results" / "h200" / "wgmma.json").read_text())["rows"]
     case = f"cp_async_{cache}_{nbytes}{'_masked' if masked else ''}"
     [seen] = [row["peer"] for row in rows if row["case"] == case]
-    least = 0
     for one in patterns(masked):
         shared, far = one.shared(nbytes), one.far(nbytes)
         cost = copy_cost(H200, far, shared, one.mask, nbytes, one.reads, past_l1=cache == "cg")
         counted = cost.sectors, cost.wavefronts, cost.ideal_wavefronts
         sectors, wavefronts, ideal = (int(seen[f"{one.name}{of}"]) for of in (": sectors", "", ": ideal"))
-        if cost.uncertain:
-            least += 1
-            assert (cost.sectors, cost.ideal_wavefronts) == (sectors, ideal), one.name
-            assert cost.wavefronts <= wavefronts <= 1.5 * cost.wavefronts + 1, one.name
-        else:
-            assert counted == (sectors, wavefronts, ideal), one.name
-    assert least < len(list(patterns(masked)))
+        assert counted == (sectors, wavefronts, ideal), one.name

@@ -256,12 +256,12 @@ def test_lanes_that_fill_their_copy_with_zeros_load_no_sector() -> None:
     found = launch.counted()[1]
     some = len({lane // 2 for lane in range(32) if lane % 5})
     places, readers = 16 * np.arange(32), sum(1 << lane for lane in range(32) if lane % 5)
-    costs = [copy_cost(CHIP, places, places, ALL, 16, reads, past_l1=True) for reads in (readers, 0, ALL)]
+    costs = [copy_cost(CHIP, places, places, ALL, 16, reads, past_l1=True, whole=0) for reads in (readers, 0)]
+    costs.append(copy_cost(CHIP, places, places, ALL, 16, past_l1=True))
     assert [cost.sectors for cost in costs] == [some, 0, 16]
     assert [(one.requests, one.lanes, one.sectors, one.wavefronts) for one in found] == [
         (1, 32, one.sectors, one.wavefronts) for one in costs
     ]
-    assert [one.uncertain for one in found] == [1, 0, 0]  # lanes that read a part were not compared with a profiler
     seen = list(launch.observed().values())
     assert [(one["lanes"], one["sectors"], one["ideal_sectors"]) for one in seen] == [
         (one.lanes, one.sectors, one.ideal_sectors) for one in found
@@ -269,13 +269,13 @@ def test_lanes_that_fill_their_copy_with_zeros_load_no_sector() -> None:
 
 
 def copying(nbytes: int, cache: str, masked: bool) -> str:
-    """A kernel whose lane i, if the mask has its bit, copies by row i of a table: its place in shared memory and in `data`, and whether it
-    reads."""
+    """A kernel whose lane i, if the mask has its bit, copies by row i of a table: its place in shared memory and in `data`, and the
+    bytes that it reads."""
     return f"""
     .reg .b32 %r<8>; .reg .b64 %rd<6>; .reg .pred %p<2>; .shared .align 128 .b8 tile[16384];
     ld.param.u64 %rd1, [data]; ld.param.u64 %rd2, [table]; ld.param.u32 %r1, [mask];
     mov.u32 %r2, %tid.x; mul.wide.u32 %rd3, %r2, 12; add.u64 %rd2, %rd2, %rd3;
-    ld.global.u32 %r3, [%rd2]; ld.global.u32 %r4, [%rd2+4]; ld.global.u32 %r5, [%rd2+8]; mul.lo.u32 %r5, %r5, {nbytes};
+    ld.global.u32 %r3, [%rd2]; ld.global.u32 %r4, [%rd2+4]; ld.global.u32 %r5, [%rd2+8];
     cvt.u64.u32 %rd4, %r4; add.u64 %rd4, %rd1, %rd4; mov.u32 %r6, tile; add.u32 %r6, %r6, %r3;
     shr.u32 %r1, %r1, %r2; and.b32 %r1, %r1, 1; setp.ne.u32 %p1, %r1, 0;
     @%p1 cp.async.{cache}.shared.global [%r6], [%rd4], {nbytes}{", %r5" if masked else ""};
@@ -300,11 +300,14 @@ def test_asynchronous_copies_cost_what_the_chip_says(nbytes: int, cache: str, ma
         random = np.random.default_rng(seed)
         shared, far, full = copy_places(random, nbytes), copy_places(random, nbytes), int(random.integers(2))
         mask, reads = (int(random.integers(1, 1 << 32)) | (ALL if full else 0) for _ in range(2))
-        table = np.stack([shared, far, reads >> np.arange(32) & 1 | (not masked)], axis=1).astype("u4")
+        parts = int(random.integers(1, 1 << 32)) if masked and seed % 3 == 0 else 0
+        bits = np.arange(32)
+        sizes = (reads >> bits & 1) * (nbytes - (parts >> bits & 1)) if masked else bits
+        table = np.stack([shared, far, sizes], axis=1).astype("u4")
         launch = Run(module, "k", 1, 32, (data, table, np.uint32(mask)))
-        cost = copy_cost(CHIP, far + 4096, shared, mask, nbytes, reads if masked else None, past_l1=cache == "cg")
+        cost = copy_cost(CHIP, far + 4096, shared, mask, nbytes, reads if masked else None, past_l1=cache == "cg", whole=~parts)
         [found] = [one for one in launch.counted()[1] if one.site.kind == "copy"]
-        assert (found.sectors, found.ideal_sectors, found.wavefronts, found.ideal_wavefronts, found.uncertain) == astuple(cost), seed
+        assert (found.sectors, found.ideal_sectors, found.wavefronts, found.ideal_wavefronts) == astuple(cost), seed
         [seen] = [one for one in launch.observed().values() if one["wavefronts"]]
         assert tuple(seen[one.name] for one in fields(cost)) == astuple(cost), seed
 

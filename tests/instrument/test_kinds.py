@@ -312,7 +312,7 @@ def test_a_copy_has_the_sectors_of_its_load_and_the_wavefronts_of_its_store(stri
     assert (first.sectors, first.ideal_sectors) == (sectors(CHIP, *by_lane(stride), 4), 4)
     (places, active), (targets, _) = by_lane(stride), by_lane(16)
     cost = copy_cost(CHIP, places, targets, sum(1 << lane for lane in np.flatnonzero(active)), 4)
-    assert (first.wavefronts, first.ideal_wavefronts, first.uncertain) == (cost.wavefronts, cost.ideal_wavefronts, cost.uncertain)
+    assert (first.wavefronts, first.ideal_wavefronts) == (cost.wavefronts, cost.ideal_wavefronts)
     assert (second.sectors, second.wavefronts, second.lanes, second.bytes) == (16, 4, 32, 512)
     for one in (first, second):
         seen = launch.observed()[one.site.instruction]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from memlane.record import BranchCounts, Counts, Exactness, SiteCounts
+from memlane.record import BranchCounts, Counts, SiteCounts
 from tests.synthetic import counts, site
 
 LOAD = SiteCounts(site(0, "ld.global.f32", 4), requests=10, lanes=300, bytes=1200, sectors=50, ideal_sectors=40)
@@ -77,14 +77,3 @@ def test_the_table_has_a_row_for_each_site() -> None:
 @pytest.mark.parametrize("field", ["sectors", "wavefronts"])
 def test_one_line_tells_the_sums(field: str) -> None:
     assert f"{field}: {getattr(launch().total(), field)}" in str(launch())
-
-
-def test_an_exact_site_of_which_some_requests_are_uncertain_is_a_hint() -> None:
-    copy = replace(LOAD, uncertain=2)
-    assert copy.plus(replace(LOAD, uncertain=1)).uncertain == 3
-    said = Exactness("exact", assembled="1 x 16 B shared copy").of(copy)
-    assert said.exactness == "hint"
-    assert said.exactness_reason.startswith(
-        "in 2 of 10 requests lanes meet in banks of both memories, or copy a part: it may take more wavefronts"
-    )
-    assert Exactness("exact").of(LOAD).exactness == "exact"

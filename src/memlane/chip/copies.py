@@ -2,18 +2,20 @@
 for other accesses.
 
 A copy is the addresses of the 32 lanes in both memories (uint64, bytes), the mask of the lanes that execute it, the mask of those that read
-(the others fill what they copy with zeros), and the 4, 8 or 16 bytes that each lane copies.
+(the others fill what they copy with zeros), the mask of those that read all that they copy, and the 4, 8 or 16 bytes that each lane copies.
 
-Source: what Nsight Compute counts at the instruction on an H200, for 212 patterns of addresses (`benchmarks/results/h200/wgmma.json`).
+Source: what Nsight Compute counts at the instruction on an H200, for all patterns of addresses of `benchmarks/results/h200/wgmma.json` and
+`copy_costs.json`.
 
-Through L1 (`.ca`), a pass of lanes takes as many wavefronts as lanes meet in a bank of the line that they read, or in a bank that they
-write, whichever are more; lanes in the same word are not served together. Where lanes meet on both sides the hardware takes up to half as
-many more, in an order that is not known: the number is the least then.
+Through L1 (`.ca`), a pass of 32, 16 or 8 lanes (for 4, 8 and 16 bytes) takes as many wavefronts as the most lanes that are in the way of
+one of them, itself included: those that write to its bank, and if it reads, those that read from its bank. Lanes in the same word are not
+served together. So a lane that meets two others where it reads and two more where it writes makes five wavefronts, where either side alone
+would take three.
 
 Past L1 (`.cg`, 16 bytes), two lanes whose halves of a sector go to the two halves of a 32-byte piece of shared memory share a *transfer*;
 every other lane has its own. Each transfer is counted as a sector. Transfers share a wavefront if they read one line, write one row of 128
 bytes, move the same halves the same way round, and all or none of them go from an even sector to an odd piece or back; no sector is
-read twice in a wavefront. Of lanes that write the same bytes one is left. If any lane fills with zeros, all lanes go through L1 as
+read twice in a wavefront. Of lanes that write the same bytes one is left. If any lane fills a byte with a zero, all lanes go through L1 as
 well.
 """
 
@@ -23,7 +25,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from memlane.chip.access import ideal_sectors, sectors
-from memlane.chip.lanes import Addresses, Lane, active_lanes, within
+from memlane.chip.lanes import Addresses, active_lanes, within
 from memlane.chip.model import LANES, Chip
 
 SECTOR, HALF, LINE = 32, 16, 128
@@ -42,46 +44,46 @@ class CopyCost:
     ideal_sectors: int = 0
     wavefronts: int = 0
     ideal_wavefronts: int = 0
-    uncertain: bool = False
-    """Whether it may take more wavefronts, as lanes of a pass meet in banks of both memories."""
 
 
 def copy_cost(
-    chip: Chip, sources: Addresses, targets: Addresses, active: int, nbytes: int, reads: int | None = None, past_l1: bool = False
+    chip: Chip,
+    sources: Addresses,
+    targets: Addresses,
+    active: int,
+    nbytes: int,
+    reads: int | None = None,
+    past_l1: bool = False,
+    whole: int | None = None,
 ) -> CopyCost:
     """Return what a copy costs, nothing without an active lane.
 
     `sources` and `targets`: where each lane reads and writes; `reads`: mask of the lanes that read, all of `active` if None; `past_l1`:
-    whether it is a copy of 16 bytes with `.cg`.
+    whether it is a copy of 16 bytes with `.cg`; `whole`: mask of the lanes that read all that they copy, those that read if None.
     """
     reading = active if reads is None else active & reads
     ideal = ideal_sectors(chip, sources, reading, nbytes)
     if not past_l1:
-        found = sectors(chip, sources, reading, nbytes)
-        return CopyCost(found, ideal, *_through_l1(sources, targets, active, reading, nbytes))
+        return CopyCost(
+            sectors(chip, sources, reading, nbytes), ideal, _through_l1(sources, targets, active, reading, nbytes), _ideal(active, nbytes)
+        )
     copied = _last_writers(targets, reading, nbytes)
     transfers = _transfers(sources, targets, copied, nbytes)
-    found, fewest, uncertain = _wavefronts(transfers), _ideal(copied, nbytes), False
-    if reading != active:
-        more, least, uncertain = _through_l1(sources, targets, active, reading, nbytes)
-        found, fewest = found + more, fewest + least
-    return CopyCost(len(transfers), ideal, found, fewest, uncertain)
+    found, fewest = _wavefronts(transfers), _ideal(copied, nbytes)
+    if (reading if whole is None else reading & whole) != active:
+        found, fewest = found + _through_l1(sources, targets, active, reading, nbytes), fewest + _ideal(active, nbytes)
+    return CopyCost(len(transfers), ideal, found, fewest)
 
 
-def _through_l1(sources: Addresses, targets: Addresses, active: int, reading: int, nbytes: int) -> tuple[int, int, bool]:
-    """The wavefronts, the ideal ones, and whether these may be more."""
-    size, total, uncertain = LINE // nbytes, 0, False
-    read, written = active_lanes(sources, reading, nbytes), active_lanes(targets, active, nbytes)
+def _through_l1(sources: Addresses, targets: Addresses, active: int, reading: int, nbytes: int) -> int:
+    """The wavefronts."""
+    size, total = LINE // nbytes, 0
+    read, written = dict(active_lanes(sources, reading, nbytes)), active_lanes(targets, active, nbytes)
     for first in range(0, LANES, size):
-        degrees = [_fullest(within(lanes, first, size), nbytes) for lanes in (read, written)]
-        total += max(degrees)
-        uncertain |= min(degrees) > 1
-    return total, _ideal(active, nbytes), uncertain
-
-
-def _fullest(lanes: list[Lane], nbytes: int) -> int:
-    """The most lanes at one bank, as wide as a copy."""
-    return max(Counter(address % LINE // nbytes for _, address in lanes).values(), default=0)
+        here = within(written, first, size)
+        banks = [(address % LINE // nbytes, read[lane] % LINE // nbytes if lane in read else None) for lane, address in here]
+        total += max((sum(to == near or (of == far is not None) for to, of in banks) for near, far in banks), default=0)
+    return total
 
 
 def _ideal(active: int, nbytes: int) -> int:

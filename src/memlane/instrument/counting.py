@@ -154,7 +154,6 @@ def _site_counts(site: Site, row: Any) -> SiteCounts:
             ideal_wavefronts=known("ideal_wavefronts", site.has_wavefronts),
             addresses=known("addresses", site.is_atomic),
             most_lanes_at_address=known("most_lanes_at_address", site.is_atomic),
-            uncertain=int(row["uncertain"]),
         )
         .of_known_memory()
         .of_products()
@@ -281,21 +280,20 @@ def _count_copy(
             reads = alias(name)
         case Immediate(value):
             reads = str(value)
-    part = f"setp.ne.and.u32 {r}partly, {reads}, {site.nbytes}, {r}here;\n" if reads else ""
     past_l1 = kind == "load_past_l1" and site.nbytes == HALF
     addresses = "".join(
         f"{{\n{_address(r, ends[space], scope)}mov.b64 {r}{name}, {r}address;\n}}\n"
         for space, name in (("global", "source"), ("shared", "target"))
     )
-    names = ("sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "uncertain")
+    names = ("sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts")
     return f"""\
 {{
 .reg .b64 {r}source, {r}target, {r}address;
 .reg .b32 {r}inside, {", ".join(r + name for name in names)};
-.reg .pred {r}here, {r}partly;
+.reg .pred {r}here, {r}whole;
 {addresses}setp.ne.u32 {r}here, {reads or 1}, 0;
-setp.ne.u32 {r}partly, {r}lane, {r}lane;
-{part}vote.sync.ballot.b32 {r}inside, {r}here, {r}active;
+setp.eq.u32 {r}whole, {reads or site.nbytes}, {site.nbytes};
+vote.sync.ballot.b32 {r}inside, {r}here, {r}active;
 mov.b64 {r}address, {r}source;
 {sectors(r, chip, site.nbytes, kind)}{copies(r, site.nbytes, past_l1)}{"".join(_add(r, r + name, at[name]) for name in names)}}}
 """

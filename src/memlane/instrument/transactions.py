@@ -103,36 +103,28 @@ mul.lo.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {times};
 
 def copies(r: str, nbytes: int, past_l1: bool) -> str:
     """Leaves what an asynchronous copy costs in `wavefronts` and `ideal_wavefronts`, and past L1 its sectors in `sectors`: the rules of
-    `memlane.chip.copies`; and in `uncertain` whether these do not tell all.
+    `memlane.chip.copies`.
 
     `source` and `target` are the addresses of the lane, 64 bits each; `here` says whether the lane reads, `inside` is the mask of these,
-    `partly` says whether it reads less than it copies.
+    `whole` says whether it reads all that it copies.
     """
-    of_parts = f"""\
-{{
-.reg .b32 {r}parts;
-vote.sync.ballot.b32 {r}parts, {r}partly, {r}active;
-min.u32 {r}parts, {r}parts, 1;
-max.u32 {r}uncertain, {r}uncertain, {r}parts;
-}}
-"""
     if not past_l1:
-        return f"{_through_l1(r, nbytes)}{_ideal_of_copies(r, 'active', nbytes)}{of_parts}"
+        return f"{_through_l1(r, nbytes)}{_ideal_of_copies(r, 'active', nbytes)}"
     return f"""\
 {_past_l1(r)}{{
-.reg .b32 {r}past, {r}fewest, {r}filled;
+.reg .b32 {r}past, {r}fewest, {r}all;
 .reg .pred {r}all_read;
 mov.u32 {r}past, {r}wavefronts;
 mov.u32 {r}fewest, {r}ideal_wavefronts;
 {_through_l1(r, nbytes)}{_ideal_of_copies(r, "active", nbytes)}\
-setp.eq.u32 {r}all_read, {r}inside, {r}active;
+vote.sync.ballot.b32 {r}all, {r}whole, {r}active;
+setp.eq.u32 {r}all_read, {r}all, {r}active;
 selp.b32 {r}wavefronts, 0, {r}wavefronts, {r}all_read;
 selp.b32 {r}ideal_wavefronts, 0, {r}ideal_wavefronts, {r}all_read;
-selp.b32 {r}uncertain, 0, {r}uncertain, {r}all_read;
 add.u32 {r}wavefronts, {r}wavefronts, {r}past;
 add.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {r}fewest;
 }}
-{of_parts}"""
+"""
 
 
 def _ideal_of_copies(r: str, lanes: str, nbytes: int) -> str:
@@ -144,8 +136,7 @@ shr.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {_shift(LINE)};
 
 
 def _through_l1(r: str, nbytes: int) -> str:
-    """`wavefronts` = for each pass the most lanes at a bank that is read or at one that is written, whichever are more; `uncertain` = 1 if
-    in a pass both are several."""
+    """`wavefronts` = for each pass the most lanes that are in the way of one: write to its bank, or read from the one that it reads."""
     banks = LINE // nbytes
     lanes_at = "".join(
         f"""\
@@ -155,35 +146,28 @@ and.b32 {r}{bank}, {r}{bank}, {banks - 1};
 mad.lo.u32 {r}{bank}, {r}turn, {banks}, {r}{bank};
 {f"@!{r}here mov.u32 {r}{bank}, 0xffffffff;{chr(10)}" if address == "source" else ""}\
 match.any.sync.b32 {r}{bank}, {r}{bank}, {r}active;
-popc.b32 {r}{bank}, {r}{bank};
 {f"@!{r}here mov.u32 {r}{bank}, 0;{chr(10)}" if address == "source" else ""}"""
         for address, bank in (("source", "read"), ("target", "written"))
     )
     passes = "".join(
         f"""\
 setp.eq.u32 {r}mine, {r}turn, {number};
-selp.b32 {r}most, {r}read, 0, {r}mine;
+selp.b32 {r}most, {r}met, 0, {r}mine;
 redux.sync.max.u32 {r}most, {r}most, {r}active;
-selp.b32 {r}most_written, {r}written, 0, {r}mine;
-redux.sync.max.u32 {r}most_written, {r}most_written, {r}active;
-min.u32 {r}both, {r}most, {r}most_written;
-max.u32 {r}most, {r}most, {r}most_written;
 add.u32 {r}wavefronts, {r}wavefronts, {r}most;
-max.u32 {r}uncertain, {r}uncertain, {r}both;
 """
         for number in range(LANES // banks)
     )
     return f"""\
 {{
 .reg .b64 {r}wide;
-.reg .b32 {r}turn, {r}read, {r}written, {r}most, {r}most_written, {r}both;
+.reg .b32 {r}turn, {r}read, {r}written, {r}met, {r}most;
 .reg .pred {r}mine;
 shr.u32 {r}turn, {r}lane, {_shift(banks)};
-{lanes_at}mov.u32 {r}wavefronts, 0;
-mov.u32 {r}uncertain, 1;
-{passes}shr.u32 {r}uncertain, {r}uncertain, 1;
-min.u32 {r}uncertain, {r}uncertain, 1;
-}}
+{lanes_at}or.b32 {r}met, {r}read, {r}written;
+popc.b32 {r}met, {r}met;
+mov.u32 {r}wavefronts, 0;
+{passes}}}
 """
 
 

@@ -52,7 +52,6 @@ def _of_site(site: Site, fields: npt.NDArray[np.int64]) -> SiteCounts:
             ideal_wavefronts=field("ideal_wavefronts") if site.has_wavefronts else None,
             addresses=field("addresses") if site.is_atomic else None,
             most_lanes_at_address=field("most_lanes_at_address") if site.is_atomic else None,
-            uncertain=field("uncertain"),
         )
         .of_known_memory()
         .of_products()

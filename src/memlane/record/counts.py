@@ -71,10 +71,6 @@ class SiteCounts(_Derived):
     most_lanes_at_address: int | None = None
     """Atomics and reductions: the most lanes that one request had at one address, 1 to 32."""
 
-    uncertain: int = 0
-    """Asynchronous copies: the requests that may take more wavefronts than are counted, because their lanes meet in banks both of what they
-    read and of what they write, or read a part of what they copy."""
-
     exactness: str = NOT_CHECKED
     """Whether the hardware accesses memory as is counted here: `exact`, `merged`, `hint` or `not checked`; see `Counts.checked`."""
     exactness_reason: str = ""
@@ -126,7 +122,6 @@ class SiteCounts(_Derived):
             ideal_wavefronts=_both(self.ideal_wavefronts, other.ideal_wavefronts),
             addresses=_both(self.addresses, other.addresses),
             most_lanes_at_address=max(most) if most else None,
-            uncertain=self.uncertain + other.uncertain,
             exactness=max(self.exactness, other.exactness, key=_WEAKNESS.index),
             exactness_reason=_joined(self.exactness_reason, other.exactness_reason),
             assembled=_joined(self.assembled, other.assembled),
@@ -186,10 +181,6 @@ class Exactness:
 
     def of(self, entry: SiteCounts) -> SiteCounts:
         """The counts of the site in one launch, with what is said of them."""
-        if self.exactness == EXACT and entry.uncertain:
-            asked = f"{entry.uncertain:,} of {entry.requests:,} requests"
-            reason = f"in {asked} lanes meet in banks of both memories, or copy a part: it may take more wavefronts than are counted"
-            return replace(entry, exactness=HINT, exactness_reason=reason, assembled=self.assembled)
         if self.exact_if_full and entry.is_full:
             return replace(entry, exactness=EXACT, exactness_reason="", assembled=self.assembled)
         said = {name: value for name, value in _plain(self).items() if name != "exact_if_full"}

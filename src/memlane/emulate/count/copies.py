@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from memlane.chip import LANES
 from memlane.chip.copies import HALF, LINE, SECTOR
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, vector
 from memlane.emulate.count.banks import fullest_of_passes, total_of_passes
@@ -17,10 +18,10 @@ _ROWS = 0xFFFF
 
 @cache
 def copy_helper(nbytes: int, past_l1: bool) -> Helper:
-    """`(sources: <32 x i64>*, distance, targets: <32 x i64>*, distance, lanes: i32, readers: i32) -> i64`: wavefronts, `uncertain << 16`,
-    `ideal << 32`, and past L1 `sectors << 48`."""
+    """`(sources: <32 x i64>*, distance, targets: <32 x i64>*, distance, lanes: i32, readers: i32, whole: i32) -> i64`: wavefronts,
+    `ideal << 32`, and past L1 `sectors << 48`. `readers`: lanes that read; `whole`: those that read all that they copy."""
 
-    def build(e: Emit, source: Value, far: Value, target: Value, near: Value, lanes: Value, readers: Value) -> None:
+    def build(e: Emit, source: Value, far: Value, target: Value, near: Value, lanes: Value, readers: Value, whole: Value) -> None:
         sources, targets = (e.add(e.load_lanes(at, I64), e.splat(distance)) for at, distance in ((source, far), (target, near)))
         through = Helper(
             f"memlane_copy_through_l1_{nbytes}",
@@ -32,23 +33,39 @@ def copy_helper(nbytes: int, past_l1: bool) -> Helper:
             e.ret(invoke(e, through, sources, targets, lanes, readers))
             return
         found = e.variable(_past_l1(e, sources, targets, readers))
-        with e.if_then(e.icmp_unsigned("!=", lanes, readers)):
+        with e.if_then(e.icmp_unsigned("!=", lanes, whole)):
             found.set(e.add(found.get(), invoke(e, through, sources, targets, lanes, readers)))
         e.ret(found.get())
 
     name = f"memlane_copy_{'past' if past_l1 else 'by'}_l1_{nbytes}"
-    return Helper(name, I64, (POINTER, I64, POINTER, I64, I32, I32), build)
+    return Helper(name, I64, (POINTER, I64, POINTER, I64, I32, I32, I32), build)
 
 
 def _through_l1(e: Emit, nbytes: int, sources: Value, targets: Value, lanes: Value, readers: Value) -> None:
-    """Return for each pass the most lanes at a bank that is read or at one that is written, whichever are more."""
+    """Return for each pass the most lanes that are in the way of one: those that write to its bank, or read from the bank that it reads."""
     read, written = (fullest_of_passes(e, e.trunc(at, _LANES), mask, nbytes, LINE) for at, mask in ((sources, readers), (targets, lanes)))
-    number = total_of_passes(e, e.intrinsic("umax", [read, written]))
-    both = e.intrinsic("umin", [read, written])
+    number, both = e.variable(total_of_passes(e, e.intrinsic("umax", [read, written]))), e.intrinsic("umin", [read, written])
     several = e.reduce("umax", both) if both.type.count > 1 else e.extract_element(both, constant(I32, 0))
-    uncertain = e.zext(e.icmp_unsigned(">", several, constant(I32, 1)), I64)
-    facts = e.or_(e.shl(uncertain, constant(I64, 16)), e.shl(_ideal(e, lanes, nbytes), constant(I64, 32)))
-    e.ret(e.or_(e.zext(number, I64), facts))
+    with e.if_then(e.icmp_unsigned(">", several, constant(I32, 1)), likely=False):  # else a lane meets others on one side only
+        number.set(_in_the_way(e, nbytes, sources, targets, lanes, readers))
+    e.ret(e.or_(e.zext(number.get(), I64), e.shl(_ideal(e, lanes, nbytes), constant(I64, 32))))
+
+
+def _in_the_way(e: Emit, nbytes: int, sources: Value, targets: Value, lanes: Value, readers: Value) -> Value:
+    """The sum of these over the passes, lane by lane."""
+    size, total = LINE // nbytes, e.variable(constant(I32, 0))
+    mask = constant(_ADDRESSES, LINE - nbytes)
+    read, written = (e.and_(at, mask) for at in (sources, targets))
+    for first in range(0, LANES, size):
+        here = constant(I32, ((1 << size) - 1) << first)
+        most = e.variable(constant(I32, 0))
+        with e.each_lane(e.and_(lanes, here)) as lane:
+            near, far = (e.mask_of(e.icmp_unsigned("==", banks, e.splat(e.extract_element(banks, lane)))) for banks in (written, read))
+            reads = e.icmp_unsigned("!=", e.and_(e.lshr(readers, lane), constant(I32, 1)), constant(I32, 0))
+            met = e.or_(near, e.select(reads, e.and_(far, readers), constant(I32, 0)))
+            most.set(e.intrinsic("umax", [most.get(), e.popcount(e.and_(met, e.and_(lanes, here)))]))
+        total.set(e.add(total.get(), most.get()))
+    return total.get()
 
 
 def _ideal(e: Emit, lanes: Value, nbytes: int) -> Value:

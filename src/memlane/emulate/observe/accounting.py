@@ -125,10 +125,9 @@ def accounting_copy(chip: Chip, layers: Compiled, nbytes: int, kind: AccessKind)
             e.ret(issue)
         sectors, wavefronts = constant(I64, 0), invoke(e, counting(chip, STORE).wavefronts, target, near, lanes, size)
         if layers.counts:
-            row = _count_request(e, warp, site, lanes, size)
-            cost = invoke(e, copy_helper(nbytes, past_l1), source, far, target, near, lanes, readers)
-            parts = e.zext(e.zext(e.icmp_unsigned("!=", partly, constant(I32, 0)), I32), I64)
-            _add(e, row, "uncertain", e.or_(e.and_(e.lshr(cost, constant(I64, 16)), constant(I64, 1)), parts))
+            _count_request(e, warp, site, lanes, size)
+            whole = e.and_(readers, e.not_(partly))
+            cost = invoke(e, copy_helper(nbytes, past_l1), source, far, target, near, lanes, readers, whole)
             sectors = invoke(e, counting(chip, kind).sectors, source, far, readers, size)
             if past_l1:
                 sectors = e.or_(e.and_(sectors, e.not_(low)), e.lshr(cost, constant(I64, 48)))
