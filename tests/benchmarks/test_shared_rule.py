@@ -29,11 +29,29 @@ PAGE = """\
 
 
 def test_the_profilers_page_of_instructions_is_read_by_launch() -> None:
-    first = Counted(0, "LDS.U.64", {"inst_executed": 1, "memory_l1_wavefronts_shared": 1024, "memory_l1_wavefronts_shared_ideal": 16})
+    numbers = {"inst_executed": 1, "memory_l1_wavefronts_shared": 1024, "memory_l1_wavefronts_shared_ideal": 16}
+    first = Counted(0, "LDS.U.64", numbers, "@!P0 LDS.U.64 R4, [R2]")
+    second = Counted(16, "IMAD", {"inst_executed": 1}, "IMAD R4, R2, R1, R0")
     once, twice = parse_source(PAGE)
-    assert once == Disassembled("once_ld_4(const unsigned int *, unsigned int)", (first, Counted(16, "IMAD", {"inst_executed": 1})))
-    assert twice.instructions == (Counted(0, "ATOMS.POPC.INC.32", {"memory_l1_wavefronts_shared": 3}),)
+    assert once == Disassembled("once_ld_4(const unsigned int *, unsigned int)", (first, second))
+    assert twice.instructions == (Counted(0, "ATOMS.POPC.INC.32", {"memory_l1_wavefronts_shared": 3}, "@UP0 ATOMS.POPC.INC.32 RZ, [R0]"),)
     assert parse_source("==ERROR== nothing\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "misread"),
+    [
+        ("@P0 LDGSTS.E.BYPASS.128 [R3], desc[UR4][R6.64]", True),
+        ("@!P0 LDGSTS.E [R3], desc[UR4][R6.64]", True),
+        ("LDGSTS.E.BYPASS.128 [R3], desc[UR4][R6.64], P0", True),
+        ("@P1 LDGSTS.E.BYPASS.128 [R3], desc[UR4][R6.64]", False),
+        ("@UP0 LDGSTS.E.BYPASS.128 [R3], desc[UR4][R6.64]", False),
+        ("@P0 LDG.E R3, desc[UR4][R6.64]", False),
+    ],
+)
+def test_copies_under_predicate_0_are_no_evidence(text: str, misread: bool) -> None:
+    opcode = text.split()[1 if text.startswith("@") else 0]
+    assert Counted(0, opcode, {}, text).is_misread == misread
 
 
 def test_code_without_numbers_is_not_a_launch() -> None:

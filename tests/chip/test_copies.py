@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +18,8 @@ H200 = load("h200")
 FORMS = [(nbytes, cache, masked) for nbytes, cache in ((4, "ca"), (8, "ca"), (16, "ca"), (16, "cg")) for masked in (False, True)]
 
 
-def patterns(masked: bool) -> Iterator[object]:
-    """The patterns of the benchmark."""
+def module() -> Any:
+    """The patterns of the benchmarks."""
     name = "memlane_copy_patterns"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, BENCHMARKS / "copy_patterns.py")
@@ -27,8 +27,7 @@ def patterns(masked: bool) -> Iterator[object]:
         assert spec.loader is not None
         sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
-    module = sys.modules[name]
-    yield from module.masked() if masked else module.plain()
+    return sys.modules[name]
 
 
 @pytest.mark.parametrize(("nbytes", "cache", "masked"), FORMS)
@@ -36,7 +35,7 @@ def test_copies_cost_what_the_profiler_counted(nbytes: int, cache: str, masked: 
     rows = json.loads((BENCHMARKS / "results" / "h200" / "wgmma.json").read_text())["rows"]
     case = f"cp_async_{cache}_{nbytes}{'_masked' if masked else ''}"
     [seen] = [row["peer"] for row in rows if row["case"] == case]
-    for one in patterns(masked):
+    for one in module().masked() if masked else module().plain():
         shared, far = one.shared(nbytes), one.far(nbytes)
         cost = copy_cost(H200, far, shared, one.mask, nbytes, one.reads, past_l1=cache == "cg")
         counted = cost.sectors, cost.wavefronts, cost.ideal_wavefronts

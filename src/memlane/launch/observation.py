@@ -36,8 +36,8 @@ COUNT_FIELDS = (*SITE_FIELDS, "bytes", "divergent")
 """`requests`: executions by a warp with at least one active lane whose guard is true. `lanes`: such lanes, summed. `bytes`: requested by
 them. `sectors` and `ideal_sectors`: of accesses to global and local memory and of generic ones that lead there; `wavefronts` and
 `ideal_wavefronts`: of shared ones that stay in the block. `addresses`: of atomics, the different addresses of each request, summed;
-`most_lanes_at_address`: the most lanes that one request had at one address (a maximum, not a sum).`divergent`: of branches, executions whose
-active lanes went two ways (for branches `requests` is executions, `lanes` active lanes)."""
+`most_lanes_at_address`: the most lanes that one request had at one address (a maximum, not a sum). `divergent`: of branches, executions
+whose active lanes went two ways (for branches `requests` is executions, `lanes` active lanes)."""
 
 ACCESS_DTYPE = np.dtype(
     [
