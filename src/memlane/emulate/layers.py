@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memlane.emulate.remembered import once
-from memlane.launch import Layers
+from memlane.launch import Layers, MachineCode
 from memlane.ptx import Function, Module, special_registers
 
 SMALL_THREADS = 1 << 15
@@ -26,6 +26,8 @@ class Compiled:
     """Whether the code is to be there soon, rather than to be fast."""
     predicts: bool = False
     """Whether the clock layer takes what an assembler would make of the instructions, and adds up what warps waited at each."""
+    machine: MachineCode | None = None
+    """What the assembler made of the kernel; None: it is estimated where it is wanted."""
 
     @property
     def knows_chip(self) -> bool:
@@ -37,7 +39,7 @@ def layers_for(layers: Layers, module: Module, function: Function, threads: int 
     """What `layers` asks for, and the clock where the kernel, or a function it calls, reads one. `threads`: of the whole launch."""
     clock = layers.clock or reads_clock(module, function)
     quick = clock and threads is not None and threads <= SMALL_THREADS
-    return Compiled(layers.counts or layers.accesses, layers.accesses, clock, layers.check, quick, layers.prediction)
+    return Compiled(layers.counts or layers.accesses, layers.accesses, clock, layers.check, quick, layers.prediction, layers.machine)
 
 
 @once

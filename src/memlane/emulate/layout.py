@@ -307,6 +307,8 @@ WARP = np.dtype(
         ("time", "i8"),
         ("began", "i8"),
         ("outstanding", "i8"),
+        ("late", "i8"),
+        ("turn", "i8"),
         ("next_clock", "i8"),
         ("copies", "i8", 1 + COPY_GROUPS),
         ("at_barrier", "u4", BARRIERS),
@@ -330,7 +332,8 @@ Of the barrier of the cluster: lanes that arrived in this phase (`cluster_arrive
 `stopped_at` is the index of the barrier instruction at which a lane waits, `partners` the mask that it gave to a barrier of the warp.
 
 For the clock layer, `time` is the earliest cycle in which the warp may issue again, `began` when its block started, `outstanding` when its
-last memory access completes, and `next_clock` when it may read its clock again. `copies` is when the asynchronous copies of no group as yet
+last memory access completes, and `next_clock` when it may read its clock again. `late` is when what waits for the loads of several turns of
+a loop has issued, and `turn` how many of these turns there were. `copies` is when the asynchronous copies of no group as yet
 are complete, and then those of each group, the newest first.
 """
 

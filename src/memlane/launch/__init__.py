@@ -51,6 +51,8 @@ from memlane.launch.observation import (
     DeclaredBuffer,
     ExampleOf,
     Layers,
+    MachineCode,
+    Made,
 )
 from memlane.launch.observe import Observer, StepObserver, adds_clock_reads, observed, observing, show_step, unobserved, watched
 from memlane.launch.prepared import PlainLaunch, Prepared
@@ -98,6 +100,8 @@ __all__ = [
     "Layers",
     "LoadedModule",
     "Loader",
+    "MachineCode",
+    "Made",
     "Memory",
     "Observation",
     "Observer",

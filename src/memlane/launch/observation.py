@@ -163,6 +163,30 @@ class BlockSample:
 
 
 @dataclass(frozen=True)
+class Made:
+    """What an assembler made of one instruction: what each execution of it costs."""
+
+    pipes: tuple[str, ...] = ()
+    """Of each machine instruction the pipe that it takes, a field of `Throughput`; empty for one that takes an issue slot only."""
+    cycles: int = 0
+    """Until the next instruction of the warp may issue, by the control words."""
+    is_late: bool = False
+    """Whether it stands behind loads there that come later in the PTX. The warp goes on to these before it waits for its operands."""
+    catches_up: int = 0
+    """From here on the warp waits for what was late: 1; n: at each n-th execution, as at the end of n turns of a loop; 0: it does not."""
+    skipped: tuple[int, int] = (0, 0)
+    """Of a branch that is no jump there: the machine instructions that a warp passes although none of its lanes goes there, and how many of
+    them access memory."""
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """What an assembler made of the instructions of a kernel, by their index."""
+
+    made: tuple[Made, ...]
+
+
+@dataclass(frozen=True)
 class Layers:
     """What an emulated launch should do besides computing. A real GPU refuses all but the default."""
 
@@ -187,6 +211,8 @@ class Layers:
     """With `clock`: run some of the blocks only, for the time that they take; None: all. What the others would compute is missing."""
     prediction: bool = False
     """With `clock`: take the time of what an assembler would make of the instructions, and add up where warps wait, and for what."""
+    machine: MachineCode | None = None
+    """With `prediction`: what the assembler made of the kernel; None: it is estimated."""
     registers: int | None = None
     """With `clock`: of a thread, for how many blocks are resident at once; None: not known."""
     side_by_side: frozenset[int] = frozenset()
@@ -214,6 +240,7 @@ class Layers:
             seed=self.seed if other.seed is None else other.seed,
             sample=other.sample or self.sample,
             prediction=self.prediction or other.prediction,
+            machine=other.machine or self.machine,
             registers=other.registers or self.registers,
             declared=other.declared or self.declared,
             report=_both(self.report, other.report),

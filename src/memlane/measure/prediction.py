@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from memlane.audit.assembled import Assembled
+from memlane.audit.machine_code import attributed
 from memlane.chip import STALL_FIELDS, Chip, Events
-from memlane.compile import architecture, assemble
+from memlane.compile import Cubin, architecture, assemble
 from memlane.emulate import Emulator
 from memlane.emulate.run.device import ASSUMED_REGISTERS
 from memlane.errors import BadLaunch, CompileError, LaunchError, MissingDependency
-from memlane.launch import BlockSample, Launch, Layers
+from memlane.launch import BlockSample, Launch, Layers, MachineCode
 from memlane.launch.limits import check_extents
 from memlane.measure.memory import Snapshot
 from memlane.measure.watching import Watching
 from memlane.model.kernel import Prediction, Sampled, Wait, predicted
 from memlane.model.scheduling import scheduled
 from memlane.ptx import Function, Instruction, Module, memory_access, values_read, values_written
+from memlane.sass import disassemble
 
 SAMPLED_SMS = 16
 """Multiprocessors of a sample."""
@@ -51,10 +54,10 @@ class Predictor:
         """Take a launch to an emulator of the chip, in the order of an assembler."""
         check_extents(self.chip, launch.grid, launch.block)
         own = target.of_chip(self.chip)
-        module = scheduled(launch.kernel.loaded.inlined)
+        module, machine = _scheduled(launch, self.chip)
         loaded = own.load(module)
         _copy_variables(launch, loaded.handle, own)
-        layers = Layers(clock=True, prediction=True, registers=_registers(launch, self.chip))
+        layers = Layers(clock=True, prediction=True, registers=_registers(launch, self.chip), machine=machine)
         there = replace(launch, kernel=loaded[launch.kernel.name], layers=layers, stream=own.default_stream)
         resident = _resident(own, there)
         if not resident:
@@ -204,16 +207,34 @@ def _resident(target: Emulator, launch: Launch) -> int:
 
 def _registers(launch: Launch, chip: Chip) -> int | None:
     """The registers of a thread, by the assembler, for the chip or else for what the module is for; None where it cannot be asked."""
-    module = launch.kernel.module
+    try:
+        usage = _assembled(launch, chip).kernels.get(launch.kernel.name)
+    except (CompileError, MissingDependency):
+        return None
+    return None if usage is None else usage.registers
+
+
+def _assembled(launch: Launch, chip: Chip) -> Cubin:
+    """The kernel in machine code of the chip, or else of what the module is for. Raises CompileError and MissingDependency."""
+    module = launch.kernel.loaded.inlined
     try:
         arch = architecture(module, chip.compute_capability)
     except BadLaunch:
         arch = module.target[0]
+    return assemble(module, arch=arch)
+
+
+def _scheduled(launch: Launch, chip: Chip) -> tuple[Module, MachineCode | None]:
+    """The module with its kernel in the order of the assembler, and what that made of it; where it cannot be asked, estimates."""
+    module, kernel = launch.kernel.loaded.inlined, launch.kernel.name
     try:
-        usage = assemble(module, arch=arch).kernels.get(launch.kernel.name)
+        found = attributed(Assembled(module, disassemble(_assembled(launch, chip).data)), kernel)
     except (CompileError, MissingDependency):
-        return None
-    return None if usage is None else usage.registers
+        found = None
+    if found is None:
+        return scheduled(module).module, None
+    ordered = scheduled(module, kernel, found.ranks)
+    return ordered.module, found.in_order(ordered.order)
 
 
 def _copy_variables(launch: Launch, handle: object, target: Emulator) -> None:

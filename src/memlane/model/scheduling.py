@@ -1,6 +1,7 @@
 """The order in which an assembler would put the instructions of a kernel, approximately: loads as early as their addresses are ready.
 
-    scheduled(module)     a module that does the same, whose instructions stand in that order
+    scheduled(module).module     a module that does the same, whose instructions stand in that order
+    scheduled(module, "kernel", ranks)     where the assembled code of a kernel is known: in the order of their ranks there
 
 PTX has the order of the source, in which a value is often used right behind its load. Assemblers move instructions inside stretches without
 branches and barriers, so that many loads are under way before the first value is used; a kernel whose warps wait for memory takes a
@@ -11,8 +12,8 @@ to different state spaces or is read only. Registers are taken to be plenty."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from heapq import heappop, heappush
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 
 from memlane.ptx import Block, Directive, Function, Instruction, Module, Statement, memory_access, values_read, values_written
 
@@ -20,45 +21,110 @@ _MOVES = frozenset({"", "load", "store", "texture"})
 """Effects of instructions that may change their places; others end a stretch."""
 _LATENCY = {"global": 300, "generic": 300, "local": 30, "shared": 24, "const": 24, "param": 24}
 _OTHER_LATENCY = 5
+_LAST = 1 << 60
 LONGEST = 2000
 """Instructions of a stretch that are looked at together."""
 
 
-def scheduled(module: Module) -> Module:
-    """Return the module with the instructions of its functions in the order of an assembler."""
-    items = tuple(_of_function(item) if isinstance(item, Function) and item.body is not None else item for item in module.items)
-    return replace(module, items=items)
+Ranks = Sequence[int | None]
+"""By instruction its place in the assembled code, None where it has none."""
 
 
-def _of_function(function: Function) -> Function:
-    assert function.body is not None
-    return replace(function, body=_of_block(function.body))
+@dataclass(frozen=True)
+class Scheduled:
+    """A module whose instructions have changed places."""
+
+    module: Module
+    order: tuple[int, ...]
+    """Of each instruction of the kernel that was named: which one it was before."""
 
 
-def _of_block(block: Block) -> Block:
-    result: list[Statement] = []
-    stretch: list[Instruction] = []
-    for statement in block.statements:
-        if isinstance(statement, Instruction) and _may_move(statement) and len(stretch) < LONGEST:
-            stretch.append(statement)
-        elif isinstance(statement, Directive) and statement.text.lstrip().startswith(".loc"):
-            continue  # each instruction carries its own
-        else:
-            result += _ordered(stretch)
-            stretch = [statement] if isinstance(statement, Instruction) and _may_move(statement) else []
-            if not stretch:
-                result.append(_of_block(statement) if isinstance(statement, Block) else statement)
-    return replace(block, statements=(*result, *_ordered(stretch)))
+def scheduled(module: Module, kernel: str = "", ranks: Ranks = ()) -> Scheduled:
+    """Return the module with the instructions of its functions in the order of an assembler: in a kernel with `ranks`, of these."""
+    items, order = [], tuple[int, ...]()
+    for item in module.items:
+        if isinstance(item, Function) and item.body is not None:
+            reordering = _Reordering(ranks if item.name == kernel else ())
+            item = replace(item, body=reordering.of_block(item.body))
+            order = tuple(reordering.order) if item.name == kernel else order
+        items.append(item)
+    return Scheduled(replace(module, items=tuple(items)), order)
+
+
+class _Reordering:
+    """The instructions of one function on their way to new places."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
+        self._seen = 0
+        self.order: list[int] = []
+        """By instruction that has its new place: which one it was."""
+
+    def of_block(self, block: Block) -> Block:
+        result: list[Statement] = []
+        stretch: list[Instruction] = []
+        for statement in block.statements:
+            if isinstance(statement, Instruction) and _may_move(statement) and len(stretch) < LONGEST:
+                stretch.append(statement)
+            elif isinstance(statement, Directive) and statement.text.lstrip().startswith(".loc"):
+                continue  # each instruction carries its own
+            else:
+                result += self._placed(stretch)
+                is_first = isinstance(statement, Instruction) and _may_move(statement)
+                stretch = [statement] if is_first and isinstance(statement, Instruction) else []
+                if isinstance(statement, Block):
+                    result.append(self.of_block(statement))
+                elif isinstance(statement, Instruction) and not is_first:
+                    result += self._placed([statement])
+                elif not is_first:
+                    result.append(statement)
+        return replace(block, statements=(*result, *self._placed(stretch)))
+
+    def _placed(self, stretch: Sequence[Instruction]) -> list[Instruction]:
+        """The instructions of a stretch in their new order."""
+        first, self._seen = self._seen, self._seen + len(stretch)
+        ranks = self._ranks[first : self._seen]
+        places = list(_by_ranks(stretch, ranks) if ranks else _by_latency(stretch))
+        self.order += [first + place for place in places]
+        return [stretch[place] for place in places]
 
 
 def _may_move(instruction: Instruction) -> bool:
     return instruction.form.effect in _MOVES and not instruction.has("volatile") and not instruction.has("sync")
 
 
-def _ordered(stretch: Sequence[Instruction]) -> Iterator[Instruction]:
-    """The instructions of a stretch in their new order."""
+def _by_ranks(stretch: Sequence[Instruction], ranks: Ranks) -> Iterator[int]:
+    """The places of the instructions in the order of their ranks, as far as each still finds its operands."""
+    after = _needs(stretch)
+    waits = [0] * len(stretch)
+    wanted = [_LAST if rank is None else rank for rank in _filled(ranks, after)]
+    for followers in after:
+        for follower in followers:
+            waits[follower] += 1
+    ready = [(wanted[number], number) for number in range(len(stretch)) if not waits[number]]
+    heapify(ready)
+    while ready:
+        _, number = heappop(ready)
+        yield number
+        for follower in after[number]:
+            waits[follower] -= 1
+            if not waits[follower]:
+                heappush(ready, (wanted[follower], follower))
+
+
+def _filled(ranks: Ranks, after: Sequence[dict[int, int]]) -> list[int | None]:
+    """The ranks, no later than those of the instructions that need them; which is where one without a rank belongs."""
+    found = list(ranks)
+    for number in range(len(found) - 1, -1, -1):
+        known = [rank for rank in (found[number], *(found[follower] for follower in after[number])) if rank is not None]
+        found[number] = min(known, default=None)
+    return found
+
+
+def _by_latency(stretch: Sequence[Instruction]) -> Iterator[int]:
+    """The places of the instructions in an order that starts early what others wait for."""
     if len(stretch) < 3 or not any(one.form.effect in ("load", "texture") for one in stretch):
-        yield from stretch
+        yield from range(len(stretch))
         return
     after = _needs(stretch)
     waits = [0] * len(stretch)
@@ -76,7 +142,7 @@ def _ordered(stretch: Sequence[Instruction]) -> Iterator[Instruction]:
             now = max(now, when) if not ready else now
             heappush(ready, (-ways[number], number))
         _, number = heappop(ready)
-        yield stretch[number]
+        yield number
         now += 1
         for follower, latency in after[number].items():
             earliest[follower] = max(earliest[follower], now + latency - 1)

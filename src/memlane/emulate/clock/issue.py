@@ -80,6 +80,11 @@ class Clock:
         interval = self._intervals[pipe]
         return _issue(self._port_bytes, PIPES.index(pipe) + 1 if interval > 1 else 0, interval, self._is_counted, 0)
 
+    def pass_over(self) -> Helper:
+        """`(sm: ptr, subcore: i32, time: i64, count: i32) -> i64`: the cycle behind so many instructions in a row that only take issue
+        slots; `time` for none."""
+        return _pass_over(self._port_bytes, self._is_counted)
+
     def fresh(self, sm_count: int) -> npt.NDArray[np.uint8]:
         """The state of `sm_count` idle multiprocessors, a row each."""
         return np.zeros((sm_count, self.sm_bytes), np.uint8)
@@ -139,6 +144,20 @@ def _issue(port_bytes: int, ring: int, interval: int, is_counted: bool, port_int
         e.ret(start)
 
     return Helper(f"memlane_issue_{port_bytes}_{ring}_{interval}_{is_counted:d}_{port_interval}", I64, (POINTER, I32, I64), build)
+
+
+@cache
+def _pass_over(port_bytes: int, is_counted: bool) -> Helper:
+    def build(e: Emit, sm: Value, subcore: Value, time: Value, count: Value) -> None:
+        port = e.at(sm, e.mul(e.zext(subcore, I64), constant(I64, port_bytes)))
+        now = e.variable(time)
+        with e.count(count):
+            now.set(e.add(invoke(e, reserve, port, now.get()), constant(I64, 1)))
+            if is_counted:
+                _count_one(e, port)
+        e.ret(now.get())
+
+    return Helper(f"memlane_pass_over_{port_bytes}_{is_counted:d}", I64, (POINTER, I32, I64, I32), build)
 
 
 def _count_one(e: Emit, ring: Value) -> None:

@@ -18,6 +18,7 @@ from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.layout import BLOCK, CONTEXT, COPY_GROUPS, WARP
 from memlane.emulate.lower.body import Step, reads
 from memlane.emulate.runtime.helper import invoke
+from memlane.launch import Made
 from memlane.ptx import Immediate, Instruction, Special, values_written
 
 if TYPE_CHECKING:
@@ -56,8 +57,10 @@ class Scoreboard:
         if step.resumes:
             self._complete = self._time
             return
-        e, timing = self._k.e, self._timing(step.instruction)
-        when = self._time
+        e, timing, made = self._k.e, self._timing(step.instruction), self._made_of(step)
+        if made is not None and made.catches_up:
+            self._catch_up(step, made.catches_up)
+        when = before = self._time
         # `membar.cta` waits for nothing on sm_90; the other fences wait for every access under way.
         if step.instruction.form.effect == "fence" and not (step.instruction.opcode == "membar" and step.instruction.has("cta")):
             when = self._later(when, e.get(self._k.warp, WARP, "outstanding"))
@@ -71,7 +74,9 @@ class Scoreboard:
         reads_clock = self._special(step.instruction).startswith("%clock")
         if reads_clock:  # one read of the clock every few cycles: what two reads with one instruction between them show
             when = self._later(when, e.get(self._k.warp, WARP, "next_clock"))
-        if self._weights and not self._issue_weighed(step, timing, when):
+        if made is not None and made.skipped != (0, 0):
+            self._skip(made)
+        if self._weights and not self._issue_weighed(step, timing, when, made):
             return
         if not self._weights:
             self.start = invoke(e, self._clock.issue(timing.pipe), self._sm, self._subcore, when)
@@ -80,34 +85,88 @@ class Scoreboard:
             e.put(self._complete, self._k.warp, WARP, "next_clock")
         waits = step.instruction.form.effect in ("branch", "fence")
         self._time = self._complete if waits else e.add(self.start, constant(I64, timing.issues))
+        if made is not None:
+            self._pass(made, before, waits)
 
     def weigh(self, instructions: Sequence[Instruction], skips: Collection[int]) -> None:
         """Take the times of what an assembler would make of the instructions of the kernel, by their indices; `skips` as for `weights`."""
         self._weights = weights(instructions, skips)
 
-    def _issue_weighed(self, step: Step, timing: Timing, when: Value) -> bool:
+    def _made_of(self, step: Step) -> Made | None:
+        """What the assembler made of an instruction, where that is known and no estimate is better."""
+        machine = self._k.layers.machine
+        if machine is None or step.index >= len(machine.made) or step.instruction.opcode in ("mma", "wgmma"):
+            return None
+        return machine.made[step.index]
+
+    def _issue_weighed(self, step: Step, timing: Timing, when: Value, made: Made | None) -> bool:
         """Issue what the assembler makes of an instruction; false where that is nothing."""
         e, weight = self._k.e, self._weights[step.index]
-        if weight.slots == 0:  # a part of another instruction, which waits for the operands
+        pipes = made.pipes if made is not None else _pipes(weight)
+        if not pipes:  # a part of another instruction, which waits for the operands
             self.start, self._complete = self._time, when
             return False
-        self.start = last = invoke(e, self._clock.issue(weight.pipe), self._sm, self._subcore, when)
-        for number in range(1, max(weight.slots, min(weight.uses, MOST_USES))):
-            pipe = weight.pipe if number < weight.uses else ""
-            taking = self._clock.issue(pipe) if number < weight.slots else self._clock.occupy(pipe)
-            last = invoke(e, taking, self._sm, self._subcore, e.add(last, constant(I64, 1)))
+        first = last = invoke(e, self._clock.issue(pipes[0]), self._sm, self._subcore, when)
+        for pipe in pipes[1:]:
+            last = invoke(e, self._clock.issue(pipe), self._sm, self._subcore, e.add(last, constant(I64, 1)))
+        if made is None:
+            for _ in range(len(pipes), min(weight.uses, MOST_USES)):
+                last = invoke(e, self._clock.occupy(weight.pipe), self._sm, self._subcore, e.add(last, constant(I64, 1)))
         if step.instruction.opcode in ("bar", "barrier") and self._clock.barrier is not None:
             last = invoke(e, self._clock.barrier, self._sm, last, constant(I32, 1))
-        self._note_stall(step.index, e.sub(when, self._time), e.sub(last, when))
-        self._complete = e.add(last, constant(I64, weight.latency or timing.latency))
+        if made is None or not made.is_late:
+            self._note_stall(step.index, e.sub(when, self._time), e.sub(last, when))
+        if made is not None and weight.latency:  # of a whole program
+            self._complete = e.add(first, constant(I64, weight.latency))
+        else:
+            self._complete = e.add(last, constant(I64, weight.latency or self._latency(timing, pipes if made is not None else ())))
         self.start = last
         return True
 
-    def _note_stall(self, index: int, dependency: Value, contention: Value) -> None:
+    def _latency(self, timing: Timing, pipes: Sequence[str]) -> int:
+        """Of the result of machine instructions, the last of which has issued."""
+        known = [round(float(getattr(self._chip.latency, pipe))) for pipe in pipes if pipe]
+        return min(timing.latency, max(known)) if known else timing.latency
+
+    def _pass(self, made: Made, before: Value, waits: bool) -> None:
+        """Let the warp's time go on as the control words of the assembled code say; what is late keeps nothing waiting."""
+        e, warp = self._k.e, self._k.warp
+        if made.is_late:
+            e.put(self._later(e.get(warp, WARP, "late"), self._time), warp, WARP, "late")
+            self._time = e.add(before, constant(I64, max(1, len(made.pipes))))
+        elif not waits:
+            self._time = self._later(self._time, e.add(before, constant(I64, made.cycles)))
+
+    def _skip(self, made: Made) -> None:
+        """Pass what the branch leaves out where it is no jump: all of it under a guard that holds for no lane."""
+        e, k = self._k.e, self._k
+        is_for_none = e.icmp_unsigned("==", k.active, k.mask)
+        slots, accesses = (e.select(is_for_none, constant(I32, amount), constant(I32, 0)) for amount in made.skipped)
+        self._time = invoke(e, self._clock.pass_over(), self._sm, self._subcore, self._time, slots)
+        invoke(e, self._clock.lsu, self._sm, self._time, accesses)
+
+    def _catch_up(self, step: Step, turns: int) -> None:
+        """Wait for what was late, at each execution or at that in which so many turns of a loop are complete."""
+        e, warp, late = self._k.e, self._k.warp, self._later(self._time, self._k.e.get(self._k.warp, WARP, "late"))
+        if turns > 1:
+            turn = e.add(e.get(warp, WARP, "turn"), constant(I64, 1))
+            is_last = e.icmp_signed(">=", turn, constant(I64, turns))
+            e.put(e.select(is_last, constant(I64, 0), turn), warp, WARP, "turn")
+            late = e.select(is_last, late, self._time)
+        self._note_stall(self._last_late(step.index), e.sub(late, self._time), constant(I64, 0), 0)
+        self._time = late
+
+    def _last_late(self, index: int) -> int:
+        """The last instruction in front of one that is late."""
+        machine = self._k.layers.machine
+        assert machine is not None
+        return next((number for number in range(index, -1, -1) if machine.made[number].is_late), index)
+
+    def _note_stall(self, index: int, dependency: Value, contention: Value, times: int = 1) -> None:
         """Add what an instruction waited for its operands, and then for its issue slot and its pipe."""
         e, k = self._k.e, self._k
         row = e.at(e.get_pointer(k.context, CONTEXT, "stalls"), constant(I64, index * STALL_BYTES))
-        for number, cycles in enumerate((constant(I64, 1), dependency, contention)):
+        for number, cycles in enumerate((constant(I64, times), dependency, contention)):
             place = e.at(row, 8 * number)
             e.store(e.add(e.load(place, typ=I64), cycles), place)
 
@@ -163,6 +222,11 @@ class Scoreboard:
         """The special register that a move reads."""
         source = instruction.operand("a") if instruction.opcode == "mov" else None
         return source.name if isinstance(source, Special) else ""
+
+
+def _pipes(weight: Weight) -> tuple[str, ...]:
+    """Of each machine instruction that an estimate counts, the pipe that it takes."""
+    return tuple(weight.pipe if number < weight.uses else "" for number in range(weight.slots))
 
 
 def _awaited_copies(instruction: Instruction) -> range:

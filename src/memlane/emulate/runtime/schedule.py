@@ -149,6 +149,7 @@ def start_block(e: Emit, context: Value, block: Value, number: Value) -> None:
         for field in ("time", "began"):
             e.put(e.get(block, BLOCK, "finish"), warp, WARP, field)
         e.put(0, warp, WARP, "outstanding")
+        e.put(0, warp, WARP, "turn")
         e.fill(e.at(warp, offset(WARP, "at_barrier")), 0, constant(I64, 4 * BARRIERS))
         e.fill(e.at(warp, offset(WARP, "copies")), 0, constant(I64, 8 * (1 + COPY_GROUPS)))
         e.store_lanes(constant(vector(I32), 0), e.at(warp, offset(WARP, "pcs")))
