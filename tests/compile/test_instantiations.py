@@ -203,3 +203,15 @@ def test_launches_in_a_header_that_a_host_function_includes(tmp_path: Path) -> N
         'template <int N> void run(float* p) {\n#include "cases.inc"\n}\nint main() { run<8>(nullptr); }\n'
     )
     assert set(cuda_to_ptx(path).kernels.values()) == {"void k<float, 8>(float*)", "void k<int, 16>(int*)"}
+
+
+def test_launches_are_found_beside_a_device_function_that_does_not_compile() -> None:
+    source = """
+#include <absent/generator.h>
+__device__ float draw(Generator* state) { return next(state); }
+template <class T> __global__ void fill(T* p, T value) { p[threadIdx.x] = value; }
+template <class T> void filled(T* p) { fill<<<1, 32>>>(p, T(1)); }
+int main() { float* f = nullptr; double* d = nullptr; filled(f); filled(d); }
+"""
+    compiled = cuda_to_ptx(source, name="draw.cu")
+    assert sorted(compiled.kernels.values()) == ["void fill<double>(double*, double)", "void fill<float>(float*, float)"]

@@ -207,6 +207,25 @@ def test_headers_of_libraries_for_the_host_need_not_be_there() -> None:
     assert list(kernels(source).kernels.values()) == ["k(__half*, float2*, __nv_bfloat16*)"]
 
 
+def test_only_headers_that_the_compiler_asked_for_are_missing() -> None:
+    source = "#ifdef USE_HIP\n#include <hip/hip_runtime.h>\n#endif\n#include <absent/one.h>\n__global__ void k(int* p) { *p = 1; }"
+    compiled = kernels(source)
+    assert compiled.notes == ("header absent/one.h was not found and was left out",)
+    assert compiled.log == ""
+    text = refusal(f"{source}\n__global__ void l(Absent* p) {{ }}")
+    assert re.findall(r"Header not found: (\S+);", text) == ["absent/one.h"]
+    assert "memlane has no" not in text
+
+
+@pytest.mark.parametrize("relocatable", [False, True])
+def test_programmatic_dependent_launch_needs_no_launch_from_the_device(relocatable: bool) -> None:
+    source = "__global__ void k(int* p) { cudaGridDependencySynchronize(); *p = 1; cudaTriggerProgrammaticLaunchCompletion(); }"
+    assert re.findall(r"griddepcontrol\.\w+", kernels(source, relocatable=relocatable).text) == [
+        "griddepcontrol.wait",
+        "griddepcontrol.launch_dependents",
+    ]
+
+
 def test_a_header_of_a_wheel_names_the_wheel() -> None:
     text = refusal("#include <curand_kernel.h>\n__global__ void k(curandState* s) { curand_init(1, 2, 3, s); }")
     assert re.search(

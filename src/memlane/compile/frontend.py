@@ -22,6 +22,9 @@ _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$.]+)",
 _NO_HEADER = re.compile(
     r'^(?P<file>[^\n]+)\((?P<line>\d+)\): catastrophic error: cannot open source file "(?P<header>[^"]*)"', re.MULTILINE
 )
+_STAND_IN = re.compile(r'^[^\n]*: #warning directive: "memlane has no (?P<header>[^"\n]+)"\n[^\n]*\n\s*\^\n\n?', re.MULTILINE)
+"""A warning that stands for a header that was not found."""
+_REMARK = re.compile(r"^Remark: The warnings can be suppressed with [^\n]*\n+", re.MULTILINE)
 _BAD_EXPRESSION = re.compile(r"^__nv_name_map\(\d+\): error: [^\n]*\n(?:\s*#pragma nv_mangled_name (?P<expression>[^\n]*))?", re.MULTILINE)
 
 
@@ -144,6 +147,7 @@ class _Compilation:
         self.launches = [e for code in self.code.values() for e in code.launches if _plain(e) not in map(_plain, options.instantiate)]
         self.refusals: list[str] = []
         self.dropped: list[str] = []
+        self.absent: tuple[str, ...] = ()
         self.asked_host = False
         self.constexpr = False
         self.host: instantiations.Launched | None = None
@@ -153,7 +157,7 @@ class _Compilation:
         if instantiations.undecided(self.program.files, self.code):
             self._ask_host_code()
         while True:
-            answer = nvrtc.compile_request(self._request(device := self._device_texts(), device))
+            answer = self._without_stand_ins(nvrtc.compile_request(self._request(device := self._device_texts(), device)))
             if answer.ptx:
                 return self._result(self._with_unnamed(answer, device))
             if missing := _NO_HEADER.search(answer.log):
@@ -206,7 +210,7 @@ class _Compilation:
         prelude = standard.prelude(names, types, limits=bool(self.program.absent))
         headers = {standard.PRELUDE: f"#define {CONSTEXPR} constexpr\n{prelude}", **standard.stand_ins()}
         headers |= standard.library_stand_ins(self.program.library, thrust)
-        headers |= {header: libraries.stand_in(header) for header in self.program.absent}
+        headers |= {header: f'#warning "memlane has no {header}"\n{libraries.stand_in(header)}' for header in self.program.absent}
         main, *others = self.program.files
         headers |= {file.name: texts[file.name] for file in others}
         expressions = (*self.options.instantiate, *self.launches)
@@ -252,7 +256,7 @@ class _Compilation:
     def _removable(self, file: SourceFile, error: nvrtc.Diagnostic) -> Unit | None:
         start, end = error.place(file.text)
         code = self.code[file.name]
-        units = (*code.removable, *code.functions) if self.program.absent else code.removable
+        units = (*code.removable, *code.functions) if self.absent else code.removable
         removed = self.removed[file.name]
         candidates = [unit for unit in units if unit.start < end and unit.end > start and unit not in removed]
         return min(candidates, key=lambda unit: unit.end - unit.start, default=None)
@@ -269,8 +273,17 @@ class _Compilation:
         message = f"{name} cannot instantiate {', '.join(asked)}" if asked else f"{name} does not compile"
         return CompileError(message, "\n".join(parts))
 
+    def _without_stand_ins(self, answer: nvrtc.Answer) -> nvrtc.Answer:
+        """The answer with a log that does not speak of stand-ins for headers that were not found; those that were asked for are noted. An
+        `#include` may stand in a conditional that does not hold."""
+        self.absent = tuple(dict.fromkeys(found["header"] for found in _STAND_IN.finditer(answer.log)))
+        if not self.absent:
+            return answer
+        log = _STAND_IN.sub("", answer.log)
+        return replace(answer, log=log if ": warning" in log else _REMARK.sub("", log))
+
     def _absent_headers(self) -> list[str]:
-        return [f"Header not found: {header}; {hints.remedy_for_header(header, self.path)}" for header in self.program.absent]
+        return [f"Header not found: {header}; {hints.remedy_for_header(header, self.path)}" for header in self.absent]
 
     def _template_hint(self) -> str:
         names = [name for code in self.code.values() for name in code.templates]
@@ -287,7 +300,7 @@ class _Compilation:
                 f"{self.program.files[0].name} has no kernel{hint or hints.elsewhere(self.path)}",
                 "\n".join((*self._absent_headers(), *hints.of_pieces(self.path))) if hint else "",
             )
-        notes = [f"header {header} was not found and was left out" for header in self.program.absent]
+        notes = [f"header {header} was not found and was left out" for header in self.absent]
         notes += [f"left out because it does not compile for the device: {refusal}" for refusal in self.refusals]
         if self.host:
             notes += [f"host code that may launch a kernel was not followed: {message}" for message in self.host.lost]

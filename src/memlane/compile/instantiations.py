@@ -158,6 +158,7 @@ def _words(file: _File, unit: Unit) -> set[str]:
 def _take_apart(file: _File, reaching: frozenset[str]) -> None:
     """Fills in the parts of a file: host functions that reach a kernel are read, of others only the head."""
     file.parts += [Part(unit.start, unit.end) for unit in file.code.removable]
+    file.parts += _device_functions(file)
     if file.code.is_piece:
         whole = Body([token for token in file.source.tokens if token.kind != "directive"])
         _take_statements_apart(file, whole, whole)
@@ -171,6 +172,16 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
             file.left_out.append(Part(function.head_end, unit.end, ";"))
         else:
             _take_function_apart(file, body, function)
+
+
+def _device_functions(file: _File) -> Iterator[Part]:
+    """The functions for the device, and their bodies: which kernels are launched hardly hangs on them, and the compiler may refuse one that
+    no kernel needs."""
+    for unit in file.code.functions:
+        yield Part(unit.start, unit.end)
+        function = Body([token for token in _inside(file.source.tokens, unit) if token.kind != "directive"]).function()
+        if function is not None:
+            yield Part(function.head_end, unit.end, ";")
 
 
 def _take_function_apart(file: _File, body: Body, function: HostFunction) -> None:

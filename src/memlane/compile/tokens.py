@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 _TOKEN = re.compile(
     r"""
@@ -29,8 +31,7 @@ _DIRECTIVE_END = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A token: the characters `start` to `end` (exclusive) of the text.
 
     `kind` is `word`, `number`, `string`, `char`, `punct`, or `directive`: a whole preprocessor line with its continuations.
@@ -50,8 +51,10 @@ class Directive:
     body: str
 
 
+@lru_cache(maxsize=256)
 def tokenize(text: str) -> list[Token]:
-    """The tokens of the text in order, without white space and comments."""
+    """Return the tokens of the text in order, without white space and comments. The list is shared: a program is compiled several times, most
+    of its files as before."""
     tokens: list[Token] = []
     position, line_is_empty = 0, True
     match = _TOKEN.match

@@ -201,3 +201,9 @@ template <class T> using memlane_typeof = typename memlane_bare<T>::type;
 #define __builtin_ffs(x) __ffs(x)
 #define __builtin_ffsll(x) __ffsll(x)
 #define __builtin_trap() __trap()
+
+// The two functions of the runtime that need no launch from the device. NVRTC has them in relocatable code only.
+#ifndef __CUDACC_RDC__
+static inline __device__ void cudaTriggerProgrammaticLaunchCompletion(void) { asm volatile("griddepcontrol.launch_dependents;" :::); }
+static inline __device__ void cudaGridDependencySynchronize(void) { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#endif
