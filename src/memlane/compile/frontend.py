@@ -165,7 +165,12 @@ class _Compilation:
                     f'{missing["file"]}:{missing["line"]}: the header "{missing["header"]}" was not found; '
                     f"{hints.remedy_for_header(missing['header'], self.path)}"
                 )
-            if not self._drop_launches(answer.log) and not self._remove_refused(answer.log):
+            # A declaration that does not compile may hide the kernels behind it. One that fails for the arguments of a launch need not go.
+            if (
+                not self._remove_refused(answer.log, in_instantiations=False)
+                and not self._drop_launches(answer.log)
+                and not self._remove_refused(answer.log)
+            ):
                 raise self._refusal(answer.log)
 
     def _ask_host_code(self) -> None:
@@ -237,13 +242,15 @@ class _Compilation:
             self._ask_host_code()
         return bool(dropped)
 
-    def _remove_refused(self, log: str) -> bool:
+    def _remove_refused(self, log: str, in_instantiations: bool = True) -> bool:
         """Cuts the smallest removable declarations in which the compiler found errors; says whether there were any."""
         if not self.constexpr and "dynamic initialization is not supported" in log:
             self.constexpr = True
             return True
         chosen: dict[tuple[str, Unit], str] = {}
         for error in nvrtc.errors(log):
+            if not in_instantiations and "detected during" in error.message:
+                continue
             file = next((file for file in self.program.files if file.name == error.file), None)
             unit = self._removable(file, error) if file else None
             if file is not None and unit is not None:

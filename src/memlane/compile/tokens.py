@@ -53,8 +53,9 @@ class Directive:
 
 @lru_cache(maxsize=256)
 def tokenize(text: str) -> list[Token]:
-    """Return the tokens of the text in order, without white space and comments. The list is shared: a program is compiled several times, most
-    of its files as before."""
+    """Return the tokens of the text in order, without white space and comments.
+
+    The list is shared: a program is compiled several times, most of its files as before."""
     tokens: list[Token] = []
     position, line_is_empty = 0, True
     match = _TOKEN.match
