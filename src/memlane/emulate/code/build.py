@@ -129,6 +129,19 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
         """32 elements to memory."""
         self.store(value, pointer, align=max(1, value.type.element.width // 8))
 
+    def gather(self, pointers: Value, mask: Value, element: ir.Type) -> Value:
+        """The elements at 32 pointers, of the lanes of an i32 mask; 0 in the others."""
+        kind = vector(element)
+        arguments = [pointers, constant(I32, element.width // 8), self.lanes_of(mask), ir.Constant(kind, None)]
+        name = f"llvm.masked.gather.{_suffix(kind)}.{_suffix(pointers.type)}"
+        return self.call(self.declare(name, kind, [one.type for one in arguments]), arguments)
+
+    def scatter(self, lanes: Value, pointers: Value, mask: Value) -> None:
+        """Store the elements of the lanes of an i32 mask, the lowest lane first."""
+        arguments = [lanes, pointers, constant(I32, lanes.type.element.width // 8), self.lanes_of(mask)]
+        name = f"llvm.masked.scatter.{_suffix(lanes.type)}.{_suffix(pointers.type)}"
+        self.call(self.declare(name, VOID, [one.type for one in arguments]), arguments)
+
     def intrinsic(self, name: str, arguments: Sequence[Value], result: ir.Type | None = None) -> Value:
         """Call the LLVM intrinsic `llvm.<name>` (overloaded on its first argument, or on nothing if the name ends in `!`)."""
         kind = result or arguments[0].type

@@ -135,6 +135,12 @@ def _may_abort() -> bool:
     return bool(features.get("avx2") and not features.get("avx512f"))
 
 
+@cache
+def can_gather() -> bool:
+    """Whether the processor has instructions that load and store 32 lanes at addresses of their own."""
+    return bool(llvm.get_host_cpu_features().get("avx512f"))
+
+
 _EMITTER = """
 import sys
 import llvmlite.binding as llvm

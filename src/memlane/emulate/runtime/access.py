@@ -1,7 +1,9 @@
 """Loads and stores of a warp.
 
 Addresses come as a pointer to 32 i64 and a distance that is added to each; data goes through a pointer to `count` times 32 elements,
-component by component. Two shapes are quick: all lanes at one address, and lane i at `first + i * size`. Others go lane by lane.
+component by component. Two shapes are quickest: each half of the warp at one address, and each half in a row, lane i at
+`first + i * size`; whole warps in a row and tiles with rows of 16 threads are of these. Other lanes that are all inside are gathered and
+scattered at once, where the processor can. What is left goes lane by lane, for example the first access to another allocation.
 
 Other workers may be at the same global memory. No element is torn: alone it is moved as one, and in a vector too, because it is aligned.
 """
@@ -14,13 +16,19 @@ import llvmlite.ir as ir
 
 from memlane.chip import LANES
 from memlane.emulate.code.atomic import load_whole, store_whole
-from memlane.emulate.code.build import I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
+from memlane.emulate.code.build import I32, I64, INTEGERS, POINTER, VOID, Emit, Value, constant, vector
+from memlane.emulate.code.jit import can_gather
+from memlane.emulate.code.sorting import permute
 from memlane.emulate.layout import FULL
 from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.window import Window, address_of_lane
 
 _SEVERAL_WORKERS = ("global", "generic")
 """Spaces in which another worker may write meanwhile."""
+
+HALF = LANES // 2
+_GATHERED_BITS = 32
+"""No processor gathers narrower elements."""
 
 _ARGUMENTS = (POINTER, POINTER, I64, I32, I32, POINTER)
 """warp, addresses, distance, lanes, site, data"""
@@ -39,7 +47,9 @@ def load(space: str, bits: int, count: int) -> Helper:
         window = Window(e, warp, space, site, first, nbytes)
         if space != "local":
             with e.if_then(e.icmp_unsigned("==", mask, constant(I32, FULL))):
-                _load_at_once(e, window, space, addresses, first, element, count, out)
+                _load_at_once(e, window, space, addresses, distance, element, count, out)
+        if can_gather() and bits >= _GATHERED_BITS:
+            _gather_at_once(e, window, addresses, distance, mask, element, count, out)
         with e.each_lane(mask) as lane, window.lane(lane, address_of_lane(e, addresses, distance, lane)) as pointer:
             for part in range(count):
                 value = _load_element(e, space, e.at(pointer, part * bits // 8), element)
@@ -59,36 +69,64 @@ def _store_element(e: Emit, space: str, value: Value, pointer: Value) -> None:
         e.store(value, pointer)
 
 
-def _differences(e: Emit, addresses: Value) -> Value:
-    """Addresses minus that of lane 0."""
+def _from_halves(e: Emit, addresses: Value) -> Value:
+    """Addresses minus that of the first lane of the same half of the warp."""
     lanes = e.load_lanes(addresses, I64)
-    return e.sub(lanes, e.splat(e.load(addresses, typ=I64)))
+    return e.sub(lanes, permute(e, lanes, [lane // HALF * HALF for lane in range(LANES)]))
+
+
+def _in_rows(e: Emit, steps: Value, nbytes: int) -> Value:
+    """i1: whether each half is a row of pieces of `nbytes`."""
+    return _is_zero(e, e.xor(steps, ir.Constant(vector(I64), [lane % HALF * nbytes for lane in range(LANES)])))
 
 
 def _is_zero(e: Emit, lanes: Value) -> Value:
     return e.icmp_unsigned("==", e.reduce("or", lanes), constant(I64, 0))
 
 
-def _load_at_once(e: Emit, window: Window, space: str, addresses: Value, first: Value, element: ir.Type, count: int, out: Value) -> None:
+def _half_rows(e: Emit, window: Window, addresses: Value, distance: Value, records: int) -> tuple[Value, list[Value]]:
+    """i1 whether `records` pieces from the first lane of each half on are allowed, and the host pointers of both."""
+    ways = [window.whole(address_of_lane(e, addresses, distance, constant(I32, first)), records) for first in (0, HALF)]
+    return e.and_(*(allowed for allowed, _ in ways)), [pointer for _, pointer in ways]
+
+
+def _load_at_once(e: Emit, window: Window, space: str, addresses: Value, distance: Value, element: ir.Type, count: int, out: Value) -> None:
     """Return from the helper after a load of one of the quick shapes; fall through otherwise."""
-    steps = _differences(e, addresses)
+    steps = _from_halves(e, addresses)
     nbytes = element.width // 8 * count
-    with e.if_then(_is_zero(e, e.xor(steps, lane_numbers(I64, nbytes)))):
-        allowed, pointer = window.whole(first, LANES)
+    with e.if_then(_in_rows(e, steps, nbytes)):
+        allowed, rows = _half_rows(e, window, addresses, distance, HALF)
         with e.if_then(allowed, likely=True):
-            everything = e.load(pointer, typ=ir.VectorType(element, LANES * count), align=1)
-            for part in range(count):
-                chosen = ir.Constant(vector(I32), [lane * count + part for lane in range(LANES)])
-                lanes = everything if count == 1 else e.shuffle_vector(everything, ir.Constant(everything.type, ir.Undefined), chosen)
-                e.store_lanes(lanes, e.at(out, part * LANES * element.width // 8))
+            for half, row in enumerate(rows):
+                everything = e.load(row, typ=ir.VectorType(element, HALF * count), align=1)
+                for part in range(count):
+                    lanes = everything if count == 1 else permute(e, everything, [lane * count + part for lane in range(HALF)])
+                    e.store_lanes(lanes, e.at(out, (part * LANES + half * HALF) * element.width // 8))
             e.ret_void()
     with e.if_then(_is_zero(e, steps)):
-        allowed, pointer = window.whole(first, 1)
+        allowed, places = _half_rows(e, window, addresses, distance, 1)
         with e.if_then(allowed, likely=True):
-            for part in range(count):
-                value = _load_element(e, space, e.at(pointer, part * element.width // 8), element)
-                e.store_lanes(e.splat(value), e.at(out, part * LANES * element.width // 8))
+            for half, place in enumerate(places):
+                for part in range(count):
+                    value = e.splat(_load_element(e, space, e.at(place, part * element.width // 8), element))
+                    e.store_lanes(permute(e, value, [0] * HALF), e.at(out, (part * LANES + half * HALF) * element.width // 8))
             e.ret_void()
+
+
+def _gather_at_once(
+    e: Emit, window: Window, addresses: Value, distance: Value, mask: Value, element: ir.Type, count: int, out: Value
+) -> None:
+    """Return from the helper after the load of lanes that are all inside; fall through otherwise."""
+    allowed, places = window.lanes(e.add(e.load_lanes(addresses, I64), e.splat(distance)), mask)
+    with e.if_then(allowed, likely=True):
+        for part in range(count):
+            nbytes = element.width // 8
+            e.store_lanes(e.gather(_pointers(e, places, part * nbytes), mask, element), e.at(out, part * LANES * nbytes))
+        e.ret_void()
+
+
+def _pointers(e: Emit, places: Value, distance: int) -> Value:
+    return e.inttoptr(e.add(places, constant(vector(I64), distance)), vector(POINTER))
 
 
 @cache
@@ -103,7 +141,9 @@ def store(space: str, bits: int, count: int) -> Helper:
         window = Window(e, warp, space, site, first, nbytes)
         if space != "local":
             with e.if_then(e.icmp_unsigned("==", mask, constant(I32, FULL))):
-                _store_at_once(e, window, addresses, first, element, count, data)
+                _store_at_once(e, window, addresses, distance, element, count, data)
+        if can_gather() and bits >= _GATHERED_BITS:
+            _scatter_at_once(e, window, addresses, distance, mask, element, count, data)
         with e.each_lane(mask) as lane, window.lane(lane, address_of_lane(e, addresses, distance, lane)) as pointer:
             for part in range(count):
                 value = e.load(e.element(e.at(data, part * LANES * bits // 8), lane, element), typ=element)
@@ -112,15 +152,25 @@ def store(space: str, bits: int, count: int) -> Helper:
     return Helper(f"memlane_store_{space}_{bits}x{count}", VOID, _ARGUMENTS, build)
 
 
-def _store_at_once(e: Emit, window: Window, addresses: Value, first: Value, element: ir.Type, count: int, data: Value) -> None:
+def _store_at_once(e: Emit, window: Window, addresses: Value, distance: Value, element: ir.Type, count: int, data: Value) -> None:
     nbytes = element.width // 8 * count
-    with e.if_then(_is_zero(e, e.xor(_differences(e, addresses), lane_numbers(I64, nbytes)))):
-        allowed, pointer = window.whole(first, LANES)
+    with e.if_then(_in_rows(e, _from_halves(e, addresses), nbytes)):
+        allowed, rows = _half_rows(e, window, addresses, distance, HALF)
         with e.if_then(allowed, likely=True):
             everything = e.load(data, typ=ir.VectorType(element, LANES * count), align=1)
-            if count > 1:
-                woven = [part * LANES + lane for lane in range(LANES) for part in range(count)]
-                indices = ir.Constant(ir.VectorType(I32, LANES * count), woven)
-                everything = e.shuffle_vector(everything, ir.Constant(everything.type, ir.Undefined), indices)
-            e.store(everything, pointer, align=1)
+            for half, row in enumerate(rows):  # the upper half last: where both are at one place, its lanes win
+                woven = [part * LANES + half * HALF + lane for lane in range(HALF) for part in range(count)]
+                e.store(permute(e, everything, woven), row, align=1)
             e.ret_void()
+
+
+def _scatter_at_once(
+    e: Emit, window: Window, addresses: Value, distance: Value, mask: Value, element: ir.Type, count: int, data: Value
+) -> None:
+    """As `_gather_at_once`. Lanes write one after the other, the lowest first."""
+    allowed, places = window.lanes(e.add(e.load_lanes(addresses, I64), e.splat(distance)), mask)
+    with e.if_then(allowed, likely=True):
+        for part in range(count):
+            nbytes = element.width // 8
+            e.scatter(e.load_lanes(e.at(data, part * LANES * nbytes), element), _pointers(e, places, part * nbytes), mask)
+        e.ret_void()

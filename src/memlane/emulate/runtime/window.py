@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from memlane.chip import LANES
-from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, vector
+from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import (
     ALLOCATION,
     BLOCK,
@@ -213,6 +213,20 @@ class Window:
         keep = e.icmp_unsigned("!=", self.stride, constant(I64, 0)) if self.has_copies else None
         for variable, fresh in ((self._low, low), (self._delta, delta), (self._span, e.sub(length, constant(I64, self._nbytes)))):
             variable.set(fresh if keep is None else e.select(keep, variable.get(), fresh))
+
+    def lanes(self, addresses: Value, mask: Value) -> tuple[Value, Value]:
+        """i1 whether the accesses of all lanes of a mask are allowed, given 32 i64, and the host addresses of all lanes."""
+        e, kind = self._e, addresses.type
+        span = self._span.get()
+        outside = e.icmp_unsigned(">", e.sub(addresses, e.splat(self._low.get())), e.splat(span))
+        if self._nbytes > 1:
+            misplaced = e.and_(addresses, constant(kind, self._nbytes - 1))
+            outside = e.or_(outside, e.icmp_unsigned("!=", misplaced, constant(kind, 0)))
+        stray = e.icmp_unsigned("!=", e.and_(e.mask_of(outside), mask), constant(I32, 0))
+        hosts = e.add(addresses, e.splat(self._delta.get()))
+        if self.has_copies:
+            hosts = e.add(hosts, e.mul(lane_numbers(I64), e.splat(self.stride)))
+        return e.not_(e.or_(stray, e.icmp_signed("<", span, constant(I64, 0)))), hosts
 
     def whole(self, first: Value, records: int) -> tuple[Value, Value]:
         """i1 whether `records` neighbouring accesses from address `first` on are all allowed, and their host pointer."""
