@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from memlane.chip import AccessKind, BankRule, Chip, CoalescingRule, access, load, names
 from memlane.chip.copies import copy_cost
 from memlane.chip.lanes import WIDTHS
+from memlane.emulate.count.banks import bank_period
 from memlane.emulate.count.copies import copy_helper
 from memlane.emulate.count.counting import counting, meeting
 from tests.emulate.machine import callable_of
@@ -138,6 +139,18 @@ def test_misaligned_lanes_count_every_sector_that_they_touch(starts: list[int], 
 def test_wavefronts_of_well_known_patterns(words: np.ndarray, width: int, expected: int) -> None:
     addresses = words * np.uint64(width)
     assert callable_of(counting(H200).wavefronts)(addresses.ctypes.data, 0, FULL, width) & 0xFFFF == expected
+
+
+@pytest.mark.parametrize("name", sorted(names() + tuple(SYNTHETIC)))
+@settings(max_examples=30, deadline=None)
+@given(order=orders, mask=masks, width=st.sampled_from(WIDTHS), kind=st.sampled_from(KINDS), periods=st.integers(1, 70))
+def test_wavefronts_stay_as_they_are_where_all_lanes_move_by_periods_of_the_banks(
+    name: str, order: np.ndarray, mask: int, width: int, kind: AccessKind, periods: int
+) -> None:
+    chip, addresses = chips()[name], order.astype(np.uint64) * np.uint64(width)
+    moved = addresses + np.uint64(periods * bank_period(chip.bank_rule(kind)))
+    for rule in (access.wavefronts, access.bank_cycles, access.ideal_wavefronts):
+        assert rule(chip, addresses, mask, width, kind) == rule(chip, moved, mask, width, kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memlane.chip import load
+from memlane.chip import access, load
 from memlane.emulate import Emulator
 from memlane.emulate.code.build import I32, constant
 from memlane.emulate.layers import Compiled
@@ -54,6 +54,52 @@ def clocked(body: str, *, threads: int = 32, blocks: int = 1, before: str = "", 
 
 
 # -- counts ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chip", ["h200", "gtx680", "s1070"])
+def test_wavefronts_of_an_instruction_whose_lanes_lie_in_another_way_in_each_turn(chip: str) -> None:
+    """Also where only the mask changes, or only where the lanes begin."""
+    lane, random = np.arange(32), np.random.default_rng(2)
+    ways = [
+        lane,
+        lane,
+        lane + 1,
+        lane * 2,
+        lane * 2 + 32,
+        lane * 32,
+        lane * 0,
+        lane % 16,
+        random.permutation(32),
+        lane,
+        random.integers(0, 1024, 32),
+    ]
+    turns = [(way, mask) for way in ways for mask in (0xFFFFFFFF, 0xFFFFFFFF, 0xFFFF, 0x80000001)]
+    body = """
+        .reg .b64 %places, %masks; ld.param.u64 %places, [places]; ld.param.u64 %masks, [masks];
+        mad.wide.u32 %rd1, %tid, 4, %places;
+        mov.u32 %r1, 0;
+    AGAIN:
+        ld.global.u32 %r2, [%rd1]; ld.global.u32 %r3, [%masks];
+        shl.b32 %r2, %r2, 2; mov.u32 %r4, room; add.u32 %r4, %r4, %r2;
+        shr.u32 %r3, %r3, %tid; and.b32 %r3, %r3, 1; setp.ne.u32 %p1, %r3, 0;
+        @%p1 ld.shared.u32 %r5, [%r4];
+        st.global.u32 [%mine], %r5;
+        add.u64 %rd1, %rd1, 128; add.u64 %masks, %masks, 4;
+        add.u32 %r1, %r1, 1; ld.param.u32 %r6, [turns]; setp.lt.u32 %p2, %r1, %r6;
+        @%p2 bra AGAIN;
+        ret;"""
+    target = Emulator(load(chip))
+    text = program(
+        body, params=".param .u64 out, .param .u64 places, .param .u64 masks, .param .u32 turns", before=".shared .b32 room[1056];"
+    )
+    kernel = target.load(parse(text))["k"]
+    places = target.array(np.array([way for way, _ in turns], np.uint32))
+    masks = target.array(np.array([mask for _, mask in turns], np.uint32))
+    seen = observe(kernel[1, 32], target.zeros(32, np.uint64), places, masks, np.uint32(len(turns)))
+    costs = [access.wavefronts(target.chip, (4 * way).astype(np.uint64), mask, 4) for way, mask in turns]
+    assert counted(seen, "ld.shared")[0]["wavefronts"] == sum(costs)
+    assert seen.accesses is not None
+    assert seen.accesses["wavefronts"][seen.accesses["space"] == 1].tolist() == costs
 
 
 @pytest.mark.parametrize(

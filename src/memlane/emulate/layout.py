@@ -64,6 +64,10 @@ POLL_COST = 1 << 12
 ALLOCATION = np.dtype([("low", "u8"), ("high", "u8"), ("delta", "u8")])
 """Device addresses `low` to `high` (exclusive) lie on the host at address + `delta`. A site remembers the one that it used last."""
 
+PATTERN = np.dtype([("steps", "u4", LANES), ("mask", "u4"), ("place", "u4"), ("wavefronts", "u8"), ("rest", "u8", 6)])
+"""The last access of a site to shared memory, as far as its wavefronts depend on it: how far its lanes are from the first active one, its
+mask, and where that one is (and how wide the access is) in the banks."""
+
 TEXTURE = np.dtype(
     [
         ("host", "u8"),
@@ -209,6 +213,7 @@ CONTEXT = np.dtype(
         ("accesses_left", "i8"),
         ("accesses_not_kept", "u8"),
         ("new_page", "u8"),
+        ("patterns", "u8"),
         ("examples", "u8"),
         ("example_block", "i8"),
         ("example_warp", "i8"),

@@ -38,6 +38,12 @@ def wavefronts_helper(chip: Chip, kind: AccessKind = "load") -> Helper:
     return _wavefronts_helper(chip.bank_rule(kind))
 
 
+def bank_period(rule: BankRule) -> int:
+    """Return bytes by which all addresses of an access may move without a change of its wavefronts: as banks are alike, a cell, or where
+    several words are in a row of the banks, a row. A power of two."""
+    return _WIDTHS[-1] if rule.row_words == 1 else rule.banks * rule.bank_bytes * rule.row_words
+
+
 @cache
 def _wavefronts_helper(rule: BankRule) -> Helper:
     digest = hashlib.sha256(repr(rule).encode()).hexdigest()[:12]

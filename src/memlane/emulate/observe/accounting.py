@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from functools import cache
 
 import llvmlite.ir as ir
@@ -11,11 +12,12 @@ from memlane.chip import ACCESS_KINDS, LANES, AccessKind, Chip
 from memlane.chip.copies import HALF
 from memlane.emulate.clock.caches import ATOMIC, LOAD, LOAD_PAST_L1, STORE, access_helper
 from memlane.emulate.clock.issue import Clock
-from memlane.emulate.code.build import I8, I32, I64, POINTER, VOID, Emit, Value, constant
+from memlane.emulate.code.build import I8, I32, I64, POINTER, VOID, Emit, Value, constant, vector
+from memlane.emulate.count.banks import bank_period
 from memlane.emulate.count.copies import copy_helper
 from memlane.emulate.count.counting import counting, meeting
 from memlane.emulate.layers import Compiled
-from memlane.emulate.layout import BLOCK, CONTEXT, SPACE_NUMBERS, WARP
+from memlane.emulate.layout import BLOCK, CONTEXT, PATTERN, SPACE_NUMBERS, WARP, offset
 from memlane.emulate.observe.examples import EXAMPLE_SLOTS, keep_example
 from memlane.emulate.runtime.helper import Helper, helper, invoke
 from memlane.emulate.runtime.window import by_space
@@ -123,7 +125,9 @@ def accounting_copy(chip: Chip, layers: Compiled, nbytes: int, kind: AccessKind)
         size, low = constant(I32, nbytes), constant(I64, 0xFFFF)
         with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
             e.ret(issue)
-        sectors, wavefronts = constant(I64, 0), invoke(e, counting(chip, STORE).wavefronts, target, near, lanes, size)
+        sectors = wavefronts = constant(I64, 0)
+        if layers.clock:  # the banks are taken to be kept as by a store
+            wavefronts = invoke(e, counting(chip, STORE).wavefronts, target, near, lanes, size)
         if layers.counts:
             _count_request(e, warp, site, lanes, size)
             whole = e.and_(readers, e.not_(partly))
@@ -131,7 +135,7 @@ def accounting_copy(chip: Chip, layers: Compiled, nbytes: int, kind: AccessKind)
             sectors = invoke(e, counting(chip, kind).sectors, source, far, readers, size)
             if past_l1:
                 sectors = e.or_(e.and_(sectors, e.not_(low)), e.lshr(cost, constant(I64, 48)))
-            cycles = e.and_(wavefronts, constant(I64, 0xFFFF << 16))  # the banks are taken to be kept as by a store
+            cycles = e.and_(wavefronts, constant(I64, 0xFFFF << 16))
             ideal = e.and_(cost, constant(I64, 0xFFFF << 32))
             wavefronts = e.or_(e.or_(e.and_(cost, low), cycles), ideal)
         read = e.variable(issue)
@@ -140,14 +144,14 @@ def accounting_copy(chip: Chip, layers: Compiled, nbytes: int, kind: AccessKind)
                 banks = constant(I64, 0)
                 if layers.predicts and kind == LOAD:
                     banks = invoke(e, counting(chip, kind).wavefronts, source, far, readers, size)
-                place = ("global", kind, warp, source, far, readers, size, site, issue, sectors, banks)
-                read.set(_conclude(e, chip, layers, *place))
+                loaded = _Access(chip, layers, "global", kind, warp, source, far, readers, size, site, issue)
+                read.set(_conclude(e, loaded, sectors, banks))
             with none:
                 if layers.accesses:
                     when, nothing = e.add(issue, _origin(e, layers, warp)), constant(I32, 0)
                     invoke(e, keep_row, warp, site, constant(I32, SPACE_NUMBERS["global"]), nothing, when, when, nothing, nothing)
-        place = ("shared", STORE, warp, target, near, lanes, size, site, read.get(), constant(I64, 0), wavefronts)
-        e.ret(_conclude(e, chip, layers, *place))
+        written = _Access(chip, layers, "shared", STORE, warp, target, near, lanes, size, site, read.get())
+        e.ret(_conclude(e, written, constant(I64, 0), wavefronts))
 
     arguments = (POINTER, POINTER, I64, POINTER, I64, I32, I32, I32, I32, I64)
     return Helper(f"memlane_account_copy_{_key(chip, layers)}_{kind}_{nbytes}", I64, arguments, build)
@@ -169,55 +173,89 @@ def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind) 
         if space == "local" and layers.counts:
             sectors = invoke(e, rules.local, addresses, distance, lanes, nbytes)
         if space == "shared" or (space == "global" and layers.predicts and kind == "load"):
-            wavefronts = invoke(e, rules.wavefronts, addresses, distance, lanes, nbytes)
-        e.ret(_conclude(e, chip, layers, space, kind, warp, addresses, distance, lanes, nbytes, site, issue, sectors, wavefronts))
+            wavefronts = invoke(e, _wavefronts_of_site(chip, kind), warp, addresses, distance, lanes, nbytes, site)
+        place = _Access(chip, layers, space, kind, warp, addresses, distance, lanes, nbytes, site, issue)
+        e.ret(_conclude(e, place, sectors, wavefronts))
 
     return Helper(f"memlane_account_part_{_key(chip, layers)}_{space}_{kind}", I64, _ARGUMENTS, build)
 
 
-def _conclude(
-    e: Emit,
-    chip: Chip,
-    layers: Compiled,
-    space: str,
-    kind: AccessKind,
-    warp: Value,
-    addresses: Value,
-    distance: Value,
-    lanes: Value,
-    nbytes: Value,
-    site: Value,
-    issue: Value,
-    sectors: Value,
-    wavefronts: Value,
-) -> Value:
+@cache
+def _wavefronts_of_site(chip: Chip, kind: AccessKind) -> Helper:
+    """`(warp, addresses, distance, lanes, nbytes, site) -> i64`: as `Counting.wavefronts`, which is asked only where the lanes of the site
+    lie to each other in another way than the last time (`bank_period`)."""
+    unit = bank_period(chip.bank_rule(kind))
+
+    def build(e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value) -> None:
+        first_lane = e.and_(e.lowest_bit(lanes), constant(I32, LANES - 1))
+        first = e.trunc(e.load(e.element(addresses, first_lane, I64), typ=I64), I32)
+        steps = e.sub(e.trunc(e.load_lanes(addresses, I64), vector(I32)), e.splat(first))
+        place = e.and_(e.add(first, e.trunc(distance, I32)), constant(I32, unit - 1))
+        place = e.or_(place, e.shl(nbytes, constant(I32, 16)))
+        context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
+        row = e.at(e.get_pointer(context, CONTEXT, "patterns"), e.mul(e.zext(site, I64), constant(I64, PATTERN.itemsize)))
+        known = e.at(row, offset(PATTERN, "steps"))
+        differ = e.and_(e.mask_of(e.icmp_unsigned("!=", steps, e.load_lanes(known, I32))), lanes)
+        differ = e.or_(differ, e.xor(lanes, e.get(row, PATTERN, "mask")))
+        differ = e.or_(differ, e.xor(place, e.get(row, PATTERN, "place")))
+        with e.if_then(e.icmp_unsigned("!=", differ, constant(I32, 0))):
+            e.store_lanes(steps, known)
+            e.put(lanes, row, PATTERN, "mask")
+            e.put(place, row, PATTERN, "place")
+            e.put(invoke(e, counting(chip, kind).wavefronts, addresses, distance, lanes, nbytes), row, PATTERN, "wavefronts")
+        e.ret(e.get(row, PATTERN, "wavefronts"))
+
+    arguments = (POINTER, POINTER, I64, I32, I32, I32)
+    return Helper(f"memlane_wavefronts_of_site_{_digest_of(chip)}_{kind}", I64, arguments, build)
+
+
+@dataclass(frozen=True)
+class _Access:
+    """A part of an executed access that reaches one state space."""
+
+    chip: Chip
+    layers: Compiled
+    space: str
+    kind: AccessKind
+    warp: Value
+    addresses: Value
+    distance: Value
+    lanes: Value
+    nbytes: Value
+    site: Value
+    issue: Value
+    """The cycle in which it is issued."""
+
+
+def _conclude(e: Emit, one: _Access, sectors: Value, wavefronts: Value) -> Value:
     """Add what an access to one state space costs to its counts, and keep a row and an example; the cycle of completion."""
+    layers, space = one.layers, one.space
     if layers.counts:
-        row = _count_row(e, warp, site)
+        row = _count_row(e, one.warp, one.site)
         for packed, name in ((sectors, "sectors"), (wavefronts if space == "shared" else constant(I64, 0), "wavefronts")):
             _add(e, row, name, e.and_(packed, constant(I64, 0xFFFF)))
             _add(e, row, f"ideal_{name}", e.lshr(packed, constant(I64, 32)))
-    complete = issue
+    complete = one.issue
     if layers.clock:
-        complete = _complete(e, chip, layers, space, kind, warp, addresses, distance, lanes, nbytes, issue, wavefronts)
+        complete = _complete(e, one, wavefronts)
     if layers.accesses:
-        origin = _origin(e, layers, warp)
+        origin = _origin(e, layers, one.warp)
         if space in EXAMPLE_SLOTS:
             packed = wavefronts if space == "shared" else sectors
             numbers = (
                 constant(I32, EXAMPLE_SLOTS[space]),
                 constant(I32, SPACE_NUMBERS[space]),
-                constant(I32, ACCESS_KINDS.index(kind)),
+                constant(I32, ACCESS_KINDS.index(one.kind)),
             )
-            invoke(e, keep_example, warp, site, *numbers, lanes, nbytes, packed, addresses, distance)
+            invoke(e, keep_example, one.warp, one.site, *numbers, one.lanes, one.nbytes, packed, one.addresses, one.distance)
         invoke(
             e,
             keep_row,
-            warp,
-            site,
+            one.warp,
+            one.site,
             constant(I32, SPACE_NUMBERS[space]),
-            lanes,
-            e.add(issue, origin),
+            one.lanes,
+            e.add(one.issue, origin),
             e.add(complete, origin),
             e.and_(e.trunc(sectors, I32), constant(I32, 0xFFFF)),
             e.and_(e.trunc(wavefronts, I32), constant(I32, 0xFFFF)),
@@ -225,22 +263,10 @@ def _conclude(
     return complete
 
 
-def _complete(
-    e: Emit,
-    chip: Chip,
-    layers: Compiled,
-    space: str,
-    kind: AccessKind,
-    warp: Value,
-    addresses: Value,
-    distance: Value,
-    lanes: Value,
-    nbytes: Value,
-    issue: Value,
-    wavefronts: Value,
-) -> Value:
+def _complete(e: Emit, one: _Access, wavefronts: Value) -> Value:
     """The cycle in which the last value is there; takes the wavefronts' places in the load-store unit."""
-    block = e.get_pointer(warp, WARP, "block")
+    chip, layers, space, kind, issue = one.chip, one.layers, one.space, one.kind, one.issue
+    block = e.get_pointer(one.warp, WARP, "block")
     context = e.get_pointer(block, BLOCK, "context")
     sm = e.get_pointer(block, BLOCK, "sm_state")
     lsu = Clock(chip).lsu
@@ -261,7 +287,8 @@ def _complete(
         return e.add(invoke(e, lsu, sm, issue, words), constant(I64, round(chip.latency.l1)))
     caches = e.get_pointer(context, CONTEXT, "caches")
     number = e.get(block, BLOCK, "sm")
-    packed = invoke(e, access_helper(chip, ATOMIC if kind in _ATOMICS else kind), caches, number, addresses, distance, lanes, nbytes, issue)
+    place = (one.addresses, one.distance, one.lanes, one.nbytes)
+    packed = invoke(e, access_helper(chip, ATOMIC if kind in _ATOMICS else kind), caches, number, *place, issue)
     passes = e.trunc(e.lshr(packed, constant(I64, 40)), I32)
     if layers.predicts:
         # The data of L1 lie in banks as those of shared memory do, and lines take two cycles to be stored, and one of a load at least.

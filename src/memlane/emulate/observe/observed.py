@@ -11,7 +11,7 @@ import numpy.typing as npt
 from memlane.chip import LANES, STALL_FIELDS, Events, Traffic, modelled_time
 from memlane.emulate.clock.issue import Clock
 from memlane.emulate.clock.levels import FAR, TRAFFIC, Caches
-from memlane.emulate.layout import START_PARTS
+from memlane.emulate.layout import PATTERN, START_PARTS
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.observe.examples import empty_examples, kept_examples
 from memlane.emulate.run.device import DeviceState
@@ -35,6 +35,9 @@ class Observed:
             self._counts = np.zeros((len(compiled.instructions), len(COUNT_FIELDS)), np.int64)
             self._tallies = np.zeros(1 + max((number for number, _ in compiled.weights), default=0), np.int64)
             context["counts"], context["executions"] = self._counts.ctypes.data, self._tallies.ctypes.data
+        if layers.counts or layers.clock:
+            self._patterns = np.zeros(len(compiled.instructions), PATTERN)
+            context["patterns"] = self._patterns.ctypes.data
         if layers.accesses:
             self._callback = ctypes.CFUNCTYPE(None)(halt.guarded(self._new_page))
             context["new_page"] = ctypes.cast(self._callback, ctypes.c_void_p).value
