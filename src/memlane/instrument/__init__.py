@@ -1,8 +1,7 @@
 """The passes that make a kernel record or count its accesses.
 
 sites           which instructions access memory
-registers       the registers of a function, and names that are free in it
-insert          editing the body of a function
+registers       the registers that an instruction reads, and their bits
 probe           the probes of a kernel as data
 printing        the printer of these, which says where their parts stand
 sampling        which warps and executions are traced

@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memlane.instrument.insert import alias
 from memlane.ptx import (
     Address,
     Function,
@@ -29,6 +28,7 @@ from memlane.ptx import (
     memory_accesses,
     registers_written,
 )
+from memlane.ptx.edit import alias
 
 _OLDEST_WITH_CLUSTERS = 90
 _HANDED_ON = frozenset({"mov", "cvta", "add", "sub"})

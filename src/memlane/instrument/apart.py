@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memlane.instrument.consumers import Consumed, consumers
-from memlane.instrument.insert import alias
 from memlane.instrument.probe import Closes, Closing, Opening
 from memlane.instrument.registers import Scope
 from memlane.instrument.schemes import Access, Apart, Scheme
 from memlane.instrument.sites import live_results
 from memlane.ptx import SCALAR_TYPES, Function, Instruction
+from memlane.ptx.edit import alias
 from memlane.record import Site
 
 _MOST = 0xFFFFFFFF

@@ -40,6 +40,7 @@ from memlane.ptx import (
     registers_read,
     registers_written,
 )
+from memlane.ptx.edit import EXITS
 from memlane.walks import flowed
 
 MOST_OPEN = 8
@@ -54,7 +55,6 @@ ACQUIRES = "it acquires, so the assembler itself waits for it at once"
 NOWHERE = "no path leads from it to an instruction that reads what it loads"
 
 _ACQUIRING = frozenset({"acquire", "acq_rel"})
-_LEAVES = frozenset({"exit", "return"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +190,11 @@ class _Walk:
             read, written = registers_read(one), overwrites(one)
             may_consume = list(windows.open) if one.form.effect == "call" else windows.holding(read)
             consumed = {load for load in may_consume if self._consumes(one, load, windows.open[load])}
-            may_end = list(windows.open) if live is not None or one.form.effect in _LEAVES else windows.holding(("", *written))
+            may_end = list(windows.open) if live is not None or one.form.effect in EXITS else windows.holding(("", *written))
             unread = {load for load in may_end if load not in consumed and self._ends(one, windows.open[load], live)}
             yield index, consumed, unread
             # Only the lanes that leave under a guard close windows there.
-            for load in consumed if one.form.effect in _LEAVES and one.guard is not None else consumed | unread:
+            for load in consumed if one.form.effect in EXITS and one.guard is not None else consumed | unread:
                 windows.close(load)
             for load in windows.holding((*written, *(read if is_move(one) else ()))):
                 window = windows.open[load]
@@ -213,7 +213,7 @@ class _Walk:
         """Whether nothing reads the value of a window from here on, or knows where it is. `live`: what lives at the start of a block."""
         if live is not None and not window.registers & live:
             return True
-        return one.form.effect in _LEAVES or not _moved(one, window.registers)
+        return one.form.effect in EXITS or not _moved(one, window.registers)
 
     # -- what follows -----------------------------------------------------------------------------------------------------------------
 

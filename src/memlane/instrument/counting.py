@@ -19,9 +19,8 @@ from memlane.chip import LANES, AccessKind, Chip
 from memlane.chip.copies import HALF
 from memlane.errors import MemlaneError, RecordError
 from memlane.instrument.buffer import offset
-from memlane.instrument.insert import Rewrite, alias, placed, rewrite_body, under_guard
 from memlane.instrument.options import CountOptions
-from memlane.instrument.registers import Scope, free_prefix
+from memlane.instrument.registers import PREFIX, Scope
 from memlane.instrument.sites import place_of, site_table, uncounted
 from memlane.instrument.transactions import check_countable, copies, local_sectors, meeting, sectors, wavefronts
 from memlane.instrument.variables import COUNTERS, assembled, check_instrumentable, pointer
@@ -42,6 +41,7 @@ from memlane.ptx import (
     registers_read,
 )
 from memlane.ptx.access import access_kind
+from memlane.ptx.edit import Rewrite, alias, free_prefix, placed, rewrite_body, under_guard
 from memlane.record import BranchCounts, Site, SiteCounts, Skipped
 
 COUNTER_DTYPE = np.dtype([(name, "<u8") for name in SITE_FIELDS])
@@ -181,7 +181,7 @@ def _branches(module: Module, kernel: Function) -> list[Branch]:
 
 
 def _rewriter(kernel: Function, chip: Chip, chosen: dict[int, Site], branches: dict[int, int]) -> Rewrite:
-    prefix, kinds = free_prefix(kernel), _kinds(kernel)
+    prefix, kinds = free_prefix(kernel, PREFIX), _kinds(kernel)
 
     def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
         at = instruction.location

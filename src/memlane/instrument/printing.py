@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from memlane.instrument.apart import due, kept, waited
 from memlane.instrument.asking import first_question, forget
-from memlane.instrument.insert import alias, placed
 from memlane.instrument.probe import (
     Alone,
     Answered,
@@ -33,6 +32,7 @@ from memlane.instrument.runs import begin, follow, keep, store
 from memlane.instrument.staging import place_in_stage
 from memlane.instrument.warp import RecordText, lead, leave, place, record, reserve
 from memlane.ptx import Block, Function, Guard, Instruction, Label, Location, Statement, instruction
+from memlane.ptx.edit import alias, placed
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from memlane.instrument.registers import free_prefix
+from memlane.instrument.registers import PREFIX
 from memlane.ptx import (
     SCALAR_TYPES,
     Address,
@@ -42,6 +42,7 @@ from memlane.ptx import (
     instruction,
 )
 from memlane.ptx.constants import immediate
+from memlane.ptx.edit import free_prefix
 
 _NAMED = re.compile(r"(?<![\w$%.])(?:generic\(\s*([A-Za-z_$%][\w$]*)\s*\)|([A-Za-z_$%][\w$]*))(?:\s*\+\s*(0[xX][0-9a-fA-F]+|\d+)\b)?")
 """A name in an initialiser or in a debug section: `name`, `name+4`, `generic(name)+4`."""
@@ -109,7 +110,7 @@ def _placed(text: str, addresses: Mapping[str, int]) -> str:
 def _rebind_function(function: Function, addresses: Mapping[str, int]) -> tuple[Function, int]:
     """The function, and how many registers hold an address: each is set by one instruction in front."""
     assert function.body is not None
-    prefix = free_prefix(function)
+    prefix = free_prefix(function, PREFIX)
     registers: dict[str, Register] = {}
 
     def base(name: str) -> Register:

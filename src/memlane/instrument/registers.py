@@ -1,4 +1,4 @@
-"""The registers of a function: their types, their raw bits, and names that are still free."""
+"""The registers of a function: which an instruction reads, and their raw bits."""
 
 from __future__ import annotations
 
@@ -9,22 +9,19 @@ from memlane.ptx import (
     SCALAR_TYPES,
     Address,
     Arguments,
-    Function,
     Instruction,
-    Label,
     Operand,
     Pair,
     Register,
-    RegisterDecl,
     Scope,
     TextureAddress,
-    Variable,
     Vector,
 )
 
-__all__ = ["PREFIX", "Scope", "Words", "components", "free_prefix", "read", "words_of"]
+__all__ = ["PREFIX", "Scope", "Words", "components", "read", "words_of"]
 
 PREFIX = "ml"
+"""What names of probes begin with."""
 
 
 def read(instruction: Instruction) -> tuple[str, ...]:
@@ -77,16 +74,3 @@ def words_of(register: str, kind: str, stem: str) -> Words:
     if bits == 16:
         return Words(f".reg .b32 {stem};\nmov.b32 {stem}, {{{register}, {register}}};\n", (stem,))
     return Words(f".reg .b32 {stem};\ncvt.u32.u8 {stem}, {register};\n", (stem,))
-
-
-def free_prefix(function: Function) -> str:
-    """`ml_`, or `ml2_`, ...: the first for which no name of the function begins with it, its `%` or `$` left out."""
-    declared = (one.name for one in function.walk() if isinstance(one, RegisterDecl | Variable | Label))
-    names = (*declared, *(one.name for one in (*function.params, *function.results)))
-    taken = {name.lstrip("%$") for name in names}
-    number = 1
-    while True:
-        prefix = f"{PREFIX}{number if number > 1 else ''}_"
-        if not any(name.startswith(prefix) for name in taken):
-            return prefix
-        number += 1

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from memlane.compile import parameter_names
 from memlane.instrument.origins import Origins, origins_of
+from memlane.instrument.registers import components
 from memlane.instrument.repeats import once_between_barriers, repeating
 from memlane.instrument.waits import is_bulk, space_of, wait_of
 from memlane.launch import pointer_parameters
@@ -19,10 +20,7 @@ from memlane.ptx import (
     Liveness,
     MemoryAccess,
     Module,
-    Operand,
     Origin,
-    Pair,
-    Register,
     addressed_functions,
     called_functions,
     called_name,
@@ -263,14 +261,7 @@ def live_results(function: Function) -> Mapping[int, tuple[str, ...]]:
 def _results(instruction: Instruction) -> tuple[str, ...]:
     """Registers that receive what is loaded, components of vector registers by their full name."""
     access = memory_access(instruction)
-    return () if access is None else tuple(name for operand in access.results for name in _registers(operand))
-
-
-def _registers(operand: Operand) -> Iterator[str]:
-    if isinstance(operand, Register):
-        yield operand.name
-    elif isinstance(operand, Pair):
-        yield from _registers(operand.first)
+    return () if access is None else tuple(name for operand in access.results for name in components(operand))
 
 
 def place_of(module: Module, instruction: Instruction) -> tuple[str, int, int]:

@@ -24,11 +24,10 @@ from memlane.instrument.apart import ApartWindows
 from memlane.instrument.asking import first_questions
 from memlane.instrument.fragments import gathered
 from memlane.instrument.halves import halves, with_plain_variables
-from memlane.instrument.insert import EXITS, alias, behind, rewritten_parts
 from memlane.instrument.options import TraceOptions
 from memlane.instrument.printing import printed
 from memlane.instrument.probe import Alone, Answered, Braces, Draft, Leaving, Node, Probe, ProbeLines
-from memlane.instrument.registers import Scope, free_prefix, read
+from memlane.instrument.registers import PREFIX, Scope, read
 from memlane.instrument.sampling import WORDS_DTYPE
 from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Scheme, Stamps, returning
 from memlane.instrument.sites import SiteTable, live_results, place_of, site_table, untimed
@@ -46,6 +45,7 @@ from memlane.instrument.visibility import OLDEST_TARGET, visible
 from memlane.instrument.waits import BARRIER, answer, completions, wait_of
 from memlane.instrument.warp import count_executions, enter, leave
 from memlane.ptx import Function, Instruction, Module, Variable, memory_access, statements
+from memlane.ptx.edit import EXITS, alias, behind, free_prefix, rewritten_parts
 from memlane.record import ISSUE_ONLY, Site, Skipped
 from memlane.record.site import TIMED_KINDS
 
@@ -184,7 +184,7 @@ class _Probing:
 
     def __init__(self, kernel: Function, task: Task) -> None:
         """`kernel`: that of the task, with its number of the launch and its variables where they have to be."""
-        self._kernel, self._task, self._prefix = kernel, task, free_prefix(kernel)
+        self._kernel, self._task, self._prefix = kernel, task, free_prefix(kernel, PREFIX)
         self._sites: list[Site] = []
         """Those that have a probe by now, with what it is."""
         scheme, zero = task.scheme, task.scheme.zero

@@ -13,6 +13,7 @@ from dataclasses import replace
 from memlane.chip import CONSTANT_BYTES, SECTOR_BYTES
 from memlane.errors import MemlaneError
 from memlane.ptx import Function, Module, Variable
+from memlane.ptx.edit import with_items
 
 POINTER = "memlane_trace"
 """Holds the address of the trace buffer and its extents: `memlane.instrument.buffer.ENTRY_DTYPE`."""
@@ -77,6 +78,4 @@ def constants_of(module: Module) -> int:
 
 def assembled(module: Module, kernels: Mapping[str, Function], variables: Sequence[Variable], version: tuple[int, int]) -> Module:
     """The module with kernels replaced, variables declared in front of what stands first, and at least the PTX `version`."""
-    items = [kernels.get(one.name, one) if isinstance(one, Function) and one.body is not None else one for one in module.items]
-    first = next((at for at, item in enumerate(items) if isinstance(item, Variable | Function)), len(items))
-    return replace(module, items=(*items[:first], *variables, *items[first:]), version=max(module.version, version))
+    return replace(with_items(module, kernels, variables), version=max(module.version, version))

@@ -26,9 +26,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from memlane.instrument.insert import alias
 from memlane.instrument.schemes import Access, Scheme, Stamps
 from memlane.ptx import SCALAR_TYPES, Address, Immediate, Instruction, Register, Symbol, memory_access
+from memlane.ptx.edit import alias
 from memlane.record import BLOCK_VISIBLE, COMPLETE, DEVICE_VISIBLE
 
 STORES = ("issued", "block", "device")

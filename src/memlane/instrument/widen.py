@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memlane.instrument.insert import alias, placed, positions_of, rewrite_body
-from memlane.instrument.registers import Scope, free_prefix
+from memlane.instrument.registers import PREFIX, Scope
 from memlane.instrument.sites import site_table
 from memlane.ptx import Address, Block, Function, Instruction, Module, Register, Statement, Symbol
+from memlane.ptx.edit import alias, free_prefix, placed, positions_of, rewrite_body, with_items
 from memlane.record import Site
 
 _FORMS = {2: "b16", 4: "b32", 8: "b64", 16: "v2.b64"}
@@ -55,10 +55,9 @@ def widen(module: Module, groups: Iterable[Sequence[int]]) -> Widened | None:
             kernels[name] = _widened(kernel, mine)
     if not kernels:
         return None
-    items = tuple(kernels[item.name].function if isinstance(item, Function) and item.name in kernels else item for item in module.items)
     identity = {name: {index: index for index in range(_length(module.kernels[name]))} for name in module.kernels}
     return Widened(
-        replace(module, items=items),
+        with_items(module, {name: kernel.function for name, kernel in kernels.items()}),
         {name: kernel.wide for name, kernel in kernels.items()},
         {name: kernels[name].kept if name in kernels else identity[name] for name in module.kernels},
     )
@@ -89,7 +88,7 @@ def _can_be_widened(kernel: Function, group: Sequence[Site]) -> bool:
 
 def _widened(kernel: Function, groups: Sequence[Sequence[Site]]) -> _WidenedKernel:
     originals = list(kernel.instructions())
-    prefix = free_prefix(kernel)
+    prefix = free_prefix(kernel, PREFIX)
     before = {min(site.instruction for site in group): group for group in groups}
     placed_loads: list[tuple[Instruction, Site]] = []
 

@@ -42,16 +42,16 @@ from memlane.ptx import (
     Variable,
     flatten_scopes,
     inline_calls,
-    rename_instruction,
     statements,
     verify,
 )
+from memlane.ptx.edit import alias, free_prefix, placed, with_items
 from memlane.rewrite.arrays import SharedArray
 from memlane.rewrite.emit import LookUp, can_be_computed, put_together
 from memlane.rewrite.provenance import Analysis, ArrayAccess, Problem, entry_state, fixpoint
 from memlane.rewrite.relayout import refusal
 from memlane.rewrite.values import ANY, Mixed, Pointer, Value
-from memlane.rewrite.writer import alias, free_prefix
+from memlane.rewrite.writer import PREFIX
 
 _OPERATIONS: Mapping[str, str] = {
     "+": "add.s{}",
@@ -103,9 +103,7 @@ def relayout_parameter(module: Module, kernel: str, parameter: int | str, layout
         _check(inlined, flat, one, layout, element, array, remedy)
     names, variables = _tables(inlined, program)
     changed = _Writer(flat, accesses, wanted, program, element, names).written()
-    items = [changed if item is function else item for item in inlined.items]
-    place = next(at for at, item in enumerate(items) if isinstance(item, Function | Variable))
-    result = replace(inlined, items=(*items[:place], *variables, *items[place:]))
+    result = with_items(inlined, {kernel: changed}, variables)
     verify(result)
     return Remapped(result, wanted, len(accesses), max(one.nbytes for one in accesses))
 
@@ -244,7 +242,7 @@ class _Writer:
 
     def written(self) -> Function:
         assert self.function.body is not None
-        self._prefix = free_prefix(self.function)
+        self._prefix = free_prefix(self.function, PREFIX)
         base = self._fresh("b64")
         entry = statements(f"ld.param.u64 {base}, [{self.parameter}];")
         of: dict[int, list[ArrayAccess]] = {}
@@ -269,12 +267,10 @@ class _Writer:
             assert isinstance(address.base, Register)
             lines: list[str] = []
             place = self._place(alias(address.base.name), address.offset, base, lines)
-            renamed = {alias(address.base.name): address.base.name}
-            for statement in statements("\n".join(lines)):
+            for statement in placed("\n".join(lines), one.location):
                 assert isinstance(statement, Instruction)
-                known = rename_instruction(statement, lambda word, renamed=renamed: renamed.get(word, word))  # type: ignore[misc]
                 # Where the access does not happen its address may be any, and a table is not looked up there.
-                yield replace(known, location=one.location, guard=one.guard if known.opcode == "ld" else None)
+                yield replace(statement, guard=one.guard if statement.opcode == "ld" else None)
             operands[access.operand] = replace(address, base=Register(place), offset=0)
         yield replace(one, operands=tuple(operands)) if accesses else one
 

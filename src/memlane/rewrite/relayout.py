@@ -35,6 +35,7 @@ from memlane.ptx import (
     called_functions,
     verify,
 )
+from memlane.ptx.edit import with_items
 from memlane.rewrite.arrays import SharedArray, find_array, shared_arrays, static_bytes
 from memlane.rewrite.emit import LookUp, can_be_computed
 from memlane.rewrite.placement import Placement, element_bytes
@@ -95,8 +96,7 @@ def relayout_module(
         _check(module, functions[name], known, array, placement)
     names, tabled = _look_ups(module, placement, accesses, tables)
     writers = {name: Writer(functions[name], known, array, placement, names).written() for name, known in found.items() if known}
-    items = _items(module, array, placement, {name: writer.function for name, writer in writers.items()}, tabled)
-    changed = replace(module, items=items)
+    changed = _with_items(module, array, placement, {name: writer.function for name, writer in writers.items()}, tabled)
     verify(changed)
     _check_room(module, changed, array, placement, functions)
     return Relaid(
@@ -242,25 +242,23 @@ def _look_ups(
     return found, variables
 
 
-def _items(
+def _with_items(
     module: Module, array: SharedArray, placement: Placement, functions: Mapping[str, Function], tables: Sequence[Variable]
-) -> tuple[Item, ...]:
-    """The module's items with functions replaced, the array enlarged and tables in front of what stands first."""
+) -> Module:
+    """The module with functions replaced, the array enlarged and tables in front of what stands first."""
 
     def enlarged(variable: Variable) -> Variable:
         return replace(variable, shape=(-(-max(placement.room, array.nbytes) // variable.element_bytes),))
 
-    items: list[Item] = []
-    for item in module.items:
-        if isinstance(item, Function) and item.name in functions and item.body is not None:
-            item = functions[item.name]
-            if array.function == item.name and not array.is_dynamic:
-                item = _redeclared(item, array.names[0], enlarged)
-        elif isinstance(item, Variable) and item.name in array.names and not array.function and not array.is_dynamic:
-            item = enlarged(item)
-        items.append(item)
-    first = next((at for at, item in enumerate(items) if isinstance(item, Variable | Function)), len(items))
-    return (*items[:first], *tables, *items[first:])
+    def item(one: Item) -> Item:
+        return enlarged(one) if isinstance(one, Variable) and one.name in array.names else one
+
+    if array.is_dynamic:
+        return with_items(module, functions, tables)
+    if array.function:
+        declaring = functions.get(array.function, module.functions[array.function])
+        return with_items(module, {**functions, array.function: _redeclared(declaring, array.names[0], enlarged)}, tables)
+    return with_items(replace(module, items=tuple(map(item, module.items))), functions, tables)
 
 
 def _redeclared(function: Function, name: str, enlarged: Callable[[Variable], Variable]) -> Function:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -16,22 +15,22 @@ from memlane.ptx import (
     Guard,
     Instruction,
     Label,
-    Location,
     Register,
     RegisterDecl,
     Statement,
-    Variable,
     flatten_scopes,
     registers_written,
-    rename_instruction,
-    statements,
 )
+from memlane.ptx.edit import alias, free_prefix, placed
 from memlane.rewrite.arrays import SharedArray
 from memlane.rewrite.emit import LookUp, emit
 from memlane.rewrite.placement import Placement
 from memlane.rewrite.provenance import ArrayAccess
 from memlane.rewrite.terms import Sums, Terms
 from memlane.rewrite.values import Pointer, wrapped
+
+PREFIX = "at"
+"""What names of registers begin with that hold new addresses."""
 
 
 def constant_offset(access: ArrayAccess, instruction: Instruction) -> int | None:
@@ -81,7 +80,7 @@ class Writer:
     def written(self) -> Written:
         function = self.original
         assert function.body is not None
-        self._prefix = free_prefix(function)
+        self._prefix = free_prefix(function, PREFIX)
         flat = flatten_scopes(function)
         assert flat.body is not None
         # Registers of inner blocks have names of their own there, so that what is known of one is not taken for another's.
@@ -150,10 +149,9 @@ class Writer:
                     return (), Address(Register(known.name), apart)
         # Inside an inner block its own registers may hide those that the address was made of.
         terms = None if self._depth or pointer.generic else self._sums.of(register, flat)
-        text, name = self._computed(offset, pointer, access.nbytes, one.guard, terms)
+        text, name = self._computed(alias(address.base.name), offset, pointer, access.nbytes, one.guard, terms)
         self._known.setdefault((register, guard), []).append(_Mapped(offset, access.nbytes, name))
-        names = {_SOURCE: address.base.name} | ({_GUARD: one.guard.register} if one.guard else {})
-        return _placed(text, names, one.location), Address(Register(name), 0)
+        return placed(text, one.location), Address(Register(name), 0)
 
     def _moved(self, constant: int) -> int:
         inside = constant - self.array.first
@@ -175,12 +173,14 @@ class Writer:
         self._declared[kind] = number + 1
         return f"%{self._prefix}{kind}_{number}"
 
-    def _computed(self, offset: int, pointer: Pointer, nbytes: int, guard: Guard | None, terms: Terms | None) -> tuple[str, str]:
+    def _computed(
+        self, source: str, offset: int, pointer: Pointer, nbytes: int, guard: Guard | None, terms: Terms | None
+    ) -> tuple[str, str]:
         """PTX that works out the new address of [source + offset], and its register."""
         base = self._fresh("b32")
         begin = f"+{self.array.first}" if self.array.first else ""
         lines = [f"mov.u32 {base}, {self.array.names[0]}{begin};"]
-        under = f"@{'!' if guard.negated else ''}{_GUARD} " if guard else ""
+        under = f"@{'!' if guard.negated else ''}{alias(guard.register)} " if guard else ""
         elements = None
         if terms is not None:
             elements = replace(terms, constant=terms.constant + offset - self.array.first).divided(self.placement.element)
@@ -194,14 +194,14 @@ class Writer:
         else:
             if terms is not None:
                 terms = replace(terms, constant=terms.constant - self.array.first)
-            plain = inside = self._offset(pointer, base, lines) if terms is None else self._sum(terms, lines)
+            plain = inside = self._offset(source, pointer, base, lines) if terms is None else self._sum(terms, lines)
             if offset:
                 inside = self._fresh("b32")
                 lines.append(f"add.s32 {inside}, {plain}, {offset};")
             found = self._mapped(inside, nbytes, under, lines)
         if pointer.generic:
             apart, wide, new = self._fresh("b32"), self._fresh("b64"), self._fresh("b64")
-            lines += [f"sub.s32 {apart}, {found}, {plain};", f"cvt.s64.s32 {wide}, {apart};", f"add.s64 {new}, {_SOURCE}, {wide};"]
+            lines += [f"sub.s32 {apart}, {found}, {plain};", f"cvt.s64.s32 {wide}, {apart};", f"add.s64 {new}, {source}, {wide};"]
         else:
             new = self._fresh("b32")
             lines.append(f"add.s32 {new}, {base}, {found};")
@@ -230,12 +230,11 @@ class Writer:
             self._programs[nbytes] = self.placement.program(nbytes) if nbytes else self.placement.program_of_elements()
         return self._programs[nbytes]
 
-    def _offset(self, pointer: Pointer, base: str, lines: list[str]) -> str:
+    def _offset(self, source: str, pointer: Pointer, base: str, lines: list[str]) -> str:
         """The register with the bytes from `base` to what the source register holds, and `lines` that fill it."""
-        source = _SOURCE
         if pointer.generic:
-            source = self._fresh("b64")
-            lines.append(f"cvta.to.shared.u64 {source}, {_SOURCE};")
+            generic, source = source, self._fresh("b64")
+            lines.append(f"cvta.to.shared.u64 {source}, {generic};")
         if pointer.bits == 64:
             narrow = self._fresh("b32")
             lines.append(f"cvt.u32.u64 {narrow}, {source};")
@@ -269,34 +268,3 @@ class Writer:
             lines.append(f"add.s32 {joined}, {total}, {terms.constant};")
             total = joined
         return total
-
-
-_SOURCE, _GUARD = "%$source", "%$guard"
-"""How text calls registers of the kernel, before they are put in."""
-
-
-_ALIAS = "%$of_"
-
-
-def alias(register: str) -> str:
-    """How text calls a register of the kernel: without a `%` only its declaration, which stands elsewhere, tells that it is one."""
-    return register if register.startswith("%") else f"{_ALIAS}{register}"
-
-
-def _placed(text: str, names: Mapping[str, str], location: Location | None) -> tuple[Statement, ...]:
-    return tuple(
-        replace(rename_instruction(one, lambda name: names.get(name, name.removeprefix(_ALIAS))), location=location)
-        for one in statements(text)
-        if isinstance(one, Instruction)
-    )
-
-
-def free_prefix(function: Function) -> str:
-    """`at_`, or `at2_`, ...: the first with which no name of the function begins."""
-    assert function.body is not None
-    taken = {one.name for one in function.body.walk() if isinstance(one, RegisterDecl | Variable | Label)}
-    for number in count(1):
-        prefix = f"at{number if number > 1 else ''}_"
-        if not any(re.match(rf"[%$]?{prefix}", name) for name in taken):
-            return prefix
-    raise AssertionError

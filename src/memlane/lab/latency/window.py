@@ -54,11 +54,11 @@ from memlane.audit.assembled import Assembled
 from memlane.audit.windows import Windows
 from memlane.compile import assemble
 from memlane.instrument import TraceOptions, site_table
-from memlane.instrument.insert import placed, rewrite_body
 from memlane.instrument.registers import Scope, read
 from memlane.launch import LoadedModule
 from memlane.measure.probed import ProbedModule, probe
-from memlane.ptx import SCALAR_TYPES, Address, Block, Function, Guard, Instruction, Module, Operand, Register, Statement, Vector
+from memlane.ptx import SCALAR_TYPES, Address, Block, Function, Guard, Instruction, Operand, Register, Statement, Vector
+from memlane.ptx.edit import placed, rewrite_body, with_items
 from memlane.sass import disassemble, waits_for
 
 NOTHING = -1
@@ -86,7 +86,7 @@ def filled(probed: ProbedModule, kernel: str, filler: int, start: str = "") -> P
         return _fill(instruction, filler, scope, start) if index in places else (instruction,)
 
     prologue = f"{_zero(function, 'filler')}.reg .pred %filler_never;\nsetp.ne.u32 %filler_never, %filler_word, 0;\n"
-    traced = replace(probed.traced, module=_with(module, function, rewrite_body(function, prologue, rewrite)))
+    traced = replace(probed.traced, module=with_items(module, {kernel: rewrite_body(function, prologue, rewrite)}))
     return ProbedModule(traced, replace(probed.twin, loaded=probed.original.target.load(traced.module)))
 
 
@@ -116,7 +116,7 @@ setp.ne.u32 %pause_more, %pause_left, 0;
 """
         return (Block((*placed(loop, instruction.location),)), instruction)
 
-    slower = _with(module, function, rewrite_body(function, _zero(function, "pause"), rewrite))
+    slower = with_items(module, {kernel: rewrite_body(function, _zero(function, "pause"), rewrite)})
     return probe(loaded.target.load(slower), options)
 
 
@@ -137,10 +137,6 @@ def scheduled(probed: ProbedModule, kernel: str, arch: str) -> tuple[int, int]:
             apart = [*range(start, access), *range(waiter, end)]
             sums.append(sum(nodes[node].control.stall for node in apart))
     return min(sums), max(sums)
-
-
-def _with(module: Module, old: Function, new: Function) -> Module:
-    return replace(module, items=tuple(new if item is old else item for item in module.items))
 
 
 def _zero(function: Function, stem: str) -> str:

@@ -1,19 +1,26 @@
-"""Editing the body of a function: statements in front of, behind and in place of its instructions; all else stays as it is."""
+"""Editing a module: statements in front of, behind and in place of the instructions of a function, and variables in front of all.
+
+What passes write stands in the language that they write it into (`memlane.ptx.build`): `placed` makes statements of it, and
+`free_prefix` gives names that are free. All else stays as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from memlane.instrument.registers import Scope
-from memlane.ptx import Block, Function, Guard, Instruction, Label, Location, Statement, instruction, rename_instruction, statements
+from memlane.ptx.build import instruction, statements
+from memlane.ptx.ir import Block, Function, Guard, Instruction, Label, Module, RegisterDecl, Statement, Variable
+from memlane.ptx.location import Location
+from memlane.ptx.registers import Scope, rename_instruction
 
 T = TypeVar("T")
 Rewrite = Callable[[int, Instruction, Scope], Sequence[Statement]]
 """Index among the instructions of the function, instruction, registers visible there: the statements in its place."""
 
 EXITS = frozenset({"return", "exit"})
+"""Effects of instructions that leave a kernel."""
 
 
 def rewrite_body(function: Function, prologue: str, rewrite: Rewrite, epilogue: str = "") -> Function:
@@ -100,6 +107,26 @@ def positions_of(function: Function, marked: Sequence[Instruction]) -> list[int]
     """Indices among the instructions of `function` of these very nodes, in the order of the text."""
     wanted = {id(one) for one in marked}
     return [index for index, one in enumerate(function.instructions()) if id(one) in wanted]
+
+
+def free_prefix(function: Function, stem: str) -> str:
+    """`<stem>_`, or `<stem>2_`, ...: the first for which no name of the function begins with it, its `%` or `$` left out."""
+    declared = (one.name for one in function.walk() if isinstance(one, RegisterDecl | Variable | Label))
+    names = (*declared, *(one.name for one in (*function.params, *function.results)))
+    taken = {name.lstrip("%$") for name in names}
+    number = 1
+    while True:
+        prefix = f"{stem}{number if number > 1 else ''}_"
+        if not any(name.startswith(prefix) for name in taken):
+            return prefix
+        number += 1
+
+
+def with_items(module: Module, functions: Mapping[str, Function], variables: Sequence[Variable] = ()) -> Module:
+    """The module with functions replaced, by name, and variables declared in front of what stands first."""
+    items = [functions.get(one.name, one) if isinstance(one, Function) and one.body is not None else one for one in module.items]
+    first = next((at for at, item in enumerate(items) if isinstance(item, Variable | Function)), len(items))
+    return replace(module, items=(*items[:first], *variables, *items[first:]))
 
 
 def _falls_off(body: Block) -> bool:
