@@ -50,7 +50,9 @@ def record_program(
     deterministic: bool = False,
 ) -> Recording:
     """Run a program with its launches traced. Raises its error if there is nothing to report; `verb`: what is done to it, as `trace`."""
-    tracer = measure.Tracer(options, only_launch=launch, counts=counts, perturbation=perturbation)
+    tracer = measure.Tracer(
+        options, only_launch=launch, counts=counts, perturbation=perturbation, predictions=verb in ("explain", "report")
+    )
     launched = selected.LaunchedKernels(launch)
     checks = Check(insist=True) if check else None
     with (

@@ -203,6 +203,21 @@ class Evidence:
         lived = np.maximum(self.lives["end_cycles"] - self.lives["begin_cycles"], 0)
         return float((lived * weights[self.lives["launch"]]).sum())
 
+    def launch_us(self, sites: Sequence[Site]) -> tuple[float, float] | None:
+        """Return what the launches would take, predicted, and how much less if the lanes of these sites lay side by side, in us.
+
+        Return None where that was not predicted of all of them.
+        """
+        wanted = {one.instruction for one in sites}
+        total = saved = 0.0
+        for launch in self.launches:
+            changes = [] if launch.predicted is None else [one for one in launch.predicted.changes if wanted & set(one.instructions)]
+            if launch.predicted is None or not changes:
+                return None
+            total += launch.predicted.us
+            saved += launch.predicted.us - min(one.us for one in changes)
+        return (total, max(0.0, saved)) if self.launches else None
+
     @property
     def memory_share(self) -> float:
         """Cycles in accesses over the lifetimes, 0 to 0.99; serialised by the probe."""

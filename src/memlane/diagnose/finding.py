@@ -78,6 +78,10 @@ class Finding:
     least_per_request: float | None = None
     most_per_request: float | None = None
     """The fewest and the most transactions per request of its instructions, where they differ: `x[i] + x[32 * i]`; else None."""
+    launch_us: float | None = None
+    """What the launches would take by the model of kernels, without probes; None where that was not predicted."""
+    saved_us: float | None = None
+    """Of `launch_us`, by how much they would be shorter if the lanes of the access lay side by side."""
     called_at: tuple[str, ...] = ()
     """Where the function that holds the line was called or inlined, as `bitonic.cu:12`; none of a line of the kernel itself."""
 
@@ -139,13 +143,21 @@ class Finding:
         modelled = "modelled times: " if self.times_modelled else ""
         return f"{_cycles(self.cost_cycles)} warp cycles{share}{between} ({modelled}{self.method})."
 
+    @property
+    def launch(self) -> str:
+        """By how much the launches would be shorter without it, as a sentence; empty where that was not predicted."""
+        if self.launch_us is None or self.saved_us is None:
+            return ""
+        left = self.launch_us - self.saved_us
+        return f"The kernel would take {left:,.3g} instead of {self.launch_us:,.3g} us (modelled, without probes)"
+
     def __str__(self) -> str:
         of = f" of {self.access}" if self.arrays else f" ({self.access})" if self.access else ""
         return f"{self.place}  {self.op}{of} in {kernel_label(self.kernel)}: {self.what}, because {self.cause}. {self.cost}. {self.remedy}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields and the derived numbers as plain values, ready for JSON."""
-        derived = ("per_request", "ideal_per_request", "ratio", "excess_transactions", "cost", "time", "place", "access")
+        derived = ("per_request", "ideal_per_request", "ratio", "excess_transactions", "cost", "time", "launch", "place", "access")
         several = {"arrays": list(self.arrays), "called_at": list(self.called_at)}
         return {**asdict(self), **several, **{name: getattr(self, name) for name in derived}, "text": str(self)}
 

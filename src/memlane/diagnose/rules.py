@@ -50,6 +50,10 @@ RULES: tuple[Rule, ...] = (
 """In the order in which equal findings are told. A new rule is a new module with a `RULE`, named here."""
 
 
+OF_LANES = frozenset(rule.RULE.id for rule in (uncoalesced, bank_conflicts, partial_sectors, misaligned, contended_atomics))
+"""Rules whose finding is gone where the lanes of an access lie side by side."""
+
+
 @dataclass(frozen=True)
 class Unexamined:
     """A rule that could not look at some kernels, because something is not known of them."""
@@ -159,6 +163,7 @@ def _finding(rule: Rule, verdict: Verdict, evidence: Evidence) -> Finding:
     measured = cost.measured and evidence.life > 0
     about = verdict.about or evidence.together(site)
     least, most = _between(evidence, verdict.unit, about)
+    launch_us = evidence.launch_us(about) if rule.id in OF_LANES else None
     return Finding(
         rule=rule.id,
         title=rule.title,
@@ -193,6 +198,8 @@ def _finding(rule: Rule, verdict: Verdict, evidence: Evidence) -> Finding:
         arrays=tuple(dict.fromkeys(name for one in about if (name := one.array or one.array_label))),
         least_per_request=least,
         most_per_request=most,
+        launch_us=None if launch_us is None else launch_us[0],
+        saved_us=None if launch_us is None else launch_us[1],
         called_at=tuple(dict.fromkeys(called for one in about if (called := _called(one)))),
     )
 

@@ -19,6 +19,7 @@ from memlane.measure.watching import Watching
 from memlane.model.kernel import Prediction, Sampled, Wait, predicted
 from memlane.model.scheduling import scheduled
 from memlane.ptx import Function, Instruction, Module, memory_access, values_read, values_written
+from memlane.record import Change, PredictedPart, PredictedTime, SiteCounts
 from memlane.sass import disassemble
 
 SAMPLED_SMS = 16
@@ -29,6 +30,8 @@ WINDOWS = 3
 """Windows of neighbouring waves that the blocks of a larger sample are taken from, at least."""
 SMALLEST_CACHE = 4096
 SHOWN_WAITS = 8
+LEAST_EXCESS, MOST_CHANGES = 0.1, 6
+"""Transactions of a request in excess from which on it is predicted what a launch would take without them, and of how many places."""
 _MEMORY = {"global": "global memory", "generic": "global memory", "shared": "shared memory", "local": "local memory", "const": "constants"}
 
 
@@ -159,6 +162,46 @@ class Forecaster(Watching):
             raise
         self._found[alike] = Forecast(launch.kernel.title, launch.blocks, launch.threads_per_block, 1, tuple(predictions), refused)
         return launch
+
+
+def predicted_time(launch: Launch, counts: Sequence[SiteCounts]) -> PredictedTime | None:
+    """Predict a launch on an emulator for its chip, and what it would take without the excess of its costliest accesses.
+
+    `counts`: its transactions. The arrays are put back. Returns None for a launch that the chip cannot hold.
+    """
+    target = launch.kernel.target
+    assert isinstance(target, Emulator)
+    before, groups = Snapshot(launch), _wasteful(counts)
+    try:
+        one, changed = Predictor(target.chip).changed(launch, target, groups)
+    except BadLaunch:
+        return None
+    finally:
+        before.restore()
+    mhz = target.chip.clock_mhz
+    return PredictedTime(
+        one.us,
+        one.launch_us,
+        one.limiting,
+        tuple(PredictedPart(part.name, part.cycles / mhz, part.moved) for part in one.parts),
+        one.share,
+        one.spread_us,
+        one.missing,
+        tuple(Change(tuple(sorted(group)), other.us) for group, other in zip(groups, changed, strict=True)),
+    )
+
+
+def _wasteful(counts: Sequence[SiteCounts]) -> list[frozenset[int]]:
+    """The accesses that cost more than they need, those of one place of the text together: the worst first."""
+    found: dict[object, tuple[float, set[int]]] = {}
+    for one in counts:
+        sectors = (one.excess_sectors or 0) if one.site.space != "local" else 0
+        atomics = one.lanes - one.addresses if one.site.is_atomic and one.addresses else 0
+        excess = sectors + (one.conflicts or 0) + atomics
+        if excess > LEAST_EXCESS * one.requests:
+            cost, instructions = found.get(one.site.place, (0.0, set()))
+            found[one.site.place] = cost + excess, instructions | {one.site.instruction}
+    return [frozenset(instructions) for _, instructions in sorted(found.values(), key=lambda pair: -pair[0])[:MOST_CHANGES]]
 
 
 def sample_of(chip: Chip, launch: Launch, resident: int) -> BlockSample | None:

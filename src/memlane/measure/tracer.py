@@ -13,13 +13,17 @@ from memlane.measure.assemble import assemble_trace
 from memlane.measure.memory import Snapshot, not_restorable
 from memlane.measure.perturbation import times_of
 from memlane.measure.plan import LaunchPlan
+from memlane.measure.prediction import predicted_time
 from memlane.measure.probed import ProbedModule, lent, probe
 from memlane.measure.runs import LaunchRecord
 from memlane.measure.steps import observing_plan
 from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
-from memlane.record import CopyInfo, Counts, Trace
+from memlane.record import CopyInfo, Counts, PredictedTime, Trace
 from memlane.targets import BoundPlan
+
+MOST_PREDICTED = 12
+"""Kernels, each with its extents, that are predicted."""
 
 
 def gone(error: MemlaneError) -> MemlaneError:
@@ -51,6 +55,7 @@ class Tracer(Watching):
         records_per_warp: int | None = None,
         counts: bool | str = False,
         perturbation: bool = False,
+        predictions: bool = False,
     ) -> None:
         """`options`: the probe, and which part of each launch to trace, as `TraceOptions.of(blocks="0-3", every=32)`.
 
@@ -66,6 +71,9 @@ class Tracer(Watching):
 
         `perturbation`: time each launch without probes and with them before it is traced, by launches of their own after which the same
         memory is put back. Registers and resident blocks with and without probes are kept with every trace taken on a GPU.
+
+        `predictions`: on the emulator, predict the first launch of each kernel and extents without probes, and what it would take without
+        the excess of its costliest accesses (`LaunchInfo.predicted`), once the program has ended.
         """
         super().__init__(only_launch)
         self.options = replace(options or TraceOptions(), tagged=True)
@@ -74,7 +82,7 @@ class Tracer(Watching):
         self._counts = counts
         self.uncounted: dict[str, str] = {}
         """By the title of a kernel why a launch of it was not counted."""
-        self._perturbation = perturbation
+        self._perturbation, self._predictions = perturbation, predictions
         self._tallies: dict[LoadedModule, Tally] = {}
         self.traced = 0
         """Launches that were sent out with probes."""
@@ -155,7 +163,26 @@ class Tracer(Watching):
         except (DeviceError, LaunchError) as error:
             raise gone(error) from error
         copies = [CopyInfo(one.path, one.turns, one.device, one.nbytes or 0, one.source, one.destination) for one in self.steps.copies]
-        return assemble_trace(next(iter(self._targets)), self.options.scheme, self._records, collected, copies)
+        found = assemble_trace(next(iter(self._targets)), self.options.scheme, self._records, collected, copies)
+        return self._with_predictions(found) if self._predictions and found.modelled else found
+
+    def _with_predictions(self, trace: Trace) -> Trace:
+        """Return the trace with the predicted times of its launches, those of equal kernels and extents from the first of them."""
+        first: dict[tuple[object, ...], Launch] = {}
+        for record in self._records:
+            one = record.launch
+            first.setdefault((one.kernel.title, one.grid, one.block, one.shared_bytes), one)
+        known: dict[tuple[object, ...], PredictedTime | None] = {}
+        launches = []
+        for info in trace.launches:
+            alike = info.kernel, info.grid, info.block, info.shared_bytes
+            if not info.failed and info.counts and alike in first:
+                if alike not in known and len(known) < MOST_PREDICTED:
+                    with unobserved():
+                        known[alike] = predicted_time(first[alike], info.counts)
+                info = replace(info, predicted=known.get(alike))
+            launches.append(info)
+        return replace(trace, launches=tuple(launches))
 
 
 def trace(

@@ -12,7 +12,7 @@ from memlane.record.file import is_broken_off, is_record, save
 from memlane.record.output import check_output, check_output_directory, replacing, replacing_directory
 from memlane.record.perturbation import Footprint, Perturbation
 from memlane.record.sample import Sample, Span, span_text
-from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, ArrayArgument, CopyInfo, LaunchInfo
+from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, ArrayArgument, Change, CopyInfo, LaunchInfo, PredictedPart, PredictedTime
 from memlane.record.site import (
     BLOCK_VISIBLE,
     BY_EMULATOR,
@@ -53,6 +53,7 @@ __all__ = [
     "ArrayArgument",
     "BranchCounts",
     "Call",
+    "Change",
     "CopyInfo",
     "Counts",
     "Exactness",
@@ -61,6 +62,8 @@ __all__ = [
     "LineSummary",
     "Perturbation",
     "Place",
+    "PredictedPart",
+    "PredictedTime",
     "Sample",
     "Site",
     "SiteCounts",

@@ -81,6 +81,47 @@ class ArrayArgument:
 
 
 @dataclass(frozen=True)
+class PredictedPart:
+    """How long one part of the chip is busy with a launch, by itself."""
+
+    name: str
+    us: float
+    moved: str = ""
+    """How much it does, in words."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a launch would take if the lanes of some of its accesses lay side by side."""
+
+    instructions: tuple[int, ...]
+    """Of these accesses, as `Site.instruction`."""
+    us: float
+
+
+@dataclass(frozen=True)
+class PredictedTime:
+    """How long a launch would take on its chip without probes, as the model of kernels predicts it, and what would change that."""
+
+    us: float
+    """Between two events around the launch, with warm caches."""
+    launch_us: float
+    """Of these, what the events and the start of the launch take."""
+    limiting: str
+    """The part of the chip that limits, or `latency`."""
+    parts: tuple[PredictedPart, ...] = ()
+    """The longest first."""
+    share: float = 1.0
+    """Of the blocks that ran for this."""
+    spread_us: float = 0.0
+    """Standard deviation between parts of that sample."""
+    missing: tuple[str, ...] = ()
+    """Rates that the file of the chip lacks."""
+    changes: tuple[Change, ...] = ()
+    """For accesses that cost more than they need, those that cost most in excess."""
+
+
+@dataclass(frozen=True)
 class LaunchInfo:
     """One traced launch."""
 
@@ -114,6 +155,8 @@ class LaunchInfo:
     """Blocks of a cluster; None for a launch without."""
     time: ModelledTime | None = None
     """How long the launch took with its probes by the emulator's clock, and what ruled that; None for one on a GPU."""
+    predicted: PredictedTime | None = None
+    """What the model of kernels predicts for it; None where nobody asked, and on a GPU."""
     device: str = ""
     """The name of the target that it ran on; empty in files of a memlane that knew one target for each file."""
     path: tuple[int, ...] = ()

@@ -66,6 +66,7 @@ def _short(finding: Finding) -> list[RenderableType]:
         plain(f"{finding.rank}. {finding.title}, {kernel_label(finding.kernel)}: {headline(finding)}", "bold red"),
         Padding(plain(f"{finding.where}  {finding.source}".rstrip(), "cyan"), (0, 0, 0, 3)),
         Padding(plain(f"Cause: {cause_in_short(finding)}."), (0, 0, 0, 3)),
+        *([Padding(plain(f"Cost: {finding.launch}."), (0, 0, 0, 3))] if finding.launch else []),
         Padding(plain(f"Fix: {finding.remedy}"), (0, 0, 0, 3)),
         Text(),
     ]
@@ -143,7 +144,8 @@ def render_findings(
         if finding.source:
             parts.append(Padding(plain(f"{finding.line:>4}  {finding.source}", "cyan"), (0, 0, 0, 3)))
         parts.append(Padding(plain(str(finding)), (0, 0, 0, 3)))
-        parts += [Padding(plain(f"Cost: {finding.time}", "dim"), (0, 0, 0, 3)), Text()]
+        launch = f" {finding.launch}." if finding.launch else ""
+        parts += [Padding(plain(f"Cost: {finding.time}{launch}", "dim"), (0, 0, 0, 3)), Text()]
     unexamined = findings.unexamined if isinstance(findings, Findings) else ()
     if clean:
         parts.append(plain(clean_note(findings, clean)))

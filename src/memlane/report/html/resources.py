@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memlane.chip import Chip, ModelledTime, Traffic, modelled_time
-from memlane.record import LaunchInfo, Totals, Trace, kernel_label
+from memlane.record import LaunchInfo, PredictedTime, Totals, Trace, kernel_label
 from memlane.report.modelled import time_of
 from memlane.report.numbers import number
 
 MOST_KERNELS = 12
 """Kernels that are shown, those with the longest times."""
 WITH_PROBES = "modelled, with its probes"
+PREDICTED = "predicted, without probes"
 CHART_WIDTH, ROW_HEIGHT, NAME_WIDTH, MARGIN = 860, 34, 170, 40
 """Of the roofline, in its own units."""
 
@@ -120,6 +121,8 @@ def _of_launch(launch: LaunchInfo, trace: Trace, chip: Chip | None) -> KernelRes
     if launch.failed:
         return "A launch that broke off has no time."
     time, plain = time_of(launch)
+    if launch.predicted is not None:
+        return _predicted(launch, launch.predicted)
     if time is not None:
         if not trace.clock_mhz:
             return "The clock of the chip is not known."
@@ -160,18 +163,33 @@ def _spread(total: int, parts: int) -> list[int]:
 
 
 def _kernel(launch: LaunchInfo, time: ModelledTime, clock_mhz: float, origin: str, limit: str = "") -> KernelResources:
-    in_global = [one for one in launch.counts if one.site.space in ("global", "generic") and one.sectors]
-    asked = Totals.of(in_global).bytes if in_global else None
-
-    def rate(cycles: float) -> float | None:
-        return None if asked is None or not cycles else asked / (cycles / clock_mhz) / 1000
-
+    asked = _asked(launch)
     parts = [
-        Resource(floor.name, floor.cycles / max(time.cycles, 1), floor.cycles / clock_mhz, floor.moved, rate(floor.cycles))
+        Resource(floor.name, floor.cycles / max(time.cycles, 1), us := floor.cycles / clock_mhz, floor.moved, _rate(asked, us))
         for floor in time.floors
     ]
     us = time.cycles / clock_mhz
-    return KernelResources(kernel_label(launch.kernel), origin, us, limit, asked, rate(time.cycles), tuple(parts), tuple(time.missing))
+    return KernelResources(kernel_label(launch.kernel), origin, us, limit, asked, _rate(asked, us), tuple(parts), tuple(time.missing))
+
+
+def _predicted(launch: LaunchInfo, time: PredictedTime) -> KernelResources:
+    """Return the resources of a launch as the model of kernels predicts it."""
+    asked = _asked(launch)
+    parts = [Resource(part.name, part.us / time.us, part.us, part.moved, _rate(asked, part.us)) for part in time.parts]
+    return KernelResources(
+        kernel_label(launch.kernel), PREDICTED, time.us, time.limiting, asked, _rate(asked, time.us), tuple(parts), tuple(time.missing)
+    )
+
+
+def _asked(launch: LaunchInfo) -> int | None:
+    """The bytes of global memory that the lanes ask for; None where they were not counted."""
+    in_global = [one for one in launch.counts if one.site.space in ("global", "generic") and one.sectors]
+    return Totals.of(in_global).bytes if in_global else None
+
+
+def _rate(asked: int | None, us: float) -> float | None:
+    """Gigabytes a second."""
+    return None if asked is None or not us else asked / us / 1000
 
 
 def _roofline(kernels: Sequence[KernelResources]) -> Roofline | None:

@@ -1,0 +1,91 @@
+"""What a launch would take without the excess of an access: against kernels written so, in traces, findings and the report."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import memlane as ml
+from memlane.chip import load
+from memlane.cli import main
+from memlane.measure.prediction import predict_launch
+from memlane.record import LaunchInfo, Trace
+from memlane.report.html.resources import PREDICTED, resources_of
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "transpose.cu"
+N = 256
+
+
+@cache
+def traced(name: str, *, predictions: bool = True) -> Trace:
+    target = ml.target("emulator:h200")
+    kernel = target.load(ml.cuda(EXAMPLE))[name]
+    tracer = ml.Tracer(predictions=predictions)
+    with tracer:
+        kernel[(N // 32, N // 32), (32, 32)](target.zeros((N, N)), target.zeros((N, N)), N)
+    return tracer.finish()
+
+
+def first(trace: Trace) -> LaunchInfo:
+    return trace.launches[0]
+
+
+def test_a_tile_without_conflicts_takes_what_the_padded_one_does() -> None:
+    """The kernels differ in the length of a row of the tile alone, so the predicted change is checked by another kernel."""
+    target = ml.target("emulator:h200")
+    padded = target.load(ml.cuda(EXAMPLE))["padded"][(N // 32, N // 32), (32, 32)]
+    other = predict_launch(padded.bind(target.zeros((N, N)), target.zeros((N, N)), N)).us
+    found = first(traced("tiled")).predicted
+    assert found is not None
+    (change,) = found.changes
+    assert change.us == pytest.approx(other, rel=0.02)
+    assert change.us < found.us
+    assert found.parts[0].us > 0
+
+
+def test_findings_say_by_how_much_the_launch_would_be_shorter(tmp_path: Path) -> None:
+    trace = traced("naive")
+    trace.save(tmp_path / "t.parquet")
+    for subject in (trace, tmp_path / "t.parquet"):
+        (finding,) = ml.explain(subject)
+        assert finding.rule == "uncoalesced-global"
+        assert finding.launch_us == pytest.approx(first(trace).predicted.us)  # type: ignore[union-attr]
+        assert finding.saved_us is not None
+        assert 0 < finding.saved_us < finding.launch_us  # type: ignore[operator]
+        left = f"{finding.launch_us - finding.saved_us:.3g} instead of {finding.launch_us:.3g} us"  # type: ignore[operator]
+        assert finding.launch == f"The kernel would take {left} (modelled, without probes)"
+    plain = ml.explain(traced("naive", predictions=False))[0]
+    assert (plain.launch_us, plain.saved_us, plain.launch) == (None, None, "")
+
+
+def test_arrays_are_left_as_the_program_left_them() -> None:
+    target = ml.target("emulator:h200")
+    total = target.zeros(33, np.uint32)
+    code = 'extern "C" __global__ void add(unsigned* to) { atomicAdd(&to[32 * (threadIdx.x % 2)], 1u); }'
+    tracer = ml.Tracer(predictions=True)
+    with tracer:
+        target.load(ml.cuda(code))["add"][4, 64](total)
+    trace = tracer.finish()
+    assert total.numpy()[[0, 32]].tolist() == [128, 128]
+    assert first(trace).predicted is not None
+
+
+def test_the_roofline_of_the_report_is_that_of_the_model() -> None:
+    trace = traced("naive")
+    (kernel,) = resources_of(trace, load("h200")).kernels
+    predicted = first(trace).predicted
+    assert predicted is not None
+    assert (kernel.origin, kernel.us, kernel.limit) == (PREDICTED, predicted.us, predicted.limiting)
+    assert [one.name for one in kernel.resources] == [one.name for one in predicted.parts]
+    assert kernel.asked == 2 * 4 * N * N
+    assert kernel.gb_per_s == pytest.approx(2 * 4 * N * N / predicted.us / 1000)
+
+
+def test_explain_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(EXAMPLE.with_suffix(".py")), "--launch", "1", "--", "64"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Cost: The kernel would take" in out
+    assert "(modelled, without probes)" in out
