@@ -69,6 +69,9 @@ def test_a_scheduler_may_take_several_cycles_for_each_instruction(name: str) -> 
     assert interval_of(chip, "issue") == {"gtx480": 2, "s1070": 4}[name]
     for subcore, pipe, time in requests:
         assert callable_of(clock.issue(pipe))(sm.ctypes.data, subcore, time) == slow.issue(subcore, pipe, time)
+    port, fresh = interval_of(chip, "issue"), clock.fresh(1)
+    passing = callable_of(clock.pass_over())
+    assert [passing(fresh.ctypes.data, 0, *rest) for rest in ((8, 0), (8, 3), (8, 1))] == [8, 8 + 3 * port, 8 + 4 * port]
 
 
 @settings(max_examples=150, deadline=None)

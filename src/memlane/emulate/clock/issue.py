@@ -83,7 +83,7 @@ class Clock:
     def pass_over(self) -> Helper:
         """`(sm: ptr, subcore: i32, time: i64, count: i32) -> i64`: the cycle behind so many instructions in a row that only take issue
         slots; `time` for none."""
-        return _pass_over(self._port_bytes, self._is_counted)
+        return _pass_over(self._port_bytes, self._is_counted, self._issue_interval)
 
     def fresh(self, sm_count: int) -> npt.NDArray[np.uint8]:
         """The state of `sm_count` idle multiprocessors, a row each."""
@@ -147,17 +147,20 @@ def _issue(port_bytes: int, ring: int, interval: int, is_counted: bool, port_int
 
 
 @cache
-def _pass_over(port_bytes: int, is_counted: bool) -> Helper:
+def _pass_over(port_bytes: int, is_counted: bool, port_interval: int) -> Helper:
     def build(e: Emit, sm: Value, subcore: Value, time: Value, count: Value) -> None:
         port = e.at(sm, e.mul(e.zext(subcore, I64), constant(I64, port_bytes)))
-        now = e.variable(time)
+        cycles = constant(I64, port_interval)
+        slot = e.variable(e.udiv(time, cycles) if port_interval > 1 else time)
+        with e.if_then(e.icmp_unsigned("==", count, constant(I32, 0))):
+            e.ret(time)
         with e.count(count):
-            now.set(e.add(invoke(e, reserve, port, now.get()), constant(I64, 1)))
+            slot.set(e.add(invoke(e, reserve, port, slot.get()), constant(I64, 1)))
             if is_counted:
                 _count_one(e, port)
-        e.ret(now.get())
+        e.ret(e.mul(slot.get(), cycles))
 
-    return Helper(f"memlane_pass_over_{port_bytes}_{is_counted:d}", I64, (POINTER, I32, I64, I32), build)
+    return Helper(f"memlane_pass_over_{port_bytes}_{is_counted:d}_{port_interval}", I64, (POINTER, I32, I64, I32), build)
 
 
 def _count_one(e: Emit, ring: Value) -> None:
