@@ -6,7 +6,7 @@ import pytest
 
 from memlane.chip import load
 from memlane.emulate import Emulator
-from memlane.errors import KernelTrap, UnsupportedPtx
+from memlane.errors import KernelTrap, PtxTypeError, UnsupportedPtx
 from memlane.ptx import parse
 from tests.emulate.running import HEAD, program, run
 
@@ -31,6 +31,8 @@ HINTS = """
     fence.mbarrier_init.release.cluster;
     fence.acquire.sync_restrict::shared::cluster.cluster;
     fence.release.sync_restrict::shared::cta.cluster;
+    fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;
+    fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;
     membar.cta;
     membar.proxy.alias;
     griddepcontrol.wait;
@@ -43,6 +45,51 @@ HINTS = """
 def test_hints_and_fences_change_no_value() -> None:
     body = f"add.u32 %r1, %tid, 5; st.global.u32 [%mine], %r1; {HINTS} ld.global.u32 %r2, [%mine]; add.u32 %r2, %r2, %r1;"
     assert run(f"{body} st.global.u32 [%mine], %r2; ret;").tolist() == [2 * (lane + 5) for lane in range(32)]
+
+
+def test_a_policy_for_caches_is_no_count_and_no_mask() -> None:
+    """The last operand of copies whose other optional operands are left out."""
+    body = """
+        .shared .align 16 .b32 data[128];
+        .shared .align 8 .b64 word;
+        createpolicy.fractional.L2::evict_last.b64 %rd1, 1.0;
+        setp.ne.u32 %p1, %tid, 0;
+        @!%p1 mbarrier.init.shared.b64 [word], 32;
+        add.u32 %r1, %tid, 7;
+        st.global.u32 [%mine], %r1;
+        bar.sync 0;
+        @!%p1 mbarrier.expect_tx.shared.b64 [word], 256;
+        @!%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [data], [%out], 256, [word], %rd1;
+        shl.b32 %r3, %tid, 3;
+        mov.u32 %r2, data;
+        add.u32 %r2, %r2, %r3;
+        cp.async.ca.shared.global.L2::cache_hint.L2::128B [%r2+256], [%mine], 4, %rd1;
+        cp.async.wait_all;
+        mbarrier.arrive.shared.b64 _, [word];
+    again:
+        mbarrier.test_wait.parity.shared.b64 %p2, [word], 0;
+        @!%p2 bra again;
+        ld.shared.u32 %r1, [%r2];
+        ld.shared.u32 %r3, [%r2+256];
+        mad.lo.u32 %r1, %r3, 1000, %r1;
+        st.global.u32 [%mine], %r1;
+        ret;
+    """
+    assert run(body).tolist() == [1001 * (lane + 7) for lane in range(32)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cp.async.ca.shared.global.L2::cache_hint [%rd1], [%rd2], 16;",
+        "cp.async.ca.shared.global [%rd1], [%rd2], 16, 16, %rd3;",
+        "ld.global.u32 %r1, [%rd1], %rd2;",
+        "ld.global.L2::cache_hint.u32 %r1, [%rd1];",
+    ],
+)
+def test_a_policy_stands_where_the_hint_says(line: str) -> None:
+    with pytest.raises(PtxTypeError, match="the operands of `.*` do not fit"):
+        parse(program(line))
 
 
 def test_a_load_that_all_threads_share() -> None:

@@ -57,6 +57,9 @@ def test_one_thread_walks_through_phases_as_the_manual_says() -> None:
         ("mbarrier.arrive.b64 %rd4, [%rd8];", {"arrivals": 1}),
         ("cp.async.mbarrier.arrive.noinc.shared.b64 [word];", {"arrivals": 1}),
         ("cp.async.mbarrier.arrive.shared.b64 [word];", {}),
+        ("mbarrier.arrive_drop.expect_tx.release.cta.shared::cta.b64 %rd4, [word], 24;", {"drop": 1, "nbytes": 24}),
+        ("mbarrier.complete_tx.shared.b64 [word], 24;", {"nbytes": -24}),
+        ("mbarrier.arrive_drop.noComplete.release.cta.shared.b64 %rd4, [word], 1;", {"drop": 1}),
     ]
     code, wanted = [], []
     for number, (line, change) in enumerate(steps):

@@ -20,32 +20,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from memlane.ptx.types import SCALAR_TYPES, SPACES
 
 EFFECTS = (
-    "",
-    "load",
-    "store",
-    "atomic",
-    "reduction",
-    "prefetch",
-    "copy",
-    "texture",
-    "surface",
-    "matrix",
-    "fence",
-    "barrier",
-    "warp",
-    "async",
-    "branch",
-    "call",
-    "return",
-    "exit",
-    "trap",
-    "other",
+    *("", "load", "store", "atomic", "reduction", "prefetch", "copy", "texture", "surface", "matrix", "fence"),
+    *("barrier", "warp", "async", "branch", "call", "return", "exit", "trap", "other"),
 )
 """What an instruction does besides computing its result from its operands; empty for plain arithmetic."""
 
@@ -163,6 +145,8 @@ def op(name: str, *, manual: str, **facts: str) -> Op:
     return Op(name, manual, facts)
 
 
+_COMES_WITH = {"policy": "L2::cache_hint", "mask": "multicast::cluster"}
+"""Optional operands that stand exactly where a dotted word does."""
 _FACTS = frozenset({"types", "writes", "updates", "spaces", "effect", "wider"})
 
 
@@ -180,7 +164,7 @@ class Row:
     def match(self, modifiers: tuple[str, ...], shapes: tuple[str, ...]) -> Form | None:
         """The form of an instruction with these dotted parts and operand shapes, or None."""
         slots = self.fill(modifiers)
-        places = None if slots is None else self._arrange(shapes, 0)
+        places = None if slots is None else _arrange(tuple(self._offered(modifiers)), shapes)
         if slots is None or places is None:
             return None
         return self._form(slots, places)
@@ -215,18 +199,14 @@ class Row:
                 return (*modifiers[: (at := sum(other < place for other in chosen))], spelled, *modifiers[at:])
         return None
 
-    def _arrange(self, shapes: tuple[str, ...], start: int, place: int = 0) -> tuple[_Place, ...] | None:
-        """The places that the operands from `start` on take, among those from `place` on."""
-        if start == len(shapes):
-            return () if all(rest.optional for rest in self.places[place:]) else None
-        if place == len(self.places):
-            return None
-        here = self.places[place]
-        if shapes[start] == here.shape:
-            rest = self._arrange(shapes, start + 1, place + 1)
-            if rest is not None:
-                return (here, *rest)
-        return self._arrange(shapes, start, place + 1) if here.optional else None
+    def _offered(self, modifiers: tuple[str, ...]) -> Iterator[_Place]:
+        """The places that an instruction with these dotted parts has: some come with a word, and not without it."""
+        for place in self.places:
+            word = _COMES_WITH.get(place.name) if place.optional else None
+            if word is None:
+                yield place
+            elif word in modifiers:
+                yield replace(place, optional=False)
 
     def _form(self, slots: dict[str, str], places: tuple[_Place, ...]) -> Form:
         rules = _pairs(self.facts.get("types", ""))
@@ -258,6 +238,18 @@ class Row:
             wider=frozenset(self.facts.get("wider", "").split()),
             manual=self.manual,
         )
+
+
+def _arrange(places: tuple[_Place, ...], shapes: tuple[str, ...]) -> tuple[_Place, ...] | None:
+    """Those of the places that operands of these shapes take, in order; None if they do not fit."""
+    if not places:
+        return None if shapes else ()
+    here, *others = places
+    if shapes and shapes[0] == here.shape:
+        rest = _arrange(tuple(others), shapes[1:])
+        if rest is not None:
+            return (here, *rest)
+    return _arrange(tuple(others), shapes) if here.optional else None
 
 
 def _ordered_kind(word: str) -> str:

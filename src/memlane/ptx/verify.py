@@ -368,7 +368,8 @@ def _fits(scope: _Scope, operand: Operand, wanted: str, wider: bool, instruction
         found, needed = SCALAR_TYPES[SPECIAL_REGISTERS[operand.name]], SCALAR_TYPES[wanted]
         # The manual of old declared thread indices as 16 bits wide, and the assembler still lets them be read so.
         narrowed = (needed.bits == 16 and found.bits == 32) or (operand.name == "%gridid" and needed.bits == 32)
-        if found.bits != needed.bits and not narrowed:
+        is_constant = operand.name == "WARP_SZ" and needed.kind in "usb"
+        if found.bits != needed.bits and not narrowed and not is_constant and not (wider and found.bits > needed.bits):
             yield f"`{operand.name}` is `.{found.name}`, but `{instruction.name}` needs `.{wanted}` there", operand.name
 
 
@@ -393,5 +394,5 @@ def _accepts(declared: str, wanted: str, wider: bool) -> bool:
     if "pred" in (declared, wanted):
         return declared == wanted
     if register.bits != needed.bits:
-        return wider and register.bits > needed.bits and register.kind != "f"
+        return wider and register.bits > needed.bits and (register.kind != "f" or needed.kind == "b")
     return "f" not in (register.kind, needed.kind) or "b" in (register.kind, needed.kind) or register.kind == needed.kind

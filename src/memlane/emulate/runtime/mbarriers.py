@@ -17,7 +17,10 @@ from memlane.emulate.runtime.window import Window, address_of_lane
 COUNT_BITS, BYTES_BITS = 20, 21
 _EXPECTED, _BYTES, _PHASE = COUNT_BITS, 2 * COUNT_BITS, 2 * COUNT_BITS + BYTES_BITS
 
-OPERATIONS = ("init", "inval", "expect_tx", "complete_tx", "arrive", "arrive_expect_tx", "arrive_drop", "test_wait", "test_parity")
+OPERATIONS = (
+    *("init", "inval", "expect_tx", "complete_tx", "test_wait", "test_parity"),
+    *("arrive", "arrive_expect_tx", "arrive_drop", "arrive_drop_expect_tx"),
+)
 
 
 def _field(e: Emit, word: Value, start: int, bits: int) -> Value:
@@ -59,9 +62,9 @@ def _changed(e: Emit, operation: str, word: Value, count: Value) -> Value:
         return _with_bytes(e, word, count)
     if operation == "complete_tx":
         return _with_bytes(e, word, e.neg(count))
-    if operation == "arrive_expect_tx":
-        return _arrived(e, _with_bytes(e, word, count), one)
-    if operation == "arrive_drop":
+    if operation.endswith("expect_tx"):
+        word, count = _with_bytes(e, word, count), one
+    if operation.startswith("arrive_drop"):
         word = _with(e, word, _EXPECTED, COUNT_BITS, e.sub(_field(e, word, _EXPECTED, COUNT_BITS), count))
     return _arrived(e, word, count)
 

@@ -104,7 +104,9 @@ OPS = (
     .form("mbarrier.arrive.noComplete{.sem.cta}{.space}.b64    d, [a], count")
     .where(sem="release relaxed", scope="cta cluster", space=_SHARED),
     op("mbarrier.arrive_drop", manual=_SYNC + "mbarrier-arrive-drop", effect="async", types="d:b64 count:u32", spaces="a:shared")
-    .form("mbarrier.arrive_drop{.sem.scope}{.space}.b64 d, [a]{, count}")
+    .form("mbarrier.arrive_drop{.sem.scope}{.space}.b64            d, [a]{, count}")
+    .form("mbarrier.arrive_drop.expect_tx{.sem.scope}{.space}.b64  d, [a], count")
+    .form("mbarrier.arrive_drop.noComplete{.sem.cta}{.space}.b64   d, [a], count")
     .where(sem="release relaxed", scope="cta cluster", space=_SHARED),
     op(
         "mbarrier.test_wait",

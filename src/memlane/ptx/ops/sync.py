@@ -32,6 +32,8 @@ OPS = (
     .form("fence.proxy.async.space", space="global shared::cta shared::cluster")
     .form("fence.proxy.tensormap::generic.release.scope")
     .form("fence.proxy.tensormap::generic.acquire.scope [a], size", types="size:-")
+    .form("fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster")
+    .form("fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster")
     .form("fence.mbarrier_init.release.cluster")
     .form("fence.acquire.sync_restrict::shared::cluster.cluster")
     .form("fence.release.sync_restrict::shared::cta.cluster")
