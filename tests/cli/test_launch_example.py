@@ -88,3 +88,15 @@ def test_examples_take_the_launch_of_the_message(memlane: Command, file: str) ->
         0,
         1,
     )
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape"),
+    [("x", "--grid 4 --block 256"), ("xy", "--grid 64,64 --block 16,16"), ("xyz", "--grid 16,16,16 --block 8,8,8")],
+)
+def test_the_launch_has_the_dimensions_whose_thread_indices_the_kernel_reads(memlane: Command, axes: str, shape: str) -> None:
+    index = " + ".join(f"threadIdx.{axis} + blockDim.{axis} * blockIdx.{axis}" for axis in axes)
+    Path("k.cu").write_text(f"__global__ void k(float* out) {{ out[{index}] = 1; }}\n")
+    answer = memlane("explain", "k.cu")
+    assert f"for example: {shape} --arg" in answer.err
+    assert memlane("count", "k.cu", *example(answer.err), "--deterministic").code == 0

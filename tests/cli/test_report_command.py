@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from memlane.number_format import size
 from tests.cli.conftest import Command
 from tests.report.html.reading import read
 from tests.synthetic import transpose
@@ -15,7 +16,7 @@ def test_a_page_is_written_next_to_where_one_works(memlane: Command) -> None:
     transpose().save("transpose.parquet")
     answer = memlane("report", "transpose.parquet")
     assert (answer.code, answer.err) == (0, "")
-    assert answer.lines == [f"Wrote transpose.html ({Path('transpose.html').stat().st_size / 1e6:.1f} MB); open it in a browser."]
+    assert answer.lines == [f"Wrote transpose.html ({size(Path('transpose.html').stat().st_size)}); open it in a browser."]
     root = read(Path("transpose.html").read_text(encoding="utf-8"))
     assert root.by_id("title").text == "naive, tiled"
 

@@ -21,7 +21,7 @@ def test_a_line_is_drawn_from_a_run(memlane: Command) -> None:
         "transpose.cu:18  st.global.f32 of out (argument 1)",
         "  out[x * n + y] = in[y * n + x];",
         "32 lanes x 4 B touch 32 sectors where 4 would do.",
-        "1,024 bytes move, and 128 of them (12.5 %) are asked for.",
+        "1,024 bytes move, and 128 of them (12 %) are asked for.",
     ]
     assert "  +7,936 │█░░░░░░░│········│········│········│ 31" in answer.lines
     assert answer.lines[-2:] == ["Other accesses of this line: --op ld.global.f32 --array in", "Wrote naive.svg"]

@@ -52,7 +52,7 @@ def one_lane_each(updates: int, lives: int, array: str = "u4[1]", op: str = "red
 def test_an_address_that_many_warps_update_with_a_lane_each() -> None:
     """By hand: 2000 updates of one address in a launch of 4000 cycles keep it busy for half of the time; each but one waits for another."""
     (one,) = found(one_lane_each(2000, 4000), "contended-atomics")
-    assert "each address of its array gets 2,000 updates or more from all warps; at a cycle for each that is 50% of the time" in str(one)
+    assert "each address of its array gets 2,000 updates or more from all warps; at a cycle for each that is 50 % of the time" in str(one)
     assert (one.transactions, one.ideal_transactions) == (2000, 1)
     assert (one.cost_cycles, one.cost_measured) == (1999, False)
 

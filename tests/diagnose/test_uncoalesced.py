@@ -19,9 +19,9 @@ ELSE = "for example through a shared-memory tile, or by another layout of the ar
 def test_the_naive_store_in_one_paragraph() -> None:
     (found,) = findings(counted(site(1, "st.global.f32", 4), 32_768, sectors=32, ideal_sectors=4))
     assert str(found) == (
-        "transpose.cu:4  st.global.f32 in naive: each request touches 32 sectors where 4 would do (8.0x the traffic), because every lane "
-        "touches a sector of its own. 917,504 of 1,048,576 sectors are excess (28.0 MiB). Let neighbouring threads store to neighbouring "
-        "addresses, for example through a shared-memory tile, or by another layout of the array: `memlane fix` tries some."
+        "transpose.cu:4  st.global.f32 in naive: each request touches 32 sectors where 4 would do (8 times the traffic), because every "
+        "lane touches a sector of its own. 917,504 of 1,048,576 sectors are excess (28 MiB). Let neighbouring threads store to "
+        "neighbouring addresses, for example through a shared-memory tile, or by another layout of the array: `memlane fix` tries some."
     )
 
 
@@ -93,4 +93,4 @@ def test_unrolled_copies_of_a_line_are_one_finding() -> None:
 def test_means_that_are_not_whole() -> None:
     ragged = SiteCounts(site(0, "ld.global.f32", 4), requests=3, lanes=90, bytes=360, sectors=70, ideal_sectors=13)
     (found,) = findings(ragged)
-    assert "each request touches 23.3 sectors where 4.33 would do (5.4x the traffic)" in str(found)
+    assert "each request touches 23.3 sectors where 4.33 would do (5.38 times the traffic)" in str(found)

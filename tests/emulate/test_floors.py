@@ -12,6 +12,7 @@ from memlane.chip import Bandwidth, Chip, ModelledTime, Traffic, load, modelled_
 from memlane.compile import cuda
 from memlane.emulate import Emulator
 from memlane.launch import COUNT_FIELDS, DeviceArray, Kernel, Layers, LoadedModule, Observation
+from memlane.number_format import duration
 from memlane.ptx import Module
 
 H200 = load("h200")
@@ -146,7 +147,7 @@ def test_dram_rules_a_copy() -> None:
     chip = replace(H200, sm_count=16, dram_gb_per_s=200.0, bandwidth=replace(H200.bandwidth, dram_read=None, dram_write=None))
     one = kernel("copy", chip)
     time = modelled(one, 128, 256, zeros(one, 1 << 17), zeros(one, 1 << 17))
-    assert time.ruled == "DRAM"
+    assert time.limited_by == "DRAM"
     assert time.cycles == pytest.approx((1 << 19) / 200.0 * chip.clock_mhz / 1000, abs=1)
     assert "16,384 sectors read at 200 GB/s" in time.sentence(chip.clock_mhz)
 
@@ -165,7 +166,7 @@ def test_l2_rules_where_the_same_is_read_again_and_again() -> None:
     chip = replace(H200, sm_count=8, bandwidth=replace(H200.bandwidth, l2_read=0.25))
     one = kernel("again", chip)
     time = modelled(one, 8, 256, zeros(one, 1), zeros(one, 1024), 16)
-    assert time.ruled == "L2 reads"
+    assert time.limited_by == "L2 reads"
     assert time.cycles == pytest.approx(8 * 8 * 16 * 4 / 0.25, abs=1)
     assert floor(time, "DRAM") < 0.1 * time.cycles
 
@@ -173,7 +174,7 @@ def test_l2_rules_where_the_same_is_read_again_and_again() -> None:
 def test_one_multiprocessor_rules_where_one_works() -> None:
     one = kernel("columns")
     time = modelled(one, 1, 1024, zeros(one, 32 * 256), 256)
-    assert time.ruled == "L2 writes of one SM"
+    assert time.limited_by == "L2 writes of one SM"
     assert time.cycles == pytest.approx(32 * 16 * 32 / 0.496, rel=0.001)
     spread = modelled(kernel("columns"), 32, 32, zeros(one, 32 * 256), 256)
     assert floor(spread, "L2 writes of one SM") == pytest.approx(time.cycles / 32, rel=0.01)
@@ -183,7 +184,7 @@ def test_one_multiprocessor_rules_where_one_works() -> None:
 def test_the_load_store_unit_rules_bank_conflicts() -> None:
     one = kernel("banks")
     time = modelled(one, 1, 512, zeros(one, 1), 32)
-    assert time.ruled == "LSU of one SM"
+    assert time.limited_by == "LSU of one SM"
     assert floor(time, "LSU of one SM") == 16 * 32 * 32  # warps, accesses, and lanes in one bank
     assert time.cycles == time.scoreboard >= 16 * 32 * 32
 
@@ -194,15 +195,15 @@ def test_latency_rules_a_chain() -> None:
     held = ring.address + 8 * ((np.arange(64, dtype=np.uint64) + np.uint64(17)) % np.uint64(64))
     one.target.write(ring.address, held)
     time = modelled(one, 1, 1, zeros(one, 1, "u8"), ring, 64)
-    assert time.ruled == "latency"
+    assert time.limited_by == "latency"
     assert time.cycles == time.scoreboard
-    assert time.sentence(H200.clock_mhz).startswith("latency rules ")
+    assert time.sentence(H200.clock_mhz).startswith(f"{duration(1e3 * time.cycles / H200.clock_mhz)}, limited by latency")
 
 
-def test_atomics_of_one_line_rule_where_all_meet_there() -> None:
+def test_atomics_of_one_line_limit_a_launch_where_all_meet_there() -> None:
     one = kernel("count")
     time = modelled(one, 64, 256, zeros(one, 32, "u4"))
-    assert time.ruled == "atomics of one line"
+    assert time.limited_by == "atomics of one line"
     sectors = 64 * 256 // 32 * 4  # each warp adds to the 32 words of one line
     assert floor(time, "atomics of one line") == pytest.approx(sectors / (H200.bandwidth.line_atomic or 0))
     again = modelled(one, 64, 256, zeros(one, 32, "u4"))
@@ -216,7 +217,7 @@ def test_transposes_come_in_the_order_of_the_hardware() -> None:
         one = kernel(name)
         times[name] = modelled(one, (16, 16), (32, 32), zeros(one, 512 * 512), zeros(one, 512 * 512), 512)
     assert times["transposed"].cycles > 1.3 * times["tiled"].cycles > 1.3 * 1.3 * times["padded"].cycles
-    assert times["transposed"].ruled == "L2 writes"
+    assert times["transposed"].limited_by == "L2 writes"
 
 
 # -- what is missing ---------------------------------------------------------------------------------------------------------------
@@ -226,8 +227,8 @@ def test_a_floor_without_a_rate_is_said_to_be_missing() -> None:
     chip = load("s1070")
     one = kernel("copy", chip)
     time = modelled(one, 1, 128, zeros(one, 512), zeros(one, 512))
-    assert time.short == "ruled by latency, 8 floors missing"
-    assert "the file of s1070 has no rate of sectors read (L2 reads), " in time.sentence(chip.clock_mhz)
+    assert time.short == "limited by latency, 8 limits not known"
+    assert "the file of s1070 has no rate for sectors read (L2 reads), " in time.sentence(chip.clock_mhz)
     assert {floor.name for floor in time.floors} == {"DRAM", "LSU of one SM"}
 
 
@@ -237,10 +238,10 @@ def test_the_longest_floor_is_the_time_and_a_shorter_one_is_not() -> None:
     sms |= {"partly_written_lines": [0, 0], "atomic": [0, 0], "wavefronts": [30, 7]}
     found = modelled_time(chip, 59, Traffic(sms, 0, 0, wavefront_cycles=2))
     assert [(one.name, one.cycles) for one in found.floors] == [("L2 writes", 60.0), ("LSU of one SM", 60.0)]
-    assert (found.cycles, found.scoreboard, found.ruled) == (60, 59, "L2 writes")
+    assert (found.cycles, found.scoreboard, found.limited_by) == (60, 59, "L2 writes")
     assert found.missing == ("sectors written (L2 writes of one SM)", "sectors written in part (L2 writes of one SM)")
     slow = modelled_time(chip, 100, Traffic(sms, 0, 0, wavefront_cycles=2))
-    assert (slow.cycles, slow.ruled) == (100, "latency")
+    assert (slow.cycles, slow.limited_by) == (100, "latency")
 
 
 def test_what_moved_nothing_has_no_floor() -> None:

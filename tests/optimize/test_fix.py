@@ -55,7 +55,7 @@ def test_the_transpose_is_made_quicker_and_memory_stays() -> None:
     assert found.best.wavefronts == 64
     assert found.best.quicker == max(one.quicker for one in found.tried) > 1.1
     assert found.verdict.startswith("Padded(32x32, pad=1) in the source makes turn")
-    assert "by the emulator's model (ruled by latency), with 64 wavefronts instead of 1,056" in found.verdict
+    assert "by the emulator's model (limited by latency), with 64 wavefronts instead of 1,056" in found.verdict
     assert {one.layout for one in found.tried} >= {XorSwizzle(32, 32), Padded(32, 32, 1), Padded(32, 32, 4)}
     padded = next(one for one in found.tried if one.layout == Padded(32, 32, 1))
     assert (padded.needs.shared_bytes, found.original.needs.shared_bytes) == (4224, 4096)
@@ -99,11 +99,11 @@ def test_what_does_not_help_is_said() -> None:
     arguments = target.zeros((32, 32)), target.array(np.ones((32, 32), np.float32))
     (found,) = fix(kernel("turn")[1, (32, 32)], *arguments, layouts=[RowMajor(32, 32)])
     assert found.best is None
-    by = "by the emulator's model (ruled by latency)"
+    by = "by the emulator's model (limited by latency)"
     assert found.verdict == f"No layout of {found.array.title} that was tried (1) makes turn quicker, {by}."
     little = replace(found, tried=tuple(replace(one, quicker=1.013) for one in found.tried))
     assert little.best is None
-    assert f"makes turn quicker by the 2% that count, the best by 1.3%, {by}." in little.verdict
+    assert f"makes turn quicker by the 2.0 % that count; the best is quicker by 1.3 %, {by}." in little.verdict
     (refused,) = fix(kernel("turn")[1, (32, 32)], *arguments, layouts=[RowMajor(31, 31)])
     assert refused.tried == ()
     assert "could be tried: " in refused.verdict
@@ -364,7 +364,7 @@ def test_padding_is_tried_in_the_source_and_is_as_quick_as_the_source_padded_by_
 def test_fewer_wavefronts_that_are_not_felt_are_said() -> None:
     found = replace(blurred(), tried=tuple(replace(one, quicker=1.0) for one in blurred().tried))
     assert found.best is None
-    assert found.verdict.endswith("at 1.00 times the speed: bank conflicts do not limit this launch.")
+    assert found.verdict.endswith("at the same speed: bank conflicts do not limit this launch.")
     assert "Padded(20x20, pad=28) in the source takes " in found.verdict
 
 

@@ -277,5 +277,5 @@ def test_a_timeline_prints_in_the_order_of_time_with_turns() -> None:
     assert str(Timeline(spans, is_modelled=True)).splitlines()[1:] == [
         "     0.00 us      2.00 us   device 0 queue 0: heat, turn 7",
         "     2.00 us      3.00 us * device 0 queue 1: late",
-        "3.00 us in all, modelled",
+        "3 us in all, modelled",
     ]

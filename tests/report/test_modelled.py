@@ -1,4 +1,4 @@
-"""What ruled modelled times is said wherever these are shown, and kept in the file."""
+"""What limited modelled times is said wherever these are shown, and kept in the file."""
 
 from __future__ import annotations
 
@@ -64,9 +64,12 @@ def test_the_time_of_a_traced_launch_is_said_to_be_that_with_probes(plain: Trace
 def test_times_without_probes_go_before(timed: Trace) -> None:
     """1,024 lines written in part by one multiprocessor take 2,065 cycles, of 1.04 us; the padded kernel waits for its loads."""
     naive, padded = time_notes(timed)
-    assert naive.startswith("Modelled time of naive without probes: L2 writes of one SM rule 1.04 us (1,024 lines written in part at 0.496")
-    assert padded.startswith("Modelled time of padded without probes: latency rules ")
-    assert "ruled by L2 writes of one SM -> " in flowing(to_text(render_trace(timed)))
+    assert naive.startswith(
+        "Modelled time of naive without probes: 1.04 us, limited by L2 writes of one SM (1,024 lines written in part at 0.496"
+    )
+    assert padded.startswith("Modelled time of padded without probes: ")
+    assert " us, limited by latency; the busiest part, " in padded or " ns, limited by latency; the busiest part, " in padded
+    assert "limited by L2 writes of one SM -> " in flowing(to_text(render_trace(timed)))
 
 
 def test_findings_say_what_rules_where_costs_are_shown(timed: Trace) -> None:
@@ -80,14 +83,14 @@ def test_findings_say_what_rules_where_costs_are_shown(timed: Trace) -> None:
 def test_documents_have_the_numbers(timed: Trace) -> None:
     for document in (summary_document(timed), findings_document(diagnose.explain(timed), timed=timed)):
         first = json.loads(to_json(document))["times"][0]
-        assert (first["kernel"], first["ruled"], first["with_probes"]) == (timed.launches[0].kernel, "L2 writes of one SM", False)
+        assert (first["kernel"], first["limited_by"], first["with_probes"]) == (timed.launches[0].kernel, "L2 writes of one SM", False)
         assert first["cycles"] == 2065 > first["scoreboard"]
         assert first["floors"][0]["moved"] == "1,024 lines written in part at 0.496 a clock"
 
 
 def test_the_page_and_a_comparison_say_it(timed: Trace) -> None:
     rows = [text for group in about(timed, None) for _, text in group.rows]
-    assert any("modelled time ruled by L2 writes of one SM" in text for text in rows)
+    assert any("modelled time limited by L2 writes of one SM" in text for text in rows)
     (change,) = compare(timed, timed, {"naive": "padded"}).kernels
     assert "the modelled time is limited by L2 writes of one SM before and by latency after" in change.notes
 

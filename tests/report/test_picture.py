@@ -75,7 +75,7 @@ def drawn(one: AccessExample, chip: Chip = CHIP) -> Drawing:
     [
         (
             example([4096 * lane for lane in LANES]),
-            "32 lanes x 4 B touch 32 sectors where 4 would do. 1,024 bytes move, and 128 of them (12.5 %) are asked for.",
+            "32 lanes x 4 B touch 32 sectors where 4 would do. 1,024 bytes move, and 128 of them (12 %) are asked for.",
         ),
         (
             example([256 + 4 * lane for lane in LANES]),
@@ -83,7 +83,7 @@ def drawn(one: AccessExample, chip: Chip = CHIP) -> Drawing:
         ),
         (
             example([8 + 8 * lane for lane in LANES], nbytes=8),
-            "32 lanes x 8 B touch 9 sectors where 8 would do. 288 bytes move, and 256 of them (88.9 %) are asked for.",
+            "32 lanes x 8 B touch 9 sectors where 8 would do. 288 bytes move, and 256 of them (89 %) are asked for.",
         ),
         (
             example([4 + 128 * lane for lane in LANES], space="shared"),
@@ -96,7 +96,7 @@ def drawn(one: AccessExample, chip: Chip = CHIP) -> Drawing:
         (example([132 * lane for lane in LANES], space="shared"), "32 lanes x 4 B take 1 wavefront: the least that there can be."),
         (
             example([64 * lane for lane in LANES], mask=1 << 7),
-            "1 lane x 4 B touches 1 sector: the least that there can be. 32 bytes move, and 4 of them (12.5 %) are asked for.",
+            "1 lane x 4 B touches 1 sector: the least that there can be. 32 bytes move, and 4 of them (12 %) are asked for.",
         ),
         (
             example([8] * 32, space="local"),

@@ -225,10 +225,10 @@ def test_the_doctor_says_where_machine_code_is_kept(machine: pytest.MonkeyPatch,
 
     folder = tmp_path / "code"
     machine.setenv("MEMLANE_CACHE_DIR", str(folder))
-    assert cache() == f"yes cache: {folder} holds 0 pieces of machine code, 0.0 MiB of at most 256 MiB"
+    assert cache() == f"yes cache: {folder} holds 0 pieces of machine code, 0 B of at most 256 MiB"
     folder.mkdir()
     (folder / "one.code").write_bytes(b"x" * 250_000)
-    assert cache() == f"yes cache: {folder} holds 1 pieces of machine code, 0.2 MiB of at most 256 MiB"
+    assert cache() == f"yes cache: {folder} holds 1 piece of machine code, 244 KiB of at most 256 MiB"
     machine.setenv("MEMLANE_CACHE_DIR", str(folder / "one.code"))
     assert cache() == f"no  cache: {folder / 'one.code'} cannot be written; name a folder that can in MEMLANE_CACHE_DIR"
     machine.setenv("MEMLANE_CACHE", "0")

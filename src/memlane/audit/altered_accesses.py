@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from memlane.audit.assembled import Assembled, program_of
 from memlane.instrument.tracing import Traced
+from memlane.number_format import percent
 from memlane.ptx import Module, inline_calls
 from memlane.record import Site
 from memlane.sass import Program
@@ -47,7 +48,7 @@ def changes(module: Module, original: bytes | Program, traced: Traced, assembled
             if site.op.startswith("wgmma"):
                 products = products or tuple(_waited_products(code, kernel) for code in (before, after))
                 if products[1] > products[0]:
-                    was, now = (f"{float(share):.0%} of the products are waited for before the next" for share in products)
+                    was, now = (f"{percent(float(share))} of the products are waited for before the next" for share in products)
             if was != now:
                 found.append(SiteChange(number, was, now))
     return tuple(sorted(found, key=lambda change: change.site))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from memlane.chip.model import SECTOR_BYTES, Chip
+from memlane.number_format import duration, percent, plural, rounded
 
 LATENCY = "latency"
 """What rules where no floor does: the warps wait for each other, for issue slots and for the latency of their accesses."""
@@ -71,32 +72,32 @@ class ModelledTime:
     chip: str = ""
 
     @property
-    def ruled(self) -> str:
+    def limited_by(self) -> str:
         """The name of the floor that takes nearly all of the time by itself, or `latency`."""
         return self.floors[0].name if self.floors and self.floors[0].cycles >= RULING_SHARE * self.cycles else LATENCY
 
     @property
     def short(self) -> str:
-        """What ruled, in a few words."""
-        return f"ruled by {self.ruled}" + (f", {len(self.missing)} floors missing" if self.missing else "")
+        """What limited the launch, in a few words."""
+        return f"limited by {self.limited_by}" + (f", {plural(len(self.missing), 'limit')} not known" if self.missing else "")
 
     def sentence(self, clock_mhz: float) -> str:
-        """What ruled, by how much, and what is not known."""
+        """Return the time, what limited it, and what is not known."""
 
-        def us(cycles: float) -> str:
-            return f"{cycles / clock_mhz:,.3g} us"
+        def time(cycles: float) -> str:
+            return duration(1e3 * cycles / clock_mhz)
 
         first = self.floors[0] if self.floors else None
         if first is None:
-            parts = [f"latency rules {us(self.cycles)}: no sector and no wavefront moved"]
-        elif self.ruled == LATENCY:
-            share = first.cycles / max(self.cycles, 1)
-            parts = [f"latency rules {us(self.cycles)}; {first.name} would take {share:.0%} of that alone ({first.moved})"]
+            parts = [f"{time(self.cycles)}, limited by latency: no sector and no wavefront moved"]
+        elif self.limited_by == LATENCY:
+            share = percent(first.cycles / max(self.cycles, 1))
+            parts = [f"{time(self.cycles)}, limited by latency; the busiest part, {first.name}, needs {share} of that ({first.moved})"]
         else:
-            rest = f"; without it {us(self.scoreboard)}" if self.scoreboard < self.cycles else ""
-            parts = [f"{first.name} rule{'s' if first.name in ('DRAM', 'LSU of one SM') else ''} {us(self.cycles)} ({first.moved}{rest})"]
+            rest = f"; without this limit {time(self.scoreboard)}" if self.scoreboard < self.cycles else ""
+            parts = [f"{time(self.cycles)}, limited by {first.name} ({first.moved}{rest})"]
         if self.missing:
-            parts.append(f"floors are missing, because the file of {self.chip} has no rate of {', '.join(self.missing)}")
+            parts.append(f"not all limits are known: the file of {self.chip} has no rate for {', '.join(self.missing)}")
         return "; ".join(parts)
 
 
@@ -120,7 +121,7 @@ _Found = Iterator[Floor | str]
 def _of_dram(chip: Chip, traffic: Traffic) -> _Found:
     read, write = (rate or chip.dram_gb_per_s for rate in (chip.bandwidth.dram_read, chip.bandwidth.dram_write))
     ns = (traffic.fetched / read + traffic.written_back / write) * SECTOR_BYTES
-    moved = f"{traffic.fetched:,} sectors read at {read:,g} GB/s and {traffic.written_back:,} written at {write:,g} GB/s"
+    moved = f"{traffic.fetched:,} sectors read at {rounded(read)} GB/s and {traffic.written_back:,} written at {rounded(write)} GB/s"
     yield Floor("DRAM", ns * chip.clock_mhz / 1000, moved)
 
 

@@ -198,6 +198,6 @@ def _measured(one: Measured) -> dict[str, object]:
         "same_output": one.same,
         "in_source": one.in_source,
         "layout_alone": one.layout_alone,
-        "ruled": one.ruled or None,
+        "limited_by": one.limited_by or None,
         **asdict(one.needs),
     }

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from memlane.cli.later import later
-from memlane.ptx import Variable
+from memlane.ptx import Variable, special_registers
 
 if TYPE_CHECKING:
     from memlane import compile as front_ends
@@ -37,13 +37,21 @@ def launch_example(kernel: Kernel) -> str:
     """
     names = front_ends.parameter_names(kernel.module, kernel.function)
     types = _types(kernel.title)
-    words = ["--grid 4 --block 256"]
+    words = [_shape(kernel)]
     for position, param in enumerate(kernel.function.params):
         name = names[position] if position < len(names) else ""
         written = types[position] if len(types) == len(kernel.function.params) else ""
         words.append(f"--arg {shlex.quote(_argument(param, written, name))}")
     call = _own_launch(kernel)
     return " ".join(words) + (f" (the source launches {call})" if call else "")
+
+
+def _shape(kernel: Kernel) -> str:
+    """Return a grid and a block with as many dimensions as the kernel reads thread indices."""
+    indices = special_registers(kernel.module, kernel.function)
+    if "%tid.z" in indices:
+        return "--grid 16,16,16 --block 8,8,8"
+    return "--grid 64,64 --block 16,16" if "%tid.y" in indices else "--grid 4 --block 256"
 
 
 def _argument(param: Variable, written: str, name: str) -> str:

@@ -16,6 +16,7 @@ from memlane.cli.output import output_path, recorded
 from memlane.cli.programs import Program
 from memlane.cli.recording import record_program
 from memlane.errors import CommandError
+from memlane.number_format import size
 
 if TYPE_CHECKING:
     from memlane import report as reports
@@ -77,4 +78,4 @@ def _write_comparison(program: Program, output: Path | None, force: bool, **unus
 
 
 def _tell_of_page(path: Path, place: Path) -> None:
-    typer.echo(f"Wrote {path} ({place.stat().st_size / 1e6:.1f} MB); open it in a browser.")
+    typer.echo(f"Wrote {path} ({size(place.stat().st_size)}); open it in a browser.")

@@ -11,6 +11,7 @@ from memlane.diagnose import cost
 from memlane.diagnose.contended_atomics import is_contended
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, per_request
+from memlane.number_format import rounded
 from memlane.record import Site, SiteCounts
 
 MIN_RATIO = 1.25
@@ -63,7 +64,7 @@ def _ways(entry: SiteCounts, ratio: float) -> str:
         return "lanes of a copy wait for each other"
     if abs(ratio - round(ratio)) < _WHOLE:
         return f"{round(ratio)}-way bank conflict"
-    return f"bank conflicts, {ratio:.1f}-way on average"
+    return f"bank conflicts, {rounded(ratio)}-way on average"
 
 
 def _cause(counts: SiteCounts) -> str:
@@ -74,7 +75,7 @@ def _cause(counts: SiteCounts) -> str:
     if (counts.lanes_per_address or 1) <= 1:
         return cause
     # Most atomics go to one word lane after lane; some are put together there, so it may be either.
-    return f"{cause}, or the same word one after the other ({counts.lanes_per_address:.3g} lanes at an address on average)"
+    return f"{cause}, or the same word one after the other ({rounded(counts.lanes_per_address)} lanes at an address on average)"
 
 
 def _widest(evidence: Evidence, site: Site) -> int:

@@ -10,6 +10,7 @@ from memlane.diagnose.evidence import CALIBRATION, COUNTS, ORIGINS, TIMES, WHOLE
 from memlane.diagnose.reloaded_sectors import MIN_FROM_L1
 from memlane.diagnose.reuse import reuses
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
+from memlane.number_format import percent, rounded
 
 MIN_TIMES = 1.5
 """Loads of each sector by one multiprocessor, at least."""
@@ -40,7 +41,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
                 found.cycles * again,
                 f"the mean of {found.mean:.0f} cycles minus the {chip.latency.l1:.0f} of L1, for the loads beyond the first of each sector",
             ),
-            f"each sector is loaded {times:.3g} times or more by a multiprocessor, but only {100 * found.from_l1:.0f} % of the loads are "
+            f"each sector is loaded {rounded(times)} times or more by a multiprocessor, but only {percent(found.from_l1)} of the loads are "
             f"served by L1; the mean of {found.mean:.0f} cycles points to {level}",
             "more is loaded between two loads of a sector than L1 holds, so it is gone when it is wanted again",
             "Work on one part of the data at a time that fits in the cache (blocking), or keep data that is used again in shared memory.",

@@ -16,6 +16,7 @@ from memlane.diagnose.matching import match_lines
 from memlane.diagnose.side import Line, Side, SideKernel, read_side
 from memlane.diagnose.spread import Numbers, median_change
 from memlane.errors import CommandError
+from memlane.number_format import rounded
 from memlane.record import Counts, Trace
 
 Subject = Trace | Counts | Sequence[Counts] | str | os.PathLike[str]
@@ -240,8 +241,10 @@ def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed
         )
     if timed:
         notes += _read_otherwise(matched.pairs)
-        if one.ruled and other.ruled:
-            notes.append(f"the modelled time is limited by {' and '.join(one.ruled)} before and by {' and '.join(other.ruled)} after")
+        if one.limited_by and other.limited_by:
+            notes.append(
+                f"the modelled time is limited by {' and '.join(one.limited_by)} before and by {' and '.join(other.limited_by)} after"
+            )
     return KernelChange(
         before=one.label,
         after=other.label,
@@ -386,11 +389,7 @@ def _from_to(change: Change, unit: str = "") -> str:
     assert change.after is not None
     percent = None if change.ratio is None else 100 * (change.ratio - 1)
     share = "" if percent is None else f" ({percent:+.1f} %)" if abs(percent) < 0.95 else f" ({percent:+.0f} %)"
-    return f"{_number(change.before)} -> {_number(change.after)}{unit}{share}"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value - round(value)) < 0.005 or abs(value) >= 100 else f"{value:.3g}"
+    return f"{rounded(change.before)} -> {rounded(change.after)}{unit}{share}"
 
 
 def _weight(line: LineChange) -> float:

@@ -12,6 +12,7 @@ from memlane.diagnose.busy_address import Busy, busy
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict
+from memlane.number_format import percent, rounded
 from memlane.record import SiteCounts
 
 MIN_LANES_PER_ADDRESS = 4.0
@@ -42,7 +43,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             unit="lanes",
             transactions=entry.lanes,
             ideal=addresses,
-            what=f"{entry.lanes_per_address:.3g} lanes of a request update one address, the mean of {entry.requests:,} requests",
+            what=f"{rounded(entry.lanes_per_address)} lanes of a request update one address, the mean of {entry.requests:,} requests",
             cause="updates of one address run one after the other",
             remedy=_remedy(site.space.startswith("shared")),
             cost=_cost(evidence, entry),
@@ -61,7 +62,7 @@ def _of_warps(evidence: Evidence, entry: SiteCounts, found: Busy) -> Verdict:
         transactions=max(entry.addresses or 0, ideal + 1),
         ideal=ideal,
         what=f"each address of its array gets {round(each):,} updates or more from all warps; at a cycle for each that is "
-        f"{found.share:.0%} of the time of the launch",
+        f"{percent(found.share)} of the time of the launch",
         cause="updates of one address run one after the other, whichever warp they come from",
         remedy="Update it less often: add up over several iterations, and over the block in shared memory, before one thread of the "
         "block updates the address. Or spread the updates over copies that are added up at the end.",

@@ -10,6 +10,7 @@ from memlane.chip import LANES
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import BRANCHES, COUNTS, TIMES, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
+from memlane.number_format import rounded
 from memlane.record import BranchCounts, SiteCounts
 
 MAX_ACTIVE = 0.75
@@ -41,7 +42,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             max(entries, key=lambda entry: entry.requests).site,
             measured,
             found,
-            f"accesses behind the branch at line {line} have {lanes:.3g} of {existing:.3g} lanes active",
+            f"accesses behind the branch at line {line} have {rounded(lanes)} of {rounded(existing)} lanes active",
             f"the lanes of a warp take both sides of that branch, one after the other, in {branch.divergent:,} of "
             f"{branch.executions:,} executions",
             "Let all lanes of a warp take the same branch: sort or compact the work by the branch condition, or give each branch its own "

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from memlane.number_format import approximate, percent, size
 from memlane.record import kernel_label
 
 CYCLES = "warp cycles"
@@ -128,20 +129,20 @@ class Finding:
     def cost(self) -> str:
         """The cost as a sentence: the transactions in excess, or else the warp cycles that fixing this would save."""
         if self.unit == CYCLES:
-            return f"{'About' if self.cost_measured else 'At least'} {_cycles(self.cost_cycles)} warp cycles would be saved"
-        moved = "" if self.excess_bytes is None else f" ({_amount(self.excess_bytes)})"
+            return f"{'About' if self.cost_measured else 'At least'} {approximate(self.cost_cycles)} warp cycles would be saved"
+        moved = "" if self.excess_bytes is None else f" ({size(self.excess_bytes)})"
         return f"{self.excess_transactions:,} of {self.transactions:,} {self.unit} are excess{moved}"
 
     @property
     def time(self) -> str:
         """The cost in warp cycles as a sentence, with its bounds and how it was found."""
         if not self.cost_measured:
-            return f"At least {_cycles(self.cost_cycles)} warp cycles ({self.method})."
-        share = "" if self.cost_share is None else f", {_percent(self.cost_share)} of the time of its warps"
-        bounds = [_cycles(self.cost_low), _cycles(self.cost_cycles if self.cost_high is None else self.cost_high)]
+            return f"At least {approximate(self.cost_cycles)} warp cycles ({self.method})."
+        share = "" if self.cost_share is None else f", {percent(self.cost_share)} of the time of its warps"
+        bounds = [approximate(self.cost_low), approximate(self.cost_cycles if self.cost_high is None else self.cost_high)]
         between = "" if bounds[0] == bounds[1] else f", between {bounds[0]} and {bounds[1]}"
         modelled = "modelled times: " if self.times_modelled else ""
-        return f"{_cycles(self.cost_cycles)} warp cycles{share}{between} ({modelled}{self.method})."
+        return f"{approximate(self.cost_cycles)} warp cycles{share}{between} ({modelled}{self.method})."
 
     @property
     def launch(self) -> str:
@@ -168,21 +169,3 @@ def joined(names: Sequence[str], most: int = 4) -> str:
     if left > 0:
         return f"{', '.join(named)} and {left} more"
     return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
-
-
-def _amount(nbytes: int) -> str:
-    """`896 B`, `896.0 KiB`, `1.2 GiB`."""
-    amount, units = float(nbytes), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while amount >= 1024 and len(units) > 1:
-        amount /= 1024
-        units.pop(0)
-    return f"{nbytes} B" if units[0] == "B" else f"{amount:.1f} {units[0]}"
-
-
-def _cycles(number: float) -> str:
-    """`1,234`, `12.3 million`."""
-    return f"{number:,.0f}" if number < 1e6 else f"{number / 1e6:,.3g} million"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.095 else f"{100 * share:.2g} %"

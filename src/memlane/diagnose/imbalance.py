@@ -10,6 +10,7 @@ import numpy.typing as npt
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import TIMES, WHOLE, Evidence, Rows
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
+from memlane.number_format import rounded
 
 MIN_RATIO = 1.5
 """Accesses of the busiest over the mean, so that noise of the times alone is no finding. Of multiprocessors also those of the busiest
@@ -61,7 +62,7 @@ def _of_warps(evidence: Evidence, rows: Rows) -> Verdict | None:
             f"the time for which warps of a block are there and done with their accesses while {_BUSIEST}, but no more than all warps "
             f"lived; at most as if none of them left before it; {_WITH_PROBES}",
         ),
-        f"the busiest warp of a block makes {ratio:.3g} times as many accesses as the mean",
+        f"the busiest warp of a block makes {rounded(ratio)} times as many accesses as the mean",
         "Share the work evenly among the warps of a block, for example by striding over all of it with the whole block.",
         ratio,
     )
@@ -109,7 +110,7 @@ def _of_multiprocessors(evidence: Evidence, rows: Rows) -> Verdict | None:
             "the part of all lives by which the busiest multiprocessor lasts longer than the mean one; at most the time for which others "
             f"have nothing to do while {_BUSIEST}, for as many warps as they hold; {_WITH_PROBES}",
         ),
-        f"the busiest multiprocessor makes {ratio:.3g} times as many accesses as the mean",
+        f"the busiest multiprocessor makes {rounded(ratio)} times as many accesses as the mean",
         "Make blocks of equal work, or more and smaller ones, so that the last to finish finishes early; or hand work out at run time.",
         ratio,
     )

@@ -16,6 +16,7 @@ from memlane.diagnose.cost import Cost, level_of
 from memlane.diagnose.evidence import CALIBRATION, TIMES, Evidence, Rows
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.diagnose.uncoalesced import wasteful
+from memlane.number_format import percent
 from memlane.record import Site
 
 CACHED = ("global", "local", "generic")
@@ -61,7 +62,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             site,
             total,
             Cost(excess, 0.0, excess, "the time of the outliers above the median of the line"),
-            f"{100 * outliers.mean():.2g} % of the accesses take {100 * excess / total:.0f} % of the time: {typical:.0f} cycles against a "
+            f"{percent(float(outliers.mean()))} of the accesses take {percent(excess / total)} of the time: {typical:.0f} cycles against a "
             f"median of {median:.0f}",
             f"most are served by {level_of(chip, median)}, and these, by their latency, by {level_of(chip, typical)} or after a long wait",
             "Find out what these accesses read (`memlane show` draws single accesses). Then prefetch that data, store it beside data that "

@@ -10,6 +10,7 @@ from memlane.chip import resident_blocks
 from memlane.diagnose.cost import Cost, idle_share
 from memlane.diagnose.evidence import CALIBRATION, RESIDENCY, TIMES, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
+from memlane.number_format import percent, rounded
 
 MAX_SHARE = 0.25
 """Resident warps over those that the multiprocessor can hold."""
@@ -42,10 +43,10 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             excess,
             0.0,
             now * evidence.life,
-            f"all warps of a scheduler wait at once for {100 * now:.0f} % of the time, with half of the possible warps for "
-            f"{100 * then:.0f} %, if each waits for memory for {100 * share:.0f} % of its time, as traced, independently",
+            f"all warps of a scheduler wait at once for {percent(now)} of the time, with half of the possible warps for "
+            f"{percent(then)}, if each waits for memory for {percent(share)} of its time, as traced, independently",
         ),
-        f"{warps:.3g} of {most} possible warps are on a multiprocessor, and most of the waiting is here",
+        f"{rounded(warps)} of {most} possible warps are on a multiprocessor, and most of the waiting is here",
         _cause(evidence),
         "Use less of the limiting resource per block, or choose another number of threads, so that more warps fit. Or keep more accesses "
         "of each thread in flight.",

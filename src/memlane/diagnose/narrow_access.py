@@ -14,6 +14,7 @@ from memlane.chip import SECTOR_BYTES
 from memlane.diagnose.cost import MIN_FELT, Cost, unknown
 from memlane.diagnose.evidence import COUNTS, ORIGINS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, in_cycles
+from memlane.number_format import percent, rounded
 from memlane.record import Place, Site, SiteCounts
 
 WIDTH = 4
@@ -50,8 +51,8 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             site,
             found.cycles / fewer,
             found,
-            f"each lane of {entry.requests:,} requests asks for {width}, so that a request moves {entry.bytes / entry.requests:.3g} bytes "
-            f"of {WIDTH * evidence.lanes_per_warp()}",
+            f"each lane of {entry.requests:,} requests asks for {width}, so that a request moves "
+            f"{rounded(entry.bytes / entry.requests)} bytes of {WIDTH * evidence.lanes_per_warp()}",
             f"a thread {_does(site.kind)} one element at a time",
             f"Let each thread {VERBS[site.kind]} {WIDTH // site.nbytes} neighbours at once, or more "
             f"({_VECTORS[site.nbytes]}), with correspondingly fewer threads or iterations.",
@@ -99,7 +100,7 @@ def _cost(evidence: Evidence, entry: SiteCounts, fewer: float) -> Cost:
         max(cycles, least),
         least,
         max(cycles, least),
-        f"the mean of {net.mean():.0f} cycles for the {100 * fewer:.0f} % of the accesses that would not be made",
+        f"the mean of {net.mean():.0f} cycles for the {percent(fewer)} of the accesses that would not be made",
     )
 
 

@@ -9,6 +9,7 @@ from memlane.diagnose import cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict, of_sectors, per_request
 from memlane.diagnose.uncoalesced import shares_sectors, wasteful
+from memlane.number_format import percent
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
@@ -24,7 +25,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         yield of_sectors(
             entry,
             cost.of_sectors(evidence, entry),
-            f"of the sectors that move {100 * used:.0f} % is used: each request touches {touched} where {enough} would do",
+            f"of the sectors that move {percent(used)} is used: each request touches {touched} where {enough} would do",
             cause,
             remedy,
             **{"used share": used},

@@ -10,6 +10,7 @@ from memlane.chip import LANES
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import TIMES, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
+from memlane.number_format import percent
 from memlane.record import LaunchInfo
 
 MIN_EMPTY = 0.25
@@ -39,7 +40,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             empty * evidence.life,
             "the lifetimes of all warps times the share of their lanes that no thread has: full warps would be as many fewer",
         ),
-        f"{100 * empty:.0f} % of the lanes have no thread in the whole kernel, and most of the waiting is here",
+        f"{percent(empty)} of the lanes have no thread in the whole kernel, and most of the waiting is here",
         f"blocks have {sizes} threads, and a warp takes the same time with {LANES}",
         f"Give each block a multiple of {LANES} threads: merge several blocks into one, or give each thread less work.",
         int(rows.of([site.id]).sum()),

@@ -10,6 +10,7 @@ from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import CALIBRATION, COUNTS, ORIGINS, TIMES, WHOLE, Evidence
 from memlane.diagnose.reuse import reuses
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
+from memlane.number_format import percent, rounded
 
 MIN_TIMES = 4.0
 """Loads of each sector from which on it is worth a word."""
@@ -41,7 +42,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
                 f"what the loads beyond the first of each sector, {len(found.again):,} of {found.requests:,}, took over the "
                 f"{chip.latency.shared:.0f} cycles of shared memory, the quickest being taken for them; registers would save all of it",
             ),
-            f"each sector of its array is loaded {found.times:.3g} times or more, {100 * found.from_l1:.0f} % of the loads from L1",
+            f"each sector of its array is loaded {rounded(found.times)} times or more, {percent(found.from_l1)} of the loads from L1",
             "threads of a multiprocessor load the same data over and over",
             "Load it once into shared memory, or into registers for several results of a thread, and use it from there.",
             found.requests,

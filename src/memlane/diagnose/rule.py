@@ -9,6 +9,7 @@ from memlane.chip import SECTOR_BYTES
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import Evidence
 from memlane.diagnose.finding import CYCLES
+from memlane.number_format import rounded
 from memlane.record import Site, SiteCounts
 
 VERBS = {"load": "read", "store": "store to", "atomic": "update", "reduction": "update", "copy": "copy from"}
@@ -61,7 +62,7 @@ class Rule:
 def per_request(transactions: int, requests: int) -> str:
     """`32`, or `31.2` where requests differ."""
     mean = transactions / requests
-    return str(round(mean)) if transactions % requests == 0 else f"{mean:.3g}"
+    return rounded(mean)
 
 
 def of_sectors(counts: SiteCounts, cost: Cost, what: str, cause: str, remedy: str, **numbers: float) -> Verdict:

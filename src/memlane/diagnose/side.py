@@ -89,8 +89,8 @@ class SideKernel:
     """Where its records went first: into `shared` memory, or straight into `global`; empty where that is not known."""
     plain_ns: float | None = None
     """Time of a launch without probes, the median over its launches; None where one of them was not timed so."""
-    ruled: tuple[str, ...] = ()
-    """What ruled its modelled times, each once: those without probes where they are known."""
+    limited_by: tuple[str, ...] = ()
+    """What limited its modelled times, each once: those without probes where they are known."""
 
     @property
     def label(self) -> str:
@@ -167,13 +167,13 @@ def _kernel_of(
     lives = _lives(trace, [launch.id for launch in launches], drawn)
     staged = frozenset(launch.staging.memory for launch in launches if launch.staging is not None)
     shapes = _shapes((one.grid, one.block) for one in launches)
-    return SideKernel(kernel, tuple(lines), len(launches), shapes, lives, sampled, staged, _plain_ns(launches), _ruled(launches))
+    return SideKernel(kernel, tuple(lines), len(launches), shapes, lives, sampled, staged, _plain_ns(launches), _limited_by(launches))
 
 
-def _ruled(launches: Sequence[LaunchInfo]) -> tuple[str, ...]:
+def _limited_by(launches: Sequence[LaunchInfo]) -> tuple[str, ...]:
     plain = [None if one.perturbation is None else one.perturbation.plain_time for one in launches]
     times = plain if _plain_ns(launches) is not None else [one.time for one in launches]
-    return tuple(dict.fromkeys(time.ruled for time in times if time is not None))
+    return tuple(dict.fromkeys(time.limited_by for time in times if time is not None))
 
 
 def _plain_ns(launches: Sequence[LaunchInfo]) -> float | None:

@@ -13,6 +13,7 @@ from memlane.chip import SECTOR_BYTES
 from memlane.diagnose import cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, of_sectors, per_request
+from memlane.number_format import rounded
 from memlane.record import Site, SiteCounts
 
 MIN_RATIO = 1.5
@@ -72,7 +73,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         if wasteful(entry, evidence) and not shares_sectors(entry, evidence):
             sectors, ideal = entry.sectors or 0, entry.ideal_sectors or 1
             touched, enough = (per_request(number, entry.requests) for number in (sectors, ideal))
-            what = f"each request touches {touched} sectors where {enough} would do ({sectors / ideal:.1f}x the traffic)"
+            what = f"each request touches {touched} sectors where {enough} would do ({rounded(sectors / ideal)} times the traffic)"
             yield of_sectors(entry, cost.of_sectors(evidence, entry), what, _cause(entry, sectors), remedy(entry.site))
 
 

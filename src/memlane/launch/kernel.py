@@ -159,7 +159,7 @@ class LaunchTime:
 
     elapsed_ns: float
     model: ModelledTime | None = None
-    """Where the time is modelled, what ruled it; None where it was measured."""
+    """Where the time is modelled, what limited it; None where it was measured."""
 
 
 @dataclass(frozen=True, eq=False)

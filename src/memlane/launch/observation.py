@@ -109,7 +109,7 @@ class Seen(Generic[L]):
     broke_off: bool = False
     """Whether the launch did not end: then only `reports` is known of it, and an error follows."""
     time: ModelledTime | None = None
-    """What ruled the modelled duration, and the floors under it; None without the clock layer."""
+    """What limited the modelled duration, and the floors under it; None without the clock layer."""
     events: Events | None = None
     """What the launch did by the clock layer, for models of its time; None without that layer."""
     grid: int = 0

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from memlane.instrument import shared_variables
 from memlane.launch import Launch, Launcher, Surface
+from memlane.number_format import size
 from memlane.ptx import parameter_use
 
 MOST_SAVED = 4 << 30
@@ -61,5 +62,5 @@ def not_restorable(launch: Launch) -> str:
         return f"{write.opcode}{where} may write to memory that is not one of the arrays that the kernel was given"
     nbytes = sum(size for _, size in {argument.memory for argument in launch.arguments if argument.memory is not None})
     if nbytes > MOST_SAVED:
-        return f"the {nbytes / 2**30:.1f} GiB of its arrays would have to be copied to the host and back"
+        return f"the {size(nbytes)} of its arrays would have to be copied to the host and back"
     return ""

@@ -10,6 +10,7 @@ from memlane.errors import BadLaunch
 from memlane.launch import KernelCall
 from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
+from memlane.number_format import duration
 
 WARM_UP_LAUNCHES = 3
 """Launches before those that count, so that caches and clocks have settled; none on a target that models time."""
@@ -25,7 +26,7 @@ class Timing:
     """True for the emulator's clock layer, whose durations are a model and all alike; False for time measured on a device."""
     samples_ns: tuple[float, ...]
     time: ModelledTime | None = None
-    """What ruled the modelled duration, and the floors under it; None for one that was measured."""
+    """What limited the modelled duration, and the floors under it; None for one that was measured."""
 
     @property
     def median_ns(self) -> float:
@@ -38,9 +39,9 @@ class Timing:
 
     def __str__(self) -> str:
         low, high = self.spread_ns
-        how = "modelled" if self.modelled else f"median of {len(self.samples_ns)}, {low / 1e3:.2f} to {high / 1e3:.2f} us, measured"
-        ruled = "" if self.time is None else f", {self.time.short}"
-        return f"{self.kernel}: {self.median_ns / 1e3:.2f} us ({how} on {self.target}{ruled})"
+        how = "modelled" if self.modelled else f"median of {len(self.samples_ns)}, {duration(low)} to {duration(high)}, measured"
+        limit = "" if self.time is None else f", {self.time.short}"
+        return f"{self.kernel}: {duration(self.median_ns)} ({how} on {self.target}{limit})"
 
 
 def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
@@ -48,7 +49,7 @@ def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
 
     timing = ml.time(kernel[grid, block], out, a, n)
     timing.median_ns, timing.spread_ns, timing.modelled
-    timing.time.ruled                           # on the emulator: the floor that made it so long, or "latency"
+    timing.time.limited_by                           # on the emulator: the floor that made it so long, or "latency"
 
     On a GPU each of `repeats` launches lies between two events, after a few launches that do not count; on the emulator one launch is
     modelled, which finds the caches empty. Raises BadLaunch for `repeats` below 1, and for what an ordinary launch would refuse.

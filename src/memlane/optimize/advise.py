@@ -22,6 +22,7 @@ from memlane.layout import ArrayLayout, Fields, Permuted, array_layout
 from memlane.measure import Counter
 from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
+from memlane.number_format import duration, rounded
 from memlane.optimize.extents import Extents, extents_of
 from memlane.optimize.relayout import argument_of, relayout
 from memlane.record import Counts, SiteCounts
@@ -78,8 +79,8 @@ class LayoutAdvice:
     """Of the parameter, as the source or PTX has it."""
     given: str = ""
     """The type and the shape of the array that was passed, where it was taken for one of another shape; else empty."""
-    ruled: str = ""
-    """What ruled the modelled time of the original: a floor of the launch, or `latency`. Empty where the time was measured."""
+    limited_by: str = ""
+    """What limited the modelled time of the original: a floor of the launch, or `latency`. Empty where the time was measured."""
 
     @property
     def best(self) -> Tried | None:
@@ -120,7 +121,7 @@ class LayoutAdvice:
         array = f"{self.dtype}{list(self.shape)}"
         if self.given:
             array = f"{self.given} (taken as {array})"
-        begun = f"Parameter {self.parameter}{named} of {self.kernel}, {array}, moves {ratio:.1f} times the sectors it needs"
+        begun = f"Parameter {self.parameter}{named} of {self.kernel}, {array}, moves {rounded(ratio)} times the sectors it needs"
         if not self.tried:
             return f"{begun}. No layout could be tried: {self.refused[0][1]}."
         how, best = "modelled" if self.modelled else "measured", self.best
@@ -129,9 +130,9 @@ class LayoutAdvice:
         uploaded = self.break_even()
         exposed = best.cost_ns(uploaded=True)
         return (
-            f"{begun}. Under {best.layout} the launch takes {best.time_ns / 1e3:.2f} us instead of {self.original[1] / 1e3:.2f} ({how}), "
-            f"{self.original[1] / best.time_ns:.2f} times as fast. The remap costs {exposed / 1e3:.2f} us of an upload, so it pays after "
-            f"{_launches(uploaded)}; on the device it takes {best.remap_ns / 1e3:.2f} us and pays after "
+            f"{begun}. Under {best.layout} the launch takes {duration(best.time_ns)} instead of {duration(self.original[1])} ({how}), "
+            f"{rounded(self.original[1] / best.time_ns)} times as fast. The remap adds {duration(exposed)} to an upload, so it pays after "
+            f"{_launches(uploaded)}; on the device it takes {duration(best.remap_ns)} and pays after "
             f"{_launches(self.break_even(uploaded=False))}."
         )
 
@@ -142,15 +143,16 @@ class LayoutAdvice:
             return "No remap pays: under each layout that was tried the launch leaves other values."
         nearest, fewest = min(same, key=lambda one: one.time_ns), min(same, key=lambda one: one.sectors)
         declined = (
-            f"No remap pays: under {nearest.layout}, the quickest tried, the launch takes {nearest.time_ns / 1e3:.2f} us instead of "
-            f"{self.original[1] / 1e3:.2f} ({how})."
+            f"No remap pays: under {nearest.layout}, the quickest tried, the launch takes {duration(nearest.time_ns)} instead of "
+            f"{duration(self.original[1])} ({how})."
         )
-        if self.ruled == "latency":
+        if self.limited_by == "latency":
             declined += " Latency limits its time, so it does not show what a larger launch would gain."
         if 2 * fewest.sectors > self.original[0]:
             return declined
         return (
-            f"{declined} {'It' if fewest is nearest else fewest.layout} moves {self.original[0] / fewest.sectors:.1f} times fewer sectors. "
+            f"{declined} {'It' if fewest is nearest else fewest.layout} moves "
+            f"{rounded(self.original[0] / fewest.sectors)} times fewer sectors. "
             "Each access computed its place from the old one here; the layout's index function in the source may be quicker."
         )
 
@@ -223,7 +225,7 @@ class _Trial:
         assert isinstance(kernel.target, Target)
         self.target = kernel.target
         before.restore()
-        self.ruled = ""
+        self.limited_by = ""
         self.time_ns = self._time(launch)
         before.restore()
         self.target.launch(launch)
@@ -273,7 +275,7 @@ class _Trial:
             refused=tuple(refused),
             name=dict(enumerate(parameter_names(kernel.module, kernel.function))).get(position, ""),
             given="" if extents == given else f"{argument.dtype}{list(given)}",
-            ruled=self.ruled,
+            limited_by=self.limited_by,
         )
 
     def _tried(self, parameter: int, array: DeviceArray, layout: ArrayLayout) -> Tried:
@@ -305,7 +307,7 @@ class _Trial:
             self.target.time_launches([launch] * 3)
         times = self.target.time_launches([launch] * (1 if self.target.modelled else REPEATS))
         if launch is self.launch and times[0].model is not None:
-            self.ruled = times[0].model.ruled
+            self.limited_by = times[0].model.limited_by
         return statistics.median(one.elapsed_ns for one in times)
 
     def _remap_ns(self, array: DeviceArray, layout: ArrayLayout) -> float:

@@ -13,6 +13,7 @@ from memlane.launch import Kernel, KernelCall, Launch, unobserved
 from memlane.layout import Layout, Padded
 from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
+from memlane.number_format import percent, rounded
 from memlane.optimize.candidates import candidates, geometries
 from memlane.optimize.relayout import Shared, loaded_beside, relayout
 from memlane.optimize.trials import Measured, Trials
@@ -90,19 +91,19 @@ class Fix:
         )
 
     @property
-    def _ruled(self) -> str:
-        """What ruled the modelled times of the original and of the best layout."""
-        after = (self.best or self.original).ruled
-        if not self.original.ruled or after == self.original.ruled:
-            return f" (ruled by {after})" if after else ""
-        return f" (ruled by {self.original.ruled} before and {after} after)"
+    def _limited_by(self) -> str:
+        """What limited the modelled times of the original and of the best layout."""
+        after = (self.best or self.original).limited_by
+        if not self.original.limited_by or after == self.original.limited_by:
+            return f" (limited by {after})" if after else ""
+        return f" (limited by {self.original.limited_by} before and {after} after)"
 
     @property
     def verdict(self) -> str:
         """In a sentence."""
         if not self.tried:
             return f"No layout of {self.array.title} could be tried: {self.refused[0][1] if self.refused else 'its extents are not known'}."
-        by = ", by the emulator's model" + self._ruled if self.modelled else ""
+        by = ", by the emulator's model" + self._limited_by if self.modelled else ""
         if not any(one.same for one in self.tried):
             return (
                 f"Every layout of {self.array.title} that was tried left other bytes than the original, as kernels do whose result depends "
@@ -110,11 +111,11 @@ class Fix:
             )
         if self.best is None:
             best = max(one.quicker for one in self.tried if one.same)
-            least = f" by the {GAIN - 1:.0%} that count, the best by {best - 1:.1%}" if best > 1 else ""
+            least = f" by the {percent(GAIN - 1)} that count; the best is quicker by {percent(best - 1)}" if best > 1 else ""
             begun = f"No layout of {self.array.title} that was tried ({len(self.tried)}) makes {self.kernel} quicker{least}{by}."
             return f"{begun}{self._what_is_saved}"
         return (
-            f"{self._named(self.best)} makes {self.kernel} {self.best.quicker:.2f} times as fast{by}, with {self.best.wavefronts:,} "
+            f"{self._named(self.best)} makes {self.kernel} {rounded(self.best.quicker)} times as fast{by}, with {self.best.wavefronts:,} "
             f"wavefronts instead of {self.original.wavefronts:,}."
         )
 
@@ -129,11 +130,12 @@ class Fix:
             return ""
         begun = f" {self._named(found)} takes {found.wavefronts:,} wavefronts instead of {self.original.wavefronts:,}"
         if found.in_source:
-            return f"{begun}, at {found.quicker:.2f} times the speed: bank conflicts do not limit this launch."
+            speed = "the same speed" if rounded(found.quicker) == "1" else f"{rounded(found.quicker)} times the speed"
+            return f"{begun}, at {speed}: bank conflicts do not limit this launch."
         begun = f"{begun}; it was tried by rewriting the compiled kernel, which adds instructions to each access"
         if found.layout_alone is None:
             return f"{begun}, so in the source it may be quicker."
-        return f"{begun}: without these it is about {found.layout_alone:.2f} times as fast."
+        return f"{begun}: without these it is about {rounded(found.layout_alone)} times as fast."
 
 
 def fix(
@@ -218,7 +220,7 @@ def _tried(trials: Trials, array: SharedArray, rows: int | None, columns: int | 
         if isinstance(layout, Padded) and name not in in_source and idle:
             alone = _layout_alone(times[""], times[name], times[_IDLE])
         tried.append(replace(one, in_source=name in in_source, layout_alone=alone))
-    timed = replace(original, time_ns=statistics.median(times[""]), ruled=trials.ruled.get(kernel, ""))
+    timed = replace(original, time_ns=statistics.median(times[""]), limited_by=trials.limited_by.get(kernel, ""))
     tried.sort(key=lambda one: -one.quicker)
     return Fix(
         kernel.title, kernel.target.name, kernel.target.modelled, array, element, timed, tuple(tried),

@@ -20,6 +20,7 @@ from memlane.errors import LayoutError
 from memlane.layout import Cost, Layout, OfVectors, Padded, RandomPermuteShift, RowMajor, Skewed, Wavefronts, check_vectors
 from memlane.layout.layout import power_of_two, whole_number
 from memlane.layout.patterns import plain_name
+from memlane.number_format import rounded
 from memlane.optimize.goals import Counts, Goal, Trial, goals
 from memlane.optimize.swizzles import Batch, Bits, batches, how_many, layout_of
 
@@ -68,7 +69,7 @@ class Certificate:
     @property
     def verdict(self) -> str:
         """How the layout compares with RAP, in a sentence."""
-        ours, theirs = (f"{_expected(one):.3g}" for one in (self.entries, self.rap))
+        ours, theirs = (rounded(_expected(one)) for one in (self.entries, self.rap))
         each = "for one access of each pattern"
         if self.beats_rap:
             return f"Better than RAP: {ours} wavefronts {each}, where RAP is expected to take {theirs}."

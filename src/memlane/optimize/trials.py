@@ -63,8 +63,8 @@ class Measured:
     same: bool
     """Whether it left the same bytes in memory as the original."""
     needs: Needs
-    ruled: str = ""
-    """What ruled the modelled time: a floor of the launch, or `latency`. Empty where the time was measured."""
+    limited_by: str = ""
+    """What limited the modelled time: a floor of the launch, or `latency`. Empty where the time was measured."""
     layout_alone: float | None = None
     """Of a padding that was tried by rewriting: how many times quicker it would be without what rewriting costs. A padding by all banks
     shows that, for it changes nothing but the code. None where that was not tried."""
@@ -90,8 +90,8 @@ class Trials:
         self._target: Launcher = launch.kernel.target
         self._examples: Examples | None = None
         self._has_looked = False
-        self.ruled: dict[Kernel, str] = {}
-        """What ruled the modelled times of those that were timed."""
+        self.limited_by: dict[Kernel, str] = {}
+        """What limited the modelled times of those that were timed."""
         self._timed: dict[Kernel, _Timed] = {}
         self.counts = self._counted(launch)
         self._left = Snapshot(launch)
@@ -153,9 +153,9 @@ class Trials:
         else:
             same, (wavefronts, ideal) = self._did(launch, array)
         ours, theirs = times or ([0.0], [0.0])
-        ruled = self.ruled.get(launch.kernel, "") if times else ""
+        limited_by = self.limited_by.get(launch.kernel, "") if times else ""
         quicker = statistics.median(other / mine for mine, other in zip(ours, theirs, strict=True)) if times else 1.0
-        return Measured(layout, wavefronts, ideal, statistics.median(ours), quicker, same, _needs(launch), ruled)
+        return Measured(layout, wavefronts, ideal, statistics.median(ours), quicker, same, _needs(launch), limited_by)
 
     def _did(self, launch: Launch, array: SharedArray) -> tuple[bool, tuple[int, int]]:
         """Whether a changed launch leaves the same bytes as the original, and the wavefronts of its accesses to the array.
@@ -197,7 +197,7 @@ class Trials:
                 launch = self._to_be_timed(replace(self.launch, kernel=kernel), seen)
                 times = self._target.time_launches([launch] * (1 if self._target.modelled else LAUNCHES))
                 if times[0].model is not None:
-                    self.ruled[kernel] = times[0].model.ruled
+                    self.limited_by[kernel] = times[0].model.limited_by
                 if seen:
                     self._timed[kernel] = _Timed(seen[0], self._is_same())
                 if number or self._target.modelled:  # the first round warms up

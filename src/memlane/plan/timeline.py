@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from memlane.number_format import duration
 from memlane.plan.actions import Copy, HostCall, Launch, Put, Wait
 from memlane.plan.order import Execution, Queue
 
@@ -92,4 +93,4 @@ class Timeline:
             star = "*" if number in path else " "
             lines.append(f"{span.start_ns / 1000:>9.2f} us {span.end_ns / 1000:>9.2f} us {star} {where}: {span.name}{turn}")
         kind = "modelled" if self.is_modelled else "measured"
-        return "\n".join([*lines, f"{self.elapsed_ns / 1000:.2f} us in all, {kind}"])
+        return "\n".join([*lines, f"{duration(self.elapsed_ns)} in all, {kind}"])

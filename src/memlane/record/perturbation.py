@@ -36,7 +36,7 @@ class Perturbation:
     """How often each was timed."""
     plain_time: ModelledTime | None = None
     probed_time: ModelledTime | None = None
-    """What ruled these times where they are modelled; None where they were measured."""
+    """What limited these times where they are modelled; None where they were measured."""
 
     @property
     def slowdown(self) -> float | None:

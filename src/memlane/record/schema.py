@@ -154,9 +154,9 @@ class LaunchInfo:
     cluster: tuple[int, int, int] | None = None
     """Blocks of a cluster; None for a launch without."""
     time: ModelledTime | None = None
-    """How long the launch took with its probes by the emulator's clock, and what ruled that; None for one on a GPU."""
+    """How long the launch took with its probes by the emulator's clock, and what limited that; None for one on a GPU."""
     predicted: PredictedTime | None = None
-    """What the model of kernels predicts for it; None where nobody asked, and on a GPU."""
+    """What the model of kernels predicts for it; None if no prediction was asked for, and on a GPU."""
     device: str = ""
     """The name of the target that it ran on; empty in files of a memlane that knew one target for each file."""
     path: tuple[int, ...] = ()

@@ -10,10 +10,10 @@ from rich.padding import Padding
 from rich.text import Text
 
 from memlane.launch import Report
+from memlane.number_format import plural
 from memlane.record import kernel_label, source_line
 from memlane.report.failed import failed_fields, failed_notes
 from memlane.report.json import document_head
-from memlane.report.numbers import plural
 from memlane.report.table import plain
 
 if TYPE_CHECKING:

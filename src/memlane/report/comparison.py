@@ -12,8 +12,8 @@ from rich.text import Text
 
 from memlane.diagnose.comparison import CERTAINTY, Change, Comparison, KernelChange, LineChange, summary
 from memlane.diagnose.side import Line
+from memlane.number_format import UNKNOWN, percent, short
 from memlane.report.json import document_head
-from memlane.report.numbers import UNKNOWN, short
 from memlane.report.table import plain
 
 _HEADERS = {
@@ -138,8 +138,9 @@ def footer_notes(comparison: Comparison) -> list[str]:
     changes = [change for kernel in comparison.kernels for change in (kernel.cycles_of_life, *_times(kernel.lines))]
     if any(change.difference is not None and not change.is_exact for change in changes):
         notes.append(
-            f"Cycles are medians over the warps. ~ marks a change within the noise: the {CERTAINTY:.0%} interval of the difference, by "
-            "resampling warps (or launches where there are enough), contains zero. ? marks too few warps to tell."
+            f"Cycles are medians over the warps. ~ marks a change within the noise: zero lies inside the {percent(CERTAINTY)} confidence "
+            "interval of the difference, found by resampling warps (or launches if there are enough). ? marks a change with too few warps "
+            "to judge."
         )
     elif any(change.difference is not None for change in changes):
         notes.append("Cycles are medians over the warps. Both sides are modelled, so there is no noise.")

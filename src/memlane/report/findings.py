@@ -9,10 +9,10 @@ from rich.padding import Padding
 from rich.text import Text
 
 from memlane.diagnose import CYCLES, RULES, Finding, Findings, Unexamined
+from memlane.number_format import percent, plural, rounded
 from memlane.record import LaunchInfo, Skipped, Trace, kernel_label
 from memlane.report.failed import broken_off_note
 from memlane.report.modelled import COSTS, time_notes
-from memlane.report.numbers import percent, plural
 from memlane.report.skipped import skipped_note
 from memlane.report.table import plain
 
@@ -77,9 +77,9 @@ def cause_in_short(finding: Finding) -> str:
     """Return the cause, with the transactions of a request if the finding is about transactions."""
     if finding.unit not in ("sectors", "wavefronts") or not finding.requests:
         return f"{finding.what}, because {finding.cause}"
-    per_request, ideal = (f"{value:.3g}" for value in (finding.per_request, finding.ideal_per_request))
+    per_request, ideal = (rounded(value) for value in (finding.per_request, finding.ideal_per_request))
     least, most = finding.least_per_request, finding.most_per_request
-    between = "" if least is None or most is None else f" on average, {least:.3g} to {most:.3g}"
+    between = "" if least is None or most is None else f" on average, {rounded(least)} to {rounded(most)}"
     return f"{finding.cause} ({finding.op}: {per_request} {finding.unit} a request{between}, ideally {ideal})"
 
 
@@ -135,7 +135,7 @@ def render_findings(
 
     `uncounted`: launches that nobody could look at, told as such. `clean`: titles of kernels without a finding, acquitted by name.
     `skipped`: accesses that are no sites, told too. `sampled`: launches of which only a part was traced; what is found is of all.
-    `failed`: why the program broke off that was traced. `timed`: the trace, if it is to be said what ruled its modelled times.
+    `failed`: why the program broke off that was traced. `timed`: the trace, if it is to be said what limited its modelled times.
     """
     parts: list[RenderableType] = []
     for finding in findings:

@@ -52,19 +52,20 @@ off, also where the program went on; they are not among those counted. The rest:
     kind "fix"        kernels: labels of those that were looked at; arrays: list of {kernel, target, modelled, array, element_bytes,
                       ideal_wavefronts, original, tried, refused, best, language, source, cuda, verdict}; `original` and each of `tried` is
                       {layout, wavefronts, time_ns, times_as_fast, same_output, in_source (the program was compiled again with longer rows;
-                      else the compiled kernel was rewritten), ruled (what ruled the modelled time; null where it was measured), registers,
-                      shared_bytes, blocks}, each of `refused` {layout, reason}; `best`, `source` and `cuda` are null where no layout is
-                      better; global_arrays: list of {kernel, parameter (its position), shape, type, sectors, ideal_sectors, time_ns, tried,
-                      refused, best, launches_to_pay, verdict}; each of these `tried` is {layout, sectors, time_ns, same_output, remap_ns,
-                      exposed_ns}
+                      else the compiled kernel was rewritten), limited_by (what limited the modelled time; null where it was measured),
+                      registers, shared_bytes, blocks}, each of `refused` {layout, reason}; `best`, `source` and `cuda` are null where no
+                      layout is better; global_arrays: list of {kernel, parameter (its position), shape, type, sectors, ideal_sectors,
+                      time_ns, tried, refused, best, launches_to_pay, verdict}; each of these `tried` is {layout, sectors, time_ns,
+                      same_output, remap_ns, exposed_ns}
 
 Findings and summaries have `samples`: of each launch of which only a part was traced {launch, text, weight: warps of the window for each
 that was traced, and the fields of `memlane.record.Sample`}; the `accesses` of a line are those recorded, `accesses_estimated` those of
 the window.
-Findings and summaries have `times`: of each launch whose time was modelled {launch, kernel, with_probes, ruled: the floor that made it so
-long, or "latency", cycles, scoreboard: cycles without the floors, floors: list of {name, cycles, moved}, missing: what the file of the chip
-has no rate of, chip}.
-Findings, summaries and the launches of counts have `skipped`: accesses that nobody looked at, {function, op, file, line, reason, kernels}.
+Findings and summaries have `times`: of each launch whose time was modelled {launch, kernel, with_probes, limited_by: the part of the
+chip that set it, or "latency", cycles, scoreboard: cycles without the floors, floors: list of {name, cycles, moved}, missing: rates that
+the file of the chip does not have, chip}.
+Findings, summaries and the launches of counts have `skipped`: accesses that were not looked at, {function, op, file, line, reason,
+kernels}.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def findings_document(
     failed: str = "",
     timed: Trace | None = None,
 ) -> Document:
-    """Kind "findings". `timed`: the trace, for what ruled its modelled times."""
+    """Kind "findings". `timed`: the trace, for what limited its modelled times."""
     return {
         **document_head("findings"),
         "failed": failed or None,

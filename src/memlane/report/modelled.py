@@ -1,4 +1,4 @@
-"""What ruled modelled times: for each kernel a sentence, and for each launch its numbers."""
+"""What limited modelled times: for each kernel a sentence, and for each launch its numbers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from memlane.chip import ModelledTime
 from memlane.record import LaunchInfo, Trace, kernel_label
 
 COSTS = (
-    "Costs are cycles of warps, in which nothing waits for a bandwidth. Where another part than latency rules a kernel, its time becomes "
-    "shorter only as that part has less to move."
+    "Costs are cycles of warps; waiting for a bandwidth is not part of them. A kernel that is limited by something other than latency gets "
+    "faster only if that part has less to move."
 )
 
 
 def time_notes(trace: Trace) -> list[str]:
-    """Return for each kernel what ruled its longest launch: without probes where that was timed, else with them."""
+    """Return for each kernel what limited its longest launch: without probes where that was timed, else with them."""
     longest: dict[str, tuple[ModelledTime, bool]] = {}
     for launch in trace.launches:
         time, plain = time_of(launch)
@@ -25,8 +25,8 @@ def time_notes(trace: Trace) -> list[str]:
     return [_note(kernel, time, plain, trace) for kernel, (time, plain) in longest.items()]
 
 
-def ruled(launch: LaunchInfo) -> str:
-    """Return what ruled the modelled time of a launch, in a few words; empty where no time was modelled."""
+def limited_by(launch: LaunchInfo) -> str:
+    """Return what limited the modelled time of a launch, in a few words; empty where no time was modelled."""
     time, plain = time_of(launch)
     return "" if time is None else f"{time.short}{'' if plain else ', with its probes'}"
 
@@ -37,7 +37,9 @@ def times_document(trace: Trace) -> list[dict[str, Any]]:
     for launch in trace.launches:
         time, plain = time_of(launch)
         if time is not None:
-            found.append({"launch": launch.id, "kernel": launch.kernel, "with_probes": not plain, "ruled": time.ruled, **asdict(time)})
+            found.append(
+                {"launch": launch.id, "kernel": launch.kernel, "with_probes": not plain, "limited_by": time.limited_by, **asdict(time)}
+            )
     return found
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from memlane.number_format import rounded
 from memlane.record import Footprint, LaunchInfo, Perturbation, Trace, kernel_label
-from memlane.report.numbers import number
 
 
 def perturbation_notes(trace: Trace) -> list[str]:
@@ -37,9 +37,9 @@ def _note(launch: LaunchInfo, found: Perturbation, modelled: bool) -> str:
     if found.plain_ns is not None and found.probed_ns is not None:
         how = "modelled" if modelled else f"median of {found.rounds}"
         if found.plain_time is not None and found.probed_time is not None:
-            how += f", ruled by {found.plain_time.ruled} -> {found.probed_time.ruled}"
-        ratio = "" if found.slowdown is None else f" ({number(found.slowdown)} times, {how})"
-        facts.append(f"time {number(found.plain_ns / 1e3)} -> {number(found.probed_ns / 1e3)} us{ratio}")
+            how += f", limited by {found.plain_time.limited_by} -> {found.probed_time.limited_by}"
+        ratio = "" if found.slowdown is None else f" ({rounded(found.slowdown)} times, {how})"
+        facts.append(f"time {rounded(found.plain_ns / 1e3)} -> {rounded(found.probed_ns / 1e3)} us{ratio}")
     if not modelled:
         facts.append("hit rate of L1 unknown: counters need Nsight Compute")
     return f"Without -> with probes, {kernel_label(launch.kernel)}: {'; '.join(facts)}."

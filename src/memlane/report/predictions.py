@@ -13,6 +13,7 @@ from rich.text import Text
 
 from memlane.measure.prediction import Forecast
 from memlane.model.kernel import NOT_MODELLED, Prediction
+from memlane.number_format import duration, percent
 from memlane.report.json import document_head
 from memlane.report.table import plain
 from memlane.titles import kernel_label
@@ -29,7 +30,7 @@ def render_predictions(forecasts: Sequence[Forecast], chips: Sequence[str], note
     for chip in chips:
         table.add_column(chip, justify="right")
     for forecast in forecasts:
-        times = {one.chip: f"{one.us:,.2f} us" for one in forecast.predictions}
+        times = {one.chip: duration(1e3 * one.us) for one in forecast.predictions}
         cells = [Text(times.get(chip, "-")) for chip in chips]
         table.add_row(plain(kernel_label(forecast.kernel)), str(forecast.launches), *cells)
     parts: list[RenderableType] = [table]
@@ -43,15 +44,17 @@ def render_predictions(forecasts: Sequence[Forecast], chips: Sequence[str], note
 
 def _explained(one: Prediction) -> list[Text]:
     """Some lines on one prediction."""
-    how = f"{one.launch_us:.2f} us for the launch itself"
-    how += f"; {one.share:.0%} of the blocks ran" if one.share < 1 else ""
-    how += f", which is +-{one.spread_us:.2g} us" if one.spread_us else ""
-    lines = [Text.assemble(f"  {one.chip}: {one.us:,.2f} us, limited by ", (one.limiting, "bold"), f" ({how})")]
-    busy = [f"{part.name} {one.utilization(part):.0%}" + (f" ({part.moved})" if part.moved else "") for part in one.parts[:_PARTS]]
+    how = f"{duration(1e3 * one.launch_us)} for the launch itself"
+    how += f"; {percent(one.share)} of the blocks were emulated" if one.share < 1 else ""
+    how += f", which adds an uncertainty of {duration(1e3 * one.spread_us)}" if one.spread_us else ""
+    lines = [Text.assemble(f"  {one.chip}: {duration(1e3 * one.us)}, limited by ", (one.limiting, "bold"), f" ({how})")]
+    busy = [f"{part.name} {percent(one.utilization(part))}" + (f" ({part.moved})" if part.moved else "") for part in one.parts[:_PARTS]]
     lines += [plain(f"    busy: {text}", "" if number == 0 else "dim") for number, text in enumerate(busy)]
-    lines += [plain(f"    warps: {wait.share:.0%} {wait.cause}{f', {wait.place}' if wait.place else ''}") for wait in one.waits[:_WAITS]]
+    lines += [
+        plain(f"    warps: {percent(wait.share)} {wait.cause}{f', {wait.place}' if wait.place else ''}") for wait in one.waits[:_WAITS]
+    ]
     if one.missing:
-        lines.append(plain(f"    the file of {one.chip} has no rate of {', '.join(one.missing)}", "yellow"))
+        lines.append(plain(f"    the file of {one.chip} has no rate for {', '.join(one.missing)}", "yellow"))
     return lines
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from memlane.number_format import rounded
 from memlane.record import LaunchInfo, Sample, Trace, kernel_label
-from memlane.report.numbers import number
 
 
 def sample_notes(trace: Trace) -> list[str]:
@@ -38,4 +38,4 @@ def _weight(sample: Sample) -> str:
     if sample.every == 1:
         return ""
     chosen, window = f"{sample.warps_chosen:,}", f"{sample.warps_in_window:,}"
-    return f"; {chosen} of {window} warps, so each access stands for {number(sample.weight)}"
+    return f"; {chosen} of {window} warps, so each access stands for {rounded(sample.weight)}"

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from memlane.number_format import UNKNOWN, extents, percent, plural, rounded, short
 from memlane.record import (
     ISSUE_ONLY,
     Counts,
@@ -28,12 +29,12 @@ from memlane.report.assembled import completeness_notes, exactness_notes, mark, 
 from memlane.report.called import called_note
 from memlane.report.failed import broken_off_note
 from memlane.report.modelled import time_notes
-from memlane.report.numbers import UNKNOWN, extents, is_alarming, mean, number, percent, plural, short, with_ideal
 from memlane.report.perturbation import perturbation_notes, staging_notes
 from memlane.report.sampled import sample_notes
 from memlane.report.skipped import skipped_note
 from memlane.report.table import Column, LineTable, Row, plain
 from memlane.report.totals import order_notes, total_notes
+from memlane.report.transactions import is_alarming, mean, with_ideal
 
 _SECTORS = Column(("sectors\n/request\n(ideal)", 8), ("sectors per\nrequest (ideal)", 15))
 _WAVEFRONTS = Column(("wavefr.\n/request\n(ideal)", 8), ("wavefronts per\nrequest (ideal)", 15))
@@ -144,7 +145,7 @@ def _end(entry: LineSummary) -> str:
 
 def _footer(trace: Trace) -> list[Text]:
     schemes = dict.fromkeys(launch.scheme for launch in trace.launches if launch.scheme)
-    windows = [f"{name} {number(trace.windows[name])}" for name in schemes if name in trace.windows]
+    windows = [f"{name} {rounded(trace.windows[name])}" for name in schemes if name in trace.windows]
     empty = f" (an empty window reads, not subtracted: {', '.join(windows)})" if windows else ""
     origin = f"modelled for {trace.chip}, no GPU was measured" if trace.modelled else f"measured on {trace.chip}"
     notes = [f"{_targets(trace)}; {plural(trace.table.num_rows, 'record')} kept, {_lost(trace.lost)}."]
@@ -260,7 +261,7 @@ def _counts_row(entry: SiteCounts) -> Row:
     requests = entry.requests
     cells = (
         f"{requests:,}",
-        number(mean(entry.lanes, requests)),
+        rounded(mean(entry.lanes, requests)),
         *(with_ideal(mean(total, requests), mean(ideal, requests)) for total, ideal in pairs.values()),
         *(UNKNOWN if surplus is None else f"{surplus:,}" for surplus in excess),
     )

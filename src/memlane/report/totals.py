@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
+from memlane.number_format import plural, rounded
 from memlane.record import Counts, SiteCounts, Totals
-from memlane.report.numbers import number, plural
 
 MEETING = 1.005
 """Lanes per address from which on an atomic is mentioned: below, each lane has an address of its own."""
@@ -45,7 +45,7 @@ def total_notes(entries: Sequence[SiteCounts]) -> Iterator[str]:
         )
     met = [one for one in entries if (one.lanes_per_address or 0) >= MEETING]
     if met:
-        listed = "; ".join(f"{PurePath(one.site.file).name}:{one.site.line} {number(one.lanes_per_address)}{_most(one)}" for one in met)
+        listed = "; ".join(f"{PurePath(one.site.file).name}:{one.site.line} {rounded(one.lanes_per_address)}{_most(one)}" for one in met)
         yield f"Lanes per address of atomics, on average per request: {listed}."
 
 

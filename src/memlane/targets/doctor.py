@@ -13,6 +13,7 @@ from memlane.chip import load, names
 from memlane.compile import toolkit
 from memlane.emulate.code.store import present_store
 from memlane.errors import MemlaneError, MissingDependency
+from memlane.number_format import plural, size
 from memlane.packages import CORE, CUDA, PARTS, Part, install_command, pip_install, programs
 
 _LINKER = "nvidia-nvjitlink"
@@ -67,7 +68,7 @@ def _machine_code() -> Condition:
     if not store.is_writable():
         return Condition("cache", False, f"{store.folder} cannot be written", "name a folder that can in MEMLANE_CACHE_DIR")
     count, nbytes = store.usage()
-    text = f"{count} pieces of machine code, {nbytes / (1 << 20):.1f} MiB of at most {store.most_bytes >> 20} MiB"
+    text = f"{plural(count, 'piece')} of machine code, {size(nbytes)} of at most {size(store.most_bytes)}"
     return Condition("cache", True, f"{store.folder} holds {text}")
 
 

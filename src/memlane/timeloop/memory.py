@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from memlane.errors import BadLaunch, DeviceError, StencilError
 from memlane.launch import DeviceArray, Target
+from memlane.number_format import size
 from memlane.plan import PlanBuilder
 from memlane.stencils.geometry import stored_shape
 from memlane.targets import BoundPlan
@@ -161,9 +162,9 @@ def allocated(target: Target, nbytes: int, name: str, make: Any) -> DeviceArray:
         if isinstance(error, DeviceError) and "memory" not in text.lower():
             raise
         free = target.free_bytes()
-        left = f"{free / 2**30:,.1f} of " if free is not None else "at most "
+        left = f"{size(free)} of " if free is not None else "at most "
         raise DeviceError(
-            f"no memory left for {name!r} on {target.name}: it needs {nbytes / 2**30:,.3f} GiB, and {left}"
-            f"{target.chip.dram_bytes / 2**30:,.1f} GiB are free; use a smaller grid, a narrower type, or more devices ({text})"
+            f"no memory left for {name!r} on {target.name}: it needs {size(nbytes)}, and {left}"
+            f"{size(target.chip.dram_bytes)} are free; use a smaller grid, a narrower type, or more devices ({text})"
         ) from error
     return array

@@ -11,11 +11,12 @@ import pytest
 
 from memlane.diagnose import explain
 from memlane.errors import RecordError
+from memlane.number_format import percent, short
 from memlane.record import ACCESS_SCHEMA, WARP_DTYPE, Sample, Trace, build_trace, summarise
 from memlane.report import headline, render_worst, to_text
 from memlane.report.html import render_page, write_report
-from memlane.report.numbers import percent, short, with_ideal
 from memlane.report.show import access_pictures
+from memlane.report.transactions import with_ideal
 from tests.report.html.conftest import with_pictures
 from tests.report.html.reading import Element, columns_of, data_of, read
 from tests.synthetic import transpose
@@ -393,7 +394,7 @@ def test_a_finding_has_the_drawing_of_its_own_access() -> None:
     drawings = {card.attributes["id"]: [one.attributes["aria-label"] for one in card.all("svg")] for card in cards}
     (store,) = [one for one in explain(trace) if one.op == "st.global.f32"]
     assert drawings.pop(f"finding-{store.rank}") == [
-        "32 lanes x 4 B touch 32 sectors where 4 would do. 1,024 bytes move, and 128 of them (12.5 %) are asked for."
+        "32 lanes x 4 B touch 32 sectors where 4 would do. 1,024 bytes move, and 128 of them (12 %) are asked for."
     ]
     assert set(map(len, drawings.values())) == {0}, "no drawing without addresses"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from memlane.chip import SECTOR_BYTES, Chip, Traffic, modelled_time
 from memlane.model.kernel.multiprocessor import Part, Sampled
+from memlane.number_format import rounded, size
 
 FULL_COVERAGE = 0.95
 """Of the bytes of sectors that are stored to in parts: from there on all of each counts as stored."""
@@ -67,7 +68,7 @@ def _dram(chip: Chip, sampled: Sampled, traffic: Traffic) -> Iterator[Part]:
         written *= _in_pieces(traffic.allocated, traffic.allocated_pairs, piece) / (traffic.allocated * SECTOR_BYTES)
     rate = chip.bandwidth.dram_mixed or chip.copy_gb_per_s or chip.bandwidth.dram_read or chip.dram_gb_per_s
     ns = (read + written) / rate
-    yield Part("DRAM", ns * chip.clock_mhz / 1000, f"{read / 1e6:,.1f} MB read and {written / 1e6:,.1f} MB written at {rate:,g} GB/s")
+    yield Part("DRAM", ns * chip.clock_mhz / 1000, f"{size(read)} read and {size(written)} written at {rounded(rate)} GB/s")
 
 
 def _in_pieces(sectors: int, pairs: int, piece: int) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from memlane.chip import STALL_FIELDS, Chip
 from memlane.model.kernel.memory import shared_parts
 from memlane.model.kernel.multiprocessor import Part, Sampled, parts_of, whole_cycles
+from memlane.number_format import duration, percent
 
 OVERLAP = 4.0
 HIDDEN = 0.4
@@ -92,10 +93,12 @@ class Prediction:
     def __str__(self) -> str:
         """The time, what limits it, what each part of the chip does, and what the warps wait for."""
         name = f"{self.kernel}: " if self.kernel else ""
-        lines = [f"{name}{self.us:,.2f} us (predicted for {self.chip}, limited by {self.limiting})"]
-        lines += [f"  {part.name}: busy {self.utilization(part):.0%}" + (f", {part.moved}" if part.moved else "") for part in self.parts]
-        lines += [f"  warps: {one.share:.0%} {one.cause}{f', {one.place}' if one.place else ''}" for one in self.waits]
-        lines += [f"  the file of {self.chip} has no rate of {', '.join(self.missing)}"] if self.missing else []
+        lines = [f"{name}{duration(1e3 * self.us)} (predicted for {self.chip}, limited by {self.limiting})"]
+        lines += [
+            f"  {part.name}: busy {percent(self.utilization(part))}" + (f", {part.moved}" if part.moved else "") for part in self.parts
+        ]
+        lines += [f"  warps: {percent(one.share)} {one.cause}{f', {one.place}' if one.place else ''}" for one in self.waits]
+        lines += [f"  the file of {self.chip} has no rate for {', '.join(self.missing)}"] if self.missing else []
         return "\n".join(lines)
 
     def utilization(self, part: Part) -> float:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memlane.chip import Chip
+from memlane.number_format import extents, plural, rounded
 from memlane.record import Footprint, LaunchInfo, Perturbation, Skipped, Trace, kernel_label
 from memlane.report.assembled import completeness_notes
 from memlane.report.called import called_note
 from memlane.report.failed import broken_off_note
 from memlane.report.html.model import Facts
-from memlane.report.modelled import ruled
-from memlane.report.numbers import extents, number, plural
+from memlane.report.modelled import limited_by
 from memlane.report.perturbation import staging_notes
 from memlane.report.sampled import sample_notes
 from memlane.report.skipped import skipped_note
@@ -82,7 +82,7 @@ def _launch(launch: LaunchInfo) -> str:
         f"{plural(launch.lost, 'record')} lost" if launch.lost else "",
         f"broke off: {launch.failed}" if launch.failed else "",
         "" if launch.counts else "transactions not counted",
-        f"modelled time {ruled(launch)}" if ruled(launch) else "",
+        f"modelled time {limited_by(launch)}" if limited_by(launch) else "",
     ]
     return "; ".join(part for part in parts if part)
 
@@ -94,7 +94,7 @@ def _completeness(trace: Trace) -> Facts:
     unseen = sum(launch.accesses_not_kept for launch in trace.launches)
     if unseen:
         rows.append(("transactions", f"not kept of {unseen:,} accesses, those of the probes among them"))
-    windows = ", ".join(f"{name} {number(cycles)} cycles" for name, cycles in trace.windows.items())
+    windows = ", ".join(f"{name} {rounded(cycles)} cycles" for name, cycles in trace.windows.items())
     rows.append(("empty window", f"{windows}; not subtracted from any number here" if windows else "not known for this target"))
     rows += [("ends", note) for note in completeness_notes(trace)]
     rows += [("called functions", note.partition(": ")[2]) for note in [called_note(trace.sites)] if note]
@@ -124,9 +124,9 @@ def _changes(found: Perturbation, trace: Trace) -> str:
         parts.append(f"registers and resident blocks are not known{f': {found.unknown}' if found.unknown else ''}")
     if found.plain_ns is not None and found.probed_ns is not None:
         how = "modelled" if trace.modelled else f"median of {found.rounds}"
-        ratio = "" if found.slowdown is None else f", {number(found.slowdown)} times"
+        ratio = "" if found.slowdown is None else f", {rounded(found.slowdown)} times"
         parts.append(
-            f"time {number(found.plain_ns / 1e3)} \N{RIGHTWARDS ARROW} {number(found.probed_ns / 1e3)} \N{MICRO SIGN}s ({how}{ratio})"
+            f"time {rounded(found.plain_ns / 1e3)} \N{RIGHTWARDS ARROW} {rounded(found.probed_ns / 1e3)} \N{MICRO SIGN}s ({how}{ratio})"
         )
     else:
         parts.append("time without probes was not measured (`memlane trace --perturbation`)")

@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from memlane.diagnose.comparison import MEASURES, Change, Comparison, KernelChange, LineChange, compare_sides, sentences
 from memlane.diagnose.side import Line, read_side
+from memlane.number_format import UNKNOWN
 from memlane.record import Trace, kernel_label, replacing
 from memlane.report.comparison import footer_notes, in_words, number_alone
 from memlane.report.html.found import Found, found
@@ -16,7 +17,6 @@ from memlane.report.html.levels import chip_of
 from memlane.report.html.model import FindingCard
 from memlane.report.html.page import embedded, environment
 from memlane.report.html.resources import Resources, resources_of
-from memlane.report.numbers import UNKNOWN
 
 SCRIPTS = ("data", "theme", "source", "sort", "compare")
 DRAWN = 5

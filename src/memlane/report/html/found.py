@@ -12,10 +12,10 @@ from markupsafe import Markup
 from memlane.chip import Chip
 from memlane.diagnose import Finding, Findings, clean_kernels, explain, uncounted_launches
 from memlane.errors import RecordError
+from memlane.number_format import plural, rounded
 from memlane.record import AccessExample, Trace, kernel_label
 from memlane.report.findings import MODELLED_TIMES, cause_in_short, clean_note, headline, unexamined_notes
 from memlane.report.html.model import FindingCard
-from memlane.report.numbers import number, plural
 from memlane.report.show import costliest, drawn
 
 _DERIVATION = (("problem", "what"), ("cost", "time"), ("excess", "cost"), ("evidence", "evidence"))
@@ -96,7 +96,7 @@ def _is_of(trace: Trace, example: AccessExample, finding: Finding) -> bool:
 
 
 def _sentence(part: Any) -> str:
-    text = "; ".join(f"{name} {number(value)}" for name, value in part.items()) if isinstance(part, Mapping) else str(part).strip()
+    text = "; ".join(f"{name} {rounded(value)}" for name, value in part.items()) if isinstance(part, Mapping) else str(part).strip()
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}" if text else ""
 
 

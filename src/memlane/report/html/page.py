@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from memlane.errors import RecordError
+from memlane.number_format import UNKNOWN, percent, rounded, short
 from memlane.record import Trace, kernel_label, replacing
 from memlane.report.html.about import END_WORDS, about, warnings
 from memlane.report.html.found import found
@@ -28,8 +29,8 @@ from memlane.report.html.pack import Columns
 from memlane.report.html.resources import resources_of
 from memlane.report.html.source_view import files_of, operations_of
 from memlane.report.html.timeline import Timeline, as_plain, timeline
-from memlane.report.numbers import UNKNOWN, is_alarming, number, percent, short, with_ideal
 from memlane.report.show import access_pictures
+from memlane.report.transactions import is_alarming, with_ideal
 
 SCRIPTS = ("data", "theme", "source", "sort", "chart", "view", "lines", "timeline", "warps", "start")
 """Parts of the script in `js/`, in the order in which they follow one another in one scope."""
@@ -227,7 +228,7 @@ def environment() -> Environment:
         "percent": percent,
         "words": _words,
         "short": short,
-        "number": number,
+        "number": rounded,
         "with_ideal": with_ideal,
         "alarming": is_alarming,
         "end_word": lambda label: END_WORDS.get(label, label),

@@ -10,11 +10,11 @@ from itertools import pairwise
 from jinja2 import Template
 from markupsafe import Markup
 
+from memlane.number_format import duration, percent
 from memlane.plan import Span, Timeline
 from memlane.report.html.page import embedded, environment, text_of
-from memlane.report.numbers import percent
 from memlane.report.picture.connectors import Box, Edge, Grid
-from memlane.report.picture.timeline import LETTER, MOST, NAMES, duration, layout_of, queue_name, span_title, ticks
+from memlane.report.picture.timeline import LETTER, MOST, NAMES, layout_of, queue_name, span_title, ticks
 
 SCRIPTS = ("data", "theme", "plan")
 _WIDTH = 1000.0
@@ -82,7 +82,7 @@ def _step(timeline: Timeline, number: int, is_critical: bool) -> _Step:
     span = timeline.spans[number]
     waited = [timeline.spans[other].name + (" (held what it needs)" if other not in span.waits else "") for other in span.needed]
     queue = ", ".join(map(queue_name, span.queues))
-    start, end, elapsed = (duration(ns) for ns in (span.start_ns, span.end_ns, span.elapsed_ns))
+    start, end, elapsed = (duration(ns, 4) for ns in (span.start_ns, span.end_ns, span.elapsed_ns))
     turns = ", ".join(map(str, span.turns))
     return _Step(number, queue, span.name, span.work, turns, start, end, elapsed, ", ".join(waited), is_critical)
 

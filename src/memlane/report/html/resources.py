@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memlane.chip import Chip, ModelledTime, Traffic, modelled_time
+from memlane.number_format import rounded
 from memlane.record import LaunchInfo, PredictedTime, Totals, Trace, kernel_label
 from memlane.report.modelled import time_of
-from memlane.report.numbers import number
 
 MOST_KERNELS = 12
 """Kernels that are shown, those with the longest times."""
@@ -126,7 +126,7 @@ def _of_launch(launch: LaunchInfo, trace: Trace, chip: Chip | None) -> KernelRes
     if time is not None:
         if not trace.clock_mhz:
             return "The clock of the chip is not known."
-        return _kernel(launch, time, trace.clock_mhz, "modelled, without probes" if plain else WITH_PROBES, time.ruled)
+        return _kernel(launch, time, trace.clock_mhz, "modelled, without probes" if plain else WITH_PROBES, time.limited_by)
     if trace.modelled:
         return "The trace does not hold what its launches moved: it was recorded by an older memlane."
     if chip is None:
@@ -210,8 +210,8 @@ def _roofline(kernels: Sequence[KernelResources]) -> Roofline | None:
             RooflineRow(
                 one.kernel,
                 (index + 0.5) * ROW_HEIGHT,
-                Mark(x(one.gb_per_s), f"{one.kernel}: {number(one.gb_per_s)} GB/s"),
-                tuple(Mark(x(part.roof_gb_per_s or low), f"{part.name}: {number(part.roof_gb_per_s)} GB/s") for part in roofs),
+                Mark(x(one.gb_per_s), f"{one.kernel}: {rounded(one.gb_per_s)} GB/s"),
+                tuple(Mark(x(part.roof_gb_per_s or low), f"{part.name}: {rounded(part.roof_gb_per_s)} GB/s") for part in roofs),
             )
         )
     ticks = [Mark(x(10.0**power), f"{10.0**power:,g}") for power in range(round(math.log10(low)), round(math.log10(high)) + 1)]

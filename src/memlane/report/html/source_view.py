@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memlane.number_format import percent, rounded, short
 from memlane.record import LineSummary, Place, Site, SiteCounts, Trace, kernel_label, summarise, total_by_place
 from memlane.report.html.histogram import Bins
 from memlane.report.html.levels import chip_of, levels_of
 from memlane.report.html.model import Operation, SourceFile, SourceLine, Stretch
-from memlane.report.numbers import number, percent, short
 
 NEAR = 8
 """Lines around an access that are shown at first."""
@@ -101,10 +101,10 @@ def _ends(sites: Sequence[Site], recorded: npt.NDArray[np.int64]) -> dict[str, i
 
 def _facts(entry: LineSummary, sites: Sequence[Site], counts: SiteCounts | None) -> list[tuple[str, str]]:
     """What stands beside the histogram of an operation."""
-    cycles = [("mean", number(entry.cycles_mean)), ("longest", number(entry.cycles_max))] if entry.accesses else []
+    cycles = [("mean", rounded(entry.cycles_mean)), ("longest", rounded(entry.cycles_max))] if entry.accesses else []
     facts = [("cycles", ", ".join(f"{name} {value}" for name, value in cycles))] if cycles else []
     if entry.exposed_mean is not None:
-        exposed = f"p50 {short(entry.exposed_p50)}, mean {number(entry.exposed_mean)}, {percent(entry.exposed_share)} of all"
+        exposed = f"p50 {short(entry.exposed_p50)}, mean {rounded(entry.exposed_mean)}, {percent(entry.exposed_share)} of all"
         facts.append(("exposed cycles", f"{exposed}: what the first consumer waited"))
     if entry.lifetime_share is not None:
         facts.append(("share of warp life", percent(entry.lifetime_share)))
@@ -117,9 +117,9 @@ def _facts(entry: LineSummary, sites: Sequence[Site], counts: SiteCounts | None)
         if counts.assembled:
             facts.append(("assembled as", counts.assembled))
         if counts.lanes_per_request is not None:
-            facts.append(("lanes per request", number(counts.lanes_per_request)))
+            facts.append(("lanes per request", rounded(counts.lanes_per_request)))
         if counts.lanes_per_address is not None:
-            facts.append(("lanes per address", number(counts.lanes_per_address)))
+            facts.append(("lanes per address", rounded(counts.lanes_per_address)))
     return facts
 
 

@@ -7,8 +7,9 @@ from html import escape
 from pathlib import PurePath
 
 from memlane.diagnose import Finding
+from memlane.number_format import UNKNOWN, percent, plural, rounded, short
 from memlane.record import Counts, Trace, kernel_label, source_line, summarise
-from memlane.report.numbers import UNKNOWN, mean, number, percent, plural, short, with_ideal
+from memlane.report.transactions import mean, with_ideal
 
 MOST_ROWS = 40
 """So many rows a table shows; how many more there are stands below it."""
@@ -78,7 +79,7 @@ def counts_html(counts: Counts) -> str:
             _shortened(source_line(counts.sources, entry.site.file, entry.site.line)),
             entry.site.op,
             f"{entry.requests:,}",
-            number(entry.lanes_per_request),
+            rounded(entry.lanes_per_request),
             with_ideal(mean(entry.sectors, entry.requests), mean(entry.ideal_sectors, entry.requests)),
             with_ideal(mean(entry.wavefronts, entry.requests), mean(entry.ideal_wavefronts, entry.requests)),
             UNKNOWN if entry.excess_sectors is None else f"{entry.excess_sectors:,}",

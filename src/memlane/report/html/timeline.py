@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.export.tracks import Tracks, tracks
+from memlane.number_format import extents
 from memlane.record import Trace, kernel_label
 from memlane.report.html.pack import Columns
 from memlane.report.html.sampling import OF_A_WARP, Ints, Kept, keep, shares
-from memlane.report.numbers import extents
 
 ROOM = 560_000
 """Accesses drawn one by one, over all launches; a warp takes `sampling.OF_A_WARP` of them. About 3 MB of page, 6 at worst."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import PurePath
 
 from memlane.chip import ACCESS_KINDS, LANES, BankRule, Chip, access, served
+from memlane.number_format import percent
 from memlane.record import AccessExample, Trace, kernel_label
 
 _PLACES = {"global": "global memory", "local": "local memory", "shared": "shared memory"}
@@ -86,7 +87,7 @@ class Drawing:
     def detail(self) -> str:
         """Why that is so; may be empty."""
         if self.space != "shared":
-            share = f"{100 * self.asked_bytes / self.moved_bytes:.3g} %" if self.moved_bytes else "none"
+            share = percent(self.asked_bytes / self.moved_bytes) if self.moved_bytes else "none"
             if self.asked_bytes == self.moved_bytes:
                 return f"All {self.moved_bytes:,} bytes that move are asked for."
             return f"{self.moved_bytes:,} bytes move, and {self.asked_bytes:,} of them ({share}) are asked for."

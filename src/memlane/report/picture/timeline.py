@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from memlane.number_format import duration
 from memlane.plan import Queue, Span, Timeline
 from memlane.report.picture import shapes as s
 from memlane.report.picture.connectors import Box, Connectors, Edge, Grid, Point, edges_of, queues_of
@@ -113,13 +114,7 @@ def queue_name(queue: Queue) -> str:
 def span_title(span: Span) -> str:
     """Return the name of a span, its turn and its times, for where there is no room for more."""
     turn = f", turn {', '.join(map(str, span.turns))}" if span.turns else ""
-    return f"{span.name}{turn}: {duration(span.start_ns)} to {duration(span.end_ns)}"
-
-
-def duration(ns: float) -> str:
-    """Return a time with its unit, the one that fits: `12.5 us`."""
-    unit, scale = ("ms", 1e6) if abs(ns) >= 1e6 else ("us", 1e3) if abs(ns) >= 1e3 else ("ns", 1.0)
-    return f"{ns / scale:.4g} {unit}"
+    return f"{span.name}{turn}: {duration(span.start_ns, 4)} to {duration(span.end_ns, 4)}"
 
 
 def ticks(total_ns: float) -> list[float]:

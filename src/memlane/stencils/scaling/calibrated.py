@@ -26,6 +26,7 @@ from functools import cached_property
 from math import ceil, prod
 
 from memlane.chip import LANES, SECTOR_BYTES, Chip
+from memlane.number_format import percent, size
 from memlane.stencils.choice import OTHER_REGISTERS, RATED_SHARE, default_variant, estimate, fused_variants
 from memlane.stencils.geometry import Geometry, itemsize
 from memlane.stencils.grid import Grid
@@ -94,7 +95,7 @@ class CalibratedModel:
         if chip.links.launch_us is None:
             notes.append(f"{chip.name}: {ASSUMED_LAUNCH_US} us between launches are assumed, because its file has no [links] launch_us")
         if chip.copy_gb_per_s is None:
-            notes.append(f"{chip.name}: {RATED_SHARE:.0%} of the rated bandwidth is assumed, because its file has no copy_gb_per_s")
+            notes.append(f"{chip.name}: {percent(RATED_SHARE)} of the rated bandwidth is assumed, because its file has no copy_gb_per_s")
         if chip.bandwidth.rate("l2", "read") is None:
             notes.append(f"{chip.name}: reads of L2 count as endlessly fast, because its file has no [bandwidth] l2_read")
         if not chip.name.startswith("h200"):
@@ -107,7 +108,7 @@ class CalibratedModel:
         read, write = self._dram_rates
         return (
             f"DRAM read at {_DRAM_SHARE * read:,.0f} GB/s and written at {_DRAM_SHARE * write:,.0f} GB/s, "
-            f"{self.launch_us:g} us between launches, fields stay in L2 up to {_RESIDENT * self.chip.l2_bytes / 1e6:,.1f} MB a device"
+            f"{self.launch_us:g} us between launches, fields stay in L2 up to {size(_RESIDENT * self.chip.l2_bytes)} a device"
         )
 
     def on_share(self, share: Box, nbytes: float) -> CalibratedModel:

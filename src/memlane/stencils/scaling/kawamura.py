@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from math import prod
 
 from memlane.chip import Chip
+from memlane.number_format import percent
 from memlane.stencils.choice import RATED_SHARE
 from memlane.stencils.geometry import itemsize
 from memlane.stencils.problem import Problem
@@ -78,7 +79,7 @@ class KawamuraModel:
             notes.append(f"{chip.name}: the rated {gflops:,.0f} Gflop/s are used, because its file has no fp32_gflops")
         rate = chip.copy_gb_per_s or RATED_SHARE * chip.dram_gb_per_s
         if chip.copy_gb_per_s is None:
-            notes.append(f"{chip.name}: {rate:,.0f} GB/s, {RATED_SHARE:.0%} of the rated bandwidth, are assumed")
+            notes.append(f"{chip.name}: {rate:,.0f} GB/s, {percent(RATED_SHARE)} of the rated bandwidth, are assumed")
         launch = chip.links.launch_us
         if launch is None:
             launch = ASSUMED_LAUNCH_US

@@ -18,6 +18,7 @@ from memlane.chip import from_file as chip_from_file
 from memlane.chip import load as load_chip
 from memlane.errors import NetworkError, StencilError
 from memlane.network import Network
+from memlane.number_format import size
 from memlane.stencils.geometry import ALIGNED
 from memlane.stencils.grid import Grid
 from memlane.stencils.problem import Problem, Swap, cycles_of
@@ -368,7 +369,7 @@ class _Planner:
             return f"steps between exchanges are a multiple of the {self.fused[0]} steps of a launch"
         nbytes = self.demand.field_bytes(self._held(parts, k))
         if nbytes > self.chip.dram_bytes:
-            return f"{_MEMORY} {nbytes / 1e9:,.1f} GB on a device, and {self.chip.name} has {self.chip.dram_bytes / 1e9:,.1f} GB"
+            return f"{_MEMORY} {size(nbytes)} on a device, and {self.chip.name} has {size(self.chip.dram_bytes)}"
         try:
             check_halo(self.problem.grid.shape, parts, self.demand.reach, k)
         except StencilError as error:

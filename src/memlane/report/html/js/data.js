@@ -91,7 +91,7 @@ function three(value) {
 }
 
 function time(ns) {
-  for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]) {
+  for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["us", 1e3]]) {
     if (Math.abs(ns) >= size) return `${Number((ns / size).toPrecision(5))} ${unit}`;
   }
   return `${Number(ns.toPrecision(4))} ns`;
