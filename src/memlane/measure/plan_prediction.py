@@ -16,6 +16,7 @@ from memlane.measure.prediction import predict_launch
 from memlane.measure.steps import StepResult, plan_apart
 from memlane.model import Work, fixed_work, simulate
 from memlane.model.kernel import NOT_MODELLED, Prediction
+from memlane.number_format import duration, percent, plural
 from memlane.plan import Execution, HostCall, Put, Timeline, Wait
 from memlane.targets import BoundPlan
 from memlane.titles import kernel_label
@@ -59,9 +60,9 @@ class PlanPrediction:
         for one in self._alike:
             count = sum(step.result is one for step in self.launches)
             kernel_us = one.us - one.launch_us
-            how = f"limited by {one.limiting}" + (f"; {one.share:.0%} of the blocks ran" if one.share < 1 else "")
-            lines.append(f"{kernel_label(one.kernel)}: {kernel_us:,.2f} us, {count} launch{'es' if count > 1 else ''} ({one.chip}, {how})")
-        lines += [f"the file of a chip has no rate, which counts as endless: {', '.join(self.missing)}"] if self.missing else []
+            how = f"limited by {one.limiting}" + (f"; {percent(one.share)} of the blocks were emulated" if one.share < 1 else "")
+            lines.append(f"{kernel_label(one.kernel)}: {duration(1e3 * kernel_us)}, {plural(count, 'launch')} ({one.chip}, {how})")
+        lines += [f"the file of a chip lacks rates, which are taken as unlimited: {', '.join(self.missing)}"] if self.missing else []
         return "\n".join([*lines, f"Predicted, nothing was measured. Not modelled: {'; '.join(NOT_MODELLED)}."])
 
 
