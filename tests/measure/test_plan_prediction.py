@@ -92,7 +92,7 @@ def test_launches_that_are_alike_share_a_prediction() -> None:
     assert len({id(one.result) for one in found.launches}) == 1
     text = str(found)
     assert "scale 3" in text
-    assert "us, 4 launches (h200, limited by" in text
+    assert "s, 4 launches (h200, limited by" in text
     assert "Predicted, nothing was measured. Not modelled:" in text
 
 
