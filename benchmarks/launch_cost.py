@@ -103,7 +103,7 @@ def events(gpu: Device) -> list[Row]:
         "ctypes, a kernel with all arguments ready": lambda: raw(*ready),
         "reduce": lambda: reduce(array),
         "Reducer": bound,
-        "a prepared launch": prepared.start,
+        "a prepared launch": prepared,
         "the kernel itself": lambda: call(*arguments),
         "a graph": graph.replay,
         "only the events": lambda: None,

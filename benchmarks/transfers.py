@@ -93,7 +93,7 @@ class Bench:
         launch = work.launch
         call = self.target.load(work.module)[launch.kernel.name][launch.grid, launch.block, None, launch.shared_bytes]
         bound = call.bind(*(memory[one.buffer.name] if isinstance(one, View) else one for one in launch.arguments))
-        return self.target.prepared(bound).start if hasattr(self.target.prepared(bound), "start") else (lambda: self.target.launch(bound))
+        return self.target.prepared(bound)
 
     def torch(self) -> Any:
         """PyTorch with a GPU, or None."""

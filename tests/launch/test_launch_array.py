@@ -93,8 +93,8 @@ def test_a_prepared_launch_is_one_that_observers_see(target: FakeTarget) -> None
             return launch
 
     prepared = target.prepared(launch)
-    prepared.start()
+    prepared()
     with observing(Watch()):
-        prepared.start()
+        prepared()
     assert seen == [launch]
     assert target.launches == [launch, launch]

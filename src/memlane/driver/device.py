@@ -39,7 +39,6 @@ from memlane.launch import (
     LoadedModule,
     Memory,
     Place,
-    Prepared,
     QuickCall,
     Sampling,
     Stream,
@@ -250,7 +249,7 @@ class Device(Target):
                 done(driver.cuLaunchKernel(kernel.function, *shape, stream.handle, parameters.address, 0))
             self._keep(launch, queue)
 
-    def prepared(self, launch: Launch) -> Prepared:
+    def prepared(self, launch: Launch) -> Callable[[], None]:
         with self._current(f"the launch of {launch.kernel.title}"):
             return DeviceLaunch(launch, single(launch, self._ready(launch)), int(DEFAULT.handle), self.context.running)
 

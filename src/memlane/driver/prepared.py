@@ -20,30 +20,32 @@ from memlane.driver.cluster import asked_cluster
 from memlane.driver.library import DeviceKernel
 from memlane.driver.probe import LIBRARY
 from memlane.driver.streams import Streams
-from memlane.launch import DeviceArray, KernelCall, Launch, PlainLaunch, watched
+from memlane.launch import DeviceArray, KernelCall, Launch, watched
 from memlane.ptx import SCALAR_TYPES, Variable
 
 
 class DeviceLaunch:
-    """A `launch.Prepared` of a device. The call goes to the driver's library itself: `cuda.bindings` would convert its arguments each time.
+    """Starts a launch again and again (`Launcher.prepared`).
+
+    The call goes to the driver's library itself: `cuda.bindings` would convert its arguments each time.
 
     Whichever context is current, the launch happens: where the driver refuses, the usual way is gone, which also says what is wrong where
     something is.
     """
 
     def __init__(self, launch: Launch, graph: Graph, stream: int, running: dict[str, None]) -> None:
-        self._usual = PlainLaunch(launch)
+        self._usual = partial(launch.kernel.target.start, launch)
         self._running, self._title = running, launch.kernel.title
         self._graph, self._call = graph, _launch_graph()
         self._handle, self._stream = int(graph.handle), stream
 
-    def start(self) -> None:
+    def __call__(self) -> None:
         if watched():
-            self._usual.start()
+            self._usual()
             return
         self._running[self._title] = None
         if self._call(self._handle, self._stream):
-            self._usual.start()
+            self._usual()
 
 
 class QuickLaunch:

@@ -1,7 +1,7 @@
 """The vocabulary of running: arrays, kernels, launches, bound steps of plans, and the seam behind which something runs them.
 
 Order inside: configuration, memory <- events, texture, tensor_map <- arguments, limits, observation, kernel_names <- kernel <- checked,
-progress, bound <- observe <- prepared <- target.
+progress, bound <- observe <- target.
 """
 
 from memlane.launch.arguments import Argument, ArgumentRule, pointer_parameters
@@ -55,7 +55,6 @@ from memlane.launch.observation import (
     Made,
 )
 from memlane.launch.observe import Observer, StepObserver, adds_clock_reads, observed, observing, show_step, unobserved, watched
-from memlane.launch.prepared import PlainLaunch, Prepared
 from memlane.launch.progress import following, following_stages, stage, tell_progress
 from memlane.launch.reports import Actor, Report
 from memlane.launch.target import Target, whole_target
@@ -107,8 +106,6 @@ __all__ = [
     "Observer",
     "Origin",
     "Place",
-    "PlainLaunch",
-    "Prepared",
     "QuickCall",
     "Report",
     "Rows",

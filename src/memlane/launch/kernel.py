@@ -6,7 +6,7 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NoReturn, TypeVar
 
 from memlane.chip import LANES, ModelledTime
@@ -94,6 +94,13 @@ class Launcher(Timer, Streams):
     @abstractmethod
     def start(self, launch: Launch) -> None:
         """Start one launch, as the observers of now want it."""
+
+    def prepared(self, launch: Launch) -> Callable[[], None]:
+        """Return a call that starts a launch on the default stream, packed and checked once, with the least work on the host each time.
+
+        Observers see each of its launches. It keeps what the launch uses alive.
+        """
+        return partial(self.start, launch)
 
     def quick_call(self, call: KernelCall) -> QuickCall | None:
         """Return a shorter way to make launches of a configuration that has been checked, if the target has one.

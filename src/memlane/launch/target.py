@@ -9,7 +9,6 @@ from memlane.launch.bound import Graphs, StepGraph, chained
 from memlane.launch.kernel import Launch
 from memlane.launch.memory import Memory
 from memlane.launch.observe import observed
-from memlane.launch.prepared import PlainLaunch, Prepared
 from memlane.launch.texture import Images
 
 
@@ -37,10 +36,6 @@ class Target(Images, Graphs):
         `ml.BoundPlan(plan).graph()`.
         """
         return self.graph_of_steps(chained([observed(launch) for launch in launches]))
-
-    def prepared(self, launch: Launch) -> Prepared:
-        """Return a launch that can be started many times on the default stream with the least work on the host."""
-        return PlainLaunch(launch)
 
 
 def whole_target(part: Memory) -> Target:

@@ -97,7 +97,7 @@ class Reducer:
 
     def _new_slot(self) -> _Slot:
         out = self.empty()
-        start = self.target.prepared(self.launch(out)).start if out.size else _nothing_to_do
+        start = self.target.prepared(self.launch(out)) if out.size else _nothing_to_do
         slot = _Slot(out, start)
         del out
         slot.unheld = getrefcount(slot.out)
