@@ -12,9 +12,9 @@ import pytest
 from memlane.emulate import emulator as module_under_test
 from memlane.emulate.code.jit import writing
 from memlane.emulate.layers import SMALL_THREADS, layers_for
-from memlane.emulate.remembered import ByModule, once
+from memlane.emulate.remembered import ByModule
 from memlane.launch import Layers
-from memlane.ptx import Function, Module, parse
+from memlane.ptx import Module, parse
 from tests.emulate.running import emulator, program
 
 TEXT = program("add.u32 %r1, %tid, 5; st.global.u32 [%mine], %r1;")
@@ -109,20 +109,6 @@ def test_a_process_forked_while_code_is_written_looks_for_what_nobody_uses() -> 
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     finally:
         (gc.enable if before else gc.disable)()
-
-
-def test_what_is_asked_for_once_is_computed_once_for_each_module() -> None:
-    asked: list[str] = []
-
-    @once
-    def name_of(module: Module, function: Function) -> str:
-        asked.append(function.name)
-        return module.name
-
-    first, second = parse(TEXT, "a.ptx"), parse(TEXT, "b.ptx")
-    names = [name_of(module, module.kernels["k"]) for module in (first, second, first, second)]
-    assert names == ["a.ptx", "b.ptx", "a.ptx", "b.ptx"]
-    assert asked == ["k", "k"]
 
 
 def test_modules_are_forgotten() -> None:

@@ -16,6 +16,7 @@ from memlane.emulate import Emulator
 from memlane.instrument import Sampling, TraceOptions
 from memlane.launch import DeviceArray, LoadedModule, observing
 from memlane.measure import Tracer, count, trace
+from memlane.measure.probed import free_twins
 from memlane.ptx import parse
 from memlane.record import Trace, load
 
@@ -256,13 +257,13 @@ def test_graphs_are_sampled_too(target: Emulator, kernels: LoadedModule, data: D
 
 def test_another_window_of_the_same_kind_is_not_compiled_again(kernels: LoadedModule, data: DeviceArray) -> None:
     trace(kernels["add"][4, 32], data, 1, blocks=1)
-    (first,) = kernels.attached["probed"]
+    (first,) = free_twins(kernels)
     made = trace(kernels["add"][4, 32], data, 1, blocks="2-3")
-    (second,) = kernels.attached["probed"]
+    (second,) = free_twins(kernels)
     assert second.loaded is first.loaded
     assert set(made.table["block"].to_pylist()) == {2, 3}
     trace(kernels["add"][4, 32], data, 1, warps=0)
-    assert len(kernels.attached["probed"]) == 2
+    assert len(free_twins(kernels)) == 2
 
 
 # -- what is told before the launch ----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import weakref
 from dataclasses import fields, replace
 
 from memlane.instrument import site_table
-from memlane.ptx import Module, inline_calls, once_for_module, parse
+from memlane.ptx import Module, inline_calls, once_for_each, parse
 
 TEXT = """
 .version 9.0
@@ -27,7 +27,7 @@ TEXT = """
 def test_each_module_is_asked_once_and_goes_with_what_it_keeps() -> None:
     asked: list[str] = []
 
-    @once_for_module
+    @once_for_each
     def itself(module: Module) -> list[Module]:
         asked.append(module.name)
         return [module]
@@ -40,6 +40,28 @@ def test_each_module_is_asked_once_and_goes_with_what_it_keeps() -> None:
     del first
     gc.collect()
     assert gone() is None
+
+
+def test_arguments_behind_the_owner_count_by_their_value() -> None:
+    asked: list[tuple[str, int]] = []
+
+    class Row:
+        def __init__(self, words: list[str]) -> None:
+            self.words = words
+
+        @once_for_each
+        def word(self, place: int) -> str:
+            asked.append((self.words[place], place))
+            return self.words[place]
+
+    @once_for_each
+    def shouted(row: Row, place: int, times: int = 1) -> str:
+        return row.word(place).upper() * times
+
+    one, other = Row(["a", "b"]), Row(["a", "b"])
+    assert [one.word(1), one.word(0), one.word(1), other.word(1)] == ["b", "a", "b", "b"]
+    assert asked == [("b", 1), ("a", 0), ("b", 1)]
+    assert [shouted(one, 1), shouted(one, 1, times=2), shouted(one, 1, times=3)] == ["B", "BB", "BBB"]
 
 
 def test_results_that_a_module_keeps_are_neither_compared_nor_pickled() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from memlane.errors import MemlaneError
-from memlane.ptx import Function, Module, is_product, once_for_module, parse, print_module, product_bytes
+from memlane.ptx import Function, Module, is_product, once_for_each, parse, print_module, product_bytes
 from memlane.record import Site
 from memlane.sass import Access, Flow, Program, Waiting, disassemble, memory_access
 from memlane.walks import reachable
@@ -184,7 +184,7 @@ def _behind_fences(function: Function) -> Mapping[int | None, list[tuple[int, in
     return groups
 
 
-@once_for_module
+@once_for_each
 def instruction_lines(module: Module) -> Mapping[str, tuple[int, ...]]:
     """By the PTX name of each function: the line of each of its instructions in the text of `print_module`."""
     printed = parse(print_module(module), module.name)

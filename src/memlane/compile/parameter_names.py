@@ -12,7 +12,7 @@ from memlane.compile.declarations import PARENTHESISED
 from memlane.compile.macros import collect
 from memlane.compile.tokens import Token, tokenize
 from memlane.ptx import Function, Module
-from memlane.ptx.once import once_for_module
+from memlane.ptx.once import once_for_each
 from memlane.titles import plain_name
 
 _OPENING, _CLOSING = frozenset("([{<"), frozenset(")]}>")
@@ -35,7 +35,7 @@ def parameter_names(module: Module, kernel: Function) -> tuple[str, ...]:
     return fitting.pop() if len(fitting) == 1 else ()
 
 
-@once_for_module
+@once_for_each
 def _declared(module: Module) -> dict[str, tuple[tuple[str, ...], ...]]:
     """Return by plain name of a kernel the lists of names that its definitions have."""
     files = {name: tokenize(text) for name, text in module.sources.items()}

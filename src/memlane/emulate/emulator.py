@@ -217,7 +217,7 @@ class Emulator(Target):
         return handle.addresses[name], loaded.module.variables[name].nbytes
 
     def max_shared_bytes(self, kernel: Kernel) -> int:
-        return max(0, self.chip.launch_limits.max_shared_bytes - static_shared_bytes(kernel.module, kernel.function))
+        return max(0, self.chip.launch_limits.max_shared_bytes - static_shared_bytes(kernel.module, kernel.name))
 
     def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int) -> int:
         return self.state.resident_blocks(kernel, threads_per_block, shared_bytes)

@@ -24,7 +24,7 @@ def needs_clock(order: Sequence[Execution], devices: Sequence[Target], launches:
     if not all(isinstance(device, Emulator) for device in devices):
         return False
     kernels = {id(launch.kernel.function): launch.kernel for launch in launches}
-    if not adds_clock_reads() and not any(reads_clock(kernel.module, kernel.function) for kernel in kernels.values()):
+    if not adds_clock_reads() and not any(reads_clock(kernel.module, kernel.name) for kernel in kernels.values()):
         return False
     return not unknown(order, [device.chip for device in devices])
 

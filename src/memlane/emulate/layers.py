@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memlane.emulate.remembered import once
 from memlane.launch import Layers, MachineCode
-from memlane.ptx import Function, Module, special_registers
+from memlane.ptx import Function, Module, once_for_each, special_registers
 
 SMALL_THREADS = 1 << 15
 """Threads up to which a launch with a clock gets code that is compiled in half the time. Almost all that such a launch does is done by the
@@ -37,12 +36,12 @@ class Compiled:
 
 def layers_for(layers: Layers, module: Module, function: Function, threads: int | None = None) -> Compiled:
     """What `layers` asks for, and the clock where the kernel, or a function it calls, reads one. `threads`: of the whole launch."""
-    clock = layers.clock or reads_clock(module, function)
+    clock = layers.clock or reads_clock(module, function.name)
     quick = clock and threads is not None and threads <= SMALL_THREADS
     return Compiled(layers.counts or layers.accesses, layers.accesses, clock, layers.check, quick, layers.prediction, layers.machine)
 
 
-@once
-def reads_clock(module: Module, function: Function) -> bool:
+@once_for_each
+def reads_clock(module: Module, kernel: str) -> bool:
     """Return whether a kernel, or a function that it calls, reads `%clock`, `%globaltimer` or a part of them."""
-    return not special_registers(module, function).isdisjoint(_CLOCKS)
+    return not special_registers(module, module.functions[kernel]).isdisjoint(_CLOCKS)

@@ -1,13 +1,12 @@
-"""What is worked out once for a module, and forgotten with it."""
+"""What is kept for the modules that are alive, so that equal ones can share it."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from functools import wraps
 from typing import Generic, TypeVar
 
-from memlane.ptx import Function, Module
+from memlane.ptx import Module
 
 T = TypeVar("T")
 
@@ -36,17 +35,3 @@ class ByModule(Generic[T]):
         """The modules that are alive, and what is kept for them."""
         pairs = [(reference(), kept) for reference, kept in list(self._kept.values())]
         return [(module, kept) for module, kept in pairs if module is not None]
-
-
-def once(compute: Callable[[Module, Function], T]) -> Callable[[Module, Function], T]:
-    """A function of a kernel that is computed once for each, as long as the module lives."""
-    known: ByModule[dict[str, T]] = ByModule(dict)
-
-    @wraps(compute)
-    def look_up(module: Module, function: Function) -> T:
-        found = known.of(module)
-        if function.name not in found:
-            found[function.name] = compute(module, function)
-        return found[function.name]
-
-    return look_up

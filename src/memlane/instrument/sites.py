@@ -29,7 +29,7 @@ from memlane.ptx import (
     inline_calls,
     is_product,
     memory_access,
-    once_for_module,
+    once_for_each,
     overwrites,
     product_bytes,
     registers_read,
@@ -76,7 +76,7 @@ class SiteTable:
         return self.inlined.module
 
 
-@once_for_module
+@once_for_each
 def site_table(module: Module) -> SiteTable:
     """The sites in the order of the text, those of called functions once for each call."""
     original, inlined = module, inline_calls(module)

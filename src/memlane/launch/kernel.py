@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from memlane.chip import LANES, ModelledTime
 from memlane.errors import BadLaunch
@@ -19,10 +19,9 @@ from memlane.launch.limits import check_cluster, check_compiled_block, check_ext
 from memlane.launch.observation import NO_LAYERS, Layers, Seen
 from memlane.launch.tensor_map import TensorMaps
 from memlane.plan import KernelRef
-from memlane.ptx import Convention, Function, Module, inline_calls, is_cooperative, parameter_use, print_module
+from memlane.ptx import Convention, Function, Module, inline_calls, is_cooperative, once_for_each, parameter_use, print_module
 from memlane.titles import kernel_label, plain_name
 
-_T = TypeVar("_T")
 QuickCall = Callable[[tuple[object, ...]], bool]
 _MOST_CALLS = 64
 """Configurations that a kernel remembers."""
@@ -180,19 +179,27 @@ class LoadedModule(Mapping[str, "Kernel"]):
     module: Module
     handle: object = field(default=None, repr=False)
     """What the target needs to launch from it; nobody else looks inside."""
-    attached: dict[object, Any] = field(default_factory=dict, repr=False)
-    """What others keep with it, for as long as it lives, under keys of their own; see `once`."""
+    original: LoadedModule | None = field(default=None, repr=False)
+    """The module whose variables its code uses in the place of its own, and which lives as long."""
 
     # Identity, not content: two loads of one module are two modules, each with its own variables. Mapping would compare the kernels.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
     def __getitem__(self, name: str) -> Kernel:
-        return self.once(("kernel", name), lambda: Kernel(self, find_kernel(self.module, name)))
+        return self._kernel(name)
+
+    @once_for_each
+    def _kernel(self, name: str) -> Kernel:
+        return Kernel(self, find_kernel(self.module, name))
 
     def __iter__(self) -> Iterator[str]:
         """Yield for each kernel the shortest name that is its alone, as it is typed: `naive`, `red<256>`, or with its parameters."""
-        return iter(self.once("names", lambda: tuple(typed_names(self.module))))
+        return iter(self._names)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(typed_names(self.module))
 
     def __len__(self) -> int:
         return len(self.module.kernels)
@@ -203,16 +210,10 @@ class LoadedModule(Mapping[str, "Kernel"]):
     @property
     def inlined(self) -> Module:
         """The module with the functions in its kernels that these call. By the instructions of these kernels sites and observations go."""
-        return self.once("inlined", lambda: inline_calls(self.module).module)
-
-    def once(self, key: object, make: Callable[[], _T]) -> _T:
-        """What `make` gives, made when it is first asked for under that key, and kept for as long as the module lives."""
-        if key not in self.attached:
-            self.attached[key] = make()
-        kept: _T = self.attached[key]
-        return kept
+        return inline_calls(self.module).module
 
 
+@once_for_each
 def module_digest(module: Module) -> str:
     """Return the digest by which plans name a module: equal for modules that print alike."""
     found = hashlib.sha256(print_module(module).encode())
@@ -271,7 +272,7 @@ class Kernel:
     @property
     def ref(self) -> KernelRef:
         """The name of the kernel in plans: the digest of its module and its name, without a target."""
-        return KernelRef(self.loaded.once("digest", lambda: module_digest(self.module)), self.name, kernel_label(self.title))
+        return KernelRef(module_digest(self.module), self.name, kernel_label(self.title))
 
     def argument_use(self, is_array: Sequence[bool]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """Return the positions of the arguments through which the kernel may read arrays, and of those through which it may write to them.
@@ -291,7 +292,11 @@ class Kernel:
     @property
     def cooperative(self) -> bool:
         """Whether the kernel synchronises its whole grid (`this_grid().sync()`), so that all its blocks must be resident at once."""
-        return self.loaded.once(("cooperative", self.name), lambda: is_cooperative(self.module, self.function))
+        return self._cooperative
+
+    @cached_property
+    def _cooperative(self) -> bool:
+        return is_cooperative(self.module, self.function)
 
     def allow_nonportable_clusters(self) -> Kernel:
         """Return the kernel with clusters of up to 16 blocks allowed, which not every GPU with clusters takes."""

@@ -15,7 +15,7 @@ from memlane.measure.steps import PlanResult, observing_plan
 from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
 from memlane.measure.widened import widened_twin
-from memlane.ptx import order_dependent_accesses
+from memlane.ptx import once_for_each, order_dependent_accesses
 from memlane.record import Counts, SiteCounts
 from memlane.targets import BoundPlan
 
@@ -103,8 +103,7 @@ class Counter(Watching):
         """Return the counts of a launch with the text of their sources, and with what depends on the order of threads."""
         files = {one.site.file for one in counts.sites}
         kernel = self._kernels[number]
-        inlined = kernel.loaded.inlined.kernels[kernel.name]
-        unordered = kernel.loaded.once(("order", kernel.name), lambda: order_dependent_accesses(inlined))
+        unordered = _order_dependent(kernel)
         return replace(
             counts,
             sources={name: text for name, text in self.sources.items() if name in files},
@@ -161,3 +160,9 @@ def count(call: KernelCall | BoundPlan, *args: object, merged: bool = False) -> 
         with observing(counter):
             launch.kernel.target.launch(observed(launch))
         return counter.finish()[0]
+
+
+@once_for_each
+def _order_dependent(kernel: Kernel) -> frozenset[int]:
+    """The indices of the accesses of a kernel, with what it calls in it, whose number depends on the order of threads."""
+    return frozenset(order_dependent_accesses(kernel.inlined))

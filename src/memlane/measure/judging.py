@@ -19,7 +19,7 @@ from memlane.errors import BadLaunch, MemlaneError
 from memlane.instrument import site_table
 from memlane.launch import LoadedModule, stage
 from memlane.measure.probed import ProbedModule
-from memlane.ptx import Module, print_module
+from memlane.ptx import Module, once_for_each, print_module
 from memlane.record import BY_EMULATOR, NOT_CHECKED, NOT_PROVED, PROVED, Exactness, Site
 from memlane.sass import disassembler_version
 
@@ -59,9 +59,10 @@ def merged_sites(loaded: LoadedModule) -> tuple[tuple[int, ...], ...]:
     return () if isinstance(found, str) else tuple(dict.fromkeys(one.merged for one in found.values() if one.merged))
 
 
+@once_for_each
 def _reader_of(loaded: LoadedModule) -> Callable[[], Verdicts | str]:
     """What compares the module with its assembled code, or says why it cannot. It does not hold the loaded module."""
-    return loaded.once("exactness", lambda: _reader(loaded.module, loaded.target.assembled(loaded), loaded.target.chip))
+    return _reader(loaded.module, loaded.target.assembled(loaded), loaded.target.chip)
 
 
 def _reader(module: Module, assembled: bytes | None, chip: Chip) -> Callable[[], Verdicts | str]:
@@ -115,7 +116,16 @@ def judged_sites(probed: ProbedModule) -> tuple[Site, ...]:
 
     On a GPU that is proved on the code that was loaded; there it is also said which accesses tracing has changed.
     """
-    return probed.loaded.once("sites", lambda: _judged(probed))
+    known = _known_sites(probed.loaded)
+    if not known:
+        known.append(_judged(probed))
+    return known[0]
+
+
+@once_for_each
+def _known_sites(loaded: LoadedModule) -> list[tuple[Site, ...]]:
+    """The judged sites of a twin, if they are known: they are the same whichever windows it is lent for."""
+    return []
 
 
 def _judged(probed: ProbedModule) -> tuple[Site, ...]:

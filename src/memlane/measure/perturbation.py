@@ -10,10 +10,11 @@ from dataclasses import replace
 from memlane.compile import KernelUsage, kernel_usage
 from memlane.errors import MemlaneError
 from memlane.instrument import TraceOptions
-from memlane.launch import Launch, LaunchTime, Layers, LoadedModule
+from memlane.launch import Kernel, Launch, LaunchTime, Layers, LoadedModule
 from memlane.measure.arena import Arena
 from memlane.measure.memory import Snapshot
 from memlane.measure.probed import ProbedModule, lent
+from memlane.ptx import once_for_each
 from memlane.record import Footprint, Perturbation
 
 ROUNDS = 5
@@ -38,15 +39,16 @@ def perturbation_of(launch: Launch, probed: ProbedModule, times: Perturbation | 
 
 def resident_blocks_of(launch: Launch) -> tuple[int | None, str]:
     """Blocks of the launch, without probes, that one multiprocessor holds at once; where the target cannot tell None, and why."""
-    kernel, (x, y, z) = launch.kernel, launch.block
+    x, y, z = launch.block
+    return _resident_blocks(launch.kernel, x * y * z, launch.shared_bytes)
 
-    def asked() -> tuple[int | None, str]:
-        try:
-            return kernel.target.resident_blocks(kernel, x * y * z, launch.shared_bytes), ""
-        except Exception as error:  # Whatever it is, no trace is to be lost for it; the user reads the reason.
-            return None, str(error) or type(error).__name__
 
-    return kernel.loaded.once(("resident blocks", kernel.name, x * y * z, launch.shared_bytes), asked)
+@once_for_each
+def _resident_blocks(kernel: Kernel, threads: int, shared_bytes: int) -> tuple[int | None, str]:
+    try:
+        return kernel.target.resident_blocks(kernel, threads, shared_bytes), ""
+    except Exception as error:  # Whatever it is, no trace is to be lost for it; the user reads the reason.
+        return None, str(error) or type(error).__name__
 
 
 def times_of(launch: Launch, options: TraceOptions, records_per_warp: int | None) -> Perturbation:
@@ -100,7 +102,7 @@ def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: 
 def _footprint(launch: Launch) -> Footprint | None:
     """None if the target has no assembled code."""
     kernel, (x, y, z) = launch.kernel, launch.block
-    usage = kernel.loaded.once("usage", lambda: _usage(kernel.loaded))
+    usage = _usage(kernel.loaded)
     if usage is None:
         return None
     own = usage[kernel.name]
@@ -112,6 +114,7 @@ def _footprint(launch: Launch) -> Footprint | None:
     )
 
 
+@once_for_each
 def _usage(loaded: LoadedModule) -> Mapping[str, KernelUsage] | None:
     """By the PTX name of each kernel; None if the target has no assembled code."""
     code = loaded.target.assembled(loaded)

@@ -13,7 +13,7 @@ from memlane.instrument import STAGE_RECORDS, Chosen, Sampling, Traced, TraceOpt
 from memlane.instrument import trace as instrument
 from memlane.launch import Argument, Launch, LoadedModule
 from memlane.measure.twin import Twin, load_twin, rebound_to
-from memlane.ptx import Function, Instruction, Label, Symbol, flatten_scopes
+from memlane.ptx import Function, Instruction, Label, Symbol, flatten_scopes, once_for_each
 from memlane.record import Staging
 
 _SLOT_ALIGNMENT = 16
@@ -124,13 +124,19 @@ def probe(loaded: LoadedModule, options: TraceOptions) -> ProbedModule:
     return ProbedModule(traced.moved(rebound.module, rebound.preceding), load_twin(loaded, rebound))
 
 
+@once_for_each
+def free_twins(loaded: LoadedModule) -> list[ProbedModule]:
+    """The twins of a module that nobody has borrowed (`lent`), to be changed by who borrows one."""
+    return []
+
+
 @contextmanager
 def lent(loaded: LoadedModule, options: TraceOptions) -> Iterator[ProbedModule]:
     """A twin for the `with` block alone, kept for the next one: instrumenting, assembling and loading take longer than most launches.
 
     Only for launches that are over at the end of the block, for the next who gets it directs its probes elsewhere.
     """
-    free: list[ProbedModule] = loaded.attached.setdefault("probed", [])
+    free = free_twins(loaded)
     kept = next((one for one in free if one.traced.options.makes_the_same(options)), None)
     if kept is None:
         probed = probe(loaded, options)

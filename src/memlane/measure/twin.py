@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,5 @@ def rebound_to(original: LoadedModule, instrumented: Module) -> Rebound:
 
 def load_twin(original: LoadedModule, rebound: Rebound) -> Twin:
     """Load the twin where the original is."""
-    loaded = original.target.load(rebound.module)
-    loaded.attached["original"] = original  # Its variables must outlive the launches of the twin, those in graphs too.
+    loaded = replace(original.target.load(rebound.module), original=original)  # Launches of the twin, those in graphs too, keep it alive.
     return Twin(original, loaded, rebound.preceding)

@@ -9,12 +9,14 @@ from memlane.launch import Launch, LoadedModule, Observation
 from memlane.measure.judging import merged_sites
 from memlane.measure.observed import site_counts
 from memlane.measure.twin import Twin, load_twin, rebound_to
+from memlane.ptx import once_for_each
 from memlane.record import SiteCounts
 
 
+@once_for_each
 def widened_of(loaded: LoadedModule) -> Widened | None:
     """The module with wide accesses, made once; None where the assembler merged nothing that could be counted so."""
-    return loaded.once("widened", lambda: widen(loaded.module, merged_sites(loaded)))
+    return widen(loaded.module, merged_sites(loaded))
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +40,9 @@ class WidenedTwin:
         return replace(seen, launch=launch, counts=counts, thread_instructions=executed), merged
 
 
+@once_for_each
 def widened_twin(loaded: LoadedModule) -> WidenedTwin | None:
     """The twin, loaded once; None where there is nothing to widen."""
-    return loaded.once("widened twin", lambda: _twin(loaded))
-
-
-def _twin(loaded: LoadedModule) -> WidenedTwin | None:
     widened = widened_of(loaded)
     return None if widened is None else WidenedTwin(widened, load_twin(loaded, rebound_to(loaded, widened.module)))
 

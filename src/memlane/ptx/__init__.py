@@ -67,7 +67,7 @@ from memlane.ptx.ir import (
 from memlane.ptx.linking import link_modules
 from memlane.ptx.liveness import Liveness
 from memlane.ptx.location import Location
-from memlane.ptx.once import once_for_module
+from memlane.ptx.once import once_for_each
 from memlane.ptx.ops import TABLE
 from memlane.ptx.order import order_dependent_accesses
 from memlane.ptx.parameter_use import ParameterUse, parameter_use
@@ -156,7 +156,7 @@ __all__ = [
     "memory_access",
     "memory_accesses",
     "names_in",
-    "once_for_module",
+    "once_for_each",
     "operand_text",
     "order_dependent_accesses",
     "overwrites",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from memlane.ptx.ir import Function, Instruction, Module, Special, Symbol
 from memlane.ptx.lexer import NAME
-from memlane.ptx.once import once_for_module
+from memlane.ptx.once import once_for_each
 from memlane.ptx.registers import names_in
 from memlane.walks import reachable
 
@@ -20,7 +20,7 @@ def called_name(call: Instruction) -> str | None:
     return operand.name if isinstance(operand, Symbol) else None
 
 
-@once_for_module
+@once_for_each
 def addressed_functions(module: Module) -> tuple[Function, ...]:
     """The device functions whose address is taken, by an instruction or by the initial value of a variable: those that a call through a
     pointer may reach. In the order of the module."""
@@ -35,7 +35,7 @@ def addressed_functions(module: Module) -> tuple[Function, ...]:
     return tuple(function for name, function in module.functions.items() if name in names and not function.is_entry)
 
 
-@once_for_module
+@once_for_each
 def _call_graph(module: Module) -> Mapping[str, tuple[str, ...]]:
     """By function those that its own instructions may call."""
     return {name: callees(module, function) for name, function in module.functions.items()}

@@ -46,7 +46,7 @@ from memlane.ptx.ir import (
 )
 from memlane.ptx.lexer import NAME
 from memlane.ptx.location import file_of
-from memlane.ptx.once import once_for_module
+from memlane.ptx.once import once_for_each
 from memlane.ptx.parameters import items_of, parameter_accesses
 from memlane.ptx.passing import can_be_passed
 from memlane.ptx.registers import Scope, names_in
@@ -74,7 +74,7 @@ class Inlined:
         return self.origins[kernel][instruction] if kernel in self.origins else Origin(kernel, instruction)
 
 
-@once_for_module
+@once_for_each
 def inline_calls(module: Module) -> Inlined:
     """The module with the functions that access memory in the place of their calls, as far as that can be."""
     if not any(one.form.effect == "call" for kernel in module.kernels.values() for one in kernel.instructions()):

@@ -18,7 +18,7 @@ from memlane.ptx.access import memory_accesses
 from memlane.ptx.calls import SYSTEM_CALLS, called_functions, called_name
 from memlane.ptx.inlining import inline_calls
 from memlane.ptx.ir import Address, Function, Immediate, Instruction, Module, Operand, Register, Symbol, Vector, elements
-from memlane.ptx.once import once_for_module
+from memlane.ptx.once import once_for_each
 from memlane.ptx.registers import Scope, registers_in, values_read, values_written
 from memlane.ptx.scopes import flatten_scopes
 from memlane.ptx.types import SCALAR_TYPES
@@ -59,7 +59,7 @@ def parameter_use(module: Module, kernel: str, pointers: Collection[int], privat
     return known[key]
 
 
-@once_for_module
+@once_for_each
 def _known(_: Module) -> dict[tuple[str, frozenset[int], frozenset[int]], ParameterUse]:
     return {}
 

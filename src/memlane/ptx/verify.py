@@ -35,7 +35,7 @@ from memlane.ptx.ir import (
     Vector,
     elements,
 )
-from memlane.ptx.once import once_for_module
+from memlane.ptx.once import once_for_each
 from memlane.ptx.operands import register_number
 from memlane.ptx.printer import operand_text
 from memlane.ptx.registers import names_in
@@ -106,7 +106,7 @@ class _Scope:
         return any(entry.name == name for entry in self.ranges)
 
 
-@once_for_module
+@once_for_each
 def verify(module: Module) -> None:
     """Check a module, which never changes: once. Raises `PtxTypeError`, which points at the first thing that is wrong."""
     scope = _Scope(target=module.target[0] if module.target else "")

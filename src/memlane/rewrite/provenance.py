@@ -28,7 +28,7 @@ from memlane.ptx import (
     Vector,
     flatten_scopes,
     memory_accesses,
-    once_for_module,
+    once_for_each,
     overwrites,
     registers_written,
 )
@@ -107,7 +107,7 @@ def followed(module: Module, function: Function, arrays: Sequence[SharedArray]) 
     return known[key]
 
 
-@once_for_module
+@once_for_each
 def _known(_: Module) -> dict[tuple[str, tuple[SharedArray, ...]], Provenance]:
     return {}
 

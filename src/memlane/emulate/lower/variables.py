@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from memlane.emulate.layout import CODE_BYTES, CODE_WINDOW
 from memlane.emulate.lower.body import Body
 from memlane.emulate.lower.calls import STACK
-from memlane.emulate.remembered import once
 from memlane.ptx import (
     GRID_WORKSPACE,
     Address,
@@ -21,6 +20,7 @@ from memlane.ptx import (
     Variable,
     Vector,
     called_functions,
+    once_for_each,
 )
 
 DYNAMIC_ALIGNMENT = 16
@@ -97,9 +97,10 @@ def parameter_offsets(params: Iterable[Variable]) -> list[int]:
     return [offset for _, offset in offsets.values()]
 
 
-@once
-def static_shared_bytes(module: Module, function: Function) -> int:
+@once_for_each
+def static_shared_bytes(module: Module, kernel: str) -> int:
     """Static shared memory of a kernel, with the padding before a dynamic part: what `place_variables` finds, without a compilation."""
+    function = module.functions[kernel]
     functions = (function, *called_functions(module, function))
     names = _symbols(one for called in functions for one in called.instructions())
     own = [one for called in functions for one in called.walk() if isinstance(one, Variable) and one.space == "shared"]

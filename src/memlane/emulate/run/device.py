@@ -93,5 +93,5 @@ class DeviceState:
     def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int, registers: int | None = None) -> int:
         """Return how many blocks one multiprocessor holds: by threads, blocks, shared memory and the registers of a thread, which are taken
         to be `ASSUMED_REGISTERS` where they are not given."""
-        static = static_shared_bytes(kernel.module, kernel.function)
+        static = static_shared_bytes(kernel.module, kernel.name)
         return resident_blocks(self.chip, threads_per_block, registers or ASSUMED_REGISTERS, static + shared_bytes).blocks
