@@ -12,6 +12,7 @@ import pytest
 from memlane.compile import cuda
 from memlane.errors import BadAccess, BadLaunch, Deadlock
 from memlane.launch import Layers, LoadedModule
+from memlane.measure import count
 from memlane.ptx import Module, parse
 from tests.emulate.checking import check
 from tests.emulate.running import HEAD, emulator, program
@@ -117,6 +118,16 @@ REACH = """
     st.global.v4.u32 [%rd1+32], {%r25, %r34, 0, 0};
     ret;
 """
+
+
+def test_wavefronts_are_those_of_the_lanes_that_stay_in_the_block() -> None:
+    """Lane i of rank r stays if i % 4 == r, at the word 4 i + r: 8 lanes, 4 of them in bank r and 4 in bank 16 + r."""
+    target = emulator()
+    kernel, out = target.load(parse(program(REACH), "reach.ptx"))["k"], target.zeros((8, 32, 12), np.uint32)
+    found = {one.site.op: one for one in count(kernel[8, 32, None, 0, 4], out).sites if one.site.space == "shared::cluster"}
+    assert len(found) == 3
+    for op, one in found.items():
+        assert (one.requests, one.lanes, one.wavefronts, one.ideal_wavefronts) == (8, 256, 32, 8), op
 
 
 @pytest.mark.parametrize("layers", [Layers(), Layers(check=True)])

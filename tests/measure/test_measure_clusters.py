@@ -49,7 +49,7 @@ def test_sites_that_name_other_blocks_have_a_space_of_their_own(tmp_path: Path) 
     assert (site.op, site.kind, site.completeness) == ("ld.shared::cluster.u32", "load", COMPLETE)
     rows = [row for row in found.table.to_pylist() if row["site"] == site.id]
     assert len(rows) == 8
-    assert all(row["sectors"] is None and row["wavefronts"] is None for row in rows)
+    assert all((row["sectors"], row["wavefronts"]) == (None, 1) for row in rows), "of the 8 lanes that stay in the block, at one word"
     assert min(row["end"] - row["start"] for row in rows) >= 180
     assert Selection(spaces={"shared::cluster"}).takes(site, "k")
 
@@ -60,10 +60,10 @@ def test_what_they_cost_is_not_counted_and_said_so() -> None:
     by_op = {entry.site.op: entry for entry in found.sites}
     remote = by_op["ld.shared::cluster.u32"]
     assert (remote.requests, remote.lanes, remote.bytes) == (8, 256, 1024)
-    assert remote.wavefronts is None
+    assert remote.wavefronts == 8, "the lanes with the rank of their own block, 8 of each warp, at one word"
     assert remote.sectors is None
     # A generic address with the rank of the own block is one of its own memory: there are 8 lanes of each warp, which add one to one word.
-    assert by_op["atom.add.u32"].wavefronts == 8
+    assert by_op["atom.add.u32"].wavefronts == 64
     told = {one.op: one.reason for one in found.skipped}
     assert told["ld.shared::cluster.u32"].startswith("what an access to the shared memory of another block costs there is not published")
 

@@ -263,7 +263,7 @@ def _count_transactions(
         ("local", local_sectors(r, chip, site.nbytes), "sectors"),
         ("shared", wavefronts(r, chip, site.nbytes, kind), "wavefronts"),
     ):
-        if site.space in (space, "generic"):
+        if site.space in (space, "generic") or (space, site.space) == ("shared", "shared::cluster"):
             parts.append(_in_space(r, space, site.space, fragment, total, f"ideal_{total}", at, rows))
     return "".join(parts)
 
@@ -300,9 +300,9 @@ mov.b64 {r}address, {r}source;
 
 
 def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: str, at: dict[str, int], rows: int = LANES) -> str:
-    """Count the lanes whose address lies in `space`, all of them where the instruction names it; of a matrix the first ones, which name
-    its `rows`."""
-    here = f"isspacep.{space} {r}here, {r}address;\n" if named == "generic" else f"setp.eq.u32 {r}here, {r}lane, {r}lane;\n"
+    """Count the lanes whose address lies in `space`, of the own block, all of them where the instruction names it; of a matrix the first
+    ones, which name its `rows`."""
+    here = f"isspacep.{space} {r}here, {r}address;\n" if named != space else f"setp.eq.u32 {r}here, {r}lane, {r}lane;\n"
     here += f"setp.lt.and.u32 {r}here, {r}lane, {rows}, {r}here;\n" if rows < LANES else ""
     return f"""\
 {{
@@ -314,7 +314,8 @@ def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: 
 
 
 def _address(r: str, access: MemoryAccess, scope: Scope) -> str:
-    """The address in 64 bits. In shared and local memory a sum of base and immediate wraps at 32."""
+    """The address in 64 bits, generic where it may lead to another block. In shared and local memory a sum of base and immediate wraps at
+    32."""
     target = f"{r}address"
     operand = access.address
     assert isinstance(operand, Address)
@@ -330,7 +331,8 @@ def _address(r: str, access: MemoryAccess, scope: Scope) -> str:
             text += f"mov.u64 {target}, {value};\n"
     text += f"add.s64 {target}, {target}, {operand.offset};\n" if operand.offset else ""
     wraps = access.space != "global" and access.space != "generic" and isinstance(operand.base, Register)
-    return f"{text}and.b64 {target}, {target}, 0xffffffff;\n" if wraps else text
+    text += f"and.b64 {target}, {target}, 0xffffffff;\n" if wraps else ""
+    return f"{text}cvta.shared::cluster.u64 {target}, {target};\n" if access.space == "shared::cluster" else text
 
 
 def _count_branch(prefix: str, at: int, index: int, instruction: Instruction) -> str:

@@ -52,8 +52,9 @@ def access_kind(instruction: Instruction, read: Collection[str]) -> AccessKind:
         results = [one.name for one in elements(instruction.operand("d")) if isinstance(one, Register)]
         one = instruction.operand("b")
         is_one = isinstance(one, Immediate) and one.value == 1 and instruction.form.types.get("b") in ("u32", "s32")
-        if instruction.has("add") and is_one and not any(name in read for name in results):
-            return "increment"
+        counts_up = instruction.has("add") and is_one and not any(name in read for name in results)
+        if counts_up and "shared" in instruction.form.addresses.values() and not instruction.has("shared::cluster"):
+            return "increment"  # only for shared memory of the block, by its name, is there an instruction that counts lanes
         return "compare_swap" if instruction.has("cas") else "atomic"
     if effect == "store" or instruction.opcode == "stmatrix":
         return "store"

@@ -91,9 +91,9 @@ class SiteCounts(_Derived):
         return self.lanes / self.addresses if self.addresses else None
 
     def of_known_memory(self) -> SiteCounts:
-        """Of a generic access that came to no global, local or shared memory of its block, but to constants or to another block of its
-        cluster: nothing was counted there, so sectors and wavefronts are unknown, not 0."""
-        if self.site.space != "generic" or not self.lanes or self.sectors or self.wavefronts:
+        """Of an access that came to no global, local or shared memory of its block, but to constants or to another block of its cluster:
+        nothing was counted there, so sectors and wavefronts are unknown, not 0."""
+        if self.site.space not in ("generic", "shared::cluster") or not self.lanes or self.sectors or self.wavefronts:
             return self
         return replace(self, sectors=None, ideal_sectors=None, wavefronts=None, ideal_wavefronts=None)
 

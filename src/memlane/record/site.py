@@ -140,7 +140,7 @@ class Site:
     @property
     def has_wavefronts(self) -> bool:
         """Whether wavefronts are counted: where the access goes to shared memory, or may."""
-        return (self.space in ("shared", "generic") or self.kind == "copy") and self.is_counted
+        return (self.space in ("shared", "shared::cluster", "generic") or self.kind == "copy") and self.is_counted
 
     def product_wavefronts(self, requests: int) -> int:
         """Return the wavefronts of so many requests of a product, which its warpgroup makes in fours.

@@ -20,7 +20,7 @@ from memlane.emulate.layers import Compiled
 from memlane.emulate.layout import BLOCK, CONTEXT, PATTERN, SPACE_NUMBERS, WARP, offset
 from memlane.emulate.observe.examples import EXAMPLE_SLOTS, keep_example
 from memlane.emulate.runtime.helper import Helper, helper, invoke
-from memlane.emulate.runtime.window import by_space
+from memlane.emulate.runtime.window import by_rank, by_space
 from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS
 
 _FIELD = {name: 8 * number for number, name in enumerate(COUNT_FIELDS)}
@@ -64,11 +64,12 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind, is_re
         if layers.predicts and space != "tex":
             addresses = invoke(e, side_by_side, warp, addresses, distance, lanes, nbytes, site)
         arguments = (addresses, distance, lanes, nbytes, site, issue)
-        if space != "generic":
+        if space not in ("generic", "shared::cluster"):
             e.ret(invoke(e, accounting_part(chip, layers, space, kind), warp, *arguments))
             return
         latest = e.variable(issue)
-        for name, group, start in by_space(e, addresses, distance, lanes, warp):
+        parts = by_space if space == "generic" else by_rank
+        for name, group, start in parts(e, addresses, distance, lanes, warp):
             with e.if_then(e.icmp_unsigned("!=", group, constant(I32, 0))):
                 inner = e.sub(distance, constant(I64, start))
                 complete = invoke(e, accounting_part(chip, layers, name, kind), warp, addresses, inner, group, nbytes, site, issue)

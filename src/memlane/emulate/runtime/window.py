@@ -243,11 +243,23 @@ def address_of_lane(e: Emit, addresses: Value, distance: Value, lane: Value) -> 
     return e.add(e.load(e.element(addresses, lane, I64), typ=I64), distance)
 
 
-def by_rank(e: Emit, addresses: Value, distance: Value, lanes: Value) -> list[tuple[str, Value, int]]:
-    """The lanes of an access to shared::cluster: those with an address of the own block, which names no rank, and the others."""
+def by_rank(e: Emit, addresses: Value, distance: Value, lanes: Value, warp: Value | None = None) -> list[tuple[str, Value, int]]:
+    """The lanes of an access to shared::cluster: those with an address of the own block, which names no rank, and the others. Where `warp`
+    is given, an address with the rank of its block is one of the own block, too."""
     places = e.add(e.load_lanes(addresses, I64), e.splat(distance))
-    ranked = e.mask_of(e.icmp_unsigned(">", places, constant(vector(I64), RANK_MASK)))
+    ranked = _of_others(e, places, warp)
     return [("shared", e.and_(lanes, e.not_(ranked)), 0), ("shared::cluster", e.and_(lanes, ranked), 0)]
+
+
+def _of_others(e: Emit, inner: Value, warp: Value | None) -> Value:
+    """The lanes whose address in shared memory names a rank, if `warp` is given another one than that of its block; a mask."""
+    kind = vector(I64)
+    ranked = e.mask_of(e.icmp_unsigned(">", inner, constant(kind, RANK_MASK)))
+    if warp is None:
+        return ranked
+    rank = e.zext(e.get(e.get_pointer(warp, WARP, "block"), BLOCK, "rank"), I64)
+    own = e.icmp_unsigned("==", e.lshr(inner, constant(kind, CLUSTER_SHIFT)), e.splat(e.add(rank, constant(I64, 1))))
+    return e.and_(ranked, e.not_(e.mask_of(own)))
 
 
 def by_space(e: Emit, addresses: Value, distance: Value, lanes: Value, warp: Value | None = None) -> list[tuple[str, Value, int]]:
@@ -260,12 +272,7 @@ def by_space(e: Emit, addresses: Value, distance: Value, lanes: Value, warp: Val
         inner = e.sub(places, constant(kind, start))
         inside = e.mask_of(e.icmp_unsigned("<", inner, constant(kind, WINDOW_BYTES)))
         if name == "shared":
-            ranked = e.and_(inside, e.mask_of(e.icmp_unsigned(">", inner, constant(kind, RANK_MASK))))
-            if warp is not None:
-                rank = e.zext(e.get(e.get_pointer(warp, WARP, "block"), BLOCK, "rank"), I64)
-                field = e.lshr(inner, constant(kind, CLUSTER_SHIFT))
-                own = e.icmp_unsigned("==", field, e.splat(e.add(rank, constant(I64, 1))))
-                ranked = e.and_(ranked, e.not_(e.mask_of(own)))
+            ranked = e.and_(inside, _of_others(e, inner, warp))
             groups.append(("shared::cluster", e.and_(left, ranked), start))
             left = e.and_(left, e.not_(ranked))
         groups.append((name, e.and_(left, inside), start))
