@@ -13,6 +13,8 @@ BEFORE = """
 .global .u32 table[4] = { // with a comment
   5, /* and another */ 6 + 1, (1 << 4), ~0 };
 .extern .func elsewhere (.param .u32 a)
+.global .u32 calls_of_counts;
+.func counts () { .reg .u32 n; atom.global.add.u32 n, [calls_of_counts], 1; ret; }
 .func (.reg .u32 d) twice (.reg .u32 a) { .global .u32 calls = 40; .reg .u32 n; atom.global.add.u32 n, [calls], 1; add.u32 d, a, a; ret; }
 """
 LAST = 31
@@ -50,6 +52,8 @@ FORMS: list[tuple[str, int]] = [
     (".const .u32 c[2] = {5, 6}; ld.const.u32 %r0, [c+4];", 6),
     (".global .u32 n = 1; ld.global.u32 %r1, [n]; { .global .u32 n = 20; ld.global.u32 %r0, [n]; add.u32 %r0, %r0, %r1; }", 21),
     ("call (_), twice, (5); call (%r0), twice, (%laneid); ", 2 * LAST),
+    ("p: .callprototype _ (); mov.b64 %rd1, counts; call %rd1, p; bar.sync 0; ld.volatile.global.u32 %r0, [calls_of_counts];", 32),
+    ("mov.u32 %r0, %ntid.r; add.u32 %r0, %r0, %ntid.b;", 33),
     ("mov.u32 %r1, 1; t: .branchtargets L<2>; brx.idx %r1, t; L0: mov.u32 %r0, 10; bra M; L1: mov.u32 %r0, 11; M:", 11),
     (".shared .u32 s; st.shared .u32 [s], 3; ld.shared\n.u32 %r0, [s];", 3),
 ]

@@ -21,6 +21,7 @@ OUTSIDE = (
     ".global .u32 g4 // one\n = /* two */ 5 // three\n ;",
     "# 7 \"a.cu\"\n.global .u32 g5;\n#line 8 \"a.cu\"",
     ".global .attribute( .managed ) .u32 g6;",
+    ".func f8 () { ret; }",
     ".func (.reg .u32 d) f4 (.reg .u32 a) { add.u32 d, a, 1; ret; }",
 )  # fmt: skip
 INSIDE = (
@@ -49,6 +50,8 @@ INSIDE = (
     ".const .u32 i[2] = {5, 6}; ld.const.u32 %r1, [i+4];",
     "t: .branchtargets L<2>; brx.idx %r1, t; L0: L1:",
     "call (_), f4, (%r1);",
+    "p: .callprototype _ (); mov.b64 %rd1, f8; call %rd1, p;",
+    "mov.u32 %r1, %tid.r; mov.u32 %r1, %ctaid.a;",
     "call (%r1), f4, (5+1);",
     "vadd.u32.u32.u32 %r1.b2, %r2.b3, %r3.h1, %r4;",
     "vset4.u32.u32.lt %r1.b32, %r2.b6543, %r3.b0000, %r4;",
@@ -73,6 +76,13 @@ def test_they_assemble_as_written_and_as_printed() -> None:
     pytest.importorskip("cuda.bindings.nvjitlink")
     for text in (text_of_all(), print_module(parse(text_of_all()))):
         assert assemble(text, arch="sm_90").data
+
+
+def test_a_function_keeps_its_attribute() -> None:
+    module = parse(f"{HEAD}.func .attribute(.unified(1, 2)) (.param .u32 r) f (.param .u32 a) .noreturn {{ trap; }}")
+    assert module.functions["f"].attributes == (".attribute(.unified(1,2))", ".noreturn")
+    assert ".func .attribute(.unified(1,2)) (.param .u32 r) f(" in print_module(module)
+    assert parse(print_module(module)) == module
 
 
 def test_a_prototype_ends_where_the_next_declaration_begins() -> None:

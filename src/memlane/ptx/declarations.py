@@ -72,7 +72,7 @@ def parse_variable(cursor: Cursor, linkage: tuple[str, ...] = ()) -> Variable:
             cursor.at += 1
             align = parse_whole(cursor)
         else:
-            attributes.append(_parse_attribute(cursor))
+            attributes.append(parse_attribute(cursor))
     vector, scalar = _parse_type(cursor)
     if cursor.text == ".ptr":
         start = cursor.at
@@ -127,7 +127,8 @@ def _parse_type(cursor: Cursor) -> tuple[int, str]:
     return vector, scalar
 
 
-def _parse_attribute(cursor: Cursor) -> str:
+def parse_attribute(cursor: Cursor) -> str:
+    """`.attribute(.managed)` and the like, without blanks."""
     first = cursor.at
     cursor.at += 1
     cursor.expect("(", "behind `.attribute`")

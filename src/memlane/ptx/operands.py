@@ -19,7 +19,7 @@ from memlane.ptx.ir import (
     Vector,
 )
 from memlane.ptx.lexer import NUMBER, WORD, Cursor
-from memlane.ptx.special import SPECIAL_REGISTERS
+from memlane.ptx.special import COLOURS, SPECIAL_REGISTERS
 from memlane.ptx.types import SCALAR_TYPES
 
 _FOLLOWED_BY_NOTHING = frozenset(",;]})")
@@ -115,6 +115,8 @@ class Names:
                 return Register(name)
         if name in SPECIAL_REGISTERS:
             return Special(name)
+        if (axis := COLOURS.get(name[-1:])) and f"{name[:-1]}{axis}" in SPECIAL_REGISTERS and name[-2:-1] == ".":
+            return Special(f"{name[:-1]}{axis}")
         if name == "_":
             return Sink()
         if name.startswith("%"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from memlane.ptx.declarations import (
     LINKAGE,
     SPACE_DIRECTIVES,
+    parse_attribute,
     parse_linkage,
     parse_registers,
     parse_variable,
@@ -166,10 +167,11 @@ class _Parser:
         is_entry = cursor.next() == ".entry"
         self.names.enter()
         self.location = None
+        before = (parse_attribute(cursor),) if cursor.text == ".attribute" else ()
         results = self.parameters() if cursor.text == "(" else ()
         name = cursor.expect_kind(WORD, "the name of a function")
         params = self.parameters() if cursor.text == "(" else ()
-        attributes = self.attributes(linkage)
+        attributes = (*before, *self.attributes(linkage))
         span = cursor.span(cursor.starts[first])
         body = None
         if cursor.accept("{"):

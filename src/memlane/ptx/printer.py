@@ -54,7 +54,8 @@ def print_statements(statements: tuple[Statement, ...], indent: str = "\t") -> s
 def _function(function: Function) -> Iterator[str]:
     linkage = "".join(f".{word} " for word in function.linkage)
     results = f"({', '.join(map(variable_text, function.results))}) " if function.results else ""
-    head = f"{linkage}{'.entry' if function.is_entry else '.func'} {results}{function.name}"
+    before = "".join(f"{one} " for one in function.attributes if one.startswith(".attribute"))
+    head = f"{linkage}{'.entry' if function.is_entry else '.func'} {before}{results}{function.name}"
     if function.params:
         yield head + "("
         yield ",\n".join(f"\t{variable_text(param)}" for param in function.params)
@@ -62,7 +63,7 @@ def _function(function: Function) -> Iterator[str]:
     else:
         head += "()"
     yield head
-    yield from function.attributes
+    yield from (one for one in function.attributes if not one.startswith(".attribute"))
     if function.body is None:
         yield ";"
         return

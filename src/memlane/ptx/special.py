@@ -4,6 +4,8 @@ from __future__ import annotations
 
 _VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 
+COLOURS = {"r": "x", "g": "y", "b": "z", "a": "w"}
+"""The other names of the elements of a vector."""
 _SCALARS = {
     "u32": (
         *("laneid", "warpid", "nwarpid", "smid", "nsmid", "clock", "clock_hi", "globaltimer_lo", "globaltimer_hi"),

@@ -29,10 +29,9 @@ from memlane.ptx.ir import (
     elements,
     with_instructions,
 )
-from memlane.ptx.special import SPECIAL_REGISTERS
+from memlane.ptx.special import COLOURS, SPECIAL_REGISTERS
 
 ELEMENTS = "xyzw"
-_COLOURS = dict(zip("rgba", ELEMENTS, strict=True))
 """The other names of the elements."""
 
 
@@ -76,8 +75,8 @@ def _apart(operand: Operand, lengths: Mapping[str, int]) -> Operand:
     match operand:
         case Register(name, negated):
             base, dot, element = name.partition(".")
-            if dot and (base in lengths or element in (*ELEMENTS, *_COLOURS)):
-                return Register(f"{base}@{_COLOURS.get(element, element)}", negated)
+            if dot and (base in lengths or element in (*ELEMENTS, *COLOURS)):
+                return Register(f"{base}@{COLOURS.get(element, element)}", negated)
             if base not in lengths:
                 return operand
             return Vector(tuple(Register(f"{base}@{each}") for each in ELEMENTS[: lengths[base]]))

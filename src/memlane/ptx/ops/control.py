@@ -13,6 +13,7 @@ OPS = (
     .form("call{.uni} (result), function, (arguments){, prototype}")
     .form("call{.uni} (result), function")
     .form("call{.uni} function, (arguments){, prototype}")
+    .form("call{.uni} function, prototype")
     .form("call{.uni} function"),
     op("ret", manual=_SECTION + "ret", effect="return").form("ret{.uni}"),
     op("exit", manual=_SECTION + "exit", effect="exit").form("exit"),
