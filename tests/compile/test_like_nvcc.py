@@ -201,6 +201,19 @@ def test_a_header_that_lies_nearby_is_named_with_its_directory(tmp_path: Path, m
     assert cuda_to_ptx("cuda/k.cu", include=["common/inc"]).kernels
 
 
+def test_functions_that_cuda_has_ended_are_named_with_their_place() -> None:
+    text = refusal("__global__ void k(int* p) {\n  p[0] = __shfl_xor(p[1], 16);\n  p[2] = __shfl(p[3], 1);\n}")
+    assert "like.cu:2: CUDA has ended `__shfl_xor` for chips from sm_70 on, for nvcc too: write `__shfl_xor_sync(0xffffffff, ...)`" in text
+    assert "like.cu:3: CUDA has ended `__shfl` " in text
+
+
+def test_a_texture_reference_is_named_where_only_templates_use_it() -> None:
+    text = refusal(
+        "texture<float, 1> t;\ntemplate <int N> __global__ void k(float* p) { *p = tex1Dfetch(t, N); }\nvoid run() { k<3><<<1, 1>>>(0); }"
+    )
+    assert "like.cu:1: `t` is a texture or surface reference, which CUDA 12 has ended, for nvcc too" in text
+
+
 def test_headers_of_libraries_for_the_host_need_not_be_there() -> None:
     source = '#include "cublas_v2.h"\n#include <cufft.h>\n#include <nccl.h>\n'
     source += "__global__ void k(half* p, cufftComplex* c, __nv_bfloat16* b) { *b = c->x; }"

@@ -3,6 +3,7 @@
     ({ int a = *p; a + 1; })      ([&]{ int a = *p; return a + 1; }())     a statement expression
     (Point){1, 2}                  Point {1, 2}                            a compound literal
     extern "C"__global__          extern "C" __global__
+    const __restrict__ T* p       const T* p                              a pointer's word in front of the type, where GCC ignores it
     __GNUC__                      _mlGNUC_                                 in files that do not know NVRTC; `include/nvcc.h` defines it
 
 Lines stay, and columns too except behind what became longer. Macros that do for the rest (`__typeof__`, `__builtin_popcount`) are in
@@ -20,7 +21,9 @@ from itertools import pairwise
 from memlane.compile.tokens import Token, directive, tokenize
 
 _SUSPECT = re.compile(
-    r"""\(\s*(?:\\\s*)?\{ | (?:[=(,?:&|+*/%\[{;<!~-]|\b(?:return|else|case))\s*\([\w:<>,\s]+\)\s*\{ | "__ | __GNU""", re.VERBOSE
+    r"""\(\s*(?:\\\s*)?\{ | (?:[=(,?:&|+*/%\[{;<!~-]|\b(?:return|else|case))\s*\([\w:<>,\s]+\)\s*\{ | "__ | __GNU
+    | [(,;{}te]\s*__restrict""",
+    re.VERBOSE,
 )
 """What every text with such a form contains: most texts have none, and are not read further."""
 _GNU = {"__GNUC__": "_mlGNUC_", "__GNUC_MINOR__": "_mlGNUC_MINOR_", "__GNUC_PATCHLEVEL__": "_mlGNUC_PATCHLEVEL_", "__GNUG__": "_mlGNUG_"}
@@ -29,6 +32,7 @@ _JUMPS = frozenset({"return", "goto", "co_return"})
 _LOOP_JUMPS, _LOOPS = frozenset({"break", "continue"}), frozenset({"for", "while", "do", "switch"})
 _WITHOUT_VALUE = frozenset({"if", "for", "while", "do", "switch", "asm", "__asm__", "using", "typedef", "static_assert"})
 _BEFORE_OPERAND = frozenset("=(,?:&|+-*/%[{;<!~") | {"return", "else", "case", "&&", "||", "==", "!=", "<=", ">="}
+_RESTRICT, _BEFORE_TYPE = frozenset({"__restrict__", "__restrict"}), frozenset({"(", ",", ";", "{", "}", "const", "volatile", "typename"})
 _LEFT_OUT = frozenset({"const", "struct", "class", "volatile"})
 _LONGEST_TYPE = 40
 """Tokens of the type of a compound literal."""
@@ -63,6 +67,8 @@ def _edits(text: str, offset: int) -> Iterator[Edit]:
             break
         if token.kind == "string" and following.kind == "word" and token.end == following.start and following.text.startswith("__"):
             yield offset + token.end, offset + token.end, " "
+        elif following.text in _RESTRICT and token.text in _BEFORE_TYPE and _begins_type(plain, index + 2):
+            yield offset + following.start, offset + following.end, " " * len(following.text)
         elif token.text == "(" and following.text == "{":
             yield from ((offset + start, offset + end, new) for start, end, new in _statement_expression(plain, closing, index))
         elif token.text == "(":
@@ -70,6 +76,14 @@ def _edits(text: str, offset: int) -> Iterator[Edit]:
     for token in tokens:
         if token.kind == "directive" and directive(token).name == "define" and _SUSPECT.search(token.text):
             yield from _edits(token.text[1:], offset + token.start + 1)
+
+
+def _begins_type(tokens: Sequence[Token], index: int) -> bool:
+    """Whether a type and no name of a variable begins there: a word that a pointer, another word or template arguments follow."""
+    if index + 1 >= len(tokens):
+        return False
+    first, following = tokens[index], tokens[index + 1]
+    return first.kind == "word" and (following.kind == "word" or following.text in ("*", "<", "::"))
 
 
 def _closing(tokens: Sequence[Token]) -> dict[int, int]:

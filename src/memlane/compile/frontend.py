@@ -305,7 +305,7 @@ class _Compilation:
             hint = self._template_hint()
             raise CompileError(
                 f"{self.program.files[0].name} has no kernel{hint or hints.elsewhere(self.path)}",
-                "\n".join((*self._absent_headers(), *hints.of_pieces(self.path))) if hint else "",
+                "\n".join((*self._absent_headers(), *hints.textures(self.program.files), *hints.of_pieces(self.path))) if hint else "",
             )
         notes = [f"header {header} was not found and was left out" for header in self.absent]
         notes += [f"left out because it does not compile for the device: {refusal}" for refusal in self.refusals]

@@ -18,18 +18,22 @@ _RUNTIME_CALL = re.compile(
 )
 _TEXTURE_REFERENCE = re.compile(r"\b(?:texture|surface)\s*<[^;{}<>]*>\s*(\w+)")
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
+_WITHOUT_SYNC = frozenset({"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot"})
+"""Functions that work with the lanes that happen to run: CUDA has ended them for chips from sm_70 on."""
 _KERNEL = re.compile(r"\b__global__\b")
 _SOURCES = frozenset({".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp"})
 _MOST_FILES, _MOST_BYTES = 200, 1 << 20
 """How many neighbours are looked at, and how large one may be."""
 _LISTED = 3
-_HIGHEST, _LEAST_DEPTH = 4, 3
+_HIGHEST, _LEAST_DEPTH = 6, 3
 """Directories above a file in which a header is looked for, and how deep these lie at least: what is above is the system's."""
 
 
 def hints(log: str, files: Iterable[SourceFile], path: Path | None) -> list[str]:
     """Return what to do about errors that nvcc would not give, or that memlane has a reason for."""
-    return [*dict.fromkeys((*_of_runtime(log), *_of_textures(log, files), *_of_dialect(log), *of_pieces(path)))]
+    files = list(files)
+    told = (*_of_runtime(log), *_of_textures(log, files), *_of_intrinsics(log, files), *_of_dialect(log), *of_pieces(path))
+    return [*dict.fromkeys(told)]
 
 
 def elsewhere(path: Path | None) -> str:
@@ -68,11 +72,28 @@ def _of_runtime(log: str) -> Iterator[str]:
         )
 
 
-def _of_textures(log: str, files: Iterable[SourceFile]) -> Iterator[str]:
+def _of_intrinsics(log: str, files: Iterable[SourceFile]) -> Iterator[str]:
+    for name in sorted(_WITHOUT_SYNC.intersection(_UNDEFINED.findall(log))):
+        for file in files:
+            if found := re.search(rf"\b{name}\b", file.text):
+                line = file.text.count("\n", 0, found.start()) + 1
+                yield (
+                    f"{file.name}:{line}: CUDA has ended `{name}` for chips from sm_70 on, for nvcc too: write "
+                    f"`{name}_sync(0xffffffff, ...)`, whose first argument is the mask of the lanes that take part."
+                )
+                break
+
+
+def textures(files: Iterable[SourceFile]) -> list[str]:
+    """Return what to do about the texture and surface references of a program none of whose kernels was compiled."""
+    return [*_of_textures("", files, every=True)]
+
+
+def _of_textures(log: str, files: Iterable[SourceFile], every: bool = False) -> Iterator[str]:
     undefined = set(_UNDEFINED.findall(log))
     for file in files:
         for found in _TEXTURE_REFERENCE.finditer(file.text):
-            if found[1] in undefined:
+            if every or found[1] in undefined:
                 line = file.text.count("\n", 0, found.start()) + 1
                 yield (
                     f"{file.name}:{line}: `{found[1]}` is a texture or surface reference, which CUDA 12 has ended, for nvcc too: pass a "
