@@ -38,7 +38,7 @@ def refusals(module: Module, function: Function, where: Chip | None = None) -> d
     for place in body.places:
         flow.begin(place)
         for step in place.steps:
-            write = TABLE.get(step.instruction.form.manual)
+            write = TABLE.get(step.instruction.form.key)
             if k.e.block.is_terminated:  # the instruction before ends a place, and this one follows it nowhere
                 k.e.position_at_end(k.e.append_basic_block("unreachable"))
             k.begin(step)

@@ -83,7 +83,7 @@ def emulated(row: TableRow) -> str:
     """The cell of a row: yes, no, or what is refused."""
     key = row.manual, row.text
     if key not in _known:
-        _known[key] = _emulated(row) if row.manual in SEMANTICS else "no"
+        _known[key] = _emulated(row) if row.key in SEMANTICS else "no"
     return _known[key]
 
 

@@ -82,14 +82,27 @@ def test_the_order_of_dotted_words_is_free_but_for_types_and_spaces_and_shared_v
 # -- the notation --------------------------------------------------------------------------------------------------------------
 
 TOY = Table(
-    (
-        op("toy", manual="toy-instructions-toy", types="c:u32", effect="load")
-        .form("toy{.weak}{.sem.scope}{.ss}.atype.btype d{|p}, [a], {!}c{, e}")
-        .form("toy.plain.type d", type="u16", types="d:type*2", effect="store")
-        .where(sem="acquire", scope="cta gpu", ss="global shared::cta", atype="u8 u16", btype="u8 u16", type="u32"),
-    )
+    {
+        "toys": (
+            op("toy", manual="toy-instructions-toy", types="c:u32", effect="load")
+            .form("toy{.weak}{.sem.scope}{.ss}.atype.btype d{|p}, [a], {!}c{, e}")
+            .form("toy.plain.type d", type="u16", types="d:type*2", effect="store")
+            .where(sem="acquire", scope="cta gpu", ss="global shared::cta", atype="u8 u16", btype="u8 u16", type="u32"),
+        )
+    }
 )
 SHAPES = ("value", "address", "value")
+
+
+def test_an_instruction_has_a_key_of_its_own() -> None:
+    assert TOY.match("toy", ("plain", "u16"), ("value",)).key == "toys/toy"
+    assert {form.key for form in (TABLE.match("add", ("f32",), ("value",) * 3), TABLE.match("add", ("u32",), ("value",) * 3))} == {
+        "floating/add",
+        "integer/add",
+    }
+    assert TABLE.match("add", ("f32", "f16"), ("value",) * 3).key == "half/add mixed"
+    with pytest.raises(ValueError, match=r"two instructions of the table have the key 'toys/toy'; give one of them a variant"):
+        Table({"toys": (op("toy", manual="one").form("toy d"), op("toy", manual="other").form("toy.b32 d"))})
 
 
 def test_slots_that_share_values_are_filled_in_the_order_of_the_row() -> None:

@@ -19,6 +19,7 @@ module costs one dictionary look-up an instruction.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -40,7 +41,9 @@ class Form:
     """What an opcode with its dotted parts matched: one row of the table with its slots filled."""
 
     row: str
-    """The row as it stands in the table: the key to which the emulator binds its semantics is the opcode, never this text."""
+    """The row as it stands in the table."""
+    key: str = ""
+    """The instruction that the row belongs to, by our own name for it (`Op.key`): to this the emulator binds its semantics."""
     slots: Mapping[str, str] = field(default_factory=dict)
     """Slot name to the word that filled it, without the dot."""
     operands: Mapping[str, int] = field(default_factory=dict)
@@ -104,6 +107,10 @@ class Op:
     def __init__(self, name: str, manual: str, facts: Mapping[str, str]) -> None:
         self.name = name
         self.manual = manual
+        self.chapter = ""
+        """The module of `ptx.ops` that it stands in."""
+        self.variant = ""
+        """What tells it from another instruction of the chapter that has the same name."""
         self._facts = dict(facts)
         self._forms: list[tuple[str, dict[str, str]]] = []
         self._slots: dict[str, str] = {}
@@ -112,6 +119,11 @@ class Op:
     def opcode(self) -> str:
         """The word before the first dot."""
         return self.name.partition(".")[0]
+
+    @property
+    def key(self) -> str:
+        """Our own name for the instruction, which no other has: `memory/ld.global.nc`, `half/add mixed`."""
+        return f"{self.chapter}/{self.name}" + (f" {self.variant}" if self.variant else "")
 
     def form(self, text: str, **facts: str) -> Self:
         """Add a row. Keywords hold for this row alone; those given to `op` hold for all of its rows, and these come first.
@@ -140,9 +152,14 @@ class Op:
             yield _compile_row(self, text, {**self._facts, **facts}, self._slots)
 
 
-def op(name: str, *, manual: str, **facts: str) -> Op:
-    """Declare the instruction `name` of the manual's section `manual`; the other keywords are those of `Op.form`."""
-    return Op(name, manual, facts)
+def op(name: str, *, manual: str, variant: str = "", **facts: str) -> Op:
+    """Declare the instruction `name` of the manual's section `manual`; the other keywords are those of `Op.form`.
+
+    `variant` tells it from another of the chapter with the same name.
+    """
+    declared = Op(name, manual, facts)
+    declared.variant = variant
+    return declared
 
 
 _COMES_WITH = {"policy": "L2::cache_hint", "mask": "multicast::cluster"}
@@ -156,6 +173,7 @@ class Row:
 
     text: str
     opcode: str
+    key: str
     manual: str
     words: tuple[_Word, ...]
     places: tuple[_Place, ...]
@@ -228,6 +246,7 @@ class Row:
             writes = frozenset(place.name for i, place in enumerate(places) if place.name == "d" or (i == 0 and place.name == "p"))
         return Form(
             row=self.text,
+            key=self.key,
             slots=slots,
             operands={place.name: index for index, place in enumerate(places)},
             writes=frozenset(place.name for place in places if place.name in writes and place.shape in (VALUE, ARGUMENTS)),
@@ -300,7 +319,7 @@ def _compile_row(owner: Op, text: str, facts: Mapping[str, str], slots: Mapping[
         values = declared.get(name)
         words.append(_Word(name, frozenset(values.split() if values is not None else (name,)), groups[-1], values is not None))
     kept = {name: value for name, value in facts.items() if name in _FACTS}
-    return Row(" ".join(text.split()), opcode.group(), owner.manual, tuple(words), tuple(_compile_places(tail)), kept)
+    return Row(" ".join(text.split()), opcode.group(), owner.key, owner.manual, tuple(words), tuple(_compile_places(tail)), kept)
 
 
 def _compile_places(text: str) -> Iterator[_Place]:
@@ -336,8 +355,14 @@ def _compile_places(text: str) -> Iterator[_Place]:
 class Table:
     """The instruction table: the rows by opcode, and the matches already made."""
 
-    def __init__(self, ops: tuple[Op, ...]) -> None:
-        self.ops = ops
+    def __init__(self, chapters: Mapping[str, tuple[Op, ...]]) -> None:
+        """`chapters`: the instructions of each by its name. Raises ValueError where two have the same key."""
+        for chapter, entries in chapters.items():
+            for entry in entries:
+                entry.chapter = chapter
+        self.ops = ops = tuple(entry for entries in chapters.values() for entry in entries)
+        if doubles := [key for key, count in Counter(entry.key for entry in ops).items() if count > 1]:
+            raise ValueError(f"two instructions of the table have the key {doubles[0]!r}; give one of them a variant")
         self._by_opcode: dict[str, list[Op]] = {}
         for entry in ops:
             self._by_opcode.setdefault(entry.opcode, []).append(entry)

@@ -89,7 +89,7 @@ class InstructionParser:
                 kind, length = self._names.declared(base) or ("", 1)
                 if not kind and element in (*"xyzw", *"rgba"):
                     return
-                is_part = "video-instructions" in form.manual and length == 1 and _PART.fullmatch(element) is not None
+                is_part = form.key.startswith("video/") and length == 1 and _PART.fullmatch(element) is not None
                 if not is_part and (length == 1 or element not in (*"xyzw"[:length], *"rgba"[:length])):
                     what = f"is a vector of {length}" if length > 1 else f"is a `.{kind}`" if kind else "is not declared"
                     raise PtxTypeError(

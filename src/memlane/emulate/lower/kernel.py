@@ -163,7 +163,7 @@ def _write_places(k: Lowering, body: Body, needed: LiveOut) -> Flow:
 
 
 def _write_step(k: Lowering, step: Step) -> None:
-    write = TABLE.get(step.instruction.form.manual)
+    write = TABLE.get(step.instruction.form.key)
     if write is None:
         raise UnsupportedPtx(f"the emulator does not model {step.instruction.name}", step.instruction.span)
     k.begin(step)

@@ -1,9 +1,9 @@
 """What each instruction does, one short function per instruction, in files named like those of the instruction table (`ptx/ops`).
 
-To add an instruction that the parser knows, write its function in the file of its chapter and bind it with the anchor of its section in
-the PTX manual, as its row in the instruction table gives it:
+To add an instruction that the parser knows, write its function in the file of its chapter and bind it with its key: the chapter and
+the name that its row in the instruction table has.
 
-    @semantics(_SECTION + "neg")
+    @semantics("integer/neg")
     def neg(k: Lowering) -> None:
         k.write("d", k.e.neg(k.read("a")))
 

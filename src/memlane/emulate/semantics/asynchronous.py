@@ -16,11 +16,8 @@ from memlane.emulate.semantics.cluster_copies import complete_at, far_space, mul
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import Immediate
 
-_SECTION = "data-movement-and-conversion-instructions-"
-_SYNC = "parallel-synchronization-and-communication-instructions-"
 
-
-@semantics(_SECTION + "cp-async")
+@semantics("asynchronous/cp.async")
 def cp_async(k: Lowering) -> None:
     size = k.instruction.operand("size")
     if not isinstance(size, Immediate) or size.value not in (4, 8, 16) or k.has("ignore"):
@@ -35,10 +32,10 @@ def cp_async(k: Lowering) -> None:
 
 
 @semantics(
-    _SECTION + "cp-async-commit-group",
-    _SECTION + "cp-async-wait-group",
-    _SECTION + "cp-async-bulk-commit-group",
-    _SECTION + "cp-async-bulk-wait-group",
+    "asynchronous/cp.async.commit_group",
+    "asynchronous/cp.async.wait_group",
+    "asynchronous/cp.async.bulk.commit_group",
+    "asynchronous/cp.async.bulk.wait_group",
 )
 def group(k: Lowering) -> None:
     """Every copy is complete already."""
@@ -67,20 +64,22 @@ def _count(k: Lowering) -> Value:
     return k.e.zext(k.read("count"), wide) if k.has("count") else constant(wide, 1)
 
 
-@semantics(_SYNC + "mbarrier-init", _SYNC + "mbarrier-inval", _SYNC + "mbarrier-expect-tx", _SYNC + "mbarrier-complete-tx")
+@semantics(
+    "asynchronous/mbarrier.init", "asynchronous/mbarrier.inval", "asynchronous/mbarrier.expect_tx", "asynchronous/mbarrier.complete_tx"
+)
 def mbarrier_counts(k: Lowering) -> None:
     operation = next(word for word in ("init", "inval", "expect_tx", "complete_tx") if k.instruction.has(word))
     _mbarrier(k, operation, _count(k), space=_space(k))
 
 
-@semantics(_SYNC + "mbarrier-arrive", _SYNC + "mbarrier-arrive-drop")
+@semantics("asynchronous/mbarrier.arrive", "asynchronous/mbarrier.arrive_drop")
 def mbarrier_arrive(k: Lowering) -> None:
     """Gives the state before the arrival. `.noComplete` is a promise of the program."""
     operation = "arrive_drop" if k.instruction.has("arrive_drop") else "arrive"
     k.write("d", _mbarrier(k, f"{operation}_expect_tx" if k.instruction.has("expect_tx") else operation, _count(k), space=_space(k)))
 
 
-@semantics(_SYNC + "mbarrier-test-wait-try-wait")
+@semantics("asynchronous/mbarrier.test_wait")
 def mbarrier_wait(k: Lowering) -> None:
     """Neither form suspends the thread: it asks again in its loop, which lets others run."""
     e = k.e
@@ -91,20 +90,20 @@ def mbarrier_wait(k: Lowering) -> None:
     k.write("p", e.mask_of(e.icmp_unsigned("!=", over, constant(vector(I64), 0))))
 
 
-@semantics(_SYNC + "mbarrier-pending-count")
+@semantics("asynchronous/mbarrier.pending_count")
 def mbarrier_pending_count(k: Lowering) -> None:
     low = k.e.trunc(k.read("state"), vector(I32))
     k.write("d", k.e.and_(low, constant(vector(I32), (1 << COUNT_BITS) - 1)))
 
 
-@semantics(_SYNC + "cp-async-mbarrier-arrive")
+@semantics("asynchronous/cp.async.mbarrier.arrive")
 def cp_async_mbarrier_arrive(k: Lowering) -> None:
     """The thread's copies are complete, so this is its arrival; without `.noinc` the barrier waits for it on top, and both cancel."""
     if k.instruction.has("noinc"):
         _mbarrier(k, "arrive", constant(vector(I64), 1), space=_space(k))
 
 
-@semantics(_SECTION + "cp-async-bulk")
+@semantics("asynchronous/cp.async.bulk")
 def cp_async_bulk(k: Lowering) -> None:
     """Between global and shared memory, or from that of the block to that of another; toward shared memory the bytes count on a barrier."""
     if k.instruction.has("multicast::cluster"):
@@ -124,7 +123,7 @@ def cp_async_bulk(k: Lowering) -> None:
     return None
 
 
-@semantics(_SECTION + "cp-reduce-async-bulk")
+@semantics("asynchronous/cp.reduce.async.bulk")
 def cp_reduce_async_bulk(k: Lowering) -> None:
     operation, kind = k.slot_of("op"), k.slot_of("type")
     bits = ("b32", "b64") if operation in ("and", "or", "xor") else ()

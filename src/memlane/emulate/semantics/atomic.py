@@ -11,14 +11,11 @@ from memlane.emulate.semantics.memory import state_space
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, VECTOR_LENGTHS, Vector, elements
 
-_SECTION = "parallel-synchronization-and-communication-instructions-"
-
-
 _WIDEST = 8
 """Bytes that the checker takes for one element."""
 
 
-@semantics(_SECTION + "atom", _SECTION + "red")
+@semantics("memory/atom", "memory/red")
 def atom(k: Lowering) -> None:
     """Of a vector, each element is updated by itself."""
     instruction, scalar, space, count = (

@@ -18,7 +18,7 @@ SERVICES: dict[str, Callable[[Lowering, Call], None]] = {}
 """What the emulator provides of the CUDA runtime's device functions, by name."""
 
 
-@semantics("control-flow-instructions-call")
+@semantics("control/call")
 def call(k: Lowering) -> None:
     link = k.step.link
     assert isinstance(link, Call)

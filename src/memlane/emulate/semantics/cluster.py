@@ -9,11 +9,8 @@ from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.cluster import arrive_at_cluster, wait_at_cluster
 from memlane.emulate.semantics.table import semantics
 
-_SECTION = "data-movement-and-conversion-instructions-"
-_SYNC = "parallel-synchronization-and-communication-instructions-"
 
-
-@semantics(_SECTION + "mapa")
+@semantics("memory/mapa")
 def mapa(k: Lowering) -> None:
     """The same place in the shared memory of another block, by its rank. Generic addresses stay in their window."""
     e, address = k.e, k.read("a")
@@ -23,7 +20,7 @@ def mapa(k: Lowering) -> None:
     k.write("d", e.add(address, steps if address.type == kind else e.sext(steps, address.type)))
 
 
-@semantics(_SECTION + "getctarank")
+@semantics("memory/getctarank")
 def getctarank(k: Lowering) -> None:
     """Whose shared memory an address lies in."""
     e, field = k.e, _named(k, k.read("a"))
@@ -51,7 +48,7 @@ def is_own_shared(k: Lowering, address: Value) -> Value:
     return e.mask_of(e.and_(inside, own))
 
 
-@semantics(_SYNC + "barrier-cluster")
+@semantics("sync/barrier.cluster")
 def barrier_cluster(k: Lowering) -> None:
     """Threads arrive, or wait until all threads of the cluster have. `.aligned` is a promise of the program."""
     arrives = k.instruction.has("arrive")

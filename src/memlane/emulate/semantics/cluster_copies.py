@@ -17,9 +17,6 @@ from memlane.emulate.semantics.accesses import Place, access, at_mbarrier, copie
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, elements
 
-_SECTION = "data-movement-and-conversion-instructions-"
-_SYNC = "parallel-synchronization-and-communication-instructions-"
-
 
 def far_space(k: Lowering, slot: str) -> str:
     """The state space of an address that may be in the shared memory of another block: without a word a generic one."""
@@ -35,7 +32,7 @@ def complete_at(k: Lowering, place: Place, space: str, counts: Value) -> None:
     k.call(mbarrier("complete_tx", space), k.warp, *place, lanes, constant(I32, k.index), k.scratch("b"), out)
 
 
-@semantics(_SECTION + "st-async")
+@semantics("memory/st.async")
 def st_async(k: Lowering) -> None:
     e, data, scalar, space = k.e, k.scratch("data"), SCALAR_TYPES[k.slot_type("b")], far_space(k, "ss")
     sources = elements(k.instruction.operand("b"))
@@ -47,7 +44,7 @@ def st_async(k: Lowering) -> None:
     complete_at(k, k.address("mbar", "addresses_mbar"), space, constant(vector(I64), nbytes))
 
 
-@semantics(_SYNC + "red-async")
+@semantics("memory/red.async")
 def red_async(k: Lowering) -> None:
     e, scalar, space = k.e, SCALAR_TYPES[k.slot_type("b")], far_space(k, "ss")
     operation = next(word for word in k.instruction.modifiers if word in OPERATIONS)

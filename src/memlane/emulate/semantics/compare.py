@@ -8,8 +8,6 @@ from memlane.emulate.semantics.floating import flushed
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES
 
-_SECTION = "comparison-and-selection-instructions-"
-
 _RELATIONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
 
 
@@ -56,13 +54,13 @@ def write_both(k: Lowering, first: Value, second: Value) -> None:
     k.write_second("p", second)
 
 
-@semantics(_SECTION + "setp")
+@semantics("compare/setp")
 def setp(k: Lowering) -> None:
     mask = compared(k, "a")
     write_both(k, mask, k.e.not_(mask))
 
 
-@semantics(_SECTION + "set")
+@semantics("compare/set")
 def set_(k: Lowering) -> None:
     """All ones, or 1.0, where the comparison holds."""
     mask = with_predicate(k, compared(k, "a"))
@@ -71,12 +69,12 @@ def set_(k: Lowering) -> None:
     k.write("d", k.e.select(k.e.lanes_of(mask), one, constant(kind, 0)))
 
 
-@semantics(_SECTION + "selp")
+@semantics("compare/selp")
 def selp(k: Lowering) -> None:
     k.write("d", k.e.select(k.e.lanes_of(k.read("c")), k.read("a"), k.read("b")))
 
 
-@semantics(_SECTION + "slct")
+@semantics("compare/slct")
 def slct(k: Lowering) -> None:
     """a where c >= 0, which -0 is and no NaN is."""
     e, c = k.e, k.read("c")

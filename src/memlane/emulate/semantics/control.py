@@ -13,10 +13,8 @@ from memlane.emulate.runtime.fragments import park
 from memlane.emulate.semantics.call import return_to_caller
 from memlane.emulate.semantics.table import semantics
 
-_SECTION = "control-flow-instructions-"
 
-
-@semantics(_SECTION + "bra")
+@semantics("control/bra")
 def bra(k: Lowering) -> None:
     k.flow.save()
     if k.instruction.guard is None:
@@ -25,7 +23,7 @@ def bra(k: Lowering) -> None:
     return k.flow.split(k.active)
 
 
-@semantics(_SECTION + "brx-idx")
+@semantics("control/brx.idx")
 def brx_idx(k: Lowering) -> None:
     """Each lane goes to the target that its index names; beyond the list, which the manual leaves open, to the last."""
     e = k.e
@@ -40,7 +38,7 @@ def brx_idx(k: Lowering) -> None:
     k.flow.pick_again()
 
 
-@semantics(_SECTION + "ret", _SECTION + "exit")
+@semantics("control/ret", "control/exit")
 def ret(k: Lowering) -> None:
     if isinstance(k.step.link, Return):
         return return_to_caller(k, k.step.link)
@@ -49,7 +47,7 @@ def ret(k: Lowering) -> None:
     return k.flow.leave(k.active)
 
 
-@semantics("miscellaneous-instructions-trap", "miscellaneous-instructions-brkpt")
+@semantics("miscellaneous/trap", "miscellaneous/brkpt")
 def trap(k: Lowering) -> None:
     e, zero = k.e, constant(I32, 0)
     k.flow.save()

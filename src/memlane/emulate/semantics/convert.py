@@ -12,11 +12,10 @@ from memlane.emulate.semantics.table import semantics
 from memlane.errors import PtxTypeError
 from memlane.ptx import SCALAR_TYPES, Immediate, ScalarType
 
-_SECTION = "data-movement-and-conversion-instructions-"
 _ROUNDINGS = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
-@semantics(_SECTION + "cvt")
+@semantics("convert/cvt")
 def cvt(k: Lowering) -> None:
     target_name, source_name = k.instruction.modifiers[-2:]
     if "x2" in target_name + source_name:
@@ -188,7 +187,7 @@ def _saturated(k: Lowering, value: Value, target: ScalarType, source: ScalarType
     return value
 
 
-@semantics(_SECTION + "cvt-pack")
+@semantics("convert/cvt.pack")
 def cvt_pack(k: Lowering) -> None:
     """a and b limited to a short integer type, a above b, and above both what of c is left."""
     e, kind, name = k.e, vector(I32), k.slot_of("dtype")
@@ -207,7 +206,7 @@ def cvt_pack(k: Lowering) -> None:
     k.write("d", result)
 
 
-@semantics(_SECTION + "prmt")
+@semantics("convert/prmt")
 def prmt(k: Lowering) -> None:
     """Each byte of the result is one of the eight bytes of b:a, or its sign."""
     e, kind = k.e, vector(I32)

@@ -12,8 +12,6 @@ from memlane.emulate.semantics.integer import product
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import CARRY, SCALAR_TYPES
 
-_SECTION = "extended-precision-integer-arithmetic-instructions-"
-
 
 def _carry(k: Lowering, kind: Value) -> Value:
     return k.e.zext(k.e.lanes_of(k.register(CARRY)), kind)
@@ -33,20 +31,20 @@ def _sum(k: Lowering, a: Value, b: Value, carry: Value | None = None) -> None:
     k.write("d", total)
 
 
-@semantics(_SECTION + "add-cc", _SECTION + "addc")
+@semantics("extended/add.cc", "extended/addc")
 def add(k: Lowering) -> None:
     a = k.read("a")
     _sum(k, a, k.read("b"), _carry(k, a.type) if k.instruction.opcode == "addc" else None)
 
 
-@semantics(_SECTION + "sub-cc", _SECTION + "subc")
+@semantics("extended/sub.cc", "extended/subc")
 def sub(k: Lowering) -> None:
     a = k.read("a")
     carry = _carry(k, a.type) if k.instruction.opcode == "subc" else constant(a.type, 1)
     _sum(k, a, k.e.not_(k.read("b")), carry)
 
 
-@semantics(_SECTION + "mad-cc", _SECTION + "madc")
+@semantics("extended/mad.cc", "extended/madc")
 def mad(k: Lowering) -> None:
     mode = "hi" if k.instruction.has("hi") else "lo"
     a, signed = k.read("a"), SCALAR_TYPES[k.slot_type("a")].kind == "s"

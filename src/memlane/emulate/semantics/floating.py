@@ -18,8 +18,6 @@ from memlane.emulate.runtime.rounding import directed
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES
 
-_SECTION = "floating-point-instructions-"
-
 CANONICAL_NAN = 0x7FFFFFFF
 SCALAR_BITS = {kind: bits for bits, kind in FLOATS.items()}
 
@@ -102,27 +100,27 @@ def finish(k: Lowering, value: Value) -> None:
     return k.write("d", canonical(k, value))
 
 
-@semantics(_SECTION + "add")
+@semantics("floating/add")
 def add(k: Lowering) -> None:
     finish(k, rounded(k, "fadd", _operands(k, "ab")))
 
 
-@semantics(_SECTION + "sub")
+@semantics("floating/sub")
 def sub(k: Lowering) -> None:
     finish(k, rounded(k, "fsub", _operands(k, "ab")))
 
 
-@semantics(_SECTION + "mul")
+@semantics("floating/mul")
 def mul(k: Lowering) -> None:
     finish(k, rounded(k, "fmul", _operands(k, "ab")))
 
 
-@semantics(_SECTION + "fma", _SECTION + "mad")
+@semantics("floating/fma", "floating/mad")
 def fma(k: Lowering) -> None:
     finish(k, rounded(k, "fma", _operands(k, "abc")))
 
 
-@semantics(_SECTION + "div")
+@semantics("floating/div")
 def div(k: Lowering) -> None:
     """`.approx` gives 0 for numbers divided by more than 2^126, and no number for infinity divided by that."""
     a, b = _operands(k, "ab")
@@ -142,7 +140,7 @@ def _upper_word(k: Lowering, value: Value) -> Value:
     return e.bitcast(e.select(tiny, e.and_(bits, constant(kind, 1 << 63)), bits), value.type)
 
 
-@semantics(_SECTION + "rcp-approx-ftz-f64", _SECTION + "rsqrt-approx-ftz-f64")
+@semantics("floating/rcp.approx.ftz.f64", "floating/rsqrt.approx.ftz.f64")
 def approximate_double(k: Lowering) -> None:
     """Of operand and result only the upper words count."""
     e, a = k.e, _upper_word(k, k.read("a"))
@@ -151,18 +149,18 @@ def approximate_double(k: Lowering) -> None:
     k.write("d", _upper_word(k, result))
 
 
-@semantics(_SECTION + "rcp")
+@semantics("floating/rcp")
 def rcp(k: Lowering) -> None:
     (a,) = _operands(k, "a")
     finish(k, rounded(k, "fdiv", [real(a.type, 1.0), a]))
 
 
-@semantics(_SECTION + "sqrt")
+@semantics("floating/sqrt")
 def sqrt(k: Lowering) -> None:
     finish(k, rounded(k, "sqrt", _operands(k, "a")))
 
 
-@semantics(_SECTION + "rsqrt")
+@semantics("floating/rsqrt")
 def rsqrt(k: Lowering) -> None:
     (a,) = _operands(k, "a")
     finish(k, k.e.fdiv(real(a.type, 1.0), k.e.intrinsic("sqrt", [a])))
@@ -177,21 +175,21 @@ def _as_integers(k: Lowering, value: Value) -> Value:
     return k.e.bitcast(value, vector(I32 if value.type.element == F32 else INTEGERS[64]))
 
 
-@semantics(_SECTION + "abs")
+@semantics("floating/abs")
 def abs_(k: Lowering) -> None:
     (a,) = _operands(k, "a")
     bits = _as_integers(k, a)
     k.write("d", k.e.and_(bits, k.e.not_(_sign_bit(k, bits.type))))
 
 
-@semantics(_SECTION + "neg")
+@semantics("floating/neg")
 def neg(k: Lowering) -> None:
     (a,) = _operands(k, "a")
     bits = _as_integers(k, a)
     k.write("d", k.e.xor(bits, _sign_bit(k, bits.type)))
 
 
-@semantics(_SECTION + "copysign")
+@semantics("floating/copysign")
 def copysign(k: Lowering) -> None:
     """The magnitude of b with the sign of a."""
     e, (a, b) = k.e, [_as_integers(k, value) for value in _operands(k, "ab")]
@@ -199,7 +197,7 @@ def copysign(k: Lowering) -> None:
     k.write("d", e.or_(e.and_(a, sign), e.and_(b, e.not_(sign))))
 
 
-@semantics(_SECTION + "min", _SECTION + "max")
+@semantics("floating/min", "floating/max")
 def min_max(k: Lowering) -> None:
     """A number wins over none, -0 is below +0; with `.NaN` no number wins."""
     e, instruction = k.e, k.instruction
@@ -219,7 +217,7 @@ def min_max(k: Lowering) -> None:
     finish(k, result)
 
 
-@semantics(_SECTION + "testp")
+@semantics("floating/testp")
 def testp(k: Lowering) -> None:
     """Zeros count as normal."""
     e = k.e
@@ -247,7 +245,7 @@ def library(k: Lowering, function: str, value: Value) -> Value:
     return k.e.load(k.scratch("d"), typ=value.type, align=4)
 
 
-@semantics(_SECTION + "sin", _SECTION + "cos", _SECTION + "lg2", _SECTION + "ex2", _SECTION + "tanh")
+@semantics("floating/sin", "floating/cos", "floating/lg2", "floating/ex2", "floating/tanh")
 def transcendental(k: Lowering) -> None:
     function = {"lg2": "log2", "ex2": "exp2"}.get(k.instruction.opcode, k.instruction.opcode)
     finish(k, library(k, function, *_operands(k, "a")))

@@ -12,10 +12,6 @@ from memlane.emulate.semantics.compare import holds, with_predicate, write_both
 from memlane.emulate.semantics.floating import finish, library, rounded
 from memlane.emulate.semantics.table import semantics
 
-_SECTION = "half-precision-floating-point-instructions-"
-_MIXED = "mixed-precision-floating-point-instructions-"
-_COMPARISON = "half-precision-comparison-instructions-"
-
 
 def _bits(k: Lowering, letter: str, name: str) -> Value:
     """An operand as 32 or 64 i16, flushed if the instruction says so."""
@@ -69,22 +65,22 @@ def _finish(k: Lowering, value: Value) -> None:
 # An f32 has more than twice the bits of either format and two to spare: what it rounds first, these round as if it had not.
 
 
-@semantics(_SECTION + "add")
+@semantics("half/add")
 def add(k: Lowering) -> None:
     _finish(k, k.e.fadd(*_read(k, "ab")))
 
 
-@semantics(_SECTION + "sub")
+@semantics("half/sub")
 def sub(k: Lowering) -> None:
     _finish(k, k.e.fsub(*_read(k, "ab")))
 
 
-@semantics(_SECTION + "mul")
+@semantics("half/mul")
 def mul(k: Lowering) -> None:
     _finish(k, k.e.fmul(*_read(k, "ab")))
 
 
-@semantics(_SECTION + "fma")
+@semantics("half/fma")
 def fma(k: Lowering) -> None:
     """The product is exact in f64."""
     if k.instruction.has("oob"):
@@ -93,19 +89,19 @@ def fma(k: Lowering) -> None:
     _finish(k, odd_sum(k.e, k.e.fmul(a, b), c))
 
 
-@semantics(_SECTION + "neg")
+@semantics("half/neg")
 def neg(k: Lowering) -> None:
     bits = _bits(k, "a", k.slot_type("a"))
     _write(k, k.e.xor(bits, constant(bits.type, 0x8000)))
 
 
-@semantics(_SECTION + "abs")
+@semantics("half/abs")
 def abs_(k: Lowering) -> None:
     bits = _bits(k, "a", k.slot_type("a"))
     _write(k, k.e.and_(bits, constant(bits.type, 0x7FFF)))
 
 
-@semantics(_SECTION + "min", _SECTION + "max")
+@semantics("half/min", "half/max")
 def min_max(k: Lowering) -> None:
     """A number wins over none, -0 is below +0; with `.NaN` no number wins."""
     e, instruction = k.e, k.instruction
@@ -122,7 +118,7 @@ def min_max(k: Lowering) -> None:
     _finish(k, result)
 
 
-@semantics(_SECTION + "tanh", _SECTION + "ex2")
+@semantics("half/tanh", "half/ex2")
 def transcendental(k: Lowering) -> None:
     (a,) = _read(k, "a")
     _finish(k, library(k, {"ex2": "exp2"}.get(k.instruction.opcode, k.instruction.opcode), a))
@@ -135,17 +131,17 @@ def _short(k: Lowering, letter: str, slot: str) -> Value:
     return widen(k.e, k.read(letter, "b16"), k.slot_of(slot))
 
 
-@semantics(_MIXED + "add")
+@semantics("half/add mixed")
 def mixed_add(k: Lowering) -> None:
     finish(k, rounded(k, "fadd", [_short(k, "a", "atype"), k.read("b")]))
 
 
-@semantics(_MIXED + "sub")
+@semantics("half/sub mixed")
 def mixed_sub(k: Lowering) -> None:
     finish(k, rounded(k, "fsub", [_short(k, "a", "atype"), k.read("b")]))
 
 
-@semantics(_MIXED + "fma")
+@semantics("half/fma mixed")
 def mixed_fma(k: Lowering) -> None:
     finish(k, rounded(k, "fma", [_short(k, "a", "abtype"), _short(k, "b", "abtype"), k.read("c")]))
 
@@ -166,7 +162,7 @@ def _masks(k: Lowering) -> list[Value]:
     return [e.mask_of(e.icmp_unsigned("!=", half, constant(vector(I32), 0))) for half in halves]
 
 
-@semantics(_COMPARISON + "setp")
+@semantics("compare/setp half")
 def setp(k: Lowering) -> None:
     """Of pairs: the lower comparison into p, the upper into q."""
     masks = _masks(k)
@@ -176,7 +172,7 @@ def setp(k: Lowering) -> None:
 _ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16x2": 0x3F80, "u16": 0xFFFF, "s16": 0xFFFF}
 
 
-@semantics(_COMPARISON + "set")
+@semantics("compare/set half")
 def set_(k: Lowering) -> None:
     """1.0 or all ones where the comparison holds, in each half of pairs."""
     e, masks = k.e, [with_predicate(k, mask) for mask in _masks(k)]

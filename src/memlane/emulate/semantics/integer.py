@@ -10,8 +10,6 @@ from memlane.emulate.runtime.arithmetic import divide
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES
 
-_SECTION = "integer-arithmetic-instructions-"
-
 
 def _is_signed(k: Lowering, letter: str = "a") -> bool:
     return SCALAR_TYPES[k.slot_type(letter)].kind == "s"
@@ -35,7 +33,7 @@ def clamp_signed(k: Lowering, value: Value, bits: int) -> Value:
     return e.trunc(value, vector(INTEGERS[bits]))
 
 
-@semantics(_SECTION + "add")
+@semantics("integer/add")
 def add(k: Lowering) -> None:
     if _is_packed(k):
         return k.write("d", k.e.bitcast(k.e.add(_as_halves(k, "a"), _as_halves(k, "b")), vector(I32)))
@@ -46,7 +44,7 @@ def add(k: Lowering) -> None:
     return k.write("d", k.e.add(a, b))
 
 
-@semantics(_SECTION + "sub")
+@semantics("integer/sub")
 def sub(k: Lowering) -> None:
     a, b = k.read("a"), k.read("b")
     if k.instruction.has("sat"):
@@ -71,12 +69,12 @@ def _mode(k: Lowering) -> str:
     return next(word for word in ("wide", "hi", "lo") if k.instruction.has(word))
 
 
-@semantics(_SECTION + "mul")
+@semantics("integer/mul")
 def mul(k: Lowering) -> None:
     k.write("d", product(k, k.read("a"), k.read("b"), _mode(k), _is_signed(k)))
 
 
-@semantics(_SECTION + "mad")
+@semantics("integer/mad")
 def mad(k: Lowering) -> None:
     part, c = product(k, k.read("a"), k.read("b"), _mode(k), _is_signed(k)), k.read("c")
     if k.instruction.has("sat"):
@@ -95,12 +93,12 @@ def _product24(k: Lowering) -> Value:
     return e.trunc(whole if k.slot_of("mode") == "lo" else e.lshr(whole, constant(wide, 16)), vector(I32))
 
 
-@semantics(_SECTION + "mul24")
+@semantics("integer/mul24")
 def mul24(k: Lowering) -> None:
     k.write("d", _product24(k))
 
 
-@semantics(_SECTION + "mad24")
+@semantics("integer/mad24")
 def mad24(k: Lowering) -> None:
     if k.instruction.has("sat"):
         wide = vector(I64)
@@ -108,14 +106,14 @@ def mad24(k: Lowering) -> None:
     return k.write("d", k.e.add(_product24(k), k.read("c")))
 
 
-@semantics(_SECTION + "sad")
+@semantics("integer/sad")
 def sad(k: Lowering) -> None:
     e, a, b = k.e, k.read("a"), k.read("b")
     less = (e.icmp_signed if _is_signed(k) else e.icmp_unsigned)("<", a, b)
     k.write("d", e.add(k.read("c"), e.select(less, e.sub(b, a), e.sub(a, b))))
 
 
-@semantics(_SECTION + "div", _SECTION + "rem")
+@semantics("integer/div", "integer/rem")
 def div(k: Lowering) -> None:
     """Out of line. Division by zero gives all ones, its remainder the dividend; the manual leaves both open."""
     e, scalar = k.e, SCALAR_TYPES[k.slot_type("a")]
@@ -125,18 +123,18 @@ def div(k: Lowering) -> None:
     k.write("d", e.load_lanes(k.scratch("d"), INTEGERS[scalar.bits]))
 
 
-@semantics(_SECTION + "abs")
+@semantics("integer/abs")
 def abs_(k: Lowering) -> None:
     a = k.read("a")
     k.write("d", k.e.intrinsic("abs", [a, ir.Constant(I1, 0)]))
 
 
-@semantics(_SECTION + "neg")
+@semantics("integer/neg")
 def neg(k: Lowering) -> None:
     k.write("d", k.e.neg(k.read("a")))
 
 
-@semantics(_SECTION + "min", _SECTION + "max")
+@semantics("integer/min", "integer/max")
 def min_max(k: Lowering) -> None:
     e, opcode = k.e, k.instruction.opcode
     name = f"{'s' if _is_signed(k) else 'u'}{opcode}"
@@ -155,17 +153,17 @@ def _narrow(k: Lowering, value: Value) -> Value:
     return k.e.trunc(value, vector(I32)) if value.type.element.width > 32 else value
 
 
-@semantics(_SECTION + "popc")
+@semantics("integer/popc")
 def popc(k: Lowering) -> None:
     k.write("d", _narrow(k, k.e.popcount(k.read("a"))))
 
 
-@semantics(_SECTION + "clz")
+@semantics("integer/clz")
 def clz(k: Lowering) -> None:
     k.write("d", _narrow(k, k.e.intrinsic("ctlz", [k.read("a"), ir.Constant(I1, 0)])))
 
 
-@semantics(_SECTION + "bfind")
+@semantics("integer/bfind")
 def bfind(k: Lowering) -> None:
     """The place of the highest bit that is not a sign; all ones if there is none. `.shiftamt`: how far to shift it to the top."""
     e, a = k.e, k.read("a")
@@ -178,7 +176,7 @@ def bfind(k: Lowering) -> None:
     k.write("d", _narrow(k, e.select(nothing, constant(a.type, -1), found)))
 
 
-@semantics(_SECTION + "fns")
+@semantics("integer/fns")
 def fns(k: Lowering) -> None:
     """The place of the offset-th set bit counted from `base`, upwards or downwards; all ones if there is none.
 
@@ -207,7 +205,7 @@ def fns(k: Lowering) -> None:
     k.write("d", e.select(found, place, minus))
 
 
-@semantics(_SECTION + "brev")
+@semantics("integer/brev")
 def brev(k: Lowering) -> None:
     k.write("d", k.e.intrinsic("bitreverse", [k.read("a")]))
 
@@ -227,7 +225,7 @@ def _ones(k: Lowering, length: Value) -> Value:
     return e.select(short, e.sub(e.shl(constant(kind, 1), safe), constant(kind, 1)), constant(kind, -1))
 
 
-@semantics(_SECTION + "bfe")
+@semantics("integer/bfe")
 def bfe(k: Lowering) -> None:
     e, a = k.e, k.read("a")
     kind, bits = a.type, a.type.element.width
@@ -246,7 +244,7 @@ def bfe(k: Lowering) -> None:
     k.write("d", field)
 
 
-@semantics(_SECTION + "bfi")
+@semantics("integer/bfi")
 def bfi(k: Lowering) -> None:
     e, a, b = k.e, k.read("a"), k.read("b")
     kind, bits = b.type, b.type.element.width
@@ -257,7 +255,7 @@ def bfi(k: Lowering) -> None:
     k.write("f", e.or_(e.and_(b, e.not_(field)), e.and_(e.shl(a, shift), field)))
 
 
-@semantics(_SECTION + "bmsk")
+@semantics("integer/bmsk")
 def bmsk(k: Lowering) -> None:
     e, kind = k.e, vector(I32)
     a, b = k.read("a"), k.read("b")
@@ -268,7 +266,7 @@ def bmsk(k: Lowering) -> None:
     k.write("d", e.select(inside, e.shl(_ones(k, b), shift), constant(kind, 0)))
 
 
-@semantics(_SECTION + "szext")
+@semantics("integer/szext")
 def szext(k: Lowering) -> None:
     e, kind = k.e, vector(I32)
     a, b = k.read("a"), k.read("b")
@@ -290,7 +288,7 @@ def _part(k: Lowering, letter: str, bits: int, number: int) -> Value:
     return (e.ashr if signed else e.lshr)(e.shl(k.read(letter), up), down)
 
 
-@semantics(_SECTION + "dp4a")
+@semantics("integer/dp4a")
 def dp4a(k: Lowering) -> None:
     total = k.read("c")
     for number in range(4):
@@ -298,7 +296,7 @@ def dp4a(k: Lowering) -> None:
     k.write("d", total)
 
 
-@semantics(_SECTION + "dp2a")
+@semantics("integer/dp2a")
 def dp2a(k: Lowering) -> None:
     total, first = k.read("c"), 0 if k.slot_of("mode") == "lo" else 2
     for number in range(2):

@@ -9,36 +9,34 @@ from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, Immediate
 
-_SECTION = "logic-and-shift-instructions-"
 
-
-@semantics(_SECTION + "and")
+@semantics("logic/and")
 def and_(k: Lowering) -> None:
     k.write("d", k.e.and_(k.read("a"), k.read("b")))
 
 
-@semantics(_SECTION + "or")
+@semantics("logic/or")
 def or_(k: Lowering) -> None:
     k.write("d", k.e.or_(k.read("a"), k.read("b")))
 
 
-@semantics(_SECTION + "xor")
+@semantics("logic/xor")
 def xor(k: Lowering) -> None:
     k.write("d", k.e.xor(k.read("a"), k.read("b")))
 
 
-@semantics(_SECTION + "not")
+@semantics("logic/not")
 def not_(k: Lowering) -> None:
     k.write("d", k.e.not_(k.read("a")))
 
 
-@semantics(_SECTION + "cnot")
+@semantics("logic/cnot")
 def cnot(k: Lowering) -> None:
     a = k.read("a")
     k.write("d", k.e.zext(k.e.icmp_unsigned("==", a, constant(a.type, 0)), a.type))
 
 
-@semantics(_SECTION + "lop3")
+@semantics("logic/lop3")
 def lop3(k: Lowering) -> None:
     """Any function of three bits, as the sum of its minterms or, where shorter, the complement of the others'."""
     e = k.e
@@ -61,7 +59,7 @@ def lop3(k: Lowering) -> None:
         k.write_second("d", (e.and_ if k.slot_of("bool") == "and" else e.or_)(some, k.read("q")))
 
 
-@semantics(_SECTION + "shf")
+@semantics("logic/shf")
 def shf(k: Lowering) -> None:
     """The pair b:a shifted left (its high word) or right (its low word)."""
     e, kind = k.e, vector(I32)
@@ -99,12 +97,12 @@ def _shift(k: Lowering, operation: Callable[[Value, Value], Value], signed: bool
     return k.write("d", shifted if signed else e.select(inside, shifted, constant(kind, 0)))
 
 
-@semantics(_SECTION + "shl")
+@semantics("logic/shl")
 def shl(k: Lowering) -> None:
     _shift(k, k.e.shl, signed=False)
 
 
-@semantics(_SECTION + "shr")
+@semantics("logic/shr")
 def shr(k: Lowering) -> None:
     signed = SCALAR_TYPES[k.slot_type("a")].kind == "s"
     _shift(k, k.e.ashr if signed else k.e.lshr, signed)

@@ -19,7 +19,6 @@ from memlane.emulate.semantics.memory import state_space
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import elements
 
-_SECTION = "warp-level-matrix-instructions-"
 _ROW_BYTES = 16
 
 
@@ -51,7 +50,7 @@ def _transposed(k: Lowering, matrix: Value) -> Value:
     return k.e.bitcast(_shuffled(k, [halves], places), vector(I32))
 
 
-@semantics(_SECTION + "ldmatrix")
+@semantics("matrix/ldmatrix")
 def ldmatrix(k: Lowering) -> None:
     """Lane 8 m + r names row r of matrix m."""
     e, space = k.e, state_space(k)
@@ -68,7 +67,7 @@ def ldmatrix(k: Lowering) -> None:
         k.write_operand(target, _transposed(k, matrix) if k.instruction.has("trans") else matrix, "b32")
 
 
-@semantics(_SECTION + "stmatrix")
+@semantics("matrix/stmatrix")
 def stmatrix(k: Lowering) -> None:
     e, space = k.e, state_space(k)
     lanes = _rows(k)
@@ -86,7 +85,7 @@ def stmatrix(k: Lowering) -> None:
     k.change_mask(k.mask)
 
 
-@semantics(_SECTION + "movmatrix")
+@semantics("convert/movmatrix")
 def movmatrix(k: Lowering) -> None:
     k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
     k.write("d", _transposed(k, k.read("a")))
@@ -95,7 +94,7 @@ def movmatrix(k: Lowering) -> None:
 # -- products --------------------------------------------------------------------------------------------------------------------
 
 
-@semantics(_SECTION + "mma")
+@semantics("matrix/mma")
 def mma(k: Lowering) -> None:
     """In f16 and f32 the sum is rounded once at its end, where the hardware rounds, or cuts, on the way too."""
     k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))

@@ -13,10 +13,8 @@ from memlane.emulate.semantics.cluster import is_own_shared
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, Address, Operand, Register, Symbol, Vector, elements
 
-_SECTION = "data-movement-and-conversion-instructions-"
 
-
-@semantics(_SECTION + "mov")
+@semantics("memory/mov")
 def mov(k: Lowering) -> None:
     source, target = k.instruction.operand("a"), k.instruction.operand("d")
     if k.slot_of("vec"):
@@ -66,7 +64,7 @@ def state_space(k: Lowering) -> str:
     return space
 
 
-@semantics(_SECTION + "ld", _SECTION + "ld-global-nc", _SECTION + "ldu")
+@semantics("memory/ld", "memory/ld.global.nc", "memory/ldu")
 def ld(k: Lowering) -> None:
     space, scalar, targets = state_space(k), SCALAR_TYPES[k.slot_type("d")], elements(k.instruction.operand("d"))
     address = k.instruction.operand("a")
@@ -133,7 +131,7 @@ def _store_registers(k: Lowering, sources: tuple[Operand, ...], registers: Vecto
             taken += width
 
 
-@semantics(_SECTION + "st")
+@semantics("memory/st")
 def st(k: Lowering) -> None:
     space, scalar, sources = state_space(k), SCALAR_TYPES[k.slot_type("b")], elements(k.instruction.operand("b"))
     registers = k.instruction.operand("a")
@@ -151,17 +149,12 @@ def st(k: Lowering) -> None:
         k.call(store(space, scalar.bits, len(sources)), k.warp, pointer, distance, lanes, constant(I32, k.index), data)
 
 
-@semantics(
-    _SECTION + "prefetch-prefetchu",
-    _SECTION + "applypriority",
-    _SECTION + "discard",
-    _SECTION + "cp-async-bulk-prefetch",
-)
+@semantics("memory/prefetch", "memory/prefetchu", "memory/applypriority", "memory/discard", "asynchronous/cp.async.bulk.prefetch")
 def hint(k: Lowering) -> None:
     """Hints to the caches change no value."""
 
 
-@semantics(_SECTION + "createpolicy")
+@semantics("memory/createpolicy")
 def createpolicy(k: Lowering) -> None:
     """A policy for the caches, which the emulator does not look at."""
     k.write("d", constant(vector(I64), 0))
@@ -170,7 +163,7 @@ def createpolicy(k: Lowering) -> None:
 # -- addresses -------------------------------------------------------------------------------------------------------------------
 
 
-@semantics(_SECTION + "cvta")
+@semantics("memory/cvta")
 def cvta(k: Lowering) -> None:
     """The window of shared memory is as large as its addresses reach: what they wrap by is dropped, as on chips since sm_90."""
     space = k.slot_of("space").partition("::")[0]
@@ -187,7 +180,7 @@ def cvta(k: Lowering) -> None:
     return k.write("d", k.e.add(narrowed(k.e, address) if space == "shared" else address, start))
 
 
-@semantics(_SECTION + "isspacep")
+@semantics("memory/isspacep")
 def isspacep(k: Lowering) -> None:
     """The window of kernel parameters lies in that of global memory. Constant are the variables that the kernel names."""
     e, kind = k.e, vector(I64)

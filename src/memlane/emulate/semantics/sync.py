@@ -11,10 +11,8 @@ from memlane.emulate.runtime.barriers import arrive, meet
 from memlane.emulate.semantics.table import semantics
 from memlane.emulate.semantics.warp import any_of
 
-_SECTION = "parallel-synchronization-and-communication-instructions-"
 
-
-@semantics(_SECTION + "bar")
+@semantics("sync/barrier", "sync/bar")
 def bar(k: Lowering) -> None:
     """Threads arrive and, unless they only `arrive`, wait. The result of a reduction is read when they go on."""
     e = k.e
@@ -45,7 +43,7 @@ def _finish_reduction(k: Lowering) -> None:
     return k.write("p", e.sext(holds, I32))
 
 
-@semantics(_SECTION + "bar-warp-sync")
+@semantics("sync/bar.warp.sync")
 def bar_warp_sync(k: Lowering) -> None:
     """Each lane waits for the live ones of its own mask. Lanes whose guard is false do not arrive."""
     e = k.e
@@ -64,7 +62,7 @@ def bar_warp_sync(k: Lowering) -> None:
     k.flow.go(following)
 
 
-@semantics(_SECTION + "membar-fence", _SECTION + "griddepcontrol")
+@semantics("sync/membar", "sync/fence", "sync/griddepcontrol")
 def fence(k: Lowering) -> None:
     """The memory operations of a block happen one after another here; between blocks of different workers it is the processor that has to
     keep their order."""

@@ -16,13 +16,11 @@ from memlane.emulate.semantics.cluster_copies import complete_at, in_each_block
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import Immediate, Operand, Register, Symbol, TextureAddress, Vector
 
-_SECTION = "data-movement-and-conversion-instructions-"
-_SYNC = "parallel-synchronization-and-communication-instructions-"
 _WORDS = 4 * LANES
 _MOST_DIMENSIONS = 5
 
 
-@semantics(_SECTION + "cp-async-bulk-tensor")
+@semantics("asynchronous/cp.async.bulk.tensor")
 def cp_async_bulk_tensor(k: Lowering) -> None:
     """Toward shared memory all bytes of the box count on a barrier, also those that lie outside the array; with a mask of ranks, in each
     of those blocks, which are fed by one access to global memory."""
@@ -37,13 +35,13 @@ def cp_async_bulk_tensor(k: Lowering) -> None:
     return _account(k)
 
 
-@semantics(_SECTION + "cp-async-bulk-prefetch-tensor")
+@semantics("asynchronous/cp.async.bulk.prefetch.tensor")
 def cp_async_bulk_prefetch_tensor(k: Lowering) -> None:
     """Moves nothing that a program could see, but a GPU takes a box that no load may have for an illegal instruction here too."""
     _copy(k, _prepared(k, "prefetch"), (k.scratch("maps"), constant(I64, 0)))
 
 
-@semantics(_SECTION + "cp-reduce-async-bulk-tensor")
+@semantics("asynchronous/cp.reduce.async.bulk.tensor")
 def cp_reduce_async_bulk_tensor(k: Lowering) -> None:
     operation = k.slot_of("op")
     if operation not in REDUCTIONS:
@@ -91,7 +89,7 @@ _FIELDS = {
 """Fields of a tensor map, by their names in PTX."""
 
 
-@semantics(_SECTION + "tensormap-replace")
+@semantics("asynchronous/tensormap.replace")
 def tensormap_replace(k: Lowering) -> None:
     name, ordinal = _FIELDS[k.slot_of("field")], k.instruction.operand("ordinal")
     index = ordinal.value if isinstance(ordinal, Immediate) else 0
@@ -118,7 +116,7 @@ def _put(k: Lowering, at: int, value: Value) -> None:
     k.call(store(space, bits, 1), k.warp, pointer, place, lanes, constant(I32, k.index), data)
 
 
-@semantics(_SYNC + "tensormap-cp-fenceproxy")
+@semantics("asynchronous/tensormap.cp_fenceproxy")
 def tensormap_cp_fenceproxy(k: Lowering) -> None:
     """A warp copies a tensor map from shared to global memory, all lanes the same one."""
     e, whole = k.e, k.active

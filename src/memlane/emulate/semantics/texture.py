@@ -75,7 +75,7 @@ def _read(k: Lowering, helper: Helper, coordinates: Value) -> None:
         k.write_operand(target, word if scalar.bits == 32 else e.trunc(word, vector(INTEGERS[scalar.bits])), type_name)
 
 
-@semantics(_TEXTURE + "tex")
+@semantics("texture/tex")
 def tex(k: Lowering) -> None:
     """Textures have one level: levels and gradients make no difference."""
     geometry, coordinate = _geometry(k), k.slot_of("ctype")
@@ -84,13 +84,13 @@ def tex(k: Lowering) -> None:
     _read(k, sample(geometry, coordinate == "s32"), _coordinates(k, geometry, coordinate))
 
 
-@semantics(_TEXTURE + "tld4")
+@semantics("texture/tld4")
 def tld4(k: Lowering) -> None:
     geometry = _geometry(k)
     _read(k, gather(geometry, "rgba".index(k.slot_of("comp"))), _coordinates(k, geometry, "f32"))
 
 
-@semantics(_TEXTURE + "txq", _SURFACE + "suq")
+@semantics("texture/txq", "texture/suq")
 def txq(k: Lowering) -> None:
     name = k.slot_of("query")
     if name not in QUERIES:
@@ -119,7 +119,7 @@ def _put_data(k: Lowering, type_name: str) -> int:
     return len(sources)
 
 
-@semantics(_SURFACE + "suld")
+@semantics("texture/suld")
 def suld(k: Lowering) -> None:
     place, scalar, targets = _place(k), SCALAR_TYPES[k.slot_of("dtype")], elements(k.instruction.operand("d"))
     _access(k, load(place, scalar.bits, len(targets)), place.geometry, scalar.nbytes * len(targets))
@@ -128,7 +128,7 @@ def suld(k: Lowering) -> None:
         k.write_operand(target, value, scalar.name)
 
 
-@semantics(_SURFACE + "sust")
+@semantics("texture/sust")
 def sust(k: Lowering) -> None:
     place, scalar = _place(k), SCALAR_TYPES[k.slot_of("ctype")]
     count = _put_data(k, scalar.name)
@@ -136,7 +136,7 @@ def sust(k: Lowering) -> None:
     _access(k, helper, place.geometry, scalar.nbytes * count)
 
 
-@semantics(_SURFACE + "sured")
+@semantics("texture/sured")
 def sured(k: Lowering) -> None:
     place, scalar, operation = _place(k), SCALAR_TYPES[k.slot_of("ctype")], k.slot_of("op")
     _put_data(k, scalar.name)

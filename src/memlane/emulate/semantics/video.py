@@ -19,8 +19,6 @@ from memlane.emulate.semantics.table import semantics
 from memlane.errors import PtxTypeError, UnsupportedPtx
 from memlane.ptx import Register
 
-_SCALAR = "scalar-video-instructions-"
-_SIMD = "simd-video-instructions-"
 _WIDE = vector(I64)
 _PARTS = "b[0-3]|h[01]"
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -188,13 +186,13 @@ def _merged(k: Lowering, value: Value, bits: int, number: int, into: Value) -> V
     return e.or_(moved, e.and_(into, _whole(~mask)))
 
 
-@semantics(_SCALAR + "vadd-vsub-vabsdiff-vmin-vmax")
+@semantics("video/vadd", "video/vsub", "video/vabsdiff", "video/vmin", "video/vmax")
 def arithmetic(k: Lowering) -> None:
     a, b = (_source(k, letter, k.slot_of(f"{letter}type")) for letter in "ab")
     _finish(k, _calculated(k, k.instruction.opcode, a, b), k.slot_of("dtype"))
 
 
-@semantics(_SCALAR + "vshl-vshr")
+@semantics("video/vshl", "video/vshr")
 def shift(k: Lowering) -> None:
     e, a, b = k.e, _source(k, "a", k.slot_of("atype")), _source(k, "b", "u32")
     b = e.and_(b, _whole(31)) if k.slot_of("mode") == "wrap" else e.intrinsic("umin", [b, _whole(32)])
@@ -206,14 +204,14 @@ def shift(k: Lowering) -> None:
     _finish(k, value, k.slot_of("dtype"))
 
 
-@semantics(_SCALAR + "vset")
+@semantics("video/vset")
 def vset(k: Lowering) -> None:
     """The manual says that `c` is unsigned as the result is; the assembler gives it the sign of `a`."""
     a, b = (_source(k, letter, k.slot_of(f"{letter}type")) for letter in "ab")
     _finish(k, _compared(k, a, b), "u32", k.slot_of("atype"))
 
 
-@semantics(_SCALAR + "vmad")
+@semantics("video/vmad")
 def vmad(k: Lowering) -> None:
     """Whole words are signed, those of `u32` too: the manual says otherwise, but the assembler makes a signed multiplication of every
     `vmad`. Only what is done with the sum goes by the types: it is unsigned where both factors are."""
@@ -245,7 +243,22 @@ def _elements(k: Lowering, letter: str, lanes: int, first: int) -> list[Value]:
     return [_part(k, words[number // lanes], bits, number % lanes, k.slot_of(f"{letter}type") == "s32") for number in numbers]
 
 
-@semantics(*(f"{_SIMD}{name}{lanes}" for name in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax", "vset") for lanes in "24"))
+@semantics(
+    "video/vadd2",
+    "video/vadd4",
+    "video/vsub2",
+    "video/vsub4",
+    "video/vavrg2",
+    "video/vavrg4",
+    "video/vabsdiff2",
+    "video/vabsdiff4",
+    "video/vmin2",
+    "video/vmin4",
+    "video/vmax2",
+    "video/vmax4",
+    "video/vset2",
+    "video/vset4",
+)
 def simd(k: Lowering) -> None:
     """The results go to the places that the destination selects; the others keep those of `c`. With `.add` all are added to `c`."""
     e, name, lanes = k.e, k.instruction.opcode[:-1], int(k.instruction.opcode[-1])

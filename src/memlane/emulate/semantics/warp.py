@@ -18,8 +18,6 @@ from memlane.emulate.runtime.exchange import match_any, permute
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import Immediate
 
-_SECTION = "parallel-synchronization-and-communication-instructions-"
-
 
 def any_of(k: Lowering, masks: Value) -> Value:
     """i32: the lanes that the masks of the active lanes name."""
@@ -61,7 +59,7 @@ def _for_each_group(k: Lowering, partners: Value, answer: Callable[[Value], Valu
     return e.load_lanes(k.scratch("d"), I32)
 
 
-@semantics(_SECTION + "shfl-sync", _SECTION + "shfl")
+@semantics("warp/shfl.sync", "warp/shfl")
 def shfl(k: Lowering) -> None:
     _gathered(k)
     e = k.e
@@ -111,7 +109,7 @@ def _sources(k: Lowering) -> tuple[Value, Value]:
     return e.select(fits, wanted, lane), fits
 
 
-@semantics(_SECTION + "vote-sync", _SECTION + "vote")
+@semantics("warp/vote.sync", "warp/vote")
 def vote(k: Lowering) -> None:
     e = k.e
     partners = _gathered(k)
@@ -124,7 +122,7 @@ def vote(k: Lowering) -> None:
     return k.write("d", e.mask_of(answer))
 
 
-@semantics(_SECTION + "match-sync")
+@semantics("warp/match.sync")
 def match(k: Lowering) -> None:
     e = k.e
     partners, value = _gathered(k), k.read("a")
@@ -138,12 +136,12 @@ def match(k: Lowering) -> None:
     return k.write_second("d", e.mask_of(agree))
 
 
-@semantics(_SECTION + "activemask")
+@semantics("warp/activemask")
 def activemask(k: Lowering) -> None:
     k.write("d", k.e.splat(k.active))
 
 
-@semantics(_SECTION + "redux-sync")
+@semantics("warp/redux.sync")
 def redux(k: Lowering) -> None:
     e, operation = k.e, k.slot_of("op")
     if k.slot_type("a") == "f32":
@@ -155,7 +153,7 @@ def redux(k: Lowering) -> None:
     k.write("d", _for_each_group(k, partners, lambda group: e.reduce(name, e.select(e.lanes_of(group), value, neutral))))
 
 
-@semantics(_SECTION + "elect-sync")
+@semantics("warp/elect.sync")
 def elect(k: Lowering) -> None:
     """The lowest lane of the mask, as on an H200; the manual says only that it is always the same one."""
     e = k.e

@@ -22,7 +22,6 @@ from memlane.emulate.semantics.table import semantics
 from memlane.errors import PtxTypeError
 from memlane.ptx import Immediate, Vector, elements
 
-_SECTION = "asynchronous-warpgroup-level-matrix-instructions-"
 _MOST_REGISTERS = 128
 _FACTORS = {
     "f16": {"f16": "f16", "bf16": "", "e4m3": "e4m3 e5m2", "e5m2": "e4m3 e5m2"},
@@ -32,13 +31,13 @@ _FACTORS = {
 """By the types of D and of A: those that B may have."""
 
 
-@semantics(_SECTION + "wgmma-fence", _SECTION + "wgmma-commit-group", _SECTION + "wgmma-wait-group")
+@semantics("matrix/wgmma.fence", "matrix/wgmma.commit_group", "matrix/wgmma.wait_group")
 def order(k: Lowering) -> None:
     """Every product is complete already; the checker remembers which are not on a GPU."""
     check_groups(k)
 
 
-@semantics(_SECTION + "wgmma-mma-async")
+@semantics("matrix/wgmma.mma_async")
 def mma_async(k: Lowering) -> None:
     k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
     e, product, columns = k.e, _product(k), _columns(k)

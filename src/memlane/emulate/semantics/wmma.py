@@ -27,7 +27,6 @@ from memlane.emulate.semantics.memory import state_space
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import elements
 
-_SECTION = "warp-level-matrix-instructions-"
 _BITS = {**BITS, "f32": 32, "s32": 32}
 Place = tuple[list[int], list[int]]
 """Row and column of one element of a fragment, by lane."""
@@ -135,7 +134,7 @@ def _pointers(k: Lowering, piece: _Piece, matrix: str, bits: int) -> Value:
     return k.scratch("elements", 256)
 
 
-@semantics(_SECTION + "wmma-load")
+@semantics("matrix/wmma.load")
 def wmma_load(k: Lowering) -> None:
     k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
     e, space, matrix, nothing = k.e, state_space(k), k.slot_of("matrix"), constant(I64, 0)
@@ -162,7 +161,7 @@ def wmma_load(k: Lowering) -> None:
         k.write_operand(target, registers[number % len(registers)], f"b{width}")
 
 
-@semantics(_SECTION + "wmma-store")
+@semantics("matrix/wmma.store")
 def wmma_store(k: Lowering) -> None:
     k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
     e, space, nothing = k.e, state_space(k), constant(I64, 0)
@@ -178,7 +177,7 @@ def wmma_store(k: Lowering) -> None:
             k.call(store(space, size, 1), k.warp, pointer, nothing, lanes, constant(I32, k.index), words)
 
 
-@semantics(_SECTION + "wmma-mma")
+@semantics("matrix/wmma.mma")
 def wmma_mma(k: Lowering) -> None:
     """Rounded as `mma.sync` is."""
     if k.slot_of("bitop") or k.slot_of("rnd") not in ("", "rn"):

@@ -23,24 +23,24 @@ from memlane.ptx.ops import (
 )
 
 TABLE = Table(
-    (
-        *integer.OPS,
-        *extended.OPS,
-        *floating.OPS,
-        *half.OPS,
-        *compare.OPS,
-        *logic.OPS,
-        *memory.OPS,
-        *convert.OPS,
-        *asynchronous.OPS,
-        *texture.OPS,
-        *control.OPS,
-        *sync.OPS,
-        *warp.OPS,
-        *matrix.OPS,
-        *video.OPS,
-        *miscellaneous.OPS,
-    )
+    {
+        "integer": integer.OPS,
+        "extended": extended.OPS,
+        "floating": floating.OPS,
+        "half": half.OPS,
+        "compare": compare.OPS,
+        "logic": logic.OPS,
+        "memory": memory.OPS,
+        "convert": convert.OPS,
+        "asynchronous": asynchronous.OPS,
+        "texture": texture.OPS,
+        "control": control.OPS,
+        "sync": sync.OPS,
+        "warp": warp.OPS,
+        "matrix": matrix.OPS,
+        "video": video.OPS,
+        "miscellaneous": miscellaneous.OPS,
+    }
 )
 """Every instruction that memlane knows."""
 

@@ -24,11 +24,11 @@ OPS = (
     .form("slct.dtype.s32       d, a, b, c", types="d:dtype a:dtype b:dtype c:s32")
     .form("slct{.ftz}.dtype.f32 d, a, b, c", types="d:dtype a:dtype b:dtype c:f32")
     .where(dtype=_TYPES),
-    op("set", manual=_HALF + "set", types="a:stype b:stype c:pred")
+    op("set", manual=_HALF + "set", variant="half", types="a:stype b:stype c:pred")
     .form("set.cmp{.ftz}.dtype.stype      d, a, b")
     .form("set.cmp.bool{.ftz}.dtype.stype d, a, b, {!}c")
     .where(cmp=_COMPARISONS, bool=_BOOLEANS, dtype="f16 f16x2 bf16 bf16x2 u16 s16 u32 s32", stype="f16 f16x2 bf16 bf16x2"),
-    op("setp", manual=_HALF + "setp")
+    op("setp", manual=_HALF + "setp", variant="half")
     .form("setp.cmp{.ftz}.type      p{|q}, a, b")
     .form("setp.cmp.bool{.ftz}.type p{|q}, a, b, {!}c")
     .where(cmp=_COMPARISONS, bool=_BOOLEANS, type="f16 f16x2 bf16 bf16x2"),

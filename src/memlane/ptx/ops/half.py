@@ -40,9 +40,13 @@ OPS = (
     .form("max{.NaN}{.xorsign.abs}.type       d, a, b", type=_BRAINS),
     op("tanh", manual=_SECTION + "tanh").form("tanh.approx.type d, a", type=_ALL),
     op("ex2", manual=_SECTION + "ex2").form("ex2.approx.type     d, a", type=_HALVES).form("ex2.approx.ftz.type d, a", type=_BRAINS),
-    op("add", manual=_MIXED + "add", types="d:f32 b:f32").form("add{.rnd}{.sat}.f32.atype d, a, b").where(rnd=_ROUNDINGS, atype="f16 bf16"),
-    op("sub", manual=_MIXED + "sub", types="d:f32 b:f32").form("sub{.rnd}{.sat}.f32.atype d, a, b").where(rnd=_ROUNDINGS, atype="f16 bf16"),
-    op("fma", manual=_MIXED + "fma", types="d:f32 a:abtype b:abtype c:f32")
+    op("add", manual=_MIXED + "add", variant="mixed", types="d:f32 b:f32")
+    .form("add{.rnd}{.sat}.f32.atype d, a, b")
+    .where(rnd=_ROUNDINGS, atype="f16 bf16"),
+    op("sub", manual=_MIXED + "sub", variant="mixed", types="d:f32 b:f32")
+    .form("sub{.rnd}{.sat}.f32.atype d, a, b")
+    .where(rnd=_ROUNDINGS, atype="f16 bf16"),
+    op("fma", manual=_MIXED + "fma", variant="mixed", types="d:f32 a:abtype b:abtype c:f32")
     .form("fma.rnd{.sat}.f32.abtype d, a, b, c")
     .where(rnd=_ROUNDINGS, abtype="f16 bf16"),
 )
