@@ -250,7 +250,7 @@ def by_hand(row: TableRow) -> str:
     if count:
         return str(count)
     used = any(words[0] == row.opcode and row.fill(words[1:]) is not None for words in _names_in_programs())
-    return "programs" if used and row.manual in SEMANTICS else "no"
+    return "programs" if used and row.key in SEMANTICS else "no"
 
 
 @cache

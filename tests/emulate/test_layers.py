@@ -404,6 +404,6 @@ def test_semantics_that_go_past_the_layers_are_refused(monkeypatch: pytest.Monke
 
     module = parse(program("ld.param.u64 %rd1, [out]; ld.global.u32 %r1, [%rd1];"), "test.ptx")
     form = next(one.form for one in module.kernels["k"].instructions() if one.has("global"))
-    monkeypatch.setitem(TABLE, form.manual, unseen)
+    monkeypatch.setitem(TABLE, form.key, unseen)
     with pytest.raises(AssertionError, match=r"ld.global.u32 access global memory past emulate/semantics/accesses.py"):
         lowered(module, module.kernels["k"], Compiled(counts=True, accesses=False, clock=False), H200)
