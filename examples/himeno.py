@@ -59,6 +59,8 @@ def gosa_in_single_precision(before: np.ndarray, shape: tuple[int, int, int]) ->
 def main() -> None:
     """Run some steps and print what the published program prints."""
     size = sys.argv[1].upper() if len(sys.argv) > 1 else "XS"
+    if size not in SIZES:
+        raise SystemExit(f"no size is called {size}: give one of {', '.join(SIZES)}, then the number of steps and of devices")
     steps = int(sys.argv[2]) if len(sys.argv) > 2 else 3
     targets = ml.devices(count=int(sys.argv[3]) if len(sys.argv) > 3 else None)
     shape = SIZES[size]

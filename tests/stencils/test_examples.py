@@ -31,6 +31,12 @@ def test_an_example_runs(command, printed, monkeypatch, capsys):
     assert printed in capsys.readouterr().out
 
 
+def test_a_size_that_himeno_does_not_have_is_said(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["himeno", "--help"])
+    with pytest.raises(SystemExit, match="no size is called --HELP: give one of XS, S, M, L, XL, then the number of steps and of devices"):
+        runpy.run_path(str(EXAMPLES / "himeno.py"), run_name="__main__")
+
+
 def run_page(page, snippets):
     """Run the Python of a page, as a reader would from top to bottom; return the names that it leaves."""
     text = (EXAMPLES.parent / "docs" / page).read_text(encoding="utf-8")

@@ -58,25 +58,27 @@ def test_without_peer_access_planes_go_through_the_host_or_it_is_an_error(monkey
     run = heat.on(GRID, exchange_every=2).prepare(u=values("u", GRID.shape), r=0.1, swap=SWAP, targets=targets)
     assert "by copies through pinned memory of the host, because cuda:0 and cuda:1 have no peer access" in repr(run)
     assert np.array_equal(run.steps(3)["u"].gather(), alone(3))
-    with pytest.raises(
-        StencilError,
-        match=r"devices cannot .* each other.*: cuda:0 and cuda:1 have no peer access; leave out transport, or pass transport='host'",
-    ):
-        heat.on(GRID, exchange_every=2, transport="peer").prepare(u=values("u", GRID.shape), r=0.1, swap=SWAP, targets=targets)
+    for transport in ("peer", "flags", "persistent"):
+        with pytest.raises(
+            StencilError,
+            match=r"devices cannot .* each other.*: cuda:0 and cuda:1 have no peer access; leave out transport, or pass transport='host'",
+        ):
+            heat.on(GRID, exchange_every=2, transport=transport).prepare(u=values("u", GRID.shape), r=0.1, swap=SWAP, targets=targets)
 
 
 def refuse(_):
     raise DeviceError("cuda:0 and cuda:1 have no peer access")
 
 
-def test_control_c_leaves_the_last_complete_step_of_all_devices(tmp_path):
+@pytest.mark.parametrize("transport", ["auto", "flags", "persistent"])
+def test_control_c_leaves_the_last_complete_step_of_all_devices(tmp_path, transport):
     """It is pressed in the middle of a turn; what is left can be gathered, saved, and gone on from with the same bits."""
-    run = prepared(heat, GRID, 3, 4, swap=SWAP, r=0.1)
+    run = prepared(heat, GRID, 3, 4, transport, swap=SWAP, r=0.1)
     with pytest.raises(KeyboardInterrupt, match=r"stopped after step 6, whose fields can be read"):
         run.steps(100, every=6, call=lambda _: signal.raise_signal(signal.SIGINT))
     assert np.array_equal(run["u"].gather(), alone(6))
     run.save(tmp_path / "state.npz")
-    again = prepared(heat, GRID, 2, 1, swap=SWAP, r=0.3)
+    again = prepared(heat, GRID, 2, 1, transport, swap=SWAP, r=0.3)
     again.restore(tmp_path / "state.npz")
     assert np.array_equal(again.steps(5)["u"].gather(), alone(11))
     assert np.array_equal(run.steps(5)["u"].gather(), alone(11))
