@@ -165,7 +165,7 @@ def measured(
 def settings_of(case: Case, count: int, transports: Sequence[str], quick: bool) -> Iterator[Setting]:
     """Yield all settings, the most important first: slabs, and behind them all other ways to cut the grid, overlapped."""
     if transports == ("persistent",):
-        yield Setting("persistent", 1, True)
+        yield from (Setting("persistent", k, True) for k in ((1, 2) if quick else (1, 2, 3, 4)))
         return
     for k in BY_IMPORTANCE:
         if k <= (2 if quick else EVERY[-1]):
@@ -181,7 +181,7 @@ def compared_rows(where: str, case: Case, values: Values, targets: Sequence[Targ
         return
     alone = SharedRun(case.problem, values, targets=targets[:1]).steps(6)[case.field].gather()
     for transport in transports:
-        setting = Setting(transport, 1 if transport == "persistent" else 2, True)
+        setting = Setting(transport, 2, True)
         try:
             several = shared(case, values, targets, setting).steps(6)[case.field].gather()
         except MemlaneError as error:

@@ -12,9 +12,11 @@ import memlane as ml
 from memlane.driver import Device, probe
 from memlane.launch import Target
 from memlane.targets import devices
+from memlane.timeloop.shared import SharedRun
+from tests.stencils.several import assert_bits_of_one_device
 from tests.stencils.test_exact_sums import blur, field
 from tests.stencils.test_points import AROUND, pulses
-from tests.stencils.test_shared import SWAP, heat, values
+from tests.stencils.test_shared import SWAP, SWAP3, heat, lopsided, values
 
 pytestmark = pytest.mark.gpu
 
@@ -55,3 +57,17 @@ def test_sources_and_probes(targets: tuple[Target, ...], transport: str) -> None
     (probed, u), (expected_probed, expected) = found
     assert np.array_equal(probed, expected_probed)
     assert np.array_equal(u, expected)
+
+
+@pytest.mark.parametrize(("stencil", "swap", "every"), [(heat, SWAP, 1), (heat, SWAP, 3), (lopsided, SWAP3, 1), (lopsided, SWAP3, 3)])
+def test_kernels_that_stay(stencil: Any, swap: tuple[str, ...], every: int) -> None:
+    """Two of them do not fit on one GPU, so that takes two."""
+    if len(probe().devices) < 2:
+        pytest.skip("this machine has no second GPU")
+    grid = ml.Grid((1031, 640), boundary="periodic")
+    given = {name: values(name, grid.shape) for rule in stencil.rules for name in rule.fields if name != "new"}
+    where = stencil.on(grid, exchange_every=every, transport="persistent")
+    many = where.prepare(**given, r=0.1, swap=swap, targets=devices("cuda", 2))
+    one = stencil.on(grid).prepare(**given, r=0.1, swap=swap, targets=ml.target("cuda"))
+    assert isinstance(many, SharedRun)
+    assert_bits_of_one_device(many, one, (every, 1000 * every + 1, 7))
