@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from memlane.errors import BadPlan
-from memlane.plan import Plan, PlanBuilder, Repeat, Step, from_json, races, to_json
+from memlane.plan import KernelRef, Plan, PlanBuilder, Repeat, Step, from_json, races, to_json
 from memlane.plan.actions import Put, Wait
 
 
@@ -53,6 +53,24 @@ def with_steps(plan: Plan, change) -> Plan:
     (loop,) = plan.steps
     assert isinstance(loop, Repeat)
     return Plan((replace(loop, steps=tuple(change(list(loop.steps)))),))
+
+
+def test_a_launch_may_raise_a_flag_itself():
+    b = PlanBuilder()
+    row, there, flag = b.array("row", 8, "f4", 0), b.array("there", 8, "f4", 1), b.flag("flag", 1)
+    step = b.launch(KernelRef("0" * 64, "send"), 1, 32, row, there, device=0, reads=[row], writes=[there], raises=[flag])
+    b.wait([flag], device=1, after=[step])
+    b.copy(b.array("kept", 8, "f4", 1), there, device=1)
+    plan = b.plan()
+    assert races(plan) == []
+    assert from_json(to_json(plan)) == plan
+    assert [buffer.name for buffer in plan.flags] == ["flag"]
+    assert str(plan).splitlines()[0].endswith("send grid 1 block 32, raise flag")
+    behind = Step(replace(plan.steps[1].action), 1, 1, ())
+    with pytest.raises(BadPlan, match=r"does not stand behind the put that raises flag: add that put to its `after`"):
+        Plan((plan.steps[0], behind))
+    with pytest.raises(BadPlan, match=r"flag flag is raised by 1 steps and awaited by 0"):
+        Plan(plan.steps[:1])
 
 
 def test_each_flag_has_one_put_and_one_wait_behind_it():

@@ -38,6 +38,46 @@ def test_the_bits_are_those_of_one_device(stencil, swap, devices, every, variant
     assert "by stores into the neighbours' halos, with flags by which devices signal each other" in repr(many)
 
 
+@ml.stencil
+def spread(new, square, u, c):
+    value = 0.5 * u[0, 0, 0] + 0.25 * u[-1, 0, 1] - c[0, 1, 0] * u[2, 0, 0]
+    new[0, 0, 0] = value
+    square[0, 0, 0] = value * u[0, -1, 0]
+
+
+@ml.stencil
+def carried(new, u):
+    new[0, 0] = u[0, 0] - 0.5 * u[-1, 0]
+
+
+@pytest.mark.parametrize(
+    ("stencil", "shape", "swap", "devices", "variant", "boundary", "dtype", "stored"),
+    [
+        pytest.param(heat, (31, 40), SWAP, 2, None, "periodic", "f4", 4, id="both sides of each go to the other"),
+        pytest.param(heat, (33, 37), SWAP, 3, None, (0.5, "fixed"), "f2", 4, id="rows that do not end with a vector, halves"),
+        pytest.param(lopsided, (31, 40), SWAP3, 3, None, "reflecting", "f4", 4, id="three fields that swap, more reach up than down"),
+        pytest.param(spread, (25, 11, 70), SWAP, 3, Variant(2, (32, 2), 3, 2, unroll=3), "fixed", "f8", 4, id="a field that is not sent"),
+        pytest.param(heat, (8, 40), SWAP, 4, None, "fixed", "f4", 2, id="devices in the middle have nothing between borders"),
+        pytest.param(carried, (24, 16), SWAP, 3, None, "periodic", "f4", 0, id="upwards alone, so no flag says that halos are free"),
+    ],
+)
+def test_borders_of_one_launch_store_into_halos_themselves(stencil, shape, swap, devices, variant, boundary, dtype, stored):
+    """`stored`: the borders in the plan that do so; what is left is put."""
+    grid = ml.Grid(shape, dtype=dtype, boundary=boundary)
+    more = {"u": values("u", shape).astype(dtype), "swap": swap, **{name: 0.1 for rule in stencil.rules for name in rule.scalars}}
+    more |= {
+        name: values("c", shape).astype(dtype) for rule in stencil.rules for name in ("square", "stiff", "old", "c") if name in rule.fields
+    }
+    many = prepared(stencil, grid, devices, 1, "flags", variant, overlap=True, **more)
+    one = prepared(stencil, grid, variant=variant, **more)
+    assert_bits_of_one_device(many, one, (1, 6), planned=5)
+    lines = str(many.plan()).splitlines()
+    borders = [line for line in lines if "border" in line and "raise" in line]
+    assert len(borders) == stored
+    is_sent = [device for device in range(devices) if not any(f"device {device} " in line for line in borders)]
+    assert sorted(int(line.split("device ")[1][0]) for line in lines if " put: put" in line) == is_sent
+
+
 def test_rules_that_read_each_others_halos_send_all_fields_in_one_put():
     grid = ml.Grid((13, 6, 9), boundary=("reflecting", "periodic", 1.5))
     step = flow.then(smooth)

@@ -165,6 +165,22 @@ def test_masks_conditions_and_functions_in_half_precision(target):
     assert np.array_equal(run["u"].gather(), rule.on(grid).reference(2, **values)["u"])
 
 
+def test_scalars_of_a_grid_of_halves_are_halves(target):
+    """Kernels read them in single precision, so two of them do not lie in the memory of one."""
+
+    @ml.stencil
+    def rule(new, u, r, a):
+        new[0, 0] = u[0, 0] + r * (u[-1, 0] - a[1] * u[0, 1]) + a[0]
+
+    values = {"u": field(9, 14), "r": 0.1, "a": [0.3, 1.7], "swap": ("new", "u")}
+    where = rule.on(ml.Grid((9, 14), dtype="f2", boundary="periodic"))
+    run = where.prepare(**values, fmad=False, targets=target)
+    assert np.array_equal(run.steps(3)["u"].gather(), where.reference(3, **values)["u"])
+    changing = np.array([0.2, 0.4], np.float32)
+    expected = where.reference(2, **{**values, "u": run["u"].gather(), "r": changing.astype(np.float16)})["u"]
+    assert np.array_equal(run.steps(2, r=changing)["u"].gather(), expected)
+
+
 def test_a_restart_gives_the_same_bits(target, tmp_path):
     grid = ml.Grid((11, 17), boundary="periodic")
     run = heat.on(grid).prepare(u=field(11, 17), r=0.2, swap=("new", "u"), targets=target)

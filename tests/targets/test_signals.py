@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import memlane as ml
 from memlane.errors import BadPlan, LaunchError
 from memlane.launch import BoundStep, Stream, Target
-from memlane.plan import PlanBuilder, Put
+from memlane.plan import PlanBuilder
 from memlane.targets import BoundPlan, signals
 from memlane.targets.plans import only
 from tests.plan.test_signals import ring
@@ -107,8 +107,8 @@ def test_a_wait_that_nobody_ends_is_an_error_that_names_it():
 def _raised_never(bound: BoundPlan) -> None:
     """Run the plan with a put that counts from 0 again, so that the flag never gets as far as its wait is."""
     flags = bound._actions.flags
-    for (kind, flag), count in flags._counts.items():
-        if kind is Put and flag.buffer.name == "flag1":
+    for (waits, flag), count in flags._counts.items():
+        if not waits and flag.buffer.name == "flag1":
             count.copy_from(np.zeros(2, "u4"))
     bound.run()
 

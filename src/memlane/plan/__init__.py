@@ -5,7 +5,7 @@ what and how long memory is needed, `races` finds what has no order, `segments` 
 and `timeline` says when its steps ran.
 """
 
-from memlane.plan.actions import Action, Copy, HostCall, KernelRef, Launch, Put, Scalar, Together, Touch, Wait, signals
+from memlane.plan.actions import Action, Copy, HostCall, KernelRef, Launch, Put, Scalar, Together, Touch, Wait, raised_flags, signals
 from memlane.plan.buffers import Buffer, Home, View
 from memlane.plan.builder import PlanBuilder, StepRef, planned
 from memlane.plan.json import from_json, to_json
@@ -50,6 +50,7 @@ __all__ = [
     "lifetimes",
     "planned",
     "races",
+    "raised_flags",
     "segments",
     "signals",
     "to_json",

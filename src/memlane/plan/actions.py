@@ -69,13 +69,17 @@ class Launch:
     reads_through: tuple[int, ...] | None = None
     """Positions of the views among the arguments through which the kernel may read, as its PTX shows; None if that was not looked at."""
     writes_through: tuple[int, ...] | None = None
+    raises: tuple[View, ...] = ()
+    """Flags that the kernel raises, as a put does, when all its blocks are done. Behind the arguments it gets two words of memory, in
+    which it counts its blocks and its executions, and the flags."""
 
     def __post_init__(self) -> None:
         _check_declared(str(self.kernel), self.reads, self.writes)
         _check_positions(str(self.kernel), self.arguments, self.reads_through, self.writes_through)
 
     def __str__(self) -> str:
-        return f"{self.kernel} grid {_extents(self.grid)} block {_extents(self.block)}"
+        raised = f", raise {', '.join(str(flag.buffer) for flag in self.raises)}" if self.raises else ""
+        return f"{self.kernel} grid {_extents(self.grid)} block {_extents(self.block)}{raised}"
 
     @property
     def touches(self) -> tuple[Touch, ...]:
@@ -170,7 +174,7 @@ class Put:
     """Elements that a kernel of one device stores into memory of others, and flags that it raises there behind them.
 
     A flag is memory that `PlanBuilder.flag` names, on the device that waits for it (`Wait`). It counts how often it was raised, so nobody
-    has to lower it. One step raises it and one waits for it.
+    has to lower it. One step raises it, a put or a launch (`Launch.raises`), and one waits for it.
     """
 
     copies: tuple[Copy, ...]
@@ -218,9 +222,14 @@ class Wait:
 Action = Launch | Copy | HostCall | Together | Put | Wait
 
 
+def raised_flags(action: Action) -> tuple[View, ...]:
+    """Return the flags that an action raises."""
+    return action.flags if isinstance(action, Put) else action.raises if isinstance(action, Launch) else ()
+
+
 def signals(before: Action, action: Action) -> bool:
     """Return whether an action waits for a flag that another one raises."""
-    return isinstance(before, Put) and isinstance(action, Wait) and not set(before.flags).isdisjoint(action.flags)
+    return isinstance(action, Wait) and not set(raised_flags(before)).isdisjoint(action.flags)
 
 
 def counts_turns(action: Action) -> bool:

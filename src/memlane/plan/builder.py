@@ -82,10 +82,12 @@ class PlanBuilder:
         cluster: Extents | None = None,
         label: str = "",
         is_urgent: bool = False,
+        raises: Iterable[View] = (),
     ) -> StepRef:
         """Add a launch. Its device is that of the first argument that lives on one, unless it is given. Blocks of an urgent one start
-        before those of others that wait for room on the device, too."""
+        before those of others that wait for room on the device, too. `raises`: flags that the kernel raises itself (`Launch.raises`)."""
         launch = planned(kernel, grid, block, *arguments, reads=reads, writes=writes, shared_bytes=shared_bytes, cluster=cluster)
+        launch = replace(launch, raises=tuple(raises))
         return self.add(launch, device=device, queue=queue, after=after, label=label, is_urgent=is_urgent)
 
     def add(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import lcm
 
 from memlane.errors import BadPlan
-from memlane.plan.actions import Action, Copy, HostCall, Launch, Put, Together, Touch, Wait, signals
+from memlane.plan.actions import Action, Copy, HostCall, Launch, Put, Together, Touch, Wait, raised_flags, signals
 from memlane.plan.buffers import Buffer, View
 
 
@@ -213,7 +213,7 @@ def _device_touches(step: Step, device: int | None = None) -> Iterator[Touch]:
 
 def _flags(action: Action) -> tuple[View, ...]:
     """Return the flags that an action raises or waits for."""
-    return action.flags if isinstance(action, Put | Wait) else ()
+    return action.flags if isinstance(action, Wait) else raised_flags(action)
 
 
 def _check_flags(items: Sequence[Step | Repeat]) -> None:
@@ -226,7 +226,7 @@ def _check_flags(items: Sequence[Step | Repeat]) -> None:
                 continue
             before = [steps[other] for other in step.after] if isinstance(step.action, Wait) else []
             for flag in _flags(step.action):
-                if isinstance(step.action, Put):
+                if not isinstance(step.action, Wait):
                     raising.setdefault(flag.buffer, []).append(step)
                 else:
                     is_behind = any(isinstance(one, Step) and signals(one.action, Wait((flag,))) for one in before)

@@ -18,7 +18,7 @@
     stages       steps as plans
     exchange     steps on several devices as plans: `decomposition` says which cells each has, `turns` what it computes between exchanges
     faces        how cells for neighbours are packed
-    puts         the same where devices signal each other without the host
+    puts         the same where devices signal each other without the host; `borders` store into the halos of neighbours themselves
     persistent   kernels that stay on their devices for many steps; `persistent_stage` plans them
     messages     the same where each slab belongs to a process of its own
     scaling      times on several devices, predicted; it is loaded on its own

@@ -107,6 +107,7 @@ class DirectKernel:
                 *indented(self._position(), 1),
                 *indented(self._body(), 1),
                 *indented(self._reduction(), 1),
+                *indented(self._ending(), 1),
                 "}",
                 "",
             ]
@@ -121,8 +122,21 @@ class DirectKernel:
         given += [f"const {REGISTER[self.problem.grid.dtype]}* __restrict__ scalars, int step"]
         given += range_parameters(self.geometry)
         given += ["double* __restrict__ partial"] if self.reductions else []
+        given += self._more_parameters()
         bx, by = self.block
         return [f'extern "C" __global__ void __launch_bounds__({bx * by})', f"{self.name}({', '.join(given)}) {{"]
+
+    def _more_parameters(self) -> list[str]:
+        """Return parameters that a kernel has behind all others."""
+        return []
+
+    def _ending(self) -> list[str]:
+        """Return what all threads of a block do at the end."""
+        return []
+
+    def _places(self, name: str) -> list[tuple[str, str]]:
+        """Return where a thread stores the cells of a field: pointers and the conditions under which it does."""
+        return [(f"{plain(name)}_field", self._writes)]
 
     def _position(self) -> list[str]:
         by, rows = self.block[1], self.variant.rows
@@ -282,16 +296,18 @@ class DirectKernel:
             value = self._result(name, row)
             previous = self.problem.previous.get(name)
             if updated and previous is None:
-                to = f"{plain(name)}_field[z * PLANE + ({y}) * PITCH + x0 + c]"
-                store = f"if ({self._writes} && x0 + c < NX && {updated}) narrow({to}, {value}[c]);"
-                lines += [*ascribed(self.rule, line, each(vector, store)), GENERATED]
+                for field, writes in self._places(name):
+                    to = f"{field}[z * PLANE + ({y}) * PITCH + x0 + c]"
+                    store = f"if ({writes} && x0 + c < NX && {updated}) narrow({to}, {value}[c]);"
+                    lines += [*ascribed(self.rule, line, each(vector, store)), GENERATED]
                 continue
             if updated and previous is not None:
                 kept = self.registers.value(previous, (0, 0, 0), row)
                 replaced = each(vector, f"if (!({updated})) {value}[c] = {kept};")
                 lines += replaced if self._apart else [f"if (!({self._near})) {{", *indented(replaced, 1), "}"]
-            stores = store_row(self.problem.dtype(name), f"{plain(name)}_field", value, ("z", y, "x0"), vector)
-            lines += [f"if ({self._writes}) {{", *ascribed(self.rule, line, indented(stores, 1)), "}", GENERATED]
+            for field, writes in self._places(name):
+                stores = store_row(self.problem.dtype(name), field, value, ("z", y, "x0"), vector)
+                lines += [f"if ({writes}) {{", *ascribed(self.rule, line, indented(stores, 1)), "}", GENERATED]
         return lines
 
     def _accumulate(self, row: int, updated: str) -> list[str]:

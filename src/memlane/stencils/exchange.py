@@ -30,7 +30,7 @@ from memlane.stencils.decomposition import Decomposition, Margins, Slab, Span, W
 from memlane.stencils.faces import PACK, UNPACK, add_move, message_places
 from memlane.stencils.geometry import ALIGNED
 from memlane.stencils.points import point_kernel
-from memlane.stencils.stages import REDUCTIONS, SCALARS, Point, field_buffers, launch_point, scalar_count
+from memlane.stencils.stages import REDUCTIONS, SCALARS, Point, field_buffers, launch_point, scalar_type, scalars_shape
 from memlane.stencils.turns import Round, Turn, whole_units
 
 INNER, LOW, HIGH, UPWARDS, DOWNWARDS, FROM_BELOW, FROM_ABOVE, MORE = range(8)
@@ -115,6 +115,18 @@ class SlabSteps:
         return [*self.whole, *(step for (other, at), step in self.borders.items() if other < axis or (other, at) == (axis, side))]
 
 
+@dataclass(frozen=True)
+class Stores:
+    """What a launch of a border stores into memory of a neighbour, and the flags that it raises there."""
+
+    kernel: str = ""
+    """The name of the kernel that does so."""
+    arguments: Sequence[View | int] = ()
+    """What it gets behind the arguments of the kernel of a step."""
+    writes: Sequence[View] = ()
+    raises: Sequence[View] = ()
+
+
 class Writer:
     """Writes the plan of one stage whose devices are all in one process."""
 
@@ -130,7 +142,7 @@ class Writer:
             shape = stage.decomposition.stored_shape(slab)
             for name in field_buffers(self.problem, self.turn.kernels[0].variant.steps > 1):
                 self._add(name, slab, shape, self.problem.dtype(name))
-            self._add(SCALARS, slab, (stage.scalar_rows, max(1, scalar_count(self.problem))), self.problem.grid.dtype)
+            self._add(SCALARS, slab, scalars_shape(self.problem, stage.scalar_rows), scalar_type(self.problem))
             for point in stage.points.get(slab.device, ()):
                 self._add(point.table, slab, (point.rows, point.count), self.problem.dtype(point.field))
                 self._add(point.places, slab, (point.count,), "i8")
@@ -219,10 +231,24 @@ class Writer:
             for axis, side, box in self._border_boxes(slab, one, inner):
                 queue = (LOW, HIGH)[side] if axis == 0 else MORE + 2 * (axis - 1) + side
                 label = f"{SIDES[side]} border{f' along axis {axis}' if axis else ''}"
-                found.borders[axis, side] = self._launch(builder, slab, one, box, queue, before if meet else (), label)
+                found.borders[axis, side] = self.border(builder, slab, one, (axis, side), box, queue, before if meet else (), label)
             found.first = found.first or found.last
             found.inner.append(self._launch(builder, slab, one, inner, INNER, before))
         return found
+
+    def border(
+        self,
+        builder: PlanBuilder,
+        slab: Slab,
+        one: Round,
+        face: tuple[int, int],
+        box: Box,
+        queue: int,
+        after: Sequence[StepRef],
+        label: str,
+    ) -> StepRef:
+        """Add the launch of a border at a face, an axis and its side. Writers override it whose borders do more than to compute."""
+        return self._launch(builder, slab, one, box, queue, after, label)
 
     def _border_boxes(self, slab: Slab, one: Round, inner: Box) -> Iterator[tuple[int, int, Box]]:
         """Yield the borders of a launch by axis and side: along earlier axes as long as what lies between their borders, along later axes
@@ -285,8 +311,9 @@ class Writer:
         after: Sequence[StepRef],
         partial: list[View],
         label: str = "",
+        stores: Stores | None = None,
     ) -> StepRef:
-        kernel = one.kernel
+        kernel, more = one.kernel, stores or Stores()
         inputs, outputs = ([self.views[one.holders.get(name, name), slab.device] for name in names]
                            for names in (kernel.inputs, kernel.outputs))  # fmt: skip
         reads = tuple((begin - low, behind + high) for (begin, behind), (low, high) in zip(box, one.reach, strict=True))
@@ -296,11 +323,11 @@ class Writer:
             (first, last), (begin, behind) = reads[axis], box[axis]
             place += [slab.spans[axis].origin, first, last - 1, begin, behind]
         step = builder.launch(
-            self.refs[kernel.name], self._blocks(kernel, box), kernel.block,
-            *outputs, *inputs, scalars, self._row(one), *place, *partial,
+            self.refs[more.kernel or kernel.name], self._blocks(kernel, box), kernel.block,
+            *outputs, *inputs, scalars, self._row(one), *place, *partial, *more.arguments,
             device=self.home[slab.device], queue=queue, after=after, shared_bytes=kernel.shared_bytes,
-            reads=[*(view[read] for view in inputs), scalars], writes=[*(view[written] for view in outputs), *partial],
-            label=f"{kernel.name} {label}".strip(), is_urgent=queue != INNER,
+            reads=[*(view[read] for view in inputs), scalars], writes=[*(view[written] for view in outputs), *partial, *more.writes],
+            label=f"{more.kernel or kernel.name} {label}".strip(), is_urgent=queue != INNER, raises=more.raises,
         )  # fmt: skip
         self.launch_added(builder, slab, step, queue)
         return step

@@ -9,7 +9,7 @@ from memlane.plan import KernelRef, Launch, Plan, PlanBuilder, View, planned
 from memlane.stencils.decomposition import Slab
 from memlane.stencils.exchange import SharedStage, on_device
 from memlane.stencils.persistent import SIGNAL_ROWS, SIGNAL_WORDS, PersistentKernel, free_after
-from memlane.stencils.stages import SCALARS, field_buffers, scalar_count
+from memlane.stencils.stages import SCALARS, field_buffers, scalar_type, scalars_shape
 
 SIGNALS = "signals"
 """The buffer of flags and counts of a device."""
@@ -43,10 +43,10 @@ class _Writer:
         self.views: dict[tuple[str, int], View] = {}
         problem = self.turn.problem
         for slab in stage.slabs:
-            shape, rows = stage.decomposition.stored_shape(slab), (stage.scalar_rows, max(1, scalar_count(problem)))
+            shape, rows = stage.decomposition.stored_shape(slab), scalars_shape(problem, stage.scalar_rows)
             for name in field_buffers(problem, False):
                 self._add(name, slab, shape, problem.dtype(name))
-            self._add(SCALARS, slab, rows, problem.grid.dtype)
+            self._add(SCALARS, slab, rows, scalar_type(problem))
             self._add(SIGNALS, slab, (SIGNAL_ROWS, SIGNAL_WORDS), "u4")
 
     def _add(self, name: str, slab: Slab, shape: tuple[int, ...], dtype: str) -> None:

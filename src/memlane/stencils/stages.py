@@ -86,7 +86,7 @@ class _Writer:
         self.views: dict[str, View] = {}
         for name in field_buffers(problem, stage.steps_a_turn > 1):
             self.views[name] = self.builder.array(name, shape, problem.dtype(name), 0)
-        self.scalars = self.builder.array(SCALARS, (stage.scalar_rows, max(1, scalar_count(problem))), problem.grid.dtype, 0)
+        self.scalars = self.builder.array(SCALARS, scalars_shape(problem, stage.scalar_rows), scalar_type(problem), 0)
         for point in stage.points:
             self.views[point.table] = self.builder.array(point.table, (point.rows, point.count), problem.dtype(point.field), 0)
             if point.places not in self.views:
@@ -157,6 +157,16 @@ def launch_point(
         ref, -(-point.count // 128), 128, field, table, places, point.count, row,
         reads=reads, writes=writes, label=f"{point.kernel} {point.field}", device=device, queue=queue,
     )  # fmt: skip
+
+
+def scalars_shape(problem: Problem, rows: int) -> tuple[int, int]:
+    """Return the shape of a table of scalars: so many rows, of which each is for a step or for all."""
+    return rows, max(1, scalar_count(problem))
+
+
+def scalar_type(problem: Problem) -> str:
+    """Return the type of a table of scalars, that in which kernels compute: for a grid of halves they are halves in single precision."""
+    return "f4" if problem.grid.dtype == "f2" else problem.grid.dtype
 
 
 def scalar_count(problem: Problem) -> int:

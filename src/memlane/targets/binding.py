@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from memlane.errors import BadPlan, DeviceError
 from memlane.launch import Declared, DeclaredBuffer, DeviceArray, Kernel, LoadedModule, Target, module_digest
-from memlane.plan import Action, Buffer, Execution, HostCall, Launch, Plan, Put, Together, View, Wait, all_steps, lifetimes
+from memlane.plan import Action, Buffer, Execution, HostCall, Launch, Plan, Together, View, Wait, all_steps, lifetimes, raised_flags
 from memlane.ptx import Module
 from memlane.targets.signals import signal_module
 
@@ -94,8 +94,7 @@ def _views(action: Action) -> Iterator[View]:
         for _, launch in action.launches:
             yield from _views(launch)
         return
-    if isinstance(action, Put | Wait):
-        yield from action.flags
+    yield from action.flags if isinstance(action, Wait) else raised_flags(action)
     if isinstance(action, Launch | HostCall):
         yield from (value for value in action.arguments if isinstance(value, View))
     yield from (touch.view for touch in action.touches)
@@ -131,13 +130,14 @@ def declared(execution: Execution, memory: Mapping[Buffer, Memory]) -> Declared 
     if not isinstance(launch, Launch) or (launch.reads is None and launch.reads_through is None):
         return None
     touches = launch.touches
+    written = [*(touch.view for touch in touches if touch.writes), *launch.raises]
     areas = [
         DeclaredBuffer(
             buffer.name,
             array.address,
             buffer.nbytes,
             tuple(touch.view for touch in touches if touch.reads and touch.view.buffer == buffer),
-            tuple(touch.view for touch in touches if touch.writes and touch.view.buffer == buffer),
+            tuple(view for view in written if view.buffer == buffer),
         )
         for buffer, array in memory.items()
         if isinstance(array, DeviceArray)

@@ -137,6 +137,7 @@ class BoundActions:
         kernel = self._modules.kernel(launch, target)
         check_use(launch, kernel)
         arguments = [self._argument(value, target) if isinstance(value, View) else value for value in launch.arguments]
+        arguments += self.flags.raised_by(launch)
         return kernel[launch.grid, launch.block, None, launch.shared_bytes, launch.cluster].bind(*arguments), target
 
     def _copy(self, copy: Copy) -> BoundCopy:

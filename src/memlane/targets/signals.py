@@ -26,7 +26,8 @@ import numpy as np
 from memlane.compile import cuda
 from memlane.errors import BadPlan, LaunchError, MemlaneError
 from memlane.launch import Axis, BoundCopy, DeviceArray, Kernel, Launch, Target, offsets_of
-from memlane.plan import Buffer, Execution, Put, View, Wait
+from memlane.plan import Buffer, Execution, Put, View, Wait, raised_flags
+from memlane.plan import Launch as PlannedLaunch
 from memlane.ptx import Module
 
 ARCH = "sm_80"
@@ -77,20 +78,21 @@ class Signals:
     def __init__(self, order: Sequence[Execution], targets: Sequence[Target], flags: Mapping[Buffer, DeviceArray]) -> None:
         """`flags`: their memory, filled with zeros."""
         self._targets, self._flags = targets, flags
-        self._counts: dict[tuple[type, View], DeviceArray] = {}
-        """By kind and first flag of a step, which no other of its kind has: what its kernel keeps for itself."""
+        self._counts: dict[tuple[bool, View], DeviceArray] = {}
+        """By whether it waits, and first flag of a step, which no other of its kind has: what its kernel keeps for itself."""
         self._raising: dict[View, _Place] = {}
         self._waiting: list[tuple[Wait, _Place]] = []
         self._failures: dict[int, DeviceArray] = {}
         steps = {execution.path: execution for execution in order}
         for execution in steps.values():
             action, device = execution.action, execution.step.device
-            if not isinstance(action, Put | Wait) or device is None:
+            flags_of = action.flags if isinstance(action, Wait) else raised_flags(action)
+            if not flags_of or device is None:
                 continue
             place = _Place(device, f"step {'.'.join(map(str, execution.path))} ({execution.step.name})")
-            self._counts[type(action), action.flags[0]] = targets[device].zeros(2, "u4")
-            if isinstance(action, Put):
-                self._raising |= dict.fromkeys(action.flags, place)
+            self._counts[isinstance(action, Wait), flags_of[0]] = targets[device].zeros(2, "u4")
+            if not isinstance(action, Wait):
+                self._raising |= dict.fromkeys(flags_of, place)
                 continue
             self._waiting.append((action, place))
             if device not in self._failures:
@@ -114,7 +116,13 @@ class Signals:
         data = struct.pack("<4I", len(boxes), len(flags), words, word)
         data += b"".join(packed) + bytes(struct.calcsize(_BOX) * (_MOST_BOXES - len(boxes))) + _addresses(flags)
         blocks = max(1, min(_MOST_BLOCKS, -(-words // _THREADS)))
-        return kernel[blocks, _THREADS].bind(data, self._counts[Put, put.flags[0]])
+        return kernel[blocks, _THREADS].bind(data, self._counts[False, put.flags[0]])
+
+    def raised_by(self, launch: PlannedLaunch) -> list[DeviceArray]:
+        """Return what a kernel that raises flags gets behind its arguments: memory in which it counts, and the flags."""
+        if not launch.raises:
+            return []
+        return [self._counts[False, launch.raises[0]], *(self._flags[flag.buffer] for flag in launch.raises)]
 
     def wait(self, wait: Wait, kernel: Kernel, device: int) -> Launch:
         """Return the launch of a wait. Raises BadPlan for one of too many flags."""
@@ -124,7 +132,7 @@ class Signals:
         # On emulated devices what raises a flag has run when the wait begins: a flag that is not there never will be.
         polls, naps = (1, 1) if self._targets[device].modelled else (_POLLS, int(_NAPS_A_SECOND * wait_limit_s()))
         data = struct.pack("<4I", len(flags), self._waits[wait.flags], polls, naps) + _addresses(flags)
-        return kernel[1, 32].bind(data, self._counts[Wait, wait.flags[0]], self._failures[device])
+        return kernel[1, 32].bind(data, self._counts[True, wait.flags[0]], self._failures[device])
 
     @contextmanager
     def counting(self, *, later: bool = False) -> Iterator[None]:

@@ -13,7 +13,7 @@ import numpy as np
 from memlane.errors import StencilError
 from memlane.launch import DeviceArray, Target
 from memlane.stencils import Code, Problem, Stage, Variant
-from memlane.stencils.stages import scalar_count
+from memlane.stencils.stages import scalar_type, scalars_shape
 from memlane.timeloop.engine import Engine
 from memlane.timeloop.memory import FieldView, as_host, upload
 from memlane.timeloop.points import Home, Points, Recorded
@@ -237,14 +237,14 @@ class Run:
 
     def _scalar_values(self, schedule: Mapping[str, np.ndarray[Any, Any]], first: int, rows: int) -> np.ndarray[Any, Any]:
         """Return a table with the scalars of some steps, a row for each."""
-        table = np.zeros((rows, max(1, scalar_count(self.problem))), self.problem.grid.dtype)
+        table = np.zeros(scalars_shape(self.problem, rows), self.problem.grid.dtype)
         column = 0
         for name, length in self.problem.scalars.items():
             width = 1 if length is None else length
             values = schedule[name][first : first + rows] if name in schedule else self.scalars[name]
             table[:, column : column + width] = np.asarray(values).reshape(-1, 1) if length is None else np.asarray(values)[..., :length]
             column += width
-        return table
+        return table.astype(scalar_type(self.problem), copy=False)
 
     # -- points ------------------------------------------------------------------------------------------------------------------
 

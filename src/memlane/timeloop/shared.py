@@ -32,6 +32,7 @@ from memlane.stencils import (
     cannot_fuse,
     decomposed,
 )
+from memlane.stencils.borders import BorderKernel
 from memlane.stencils.choice import estimates
 from memlane.stencils.code import StepKernel
 from memlane.stencils.decomposition import Margins
@@ -119,6 +120,8 @@ class SharedRun(Run):
     Fields have the same bits as on one device. So have minima and maxima; sums are those of the slabs, added in their order.
     """
 
+    _signals = False
+    """Whether devices signal each other by flags."""
     _stays = False
     """Whether kernels stay on their devices for many steps."""
 
@@ -138,7 +141,7 @@ class SharedRun(Run):
         """See `Stencil.on` and `Discretized.prepare`."""
         self._begin(problem, values)
         _check_targets(targets)
-        self._stays = transport == "persistent"
+        self._stays, self._signals = transport == "persistent", transport in ("flags", "persistent")
         self.target, self.targets = targets[0], tuple(targets)
         ways = decompositions(problem.grid, [copy_rate(target) for target in targets], decomposition)
         if self._stays:
@@ -171,7 +174,11 @@ class SharedRun(Run):
         self.code: Code = code_of(part, variant, fmad)
         if self._stays:
             single = [one for one in self.code.kernels if one.variant.steps == 1 and not one.reductions]
-            self.code = replace(self.code, more=(PersistentKernel(part, single, self.exchange_every, fmad=fmad),))
+            self._staying = PersistentKernel(part, single, self.exchange_every, fmad=fmad)
+            self.code = replace(self.code, more=(self._staying,))
+        self._border = next((BorderKernel.of(one) for one in self.code.kernels if BorderKernel.fits(one)), None) if self._signals else None
+        if self._border is not None:
+            self.code = replace(self.code, more=(*self.code.more, self._border))
         self._kernels = {
             "step": tuple(one for one in self.code.kernels if one.variant.steps == 1 and not one.reductions),
             "steps": tuple(one for one in self.code.kernels if one.variant.steps > 1),
@@ -207,9 +214,7 @@ class SharedRun(Run):
     @cached_property
     def _residence(self) -> Residence:
         """Where a kernel stays on the devices."""
-        (kernel,) = self.code.more
-        assert isinstance(kernel, PersistentKernel)
-        return Residence.of(kernel, self.targets, self._loaded[: len(self.targets)])
+        return Residence.of(self._staying, self.targets, self._loaded[: len(self.targets)])
 
     # -- what is there -----------------------------------------------------------------------------------------------------------
 
@@ -331,7 +336,9 @@ class SharedRun(Run):
         if self._stays and not self._points.any and not any(kernel.reductions for kernel in turn.kernels):
             home = self._residence
             return PersistentStage(*given, kernel=home.kernel, blocks=tuple(home.blocks), polls=home.polls)
-        return (PutStage if self.transport in ("flags", "persistent") else SharedStage)(*given, corners=self._reads_corners)
+        if self._signals:
+            return PutStage(*given, corners=self._reads_corners, border=self._border)
+        return SharedStage(*given, corners=self._reads_corners)
 
     def _with_points(self, stage: SharedStage) -> SharedStage:
         """Return a stage with the sources and probes of each device."""

@@ -13,7 +13,7 @@ from memlane.errors import LaunchError, StencilError
 from memlane.launch import DeviceArray, Target
 from memlane.stencils import Code, DirectKernel, FusedKernel, Problem, Stage, Variant, cannot_fuse
 from memlane.stencils.choice import default_variant, direct_variants, estimates
-from memlane.stencils.stages import scalar_count
+from memlane.stencils.stages import scalar_type, scalars_shape
 from memlane.timeloop.engine import Engine
 
 _PROBED = 4
@@ -104,7 +104,7 @@ def _cells_per_s(problem: Problem, target: Target, variant: Variant, fmad: bool,
     kernels = tuple(kernel for kernel in code.kernels if kernel.variant == variant and not kernel.reductions)
     try:
         engine = Engine(problem, code, target, dict(arrays))
-        scalars = target.zeros((1, max(1, scalar_count(problem))), problem.grid.dtype)
+        scalars = target.zeros(scalars_shape(problem, 1), scalar_type(problem))
         bound = engine.bound(Stage(problem, kernels, 1), scalars, {})
         seconds = _median(bound.run)
     except LaunchError:
