@@ -91,9 +91,11 @@ class _PutWriter(Writer):
         after: Sequence[StepRef],
         label: str,
     ) -> StepRef:
-        if self._border is None or not self._written:
+        found = [message for message in self._messages(0) if message.source is slab and message.side == face[1]]
+        # Sources of a neighbour add to its halos, too, and it has to say when they have.
+        if self._border is None or not self._written or any(self.stage.points.get(message.goal.device) for message in found):
             return super().border(builder, slab, one, face, box, queue, after, label)
-        (message,) = [one for one in self._messages(0) if one.source is slab and one.side == face[1]]
+        (message,) = found
         source, goal, widths, (name, end) = (
             message.source,
             message.goal,
