@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memlane.compile import CompiledPtx, cuda_to_ptx
+from memlane.compile import CompiledPtx, cuda_to_ptx, toolkit
 from memlane.errors import CompileError
 
 MACROS = Path(__file__).parent / "nvcc_macros.txt"
@@ -218,6 +218,19 @@ def test_headers_of_libraries_for_the_host_need_not_be_there() -> None:
     source = '#include "cublas_v2.h"\n#include <cufft.h>\n#include <nccl.h>\n'
     source += "__global__ void k(half* p, cufftComplex* c, __nv_bfloat16* b) { *b = c->x; }"
     assert list(kernels(source).kernels.values()) == ["k(__half*, float2*, __nv_bfloat16*)"]
+
+
+def test_headers_for_the_host_that_do_not_compile_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of a wheel of another release than CUDA's own."""
+    (tmp_path / "cublas_v2.h").write_text('#include "cublas_api.h"\n')
+    (tmp_path / "cublas_api.h").write_text("void set(cudaNotYet* mask);\n")
+    directories = (*toolkit.include_directories(), tmp_path)
+    monkeypatch.setattr(toolkit, "include_directories", lambda: directories)
+    source = "#include <cublas_v2.h>\n__global__ void k(half* p) { *p = 1; }\n"
+    assert list(kernels(source).kernels.values()) == ["k(__half*)"]
+    text = refusal("#include <cublas_v2.h>\n__global__ void k(int* p) { *p = nothing; }\n")
+    assert 'like.cu(2): error: identifier "nothing" is undefined' in text
+    assert "cudaNotYet" not in text
 
 
 def test_only_headers_that_the_compiler_asked_for_are_missing() -> None:

@@ -24,6 +24,7 @@ _NO_HEADER = re.compile(
 )
 _STAND_IN = re.compile(r'^[^\n]*: #warning directive: "memlane has no (?P<header>[^"\n]+)"\n[^\n]*\n\s*\^\n\n?', re.MULTILINE)
 """A warning that stands for a header that was not found."""
+_FAILING_FILE = re.compile(r"^([^\n(]+)\(\d+\): error", re.MULTILINE)
 _REMARK = re.compile(r"^Remark: The warnings can be suppressed with [^\n]*\n+", re.MULTILINE)
 _BAD_EXPRESSION = re.compile(r"^__nv_name_map\(\d+\): error: [^\n]*\n(?:\s*#pragma nv_mangled_name (?P<expression>[^\n]*))?", re.MULTILINE)
 
@@ -165,6 +166,8 @@ class _Compilation:
                     f'{missing["file"]}:{missing["line"]}: the header "{missing["header"]}" was not found; '
                     f"{hints.remedy_for_header(missing['header'], self.path)}"
                 )
+            if self._replace_libraries(answer.log):
+                continue
             # A declaration that does not compile may hide the kernels behind it. One that fails for the arguments of a launch need not go.
             if (
                 not self._remove_refused(answer.log, in_instantiations=False)
@@ -172,6 +175,16 @@ class _Compilation:
                 and not self._remove_refused(answer.log)
             ):
                 raise self._refusal(answer.log)
+
+    def _replace_libraries(self, log: str) -> bool:
+        """Whether headers of libraries for the host are left out from now on, as where they are not there: those of a wheel that does not
+        go with CUDA's own headers do not compile."""
+        there = [name for name in self.program.library if libraries.is_for_host(name)]
+        if not there or not any(libraries.is_for_host(Path(found).name) for found in _FAILING_FILE.findall(log)):
+            return False
+        others = tuple(name for name in self.program.library if name not in there)
+        self.program = replace(self.program, absent=(*self.program.absent, *there), library=others)
+        return True
 
     def _ask_host_code(self) -> None:
         """Adds the instantiations that only a reading of the host code shows. Once; where it fails, nothing is added."""
