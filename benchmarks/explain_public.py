@@ -1,14 +1,15 @@
 """What `memlane explain` says of kernels that others wrote, beside labels that a reader gave before the tool had seen one of them.
 
-The kernels are NVIDIA's samples, Rodinia's, llm.c's and those of Triton's tutorials. Their files are not part of this project:
-`public_sources.py` says which commits to clone. Then name the folder of the clones:
+The kernels are NVIDIA's samples, Rodinia's, llm.c's and those of Triton's tutorials; and, as a second set, those of PolyBench-ACC, SHOC
+and a textbook. Their files are not part of this project: `public_sources.py` says which commits to clone. Then name the folder of the
+clones:
 
     python benchmarks/explain_public.py FOLDER --target cuda:0
 
 A file that is not there is a row that says so. Sizes are small enough for the emulator; on a GPU each kernel has a process of its own. A
-kernel agrees if the first finding is one that its label names, or nothing where that is the label. A third of the kernels is held out: no
-rule was changed for one of these. The prediction stands with the labels, in `public_labels.toml`; each disagreement is judged in
-`public_verdicts.py`.
+kernel agrees if the first finding is one that its label names, or nothing where that is the label. A third of the first set is held out:
+no rule was changed for one of these. The second set was labelled when that was over. The predictions stand with the labels, in
+`public_labels.toml`; each disagreement is judged in `public_verdicts.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from public_kernel import Public
 from public_llm import CASES as LLM_CASES
 from public_rodinia import CASES as RODINIA_CASES
 from public_samples import CASES as SAMPLE_CASES
-from public_sources import NOTHING, check_commits, held_out, labels
+from public_second import CASES as SECOND_CASES
+from public_sources import NOTHING, check_commits, held_out, in_second_set, labels
 from public_triton import CASES as TRITON_CASES
 from running import measure, parser
 
@@ -44,10 +46,11 @@ SOURCES = [
     "benchmarks/public_llm.py",
     "benchmarks/public_rodinia.py",
     "benchmarks/public_samples.py",
+    "benchmarks/public_second.py",
     "benchmarks/public_sources.py",
     "benchmarks/public_triton.py",
 ]
-CASES: tuple[Public, ...] = (*SAMPLE_CASES, *RODINIA_CASES, *LLM_CASES, *TRITON_CASES)
+CASES: tuple[Public, ...] = (*SAMPLE_CASES, *RODINIA_CASES, *LLM_CASES, *TRITON_CASES, *SECOND_CASES)
 SHARE = "share that agrees with the labels"
 REACH = 0.85
 AGREES = "first finding is one of the label"
@@ -80,10 +83,11 @@ def judged(case: Public, found: Findings) -> Row:
 
 
 def totals(rows: Sequence[Row]) -> list[Row]:
-    """Over the kernels for which rules may have been changed, those that are held out, and all."""
+    """Over the second set, those that are held out of the first, those for which rules may have been changed, and all."""
     run = [row for row in rows if row.value is not None]
     parts = {
-        "held out": [row for row in run if held_out(row.case)],
+        "second set": [row for row in run if in_second_set(row.case)],
+        "held out of the first": [row for row in run if held_out(row.case) and not in_second_set(row.case)],
         "not held out": [row for row in run if not held_out(row.case)],
         "all": run,
     }
