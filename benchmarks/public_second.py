@@ -5,6 +5,8 @@ smallest sides stay, and the kernel is told to work on a part."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from explain_cases import Arguments, floats, whole
 from public_kernel import Public
@@ -218,9 +220,10 @@ def _bodies(target: Target, _: np.random.Generator) -> tuple[object, ...]:
 
 
 def _padded_line(target: Target, _: np.random.Generator) -> tuple[object, ...]:
-    """A line with four cells in front of it, and four behind."""
-    line, out = floats(target, 8192 + 8), target.zeros(8192)
-    return line[4:-4], out, 8192
+    """A line with a sector in front of it, and one behind, which the halos of the first and the last block are read from."""
+    whole_line = floats(target, 8192 + 16)
+    line = replace(whole_line, address=whole_line.address + 32, shape=(8192,), owner=whole_line)
+    return line, target.zeros(8192), 8192
 
 
 _TRANSPOSE, _SQUARE, _RECTANGLE = "chapter04/transpose", "chapter05/checkSmemSquare", "chapter05/checkSmemRectangle"
@@ -243,8 +246,8 @@ _BOOK_CASES = (
     _book(_RECTANGLE, "setRowReadCol", 1, (32, 16), _ints(512), title="setRowReadCol (rectangle)"),
     _book(_RECTANGLE, "setRowReadColPad", 1, (32, 16), _ints(512), title="setRowReadColPad (rectangle)"),
     _book("chapter05/constantStencil", "stencil_1d", 64, 32, _padded_line),
-    _book("chapter05/transposeRectangle", "transposeSmem", (8, 16), (32, 16), _floats(65536, 65536, then=(256, 256))),
-    _book("chapter05/transposeRectangle", "transposeSmemPad", (8, 16), (32, 16), _floats(65536, 65536, then=(256, 256))),
+    _book("chapter05/transposeRectangle", "transposeSmem", (16, 16), (16, 16), _floats(65536, 65536, then=(256, 256))),
+    _book("chapter05/transposeRectangle", "transposeSmemPad", (16, 16), (16, 16), _floats(65536, 65536, then=(256, 256))),
     _book("chapter07/nbody", "d_nbody_update_velocity", 4, 128, _bodies),
 )
 CASES = (*_POLYBENCH_CASES, *_SHOC_CASES, *_BOOK_CASES)

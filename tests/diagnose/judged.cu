@@ -64,3 +64,34 @@ __global__ void looked_up(int* out, const unsigned char* table, int n) {
     for (int k = 0; k < n; k++) sum += table[k];
     out[i] = sum;
 }
+
+extern "C" __global__ void row_times_vector(float *sums, const float *matrix, const float *vector, int n)
+{
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 0; j < n; j++)
+        sums[row] += matrix[row * n + j] * vector[j];
+}
+
+extern "C" __global__ void cross_of_five(float *out, const float *in, int n)
+{
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x > 0 && x < n - 1 && y > 0 && y < n - 1)
+        out[y * n + x] = in[y * n + x] + in[y * n + x - 1] + in[y * n + x + 1] + in[(y - 1) * n + x] + in[(y + 1) * n + x];
+}
+
+extern "C" __global__ void down_the_columns(float *out, const float *in, int n)
+{
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    out[y * n + x] = in[x * n + y];
+}
+
+extern "C" __global__ void few_bins(int *bins, const int *keys, int n)
+{
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        atomicAdd(&bins[keys[i]], 1);
+}
+
+extern "C" __global__ void eight_rows_for_a_warp(float *out, const float *in, int n)
+{
+    out[blockIdx.x * blockDim.x + threadIdx.x] = in[threadIdx.x / 4 * n + blockIdx.x];
+}

@@ -57,6 +57,14 @@ def test_an_address_that_many_warps_update_with_a_lane_each() -> None:
     assert (one.cost_cycles, one.cost_measured) == (1999, False)
 
 
+def test_a_line_that_many_warps_update_with_a_lane_each() -> None:
+    """By hand: 32 words are one line, which takes 0.853 sectors of updates in a cycle; 2000 of them keep it busy for 2345 of 4000 cycles."""
+    (one,) = found(one_lane_each(2000, 4000, "u4[32]"), "contended-atomics")
+    assert "one line of 128 bytes gets 2,000 sectors of updates from all warps; at 0.853 in a cycle that is 59% of the time" in str(one)
+    assert (one.transactions, one.ideal_transactions) == (2000, 32)
+    assert (one.cost_cycles, one.cost_measured) == (2000 - 32, False)
+
+
 def test_what_warps_wait_for_one_address_beyond_one_update() -> None:
     made = one_lane_each(100, 200, op="atom.global.add.u32")
     slow = replace(made, table=made.table.set_column(*_later(made, 484)))

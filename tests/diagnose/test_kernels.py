@@ -87,3 +87,41 @@ def test_rows_of_a_narrow_block_are_to_be_made_wider(target: Target, kernels: Lo
 def test_a_byte_for_all_lanes_is_not_narrow(target: Target, kernels: LoadedModule) -> None:
     found = said(kernels, "looked_up", (8,), (256,), target.zeros(2048, "i4"), target.zeros(64, "u1"), 64)
     assert "narrow-access" not in rules(found)
+
+
+def test_a_vector_that_waits_behind_a_matrix_is_not_first(target: Target, kernels: LoadedModule) -> None:
+    """Each load of the vector waits for the 32 sectors of a row's; in shared memory it would wait for them too."""
+    arrays = target.zeros(512), target.zeros((512, 256)), target.zeros(256)
+    found = said(kernels, "row_times_vector", (2,), (256,), *arrays, 256)
+    assert found[0].rule == "uncoalesced-global"
+    assert found[0].arrays == ("matrix",)
+    matrix = found[0].cost_cycles
+    assert all(one.cost_cycles < matrix / 2 for one in found if one.arrays == ("vector",))
+
+
+def test_five_neighbours_of_one_line_are_not_loaded_again(target: Target, kernels: LoadedModule) -> None:
+    assert rules(said(kernels, "cross_of_five", (8, 32), (32, 8), target.zeros((256, 256)), target.zeros((256, 256)), 256)) == []
+
+
+def test_two_rows_of_a_block_that_go_down_columns_skip_nothing(target: Target, kernels: LoadedModule) -> None:
+    """By hand: 16 lanes of each row are 1 KiB apart, and the other row lies in the same 16 sectors, beside it."""
+    found = said(kernels, "down_the_columns", (16, 16), (16, 16), target.zeros((256, 256)), target.zeros((256, 256)), 256)
+    (one,) = [one for one in found if one.arrays == ("in",)]
+    assert (one.rule, one.per_request) == ("uncoalesced-global", 16)
+
+
+def test_a_line_that_all_warps_update(target: Target, kernels: LoadedModule) -> None:
+    """16 bins are 64 bytes of one line: 65,536 keys make 4,096 sectors of updates there, of which it takes 0.853 in a cycle."""
+    keys = target.array(np.random.default_rng(1).integers(0, 16, 65536, np.int32))
+    found = said(kernels, "few_bins", (64,), (256,), target.zeros(256, "i4"), keys, 65536)
+    (one,) = [one for one in found if one.rule == "contended-atomics"]
+    assert "one line of 128 bytes gets 4,096 sectors of updates from all warps; at 0.853 in a cycle that is" in str(one)
+    assert 0.3 < one.evidence["share of the time that it is busy"] <= 1
+    spread = target.array(np.arange(65536, dtype=np.int32))
+    assert "contended-atomics" not in rules(said(kernels, "few_bins", (64,), (256,), target.zeros(65536, "i4"), spread, 65536))
+
+
+def test_lanes_with_the_same_element_are_counted(target: Target, kernels: LoadedModule) -> None:
+    found = said(kernels, "eight_rows_for_a_warp", (64,), (32,), target.zeros(2048), target.zeros((8, 1024)), 1024)
+    (one,) = [one for one in found if one.arrays == ("in",)]
+    assert one.cause == "its lanes ask for few different elements, one for 4 lanes, and these do not lie side by side"

@@ -6,6 +6,7 @@ import pytest
 
 from memlane.diagnose import Finding, explain
 from memlane.record import SiteCounts
+from tests.diagnose import made
 from tests.synthetic import SOURCE, counted, counts, site
 
 
@@ -94,3 +95,20 @@ def test_means_that_are_not_whole() -> None:
     ragged = SiteCounts(site(0, "ld.global.f32", 4), requests=3, lanes=90, bytes=360, sectors=70, ideal_sectors=13)
     (found,) = findings(ragged)
     assert "each request touches 23.3 sectors where 4.33 would do (5.38 times the traffic)" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("sectors", "block", "rule"),
+    [
+        pytest.param(16, (16, 16, 1), "uncoalesced-global", id="both rows of the warp in each sector, and nobody else"),
+        pytest.param(16, (256, 1, 1), "partial-sectors", id="every second pair of words"),
+        pytest.param(8, (16, 16, 1), "partial-sectors", id="four lanes of a row in a sector"),
+    ],
+)
+def test_whether_lanes_skip_data_or_go_down_columns_is_told_by_the_block(sectors: int, block: tuple[int, int, int], rule: str) -> None:
+    """Where nobody saw the addresses, as on a GPU."""
+    load = made.site(0)
+    traced = made.trace(
+        [made.accesses(load, 800, (1, 1, 10))], [made.counted(load, 10, sectors=sectors, ideal_sectors=4)], lives=10_000, block=block
+    )
+    assert [one.rule for one in explain(traced) if one.unit == "sectors"] == [rule]

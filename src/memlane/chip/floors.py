@@ -17,6 +17,8 @@ from memlane.number_format import duration, percent, plural, rounded
 
 LATENCY = "latency"
 """What rules where no floor does: the warps wait for each other, for issue slots and for the latency of their accesses."""
+ATOMICS_OF_ONE_LINE = "atomics of one line"
+"""The floor of the line of L2 that gets the most atomic operations."""
 RULING_SHARE = 0.9
 """Of the modelled time that a floor has to take by itself to be called the one that rules."""
 
@@ -147,7 +149,7 @@ def _of_l2(chip: Chip, traffic: Traffic) -> _Found:
         yield from _direction(chip, traffic, name, "l2", limits)
         yield from _direction(chip, traffic, f"{name} of one SM", "sm", limits)
     if traffic.hottest:
-        name, rate = "atomics of one line", chip.bandwidth.line_atomic
+        name, rate = ATOMICS_OF_ONE_LINE, chip.bandwidth.line_atomic
         yield (
             name
             if rate is None

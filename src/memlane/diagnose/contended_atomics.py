@@ -1,5 +1,5 @@
-"""Atomics on one address: the lanes of a warp, or many warps with a lane each, update the same address, and each update waits for the one
-before."""
+"""Atomics on one address: the lanes of a warp, or many warps with a lane each, update the same address or the same line of memory, and each
+update waits for the one before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from memlane.diagnose import cost
-from memlane.diagnose.busy_address import Busy, busy
+from memlane.diagnose.busy_address import Busy, BusyLine, busy, busy_line
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict
@@ -30,9 +30,11 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
     for entry in evidence.accesses:
         if not is_contended(entry):
-            found = busy(evidence, entry)
+            found, line = busy(evidence, entry), busy_line(evidence, entry)
             if found is not None:
                 yield _of_warps(evidence, entry, found)
+            elif line is not None:
+                yield _of_line(evidence, entry, line)
             continue
         if entry.requests < MIN_SHARE * evidence.requests:
             continue
@@ -53,6 +55,30 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         )
 
 
+_LESS_OFTEN = (
+    "Update it less often: add up over several iterations, and over the block in shared memory, before one thread of the block updates "
+)
+_COPIES = "Or spread the updates over copies that are added up at the end."
+
+
+def _of_line(evidence: Evidence, entry: SiteCounts, found: BusyLine) -> Verdict:
+    ideal = max(round(found.addresses), 1) * len(evidence.launches)
+    return Verdict(
+        site=entry.site,
+        unit="lanes",
+        transactions=max(entry.addresses or 0, ideal + 1),
+        ideal=ideal,
+        what=f"one line of 128 bytes gets {round(found.sectors):,} sectors of updates from all warps; at {found.rate:.3g} in a cycle that "
+        f"is {found.share:.0%} of the time of the launch",
+        cause="updates of one line run one after the other, whichever warp they come from",
+        remedy=f"{_LESS_OFTEN}each address. {_COPIES}",
+        cost=_cost(evidence, entry, float((entry.addresses or 0) - ideal)),
+        requests=entry.requests,
+        bytes_requested=entry.bytes,
+        numbers={"sectors of updates of a line": found.sectors, "share of the time that it is busy": found.share},
+    )
+
+
 def _of_warps(evidence: Evidence, entry: SiteCounts, found: Busy) -> Verdict:
     each = found.updates / found.addresses
     ideal = max(round(found.addresses), 1) * len(evidence.launches)
@@ -64,8 +90,7 @@ def _of_warps(evidence: Evidence, entry: SiteCounts, found: Busy) -> Verdict:
         what=f"each address of its array gets {round(each):,} updates or more from all warps; at a cycle for each that is "
         f"{percent(found.share)} of the time of the launch",
         cause="updates of one address run one after the other, whichever warp they come from",
-        remedy="Update it less often: add up over several iterations, and over the block in shared memory, before one thread of the "
-        "block updates the address. Or spread the updates over copies that are added up at the end.",
+        remedy=f"{_LESS_OFTEN}the address. {_COPIES}",
         cost=_cost(evidence, entry, float((entry.addresses or 0) - ideal)),
         requests=entry.requests,
         bytes_requested=entry.bytes,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from memlane.chip import LANES, SECTOR_BYTES, Chip, load
 from memlane.errors import ChipError, RecordError
-from memlane.record import COMPLETE, BranchCounts, LaunchInfo, Place, Site, SiteCounts, Trace
+from memlane.record import COMPLETE, AccessExample, BranchCounts, LaunchInfo, Place, Site, SiteCounts, Trace
 
 Numbers = npt.NDArray[np.float64]
 
@@ -92,6 +92,8 @@ class Evidence:
     modelled: bool = True
     """Whether times come from the emulator's clock."""
     clock_mhz: float = 0.0
+    examples: tuple[AccessExample, ...] = ()
+    """Single accesses with the addresses of their lanes; none of a GPU."""
 
     @cached_property
     def chip(self) -> Chip | None:
@@ -222,6 +224,11 @@ class Evidence:
     def memory_share(self) -> float:
         """Cycles in accesses over the lifetimes, 0 to 0.99; serialised by the probe."""
         return 0.0 if self.rows is None or not self.life else min(self.rows.total() / self.life, 0.99)
+
+    def worst_examples(self, site: Site) -> list[AccessExample]:
+        """Return the worst access of each site of the access that `site` is of, with its addresses; none where nobody saw them."""
+        numbers = set(self.numbers(site))
+        return [one for one in self.examples if one.worst and one.site in numbers]
 
     def cycles(self, site: Site, complete: bool = True) -> Numbers:
         """Net cycles of the complete (or issue-only) records of the access that `site` is of; empty where there are none."""
@@ -400,6 +407,7 @@ def _of_kernel(trace: Trace, kernel: str, columns: Mapping[str, npt.NDArray[Any]
         sources=trace.sources,
         modelled=trace.modelled,
         clock_mhz=trace.clock_mhz,
+        examples=tuple(one for one in trace.examples if trace.sites[one.site].kernel == kernel),
     )
 
 

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from memlane.chip import Chip
 from memlane.diagnose.cost import Cost
-from memlane.diagnose.evidence import CALIBRATION, COUNTS, ORIGINS, TIMES, WHOLE, Evidence
-from memlane.diagnose.reuse import reuses
+from memlane.diagnose.evidence import CALIBRATION, COUNTS, ORIGINS, TIMES, WHOLE, Evidence, Numbers
+from memlane.diagnose.reuse import Reuse, reuses
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.number_format import percent, rounded
 
 MIN_TIMES = 4.0
 """Loads of each sector from which on it is worth a word."""
+MIN_TIMES_OF_NEIGHBOURS = 8.0
+"""The same where no instruction alone loads each sector twice: stencils of five or seven points are served well enough by L1."""
 MIN_FROM_L1 = 0.5
 """Share of the accesses that L1 serves; where it is less, `cache-thrashing` looks."""
 MIN_SHARE = 0.01
@@ -26,9 +29,9 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
     if chip is None:
         return
     for found in reuses(evidence):
-        if found.times < MIN_TIMES or found.from_l1 < MIN_FROM_L1:
+        if found.times < (MIN_TIMES_OF_NEIGHBOURS if found.of_neighbours else MIN_TIMES) or found.from_l1 < MIN_FROM_L1:
             continue
-        beyond = np.maximum(found.again - chip.latency.shared, 0.0)
+        beyond = _saved(found, chip)
         staged = float(beyond.sum())
         if staged < MIN_SHARE * evidence.life:
             continue
@@ -40,7 +43,8 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
                 float(beyond[: found.certain].sum()),
                 found.cycles * (1 - 1 / found.times),
                 f"what the loads beyond the first of each sector, {len(found.again):,} of {found.requests:,}, took over the "
-                f"{chip.latency.shared:.0f} cycles of shared memory, the quickest being taken for them; registers would save all of it",
+                f"{chip.latency.shared:.0f} cycles of shared memory, the quickest being taken for them, and of their waiting in L1 the "
+                f"{100 * found.share_of_traffic:.0f} % of the sectors that are their own; registers would save all of it",
             ),
             f"each sector of its array is loaded {rounded(found.times)} times or more, {percent(found.from_l1)} of the loads from L1",
             "threads of a multiprocessor load the same data over and over",
@@ -49,6 +53,15 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             found.about,
             **{"loads of a sector": found.times, "share served by L1": found.from_l1, "cycles per access": found.mean},
         )
+
+
+def _saved(found: Reuse, chip: Chip) -> Numbers:
+    """Cycles that each of the repeated loads takes beyond one of shared memory.
+
+    What it takes beyond the latency of L1 it waits for others, who go on to be there: of that only the load's own part is saved.
+    """
+    waited = np.maximum(found.again - chip.latency.l1, 0.0)
+    return np.maximum(found.again - chip.latency.shared, 0.0) - waited * (1.0 - found.share_of_traffic)
 
 
 RULE = Rule("sectors-reloaded", "the same sectors loaded again", examine, (COUNTS, TIMES, ORIGINS, CALIBRATION, WHOLE))

@@ -46,6 +46,11 @@ class Reuse:
     cycles: float
     """Net, of all of them."""
     mean: float
+    share_of_traffic: float
+    """The sectors that it touches over those that all accesses of the kernel to global memory touch."""
+    of_neighbours: bool
+    """Whether no single instruction loads each sector twice or more: then the place names elements that lie near each other, as stencils
+    do."""
 
 
 def reuses(evidence: Evidence) -> Iterator[Reuse]:
@@ -83,6 +88,8 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
             round(len(cycles) * certain),
             rows.total(chosen),
             float(cycles.mean()),
+            sum(one.sectors or 0 for one in counted) / max(evidence.sectors, 1),
+            max(one.ideal_sectors or 0 for one in counted) < AT_LEAST_TWICE * whole * max(len(evidence.launches), 1),
         )
 
 

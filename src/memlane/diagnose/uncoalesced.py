@@ -14,7 +14,7 @@ from memlane.diagnose import cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, of_sectors, per_request
 from memlane.number_format import rounded
-from memlane.record import Site, SiteCounts
+from memlane.record import AccessExample, Site, SiteCounts
 
 MIN_RATIO = 1.5
 """Sectors over ideal from which on it is worth a word."""
@@ -25,6 +25,8 @@ MIN_SHARE = 0.01
 """Excess over all sectors of the kernel: less than this changes nothing that can be felt."""
 SHARED_BY = 2
 """Lanes that share a sector, from which on it is the finding `partial-sectors`."""
+ALONE = 0.75
+"""Share of the sectors of an access between which lie others that it does not touch, from which on its lanes go down columns."""
 EDGES = 0.05
 """Share of the lanes that may be missing from what they share: at an edge, or where a loop begins later for one of them."""
 
@@ -64,7 +66,30 @@ def shares_sectors(entry: SiteCounts, evidence: Evidence) -> bool:
     sectors = sum(one.sectors or 0 for one in apart)
     # Lanes with the same word need no more of a sector than one of them: `ideal_sectors` is what different words would fill.
     different = [min(one.lanes, (one.ideal_sectors or 0) * SECTOR_BYTES // max(one.site.nbytes, 1)) for one in apart]
-    return sum(different) >= (1 - EDGES) * SHARED_BY * sectors
+    return sum(different) >= (1 - EDGES) * SHARED_BY * sectors and not _goes_down(entry, evidence, sum(different) / max(sectors, 1))
+
+
+def _goes_down(entry: SiteCounts, evidence: Evidence, lanes_in_sector: float) -> bool:
+    """Whether lanes share a sector because the block has a second row beside the first, and each row goes down a column: then nothing lies
+    between the lanes that could be stored elsewhere. A row of the block that is shorter than a sector is another cause."""
+    row_bytes = evidence.row_bytes(entry.site.nbytes)
+    if row_bytes is not None and row_bytes < SECTOR_BYTES:
+        return False
+    seen = [_alone(one) for one in evidence.worst_examples(entry.site) if one.space == "global"]
+    if seen:
+        return min(seen) >= ALONE
+    return 1 < evidence.rows_per_warp(entry.site.nbytes) >= lanes_in_sector
+
+
+def _alone(example: AccessExample) -> float:
+    """The share of the sectors of an access that touches neither the sector in front of them nor the one behind."""
+    touched = {
+        (address + byte) // SECTOR_BYTES
+        for lane, address in enumerate(example.addresses)
+        if example.active_mask >> lane & 1
+        for byte in (0, example.nbytes - 1)
+    }
+    return sum(not {one - 1, one + 1} & touched for one in touched) / max(len(touched), 1)
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
@@ -80,6 +105,10 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 def _cause(counts: SiteCounts, sectors: int) -> str:
     if sectors == counts.lanes:
         return "every lane touches a sector of its own"
+    words = (counts.ideal_sectors or 0) * SECTOR_BYTES / max(counts.site.nbytes, 1)
+    together = counts.lanes / max(words, 1)
+    if together >= SHARED_BY and not counts.site.is_atomic:
+        return f"its lanes ask for few different elements, one for {together:.3g} lanes, and these do not lie side by side"
     return "the addresses of its lanes do not lie side by side"
 
 
