@@ -95,3 +95,37 @@ extern "C" __global__ void eight_rows_for_a_warp(float *out, const float *in, in
 {
     out[blockIdx.x * blockDim.x + threadIdx.x] = in[threadIdx.x / 4 * n + blockIdx.x];
 }
+
+#define SIDE 16
+extern "C" __global__ void two_rows_of_a_window(float *out, const float *in)
+{
+    __shared__ float window[SIDE + 4][SIDE + 4];
+    for (int y = threadIdx.y; y < SIDE + 4; y += SIDE)
+        for (int x = threadIdx.x; x < SIDE + 4; x += SIDE)
+            window[y][x] = in[y * 32 + x];
+    __syncthreads();
+    float sum = 0;
+    for (int y = 0; y < 5; y++)
+        for (int x = 0; x < 5; x++)
+            sum += window[threadIdx.y + y][threadIdx.x + x];
+    out[threadIdx.y * SIDE + threadIdx.x] = sum;
+}
+
+extern "C" __global__ void rows_of_vectors(float4 *out, const float4 *in)
+{
+    __shared__ float tile[32][36];
+    *(float4 *)&tile[threadIdx.x / 8][threadIdx.x % 8 * 4] = in[threadIdx.x];
+    __syncthreads();
+    float sum = 0;
+    for (int k = 0; k < 32; k++)
+        sum += tile[threadIdx.x / 8 * 4 % 32][k];
+    out[threadIdx.x] = make_float4(sum, sum, sum, sum);
+}
+
+extern "C" __global__ void every_second_word(float *out, const float *in)
+{
+    __shared__ float words[512];
+    words[2 * threadIdx.x] = in[threadIdx.x];
+    __syncthreads();
+    out[threadIdx.x] = words[2 * threadIdx.x];
+}

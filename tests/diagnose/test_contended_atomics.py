@@ -58,9 +58,9 @@ def test_an_address_that_many_warps_update_with_a_lane_each() -> None:
 
 
 def test_a_line_that_many_warps_update_with_a_lane_each() -> None:
-    """By hand: 32 words are one line, which takes 0.853 sectors of updates in a cycle; 2000 of them keep it busy for 2345 of 4000 cycles."""
+    """By hand: 32 words are one line, which takes 0.853 sectors of updates in a cycle; 2000 keep it busy for 2345 of 4000 cycles."""
     (one,) = found(one_lane_each(2000, 4000, "u4[32]"), "contended-atomics")
-    assert "one line of 128 bytes gets 2,000 sectors of updates from all warps; at 0.853 in a cycle that is 59% of the time" in str(one)
+    assert "one line of 128 bytes gets 2,000 sectors of updates from all warps; at 0.853 in a cycle that is 59 % of the time" in str(one)
     assert (one.transactions, one.ideal_transactions) == (2000, 32)
     assert (one.cost_cycles, one.cost_measured) == (2000 - 32, False)
 

@@ -125,3 +125,33 @@ def test_lanes_with_the_same_element_are_counted(target: Target, kernels: Loaded
     found = said(kernels, "eight_rows_for_a_warp", (64,), (32,), target.zeros(2048), target.zeros((8, 1024)), 1024)
     (one,) = [one for one in found if one.arrays == ("in",)]
     assert one.cause == "its lanes ask for few different elements, one for 4 lanes, and these do not lie side by side"
+
+
+def conflict(found: Findings, op: str) -> str:
+    """What to do about the bank conflicts of the loads, or of the stores."""
+    return next(one.remedy for one in found if one.rule == "bank-conflict" and one.op.startswith(op))
+
+
+def test_the_padding_that_helps_is_named(target: Target, kernels: LoadedModule) -> None:
+    """By hand: two rows of 16 lanes fall in 32 banks where rows are 16 banks apart, as those of 48 words are; a word more does little."""
+    found = said(kernels, "two_rows_of_a_window", (8,), (16, 16), target.zeros(256), target.zeros((32, 32)))
+    expected = (
+        "Pad each row of `window` by 28 elements, from 20 to 48: then its lanes meet in no bank. `memlane fix` tries that, and swizzles."
+    )
+    assert conflict(found, "ld.") == expected
+
+
+def test_a_padding_that_does_not_help_is_not_advised(target: Target, kernels: LoadedModule) -> None:
+    """By hand: lanes of a warp read rows 0, 4, 8 and 12, 144 words apart, so in banks 0 and 16 in turn; vectors of 4 words leave only pads
+    of 4 words, with which they are 160 words apart, all in one bank, or as before."""
+    found = said(kernels, "rows_of_vectors", (8,), (256,), target.zeros(1024), target.zeros(1024))
+    assert conflict(found, "ld.").endswith(
+        "no padding of the rows of `tile` that keeps its accesses of 16 bytes aligned takes fewer wavefronts."
+    )
+
+
+def test_an_array_of_one_dimension_is_padded_behind_all_banks(target: Target, kernels: LoadedModule) -> None:
+    found = said(kernels, "every_second_word", (8,), (256,), target.zeros(256), target.zeros(256))
+    expected = "Leave 1 element of `words` free behind each 32 (index i + (i / 32)): then its lanes meet in no bank."
+    assert conflict(found, "ld.").startswith(expected)
+    assert max(np.bincount([(i + i // 32) % 32 for i in range(0, 64, 2)])) == 1

@@ -64,7 +64,7 @@ def declared_array(module: Module, function: str, variable: str, title: str) -> 
         return None
     text = module.sources.get(module.name, "")
     whose, _, name = title.rpartition("::")
-    found = _declarations(tokenize(text), plain_name(whose).rpartition("::")[2], name)
+    found = declarations(tokenize(text), plain_name(whose).rpartition("::")[2], name)
     for groups in found:
         last = groups[-1]
         place = last[0].end, last[-1].start
@@ -92,7 +92,7 @@ def _variable(module: Module, function: str, name: str) -> Variable | None:
     return None if owner is None else next((one for one in owner.walk() if isinstance(one, Variable) and one.name == name), None)
 
 
-def _declarations(tokens: Sequence[Token], function: str, name: str) -> Iterator[list[list[Token]]]:
+def declarations(tokens: Sequence[Token], function: str, name: str) -> Iterator[list[list[Token]]]:
     """Yield the groups in brackets behind each declarator of that name, those behind a mention of the function first."""
     mentioned = [place for place, token in enumerate(tokens) if token.text == function]
     found: list[tuple[bool, int, list[list[Token]]]] = []

@@ -5,14 +5,19 @@ Atomics of which many lanes meet at one address are the finding `contended-atomi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import numpy as np
+
+from memlane.chip import Chip
+from memlane.compile.extents import Rows, is_dynamic, written_rows
 from memlane.diagnose import cost
 from memlane.diagnose.contended_atomics import is_contended
-from memlane.diagnose.evidence import COUNTS, Evidence
+from memlane.diagnose.evidence import COUNTS, SAME, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, per_request
+from memlane.layout.padding import LaneDistances, least_padding, padded_wavefronts
 from memlane.number_format import rounded
-from memlane.record import Site, SiteCounts
+from memlane.record import AccessExample, Site, SiteCounts
 
 MIN_RATIO = 1.25
 """Wavefronts over ideal from which on it is worth a word."""
@@ -43,7 +48,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             ideal=entry.ideal_wavefronts,
             what=f"{_ways(entry, ratio)}: each request takes {taken} wavefronts where {enough} would do",
             cause=_cause(entry),
-            remedy=_remedy(entry, evidence.has_narrow_rows(), _widest(evidence, entry.site)),
+            remedy=_seen_remedy(evidence, entry) or _remedy(entry, evidence.has_narrow_rows(), _widest(evidence, entry.site)),
             cost=costs,
             requests=entry.requests,
             bytes_requested=entry.bytes,
@@ -82,6 +87,69 @@ def _widest(evidence: Evidence, site: Site) -> int:
     """The bytes of the widest access of the kernel to the same array, as far as it is known which those are."""
     same = [one.nbytes for one in evidence.own_sites if one.has_wavefronts and site.array and one.array == site.array]
     return max(same, default=site.nbytes)
+
+
+def _seen_remedy(evidence: Evidence, entry: SiteCounts) -> str:
+    """What to do, where the addresses of the lanes were seen; nothing where they were not, or do not tell."""
+    site = entry.site
+    if site.kind == "copy" or site.is_atomic or not entry.requests or evidence.chip is None:
+        return ""
+    own = [one for one in evidence.worst_examples(site) if one.space == "shared"]
+    if not own:
+        return ""
+    counted = {one.id: evidence.by_site[one.instruction] for one in evidence.sites if one.instruction in evidence.by_site}
+    seen = sum(one.transactions * counted[one.site].requests for one in own if one.site in counted)
+    if abs(seen - (entry.wavefronts or 0)) > SAME * seen:
+        return "Its accesses differ, so one padding of its rows need not suit them all: `memlane fix` tries paddings and swizzles."
+    text = evidence.sources.get(site.file, "")
+    rows = written_rows(text, evidence.kernel, site.array) if site.array else None
+    of_array = {one.id for one in evidence.own_sites if one.array == site.array and one.kind != "copy"}
+    several = [one for one in evidence.examples if one.worst and one.space == "shared" and one.site in of_array and one.site in counted]
+    if not several:
+        return ""
+    seen_all = [(one, counted[one.site].requests) for one in several]
+    advice = _padding(evidence.chip, rows, seen_all, {one.site for one in own}, site.array)
+    # The length of a dynamic array is the launch's: `fix` has no room to pad it.
+    return advice.replace("tries that, and swizzles", "tries swizzles") if site.array and is_dynamic(text, site.array) else advice
+
+
+def _padding(chip: Chip, rows: Rows | None, seen: Sequence[tuple[AccessExample, int]], own: set[int], array: str) -> str:
+    """The padding that suits all accesses of an array, and what it leaves of those in question, the sites `own`.
+
+    Of an array whose rows are not known, the usual padding is looked at: one element behind as many as fill the banks once.
+    """
+    element = (rows.element_bytes if rows else None) or min(one.nbytes for one, _ in seen)
+    columns = rows.columns if rows else chip.banks.banks * chip.banks.bank_bytes // element
+    vector = max(1, max(one.nbytes for one, _ in seen) // element)
+    lanes = {one.site: _distances(one, requests, element) for one, requests in seen}
+    pad = least_padding(list(lanes.values()), columns, element, vector, chip) if rows else vector
+    mine = [lanes[number] for number in lanes if number in own]
+    requests = sum(one.weight for one in mine)
+    now, then = (padded_wavefronts(mine, columns, more, element, chip) / requests for more in (0, pad))
+    aligned = f" that keeps its accesses of {vector * element} bytes aligned" if vector > 1 else ""
+    named = f"`{array}`" if array else "the shared array"
+    if then >= (1 - SAME) * now:
+        of_rows = f"of the rows of {named}" if rows else f"of {named}"
+        return f"Swizzle the index (`memlane fix` tries some ways): no padding {of_rows}{aligned} takes fewer wavefronts."
+    more = f"{pad} element{'s' if pad > 1 else ''}"
+    longer = f"Pad each row of {named} by {more}, from {columns} to {columns + pad}"
+    if rows is None:
+        longer = f"Leave {more} of {named} free behind each {columns} (index i + {f'{pad} * ' if pad > 1 else ''}(i / {columns}))"
+    least = sum(one.weight * ideal for one, ideal in zip(mine, _ideals(seen, own), strict=True)) / requests
+    if then <= (1 + SAME) * least:
+        return f"{longer}: then its lanes meet in no bank. `memlane fix` tries that, and swizzles."
+    return f"{longer}, for {rounded(then)} wavefronts a request instead of {rounded(now)}, or swizzle the index; `memlane fix` tries both."
+
+
+def _distances(example: AccessExample, requests: int, element: int) -> LaneDistances:
+    active = [address for lane, address in enumerate(example.addresses) if example.active_mask >> lane & 1]
+    elements = (np.array(example.addresses, np.int64) - min(active)) // element
+    kind = "store" if example.access == "store" else "load"
+    return LaneDistances(elements, example.active_mask, example.nbytes, kind, requests)
+
+
+def _ideals(seen: Sequence[tuple[AccessExample, int]], own: set[int]) -> list[int]:
+    return list({one.site: one.ideal for one, _ in seen if one.site in own}.values())
 
 
 def _remedy(counts: SiteCounts, narrow_rows: bool, widest: int) -> str:

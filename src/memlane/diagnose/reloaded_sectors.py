@@ -44,7 +44,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
                 found.cycles * (1 - 1 / found.times),
                 f"what the loads beyond the first of each sector, {len(found.again):,} of {found.requests:,}, took over the "
                 f"{chip.latency.shared:.0f} cycles of shared memory, the quickest being taken for them, and of their waiting in L1 the "
-                f"{100 * found.share_of_traffic:.0f} % of the sectors that are their own; registers would save all of it",
+                f"{percent(found.share_of_traffic)} of the sectors that are their own; registers would save all of it",
             ),
             f"each sector of its array is loaded {rounded(found.times)} times or more, {percent(found.from_l1)} of the loads from L1",
             "threads of a multiprocessor load the same data over and over",

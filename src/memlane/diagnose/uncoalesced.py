@@ -108,7 +108,7 @@ def _cause(counts: SiteCounts, sectors: int) -> str:
     words = (counts.ideal_sectors or 0) * SECTOR_BYTES / max(counts.site.nbytes, 1)
     together = counts.lanes / max(words, 1)
     if together >= SHARED_BY and not counts.site.is_atomic:
-        return f"its lanes ask for few different elements, one for {together:.3g} lanes, and these do not lie side by side"
+        return f"its lanes ask for few different elements, one for {rounded(together)} lanes, and these do not lie side by side"
     return "the addresses of its lanes do not lie side by side"
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import LANES, Chip
-from memlane.chip.access import wavefronts
 from memlane.errors import LayoutError
 from memlane.layout import Layout, OfVectors, Padded, RandomPermuteShift, Skewed, XorSwizzle
+from memlane.layout.padding import LaneDistances, least_padding
 from memlane.optimize.search import search_layout
 
 MOST_PATTERNS = 4
@@ -123,22 +123,11 @@ def _fitting_pads(geometry: Geometry, seen: Sequence[Seen], chip: Chip) -> list[
     if not whole:
         return []
     # Where a loop was unrolled, many accesses lie alike.
-    alike = {(one.distances.tobytes(), one.nbytes): one for one in whole}
     often = Counter((one.distances.tobytes(), one.nbytes) for one in whole)
-
-    def taken(pad: int) -> int:
-        return sum(many * _wavefronts_padded(geometry, alike[key], chip, pad) for key, many in often.items())
-
-    most = chip.banks.banks * chip.banks.bank_bytes // geometry.element
-    best = min(range(0, most, geometry.vector), key=taken)
+    alike = {(one.distances.tobytes(), one.nbytes): one for one in whole}
+    accesses = [LaneDistances(one.distances, one.lanes, one.nbytes, weight=often[key]) for key, one in alike.items()]
+    best = least_padding(accesses, geometry.columns, geometry.element, geometry.vector, chip)
     return [best] if best else []
-
-
-def _wavefronts_padded(geometry: Geometry, seen: Seen, chip: Chip, pad: int) -> int:
-    """Of an access whose first lane stands at the beginning of a row."""
-    places = seen.distances - seen.distances.min()
-    addresses = (places + pad * (places // geometry.columns)) * geometry.element
-    return wavefronts(chip, addresses.tolist(), seen.lanes, seen.nbytes)
 
 
 def _of_vectors(layout: Layout, vector: int) -> Layout:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from memlane.chip import STATIC_SHARED_BYTES
+from memlane.chip import STATIC_SHARED_BYTES, Chip
 from memlane.compile import DeclaredArray, declared_array
 from memlane.errors import LayoutError, MemlaneError, RelayoutError
 from memlane.launch import Kernel, KernelCall, Launch, unobserved
@@ -286,4 +286,11 @@ def _proposed(
     found: list[Layout] = []
     for geometry in geometries(nbytes, element, vector, seen, rows, columns):
         found += candidates(geometry, seen, launch.kernel.target.chip, room)
-    return found
+    return [*found, *([] if rows or columns else _usual_padding(launch.kernel.target.chip, nbytes, element, vector, room))]
+
+
+def _usual_padding(chip: Chip, nbytes: int, element: int, vector: int, room: int) -> list[Layout]:
+    """What arrays of one dimension are often padded by: an element behind as many as fill the banks once."""
+    filling = chip.banks.banks * chip.banks.bank_bytes // element
+    rows = nbytes // element // filling
+    return [Padded(rows, filling, vector)] if rows > 1 and rows * vector * element <= room and filling % vector == 0 else []
