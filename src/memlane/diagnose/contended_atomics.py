@@ -68,8 +68,8 @@ def _of_line(evidence: Evidence, entry: SiteCounts, found: BusyLine) -> Verdict:
         unit="lanes",
         transactions=max(entry.addresses or 0, ideal + 1),
         ideal=ideal,
-        what=f"one line of 128 bytes gets {round(found.sectors):,} sectors of updates from all warps; at {rounded(found.rate)} in a cycle that "
-        f"is {percent(found.share)} of the time of the launch",
+        what=f"one line of 128 bytes gets {round(found.sectors):,} sectors of updates from all warps; at {rounded(found.rate)} in a "
+        f"cycle that is {percent(found.share)} of the time of the launch",
         cause="updates of one line run one after the other, whichever warp they come from",
         remedy=f"{_LESS_OFTEN}each address. {_COPIES}",
         cost=_cost(evidence, entry, float((entry.addresses or 0) - ideal)),
