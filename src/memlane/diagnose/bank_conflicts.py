@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from memlane.chip import Chip
+from memlane.chip.model import AccessKind
 from memlane.compile.extents import Rows, is_dynamic, written_rows
 from memlane.diagnose import cost
 from memlane.diagnose.contended_atomics import is_contended
@@ -144,7 +145,7 @@ def _padding(chip: Chip, rows: Rows | None, seen: Sequence[tuple[AccessExample, 
 def _distances(example: AccessExample, requests: int, element: int) -> LaneDistances:
     active = [address for lane, address in enumerate(example.addresses) if example.active_mask >> lane & 1]
     elements = (np.array(example.addresses, np.int64) - min(active)) // element
-    kind = "store" if example.access == "store" else "load"
+    kind: AccessKind = "store" if example.access == "store" else "load"
     return LaneDistances(elements, example.active_mask, example.nbytes, kind, requests)
 
 
