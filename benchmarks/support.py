@@ -44,7 +44,7 @@ _HEAD = """# Which instructions are emulated, and how each was checked
 Written by `make tables` from the instruction table, the emulator, and the results of `benchmarks/differential.py`. Rows are in the notation
 of the PTX manual; braces are optional. What is not emulated is refused by name (`UnsupportedPtx`); what the table does not know is refused
 when it is parsed. *Emulated* is found by handing the forms of a row to the emulator; where their operands cannot be made from their types
-alone (labels, fragments of matrices), it says only that there are semantics for the section of the manual.
+alone (labels, fragments of matrices), it says only that there are semantics for the instruction.
 
 - *by hand*: cases in `tests/cases/instructions` with values worked out from the manual; where these have none, *programs* tells that
   kernels in `tests/emulate` use the instruction and look at what they leave.

@@ -196,7 +196,7 @@ def test_products_that_wait_for_each_other_are_told() -> None:
     assert "wgmma.mma_async instructions are serialized" in slow.log
     told = {str(one) for one in changes(module, plain.data, traced, slow.data) if traced.sites[one.site].kind == "wait"}
     message = (
-        "0% of the products are waited for before the next in the original, 100% of the products are waited for before the next traced"
+        "0.0 % of the products are waited for before the next in the original, 100 % of the products are waited for before the next traced"
     )
     assert told == {message}
 

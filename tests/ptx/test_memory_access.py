@@ -47,6 +47,34 @@ def test_memory_access(
     assert not access.asynchronous
 
 
+ACTIONS = {
+    "load": [
+        "ld.const.u8 %r1, [%rd1];",
+        "tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1}];",
+        "suld.b.1d.b32.trap %r1, [%rd1, {%r3}];",
+    ],
+    "store": [
+        "st.shared.b32 [%r1], %r2;",
+        "sust.b.1d.b32.trap [%rd1, {%r3}], {%r1};",
+        "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r2};",
+    ],
+    "atomic": ["atom.add.noftz.f16x2 _, [%rd1], %r2;"],
+    "reduction": ["red.global.max.s64 [%rd1], %rd2;", "sured.b.add.1d.u32.trap [%rd1, {%r3}], %r1;"],
+    "": ["prefetch.global.L2 [%rd1];"],
+}
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_what_happens_to_the_memory_is_said_alike_for_all_instructions(action: str) -> None:
+    accesses = [memory_access(first(text)) for text in ACTIONS[action]]
+    assert [one and one.action for one in accesses] == [action] * len(accesses)
+
+
+def test_a_copy_loads_its_source_and_stores_to_its_destination() -> None:
+    accesses = memory_accesses(first("cp.async.ca.shared.global [%r1], [%rd1], 4;"))
+    assert {one.space: one.action for one in accesses} == {"shared": "store", "global": "load"}
+
+
 def test_results_values_and_address_are_the_operands() -> None:
     access = memory_access(first("atom.shared.cas.b32 %r1, [%r2+8], %r3, 7;"))
     assert access is not None

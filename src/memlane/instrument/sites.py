@@ -36,9 +36,6 @@ from memlane.ptx import (
 )
 from memlane.record import Call, Site, Skipped
 
-_KINDS = {"load": "load", "texture": "load", "store": "store", "atomic": "atomic", "reduction": "reduction"}
-_OPCODES = {"ldmatrix": "load", "stmatrix": "store", "suld": "load", "sust": "store", "sured": "reduction"}
-"""Kinds of the accesses of which only the opcode tells the direction."""
 _BESIDE = {"prefetch": "a prefetch returns nothing"}
 """Kinds of access that are no sites, with the reason."""
 _OF_FRAGMENTS = "the assembler makes as many accesses of a wmma load or store as it likes, and they are not counted"
@@ -213,7 +210,7 @@ def _site_or_reason(module: Module, function: Function, index: int, instruction:
     elif access is None or access.space == "param":
         return ""
     else:
-        kind, space = _kind(instruction, access), _space(access)
+        kind, space = "copy" if access.asynchronous else access.action, _space(access)
         nbytes = 0 if is_bulk(instruction) or instruction.opcode == "wmma" else access.nbytes
     if not kind and access is not None:
         return _BESIDE.get(access.kind, f"a {access.kind} is not instrumented")
@@ -222,15 +219,6 @@ def _site_or_reason(module: Module, function: Function, index: int, instruction:
     if kind == "atomic" and not used:
         kind = "reduction"
     return Site(number, function.title, index, *place_of(module, instruction), instruction.name, kind, space, nbytes)
-
-
-def _kind(instruction: Instruction, access: MemoryAccess) -> str:
-    """Empty for an access that is no site."""
-    if access.asynchronous:
-        return "copy"
-    if instruction.opcode == "wmma":
-        return "load" if access.results else "store"
-    return _KINDS.get(access.kind) or _OPCODES.get(instruction.opcode, "")
 
 
 def _space(access: MemoryAccess) -> str:

@@ -9,6 +9,8 @@ from memlane.chip import AccessKind
 from memlane.ptx.ir import Address, Immediate, Instruction, Operand, Register, TextureAddress, Vector, elements
 from memlane.ptx.types import SCALAR_TYPES, VECTOR_LENGTHS
 
+_OF_SURFACES = {"suld": "load", "sust": "store", "sured": "reduction"}
+"""What instructions do to a surface."""
 MATRIX_ROW_BYTES = 16
 """`ldmatrix` and `stmatrix` move rows of eight 16-bit elements, one row for each address."""
 
@@ -39,6 +41,9 @@ class MemoryAccess:
     """What is stored or combined, in order; of a compare-and-swap the comparand comes first."""
     read_only: bool = False
     """Whether the memory is promised not to change while the kernel runs: constants, `ld.global.nc`, `ldu`, textures."""
+    action: str = ""
+    """What happens to the memory, whichever instruction says it: `load`, `store`, `atomic` or `reduction`, as `Site.kind` has them; empty
+    where none does, as for a prefetch."""
     asynchronous: bool = False
     """Whether the access may complete after the instruction: `cp.async` and its kin."""
     read_bytes: Operand | None = None
@@ -117,6 +122,7 @@ def _plain(instruction: Instruction, letter: str) -> MemoryAccess:
         results=elements(instruction.operand("d")),
         values=(*elements(instruction.operand("b")), *elements(instruction.operand("c"))),
         read_only=space == "const" or "nc" in instruction.modifiers or instruction.opcode == "ldu",
+        action=form.effect,
     )
 
 
@@ -139,12 +145,14 @@ def _texture(instruction: Instruction, letter: str) -> MemoryAccess:
         results=elements(instruction.operand("d")),
         values=elements(instruction.operand("v")),
         read_only=form.effect == "texture",
+        action="load" if form.effect == "texture" else _OF_SURFACES.get(instruction.opcode, ""),
     )
 
 
 def _matrix(instruction: Instruction, letter: str) -> MemoryAccess:
     form = instruction.form
     by_rows = instruction.opcode in ("ldmatrix", "stmatrix")
+    results = elements(instruction.operand("d"))
     return MemoryAccess(
         kind="matrix",
         space=form.addresses[letter],
@@ -152,8 +160,9 @@ def _matrix(instruction: Instruction, letter: str) -> MemoryAccess:
         type=form.types.get("d") or form.types.get("b") or form.slots.get("type", ""),
         vector=int(form.slots.get("num", "x1")[1:]),
         nbytes=MATRIX_ROW_BYTES if by_rows else None,
-        results=elements(instruction.operand("d")),
+        results=results,
         values=elements(instruction.operand("b")),
+        action="load" if results else "store",
     )
 
 
@@ -165,7 +174,17 @@ def _copy(instruction: Instruction) -> tuple[MemoryAccess, ...]:
     source = instruction.operand("source")
     read = {"src": None if isinstance(source, Immediate) and nbytes is not None and source.value >= nbytes else source}
     return tuple(
-        MemoryAccess(kinds[letter], space, _address(instruction, letter), "", 1, nbytes, asynchronous=True, read_bytes=read.get(letter))
+        MemoryAccess(
+            kinds[letter],
+            space,
+            _address(instruction, letter),
+            "",
+            1,
+            nbytes,
+            action=kinds[letter],
+            asynchronous=True,
+            read_bytes=read.get(letter),
+        )
         for letter, space in form.addresses.items()
         if letter in kinds
     )
