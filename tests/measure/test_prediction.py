@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,8 @@ def test_a_sample_of_the_blocks_stands_for_all() -> None:
     assert part.share < 0.2 < whole.share == 1.0
     assert part.us == pytest.approx(whole.us, rel=0.1)
     assert part.limiting == whole.limiting
+    assert re.search(r"sampled: 1\d\.\d% of the blocks ran, \+-[\d.e-]+ us between parts of the sample", str(part))
+    assert "sampled" not in str(whole)
 
 
 def test_chips_differ_and_the_line_that_waits_is_named() -> None:

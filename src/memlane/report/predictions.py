@@ -45,8 +45,8 @@ def render_predictions(forecasts: Sequence[Forecast], chips: Sequence[str], note
 def _explained(one: Prediction) -> list[Text]:
     """Some lines on one prediction."""
     how = f"{duration(1e3 * one.launch_us)} for the launch itself"
-    how += f"; {percent(one.share)} of the blocks were emulated" if one.share < 1 else ""
-    how += f", which adds an uncertainty of {duration(1e3 * one.spread_us)}" if one.spread_us else ""
+    if one.share < 1:
+        how += f"; sampled: {percent(one.share)} of the blocks ran, +-{duration(1e3 * one.spread_us)} between parts of the sample"
     lines = [Text.assemble(f"  {one.chip}: {duration(1e3 * one.us)}, limited by ", (one.limiting, "bold"), f" ({how})")]
     busy = [f"{part.name} {percent(one.utilization(part))}" + (f" ({part.moved})" if part.moved else "") for part in one.parts[:_PARTS]]
     lines += [plain(f"    busy: {text}", "" if number == 0 else "dim") for number, text in enumerate(busy)]

@@ -98,6 +98,9 @@ class Prediction:
             f"  {part.name}: busy {percent(self.utilization(part))}" + (f", {part.moved}" if part.moved else "") for part in self.parts
         ]
         lines += [f"  warps: {percent(one.share)} {one.cause}{f', {one.place}' if one.place else ''}" for one in self.waits]
+        if self.share < 1:
+            spread = duration(1e3 * self.spread_us)
+            lines.append(f"  sampled: {percent(self.share)} of the blocks ran, +-{spread} between parts of the sample")
         lines += [f"  the file of {self.chip} has no rate for {', '.join(self.missing)}"] if self.missing else []
         return "\n".join(lines)
 
