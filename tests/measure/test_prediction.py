@@ -10,7 +10,7 @@ import pytest
 import memlane as ml
 from memlane.chip import load
 from memlane.emulate import Emulator
-from memlane.errors import BadLaunch, ChipError
+from memlane.errors import BadLaunch, ChipError, Deadlock
 from memlane.launch import KernelCall
 from memlane.measure.prediction import sample_of
 from tests.launch.fake_target import FakeTarget
@@ -26,7 +26,7 @@ extern "C" __global__ void count(unsigned* out) {
 extern "C" __global__ void wait(unsigned* out) {
     if (threadIdx.x == 0) {
         atomicAdd(out, 1u);
-        while (*(volatile unsigned*)out < gridDim.x) {}
+        while (*(volatile unsigned*)out < gridDim.x || *(volatile int*)out < 0) {}
     }
 }
 """
@@ -91,6 +91,48 @@ def test_a_chip_that_cannot_hold_a_block_says_so() -> None:
         ml.predict(kernel[4, 1024], total, chip="s1070")
     with pytest.raises(BadLaunch, match=r"gtx480 cannot hold a block of count.*: 64 threads of \d+ registers, with their shared memory"):
         ml.predict(kernel[4, 64, None, 100_000], total, chip="gtx480")
+
+
+def test_a_kernel_that_never_ends_is_stopped_where_it_spins() -> None:
+    """By itself, beside others that go on, and behind a barrier that its block has passed."""
+    target = Emulator(load("h200"))
+    code = ml.cuda(
+        """
+extern "C" __global__ void spin(int* out, int stop) {
+    int n = 0;
+    while (n != stop)
+        n = (n + 2) & 1023;
+    out[threadIdx.x] = n;
+}
+""",
+        name="spin.cu",
+    )
+    spin, out = target.load(code)["spin"], target.zeros(1024, np.int32)
+    said = (
+        r"kernel spin.*, .*spin\.cu:[45]: block \(\d+, 0, 0\) has been looping here for 100,000 cycles or turns of a loop, the most that "
+    )
+    for grid, block in ((1, 32), (264, 256)):
+        with pytest.raises(
+            Deadlock,
+            match=said + r"a predicted launch may take \(5\.05e-05 s on this chip\); if it does end, allow more with --most-cycles 1000000",
+        ):
+            ml.predict(spin[grid, block], out, 1, most_cycles=100_000)
+    assert ml.predict(spin[1, 32], out, 512, most_cycles=100_000).cycles < 100_000
+    assert out.numpy().any() == 0
+    alone = target.load(ml.cuda(SOURCE, name="p.cu"))["wait"]
+    with pytest.raises(Deadlock, match=r"kernel wait.*p\.cu:14: block \(\d, 0, 0\) has been looping here for 100,000 cycles"):
+        ml.predict(alone[4, 32], target.array(np.full(1, -900, np.int32).view(np.uint32)), most_cycles=100_000)
+    with pytest.raises(BadLaunch, match="most_cycles must be at least 1, got 0"):
+        ml.predict(spin[1, 32], out, 512, most_cycles=0)
+
+
+def test_a_grid_that_the_chip_cannot_hold_says_so() -> None:
+    target = Emulator(load("h200"))
+    kernel = target.load(ml.cuda(SOURCE, name="p.cu"))["count"]
+    with pytest.raises(BadLaunch, match=r"grid\.z is 2; s1070 allows at most 1"):
+        ml.predict(kernel[(1, 1, 2), 32], target.zeros(1, np.uint32), chip="s1070")
+    with pytest.raises(BadLaunch, match=r"grid\.x is 70000; gtx480 allows at most 65535"):
+        ml.predict(kernel[70000, 32], target.zeros(1, np.uint32), chip="gtx480")
 
 
 def test_an_unknown_chip_and_another_target_are_refused() -> None:

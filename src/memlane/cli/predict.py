@@ -46,13 +46,17 @@ def predict(
     every_block: Annotated[
         bool, typer.Option("--every-block", help="Run all blocks, not a sample of them.", rich_help_panel=o.RUN)
     ] = False,
+    most_cycles: Annotated[
+        int | None,
+        typer.Option("--most-cycles", metavar="N", min=1, help="Cycles after which a kernel counts as endless.", rich_help_panel=o.RUN),
+    ] = None,
     as_json: o.Json = False,
 ) -> None:
     """Predict how long the launches of a program take on chips that are not here, and say what limits them."""
     chips = [chip_files.load(name.strip()) for name in chip.split(",") if name.strip()]
     if not chips:
         raise CommandError(f"--chip names no chip; known: {', '.join(chip_files.names())}")
-    predictor = predicting.Forecaster(chips, every_block=every_block, only_launch=launch)
+    predictor = predicting.Forecaster(chips, every_block=every_block, only_launch=launch, most_cycles=most_cycles)
     with for_a_document(as_json), progress.progress("predicting"):
         failure = program.run(f"emulator:{chips[0].name}", predictor)
     failure = failure or nothing_launched(program, predictor.seen, bool(predictor.forecasts), launch, "predict")

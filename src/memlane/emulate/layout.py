@@ -242,6 +242,8 @@ CONTEXT = np.dtype(
         ("block_interval", "i8"),
         # where and why warps wait
         ("stalls", "u8"),
+        # when a launch with a limit counts as endless
+        ("deadline", "i8"),
         # by instruction whether its lanes count as lying side by side, and room for their addresses
         ("side_by_side", "u8"),
         ("near_addresses", "u8"),

@@ -218,6 +218,9 @@ class Layers:
     side_by_side: frozenset[int] = frozenset()
     """With `prediction`: instructions whose accesses take the time of lanes that lie side by side, in a line among those that they touch:
     what the launch would take if they did. Values are those of the real addresses."""
+    most_cycles: int | None = None
+    """With `clock`: cycles from the beginning of the launch after which one that has not ended counts as endless; None: as many as it
+    takes."""
     declared: Declared | None = None
     """With `check`: what the launch may read and write of the buffers of a plan; None: anything."""
     report: Callable[[Seen[Any]], None] | None = field(default=None, compare=False)

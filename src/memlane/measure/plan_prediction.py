@@ -67,7 +67,9 @@ class PlanPrediction:
 
 
 @overload
-def predict(call: KernelCall, *args: object, chip: str | Chip = "h200", every_block: bool = False) -> Prediction: ...
+def predict(
+    call: KernelCall, *args: object, chip: str | Chip = "h200", every_block: bool = False, most_cycles: int | None = None
+) -> Prediction: ...
 
 
 @overload
@@ -76,6 +78,7 @@ def predict(
     *,
     chip: str | Chip | Sequence[str | Chip] = "h200",
     every_block: bool = False,
+    most_cycles: int | None = None,
     run_kernels: bool = True,
     call_ns: CallTime | None = None,
 ) -> PlanPrediction: ...
@@ -86,6 +89,7 @@ def predict(
     *args: object,
     chip: str | Chip | Sequence[str | Chip] = "h200",
     every_block: bool = False,
+    most_cycles: int | None = None,
     run_kernels: bool = True,
     call_ns: CallTime | None = None,
 ) -> Prediction | PlanPrediction:
@@ -96,8 +100,9 @@ def predict(
         print(prediction)                            # with what each part of the chip does, and what the warps wait for
         line = ml.predict(ml.BoundPlan(plan, ...), chip=["h200", "h100"]).timeline
 
-    The target has to be an emulator; its own chip does not matter. Some of the blocks run, on some multiprocessors, and stand for the rest;
-    all of them run where blocks wait for each other, and with `every_block`.
+    The target has to be an emulator; its own chip does not matter. Some of the blocks run, on some multiprocessors, and stand for the
+    rest; all of them run where blocks wait for each other, and with `every_block`. A kernel that still runs after `most_cycles` (by default
+    an eighth of a second on an H200) counts as endless.
 
     A bound plan runs once, step after step, and gives a timeline of all its devices, with a prediction of each launch; `chip` names one
     for all devices, or one for each. Copies, puts, waits and the start of launches take what the chip files say, host functions what
@@ -107,30 +112,30 @@ def predict(
 
     What the model leaves out, and how far it is from measured times, is on the page prediction.md. Raises BadLaunch for what an ordinary
     launch would refuse, BadPlan with the step for a launch of a plan, and ChipError for an unknown chip or one whose file lacks a number of
-    a link that the plan needs.
+    a link that the plan needs; Deadlock, with the line, for a kernel that does not end.
     """
     if isinstance(call, BoundPlan):
-        return _of_plan(call, chip, every_block, run_kernels, call_ns)
+        return _of_plan(call, chip, (every_block, most_cycles), run_kernels, call_ns)
     if not isinstance(chip, str | Chip):
         raise BadLaunch("a launch is predicted for one chip: name it as chip='a100', or call predict for each")
     launch = call.bind(*args)
     before = Snapshot(launch) if watched() else None  # what other observers make of the launch changes its arrays
     try:
         with apart(launch):
-            return predict_launch(launch, load(chip) if isinstance(chip, str) else chip, every_block)
+            return predict_launch(launch, load(chip) if isinstance(chip, str) else chip, every_block, most_cycles)
     finally:
         if before is not None:
             before.restore()
 
 
 def _of_plan(
-    bound: BoundPlan, chip: str | Chip | Sequence[str | Chip], every_block: bool, run_kernels: bool, call_ns: CallTime | None
+    bound: BoundPlan, chip: str | Chip | Sequence[str | Chip], how: tuple[bool, int | None], run_kernels: bool, call_ns: CallTime | None
 ) -> PlanPrediction:
     """Predict when each step of a plan would run."""
     chips = _chips(chip, len(bound.targets))
     emulators = [_emulator(target) for target in bound.targets]
     fixed = [fixed_work(execution, chips) for execution in bound.order]
-    forecast = _Forecast(chips, emulators, every_block)
+    forecast = _Forecast(chips, emulators, how)
     work: list[Work] = []
     launches: list[StepResult[Prediction]] = []
     with plan_apart(bound):
@@ -159,7 +164,8 @@ class _Forecast:
 
     chips: Sequence[Chip]
     emulators: Sequence[Emulator]
-    every_block: bool
+    how: tuple[bool, int | None]
+    """Whether every block runs, and after how many cycles a launch counts as endless."""
 
     def __post_init__(self) -> None:
         self._known: dict[tuple[object, ...], Prediction] = {}
@@ -184,7 +190,7 @@ class _Forecast:
         alike = chip, module, launch.kernel.name, launch.grid, launch.block, launch.shared_bytes, launch.cluster, numbers
         if alike not in self._known:
             try:
-                self._known[alike] = predict_launch(launch, chip, self.every_block)
+                self._known[alike] = predict_launch(launch, chip, *self.how)
             except BadLaunch as error:
                 raise BadPlan(f"{execution}: {error}") from None
         return self._known[alike]

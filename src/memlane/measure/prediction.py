@@ -30,6 +30,8 @@ WINDOWS = 3
 """Windows of neighbouring waves that the blocks of a larger sample are taken from, at least."""
 SMALLEST_CACHE = 4096
 SHOWN_WAITS = 8
+MOST_CYCLES = 1 << 28
+"""Cycles that a launch, or a sample of its blocks, may take: an eighth of a second on an H200."""
 LEAST_EXCESS, MOST_CHANGES = 0.1, 6
 """Transactions of a request in excess from which on it is predicted what a launch would take without them, and of how many places."""
 _MEMORY = {"global": "global memory", "generic": "global memory", "shared": "shared memory", "local": "local memory", "const": "constants"}
@@ -40,6 +42,8 @@ class Predictor:
     """Predicts launches for one chip. The memory of a launch is left as its sample leaves it."""
 
     chip: Chip
+    most_cycles: int = MOST_CYCLES
+    """After which a sample counts as endless."""
 
     def predict(self, launch: Launch, target: Emulator, every_block: bool = False) -> Prediction:
         """Predict a launch that is bound on an emulator. Raises BadLaunch for one that the chip cannot hold."""
@@ -60,7 +64,7 @@ class Predictor:
         module, machine = _scheduled(launch, self.chip)
         loaded = own.load(module)
         _copy_variables(launch, loaded.handle, own)
-        layers = Layers(clock=True, prediction=True, registers=_registers(launch, self.chip), machine=machine)
+        layers = Layers(clock=True, prediction=True, registers=_registers(launch, self.chip), machine=machine, most_cycles=self.most_cycles)
         there = replace(launch, kernel=loaded[launch.kernel.name], layers=layers, stream=own.default_stream)
         resident = _resident(own, there)
         if not resident:
@@ -95,8 +99,13 @@ class _Prepared:
         return replace(predicted(self.target.chip, sampled), kernel=launch.kernel.title, waits=waits)
 
 
-def predict_launch(launch: Launch, chip: Chip | None = None, every_block: bool = False) -> Prediction:
-    """Predict a launch that is bound on an emulator, for a chip, by default the emulator's own. What its sample changes is put back."""
+def predict_launch(launch: Launch, chip: Chip | None = None, every_block: bool = False, most_cycles: int | None = None) -> Prediction:
+    """Predict a launch that is bound on an emulator, for a chip, by default the emulator's own. What its sample changes is put back.
+
+    Raises Deadlock, with the line, for a launch that still runs after `most_cycles`, by default `MOST_CYCLES`.
+    """
+    if most_cycles is not None and most_cycles < 1:
+        raise BadLaunch(f"most_cycles must be at least 1, got {most_cycles}")
     target = launch.kernel.target
     if not isinstance(target, Emulator):
         raise BadLaunch(
@@ -104,7 +113,7 @@ def predict_launch(launch: Launch, chip: Chip | None = None, every_block: bool =
         )
     before = Snapshot(launch)
     try:
-        return Predictor(chip or target.chip).predict(launch, target, every_block)
+        return Predictor(chip or target.chip, most_cycles or MOST_CYCLES).predict(launch, target, every_block)
     finally:
         before.restore()
 
@@ -128,10 +137,12 @@ class Forecast:
 class Forecaster(Watching):
     """An observer that predicts the launches of a program for some chips, before each goes its way on an emulator."""
 
-    def __init__(self, chips: Sequence[Chip], *, every_block: bool = False, only_launch: int | None = None) -> None:
+    def __init__(
+        self, chips: Sequence[Chip], *, every_block: bool = False, only_launch: int | None = None, most_cycles: int | None = None
+    ) -> None:
         super().__init__(only_launch)
         self._chips = tuple(chips)
-        self._every_block = every_block
+        self._every_block, self._most_cycles = every_block, most_cycles
         self._found: dict[tuple[object, ...], Forecast] = {}
 
     @property
@@ -154,7 +165,7 @@ class Forecaster(Watching):
         try:
             for one in self._chips:
                 try:
-                    predictions.append(predict_launch(launch, one, self._every_block))
+                    predictions.append(predict_launch(launch, one, self._every_block, self._most_cycles))
                 except BadLaunch as error:
                     refused[one.name] = str(error)
         except LaunchError as error:

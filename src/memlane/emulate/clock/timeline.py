@@ -162,7 +162,7 @@ def run_timeline(e: Emit, context: Value, step: Value) -> None:
         others = e.icmp_unsigned("!=", e.get(context, CONTEXT, "heap_count"), constant(I64, 0))
         following = e.select(others, _time(e, heap), constant(I64, _FOREVER))
         limit = e.add(e.intrinsic("smax", [following, e.get(warp, WARP, "time")]), constant(I64, SLACK))
-        e.put(limit, context, CONTEXT, "limit")
+        e.put(e.intrinsic("smin", [limit, e.get(context, CONTEXT, "deadline")]), context, CONTEXT, "limit")
         _after_step(e, context, warp, e.call_through(step, STEP, [warp]))
         _push_woken(e, context)
     e.ret(constant(I32, PAUSED))
@@ -186,6 +186,11 @@ def _after_step(e: Emit, context: Value, warp: Value, status: Value) -> None:
             with e.if_then(is_(DONE)):
                 _warp_ends(e, context, warp)
         with goes_on:
+            late = e.icmp_signed(">", e.get(warp, WARP, "time"), e.get(context, CONTEXT, "deadline"))
+            with e.if_then(late, likely=False):
+                zero = constant(I32, 0)
+                invoke(e, fault, warp, constant(I32, ENDLESS), zero, zero, constant(I64, 0), zero, zero)
+                e.ret(constant(I32, BROKEN))
             invoke(e, push, context, warp)
 
 

@@ -22,6 +22,9 @@ PAGE_ROWS = 1 << 16
 EVERY_ROW = (1 << 63) - 1
 
 
+LAST_CYCLE = (1 << 62) - 1
+
+
 class Observed:
     """Keeps the arrays alive while the launch runs. Makes those that a layer of the kernel needs."""
 
@@ -85,6 +88,7 @@ class Observed:
             "next_start": device.clock.cycles * START_PARTS,
             "finishes": self._finishes.ctypes.data,
             "stalls": self._stalls.ctypes.data,
+            "deadline": LAST_CYCLE if launch.layers.most_cycles is None else device.clock.cycles + launch.layers.most_cycles,
             "side_by_side": self._side_by_side.ctypes.data,
             "near_addresses": self._near.ctypes.data,
         }

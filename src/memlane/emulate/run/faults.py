@@ -248,6 +248,14 @@ class _Fault:
         block, turns = position(int(self._context["fault_block"]), self._launch.grid), self._device.patience
         lines = self._looping(int(self._context["fault_slot"]) - self._slots.ctypes.data)
         place = f", {' and '.join(lines)}" if lines else ""
+        most = self._launch.layers.most_cycles
+        if most is not None:
+            seconds = most / (1e6 * self._device.chip.clock_mhz)
+            return (
+                f"kernel {self._launch.kernel.title}{place}: block {block} has been looping here for {most:,} cycles or turns of a loop, "
+                f"the most that a predicted launch may take ({seconds:.3g} s on this chip); if it does end, allow more with "
+                f"--most-cycles {most * 10}, in Python with most_cycles={most * 10}"
+            )
         return (
             f"kernel {self._launch.kernel.title}{place}: block {block} has been looping here for {turns} turns without any thread passing "
             f"a barrier or ending; if it does end, wait longer with --patience {turns * 10}, in Python with target.patience = {turns * 10}"
