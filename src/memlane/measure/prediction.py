@@ -29,6 +29,8 @@ SAMPLED_THREADS = 1 << 19
 WINDOWS = 3
 """Windows of neighbouring waves that the blocks of a larger sample are taken from, at least."""
 SMALLEST_CACHE = 4096
+FULL_SHARE = 0.9
+"""Of the lines of L2, from which on it counts as full."""
 SHOWN_WAITS = 8
 MOST_CYCLES = 1 << 28
 """Cycles that a launch, or a sample of its blocks, may take: an eighth of a second on an H200."""
@@ -243,8 +245,10 @@ def _warm(target: Emulator, launch: Launch, sample: BlockSample | None) -> Sampl
     lines = _events(target, launch, sample).l2_lines
     each = max(0, lines - half) / max(1, sample.blocks - sample.blocks // 2)
     share = max(1.0, (lines + each * (launch.blocks - sample.blocks)) / max(1, lines))
+    if lines >= FULL_SHARE * chip.l2_bytes // chip.line_bytes:  # it cannot say what more the other blocks touch: as much as these
+        share = launch.blocks / sample.blocks
     if share * lines * chip.line_bytes > chip.l2_bytes:
-        target.empty_caches(max(SMALLEST_CACHE, int(chip.l2_bytes / share)))
+        target.empty_caches(max(min(SMALLEST_CACHE, chip.l2_bytes), int(chip.l2_bytes / share)))
         _events(target, launch, sample)
     return Sampled(_events(target, launch, sample), share)
 
