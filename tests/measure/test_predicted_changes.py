@@ -12,6 +12,7 @@ import memlane as ml
 from memlane.chip import load
 from memlane.cli import main
 from memlane.measure.prediction import predict_launch
+from memlane.number_format import duration
 from memlane.record import LaunchInfo, Trace
 from memlane.report.html.resources import PREDICTED, resources_of
 
@@ -55,7 +56,7 @@ def test_findings_say_by_how_much_the_launch_would_be_shorter(tmp_path: Path) ->
         assert finding.launch_us == pytest.approx(first(trace).predicted.us)  # type: ignore[union-attr]
         assert finding.saved_us is not None
         assert 0 < finding.saved_us < finding.launch_us  # type: ignore[operator]
-        left = f"{finding.launch_us - finding.saved_us:.3g} instead of {finding.launch_us:.3g} us"  # type: ignore[operator]
+        left = f"{duration(1e3 * (finding.launch_us - finding.saved_us))} instead of {duration(1e3 * finding.launch_us)}"  # type: ignore[operator]
         assert finding.launch == f"The kernel would take {left} (modelled, without probes)"
     plain = ml.explain(traced("naive", predictions=False))[0]
     assert (plain.launch_us, plain.saved_us, plain.launch) == (None, None, "")

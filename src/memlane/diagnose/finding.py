@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from memlane.number_format import approximate, percent, size
+from memlane.number_format import approximate, duration, percent, size
 from memlane.record import kernel_label
 
 CYCLES = "warp cycles"
@@ -150,7 +150,7 @@ class Finding:
         if self.launch_us is None or self.saved_us is None:
             return ""
         left = self.launch_us - self.saved_us
-        return f"The kernel would take {left:,.3g} instead of {self.launch_us:,.3g} us (modelled, without probes)"
+        return f"The kernel would take {duration(1e3 * left)} instead of {duration(1e3 * self.launch_us)} (modelled, without probes)"
 
     def __str__(self) -> str:
         of = f" of {self.access}" if self.arrays else f" ({self.access})" if self.access else ""

@@ -60,7 +60,9 @@ class PlanPrediction:
         for one in self._alike:
             count = sum(step.result is one for step in self.launches)
             kernel_us = one.us - one.launch_us
-            how = f"limited by {one.limiting}" + (f"; {percent(one.share)} of the blocks were emulated" if one.share < 1 else "")
+            how = f"limited by {one.limiting}"
+            if one.share < 1:
+                how += f"; sampled: {percent(one.share)} of the blocks ran, +-{duration(1e3 * one.spread_us)} between parts of the sample"
             lines.append(f"{kernel_label(one.kernel)}: {duration(1e3 * kernel_us)}, {plural(count, 'launch')} ({one.chip}, {how})")
         lines += [f"the file of a chip lacks rates, which are taken as unlimited: {', '.join(self.missing)}"] if self.missing else []
         return "\n".join([*lines, f"Predicted, nothing was measured. Not modelled: {'; '.join(NOT_MODELLED)}."])
