@@ -32,6 +32,7 @@ COUNTS = (1, 2, 4, 8)
 LINKS = {
     "peer": ("h200-nvlink", "peer"),
     "flags": ("h200-nvlink", "flags"),
+    "persistent": ("h200-nvlink", "persistent"),
     "host": ("h200-nvlink", "host"),
     "flags, ring of four": ("h200-nvlink-ring", "flags"),
 }

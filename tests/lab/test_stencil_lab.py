@@ -149,7 +149,7 @@ def test_steps_that_reach_further_than_a_slab_are_left_out() -> None:
 def test_sizes_that_do_not_fit_are_noted() -> None:
     large = predict(Case(HIMENO, HIMENO_SIZES["XL"]), "kawamura", (1, 8))
     assert large.devices == (8,)
-    assert large.notes[0].startswith("1 devices: nothing is left to predict. Left out: 1 device, because its fields need 15.0 GB")
+    assert large.notes[0].startswith("1 devices: nothing is left to predict. Left out: 1 device, because its fields need 14 GiB")
 
 
 def run_of(times: dict[int, Point], models: dict[int, float]) -> Measured:
