@@ -215,3 +215,47 @@ int main() { float* f = nullptr; double* d = nullptr; filled(f); filled(d); }
 """
     compiled = cuda_to_ptx(source, name="draw.cu")
     assert sorted(compiled.kernels.values()) == ["void fill<double>(double*, double)", "void fill<float>(float*, float)"]
+
+
+TENSORS = """
+#include <torch/extension.h>
+template <class T, int N> __global__ void scale(T* p, T by) { p[threadIdx.x] *= by * T(N); }
+template <int N> void scaled(torch::Tensor& x) { scale<float, N><<<x.numel() / 32, 32>>>(x.data_ptr<float>(), 2.0f); }
+torch::Tensor run(torch::Tensor x) {
+  TORCH_CHECK(x.is_cuda(), "on a GPU");
+  auto y = torch::empty_like(x);
+  if (x.scalar_type() == torch::kHalf) scale<__half, 1><<<1, 32>>>(reinterpret_cast<__half*>(y.data_ptr()), __half(1));
+  else if (x.size(0) > 4) scaled<8>(x);
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "scale", [&] {
+    scale<scalar_t, 5><<<1, 32, 0, at::cuda::getCurrentCUDAStream()>>>(y.data_ptr<scalar_t>(), scalar_t(3)); });
+  return y;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("run", &run, "scales"); }
+"""
+
+
+def test_launches_of_extensions_of_pytorch_are_found_without_its_headers() -> None:
+    compiled = cuda_to_ptx(f"#include <cuda_fp16.h>\n{TENSORS}", name="extension.cu")
+    assert {title.split("(")[0].removeprefix("void ") for title in compiled.kernels.values()} == {
+        *("scale<__half, 1>", "scale<float, 8>", "scale<float, 5>", "scale<double, 5>"),
+    }
+
+
+def test_launches_of_functions_that_a_macro_defines_with_pasted_names_are_found() -> None:
+    source = """
+template <int N> __global__ void small_kernel(float* p) { *p = N; }
+template <int N> __global__ void large_kernel(float* p) { *p = -N; }
+#define LAUNCH(size, n) size##_kernel<n><<<1, 32>>>(p)
+#define DEFINE(size) \\
+  void run_##size(float* p) { \\
+    if (p == nullptr) { \\
+      throw std::runtime_error("no array"); \\
+    } \\
+    LAUNCH(size, 3); \\
+  }
+namespace std { struct runtime_error { runtime_error(const char*); }; }
+DEFINE(small)
+DEFINE(large)
+"""
+    compiled = cuda_to_ptx(source, name="pasted.cu")
+    assert sorted(compiled.kernels.values()) == ["void large_kernel<3>(float*)", "void small_kernel<3>(float*)"]

@@ -205,7 +205,7 @@ class _Compilation:
     def _host_request(self, texts: Mapping[str, str], device: Mapping[str, str]) -> nvrtc.Request:
         """The request for texts with host code in them; `device` are those without."""
         request = self._request(texts, device)
-        host = standard.host_containers(_names_thrust(device))
+        host = standard.host_containers(_names_thrust(device), self.program.absent)
         headers = tuple((name, text + host if name == standard.PRELUDE else text) for name, text in request.headers)
         return replace(request, headers=headers)
 

@@ -33,6 +33,7 @@ _ROUNDS = 40
 """How often the compiler is asked; in each round it names up to a hundred errors."""
 _KERNEL = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+(_Z[\w$.]+)", re.MULTILINE)
 _MACRO_LAUNCH = re.compile(r"<<<[^;]*?>>>(?=\s*\()")
+_MACRO_THROW = re.compile(r"\bthrow\b(?=\s*[\w:])")
 _CONDITIONAL = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "define", "undef"})
 
 
@@ -103,7 +104,9 @@ def undecided(files: Sequence[SourceFile], codes: Mapping[str, DeviceCode]) -> b
             named += sum(token.text in templates for token in _inside(file.tokens, unit))
         if codes[file.name].is_piece:
             named += sum(token.text in templates for token in file.tokens)
-        named += sum(any(name in token.text for name in templates) for token in file.tokens if token.kind == "directive")
+        named += sum(
+            any(name in token.text for name in templates) or _pastes_a_launch(token) for token in file.tokens if token.kind == "directive"
+        )
     return named > direct
 
 
@@ -130,6 +133,7 @@ def kernels_alone(ptx: str, without: str) -> str:
 def _reaching(program: Iterable[_File], templates: Iterable[str]) -> frozenset[str]:
     """The words that lead to a template kernel: its name, functions and macros that use it, and so on."""
     users: dict[str, list[str]] = {}
+    pasted: list[str] = []
     for file in program:
         for unit in file.code.host:
             tokens = _inside(file.source.tokens, unit)
@@ -141,9 +145,16 @@ def _reaching(program: Iterable[_File], templates: Iterable[str]) -> frozenset[s
         for token in file.source.tokens:
             if token.kind == "directive" and (line := directive(token)).name == "define":
                 macro, *words = re.findall(r"[^\W\d]\w*", line.body) or [""]
+                if _pastes_a_launch(token):
+                    pasted.append(macro)
                 for word in words:
                     users.setdefault(word, []).append(macro)
-    return frozenset(reachable(templates, lambda word: users.get(word, ())))
+    return frozenset(reachable((*templates, *pasted), lambda word: users.get(word, ())))
+
+
+def _pastes_a_launch(token: Token) -> bool:
+    """Whether a directive defines a macro that launches a kernel whose name it may put together (`name##_kernel<N><<<...>>>`)."""
+    return "<<<" in token.text and "##" in token.text
 
 
 def _words(file: _File, unit: Unit) -> set[str]:
@@ -219,7 +230,7 @@ def _text(file: _File) -> str:
     position = 0
     text, tokens = with_constexpr(file.source.text, file.code.removable), file.source.tokens
     includes = [Part(tokens[index].start, tokens[index].end, f'#include "{name}"') for index, name in file.source.includes.items()]
-    edits = [*file.left_out, *includes, *_launches_in_macros(tokens)]
+    edits = [*file.left_out, *includes, *_macros(tokens)]
     for part in sorted(edits, key=lambda part: (part.start, -part.end)):
         if part.start >= position:
             pieces += [text[position : part.start], part.instead, *_remains(text, tokens, part)]
@@ -240,12 +251,12 @@ def _remains(text: str, tokens: Sequence[Token], part: Part) -> Iterator[str]:
     yield " " * (part.end - line if line else part.end - part.start - len(part.instead))
 
 
-def _launches_in_macros(tokens: Iterable[Token]) -> Iterator[Part]:
-    """The definitions of macros that launch kernels, as they read without `<<<grid, block>>>`."""
+def _macros(tokens: Iterable[Token]) -> Iterator[Part]:
+    """The definitions of macros that launch kernels or throw exceptions, as they read without `<<<grid, block>>>` and `throw`."""
     for token in tokens:
-        if token.kind == "directive" and "<<<" in token.text and directive(token).name == "define":
+        if token.kind == "directive" and ("<<<" in token.text or "throw" in token.text) and directive(token).name == "define":
             without = _MACRO_LAUNCH.sub(lambda found: "\\\n" * found.group().count("\n"), token.text)
-            yield Part(token.start, token.end, without)
+            yield Part(token.start, token.end, _MACRO_THROW.sub("(void)", without))
 
 
 def _inside(tokens: Sequence[Token], unit: Unit) -> Sequence[Token]:

@@ -141,9 +141,11 @@ def _with_long_int64(name: str) -> str:
     return ""
 
 
-def host_containers(thrust: bool) -> str:
-    """Declarations of the containers that host code uses; without those of Thrust if the real ones are there."""
-    names = ("containers.h",) if thrust else ("containers.h", "thrust_containers.h")
+def host_containers(thrust: bool, absent: Iterable[str] = ()) -> str:
+    """Declarations of the containers that host code uses; without those of Thrust if the real ones are there, and with tensors of PyTorch
+    if its headers are among the `absent` ones."""
+    tensors = any(header.startswith(("torch/", "ATen/", "c10/")) for header in absent)
+    names = ("containers.h", *(() if thrust else ("thrust_containers.h",)), *(("torch_tensors.h",) if tensors else ()))
     return "".join(map(_included, names))
 
 
