@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from memlane.diagnose import explain
-from memlane.record import Trace
+from memlane.record import Site, Trace
 from tests.diagnose.made import accesses, counted, found, site, trace
 
 LOAD = site(0)
@@ -98,3 +98,34 @@ def test_a_pointer_without_a_size_says_nothing() -> None:
     made = loads(60, 320, SMALL)
     bare = replace(made, launches=(replace(made.launches[0], arrays=()),))
     assert [one.rule for one in explain(bare)] == []
+
+
+def test_waiting_behind_others_goes_on_without_the_repeated_loads() -> None:
+    """By hand: 320 requests of 4 sectors, and 40 of 32 sectors that load their array once. Of the sectors that all touch, 2560, half are
+    those of the repeated loads, so of the cycles beyond the 34.3 of L1 half is saved, and all of those from there down to shared memory."""
+    other = site(1, address_parameters=(0,), argument=0)
+    made = trace(
+        [accesses(LOAD, 60, (1, 1, 320)), accesses(other, 700, (1, 1, 40))],
+        [counted(LOAD, 320, sectors=4, ideal_sectors=4), counted(other, 40, sectors=32, ideal_sectors=4)],
+        arguments=("f4[8192]", SMALL, "64"),
+        lives=100_000,
+    )
+    (one,) = found(made, "sectors-reloaded")
+    assert np.isclose(one.cost_cycles, (34.3 - 23.7 + (60 - 34.3) / 2) * 320 * 0.9)
+
+
+def test_neighbours_are_loaded_again_from_eight_on() -> None:
+    """Five instructions of a line that load each sector once, as those of a stencil, and one that loads it five times, as a loop does."""
+    five, nine = ([site(number) for number in range(count)] for count in (5, 9))
+
+    def of(sites: list[Site], requests: int) -> Trace:
+        return trace(
+            [accesses(one, 60, (1, 1, requests)) for one in sites],
+            [counted(one, requests, sectors=4, ideal_sectors=4) for one in sites],
+            arguments=(SMALL, SMALL, "64"),
+            lives=50_000,
+        )
+
+    assert found(of(five, 32), "sectors-reloaded") == []
+    assert len(found(of(nine, 32), "sectors-reloaded")) == 1
+    assert len(found(of([LOAD], 160), "sectors-reloaded")) == 1

@@ -28,10 +28,12 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
     chip = evidence.chip
     if chip is None:
         return
-    for found in reuses(evidence):
-        if found.times < (MIN_TIMES_OF_NEIGHBOURS if found.of_neighbours else MIN_TIMES) or found.from_l1 < MIN_FROM_L1:
+    repeated = [found for found in reuses(evidence) if _is_repeated(found)]
+    share = min(1.0, sum(found.ideal_sectors for found in repeated) / max(evidence.sectors, 1))
+    for found in repeated:
+        if found.from_l1 < MIN_FROM_L1:
             continue
-        beyond = _saved(found, chip)
+        beyond = _saved(found, chip, share)
         staged = float(beyond.sum())
         if staged < MIN_SHARE * evidence.life:
             continue
@@ -43,8 +45,8 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
                 float(beyond[: found.certain].sum()),
                 found.cycles * (1 - 1 / found.times),
                 f"what the loads beyond the first of each sector, {len(found.again):,} of {found.requests:,}, took over the "
-                f"{chip.latency.shared:.0f} cycles of shared memory, the quickest being taken for them, and of their waiting in L1 the "
-                f"{percent(found.share_of_traffic)} of the sectors that are their own; registers would save all of it",
+                f"{chip.latency.shared:.0f} cycles of shared memory, the quickest being taken for them, and of their waiting in L1 "
+                f"{percent(share)}, the share of all sectors that such loads need; registers would save all of it",
             ),
             f"each sector of its array is loaded {rounded(found.times)} times or more, {percent(found.from_l1)} of the loads from L1",
             "threads of a multiprocessor load the same data over and over",
@@ -55,13 +57,17 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         )
 
 
-def _saved(found: Reuse, chip: Chip) -> Numbers:
+def _is_repeated(found: Reuse) -> bool:
+    return found.times >= (MIN_TIMES_OF_NEIGHBOURS if found.of_neighbours else MIN_TIMES)
+
+
+def _saved(found: Reuse, chip: Chip, share: float) -> Numbers:
     """Cycles that each of the repeated loads takes beyond one of shared memory.
 
-    What it takes beyond the latency of L1 it waits for others, who go on to be there: of that only the load's own part is saved.
+    What it takes beyond the latency of L1 it waits for other accesses: of that the `share` of repeated loads in what moves is saved.
     """
     waited = np.maximum(found.again - chip.latency.l1, 0.0)
-    return np.maximum(found.again - chip.latency.shared, 0.0) - waited * (1.0 - found.share_of_traffic)
+    return np.maximum(found.again - chip.latency.shared, 0.0) - waited * (1.0 - share)
 
 
 RULE = Rule("sectors-reloaded", "the same sectors loaded again", examine, (COUNTS, TIMES, ORIGINS, CALIBRATION, WHOLE))

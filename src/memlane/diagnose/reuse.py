@@ -46,8 +46,8 @@ class Reuse:
     cycles: float
     """Net, of all of them."""
     mean: float
-    share_of_traffic: float
-    """The sectors that it touches over those that all accesses of the kernel to global memory touch."""
+    ideal_sectors: int
+    """That the loads would touch if their lanes lay side by side, over all launches."""
     of_neighbours: bool
     """Whether no single instruction loads each sector twice or more: then the place names elements that lie near each other, as stencils
     do."""
@@ -88,7 +88,7 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
             round(len(cycles) * certain),
             rows.total(chosen),
             float(cycles.mean()),
-            sum(one.sectors or 0 for one in counted) / max(evidence.sectors, 1),
+            sum(one.ideal_sectors or 0 for one in counted),
             max(one.ideal_sectors or 0 for one in counted) < AT_LEAST_TWICE * whole * max(len(evidence.launches), 1),
         )
 
