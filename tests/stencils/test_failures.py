@@ -12,7 +12,7 @@ import pytest
 
 import memlane as ml
 from memlane.errors import DeviceError, RecordError, StencilError
-from memlane.timeloop import shared
+from memlane.timeloop import sharing
 from tests.stencils.test_shared import SWAP, heat, prepared, values
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def test_emulated_devices_and_gpus_do_not_share_a_grid():
     with pytest.raises(
         StencilError, match=r"emulated devices and GPUs cannot share a grid, and cuda:0, emulator:h200 were given: pass devices of one kind"
     ):
-        shared._check_targets(targets)
+        sharing.check_targets(targets)
 
 
 def test_without_peer_access_planes_go_through_the_host_or_it_is_an_error(monkeypatch):

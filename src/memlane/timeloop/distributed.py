@@ -20,7 +20,8 @@ from memlane.timeloop.mpi import EXCHANGE, Ranks, world
 from memlane.timeloop.points import Recorded
 from memlane.timeloop.run import Run
 from memlane.timeloop.series import Series
-from memlane.timeloop.shared import Choice, SharedField, SharedRun, check_one_part, choose, computed_cells, copy_rate, decompositions
+from memlane.timeloop.shared import SharedField, SharedRun, computed_cells
+from memlane.timeloop.sharing import Choice, check_one_part, choose, copy_rate, decompositions
 from memlane.timeloop.snapshots import read_snapshot, write_snapshot
 
 

@@ -16,7 +16,8 @@ from memlane.targets import target as named_target
 from memlane.timeloop.distributed import distributed
 from memlane.timeloop.memory import as_host, dtype_of
 from memlane.timeloop.run import Run
-from memlane.timeloop.shared import TRANSPORTS, SharedRun, check_one_part
+from memlane.timeloop.shared import SharedRun
+from memlane.timeloop.sharing import TRANSPORTS, check_one_part
 
 
 @overload

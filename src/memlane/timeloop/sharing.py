@@ -1,0 +1,163 @@
+"""How several devices share a grid: which part each has, after how many steps they exchange, with which kernels, and how cells travel.
+
+What is not given, a model of the chip chooses (`stencils.scaling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from memlane.errors import DeviceError, NetworkError, StencilError
+from memlane.launch import Target
+from memlane.stencils import Decomposition, Grid, Problem, Variant, cannot_fuse, decomposed
+from memlane.stencils.choice import estimates
+from memlane.stencils.scaling.plan import Prediction, best_exchange
+from memlane.stencils.scaling.regions import divisions
+
+TRANSPORTS = ("peer", "flags", "persistent", "host", "mpi")
+
+
+def check_targets(targets: Sequence[Target]) -> None:
+    """Raise StencilError for targets that cannot share a grid."""
+    if len({id(target) for target in targets}) < len(targets):
+        raise StencilError("a target is named twice: pass different devices, as ml.devices('cuda', 2) gives them")
+    if len({target.modelled for target in targets}) > 1:
+        names = ", ".join(target.name for target in targets)
+        raise StencilError(f"emulated devices and GPUs cannot share a grid, and {names} were given: pass devices of one kind")
+
+
+def copy_rate(target: Target) -> float:
+    """Return how fast the memory of a target is copied, by which slabs are as thick as their devices are fast."""
+    return target.chip.copy_gb_per_s or target.chip.dram_gb_per_s
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How kernels are cut and after how many steps devices exchange planes."""
+
+    variant: Variant | None
+    exchange_every: int
+    overlap: bool
+    reason: str
+    way: int = 0
+    """Which of the decompositions in question is taken."""
+
+
+def check_one_part(grid: Grid, given: Sequence[int] | str | None) -> None:
+    """Raise StencilError where a grid that lies on one device is to be cut."""
+    if given is not None and not isinstance(given, str):
+        decomposed(grid, [1.0], given)
+
+
+def decompositions(grid: Grid, speeds: Sequence[float], given: Sequence[int] | str | None) -> list[Decomposition]:
+    """Return the ways to cut a grid that are in question: the given one, all for `"auto"`, slabs along the first axis for None. Raises
+    StencilError where there is none."""
+    if given != "auto":
+        assert not isinstance(given, str)
+        return [decomposed(grid, speeds, given)]
+    all_ = [parts for axes in range(1, grid.dimensions + 1) for parts in divisions(grid.shape, len(speeds), axes)]
+    return [decomposed(grid, speeds, parts) for parts in all_] or [decomposed(grid, speeds)]
+
+
+def choose(
+    problem: Problem,
+    ways: Sequence[Decomposition],
+    target: Target,
+    variant: Variant | str | None,
+    exchange_every: int | str,
+    transport: str,
+    overlap: bool | str,
+) -> Choice:
+    """Return how grid and kernels are cut and after how many steps devices exchange planes: what is fastest by the model, of one or more
+    decompositions. Raises StencilError for what does not go together."""
+    if isinstance(variant, str):
+        raise StencilError(
+            f"a variant for several devices is a Variant or None, not {variant!r}: time variants on one device, and pass the `variant` of "
+            "that run"
+        )
+    given = exchange_every if isinstance(exchange_every, int) else None
+    if variant is not None and given is not None and given % variant.steps:
+        raise StencilError(
+            f"devices exchange planes every {given} steps, and each launch of {variant} makes {variant.steps}: "
+            f"exchange after a multiple of {variant.steps}"
+        )
+    found: list[tuple[Prediction, Choice]] = []
+    for way, parts in enumerate(ways):
+        is_single = variant is not None or target.modelled or transport == "persistent"
+        several = {} if is_single else _several_steps(problem, parts, target)
+        for steps, one in {1 if variant is None else variant.steps: variant, **several}.items():
+            every = [given] if given is not None else [steps * turns for turns in range(1, max(1, _MOST_STEPS // steps) + 1)]
+            for overlaps in (True, False) if overlap == "auto" else (bool(overlap),):
+                with suppress(StencilError):  # where nothing is left, parts are too thin, which is said when they get halos
+                    best = _predicted(problem, parts, target, transport, every, steps, overlaps)
+                    reason = f"{best.step_us:,.1f} us a step expected, bound by {best.bound}, by the model of {target.chip.name}"
+                    found.append((best, Choice(one, best.exchange_every, overlaps, reason, way)))
+    if not found:
+        return Choice(variant, given or (1 if variant is None else variant.steps), overlap is not False, "not predicted")
+    return min(found, key=lambda one: one[0].step_us)[1]
+
+
+_MOST_STEPS = 16
+"""Steps between two exchanges that are looked at."""
+
+
+def _several_steps(problem: Problem, slabs: Decomposition, target: Target) -> dict[int, Variant | None]:
+    """Return for each number of steps that can share a launch the variant that the model expects to be fastest for a slab."""
+    (rule, *more) = problem.rules
+    if more or not problem.swap:
+        return {}
+    grid, thinnest = problem.grid, [min(slab.spans[axis].cells for slab in slabs.slabs) for axis in range(problem.grid.dimensions)]
+    around = tuple("fixed" if axis in slabs.cut else pair for axis, pair in enumerate(grid.conditions))
+    like = Grid(tuple(thinnest), grid.dtype, around)
+    found: dict[int, Variant | None] = {}
+    for one in estimates(replace(problem, grid=like), rule, target.chip):
+        if one.variant.steps > 1 and not cannot_fuse(problem, one.variant.steps):
+            found.setdefault(one.variant.steps, one.variant)
+    return found
+
+
+def _predicted(
+    problem: Problem, slabs: Decomposition, target: Target, transport: str, every: Sequence[int], steps: int, overlap: bool
+) -> Prediction:
+    """Return the fastest prediction. What a machine's network is, nobody knows here: that of the chip's file is taken."""
+    predict = partial(
+        best_exchange,
+        problem,
+        len(slabs.slabs),
+        chip=target.chip,
+        candidates=every,
+        steps_per_launch=steps,
+        overlap=overlap,
+        decomposition=slabs.parts,
+    )
+    try:
+        return predict(transport={"host": "host", "mpi": "host", "flags": "flags", "persistent": "persistent"}.get(transport, ""))
+    except NetworkError:  # the file knows peers only
+        return predict()
+
+
+def transport_of(decomposition: Decomposition, targets: Sequence[Target], asked: str) -> tuple[str, str]:
+    """Return how planes travel, and that in words. Raises StencilError where devices cannot reach each other as asked."""
+    if asked == "host":
+        return "host", "copies through pinned memory of the host"
+    chips = {target.chip.name: target.chip for target in targets if target.modelled}
+    unlinked = next((name for name, chip in chips.items() if chip.links.peer_us is None or chip.links.peer_gb_per_s is None), None)
+    if unlinked is not None and asked == "auto":
+        return "host", f"copies through pinned memory of the host, because the chip file of {unlinked} has no links between devices"
+    try:
+        for lower, upper in decomposition.neighbours:
+            targets[lower.device].enable_peer(targets[upper.device])
+            targets[upper.device].enable_peer(targets[lower.device])
+    except DeviceError as error:
+        if asked != "auto":
+            verb = "copy to each other" if asked == "peer" else "reach each other's memory"
+            raise StencilError(f"devices cannot {verb}: {error}; leave out transport, or pass transport='host'") from None
+        return "host", f"copies through pinned memory of the host, because {error}"
+    if asked == "persistent":
+        return "persistent", "kernels that stay on their devices, store into the neighbours' halos and signal each other by flags"
+    if asked == "flags":
+        return "flags", "stores into the neighbours' halos, with flags by which devices signal each other"
+    return "peer", "copies from device to device"
