@@ -125,7 +125,7 @@ def test_memory_that_ends_on_the_second_device_is_said_and_given_back(monkeypatc
         raise MemoryError("out of memory")
 
     monkeypatch.setattr(targets[1], "zeros", full)
-    with pytest.raises(DeviceError, match=r"no memory left for 'u' on emulator:h200:1: it needs \d+ B, and .* use a smaller grid"):
+    with pytest.raises(DeviceError, match=r"no memory left for 'u' on emulator:h200:1: it needs 3 KiB, and .* use a smaller grid"):
         heat.on(GRID, exchange_every=2).prepare(u=values("u", GRID.shape), r=0.1, swap=SWAP, targets=targets)
     gc.collect()
     assert targets[0].free_bytes() == free
