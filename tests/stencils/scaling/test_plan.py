@@ -246,9 +246,9 @@ def test_a_function_that_is_no_stencil_is_told_so() -> None:
 def test_grids_that_do_not_fit_into_memory_are_left_out() -> None:
     plan = plan_scaling(seven, (3072, 3072, 3072), [1, 2, 4], 1, network="h200-nvlink", axes=1)
     assert plan.devices == (2, 4)
-    assert "Left out: 1 device, because its fields need 231.9 GB on a device, and h200 has 141.0 GB" in plan.notes
+    assert "Left out: 1 device, because its fields need 216 GiB on a device, and h200 has 131 GiB" in plan.notes
     assert plan.to_rows()[0]["speedup"] is None
-    with pytest.raises(StencilError, match=r"nothing is left to predict. Left out: 1 device, because its fields need 231.9 GB on a device"):
+    with pytest.raises(StencilError, match=r"nothing is left to predict. Left out: 1 device, because its fields need 216 GiB on a device"):
         plan_scaling(seven, (3072, 3072, 3072), 1)
 
 
