@@ -29,9 +29,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+import llvmlite.ir as ir
+
 from memlane.chip import Chip
-from memlane.emulate.clock.levels import CACHES, DIRTY, DIRTY_BIT, LEVEL, WAYS
-from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, lane_numbers, vector
+from memlane.emulate.clock.levels import CACHES, DIRTY, DIRTY_BIT, FEW_WAYS, LEVEL, MOST_WAYS
+from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant, vector
+from memlane.emulate.code.sorting import before, permute
 from memlane.emulate.layout import FULL
 from memlane.emulate.runtime.helper import Helper, invoke
 
@@ -41,6 +44,9 @@ STORE: Final = "store"
 ATOMIC: Final = "atomic"
 """Kinds of access. `LOAD_PAST_L1`: `ld.cg`, volatile, relaxed and acquire loads beyond the block; `ATOMIC`: also reductions."""
 L1, L2, DRAM = 1, 2, 4
+MANY_LINES = 4
+"""Of one access: from so many on it pays to fetch what is known of all of them before the first is looked at."""
+HOST_LINE_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -100,10 +106,16 @@ def _access(rule: _Rule, kind: str) -> Helper:
         lanes = e.add(e.load_lanes(addresses, I64), e.splat(distance))
         lines = e.lshr(lanes, constant(vector(I64), _bits(rule.line_bytes)))
         wanted = _sectors_of_lanes(e, rule, lanes, nbytes)
+        leaders = e.and_(mask, e.or_(e.mask_of(e.icmp_unsigned("!=", lines, before(e, lines))), constant(I32, 1)))
+        numbers, sectors_of_lanes = e.local(vector(I64), align=64), e.local(vector(I32), align=64)
+        e.store_lanes(lines, numbers)
+        with e.if_then(e.icmp_unsigned(">=", e.popcount(leaders), constant(I32, MANY_LINES)), likely=False):
+            e.store_lanes(wanted, sectors_of_lanes)
+            invoke(e, _bring_near(rule, kind), l1, l2, numbers, sectors_of_lanes, leaders)
         left = e.variable(mask)
         latest, levels, line_count, sector_count, moved, whole, part_lines = (e.variable(constant(I64, 0)) for _ in range(7))
         with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):
-            line = e.extract_element(lines, e.lowest_bit(left.get()))
+            line = e.load(e.element(numbers, e.lowest_bit(left.get()), I64), typ=I64)
             here = e.and_(e.mask_of(e.icmp_unsigned("==", lines, e.splat(line))), left.get())
             left.set(e.xor(left.get(), here))
             sectors = e.reduce("or", e.select(e.lanes_of(here), wanted, constant(vector(I32), 0)))
@@ -259,33 +271,133 @@ def _note(e: Emit, latest: Any, levels: Any, level: int, latency: Value) -> None
 
 
 @cache
+def _bring_near(rule: _Rule, kind: str) -> Helper:
+    """`(l1, l2, lines: <32 x i64>*, wanted: <32 x i32>*, lanes: i32)`: fetch what the host holds of these lines into its own caches, for
+    all of them at once. One line after the other would wait for memory several times each. `wanted` are the sectors, a bit each."""
+
+    def build(e: Emit, l1: Value, l2: Value, lines: Value, wanted: Value, lanes: Value) -> None:
+        far = e.variable(lanes if kind != LOAD else constant(I32, 0))
+
+        def line_of(lane: Value) -> Value:
+            return e.load(e.element(lines, lane, I64), typ=I64)
+
+        def look_at_tags(level: Value, of: Value) -> None:
+            with e.each_lane(of) as lane:
+                _prefetch_row(e, level, _row(e, level, line_of(lane)), "tags")
+
+        def look_at_places(level: Value, of: Value) -> Value:
+            """The lanes whose lines are not there."""
+            missing = e.variable(constant(I32, 0))
+            with e.each_lane(of) as lane:
+                line = line_of(lane)
+                row = _row(e, level, line)
+                found = _match(e, level, row, line)
+                with e.if_else(e.icmp_unsigned("!=", found, constant(I32, 0))) as (there, absent):
+                    with there:
+                        _prefetch_way(e, rule, level, row, e.zext(e.lowest_bit(found), I64))
+                    with absent:
+                        missing.set(e.or_(missing.get(), e.shl(constant(I32, 1), lane)))
+                        _prefetch_row(e, level, row, "stamps")
+            return missing.get()
+
+        def look_at_victims(level: Value, of: Value) -> None:
+            with e.each_lane(of) as lane:
+                row = _row(e, level, line_of(lane))
+                stamps = e.element(e.get_pointer(level, LEVEL, "stamps"), row, I64)
+                e.prefetch(_arrivals(e, rule, level, row, _oldest(e, level, stamps)))
+
+        if kind != LOAD_PAST_L1:
+            look_at_tags(l1, lanes)
+        if kind == LOAD:
+            missing = look_at_places(l1, lanes)
+            far.set(missing)
+            with e.each_lane(e.and_(lanes, e.not_(missing))) as lane:  # the line is there, but maybe not the sector
+                line = line_of(lane)
+                row = _row(e, l1, line)
+                way = e.zext(e.lowest_bit(_match(e, l1, row, line)), I64)
+                sector = e.zext(e.lowest_bit(e.load(e.element(wanted, lane, I32), typ=I32)), I64)
+                arrival = e.load(e.element(_arrivals(e, rule, l1, row, way), sector, I64), typ=I64)
+                with e.if_then(e.icmp_unsigned("==", arrival, constant(I64, 0))):
+                    far.set(e.or_(far.get(), e.shl(constant(I32, 1), lane)))
+            look_at_victims(l1, missing)
+        look_at_tags(l2, far.get())
+        look_at_victims(l2, look_at_places(l2, far.get()))
+
+    name = f"memlane_bring_near_{kind}_{rule.sectors}"
+    return Helper(name, VOID, (POINTER, POINTER, POINTER, POINTER, I32), build)
+
+
+def _row(e: Emit, level: Value, line: Value) -> Value:
+    """The number of the first place of a line's set; i64."""
+    bits = e.get(level, LEVEL, "set_bits")
+    fold = e.xor(line, e.lshr(line, bits))
+    fold = e.xor(fold, e.lshr(fold, e.shl(bits, constant(I64, 1))))
+    return e.mul(e.and_(fold, e.get(level, LEVEL, "set_mask")), e.get(level, LEVEL, "places"))
+
+
+def _has_many_ways(e: Emit, level: Value) -> Value:
+    return e.icmp_unsigned("!=", e.get(level, LEVEL, "places"), constant(I64, FEW_WAYS))
+
+
+def _match(e: Emit, level: Value, row: Value, line: Value) -> Value:
+    """Mask of the places in a row where the line is: of one, or of none."""
+    tags, tag = e.element(e.get_pointer(level, LEVEL, "tags"), row, I64), e.add(line, constant(I64, 1))
+
+    def equal(first: int, count: int) -> Value:
+        kind = ir.VectorType(I64, count)
+        same = e.icmp_unsigned("==", e.load(e.at(tags, 8 * first), typ=kind, align=8), permute(e, e.splat(tag), [0] * count))
+        return e.bitcast(same, ir.IntType(count))
+
+    found = e.variable(e.zext(equal(0, FEW_WAYS), I32))
+    with e.if_then(_has_many_ways(e, level)):
+        others = e.zext(equal(FEW_WAYS, MOST_WAYS - FEW_WAYS), I32)
+        found.set(e.or_(found.get(), e.shl(others, constant(I32, FEW_WAYS))))
+    return found.get()
+
+
+def _arrivals(e: Emit, rule: _Rule, level: Value, row: Value, way: Value) -> Value:
+    """Where the arrivals of the sectors of a place are."""
+    return e.element(e.get_pointer(level, LEVEL, "arrivals"), e.mul(e.add(row, way), constant(I64, rule.sectors)), I64)
+
+
+def _prefetch_way(e: Emit, rule: _Rule, level: Value, row: Value, way: Value) -> None:
+    e.prefetch(_arrivals(e, rule, level, row, way))
+    e.prefetch(e.element(e.get_pointer(level, LEVEL, "stamps"), e.add(row, way), I64))
+
+
+def _prefetch_row(e: Emit, level: Value, row: Value, field: str) -> None:
+    first = e.element(e.get_pointer(level, LEVEL, field), row, I64)
+    for distance in range(0, 8 * FEW_WAYS, HOST_LINE_BYTES):
+        e.prefetch(e.at(first, distance))
+    with e.if_then(_has_many_ways(e, level)):
+        for distance in range(8 * FEW_WAYS, 8 * MOST_WAYS, HOST_LINE_BYTES):
+            e.prefetch(e.at(first, distance))
+
+
+@cache
 def _find(rule: _Rule, allocate: bool, is_far: bool = False) -> Helper:
     """`(level: ptr, line: i64) -> ptr`: the arrivals of the sectors of a line, marked as used just now. If the line is not there: null,
     or with `allocate` the place of the one used longest ago, with all sectors absent. Of L2, which `is_far`, what goes is counted."""
 
     def build(e: Emit, level: Value, line: Value) -> None:
-        bits = e.get(level, LEVEL, "set_bits")
-        fold = e.xor(line, e.lshr(line, bits))
-        fold = e.xor(fold, e.lshr(fold, e.shl(bits, constant(I64, 1))))
-        first = e.mul(e.and_(fold, e.get(level, LEVEL, "set_mask")), constant(I64, WAYS))
-        tags, stamps = (e.element(e.get_pointer(level, LEVEL, name), first, I64) for name in ("tags", "stamps"))
-        arrivals = e.element(e.get_pointer(level, LEVEL, "arrivals"), e.mul(first, constant(I64, rule.sectors)), I64)
-        tag = e.add(line, constant(I64, 1))
-        found = e.mask_of(e.icmp_unsigned("==", e.load_lanes(tags, I64), e.splat(tag)))
+        first = _row(e, level, line)
+        stamps = e.element(e.get_pointer(level, LEVEL, "stamps"), first, I64)
+        found = _match(e, level, first, line)
         way = e.variable(e.zext(e.lowest_bit(found), I64))
         with e.if_then(e.icmp_unsigned("==", found, constant(I32, 0)), likely=False):
             if not allocate:
                 e.ret(e.inttoptr(constant(I64, 0), POINTER))
             else:
                 way.set(_oldest(e, level, stamps))
-                e.store(tag, e.element(tags, way.get(), I64))
-                place = e.element(arrivals, e.mul(way.get(), constant(I64, rule.sectors)), I64)
+                tags = e.element(e.get_pointer(level, LEVEL, "tags"), first, I64)
+                e.store(e.add(line, constant(I64, 1)), e.element(tags, way.get(), I64))
+                place = _arrivals(e, rule, level, first, way.get())
                 if is_far:
                     _write_back(e, rule, level, place, e.add(first, way.get()))
                 for sector in range(rule.sectors):
                     e.store(constant(I64, 0), e.at(place, 8 * sector))
         e.store(e.bump(level, LEVEL, "uses"), e.element(stamps, way.get(), I64))
-        e.ret(e.element(arrivals, e.mul(way.get(), constant(I64, rule.sectors)), I64))
+        e.ret(_arrivals(e, rule, level, first, way.get()))
 
     return Helper(f"memlane_find{'_place' if allocate else ''}{'_far' if is_far else ''}_{rule.sectors}", POINTER, (POINTER, I64), build)
 
@@ -303,10 +415,22 @@ def _write_back(e: Emit, rule: _Rule, level: Value, place: Value, number: Value)
 
 def _oldest(e: Emit, level: Value, stamps: Value) -> Value:
     """The way that was used longest ago, or never; i64."""
-    exists = e.icmp_unsigned("<", lane_numbers(I64), e.splat(e.get(level, LEVEL, "ways")))
-    ages = e.select(exists, e.load_lanes(stamps, I64), constant(vector(I64), -1))
-    oldest = e.icmp_unsigned("==", ages, e.splat(e.reduce("umin", ages)))
-    return e.zext(e.lowest_bit(e.mask_of(oldest)), I64)
+    oldest = e.variable(constant(I64, 0))
+
+    def look(count: int) -> None:
+        kind = ir.VectorType(I64, count)
+        numbers = ir.Constant(kind, list(range(count)))
+        exists = e.icmp_unsigned("<", numbers, permute(e, e.splat(e.get(level, LEVEL, "ways")), [0] * count))
+        ages = e.select(exists, e.load(stamps, typ=kind, align=8), constant(kind, -1))
+        same = e.icmp_unsigned("==", ages, permute(e, e.splat(e.reduce("umin", ages)), [0] * count))
+        oldest.set(e.zext(e.lowest_bit(e.bitcast(same, ir.IntType(count))), I64))
+
+    with e.if_else(_has_many_ways(e, level)) as (many, few):
+        with many:
+            look(MOST_WAYS)
+        with few:
+            look(FEW_WAYS)
+    return oldest.get()
 
 
 def _ceiling(e: Emit, number: Value, by: int) -> Value:

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from memlane.chip import Chip
 
-WAYS = 32
-"""Places for the ways of a set in the arrays; a level may use fewer."""
+FEW_WAYS, MOST_WAYS = 16, 32
+"""Places for the ways of a set in the arrays: the one or the other, of which a level may use fewer."""
 
 TRAFFIC = ("read", "read_lines", "written", "written_lines", "partly_written", "partly_written_lines", "partly_written_bytes", "atomic")
 """What goes between a multiprocessor and L2, counted in the level of its L1: sectors `read` past or through L1; `written` whole, and
@@ -32,13 +32,14 @@ LEVEL = np.dtype(
         ("set_mask", "u8"),
         ("set_bits", "u8"),
         ("ways", "u8"),
+        ("places", "u8"),
         ("atomics", "u8"),
         *((name, "u8") for name in (*TRAFFIC, *FAR)),
     ]
 )
-"""One cache. `tags`, `stamps` point to u64[sets, 32]: number of the line + 1, and the use that touched it last; `arrivals` to
-i64[sets, 32, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent; in L2 with `DIRTY` where it was stored to.
-`atomics`, of L2, to u64[sets, 32]: sectors of requests of this launch with atomic operations in the line; null of an L1."""
+"""One cache. `tags`, `stamps` point to u64[sets, places]: number of the line + 1, and the use that touched it last; `arrivals` to
+i64[sets, places, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent; in L2 with `DIRTY` where it was stored to.
+`atomics`, of L2, to u64[sets, places]: sectors of requests of this launch with atomic operations in the line; null of an L1."""
 
 REGION_LINES = 16
 """Lines whose atomic operations one part of L2 does, by `eight lines of all` in benchmarks/results/h200/bandwidth.json."""
@@ -56,7 +57,8 @@ class Level:
         lines = max(1, nbytes // chip.line_bytes)
         self.sets = 1 << max(0, (lines // 16).bit_length() - 1)
         self.ways = lines // self.sets
-        shape = (count, self.sets, WAYS)
+        places = FEW_WAYS if self.ways <= FEW_WAYS else MOST_WAYS
+        shape = (count, self.sets, places)
         self._tags = np.zeros(shape, np.uint64)
         self._stamps = np.zeros(shape, np.uint64)
         self._atomics = np.zeros(shape if is_far else 0, np.uint64)
@@ -64,7 +66,7 @@ class Level:
         self.records = np.zeros(count, LEVEL)
         self.records["set_mask"] = self.sets - 1
         self.records["set_bits"] = max(1, self.sets.bit_length() - 1)
-        self.records["ways"] = self.ways
+        self.records["ways"], self.records["places"] = self.ways, places
         for name, array in (("tags", self._tags), ("stamps", self._stamps), ("arrivals", self._arrivals)):
             self.records[name] = array.ctypes.data + array.strides[0] * np.arange(count, dtype=np.uint64)
         if is_far:

@@ -129,6 +129,11 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
         """32 elements to memory."""
         self.store(value, pointer, align=max(1, value.type.element.width // 8))
 
+    def prefetch(self, pointer: Value) -> None:
+        """Let the line of memory at an address come near, as it is soon read."""
+        near = self.declare("llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
+        self.call(near, [pointer, constant(I32, 0), constant(I32, 3), constant(I32, 1)])
+
     def gather(self, pointers: Value, mask: Value, element: ir.Type) -> Value:
         """The elements at 32 pointers, of the lanes of an i32 mask; 0 in the others."""
         kind = vector(element)
