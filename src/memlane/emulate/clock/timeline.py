@@ -19,9 +19,11 @@ from memlane.emulate.layout import (
     FAILED,
     FINISHED,
     PAUSED,
+    REGISTERS,
     START_PARTS,
     WARP,
     YIELD,
+    offset,
 )
 from memlane.emulate.runtime.crew import claim_cluster
 from memlane.emulate.runtime.faults import fault
@@ -30,6 +32,9 @@ from memlane.emulate.runtime.schedule import STEP, end_block, prepare_slot, slot
 from memlane.emulate.runtime.window import peer_of
 
 SLACK = 32
+HOST_LINE_BYTES = 64
+NEAR_REGISTERS = 16
+"""Lines with the registers of a warp that are fetched before it runs."""
 _ENTRY = 16
 """Bytes of a heap entry: time and address of a warp's record, both i64."""
 _FOREVER = (1 << 62) - 1
@@ -163,9 +168,29 @@ def run_timeline(e: Emit, context: Value, step: Value) -> None:
         following = e.select(others, _time(e, heap), constant(I64, _FOREVER))
         limit = e.add(e.intrinsic("smax", [following, e.get(warp, WARP, "time")]), constant(I64, SLACK))
         e.put(e.intrinsic("smin", [limit, e.get(context, CONTEXT, "deadline")]), context, CONTEXT, "limit")
+        _bring_near(e, context, heap)
         _after_step(e, context, warp, e.call_through(step, STEP, [warp]))
         _push_woken(e, context)
     e.ret(constant(I32, PAUSED))
+
+
+def _bring_near(e: Emit, context: Value, heap: Value) -> None:
+    """Fetch the records of the warps that come next into the host's caches while another one runs: of those behind the next one what tells
+    of their blocks, of the next one, whose record is near by now, that and its registers too. Entries behind the last are of warps that
+    were there, or nobody's."""
+
+    def lines(start: Value, first: int, count: int) -> None:
+        for number in range(count):
+            e.prefetch(e.at(start, first + number * HOST_LINE_BYTES))
+
+    with e.if_then(e.icmp_unsigned(">", e.get(context, CONTEXT, "heap_count"), constant(I64, 2)), likely=True):
+        for place in (1, 2):
+            lines(e.load(e.at(heap, place * _ENTRY + 8), typ=POINTER), 0, 2)
+        warp = e.load(e.at(heap, 8), typ=POINTER)
+        block = e.get_pointer(warp, WARP, "block")
+        lines(block, 0, 2)
+        lines(warp, offset(WARP, "pcs"), 2)
+        lines(warp, REGISTERS, NEAR_REGISTERS)
 
 
 def _after_step(e: Emit, context: Value, warp: Value, status: Value) -> None:

@@ -221,7 +221,9 @@ class LiveOut:
         self._names = tuple(dict.fromkeys(name for used, _ in local for name in used))
         self._numbers = {name: number for number, name in enumerate(self._names)}
         self._named = [self._bits_of({*used, *written}) for used, written in local]
-        self._out = self._solve(places, [self._bits_of(used) for used, _ in local], [self._bits_of(written) for _, written in local])
+        used, written = [self._bits_of(one) for one, _ in local], [self._bits_of(one) for _, one in local]
+        self._out = self._solve(places, used, written)
+        self._undefined = used[0] | self._out[0] & ~written[0] if places else 0
 
     def _solve(self, places: Sequence[Place], needed: Sequence[int], killed: Sequence[int]) -> list[int]:
         before: list[list[int]] = [[] for _ in places]
@@ -256,6 +258,22 @@ class LiveOut:
     def named_in(self, place: int) -> frozenset[str]:
         """Return those of the registers that are needed behind a place that the place reads or writes."""
         return self._names_of(self._out[place] & self._named[place])
+
+    def spans(self) -> dict[str, tuple[int, int]]:
+        """Return the first and the last place where each register that is needed behind some place is named, or holds what is needed. In
+        between it may hold something too. Registers that may be read before they are written are left out."""
+        live = [out | named for out, named in zip(self._out, self._named, strict=True)]
+        first, last = self._firsts(live), self._firsts(live[::-1])
+        anywhere = self.anywhere() - self._names_of(self._undefined)
+        return {name: (first[self._numbers[name]], len(live) - 1 - last[self._numbers[name]]) for name in anywhere}
+
+    def _firsts(self, live: Sequence[int]) -> dict[int, int]:
+        """By register the first of the sets that it is in."""
+        seen, found = 0, dict[int, int]()
+        for number, bits in enumerate(live):
+            found.update(dict.fromkeys(positions(bits & ~seen), number))
+            seen |= bits
+        return found
 
     def anywhere(self) -> frozenset[str]:
         """Return the registers that are needed behind some place."""

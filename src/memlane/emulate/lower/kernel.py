@@ -112,7 +112,7 @@ def lowered(module: Module, function: Function, layers: Compiled, chip: Chip) ->
     frame = place_variables(module, function, body)
     needed = LiveOut(body.places)
     read = frozenset(name for place in body.places for one in place.steps for name in registers_read(one.instruction))
-    registers = assign_registers(body.registers, needed.anywhere(), read, layers)
+    registers = assign_registers(body.registers, needed.anywhere(), _spans(body, needed, layers), read, layers)
     program = Program()
     step = CodeFunction(program, ir.FunctionType(I32, [POINTER]), _ENTRY)
     k = Lowering(Emit(step.append_basic_block("entry")), step.args[0], registers, frame, layers, chip)
@@ -120,6 +120,13 @@ def lowered(module: Module, function: Function, layers: Compiled, chip: Chip) ->
         k.scoreboard.weigh(instructions, _skips(body))
     flow = _write_places(k, body, needed)
     return Lowered(program, registers.nbytes, frame, instructions, flow.weights())
+
+
+def _spans(body: Body, needed: LiveOut, layers: Compiled) -> dict[str, tuple[int, int]]:
+    """Where registers hold something. What is called writes registers that its instructions do not name, and the checker asks what a
+    register holds behind its last use: then none."""
+    calls = any(place.returns or any(step.link is not None for step in place.steps) for place in body.places)
+    return {} if calls or layers.check else needed.spans()
 
 
 def _skips(body: Body) -> list[int]:

@@ -7,6 +7,7 @@ still needs are stored for the lanes that did. Between places they live in the w
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 import llvmlite.ir as ir
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from memlane.emulate.lower.flow import Flow
 
 
+_ALWAYS = (0, 1 << 62)
+"""The span of a register that may hold something at every place."""
+
+
 @dataclass(frozen=True)
 class RegisterFile:
     """Where each register of a kernel lies behind the record of its warp."""
@@ -44,14 +49,31 @@ class RegisterFile:
     """The registers that some instruction reads."""
 
 
-def assign_registers(types: dict[str, str], needed: frozenset[str], read: frozenset[str], layers: Compiled) -> RegisterFile:
-    """Give each register that outlives a place its bytes, wide ones first, so that all are aligned."""
+def assign_registers(
+    types: dict[str, str], needed: frozenset[str], spans: dict[str, tuple[int, int]], read: frozenset[str], layers: Compiled
+) -> RegisterFile:
+    """Give each register that outlives a place its bytes, wide ones first, so that all are aligned.
+
+    `spans` are the first and the last place at which registers hold something (`LiveOut.spans`); those of one width that have nothing to
+    hold at the same time share their bytes, because a launch with a clock goes from warp to warp, and what these hold must not be more
+    than fits into the host's caches. Registers without a span share with none."""
     bits = {name: SCALAR_TYPES[kind].bits if kind in SCALAR_TYPES else 64 for name, kind in types.items()}
     offsets: dict[str, int] = {}
     end = REGISTERS
-    for name in sorted(needed, key=lambda name: (-bits[name], name)):
-        offsets[name] = end
-        end += 4 if bits[name] == 1 else 4 * bits[name]
+    for width in sorted({bits[name] for name in needed}, reverse=True):
+        size = 4 if width == 1 else 4 * width
+        free: list[int] = []
+        held: list[tuple[int, int]] = []
+        for name in sorted((name for name in needed if bits[name] == width), key=lambda name: (spans.get(name, _ALWAYS), name)):
+            start, last = spans.get(name, _ALWAYS)
+            while held and held[0][0] < start:
+                heappush(free, heappop(held)[1])
+            if free:
+                offsets[name] = heappop(free)
+            else:
+                offsets[name] = end
+                end += size
+            heappush(held, (last, offsets[name]))
     end = -(-end // 64) * 64
     ready = {name: end + READY_BYTES * number for number, name in enumerate(offsets)} if layers.clock else {}
     return RegisterFile(bits, offsets, ready, -(-(end + READY_BYTES * len(ready)) // 64) * 64, read)
