@@ -307,6 +307,7 @@ WARP = np.dtype(
         ("at_cluster", "u4"),
         ("frontier", "u4"),
         ("pc", "u4"),
+        ("together", "u4"),
         ("budget", "i4"),
         ("status", "u4"),
         ("number", "u4"),
@@ -331,7 +332,8 @@ WARP = np.dtype(
 """One warp; its registers follow at `REGISTERS`. `mask` are the lanes of the running fragment, `pcs` where each other lane goes on.
 
 `waiting` lanes are at a barrier (`at_barrier[id]`) or at a warp-synchronous instruction (`at_sync`, `at_warp_barrier`); `deferred` lanes
-spent their budget and let the others go first; `frontier` is the lowest of the places where lanes that could run go on.
+spent their budget and let the others go first; where all live lanes stopped `together` in the clock layer, they go on at `pc`, whatever
+`pcs` says; `frontier` is the lowest of the places where lanes that could run go on.
 
 Of the barrier of the cluster: lanes that arrived in this phase (`cluster_arrived`), that may go on but have not waited yet
 (`cluster_passed`), and that wait (`at_cluster`; these arrived too).

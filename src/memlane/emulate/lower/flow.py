@@ -17,7 +17,7 @@ import llvmlite.ir as ir
 from memlane.chip import LANES
 from memlane.emulate.check.hooks import check_turn
 from memlane.emulate.code.build import I32, I64, Value, constant
-from memlane.emulate.layout import CONTEXT, LATER, POLL_COST, RUN, WARP
+from memlane.emulate.layout import CONTEXT, LATER, NONE, POLL_COST, RUN, WARP
 from memlane.emulate.lower.body import LiveOut, Place, Step
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.barriers import gather
@@ -68,6 +68,10 @@ class Flow:
         k, e = self._k, self._k.e
         late = e.icmp_signed(">", e.get(k.warp, WARP, "time"), e.get(k.context, CONTEXT, "limit"))
         with e.if_then(late):
+            with e.if_then(e.icmp_unsigned("==", k.mask, e.get(k.warp, WARP, "live"))):  # nobody else has to be looked at
+                for field, value in (("together", 1), ("pc", place.number), ("frontier", NONE)):
+                    e.put(value, k.warp, WARP, field)
+                e.ret(constant(I32, LATER))
             k.call(park, k.warp, k.mask, constant(I32, place.number))
             e.ret(constant(I32, LATER))
 

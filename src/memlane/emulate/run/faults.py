@@ -269,7 +269,8 @@ class _Fault:
         for number in range(int(self._context["warps"])):
             warp = self._warp_at(base, number)
             going = int(warp["live"]) & ~int(warp["waiting"])
-            numbers |= {int(warp["pcs"][lane]) for lane in range(LANES) if going >> lane & 1}
+            together = [int(warp["pc"])] * LANES if warp["together"] else warp["pcs"]
+            numbers |= {int(together[lane]) for lane in range(LANES) if going >> lane & 1}
         known = [places[number].steps for number in sorted(numbers) if number < len(places)]
         return list(dict.fromkeys(self.line(steps[0].instruction) for steps in known if steps))[:_MOST_LINES]
 

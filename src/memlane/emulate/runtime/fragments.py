@@ -73,4 +73,8 @@ def pick(e: Emit, warp: Value) -> None:
 @helper("enter", I32, POINTER)
 def enter(e: Emit, warp: Value) -> None:
     """The beginning of a step."""
+    goes_on = e.and_(e.icmp_unsigned("!=", e.get(warp, WARP, "together"), constant(I32, 0)), e.not_(has_failed(e, warp)))
+    with e.if_then(goes_on):
+        e.put(0, warp, WARP, "together")
+        e.ret(constant(I32, RUN))
     e.ret(invoke(e, pick, warp))

@@ -143,6 +143,7 @@ def start_block(e: Emit, context: Value, block: Value, number: Value) -> None:
             "at_cluster",
             "status",
             "pc",
+            "together",
         ):
             e.put(0, warp, WARP, field)
         e.put(e.trunc(e.get(context, CONTEXT, "budget"), I32), warp, WARP, "budget")
