@@ -174,7 +174,10 @@ def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind) 
         if space == "local" and layers.counts:
             sectors = invoke(e, rules.local, addresses, distance, lanes, nbytes)
         if space == "shared" or (space == "global" and layers.predicts and kind == "load"):
-            wavefronts = invoke(e, _wavefronts_of_site(chip, kind), warp, addresses, distance, lanes, nbytes, site)
+            if kind in _ATOMICS:  # the lanes of most lie in another way each time
+                wavefronts = invoke(e, rules.wavefronts, addresses, distance, lanes, nbytes)
+            else:
+                wavefronts = invoke(e, _wavefronts_of_site(chip, kind), warp, addresses, distance, lanes, nbytes, site)
         place = _Access(chip, layers, space, kind, warp, addresses, distance, lanes, nbytes, site, issue)
         e.ret(_conclude(e, place, sectors, wavefronts))
 
