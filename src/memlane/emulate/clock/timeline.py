@@ -176,8 +176,7 @@ def run_timeline(e: Emit, context: Value, step: Value) -> None:
 
 def _bring_near(e: Emit, context: Value, heap: Value) -> None:
     """Fetch the records of the warps that come next into the host's caches while another one runs: of those behind the next one what tells
-    of their blocks, of the next one, whose record is near by now, that and its registers too. Entries behind the last are of warps that
-    were there, or nobody's."""
+    of their blocks, of the next one, whose record is near by now, that and its registers too."""
 
     def lines(start: Value, first: int, count: int) -> None:
         for number in range(count):
