@@ -15,6 +15,8 @@ from memlane.instrument import site_table
 from memlane.ptx import Module
 
 GROUPS = ("global load", "global store", "global atomic", "shared")
+SPACES = ("global", "generic", "shared", "shared::cluster")
+"""Of the sites that are in a group."""
 
 _SECTION = re.compile(r"^\.text\.(\S+):$")
 _OPCODE = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
@@ -41,14 +43,14 @@ Instructions = dict[str, Counter[str]]
 
 def group_of(space: str, kind: str) -> str:
     """The group of a site; generic accesses go with global memory, where those of the examples lead, and copies with what they load."""
-    return "shared" if space == "shared" else f"global {_PTX_KINDS[kind]}"
+    return "shared" if space.startswith("shared") else f"global {_PTX_KINDS[kind]}"
 
 
 def in_ptx(module: Module, kernel: str) -> Instructions:
     """Of the kernel with that PTX name."""
     found: Instructions = {group: Counter() for group in GROUPS}
     for site in site_table(module).of_kernel[kernel].values():
-        if site.space in ("global", "generic", "shared") and site.is_counted:
+        if site.space in SPACES and site.is_counted:
             found[group_of(site.space, site.kind)][site.op] += 1
     return found
 

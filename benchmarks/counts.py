@@ -57,7 +57,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from assembled import GROUPS, Instructions, describe, disassemble, group_of, in_ptx, in_sass
+from assembled import GROUPS, SPACES, Instructions, describe, disassemble, group_of, in_ptx, in_sass
 from harness import Row
 from ncu import LABELS, Counted, Disassembled, Profiled, Report, report
 from running import failed, measure, parser
@@ -126,7 +126,7 @@ def of_memlane(counts: Counts) -> Totals:
     """Sums over the sites: sectors in global memory, wavefronts in shared memory."""
     totals = Totals(dict.fromkeys(GROUPS, 0.0), dict.fromkeys(GROUPS, 0.0))
     for entry in counts.sites:
-        if entry.site.space in ("global", "generic", "shared"):
+        if entry.site.space in SPACES:
             group = group_of(entry.site.space, entry.site.kind)
             totals.requests[group] += entry.requests if entry.site.kind != "product" else 0  # The profiler counts those elsewhere.
             totals.transactions[group] += (entry.wavefronts if group == "shared" else entry.sectors) or 0
@@ -172,7 +172,7 @@ def of_sites(compared: Sequence[Compared]) -> dict[str, float]:
     """By group: how many transactions more the profiler has at the sites than memlane."""
     more = dict.fromkeys(GROUPS, 0.0)
     for one in compared:
-        if one.space in ("global", "generic", "shared"):
+        if one.space in SPACES:
             group = group_of(one.space, one.kind)
             more[group] += one.excess("wavefronts" if group == "shared" else "sectors")
             if one.kind == "copy":

@@ -124,7 +124,7 @@ def main() -> None:
         raise SystemExit(f"there is no folder {chosen.folder}; benchmarks/public_sources.py says what to clone into it")
     check_commits(chosen.folder)
     names = [case.name for case in CASES]
-    measure("explain_public", names, run, chosen, [str(chosen.folder)], min(8, os.cpu_count() or 1), totals)
+    measure("explain_public", names, run, chosen, [str(chosen.folder)], min(15, os.cpu_count() or 1), totals)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,8 @@ COMPARED = ("lanes", "sectors", "wavefronts")
 """Fields that must be equal for an exact site. What is ideal is a definition, and compared for itself."""
 IDEALS = ("ideal_sectors", "ideal_wavefronts")
 
-_SPACES = {"sectors": "global", "ideal_sectors": "global", "wavefronts": "shared", "ideal_wavefronts": "shared"}
+_GLOBAL, _SHARED = ("global", "generic"), ("shared", "shared::cluster", "generic")
+_SPACES = {"sectors": _GLOBAL, "ideal_sectors": _GLOBAL, "wavefronts": _SHARED, "ideal_wavefronts": _SHARED}
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def _ours(entries: list[SiteCounts]) -> dict[str, int]:
     ours = {}
     for name in METRICS:
         values = [getattr(entry, name) for entry in entries]
-        wanted = len(entries) == 1 if name == "lanes" else both or space in (_SPACES[name], "generic")
+        wanted = len(entries) == 1 if name == "lanes" else both or space in _SPACES[name]
         if wanted and None not in values:
             ours[name] = sum(values)
     if "lanes" in ours:

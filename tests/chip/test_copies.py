@@ -31,6 +31,23 @@ def module() -> Any:
 
 
 @pytest.mark.parametrize(("nbytes", "cache", "masked"), FORMS)
+def test_copies_cost_what_the_profiler_saw_of_many(nbytes: int, cache: str, masked: bool) -> None:
+    """Where it saw them: not under predicate 0."""
+    rows = json.loads((BENCHMARKS / "results" / "h200" / "copy_costs.json").read_text())["rows"]
+    case = f"cp.async.{cache}, {nbytes} bytes{', with a source size' * masked}"
+    [seen] = [row["peer"] for row in rows if row["case"] == case and "rule" in row["metric"]]
+    compared = 0
+    for one in module().many(nbytes, cache, masked):
+        if one.name in seen:
+            reads = one.reads & one.mask
+            cost = copy_cost(H200, one.far(nbytes), one.shared(nbytes), one.mask, nbytes, reads, cache == "cg", ~one.parts)
+            counted = cost.sectors, cost.wavefronts, cost.ideal_wavefronts
+            assert counted == tuple(int(seen[f"{one.name}{of}"]) for of in (": sectors", "", ": ideal")), one.name
+            compared += 1
+    assert compared == len(seen) // 3 > 20
+
+
+@pytest.mark.parametrize(("nbytes", "cache", "masked"), FORMS)
 def test_copies_cost_what_the_profiler_counted(nbytes: int, cache: str, masked: bool) -> None:
     rows = json.loads((BENCHMARKS / "results" / "h200" / "wgmma.json").read_text())["rows"]
     case = f"cp_async_{cache}_{nbytes}{'_masked' if masked else ''}"
