@@ -80,6 +80,7 @@ def test_all_blocks_run_where_they_wait_for_each_other() -> None:
     target = Emulator(load("h200"))
     found = ml.predict(target.load(ml.cuda(SOURCE, name="p.cu"))["wait"][264, 32], target.zeros(1, np.uint32))
     assert found.share == 1.0
+    assert "all blocks ran, because blocks may wait for each other: they poll memory, meet at a barrier of the grid" in str(found)
 
 
 def test_a_sample_has_whole_waves_from_all_over_the_grid() -> None:

@@ -34,6 +34,7 @@ FULL_SHARE = 0.9
 SHOWN_WAITS = 8
 MOST_CYCLES = 1 << 28
 """Cycles that a launch, or a sample of its blocks, may take: an eighth of a second on an H200."""
+BLOCKS_WAIT = "because blocks may wait for each other: they poll memory, meet at a barrier of the grid, or form clusters"
 LEAST_EXCESS, MOST_CHANGES = 0.1, 6
 """Transactions of a request in excess from which on it is predicted what a launch would take without them, and of how many places."""
 _MEMORY = {"global": "global memory", "generic": "global memory", "shared": "shared memory", "local": "local memory", "const": "constants"}
@@ -74,8 +75,10 @@ class Predictor:
                 f"{self.chip.name} cannot hold a block of {launch.kernel.title}: {launch.threads_per_block} threads of "
                 f"{layers.registers or ASSUMED_REGISTERS} registers, with their shared memory; launch smaller blocks"
             )
-        sample = None if every_block or not own.may_leave_out_blocks(there) else sample_of(self.chip, launch, resident)
-        return _Prepared(own, there, sample, module, tuple(launch.kernel.inlined.instructions()))
+        sample, not_sampled = None if every_block else sample_of(self.chip, launch, resident), ""
+        if sample is not None and not own.may_leave_out_blocks(there):
+            sample, not_sampled = None, BLOCKS_WAIT
+        return _Prepared(own, there, sample, not_sampled, module, tuple(launch.kernel.inlined.instructions()))
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,8 @@ class _Prepared:
     target: Emulator
     launch: Launch
     sample: BlockSample | None
+    not_sampled: str
+    """Why there is no sample, where one would do."""
     module: Module
     """Of the launch: that of the original in the order of an assembler."""
     original: tuple[Instruction, ...]
@@ -98,7 +103,8 @@ class _Prepared:
         launch = replace(self.launch, layers=replace(self.launch.layers, side_by_side=places))
         sampled = _warm(self.target, launch, self.sample)
         waits = waits_of(self.module, function, sampled.events)
-        return replace(predicted(self.target.chip, sampled), kernel=launch.kernel.title, waits=waits)
+        found = predicted(self.target.chip, sampled)
+        return replace(found, kernel=launch.kernel.title, waits=waits, not_sampled=self.not_sampled)
 
 
 def predict_launch(launch: Launch, chip: Chip | None = None, every_block: bool = False, most_cycles: int | None = None) -> Prediction:

@@ -45,6 +45,8 @@ def render_predictions(forecasts: Sequence[Forecast], chips: Sequence[str], note
 def _explained(one: Prediction) -> list[Text]:
     """Some lines on one prediction."""
     how = f"{duration(1e3 * one.launch_us)} for the launch itself"
+    if one.not_sampled:
+        how += f"; all blocks ran, {one.not_sampled}"
     if one.share < 1:
         how += f"; sampled: {percent(one.share)} of the blocks ran, +-{duration(1e3 * one.spread_us)} between parts of the sample"
     lines = [Text.assemble(f"  {one.chip}: {duration(1e3 * one.us)}, limited by ", (one.limiting, "bold"), f" ({how})")]

@@ -81,6 +81,8 @@ class Prediction:
     moved_bytes: float = 0.0
     """Between the multiprocessors and L2."""
     kernel: str = ""
+    not_sampled: str = ""
+    """Why all blocks ran where a sample would have stood for them, as a clause; empty otherwise."""
     waits: tuple[Wait, ...] = ()
     """What the warps spent their time on; the longest first."""
 
@@ -98,6 +100,8 @@ class Prediction:
             f"  {part.name}: busy {percent(self.utilization(part))}" + (f", {part.moved}" if part.moved else "") for part in self.parts
         ]
         lines += [f"  warps: {percent(one.share)} {one.cause}{f', {one.place}' if one.place else ''}" for one in self.waits]
+        if self.not_sampled:
+            lines.append(f"  all blocks ran, {self.not_sampled}")
         if self.share < 1:
             spread = duration(1e3 * self.spread_us)
             lines.append(f"  sampled: {percent(self.share)} of the blocks ran, +-{spread} between parts of the sample")
