@@ -160,7 +160,7 @@ def test_instruction_that_the_emulator_does_not_model(memlane: Command, written:
 
 def test_file_that_is_no_text(memlane: Command) -> None:
     Path("noise.ptx").write_bytes(b"\xff\xfe\x00\x7f")
-    refused(memlane("trace", "noise.ptx"), "noise.ptx is not text, so no PTX", code=2)
+    refused(memlane("trace", "noise.ptx"), "noise.ptx is not a text file, so it cannot be PTX", code=2)
 
 
 @pytest.mark.parametrize("command", ["trace", "count"])
@@ -168,20 +168,20 @@ def test_file_that_is_no_text(memlane: Command) -> None:
 def test_file_that_holds_only_assembled_code(memlane: Command, start: bytes, command: str) -> None:
     Path("kernel.cubin").write_bytes(start + bytes(64))
     answer = memlane(command, "kernel.cubin", *ONE_WARP)
-    refused(answer, "kernel.cubin holds assembled code (SASS), and probes go into PTX: name the .cu file, or the .ptx file", code=2)
+    refused(answer, "kernel.cubin holds assembled code (SASS), and memlane needs PTX: name the .cu file, or the .ptx file", code=2)
 
 
 @pytest.mark.parametrize("command", ["trace", "count", "check", "fix"])
 def test_record_file_in_the_place_of_a_program(memlane: Command, record: Path, command: str) -> None:
     options = ("--output", "other.parquet") if command == "trace" else ()
     answer = memlane(command, record, *options)
-    refused(answer, f"{record} is a record file, not a program: name the script, the .cu or the .ptx file that it was made of", code=2)
+    refused(answer, f"{record} is a record file, not a program: name the script, .cu or .ptx file that it was recorded from", code=2)
 
 
 def test_script_that_is_no_text(memlane: Command) -> None:
     Path("noise.parquet").write_bytes(bytes(range(256)) * 4)
     answer = memlane("show", "a.cu:3", "noise.parquet")
-    refused(answer, "noise.parquet is not text, so no Python script; name a script, or a .cu or .ptx file", code=2)
+    refused(answer, "noise.parquet is not a text file; name a Python script, or a .cu or .ptx file", code=2)
 
 
 def test_ptx_without_line_information_is_its_own_source_text(memlane: Command, written: Write) -> None:
@@ -209,7 +209,7 @@ def test_trace_without_a_single_access(memlane: Command, written: Write) -> None
         assert (answer.code, answer.err) == (0, "")
     assert len(Path("empty.csv").read_text().splitlines()) == 1
     answer = memlane("explain", "empty.parquet")
-    refused(answer, "holds no access, because none of its sites was executed, so there is nothing to explain")
+    refused(answer, "has no accesses, because none of its memory instructions was executed, so there is nothing to explain")
 
 
 def test_file_that_does_not_exist(memlane: Command) -> None:
@@ -291,7 +291,7 @@ def test_wrong_argument_size(memlane: Command, written: Write) -> None:
 def test_argument_that_says_nothing(memlane: Command, written: Write) -> None:
     path = written("fill.ptx", FILL)
     refused(memlane("trace", path, *ONE_WARP, "--arg", "32"), "--arg 32: write [NAME:]DTYPE[SHAPE]", code=2)
-    refused(memlane("trace", path, *ONE_WARP, "--arg", "f4[99999999,9999999]"), "bytes are more than this machine has", code=2)
+    refused(memlane("trace", path, *ONE_WARP, "--arg", "f4[99999999,9999999]"), "bytes are more memory than this machine has", code=2)
 
 
 def test_block_larger_than_the_chip_allows(memlane: Command) -> None:
@@ -448,7 +448,7 @@ def test_signal_that_interrupts_a_script_that_sleeps(memlane: Command, written: 
 
 def test_options_that_a_script_or_a_kernel_has_no_use_for(memlane: Command, written: Write) -> None:
     script = written("idle.py", "")
-    refused(memlane("trace", script, "--grid", 4), "--grid is for .cu and .ptx files; idle.py is run as a Python script", code=2)
+    refused(memlane("trace", script, "--grid", 4), "--grid is for .cu and .ptx files; idle.py is a Python script", code=2)
     refused(memlane("count", script, "--arg", "1:i4"), "--arg is for .cu and .ptx files", code=2)
     refused(memlane("trace", script, "-DN=4"), "--define is for .cu and .ptx files", code=2)
     refused(memlane("trace", TRANSPOSE, *NAIVE, "--", "64"), "give the arguments of its kernel with --arg, not '64'", code=2)
@@ -656,7 +656,7 @@ def test_two_streams_and_a_replayed_graph_tracing_at_once(memlane: Command, writ
 def test_two_formats_at_once(memlane: Command, written: Write) -> None:
     refused(
         memlane("count", written("mixed.py", TWO_STREAMS_AND_A_GRAPH), "--json", "--csv"),
-        "--json and --csv are two formats; name one",
+        "--json and --csv exclude each other; pass one of them",
         code=2,
     )
 

@@ -81,7 +81,7 @@ def test_counts_are_shown_and_the_failure_is_passed_on(memlane: Command, script:
     answer = memlane("count", script(text))
     assert answer.code == code
     assert f"128 moved ({SECTORS} sectors" in answer.out
-    assert f"The program broke off: {'' if why[0] in 'ki' else 'job.py'}{why}" in flowing(answer.out)
+    assert f"The program failed: {'' if why[0] in 'ki' else 'job.py'}{why}" in flowing(answer.out)
     assert answer.err.startswith("memlane: ")
     document = json.loads((again := memlane("count", script(text), "--json")).out)
     assert (again.code, again.err.splitlines()[-1]) == (code, answer.err.splitlines()[-1])
@@ -172,7 +172,7 @@ def test_what_ends_a_thread_does_not_end_the_program(memlane: Command, script: S
     answer = memlane("count", script("threading.Thread(target=lambda: fill[1, 1024](out)).start()"))
     assert answer.code == 0
     assert [line.partition(":")[0] for line in answer.err.splitlines()] == ["memlane", "  reached from job.py"]
-    assert "Launch 1 (fill) broke off: kernel fill" in answer.out
+    assert "Launch 1 (fill) failed: kernel fill" in answer.out
 
 
 CAUGHT = "try:\n    fill[1, 1024](out)\nexcept ml.MemlaneError:\n    pass\nfill[1, 32](out)"
@@ -212,7 +212,7 @@ def test_a_checked_launch_that_broke_off_is_no_clean_one(memlane: Command, scrip
     answer = memlane("check", script(STUCK))
     assert (answer.code, answer.err) == (1, "")
     assert "Checked 1 launch of fill: nothing found." in answer.out
-    assert "Launch 1 (stuck) broke off: kernel stuck: block (0, 0, 0) cannot go on" in flowing(answer.out)
+    assert "Launch 1 (stuck) failed: kernel stuck: block (0, 0, 0) cannot go on" in flowing(answer.out)
     Path("job.py").write_text(START.replace("fill[1, 32](out)\n", "") + STUCK)
     answer = memlane("check", "job.py", "--json")
     document = json.loads(answer.out)
@@ -251,13 +251,15 @@ def test_a_script_finds_its_file_after_it_changed_the_directory(memlane: Command
 def test_records_are_kept_under_a_label_and_replaced_without_force(memlane: Command, script: Script) -> None:
     answer = memlane("trace", script("assert False, 'wrong'"))
     assert answer.code == 1
-    assert answer.lines[-1] == ("Wrote job.parquet: the records until the program broke off. Another trace may replace it without --force.")
+    assert answer.lines[-1] == (
+        "Wrote job.parquet: the records up to the failure of the program. Another trace may replace it without --force."
+    )
     trace = load("job.parquet")
     assert (trace.failed, trace.table.num_rows) == (f"job.py:{LAST}: AssertionError: wrong", 1)
     assert is_broken_off("job.parquet")
     answer = memlane("trace", script(""))
     assert (answer.code, answer.err) == (0, "")
-    assert answer.lines[-2:] == ["Wrote job.parquet, in place of records that broke off", "Next: memlane explain job.parquet"]
+    assert answer.lines[-2:] == ["Wrote job.parquet, replacing an incomplete recording", "Next: memlane explain job.parquet"]
     assert (load("job.parquet").failed, is_broken_off("job.parquet")) == ("", False)
     answer = memlane("trace", script(""))
     assert (answer.code, answer.err) == (2, "memlane: job.parquet exists; give --force (force=True in Python) to replace it\n")
@@ -274,14 +276,14 @@ def test_all_that_read_the_file_say_so(memlane: Command, script: Script) -> None
     memlane("trace", script("sys.exit(3)"))
     memlane("trace", script(""), "-o", "whole.parquet")
     said = "job.py stopped with exit code 3"
-    assert f"The program broke off: {said}." in flowing(memlane("explain", "job.parquet").out)
+    assert f"The program failed: {said}." in flowing(memlane("explain", "job.parquet").out)
     assert json.loads(memlane("explain", "job.parquet", "--json").out)["failed"] == said
     assert json.loads(memlane("explain", "whole.parquet", "--json").out)["failed"] is None
     compared = flowing(memlane("compare", "whole.parquet", "job.parquet").out)
     assert f"job.parquet lacks what came after it broke off: {said}." in compared
     assert "whole.parquet lacks" not in compared
     assert memlane("report", "job.parquet").code == 0
-    assert f"The program broke off: {said}." in Path("job.html").read_text()
+    assert f"The program failed: {said}." in Path("job.html").read_text()
     assert summary_document(load("job.parquet"))["failed"] == said
     Path("broken.json").write_text(memlane("count", script("sys.exit(3)"), "--json").out)
     Path("whole.json").write_text(memlane("count", script(""), "--json").out)
@@ -300,7 +302,7 @@ def test_a_file_of_counts_is_of_a_whole_program(memlane: Command, script: Script
     answer = memlane("count", script("sys.exit(3)"), "-o", "counts.json")
     assert (answer.code, Path("counts.json").exists()) == (3, False)
     assert f"128 moved ({SECTORS} sectors" in answer.out
-    assert answer.lines[-1] == "counts.json was not written: a file holds the counts of a program that ended well."
+    assert answer.lines[-1] == "counts.json was not written, because the program failed."
     assert memlane("count", script(""), "-o", "counts.json").out == "Wrote counts.json\n"
     before = Path("counts.json").read_text()
     assert memlane("count", script("sys.exit(3)"), "-o", "counts.json", "--force").code == 3

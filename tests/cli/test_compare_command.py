@@ -70,7 +70,7 @@ def test_counts(memlane: Command) -> None:
     refused = memlane("compare", "tiled.json", "padded.json")
     assert refused.code == 1
     assert refused.err == (
-        "memlane: tiled.json is of tiled and padded.json of padded: different kernels; to compare two of them all the same, pair them, as "
+        "memlane: tiled.json is of tiled and padded.json of padded: different kernels; to compare two of them anyway, pair them with "
         "--kernel tiled=padded\n"
     )
     answer = memlane("compare", "tiled.json", "padded.json", "-k", "tiled=padded")
@@ -88,4 +88,4 @@ def test_what_cannot_be_compared_is_said(memlane: Command, recorded: Path) -> No
     assert answer.err == "memlane: --kernel naive=: write the name in the first file, = and the name in the second, as naive=tiled\n"
     replace(load(recorded), target="cuda:0", modelled=False).save("gpu.parquet")
     answer = memlane("compare", recorded, "gpu.parquet")
-    assert "Note: times are not compared: one side was measured, the other modelled." in answer.lines
+    assert "Note: times are not compared: one side was measured and the other modelled." in answer.lines

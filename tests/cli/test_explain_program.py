@@ -67,7 +67,7 @@ def test_options_that_do_not_fit_the_input(memlane: Command, record: str) -> Non
     refused = memlane("explain", record, "--grid", "2")
     assert (refused.code, refused.err) == (
         2,
-        "memlane: --grid is for programs; transpose.parquet is a record file, in which everything has run already\n",
+        "memlane: --grid is for programs; transpose.parquet is a record file of a program that has already run\n",
     )
     assert "--target is for programs" in memlane("report", record, "--target", "emulator").err
     assert "no file nothing.py" in memlane("explain", "nothing.py").err
@@ -82,7 +82,7 @@ def test_a_program_that_breaks_off_is_explained_as_far_as_it_came(memlane: Comma
     answer = memlane("explain", script)
     assert answer.code == 3
     assert "uncoalesced global access, naive" in answer.out
-    assert "The program broke off: " in answer.out
+    assert "The program failed: " in answer.out
     assert "stopped with exit code 3" in answer.err
 
 
@@ -117,12 +117,12 @@ def test_a_launch_that_another_package_makes_is_told_apart(memlane: Command, tmp
     assert answer.code == 1
     last = answer.err.splitlines()[-1]
     assert last.startswith(
-        f"memlane: this launch was made by {name}, which memlane does not see. Load the kernel with target.load({instead}"
+        f"memlane: this launch was made by {name}, so memlane cannot observe it. Load the kernel with target.load({instead}"
     )
 
 
 def test_a_script_that_uses_another_launcher_only_is_told_what_to_do() -> None:
     assert unseen_launches(["numpy", "numba"]) == (
-        "; launches that Numba makes are not seen: load the kernel with target.load(ml.numba(function, types)) and launch that"
+        "; launches that Numba makes are not observed: load the kernel with target.load(ml.numba(function, types)) and launch that"
     )
     assert unseen_launches(["numpy"]) == ""

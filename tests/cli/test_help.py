@@ -53,6 +53,7 @@ LIGHT = {
     "memlane.errors",
     "memlane.packages",
     "memlane.network",
+    "memlane.number_format",
     "memlane.source",
 }
 """What a help may load, besides `memlane.cli`: chips and networks, because the shell completes their names."""

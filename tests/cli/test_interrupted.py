@@ -57,7 +57,7 @@ def test_what_came_before_an_interrupted_launch_is_reported(memlane: Command, co
     answer = memlane(command, "job.py")
     assert (answer.code, answer.err.splitlines()[-1]) == (130, "memlane: interrupted")
     assert answer.out.count("spin.ptx; " + ("grid 1" if command == "count" else "1 launch")) == 1
-    assert "The program broke off: interrupted." in flowing(answer.out)
+    assert "The program failed: interrupted." in flowing(answer.out)
     if command == "trace":
         assert [launch.kernel for launch in load("job.parquet").launches] == ["fill", "spin"]
         assert sorted(os.listdir()) == ["job.parquet", "job.py"]
@@ -79,9 +79,7 @@ def test_a_gpu_that_failed_takes_along_what_it_counted() -> None:
 
     error = KernelTrap("kernel k trapped")
     error.add_note("reached from job.py:3: k()")
-    with pytest.raises(
-        KernelTrap, match=r"^kernel k trapped. What was recorded until then is lost with the memory of its context"
-    ) as raised:
+    with pytest.raises(KernelTrap, match=r"^kernel k trapped. The records made until then are lost with the GPU memory") as raised:
         finished(unreadable, failure_of(error))
     assert raised.value.__notes__ == ["reached from job.py:3: k()"]
     stopped = failure_of_script(Path("job.py"), "job.py", SystemExit(3))

@@ -66,14 +66,14 @@ def test_a_texture_is_an_argument(memlane: Command, kernels: Path) -> None:
         (
             "by_structure",
             ("f4[8]", "f4[8]", "8:i4", "2:f4"),
-            "kernel by_structure(Params) takes 1 argument (structure of 24 bytes), 4 given; write an --arg for each, in their order: "
+            "kernel by_structure(Params) takes 1 argument (structure of 24 bytes), 4 given; write one --arg per argument, in order: "
             "an array (u64) as f4[1024], a number as 1024:i4, a structure as '{f4[1024], 1024:i4}'",
         ),
         ("pair", ("f8[64]",), "takes 2 arguments (u64, structure of 16 bytes), 1 given"),
         (
             "pair",
             ("f8[64]", "3:i4"),
-            "--arg 3:i4: argument 2 of pair(double*, Pair) is a structure of 16 bytes: write its members in braces, in their order, for "
+            "--arg 3:i4: argument 2 of pair(double*, Pair) is a structure of 16 bytes: write its members in braces, in order, for "
             "example '{f4[1024]=arange, 1024:i4}'",
         ),
         (

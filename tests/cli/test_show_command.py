@@ -47,7 +47,7 @@ def test_a_picture_is_not_folded_where_the_terminal_is_narrow(memlane: Command, 
 
 def test_warp_block_execution_and_operation_can_be_chosen(memlane: Command) -> None:
     answer = memlane("show", "transpose.cu:33", SCRIPT, "--in-block", "3", "--warp", "9", "--op", "ld", "--", "64")
-    assert "Bank 9 alone is asked for 32 different words, one wavefront each." in answer.lines
+    assert "Only bank 9 is asked for 32 different words; each takes a wavefront." in answer.lines
     assert "tiled, launch 1, block 3, warp 9, execution 0; shared memory by the rules of h200" in answer.lines
     answer = memlane("show", "transpose.cu:33", SCRIPT, "--execution", "4", "--", "64")
     assert answer.err == "memlane: there is no access at transpose.cu:33 by block 0, warp 0, execution 4\n"
@@ -60,7 +60,7 @@ def test_each_array_of_a_line_can_be_drawn(memlane: Command, tmp_path: Path) -> 
     launch = ["--grid", "1", "--block", "32", "--target", "emulator:h200"]
     launch += [word for spec in ("f4[32]", "f4[32]", "f4[1024]", "f4[1024]", "32:i4") for word in ("--arg", spec)]
     assert memlane("show", "norm.cu:2", file, *launch, "--array", "beta").lines[0] == "norm.cu:2  ld.global.f32 of beta (argument 4)"
-    least = "32 lanes x 4 B touch 4 sectors: the least that there can be."
+    least = "32 lanes x 4 B touch 4 sectors: the fewest possible."
     assert least in memlane("show", "norm.cu:2:1", file, *launch, "--array", "in").out
     others = next(line for line in memlane("show", "norm.cu:2", file, *launch).lines if line.startswith("Other accesses of this line: "))
     assert others.endswith("--op ld.global.f32 --array beta, --op ld.global.f32 --array in, --op st.global.f32 --array out")
@@ -100,10 +100,10 @@ def test_accesses_of_one_line_to_one_array_are_told_apart(memlane: Command, tmp_
     launch = ["--grid", "1", "--block", "32", "--target", "emulator:h200", "--arg", "f4[1024]"]
     answer = memlane("show", "twice.cu:2", file, *launch)
     assert "32 lanes x 4 B touch 32 sectors where 4 would do." in answer.lines
-    others = "Other accesses of this line: 1 more of the same at the same place, none costlier, twice.cu:2:5 --op st.global.u32"
+    others = "Other accesses of this line: 1 more of the same finding at this place, none more expensive, twice.cu:2:5 --op st.global.u32"
     assert answer.lines[-1] == others
     other = memlane("show", "twice.cu:2:5", file, *launch)
-    assert "32 lanes x 4 B touch 4 sectors: the least that there can be." in other.lines
+    assert "32 lanes x 4 B touch 4 sectors: the fewest possible." in other.lines
     assert other.lines[-1] == "Other accesses of this line: twice.cu:2:16 --op st.global.u32"
 
 
@@ -116,13 +116,13 @@ def test_a_chip_of_a_file_draws_by_its_own_rules(memlane: Command) -> None:
 def test_a_kernel_of_a_file_is_drawn(memlane: Command) -> None:
     words = ("--kernel", "padded", "--grid", "2,2", "--block", "32,32", "--arg", "f4[64,64]", "--arg", "f4[64,64]", "--arg", "64:i4")
     answer = memlane("show", "transpose.cu:48", EXAMPLES / "ptx" / "transpose.ptx", *words, "--op", "ld.shared")
-    assert answer.lines[2] == "32 lanes x 4 B take 1 wavefront: the least that there can be."
+    assert answer.lines[2] == "32 lanes x 4 B take 1 wavefront: the fewest possible."
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("transpose.cu", SCRIPT), "'transpose.cu' is no source line: write FILE:LINE or FILE:LINE:COLUMN, for example transpose.cu:18"),
+        (("transpose.cu", SCRIPT), "'transpose.cu' is not a source line: write FILE:LINE or FILE:LINE:COLUMN, for example transpose.cu:18"),
         (("transpose.cu:18", "no.py"), "no file no.py"),
         (("transpose.cu:18", SCRIPT, "--chip", "g80"), "--chip g80: no chip is called 'g80'; known: "),
         (("transpose.cu:18", SCRIPT, "--launch", "7", "--", "64"), f"{SCRIPT} made 3 launches, numbered from 0; there is no launch 7"),
@@ -144,12 +144,14 @@ def test_records_without_addresses_say_how_to_get_them(memlane: Command, recorde
     )
     replace(load(recorded), chip="mine").save("mine.parquet")
     answer = memlane("show", "transpose.cu:18", "mine.parquet")
-    assert answer.err.startswith("memlane: the trace is of the chip mine, which has no data file here; name one with --chip: a100, ")
+    assert answer.err.startswith(
+        "memlane: the trace is of the chip mine, for which there is no chip file here; choose another with --chip: a100, "
+    )
     assert memlane("show", "transpose.cu:18", "mine.parquet", "--chip", "h200").code == 0
     answer = memlane("show", "transpose.cu:18", recorded, "--warp", "3")
     assert answer.err == (
-        "memlane: --warp needs a run: a record file keeps the addresses of the worst access of each line alone; name the program in its "
-        "place, as memlane show transpose.cu:18 PROGRAM --warp ...\n"
+        "memlane: --warp needs a run, because a record file keeps only the addresses of the worst access of each line; "
+        "name the program instead: memlane show transpose.cu:18 PROGRAM --warp ...\n"
     )
 
 

@@ -161,8 +161,8 @@ def test_textures_have_the_options_of_the_target(emulator: Target) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{}", r"--arg {}: a structure is its members with commas between them, for example '{f4\[1024\]=arange, 1024:i4}'"),
-        ("{1:i4,}", "a structure is its members with commas between them"),
+        ("{}", r"--arg {}: write a structure as its members, separated by commas, for example '{f4\[1024\]=arange, 1024:i4}'"),
+        ("{1:i4,}", "write a structure as its members, separated by commas"),
         ("{1:i4, 5}", r"--arg 5: write .* or a structure as '{f4\[1024\], 1024:i4}'"),
         ("{1:i4}@3", "a structure is aligned to a power of two up to 128 bytes, not to 3"),
         ("texture(5:i4)", r"a texture is made of an array, for example 'texture\(f4\[64,64\]=random:7, filter=linear\)'"),

@@ -124,7 +124,7 @@ def test_a_dash_is_no_file(memlane: Command) -> None:
     for words in ((*COUNT, *ARGUMENTS, "-o", "-"), ("export", "a.parquet", "--to", "csv", "-o", "-"), ("report", "a.parquet", "-o", "-")):
         answer = memlane(*words)
         assert (answer.code, answer.out) == (2, "")
-        assert answer.err == "memlane: --output - is not standard output; name a file, as out.csv or /dev/stdout\n"
+        assert answer.err == "memlane: --output - does not mean standard output; name a file, such as out.csv or /dev/stdout\n"
     assert not Path("-").exists()
 
 
@@ -163,10 +163,15 @@ def test_a_directory_that_takes_no_files_is_refused_before_anything_runs(
     ):
         answer = memlane(*words)
         assert answer.code == 2, answer
-        assert answer.err.startswith("memlane: closed/x cannot be written: no files may be made in the directory "), answer
+        assert answer.err.startswith("memlane: closed/x cannot be written: you have no permission to create files in the directory "), (
+            answer
+        )
         assert answer.err.count("\n") == 1
     answer = memlane("lab", "shift", "--quick", "--out", "a.parquet")
-    assert answer.err == "memlane: a.parquet is a file, and several files are to be written into a.parquet; name a directory with --out\n"
+    assert (
+        answer.err
+        == "memlane: a.parquet is a file, but several files are to be written; they go into a.parquet; name a directory with --out\n"
+    )
 
 
 def test_a_trace_that_goes_nowhere_has_no_next_step(memlane: Command) -> None:

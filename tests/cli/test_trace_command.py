@@ -87,7 +87,7 @@ def test_table_says_what_each_line_costs(memlane: Command) -> None:
     ]
     assert [row[8] for row in rows] == ["complete", "issued", "complete", "issued"]
     assert any(line.startswith("Target emulator:h200; 512 records kept, none lost.") for line in answer.lines)
-    assert "modelled for h200, no GPU was measured" in " ".join(answer.lines)
+    assert "modelled for h200 (no GPU was measured)" in " ".join(answer.lines)
 
 
 def test_ptx_file_is_traced_by_plain_kernel_names(memlane: Command) -> None:

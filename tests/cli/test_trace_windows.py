@@ -19,7 +19,7 @@ def test_a_sample_is_told_in_every_report(memlane: Command) -> None:
     assert (answer.code, answer.err) == (0, "")
     assert "64 accesses recorded of about 512, none lost" in answer.lines[1]
     assert "tiled: traced 1 in 8 warps (seed 3); 16 of 128 warps, so each access stands for 8." in answer.lines
-    assert "Accesses and cycles are those of the part that was traced, not scaled; transactions per request were counted in" in answer.out
+    assert "Accesses and cycles are those of the traced part, not scaled; transactions per request were counted in" in answer.out
     text = memlane("explain", "transpose.parquet", "--why").out
     assert "tiled: times were taken of 1 in 8 warps (seed 3); transactions are of the whole launch." in text
     assert "3,968 of 4,096 wavefronts are excess" in text, "as if all warps had been traced"

@@ -179,4 +179,4 @@ def test_a_working_directory_that_is_gone(memlane: Command, tmp_path: Path, monk
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     answer = memlane("count", "job.py")
-    assert (answer.code, answer.err) == (2, "memlane: the working directory is gone, or not yours to read; change to another\n")
+    assert (answer.code, answer.err) == (2, "memlane: the working directory was deleted or cannot be read; change to another one\n")

@@ -258,7 +258,7 @@ def test_different_kernels_are_refused_or_paired() -> None:
     with pytest.raises(CommandError) as raised:
         compare(one, other)
     assert str(raised.value) == (
-        "before is of ns::naive and after of tiled: different kernels; to compare two of them all the same, pair them, as --kernel "
+        "before is of ns::naive and after of tiled: different kernels; to compare two of them anyway, pair them with --kernel "
         "ns::naive=tiled"
     )
     [kernel] = compare(one, other, {"ns::naive": "tiled"}).kernels
@@ -269,7 +269,7 @@ def test_different_kernels_are_refused_or_paired() -> None:
 
 def test_times_of_unlike_conditions_are_not_compared() -> None:
     found = compare(made(), made(target="emulator:h200"))
-    assert found.notes == ("times are not compared: one side was measured, the other modelled",)
+    assert found.notes == ("times are not compared: one side was measured and the other modelled",)
     assert all(line.cycles_p50.before is None for line in found.kernels[0].lines)
     assert not found.is_change
     found = compare(made(), made(scheme="paper"))
@@ -294,11 +294,14 @@ def test_lines_whose_ends_were_read_otherwise_have_no_times_to_compare() -> None
     [kernel] = compare(issued, seen).kernels
     [line] = [one for one in kernel.lines if one.op == "st.global.f32"]
     assert kernel.notes == (
-        f"times are not compared where ends were read differently: line {line.after}, st.global.f32 (issue-only; device-visible)",
+        f"times are not compared for accesses whose ends were read differently: line {line.after}, st.global.f32 "
+        f"(issue-only; device-visible)",
     )
     assert (line.cycles_p50.difference, line.cycles_per_warp.difference, line.sectors_per_request.difference) == (None, None, 0)
     assert all(one.cycles_p50.difference is not None for one in kernel.lines if one is not line)
-    assert "Note: times are not compared where ends were read differently" in to_text(render_comparison(compare(issued, seen)), 200)
+    assert "Note: times are not compared for accesses whose ends were read differently" in to_text(
+        render_comparison(compare(issued, seen)), 200
+    )
     assert compare(issued, issued).kernels[0].notes == ()
     unsaid = with_ends(made((*KERNEL[:2], store)), "st", scheme="")
     assert compare(issued, unsaid).kernels[0].notes == (), "what does not say is compared as it is"
@@ -308,15 +311,16 @@ def test_a_load_that_only_one_side_followed_to_its_consumer_is_not_compared() ->
     one, other = (with_ends(made(scheme="exposed"), "ld.global", completeness="complete", scheme=name) for name in ("exposed", "dependent"))
     [kernel] = compare(one, other).kernels
     [note] = kernel.notes
-    assert note.startswith("times are not compared where ends were read differently: line ")
+    assert note.startswith("times are not compared for accesses whose ends were read differently: line ")
     assert "(complete by exposed; complete by dependent)" in note
 
 
 def test_staging_is_named_where_it_differs() -> None:
     one, other = staged(made(launches=2), "global", "global"), staged(made(launches=2), "shared", "global")
     assert compare(one, other).kernels[0].notes == (
-        "records went straight into global memory before and straight into global memory and into shared memory first after: the life of a "
-        "warp holds what that costs",
+        "records went straight into global memory before and straight into global memory and into shared memory first "
+        "after: the lifetime of a "
+        "warp includes the cost of that",
     )
     assert compare(one, one).kernels[0].notes == ()
     assert compare(one, made(launches=2)).kernels[0].notes == (), "older files do not tell"
@@ -331,7 +335,7 @@ def test_a_trace_and_counts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"x\.json is neither a record file of memlane trace nor the output of memlane count --json$"):
         compare(made(), tmp_path / "x.json")
     (tmp_path / "y.json").write_text('{"kind": "counts", "launches": [{"kernel": 1}]}')
-    with pytest.raises(RecordError, match=r"y\.json is damaged: it lacks or garbles 'sites'; write it again with memlane count --json$"):
+    with pytest.raises(RecordError, match=r"y\.json is damaged: missing or unreadable: 'sites'; write it again with memlane count --json$"):
         compare(made(), tmp_path / "y.json")
 
 

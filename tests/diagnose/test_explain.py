@@ -71,7 +71,7 @@ def test_a_trace_without_counts_is_not_called_clean(tmp_path: Path) -> None:
     empty = replace(bare, table=bare.table.slice(0, 0), modelled=False)
     empty.save(tmp_path / "bare.parquet")
     with pytest.raises(
-        RecordError, match=r"bare\.parquet holds neither records nor transaction counts, .* record it again with `memlane trace --counts`"
+        RecordError, match=r"bare\.parquet has neither records nor transaction counts, .* record it again with `memlane trace --counts`"
     ):
         explain(tmp_path / "bare.parquet")
 
@@ -105,11 +105,11 @@ def test_rule_ids_are_unique() -> None:
 def test_records_that_disagree_with_their_sites_are_refused() -> None:
     trace = transpose()
     moved = replace(trace, sites=(replace(trace.sites[0], line=5), *trace.sites[1:]))
-    message = r"^the trace contradicts itself: row 0 is of line 4 in a launch of naive.*, but its site 0 is at line 5 of naive"
+    message = r"^the trace is inconsistent: row 0 is of line 4 in a launch of naive.*, but its site 0 is at line 5 of naive"
     with pytest.raises(RecordError, match=message):
         explain(moved)
     fewer = replace(trace, launches=trace.launches[:1])
-    with pytest.raises(RecordError, match=r"^the trace contradicts itself: a row names launch 1, but there are 1; record it again$"):
+    with pytest.raises(RecordError, match=r"^the trace is inconsistent: a row names launch 1, but there are 1; record it again$"):
         explain(fewer)
 
 

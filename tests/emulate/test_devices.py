@@ -136,7 +136,7 @@ def test_devices_are_peers_of_each_other() -> None:
 
 
 def test_what_is_no_device_or_no_peer_is_said(pair: tuple[Emulator, Emulator]) -> None:
-    with pytest.raises(DeviceError, match=r"^0 devices run nothing: ask for 1 or more$"):
+    with pytest.raises(DeviceError, match=r"^0 devices cannot run anything: ask for 1 or more$"):
         devices("emulator:h200", 0)
     with pytest.raises(DeviceError, match=r"^there is no emulated device 32: their numbers are 0 to 31$"):
         target("emulator:h200:32")

@@ -58,11 +58,11 @@ from tests.ptx.examples_of_rows import registers
         (lambda text: parse_extent("--grid", text), "9" * 5000, "write X, X,Y or X,Y,Z, for example --grid 32,32"),
         (parse_argument, "f4[" + "9" * 5000 + "]", "the extents of an array are whole numbers of at most 18 digits, as in f4[64,64]"),
         (parse_argument, f"f4[{','.join(['1'] * 40)}]", "an array has at most 32 axes, not 40"),
-        (parse_argument, f"f4[{','.join(['9' * 18] * 32)}]", "bytes are more than this machine has"),
+        (parse_argument, f"f4[{','.join(['9' * 18] * 32)}]", "bytes are more memory than this machine has"),
         (parse_argument, "tensor_map(f4[4], box=\u00b2)", "a box is written as 64x32, not '\u00b2'"),
         (parse_argument, "texture(f4[4], channels=" + "9" * 5000 + ")", "channels is a number, not "),
         (parse_argument, "{1:i4}@" + "9" * 5000, "a structure is aligned to a power of two up to 128 bytes, not to 999"),
-        (parse_argument, "{" * 30_000 + "1:i4" + "}" * 30_000, "structures are nested in each other 16 times at most"),
+        (parse_argument, "{" * 30_000 + "1:i4" + "}" * 30_000, "structures may be nested at most 16 deep"),
         (parse_argument, "1e300:f4", "1e300 is not of type float32"),
         (parse_argument, "a[4]", "a is not a number type; use NumPy's names, for example f4, f8, i4, u8, i8, float32"),
     ],
@@ -176,10 +176,10 @@ def test_arrays_that_are_refused(tmp_path: Path, content: bytes) -> None:
     [
         ("[" * 100_000, "is neither a record file of memlane trace nor the output of memlane count --json"),
         ('{"kind": "counts", "launches": ' + "9" * 5000 + "}", "is neither a record file of memlane trace nor"),
-        ('{"kind": "counts", "launches": [], "sources": 1.5}', "lacks or garbles it.sources is no object; write it again with memlane"),
-        ('{"kind": "counts", "launches": [], "sources": {"a": 1}}', "lacks or garbles it.sources['a'] is not a string"),
+        ('{"kind": "counts", "launches": [], "sources": 1.5}', "missing or unreadable: it.sources is no object; write it again with memlane"),
+        ('{"kind": "counts", "launches": [], "sources": {"a": 1}}', "missing or unreadable: it.sources['a'] is not a string"),
         ('{"kind": "counts", "launches": [{"sites": [], "kernel": "k", "chip": "c", "grid": [Infinity, 1, 1], "block": [1, 1, 1]}]}',
-         "lacks or garbles launches[0].grid[0] is not a whole number from 0 on"),
+         "missing or unreadable: launches[0].grid[0] is not a whole number from 0 on"),
     ],
 )  # fmt: skip
 def test_counts_that_are_refused(tmp_path: Path, text: str, message: str) -> None:

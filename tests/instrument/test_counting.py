@@ -324,7 +324,7 @@ def test_refusals() -> None:
         count(count(module, CHIP).module, CHIP)
     with pytest.raises(MemlaneError, match=r"needs instructions of sm_80, and k.ptx has .target sm_75; compile it for sm_80 or later"):
         count(kernel("ret;", head=".version 8.0\n.target sm_75\n.address_size 64"), CHIP)
-    with pytest.raises(ChipError, match="groups its accesses by rules that can only be counted on the emulator"):
+    with pytest.raises(ChipError, match="groups its accesses by rules that only the emulator can count; use memlane"):
         count(module, replace(CHIP, name="old", banks=replace(CHIP.banks, broadcast="one word")))
     with pytest.raises(RecordError, match="the counters of this module have 0 bytes, got 8"):
         read_counters(count(module, CHIP), np.zeros(8, np.uint8), "k")

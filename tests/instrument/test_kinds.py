@@ -332,7 +332,7 @@ def test_rows_of_copies_have_their_sectors_and_counts_say_what_has_none(target: 
     assert (rows["cp.async.ca.shared.global"]["sectors"], rows["cp.async.cg.shared.global"]["sectors"]) == (32, 16)
     assert (rows["cp.async.wait_all"]["sectors"], rows["cp.async.wait_all"]["bytes"]) == (None, 0)
     told = " ".join(to_text(render_trace(made), 200).split())
-    assert "A wait is complete when it has returned; a copy takes until then from its own start." in told
+    assert "A wait is complete when it has returned; a copy is timed from its own start until then." in told
     counts = count(bulk[1, 128], target.array(data), target.array(data), np.uint32(0))
     assert {one.site.kind for one in counts.sites} == {"load", "store"}
     ((op, reason),) = [(one.op.split(".shared")[0], one.reason) for one in counts.skipped]

@@ -186,15 +186,16 @@ def test_copies_that_fill_with_zeros_explain_what_did_not_move(nbytes: int, move
     seen = count(emulator.load(parse(COPIES, "copies.ptx"))["k"][1, 32], emulator.zeros(1024, "u4"), np.uint32(nbytes))
     text = to_text(render_counts(seen), 200)
     assert f"Global memory: 640 bytes asked for, {moved:,} moved" in text
-    assert ("; more is asked for than moves where copies fill what they do not read with zeros." in text) is explained
+    assert ("; fewer bytes move than are asked for where copies fill a part with zeros instead of reading it." in text) is explained
 
 
 def test_lanes_that_share_an_address_explain_what_did_not_move() -> None:
     emulator = Emulator(load("h200"))
     text = KERNEL_OF_ONE_ADDRESS
     seen = count(emulator.load(parse(text, "one.ptx"))["k"][1, 32], emulator.zeros(8, "u4"))
-    assert "128 bytes asked for, 32 moved (1 sector, ideal 1); more is asked for than moves where lanes of a request ask for the same" in (
-        to_text(render_counts(seen), 200)
+    assert (
+        "128 bytes asked for, 32 moved (1 sector, ideal 1); fewer bytes move than are asked for where lanes of a request ask for the same"
+        in (to_text(render_counts(seen), 200))
     )
 
 

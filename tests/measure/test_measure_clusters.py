@@ -107,5 +107,5 @@ def test_a_picture_of_an_access_to_another_block_is_refused_with_the_reason() ->
     call = target.load(parse(program(NEIGHBOUR), "neighbour.ptx"))["k"][8, 32, None, 0, 2]
     found = trace(call, target.zeros(256, np.uint32))
     (site,) = (site for site in found.sites if site.op == "ld.u32")
-    with pytest.raises(CommandError, match="came to constants or to shared memory of another block"):
+    with pytest.raises(CommandError, match="accessed constants or the shared memory of another block"):
         examples_at(found, SourcePlace("neighbour.ptx", site.line))

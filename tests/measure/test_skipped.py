@@ -94,7 +94,7 @@ def test_reports_tell_of_it(calls: LoadedModule, tmp_path: Path) -> None:
     assert NOTE in flowing(to_text(render_counts(counts)))
     findings = flowing(to_text(render_findings([], clean=["calls"], skipped=loaded.skipped)))
     assert findings.index("calls: no problems found") < findings.index(NOTE)
-    assert "no access to memory that could be looked at was executed" in flowing(to_text(render_findings([], skipped=loaded.skipped)))
+    assert "no memory access that could be observed was executed" in flowing(to_text(render_findings([], skipped=loaded.skipped)))
     assert (
         summary_document(loaded)["skipped"][0]["function"] == counts_document(counts)["launches"][0]["skipped"][0]["function"] == "helper"
     )

@@ -40,7 +40,7 @@ def test_stages_where_as_many_blocks_stay(module: Module, tmp_path: Path) -> Non
     found = staged.launches[0].staging
     assert found is not None
     assert (found.memory, found.records) == ("shared", 16)
-    assert found.reason.endswith("blocks are on a multiprocessor either way")
+    assert found.reason.endswith("blocks either way")
     assert f"Records of sum went to {found}." in to_text(render_trace(staged)).replace("\n", " ")
     assert summary_document(staged)["staging"][0]["records"] == 16
     save(staged, tmp_path / "staged.parquet")
@@ -49,7 +49,7 @@ def test_stages_where_as_many_blocks_stay(module: Module, tmp_path: Path) -> Non
 
 def test_none_where_fewer_blocks_would_stay(module: Module) -> None:
     traced = sums(Narrow(load("h200")), module, "shared")
-    assert traced.launches[0].staging == Staging("global", 0, "2 blocks instead of 8 would be on a multiprocessor")
+    assert traced.launches[0].staging == Staging("global", 0, "2 blocks instead of 8")
     assert rows(traced) == rows(sums(Emulator(load("h200")), module, "global"))
 
 

@@ -212,7 +212,7 @@ def test_a_launch_that_broke_off_has_its_records_until_then(kernels: LoadedModul
     assert [sum(row["launch"] == number for row in rows) for number in (0, 2)] == [4, 6]
     assert all(row["sectors"] is not None for row in rows if row["launch"] != 1)
     text = to_text(render_trace(made), 400)
-    assert f"Launch 1 (add) broke off: {made.launches[1].failed}. Its records are those made until then." in text
+    assert f"Launch 1 (add) failed: {made.launches[1].failed}. Its records end there." in text
     (told,) = summary_document(made)["failed_launches"]
     assert (told["id"], told["why"]) == (1, made.launches[1].failed)
 
@@ -238,7 +238,7 @@ def test_a_gpu_that_fails_says_that_the_records_are_lost(kernels: LoadedModule, 
         raise KernelTrap("kernel add failed on cuda:0")
 
     monkeypatch.setattr(kernels.target, "sync", fails)
-    with pytest.raises(KernelTrap, match=r"^kernel add failed on cuda:0\. What was recorded until then is lost with the memory"):
+    with pytest.raises(KernelTrap, match=r"^kernel add failed on cuda:0\. The records made until then are lost with the GPU memory"):
         tracer.finish()
 
 

@@ -97,7 +97,7 @@ def test_it_is_shown(target: Target) -> None:
     (launch,) = counts_document(counts)["launches"]
     assert [(one["nbytes"], one["counts"]["requests"]) for one in launch["merged"]] == [(16, 2)]
     plain = to_text(render_counts(ml.count(target.load(ROWS)["k"][1, 64], target.zeros(64, np.uint32))), 120)
-    assert "What the assembled access of merged ones costs was not counted." in plain
+    assert "The cost of the assembled access that replaces merged ones was not counted." in plain
 
 
 # -- the pass --------------------------------------------------------------------------------------------------------------------

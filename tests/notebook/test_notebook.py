@@ -120,9 +120,9 @@ def test_what_the_cell_defines_stays(shell: InteractiveShell) -> None:
     [
         ("", "x = 1", "the cell launched no kernel through memlane, so there is nothing to show"),
         ("--speed", "x = 1", "unrecognized arguments: --speed; %%memlane [--target NAME]"),
-        ("--into 2x", "x = 1", "--into 2x: that is not a name of a variable"),
+        ("--into 2x", "x = 1", "--into 2x: that is not the name of a variable"),
         ("--scheme quick", "x = 1", "there is no scheme 'quick'; choose among "),
-        ("--only-count --show a.cu:1", "x = 1", "--only-count counts and traces nothing; leave out --show and --counts"),
+        ("--only-count --show a.cu:1", "x = 1", "--only-count does not trace; leave out --show and --counts"),
         ("--into 'a", "x = 1", "No closing quotation; %%memlane"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_cell_that_fails_says_so_and_shows_what_it_did(shell: InteractiveShell
     assert captured.stdout.count("ZeroDivisionError") == 2, "once in the heading of the traceback, once at its end"
     assert "ld.shared.f32" in shown(captured)[0]["text/html"]
     assert "the program broke off: ZeroDivisionError: division by zero" in shown(captured)[0]["text/html"]
-    assert "broke off: ZeroDivisionError: division by zero." in " ".join(shown(captured)[0]["text/plain"].split())
+    assert "failed: ZeroDivisionError: division by zero." in " ".join(shown(captured)[0]["text/plain"].split())
     assert shell.user_ns["kept"].failed == "ZeroDivisionError: division by zero"
     assert not success, "the cells below do not run"
     assert captured.stderr == "UsageError: the cell broke off: ZeroDivisionError: division by zero\n"
@@ -152,5 +152,5 @@ def test_a_launch_that_broke_off_in_a_cell_is_told(shell: InteractiveShell) -> N
     wrong = "\ntry:\n    tiled[(4, 4), (32, 32)](machine.empty((64, 64), 'f4'), machine.zeros((64, 64), 'f4'), np.int32(4096))\n"
     captured, success = run(shell, f"%%memlane --only-count\n{CELL}{wrong}except ml.MemlaneError:\n    pass")
     assert success
-    assert "Launch 1 (tiled) broke off: kernel tiled(float*, float const*, int), transpose.cu:" in captured.stdout
+    assert "Launch 1 (tiled) failed: kernel tiled(float*, float const*, int), transpose.cu:" in captured.stdout
     assert captured.stdout.endswith(". It is not counted.\n")

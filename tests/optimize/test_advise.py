@@ -80,7 +80,7 @@ def test_one_dimension_is_taken_for_rows_as_far_apart_as_lanes_read(kernels: obj
     assert np.array_equal(array.numpy(), rows().ravel())
     (said,) = advise_layout(call, array, sums, COUNT, shapes={0: (COUNT, 64)})
     assert said.tried == advice.tried
-    with pytest.raises(LayoutError, match=r"has 16384 elements, which make no array of shape \(3, 64\)"):
+    with pytest.raises(LayoutError, match=r"has 16384 elements, which do not fill an array of shape \(3, 64\)"):
         advise_layout(call, array, sums, COUNT, shapes={0: (3, 64)})
 
 
@@ -96,10 +96,10 @@ def test_an_array_that_is_no_matrix_gets_a_remedy(kernels: object) -> None:
     a, out = target.zeros(1024), target.zeros(32)
     (advice,) = advise_layout(loose["squares"][1, 32], a, out)
     assert advice.verdict.endswith(
-        "No layout could be tried: it has one dimension: pass an array of two or more, or say its shape by shapes= of ml.advise_layout."
+        "No layout could be tried: it has one dimension: pass an array of two or more, or pass its shape as shapes= of ml.advise_layout."
     )
     (advice,) = advise_layout(loose["chosen"][1, 32], a, target.array(np.arange(0, 1024, 32, dtype="i4")), out)
-    assert "where these are known before the launch, memlane.transfer.gather copies the elements in the order" in advice.verdict
+    assert "if these are known before the launch, memlane.transfer.gather copies the elements in the order" in advice.verdict
 
 
 PARTICLES = """

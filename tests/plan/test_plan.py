@@ -183,7 +183,7 @@ copy = Copy(b8.view(), a8.view())
         (lambda: HostCall("sum", ()), "a host function is named as package.module:function, which 'sum' is not"),
         (
             lambda: HostCall("m:f", (a8.view(),)),
-            "host function m:f cannot be given a u1[8], which lives on device 0: copy it to a buffer on the host",
+            "host function m:f cannot be given a u1[8], which belongs to device 0: copy it to a buffer on the host",
         ),
         (lambda: Together(((0, planned(KERNEL, 1, 1)),) * 2), "kernels that run together need a device each; given were [0, 0]"),
         (lambda: Step(planned(KERNEL, 1, 1)), "the launch of work grid 1 block 1 needs a device"),

@@ -53,7 +53,7 @@ def test_the_time_of_a_traced_launch_is_said_to_be_that_with_probes(plain: Trace
     first = plain.launches[0].time
     assert first is not None
     notes = time_notes(plain)
-    assert [note.partition(" with its probes, whose records move too: ")[0] for note in notes] == [
+    assert [note.partition(" with its probes, including the traffic of their records: ")[0] for note in notes] == [
         "Modelled time of naive",
         "Modelled time of padded",
     ]

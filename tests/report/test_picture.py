@@ -79,7 +79,7 @@ def drawn(one: AccessExample, chip: Chip = CHIP) -> Drawing:
         ),
         (
             example([256 + 4 * lane for lane in LANES]),
-            "32 lanes x 4 B touch 4 sectors: the least that there can be. All 128 bytes that move are asked for.",
+            "32 lanes x 4 B touch 4 sectors: the fewest possible. All 128 bytes that move are asked for.",
         ),
         (
             example([8 + 8 * lane for lane in LANES], nbytes=8),
@@ -87,20 +87,20 @@ def drawn(one: AccessExample, chip: Chip = CHIP) -> Drawing:
         ),
         (
             example([4 + 128 * lane for lane in LANES], space="shared"),
-            "32 lanes x 4 B take 32 wavefronts where 1 would do. Bank 1 alone is asked for 32 different words, one wavefront each.",
+            "32 lanes x 4 B take 32 wavefronts where 1 would do. Only bank 1 is asked for 32 different words; each takes a wavefront.",
         ),
         (
             example([8 * lane for lane in LANES], space="shared"),
-            "32 lanes x 4 B take 2 wavefronts where 1 would do. 16 banks, the first of them bank 0, are asked for 2 different words each.",
+            "32 lanes x 4 B take 2 wavefronts where 1 would do. 16 banks, the first of them bank 0, must each deliver 2 different words.",
         ),
-        (example([132 * lane for lane in LANES], space="shared"), "32 lanes x 4 B take 1 wavefront: the least that there can be."),
+        (example([132 * lane for lane in LANES], space="shared"), "32 lanes x 4 B take 1 wavefront: the fewest possible."),
         (
             example([64 * lane for lane in LANES], mask=1 << 7),
-            "1 lane x 4 B touches 1 sector: the least that there can be. 32 bytes move, and 4 of them (12 %) are asked for.",
+            "1 lane x 4 B touches 1 sector: the fewest possible. 32 bytes move, and 4 of them (12 %) are asked for.",
         ),
         (
             example([8] * 32, space="local"),
-            "32 lanes x 4 B touch 4 sectors: the least that there can be. All 128 bytes that move are asked for.",
+            "32 lanes x 4 B touch 4 sectors: the fewest possible. All 128 bytes that move are asked for.",
         ),
     ],
 )
@@ -212,7 +212,7 @@ def test_places() -> None:
     assert SourcePlace("me/k.cu", 1).is_in("/home/me/k.cu")
     assert not SourcePlace("ne/k.cu", 1).is_in("/home/me/k.cu")
     for text in ("k.cu", "k.cu:", ":3", "k.cu:0", "k.cu:-1", "k.cu:x"):
-        with pytest.raises(CommandError, match=r"is no source line: write FILE:LINE or FILE:LINE:COLUMN, for example transpose\.cu:18"):
+        with pytest.raises(CommandError, match=r"is not a source line: write FILE:LINE or FILE:LINE:COLUMN, for example transpose\.cu:18"):
             SourcePlace.parse(text)
 
 
@@ -228,7 +228,7 @@ def test_places() -> None:
             "k.cu:7 has no memory access; the nearest that have: line 2: st.global.f32; line 3: st.shared.f32",
         ),
         (a_trace(BAD), "k.cu:2", "ld", "", "k.cu:2 has no access ld; it has st.global.f32"),
-        (a_trace(BAD), "k.cu:3", "", "", "no warp came to the access at k.cu:3"),
+        (a_trace(BAD), "k.cu:3", "", "", "no warp executed the access at k.cu:3"),
         (a_trace(BAD), "k.cu:3", "", "block 9, warp 0", "there is no access at k.cu:3 by block 9, warp 0"),
         (
             a_trace(target="cuda:0"),
@@ -258,7 +258,7 @@ def test_places() -> None:
             "k.cu:2",
             "",
             "",
-            "k.cu:2 may be /home/me/k.cu or /home/you/k.cu; name more of the path",
+            "k.cu:2 may be /home/me/k.cu or /home/you/k.cu; write more of the path",
         ),
     ],
 )

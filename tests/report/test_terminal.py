@@ -150,11 +150,11 @@ def test_a_terminal_gets_colour_where_transactions_are_wasted() -> None:
 def test_times_carry_their_meaning() -> None:
     text = " ".join(to_text(render_trace(transpose())).split())
     assert (
-        "modelled for NVIDIA H200, no GPU was measured; probe dependent, paper (an empty window reads, not subtracted: dependent 6)."
+        "modelled for NVIDIA H200 (no GPU was measured); probe dependent, paper (an empty window reads, not subtracted: dependent 6)."
         in text
     )
-    assert "the probe makes accesses wait for each other" in text
-    assert "issued = it had left the warp and may complete later (a store returns no value to wait for)" in text
+    assert "The probe makes accesses wait for each other" in text
+    assert "issued = the access had left the warp and may complete later (a store returns no value to wait for)" in text
 
 
 def test_losses_come_first_below_the_tables_with_what_they_mean_for_the_times() -> None:
@@ -167,7 +167,7 @@ def test_losses_come_first_below_the_tables_with_what_they_mean_for_the_times() 
 
 def test_an_empty_trace_says_so() -> None:
     empty = transpose(table=ACCESS_SCHEMA.empty_table(), sites=(), launches=(), warps=transpose().warps[:0])
-    assert to_text(render_trace(empty)).startswith("The trace holds no memory accesses.\n")
+    assert to_text(render_trace(empty)).startswith("The trace has no memory accesses.\n")
 
 
 def test_launches_of_one_kernel_share_a_table() -> None:
@@ -199,7 +199,7 @@ def test_no_findings_and_launches_nobody_looked_at() -> None:
     )
     text = " ".join(to_text(render_findings(explain(partly), uncounted_launches(partly), clean_kernels(partly, ()))).split())
     assert text.startswith(
-        "tiled: no problems found (9 rules checked). Not looked at, because their transactions were not counted: 1 launch of naive."
+        "tiled: no problems found (9 rules checked). Not examined, because their transactions were not counted: 1 launch of naive."
     )
     assert "Not examined in naive: uncoalesced global access, " in text
     assert "It needs transaction counts: record it with `memlane trace --counts`." in text
@@ -212,7 +212,7 @@ def test_a_trace_in_which_nothing_was_counted_has_no_clean_kernel() -> None:
     nothing = replace(trace, launches=(idle,), table=trace.table.slice(0, 0))
     assert clean_kernels(nothing, explain(nothing)) == ()
     text = to_text(render_findings(explain(nothing), uncounted_launches(nothing), clean_kernels(nothing, ())))
-    assert text.startswith("Nothing was counted: no access to memory was executed, so there is nothing to")
+    assert text.startswith("Nothing was counted, because no access to memory was executed; there is nothing")
 
 
 def test_what_was_not_traced_is_said_and_estimated() -> None:
@@ -223,6 +223,6 @@ def test_what_was_not_traced_is_said_and_estimated() -> None:
     recorded = sum(entry.accesses for entry in summarise(trace) if entry.kernel == NAIVE)
     assert f"{recorded:,} accesses recorded of about {4 * recorded:,}" in text
     assert "traced 1 in 4 warps (seed 9), executions 2-4; 250 of 1,000 warps, so each access stands for 4." in text
-    assert "Shares of warp life lack the executions outside their window." in text
+    assert "The shares of warp life do not include executions outside the window." in text
     assert "transactions per request were counted in whole launches." in text
     assert "traced" not in to_text(render_trace(trace), 120).replace("traced as", "")

@@ -171,9 +171,9 @@ def test_names() -> None:
         relayout_module(module, TILE, shared=(8, 8))
     with pytest.raises(RelayoutError, match=r"k\.ptx has no array in shared memory"):
         relayout_module(parse(f"{HEAD}.visible .entry k() {{ ret; }}", "k.ptx"), TILE)
-    with pytest.raises(RelayoutError, match=r"a layout is wanted, such as .* got 'xor'"):
+    with pytest.raises(RelayoutError, match=r"pass a layout such as .* got 'xor'"):
         ml.relayout(module, "xor")  # type: ignore[call-overload]
-    with pytest.raises(RelayoutError, match="a kernel of a loaded module or a module is wanted, got a int"):
+    with pytest.raises(RelayoutError, match="pass a kernel of a loaded module, or a module, not a int"):
         ml.relayout(3, TILE)  # type: ignore[call-overload]
     unread = parse(kernel("ld.shared.u32 %r3, [other];"), "k.ptx")
     with pytest.raises(RelayoutError, match="nothing accesses tile"):

@@ -184,11 +184,11 @@ Rebind = Callable[[PlanGraph, Target], object]
         ),
         (
             lambda g, t: g.rebind({"here": Emulator(load("h200"), name="the other").zeros(N, "u4")}),
-            r"^buffer 'here' lives on device 0, .*, but is bound to an array of the other$",
+            r"^buffer 'here' belongs to device 0, .*, but is bound to an array of the other$",
         ),
         (
             lambda g, t: g.rebind({"here": np.zeros(N, "u4")}),
-            r"^buffer 'here' lives on device 0: bind an array of .*, not a nd",
+            r"^buffer 'here' belongs to device 0: bind an array of .*, not a nd",
         ),
     ],
 )

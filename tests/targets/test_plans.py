@@ -330,17 +330,17 @@ def one_step(**homes: Any) -> Plan:
         ),
         (
             lambda: run(one_step(a="host", b=1), targets=[H200, H200]),
-            "two devices of a plan cannot be one target: ml.devices gives several",
+            "two devices of a plan cannot be the same target: ml.devices makes several",
         ),
         (lambda: run(one_step(a="host", b=0), {"c": EIGHT}, targets=[H200]), "the plan has no buffer 'c' to bind; it has a, b"),
         (lambda: run(one_step(a=0, b="host"), {"a": EIGHT}, targets=[H200]), "bind an array of emulator:h200 to it, not a ndarray"),
         (
             lambda: run(one_step(a=0, b="host"), {"a": Emulator(load("h200")).zeros(8, "u2")}, targets=[H200]),
-            "buffer 'a' lives on device 0, emulator:h200, but is bound to an array of another emulator:h200",
+            "buffer 'a' belongs to device 0, emulator:h200, but is bound to an array of another emulator:h200",
         ),
         (
             lambda: run(one_step(a="host", b=0), {"a": H200.zeros(8, "u2")}, targets=[H200]),
-            "lives on the host: bind an array of NumPy to it",
+            "belongs to the host: bind a NumPy array to it",
         ),
         (
             lambda: run(one_step(a="host", b=0), {"a": np.zeros((8, 2), "u2")[:, 0]}, targets=[H200]),

@@ -97,7 +97,7 @@ def test_an_emulator_with_less_memory_is_one_of_its_own(monkeypatch: pytest.Monk
     with pytest.raises(DeviceError, match="not enough free device memory for 97 bytes: 96 of 4,096 bytes are free"):
         small.empty(97, "u1")
     del array
-    with pytest.raises(DeviceError, match="a device with 0 bytes of memory holds nothing"):
+    with pytest.raises(DeviceError, match="a device with 0 bytes of memory is too small"):
         target("emulator", memory_bytes=0)
     monkeypatch.setattr(driver, "probe", lambda: TWO_GPUS)
     with pytest.raises(DeviceError, match="memory_bytes= limits the memory of emulators, not that of cuda:1: leave it out"):
@@ -132,7 +132,7 @@ def test_devices_are_as_deterministic_as_the_first() -> None:
 
 def test_a_gpu_has_no_patience(machine: pytest.MonkeyPatch) -> None:
     having(machine, TWO_GPUS)
-    with override(None, patience=5), pytest.raises(DeviceError, match="cuda:0 runs a launch until it ends, so there is no patience to set"):
+    with override(None, patience=5), pytest.raises(DeviceError, match="cuda:0 runs a launch until it ends and has no patience to set"):
         target("cuda:0")
 
 
@@ -251,7 +251,7 @@ def test_the_doctor_says_which_linker_is_loaded(machine: pytest.MonkeyPatch) -> 
     assert having_linker.text.startswith(f"{major}.{minor}.")
     machine.setattr(bindings, "version", lambda: (12, 9))
     found = next(finding for finding in describe() if finding.subject == "nvidia-nvjitlink")
-    assert found.text == f"{having_linker.text} is installed, but a library of version 12.9 is what loads and assembles"
+    assert found.text == f"{having_linker.text} is installed, but the library that is loaded has version 12.9"
     assert found.remedy == "see LD_LIBRARY_PATH, LD_PRELOAD and CUDA_HOME"
 
 

@@ -21,24 +21,29 @@ from memlane.errors import CommandError, MemlaneError
 
 COMMANDS = {
     "trace": "Record when each memory access started and completed, and print a table by source line.",
-    "count": "Count the transactions of every memory access: sectors, wavefronts, and the least that would do.",
+    "count": "Count the transactions of every memory access: sectors, wavefronts, and the fewest that would suffice.",
     "check": "Run on the emulator and report accesses out of bounds, unwritten memory, data races, bad barriers and masks.",
-    "explain": "Say what is wrong with the memory accesses of a program or of a record file, the costliest first.",
-    "compare": "Say what changed from A to B: counts, transactions, latency and time of each source line, and which of it is "
-    "more than noise.",
-    "predict": "Predict how long the launches of a program take on chips that are not here, and say what limits them.",
-    "fix": "Try other layouts of a kernel's arrays in shared memory, without a change of its source, and say which makes it quicker.",
+    "explain": "Explain what is wrong with the memory accesses of a program or a record file, most expensive first.",
+    "compare": (
+        "Show what changed from A to B: counts, transactions, latency and time of each source line, and which changes are "
+        "larger than the noise."
+    ),
+    "predict": "Predict how long the launches of a program take on other chips, and what limits them.",
+    "fix": "Try other layouts of a kernel's shared-memory arrays without changing its source, and show which make it faster.",
     "show": "Draw one access of a warp: its lanes onto sectors or banks, wavefront by wavefront.",
     "export": "Write the records of a trace in another format.",
     "report": "Write one HTML page: findings, source with its heat, time line, warps. It needs no network and can be sent to anyone.",
-    "banks": "Count the wavefronts of patterns of shared-memory accesses under layouts: mean and worst over all offsets in a tile.",
+    "banks": "Count the wavefronts of shared-memory access patterns under each layout: mean and worst over all offsets in a tile.",
     "doctor": "List what is installed and what this machine can do, with the command that installs each missing part.",
 }
 """By the module and function of the same name: the first sentence of its help, so that the list of all needs none of them."""
 GROUPS = {
-    "layout": ("Layouts of shared memory: search one for a set of patterns, show one.", ("search", "show")),
+    "layout": ("Layouts of shared memory: search for one that suits a set of patterns, or show one.", ("search", "show")),
     "stencil": ("Stencils on several GPUs, before anything runs.", ("plan",)),
-    "lab": ("Experiments on this machine, each one command.", ("bandwidth", "latency", "reduction", "remap", "shift", "stencil", "volume")),
+    "lab": (
+        "Experiments on this machine; each is one command.",
+        ("bandwidth", "latency", "reduction", "remap", "shift", "stencil", "volume"),
+    ),
 }
 """By module: its help, and the functions that are its commands."""
 EPILOG = """\
@@ -97,7 +102,7 @@ def run(application: typer.Typer, arguments: Sequence[str]) -> int:
     try:
         os.getcwd()
     except OSError:
-        print("memlane: the working directory is gone, or not yours to read; change to another", file=sys.stderr)
+        print("memlane: the working directory was deleted or cannot be read; change to another one", file=sys.stderr)
         return 2
     try:
         code = _run(application, arguments)

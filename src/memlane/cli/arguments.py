@@ -135,8 +135,9 @@ def check_arguments(kernel: Kernel, specs: Sequence[Spec]) -> None:
     if len(params) != len(specs):
         listed = ", ".join(f"structure of {one.nbytes} bytes" if one.shape is not None else one.type for one in params) or "none"
         raise CommandError(
-            f"kernel {kernel.title} takes {len(params)} argument{'' if len(params) == 1 else 's'} ({listed}), {len(specs)} given; write an "
-            "--arg for each, in their order: an array (u64) as f4[1024], a number as 1024:i4, a structure as '{f4[1024], 1024:i4}'"
+            f"kernel {kernel.title} takes {len(params)} argument{'' if len(params) == 1 else 's'} ({listed}), "
+            f"{len(specs)} given; write one --arg per argument, in order: an array (u64) as f4[1024], a number as "
+            f"1024:i4, a structure as '{{f4[1024], 1024:i4}}'"
         )
     for position, (param, spec) in enumerate(zip(params, specs, strict=True), 1):
         where = f"--arg {spec.text}: argument {position} of {kernel.title}"
@@ -146,7 +147,7 @@ def check_arguments(kernel: Kernel, specs: Sequence[Spec]) -> None:
             _check_layout(where, spec, param.nbytes, param.align or 1)
         elif param.shape is not None and not (isinstance(spec, ImageSpec) and spec.kind == "tensor_map"):
             raise CommandError(
-                f"{where} is a structure of {param.nbytes} bytes: write its members in braces, in their order, for example "
+                f"{where} is a structure of {param.nbytes} bytes: write its members in braces, in order, for example "
                 "'{f4[1024]=arange, 1024:i4}'"
             )
 

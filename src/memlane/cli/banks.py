@@ -47,21 +47,21 @@ def banks(
         str,
         typer.Option(
             metavar="NAMES",
-            help="Layouts with commas between them: row-major, column-major, pad(1), strided(33, 1), skewed(1), tiled(8, 4), morton, "
-            "diagonal-strip, xor, Swizzle<3, 2, 3>, linear(19, 10, 13, 23, 8), ras, rap; ras(7) has the seed 7.",
+            help="Layouts, separated by commas: row-major, column-major, pad(1), strided(33, 1), skewed(1), tiled(8, 4), morton, "
+            "diagonal-strip, xor, Swizzle<3, 2, 3>, linear(19, 10, 13, 23, 8), ras, rap; ras(7) uses the seed 7.",
         ),
     ] = "row-major,pad(1),xor,ras,rap",
     width: Annotated[str, typer.Option(metavar="BYTES", help="Bytes per lane; separate several by commas.")] = "4",
     rows: o.TileRows = 32,
     columns: o.TileColumns = 32,
-    chip: Annotated[str, typer.Option(metavar="NAMES", help="Chips whose rules count, with commas between them.")] = "h200",
+    chip: Annotated[str, typer.Option(metavar="NAMES", help="Chips whose bank rules to use, separated by commas.")] = "h200",
     access: o.AccessKinds = "load",
     draws: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100_000, help="Random layouts that the mean of `ras` and `rap` is taken over.")
+        int, typer.Option(metavar="N", min=1, max=100_000, help="How many random layouts the means of `ras` and `rap` are taken over.")
     ] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Count the wavefronts of patterns of shared-memory accesses under layouts: mean and worst over all offsets in a tile."""
+    """Count the wavefronts of shared-memory access patterns under each layout: mean and worst over all offsets in a tile."""
     with wrong_use():
         words, specs = layout.split_names(patterns), [layout.read_spec(text) for text in layout.split_names(layouts)]
         made = [[spec.of(rows, columns, seed) for seed in range(draws if spec.random else 1)] for spec in specs]
@@ -80,8 +80,9 @@ def banks(
 
 
 _NOTE = (
-    "Wavefronts of one access of a warp: the mean over all offsets in the tile / the worst, or one number where they are the same. Ideal: "
-    "the least for the same bytes; conflicts: the wavefronts above it. ras and rap without a seed: over random draws."
+    "Wavefronts of one access of a warp: the mean over all offsets in the tile / the worst, or one number if they are "
+    "equal. Ideal: the fewest for the same bytes; conflicts: the wavefronts above the ideal. ras and rap without a seed: "
+    "over random draws."
 )
 
 

@@ -24,16 +24,20 @@ else:
 
 def compare(
     before: Annotated[Path, typer.Argument(metavar="A", help="A record file, or the output of `memlane count --json`.")],
-    after: Annotated[Path, typer.Argument(metavar="B", help="Another one of the same kind.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="Another file of the same kind.")],
     kernel: Annotated[
         list[str],
         typer.Option(
-            "--kernel", "-k", metavar="A=B", help="Compare the kernel A of the one with B of the other; or name one. Repeat for several."
+            "--kernel",
+            "-k",
+            metavar="A=B",
+            help="Compare kernel A of the first file with kernel B of the second, or one kernel of both. Repeat for several.",
         ),
     ] = [],
     as_json: o.Json = False,
 ) -> None:
-    """Say what changed from A to B: counts, transactions, latency and time of each source line, and which of it is more than noise."""
+    """Show what changed from A to B: counts, transactions, latency and time of each source line, and which changes are larger than the
+    noise."""
     pairs = o.kernel_pairs(kernel)
     for path in (before, after):
         if not path.is_file():

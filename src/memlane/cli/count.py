@@ -64,7 +64,7 @@ def count(
     ] = None,
     force: o.Force = False,
 ) -> None:
-    """Count the transactions of every memory access: sectors, wavefronts, and the least that would do."""
+    """Count the transactions of every memory access: sectors, wavefronts, and the fewest that would suffice."""
     form = _form(as_json, as_csv, output)
     program.check()
     place = None if output is None else may_write(output, program.path, force)
@@ -82,7 +82,7 @@ def count(
             _write(counted, place, force)
             tell_of(place, output)
         if place is not None and failure is not None and launches:
-            typer.echo(f"{output} was not written: a file holds the counts of a program that ended well.")
+            typer.echo(f"{output} was not written, because the program failed.")
 
 
 def _write(counted: _Counted, place: Path, force: bool) -> None:
@@ -98,7 +98,7 @@ def _write(counted: _Counted, place: Path, force: bool) -> None:
 def _form(as_json: bool, as_csv: bool, output: Path | None) -> str:
     """`json`, `csv` or `table`: what was asked for, else what the name of the file says."""
     if as_json and as_csv:
-        raise CommandError("--json and --csv are two formats; name one")
+        raise CommandError("--json and --csv exclude each other; pass one of them")
     if as_json or as_csv:
         return "json" if as_json else "csv"
     return _FORMS.get(output.suffix.lower(), "table") if output is not None else "table"

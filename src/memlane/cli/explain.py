@@ -30,7 +30,9 @@ else:
 FINDINGS = "Which findings, and how"
 """The group of options that say what is shown."""
 
-Top = Annotated[int | None, typer.Option("--top", metavar="N", min=1, help="Show the N worst; default: 3.", rich_help_panel=FINDINGS)]
+Top = Annotated[
+    int | None, typer.Option("--top", metavar="N", min=1, help="Show the N most expensive findings; default: 3.", rich_help_panel=FINDINGS)
+]
 Why = Annotated[bool, typer.Option("--why", help="Show all findings, with how the cost of each was found.", rich_help_panel=FINDINGS)]
 Brief = Annotated[bool, typer.Option("--brief", help="Show one line for each finding.", rich_help_panel=FINDINGS)]
 
@@ -47,7 +49,7 @@ def explain(
     brief: Brief = False,
     as_json: o.Json = False,
 ) -> None:
-    """Say what is wrong with the memory accesses of a program or of a record file, the costliest first.
+    """Explain what is wrong with the memory accesses of a program or a record file, most expensive first.
 
     A program is traced and its transactions are counted. On a GPU each launch runs once more for that; it is left out where memory cannot
     be put back in between.
@@ -80,7 +82,7 @@ def _tell(done: Recording, program: Program, top: int | None, why: bool, brief: 
             notes = report.short_notes(findings, silent, clean, trace.skipped, sampled, trace.failed, trace.modelled)
             show(report.render_worst(findings, clean, top or (len(findings) if brief else report.TOP), notes=notes, brief=brief))
         for title, reason in done.uncounted.items():
-            typer.echo(f"{report.label(title)} was not counted: {reason}. --counts counts it all the same.")
+            typer.echo(f"{report.label(title)} was not counted: {reason}. Pass --counts to count it anyway.")
         typer.echo(f"Next: memlane report {shlex.quote(str(program.path))}{program.launch_words}")
 
 

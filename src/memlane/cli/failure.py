@@ -84,7 +84,7 @@ def unseen_launches(loaded: Collection[str]) -> str:
     modules is one that launches kernels by itself."""
     for package, (_, name, instead) in _LAUNCHERS.items():
         if package in loaded:
-            return f"; launches that {name} makes are not seen: load the kernel with target.load({instead}) and launch that"
+            return f"; launches that {name} makes are not observed: load the kernel with target.load({instead}) and launch that"
     return ""
 
 
@@ -98,7 +98,7 @@ def _advice(error: BaseException) -> str:
     for prefix, name, instead in _LAUNCHERS.values():
         if any(module.startswith(prefix) for module in modules):
             return (
-                f"\nmemlane: this launch was made by {name}, which memlane does not see. Load the kernel with target.load({instead}) and "
+                f"\nmemlane: this launch was made by {name}, so memlane cannot observe it. Load the kernel with target.load({instead}) and "
                 "launch that; the README shows how"
             )
     return ""

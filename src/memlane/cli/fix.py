@@ -59,17 +59,17 @@ def fix(
     ] = "",
     rows: Annotated[
         int | None,
-        typer.Option("--rows", metavar="N", rich_help_panel=o.WHAT, help="Rows of the array; default: what follows from its columns."),
+        typer.Option("--rows", metavar="N", rich_help_panel=o.WHAT, help="Rows of the array; default: derived from its columns."),
     ] = None,
     columns: Annotated[
         int | None,
         typer.Option(
-            "--columns", metavar="N", rich_help_panel=o.WHAT, help="Elements in a row of the array; default: concluded from the accesses."
+            "--columns", metavar="N", rich_help_panel=o.WHAT, help="Elements in a row of the array; default: derived from the accesses."
         ),
     ] = None,
     as_json: o.Json = False,
 ) -> None:
-    """Try other layouts of a kernel's arrays in shared memory, without a change of its source, and say which makes it quicker."""
+    """Try other layouts of a kernel's shared-memory arrays without changing its source, and show which make it faster."""
     for option, extent in (("--rows", rows), ("--columns", columns)):
         if extent is not None and extent < 1:
             raise CommandError(f"{option} {extent}: it must be at least 1")

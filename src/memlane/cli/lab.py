@@ -63,12 +63,15 @@ LabTarget = Annotated[
         help=f"Where to measure: {TARGETS_HELP}",
     ),
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Use small sizes and few repetitions: a test that it works, not a measurement.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Use small sizes and few repetitions, to test that it works; the numbers are not measurements.")
+]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Directory for result.json, tables as CSV and figures; default: lab-NAME.")
 ]
 Only = Annotated[
-    str, typer.Option("--only", metavar="NAMES", help="Cases to measure, with semicolons between them (names have commas); default: all.")
+    str,
+    typer.Option("--only", metavar="NAMES", help="Cases to measure, separated by semicolons (their names contain commas); default: all."),
 ]
 
 
@@ -78,7 +81,7 @@ def latency(
     out: Out = None,
     only: Only = "",
     save_chip: Annotated[
-        bool, typer.Option("--write-chip", help="Write the latencies into your own chip file, which is found before the shipped one.")
+        bool, typer.Option("--write-chip", help="Write the latencies into your own chip file, which takes precedence over the shipped one.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="With --write-chip: overwrite a chip file that exists.")] = False,
 ) -> None:
@@ -97,10 +100,10 @@ def bandwidth(
     out: Out = None,
     only: Only = "",
     save_chip: Annotated[
-        bool, typer.Option("--write-chip", help="Write the numbers into your own chip file, which is found before the shipped one.")
+        bool, typer.Option("--write-chip", help="Write the numbers into your own chip file, which takes precedence over the shipped one.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", "-f", help="With --write-chip: change a chip file that exists; what else it says stays.")
+        bool, typer.Option("--force", "-f", help="With --write-chip: change a chip file that exists; its other entries stay.")
     ] = False,
 ) -> None:
     """Measure how fast this machine copies, reads and writes, and what copies, launches and graphs cost besides."""
@@ -119,10 +122,12 @@ def reduction(
     only: Only = "",
     size: Annotated[
         list[str] | None,
-        typer.Option("--size", metavar="N", help="Elements of the ladder, such as 2^24; repeat it. Default: 2^22, 2^24, 2^28 on a GPU."),
+        typer.Option(
+            "--size", metavar="N", help="Number of elements to sum, such as 2^24; repeat for several. Default: 2^22, 2^24, 2^28 on a GPU."
+        ),
     ] = None,
     block: Annotated[
-        list[int] | None, typer.Option("--block", metavar="N", help="Threads of a block, 64 to 1024; repeat it. Default: 128.")
+        list[int] | None, typer.Option("--block", metavar="N", help="Threads of a block, 64 to 1024; repeat for several. Default: 128.")
     ] = None,
 ) -> None:
     """Measure a sum in the seven steps of the reduction course and five more: how quick each is, why, and beside PyTorch and CuPy."""
@@ -139,7 +144,7 @@ def remap(
     only: Only = "",
     matrix: Annotated[
         list[Path] | None,
-        typer.Option("--matrix", metavar="FILE", help="A MatrixMarket file, for the sparse product too; repeat it for more."),
+        typer.Option("--matrix", metavar="FILE", help="A MatrixMarket file for the sparse product; repeat for several."),
     ] = None,
 ) -> None:
     """Measure what laying an array out anew costs on its way to the device, and what four kernels gain by it."""
@@ -163,8 +168,10 @@ def stencil(
         typer.Option(
             "--size",
             metavar="SIZE",
-            help="Himeno's S, M, L or XL, or cells along each axis, Z first, as 7-point:512 or himeno:256x32x32; repeat it. Default: the "
-            "published sizes; on emulated devices small ones.",
+            help=(
+                "Himeno's S, M, L or XL, or cells along each axis, Z first, as 7-point:512 or himeno:256x32x32; repeat for "
+                "several. Default: the published sizes, or small ones on emulated devices."
+            ),
         ),
     ] = None,
     devices: Annotated[
@@ -187,10 +194,11 @@ def volume(
     only: Only = "",
     view: Annotated[
         list[str] | None,
-        typer.Option("--view", metavar="X,Y,Z", help="A viewpoint, three angles in degrees such as 90,0,90; repeat it for more."),
+        typer.Option("--view", metavar="X,Y,Z", help="A viewpoint, three angles in degrees such as 90,0,90; repeat for several."),
     ] = None,
     shape: Annotated[
-        list[str] | None, typer.Option("--shape", metavar="WxH", help="A shape of blocks, such as 8x16; repeat it. Default: all eight.")
+        list[str] | None,
+        typer.Option("--shape", metavar="WxH", help="A shape of blocks, such as 8x16; repeat for several. Default: all eight."),
     ] = None,
     size: Annotated[int | None, typer.Option("--size", metavar="N", help="Voxels along each side of the volume.")] = None,
     image: Annotated[int | None, typer.Option("--image", metavar="N", help="Pixels along each side of the image.")] = None,
@@ -247,7 +255,7 @@ def _run(
         made = lab_table.fitted(table, columns())
         show(made.grid, width=max(columns(), made.width))
         if made.left_out:
-            show(texts.Text(f"no room here for: {', '.join(made.left_out)}; {title}.csv has all", style="dim"))
+            show(texts.Text(f"columns left out here: {', '.join(made.left_out)}; {title}.csv has all", style="dim"))
         show(texts.Text())
     options = [*(["--quick"] if quick else []), *(["--only", only] if only else []), *said]
     paths, left_out = result.save(folder, where, ["memlane", "lab", name, "--target", target.name, *options])

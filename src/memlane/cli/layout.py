@@ -53,16 +53,16 @@ def search(
     ] = None,
     rows: o.TileRows = 32,
     columns: o.TileColumns = 32,
-    chip: Annotated[str, typer.Option(metavar="NAME", help="The chip whose rules count.")] = "h200",
+    chip: Annotated[str, typer.Option(metavar="NAME", help="The chip whose bank rules to use.")] = "h200",
     access: o.AccessKinds = "load,store",
-    padding: Annotated[bool, typer.Option("--padding", help="Allow layouts that take more room.")] = False,
+    padding: Annotated[bool, typer.Option("--padding", help="Allow layouts that take more memory.")] = False,
     terms: Annotated[int, typer.Option(metavar="N", help="The most terms of a swizzle, 1 to 4; each costs up to 3 operations.")] = 3,
     as_json: o.Json = False,
 ) -> None:
     """Find the layout of a shared-memory tile that is best for all of the patterns, and prove by exhaustion what it is worth."""
     chosen = widths(width)
     if len(chosen) != 1:
-        raise CommandError(f"--width {width}: one width is wanted; say others with the pattern, as in row@16")
+        raise CommandError(f"--width {width}: give one width; other widths go with a pattern, as in row@16")
     with wrong_use(), _progress() as progress:
         found = optimize.search_layout(
             layouts.split_names(patterns), width=chosen[0], element=element, rows=rows, columns=columns, chip=chips.load(chip),
@@ -125,7 +125,7 @@ def _print(found: Certificate) -> None:
 def _how(found: Certificate) -> str:
     return (
         f"Wavefronts of a warp's access by the rules of {found.entries[0].chip}, counted at every offset of each pattern. RAP: mean / "
-        f"worst seen over {found.rap[0].draws} random draws. Looked at: {found.exhaustive}; {found.examined:,} layouts."
+        f"worst seen over {found.rap[0].draws} random draws. Searched: {found.exhaustive}; {found.examined:,} layouts."
     )
 
 

@@ -44,7 +44,7 @@ def target_names(incomplete: str) -> list[str]:
     return one_of("cuda", "cuda:0", "emulator", *(f"emulator:{name}" for name in chips.names()))(incomplete)
 
 
-TARGETS_HELP = "cuda:0, emulator:h200, ... Default: what $MEMLANE_TARGET says, else the first GPU, else the emulator."
+TARGETS_HELP = "cuda:0, emulator:h200, ... Default: $MEMLANE_TARGET, else the first GPU, else the emulator."
 LAYOUT_FUNCTION = "place"
 """What a layout that a command prints as a function is called."""
 
@@ -75,8 +75,10 @@ Deterministic = Annotated[
     bool,
     typer.Option(
         "--deterministic",
-        help="On the emulator: run every launch on one core, so that what depends on the order of blocks is the same each time. Launches "
-        "that are traced, counted or checked always are.",
+        help=(
+            "On the emulator: run every launch on one core, so that results that depend on the order of blocks are the "
+            "same each time. Traced, counted and checked launches always run that way."
+        ),
         rich_help_panel=RUN,
     ),
 ]
@@ -86,7 +88,7 @@ Patience = Annotated[
         "--patience",
         metavar="TURNS",
         min=1,
-        help="On the emulator: how long a launch may loop before it counts as endless; default: 65536.",
+        help="On the emulator: after how many turns of a loop without progress a launch is ended as endless; default: 65536.",
         rich_help_panel=RUN,
     ),
 ]
@@ -148,20 +150,25 @@ Link = Annotated[
     typer.Option(
         "--link",
         metavar="FILE",
-        help="Link another .cu or .ptx file, or for a GPU assembled code of nvcc -rdc=true, whose functions and variables the kernel uses.",
+        help=(
+            "Link another .cu or .ptx file whose functions and variables the kernel uses. For a GPU it may be assembled "
+            "code of nvcc -rdc=true."
+        ),
         rich_help_panel=COMPILE,
     ),
 ]
 Checked = Annotated[
     bool,
-    typer.Option("--check", help="On the emulator: check every launch too, and stop where something is found.", rich_help_panel=RUN),
+    typer.Option("--check", help="On the emulator: also check every launch, and stop at the first finding.", rich_help_panel=RUN),
 ]
 WithCounts = Annotated[
     bool,
     typer.Option(
         "--counts",
-        help="On a GPU: count the transactions of every launch, also where memory that it writes cannot be put back in between, so that it "
-        "is written twice.",
+        help=(
+            "On a GPU: count the transactions of every launch, even if the memory it writes cannot be restored. Such a "
+            "launch then writes its results twice."
+        ),
         rich_help_panel=RUN,
     ),
 ]

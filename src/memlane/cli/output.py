@@ -46,9 +46,12 @@ def may_fill(folder: Path) -> Path:
     """`folder`, a directory for files, which need not be there yet. CommandError if no files can be made in it."""
     there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
     if not there.is_dir():
-        raise CommandError(f"{there} is a file, and several files are to be written into {folder}; name a directory with --out")
+        raise CommandError(f"{there} is a file, but several files are to be written; they go into {folder}; name a directory with --out")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise CommandError(f"{folder} cannot be written: no files may be made in the directory {there.absolute()}; name another with --out")
+        raise CommandError(
+            f"{folder} cannot be written: you have no permission to create files in the directory {there.absolute()}; "
+            f"name another with --out"
+        )
     return folder
 
 
@@ -77,7 +80,7 @@ def recorded(path: Path) -> Trace:
 def not_the_input(path: Path, source: Path) -> Path:
     """`path`; CommandError if it is `source`, or stands for standard output in other programs."""
     if str(path) == "-":
-        raise CommandError("--output - is not standard output; name a file, as out.csv or /dev/stdout")
+        raise CommandError("--output - does not mean standard output; name a file, such as out.csv or /dev/stdout")
     if path.exists() and path.samefile(source):
         raise CommandError(f"{path} is the input; name another file with --output")
     return path

@@ -37,7 +37,7 @@ def predict(
         typer.Option(
             "--chip",
             metavar="NAME[,NAME]",
-            help="The chips to predict for, a column each, for example h200,a100.",
+            help="The chips to predict for, separated by commas, for example h200,a100.",
             autocompletion=o.chip_names,
             rich_help_panel=o.RUN,
         ),
@@ -52,7 +52,7 @@ def predict(
     ] = None,
     as_json: o.Json = False,
 ) -> None:
-    """Predict how long the launches of a program take on chips that are not here, and say what limits them."""
+    """Predict how long the launches of a program take on other chips, and what limits them."""
     chips = [chip_files.load(name.strip()) for name in chip.split(",") if name.strip()]
     if not chips:
         raise CommandError(f"--chip names no chip; known: {', '.join(chip_files.names())}")

@@ -111,7 +111,7 @@ class Program:
         if self.arguments:
             given.append(" ".join(["--", *self.arguments]))
         if given:
-            raise CommandError(f"{given[0]} is for programs; {self.path} is a record file, in which everything has run already")
+            raise CommandError(f"{given[0]} is for programs; {self.path} is a record file of a program that has already run")
 
     def _given(self) -> Iterator[str]:
         """Yield the options of launches and of compilation that were given."""
@@ -131,15 +131,14 @@ class Program:
             start = stream.read(4096)
         if start[:4] in _ASSEMBLED:
             raise CommandError(
-                f"{self.path} holds assembled code (SASS), and probes go into PTX: name the .cu file, or the .ptx file that `nvcc -ptx "
-                f"-lineinfo` or `cuobjdump -xptx all` gives; where only SASS was delivered there is nothing to trace or count"
+                f"{self.path} holds assembled code (SASS), and memlane needs PTX: name the .cu file, or the .ptx file "
+                f"that `nvcc -ptx -lineinfo` or `cuobjdump -xptx all` writes. A file with SASS alone cannot be traced "
+                f"or counted"
             )
         if record.is_record(self.path):
-            raise CommandError(
-                f"{self.path} is a record file, not a program: name the script, the .cu or the .ptx file that it was made of"
-            )
+            raise CommandError(f"{self.path} is a record file, not a program: name the script, .cu or .ptx file that it was recorded from")
         if self.path.suffix not in SOURCE_SUFFIXES and b"\0" in start:
-            raise CommandError(f"{self.path} is not text, so no Python script; name a script, or a .cu or .ptx file")
+            raise CommandError(f"{self.path} is not a text file; name a Python script, or a .cu or .ptx file")
 
     def run(self, target_name: str, observer: Observer, deterministic: bool = False) -> Failure | None:
         """Run it with every launch under `observer`, on emulators of one core if `deterministic`. Return how it broke off; None if it ended
@@ -156,7 +155,7 @@ class Program:
                 )
             return run_kernel(self.path, self.compile, self.launch, target_name, observer, deterministic)
         for option in self._given():
-            raise CommandError(f"{option} is for .cu and .ptx files; {self.path} is run as a Python script, which launches by itself")
+            raise CommandError(f"{option} is for .cu and .ptx files; {self.path} is a Python script, which launches its kernels itself")
         return run_script(self.path, self.arguments, target_name, observer, deterministic)
 
 
@@ -202,7 +201,7 @@ def _parsed(path: Path) -> Module:
     try:
         return front_ends.ptx_module(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError:
-        raise CommandError(f"{path} is not text, so no PTX") from None
+        raise CommandError(f"{path} is not a text file, so it cannot be PTX") from None
 
 
 def arch_of(target: Target) -> str:

@@ -61,5 +61,5 @@ def _listed(sites: list[Site]) -> str:
     for site in sorted(sites, key=lambda site: (site.file, site.line)):
         kinds.setdefault((PurePath(site.file).name, site.line), {})[f"{site.space} {site.kind}"] = None
     places = [f"{file}:{line} ({', '.join(found)})" for (file, line), found in kinds.items()]
-    more = [f"and {len(places) - _LINES_SHOWN} lines more"] if len(places) > _LINES_SHOWN else []
+    more = [f"and {len(places) - _LINES_SHOWN} more lines"] if len(places) > _LINES_SHOWN else []
     return ", ".join([*places[:_LINES_SHOWN], *more])

@@ -51,7 +51,7 @@ Opcode = Annotated[
     typer.Option(
         "--op",
         metavar="OPCODE",
-        help="Of several accesses in the line the one whose opcode begins so: ld.global, st.shared.",
+        help="If the line has several accesses: the one whose opcode begins with this, for example ld.global or st.shared.",
         rich_help_panel=o.WHAT,
     ),
 ]
@@ -60,7 +60,7 @@ Array = Annotated[
     typer.Option(
         "--array",
         metavar="NAME",
-        help="Of several accesses in the line the one of this array: an argument of the kernel, or a variable.",
+        help="If the line has several accesses: the one to this array (an argument of the kernel, or a variable).",
         rich_help_panel=o.WHAT,
     ),
 ]
@@ -91,7 +91,7 @@ Rules = Annotated[
     typer.Option(
         "--chip",
         metavar="NAME",
-        help="Draw it by the rules of another chip: v100, gtx480, ...",
+        help="Draw it by the rules of another chip, for example v100 or gtx480.",
         autocompletion=o.chip_names,
         rich_help_panel=o.RESULT,
     ),
@@ -187,8 +187,8 @@ def _recorded(program: Program, place: SourcePlace, asked: _Asked, launch: int |
     given = [name for name, value in options.items() if value is not None]
     if given:
         raise CommandError(
-            f"{given[0]} needs a run: a record file keeps the addresses of the worst access of each line alone; name the program in its "
-            f"place, as memlane show {place} PROGRAM {given[0]} ..."
+            f"{given[0]} needs a run, because a record file keeps only the addresses of the worst access of each line; "
+            f"name the program instead: memlane show {place} PROGRAM {given[0]} ..."
         )
     if program.arguments or program.launch.kernel or program.launch.grid or program.launch.block or program.launch.arguments:
         raise CommandError(f"{program.path} is a record file; options and arguments of a program have no meaning for it")
@@ -198,7 +198,8 @@ def _recorded(program: Program, place: SourcePlace, asked: _Asked, launch: int |
 def _chip_of(trace: Trace) -> Chip:
     if trace.chip not in chips.names():
         raise CommandError(
-            f"the trace is of the chip {trace.chip}, which has no data file here; name one with --chip: {', '.join(chips.names())}"
+            f"the trace is of the chip {trace.chip}, for which there is no chip file here; choose another with --chip: "
+            f"{', '.join(chips.names())}"
         )
     return chips.load(trace.chip)
 
@@ -230,7 +231,9 @@ def _emulator(name: str) -> str:
     if found.observes:
         return name
     if name:
-        raise CommandError(f"{name} does not record the addresses of the lanes; only the emulator does: give --target emulator, or none")
+        raise CommandError(
+            f"{name} does not record the addresses of the lanes; only the emulator does: pass --target emulator, or leave --target out"
+        )
     return f"emulator:{found.chip.name}" if found.chip.name in chips.names() else "emulator"
 
 
@@ -242,7 +245,7 @@ def _others(trace: Trace, drawn: Site) -> list[str]:
     for site in here:
         columns.setdefault((site.op, site.array), {})[site.column] = None
     alike = sum((one.op, one.array, one.column) == (drawn.op, drawn.array, drawn.column) for one in here) - 1
-    told = [f"{alike} more of the same at the same place, none costlier"] if alike else []
+    told = [f"{alike} more of the same finding at this place, none more expensive"] if alike else []
     for (op, array), of_it in sorted(columns.items(), key=lambda one: (one[0][1] or "~", one[0][0])):
         options = f"--op {op}" + (f" --array {array}" if array else "")
         same = (op, array) == (drawn.op, drawn.array)

@@ -49,7 +49,7 @@ def parse_argument(text: str) -> Spec:
 def _parsed(text: str, depth: int) -> Spec:
     """A specification inside `depth` others."""
     if depth > _DEEPEST:
-        raise CommandError(f"--arg {text}: structures are nested in each other {_DEEPEST} times at most")
+        raise CommandError(f"--arg {text}: structures may be nested at most {_DEEPEST} deep")
     if match := _STRUCTURE.match(text.strip()):
         return _structure(text, match["members"], match["alignment"], depth)
     if match := _IMAGE.match(text.strip()):
@@ -60,7 +60,9 @@ def _parsed(text: str, depth: int) -> Spec:
 def _structure(text: str, members: str, alignment: str | None, depth: int) -> StructureSpec:
     pieces = _pieces(members)
     if not all(pieces):
-        raise CommandError(f"--arg {text}: a structure is its members with commas between them, for example '{{f4[1024]=arange, 1024:i4}}'")
+        raise CommandError(
+            f"--arg {text}: write a structure as its members, separated by commas, for example '{{f4[1024]=arange, 1024:i4}}'"
+        )
     least = int((alignment or "1")[:9])
     if least & (least - 1) or not 1 <= least <= MOST_ALIGNED:
         raise CommandError(f"--arg {text}: a structure is aligned to a power of two up to {MOST_ALIGNED} bytes, not to {alignment}")
@@ -119,7 +121,7 @@ def _array_or_number(text: str) -> ArgumentSpec:
         try:
             return ArgumentSpec(text, _fill(text, shape, kind, match["fill"] or "zeros"))
         except (MemoryError, OverflowError, ValueError):
-            raise CommandError(f"--arg {text}: {math.prod(shape) * kind.itemsize:,} bytes are more than this machine has") from None
+            raise CommandError(f"--arg {text}: {math.prod(shape) * kind.itemsize:,} bytes are more memory than this machine has") from None
     if match := _SCALAR.match(text):
         kind = _dtype(text, match["dtype"])
         try:
@@ -197,7 +199,7 @@ def _from_file(text: str, shape: tuple[int, ...], kind: np.dtype[Any], path: Pat
         TypeError,
         ValueError,
     ) as error:
-        raise CommandError(f"--arg {text}: cannot read {path}: {shortened(str(error)) or 'it is no .npy file'}") from None
+        raise CommandError(f"--arg {text}: cannot read {path}: {shortened(str(error)) or 'it is not a .npy file'}") from None
     if host.dtype != kind or (shape and host.shape != shape):
         raise CommandError(f"--arg {text}: {path} holds {host.dtype.str[1:]}{list(host.shape)}")
     return np.ascontiguousarray(host)

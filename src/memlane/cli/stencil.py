@@ -40,14 +40,16 @@ _Rule = Annotated[
     str,
     typer.Argument(
         metavar="RULE",
-        help="A stencil of a Python file, as heat.py:heat (heat.py where it has one only), or 7-point or himeno, the published ones.",
+        help=(
+            "A stencil in a Python file, such as heat.py:heat (heat.py if it has only one), or one of the published ones: 7-point, himeno."
+        ),
     ),
 ]
 _Shape = Annotated[
     str, typer.Option("--shape", "-s", metavar="ZxYxX", help="Cells of the whole grid along each axis.", rich_help_panel=_PROBLEM)
 ]
 _Devices = Annotated[
-    str, typer.Option("--devices", "-n", metavar="LIST", help="Numbers of devices, as 1,2,4,8 or 1-4.", rich_help_panel=_MACHINE)
+    str, typer.Option("--devices", "-n", metavar="LIST", help="Numbers of devices, such as 1,2,4,8 or 1-4.", rich_help_panel=_MACHINE)
 ]
 _StepsPerExchange = Annotated[
     str,
@@ -81,12 +83,14 @@ _Model = Annotated[
     typer.Option(
         "--model",
         metavar="NAME",
-        help="memlane, fitted to measured kernels, or kawamura, of the paper of 2012.",
+        help="The model: memlane (fitted to measured kernels) or kawamura (of the 2012 paper).",
         autocompletion=o.one_of("memlane", "kawamura"),
         rich_help_panel=o.WHAT,
     ),
 ]
-_Axes = Annotated[str, typer.Option("--axes", metavar="LIST", help="How many axes are cut: 1 for slabs.", rich_help_panel=o.WHAT)]
+_Axes = Annotated[
+    str, typer.Option("--axes", metavar="LIST", help="How many axes to divide among the devices: 1 makes slabs.", rich_help_panel=o.WHAT)
+]
 _StepsPerLaunch = Annotated[
     int | None,
     typer.Option("--steps-per-launch", metavar="N", min=1, help="Steps per launch; default: the fastest number.", rich_help_panel=o.WHAT),
@@ -96,8 +100,10 @@ _Schedule = Annotated[
     typer.Option(
         "--schedule",
         metavar="NAME",
-        help="What the planes between the borders read: linked, what the borders computed, or "
-        "independent, nothing of it; default: that of the model.",
+        help=(
+            "Whether the planes between the borders read values that the borders computed (linked) or not (independent); "
+            "default: as the model does."
+        ),
         autocompletion=o.one_of("linked", "independent"),
         rich_help_panel=o.WHAT,
     ),
@@ -115,7 +121,7 @@ _Boundary = Annotated[
     typer.Option(
         "--boundary",
         metavar="NAMES",
-        help="fixed, periodic or reflecting: one for all axes, or one for each with commas.",
+        help="fixed, periodic or reflecting: one for all axes, or one per axis, separated by commas.",
         rich_help_panel=_PROBLEM,
     ),
 ]
@@ -124,17 +130,17 @@ _Swap = Annotated[
     typer.Option(
         "--swap",
         metavar="NEW,OLD",
-        help="Fields that change places after a step; default: the one written and the only one read at a distance.",
+        help="Fields to swap after a step; default: the written field and the only field that is read from neighbours.",
         rich_help_panel=_PROBLEM,
     ),
 ]
 _FlopPerCell = Annotated[
     float | None,
-    typer.Option("--flop-per-cell", metavar="N", help="For the model kawamura: operations of a cell.", rich_help_panel=_PROBLEM),
+    typer.Option("--flop-per-cell", metavar="N", help="For the model kawamura: operations per cell.", rich_help_panel=_PROBLEM),
 ]
 _BytesPerCell = Annotated[
     float | None,
-    typer.Option("--bytes-per-cell", metavar="N", help="For the model kawamura: bytes of a cell.", rich_help_panel=_PROBLEM),
+    typer.Option("--bytes-per-cell", metavar="N", help="For the model kawamura: bytes per cell.", rich_help_panel=_PROBLEM),
 ]
 
 
@@ -160,7 +166,7 @@ def plan(
 ) -> None:
     """Predict the time of a step for each number of devices, decomposition and number of steps between exchanges. Nothing runs."""
     if (flop_per_cell is None) != (bytes_per_cell is None):
-        raise CommandError("--flop-per-cell and --bytes-per-cell go together: give both, or none")
+        raise CommandError("pass --flop-per-cell and --bytes-per-cell together, or neither")
     for option, value in (("--flop-per-cell", flop_per_cell), ("--bytes-per-cell", bytes_per_cell)):
         if value is not None and not 0 < value < 1e9:
             raise CommandError(f"{option} {value:g}: it must be a positive number")
@@ -200,7 +206,7 @@ def _numbers(option: str, text: str, between: str = ",") -> list[int]:
             raise CommandError(f"{option} {text}: {part.strip() or 'an empty entry'} is not a whole number; write {example}")
         low, high = int(first), int(last or first)
         if high < low or high - low >= _MOST_NUMBERS:
-            raise CommandError(f"{option} {text}: {part.strip()} is a range of nothing or of too much; write the smaller number first")
+            raise CommandError(f"{option} {text}: {part.strip()} is an empty or too large range; write the smaller number first")
         found += range(low, high + 1)
     return found
 
@@ -214,7 +220,7 @@ def _types(text: str) -> tuple[str, dict[str, str]]:
     first, *others = (one.strip() for one in text.split(","))
     single = dict(one.partition("=")[::2] for one in others)
     if "=" in first or not all(single.values()):
-        raise CommandError(f"--dtype {text}: write the type of most fields first and then those of single ones, as f4,hole=u1")
+        raise CommandError(f"--dtype {text}: write the default type first, then the exceptions, as in f4,hole=u1")
     return first, {name: problems.field_type(dtype, name) for name, dtype in single.items()}
 
 

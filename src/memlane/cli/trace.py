@@ -87,9 +87,9 @@ def _report(trace: Trace, place: Path, path: Path, force: bool) -> None:
         show(report.render_trace(trace))
         raise
     show(report.render_trace(trace))
-    instead = ", in place of records that broke off" if replaced else ""
+    instead = ", replacing an incomplete recording" if replaced else ""
     if trace.failed:
-        typer.echo(f"Wrote {path}{instead}: the records until the program broke off. Another trace may replace it without --force.")
+        typer.echo(f"Wrote {path}{instead}: the records up to the failure of the program. Another trace may replace it without --force.")
         return
     typer.echo(f"Wrote {path}{instead}")
     if place.is_file():  # and no device

@@ -44,7 +44,7 @@ Staging = Annotated[
     typer.Option(
         "--staging",
         metavar="WHERE",
-        help=f"Where records go first: {', '.join(STAGINGS)}; auto is what was measured to be quicker.",
+        help=f"Where records are buffered: {', '.join(STAGINGS)}; auto chooses what was measured to be faster.",
         autocompletion=one_of(*STAGINGS),
         rich_help_panel=PROBE,
     ),
@@ -53,7 +53,7 @@ WithCounts = Annotated[
     bool,
     typer.Option(
         "--counts",
-        help="On a GPU, count transactions too, by a launch of its own before each traced one; the emulator always does.",
+        help="On a GPU, also count transactions, with one more launch before each traced one. The emulator always counts.",
         rich_help_panel=PROBE,
     ),
 ]
@@ -61,7 +61,7 @@ Perturbation = Annotated[
     bool,
     typer.Option(
         "--perturbation",
-        help="Time each launch without and with probes too, by launches of its own before the traced one.",
+        help="Also time each launch without and with probes, with more launches before the traced one.",
         rich_help_panel=PROBE,
     ),
 ]
@@ -87,7 +87,7 @@ Lines = Annotated[
 ]
 Blocks = Annotated[
     str,
-    typer.Option("--blocks", metavar="A-B,C", help="Trace these blocks, by linear index, both ends included.", rich_help_panel=WHAT),
+    typer.Option("--blocks", metavar="A-B,C", help="Trace these blocks, by linear index, including both ends.", rich_help_panel=WHAT),
 ]
 Warps = Annotated[str, typer.Option("--warps", metavar="A-B,C", help="Trace these warps of each block, from 0.", rich_help_panel=WHAT)]
 Multiprocessors = Annotated[str, typer.Option("--sms", metavar="A-B,C", help="Trace the warps on these SMs, from 0.", rich_help_panel=WHAT)]
@@ -96,7 +96,7 @@ Executions = Annotated[
     typer.Option(
         "--executions",
         metavar="A-B",
-        help="Record from the A-th to the B-th time, from 0, that a thread accesses.",
+        help="Record the A-th to the B-th execution of each access by a thread, counted from 0.",
         rich_help_panel=WHAT,
     ),
 ]

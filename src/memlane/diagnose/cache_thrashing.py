@@ -43,7 +43,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             ),
             f"each sector is loaded {rounded(times)} times or more by a multiprocessor, but only {percent(found.from_l1)} of the loads are "
             f"served by L1; the mean of {found.mean:.0f} cycles points to {level}",
-            "more is loaded between two loads of a sector than L1 holds, so it is gone when it is wanted again",
+            "more is loaded between two loads of a sector than L1 holds, so it is evicted before it is used again",
             "Work on one part of the data at a time that fits in the cache (blocking), or keep data that is used again in shared memory.",
             found.requests,
             found.about,

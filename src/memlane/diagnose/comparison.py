@@ -192,8 +192,8 @@ def _pairs(first: Side, second: Side, wanted: Mapping[str, str] | None) -> list[
         raise CommandError(f"{empty.name} holds no accesses, so there is nothing to compare", exit_code=1)
     here, other = (", ".join(kernel.label for kernel in side.kernels) for side in (first, second))
     raise CommandError(
-        f"{first.name} is of {here} and {second.name} of {other}: different kernels; to compare two of them all the same, pair them, as "
-        f"--kernel {first.kernels[0].label}={second.kernels[0].label}",
+        f"{first.name} is of {here} and {second.name} of {other}: different kernels; to compare two of them anyway, "
+        f"pair them with --kernel {first.kernels[0].label}={second.kernels[0].label}",
         exit_code=1,
     )
 
@@ -208,14 +208,14 @@ def _named(side: Side, name: str) -> SideKernel:
 
 def _conditions(first: Side, second: Side) -> tuple[tuple[str, ...], bool]:
     """What is not equal about the two sides, and whether their times can be compared."""
-    notes = [f"{side.name} lacks what came after it broke off: {side.failed.rstrip('.')}" for side in (first, second) if side.failed]
+    notes = [f"{side.name} lacks what came after it failed: {side.failed.rstrip('.')}" for side in (first, second) if side.failed]
     if first.chip != second.chip:
-        notes.append(f"{first.name} is of {first.chip}, {second.name} of {second.chip}: transactions follow the rules of each")
+        notes.append(f"{first.name} is of {first.chip}, {second.name} of {second.chip}: transactions are counted by the rules of each chip")
     if not first.is_trace:
         return tuple(notes), False
     reasons = []
     if first.modelled != second.modelled:
-        reasons.append("one side was measured, the other modelled")
+        reasons.append("one side was measured and the other modelled")
     if first.chip != second.chip:
         reasons.append("the chips differ")
     if first.schemes != second.schemes:
@@ -234,10 +234,10 @@ def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed
     if one.shapes != other.shapes:
         notes.append(f"grid and block differ: {' and '.join(one.shapes)} before, {' and '.join(other.shapes)} after")
     if sampled:
-        notes.append("of at least one side only a part of the warps was traced: its times are of that part")
+        notes.append("on at least one side only some of the warps were traced; its times are of those warps")
     if one.staged and other.staged and one.staged != other.staged:
         notes.append(
-            f"records went {_staged(one.staged)} before and {_staged(other.staged)} after: the life of a warp holds what that costs"
+            f"records went {_staged(one.staged)} before and {_staged(other.staged)} after: the lifetime of a warp includes the cost of that"
         )
     if timed:
         notes += _read_otherwise(matched.pairs)
@@ -275,7 +275,7 @@ def _read_otherwise(pairs: Sequence[tuple[Line, Line]]) -> list[str]:
     unlike = [pair for pair in pairs if not _is_alike(*pair)]
     told = [f"line {after.line}, {after.op} ({_ends(before, after)}; {_ends(after, before)})" for before, after in unlike[:_MOST]]
     left = f" and {len(unlike) - _MOST} more" if len(unlike) > _MOST else ""
-    return [f"times are not compared where ends were read differently: {', '.join(told)}{left}"] if told else []
+    return [f"times are not compared for accesses whose ends were read differently: {', '.join(told)}{left}"] if told else []
 
 
 def _ends(line: Line, other: Line) -> str:

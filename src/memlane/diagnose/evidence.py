@@ -347,7 +347,7 @@ def check(trace: Trace, name: str) -> None:
         return
     for column, numbers, known in (("site", site, len(trace.sites)), ("launch", launch, len(trace.launches))):
         if int(numbers.max()) >= known:
-            raise RecordError(f"{name} contradicts itself: a row names {column} {numbers.max()}, but there are {known}; record it again")
+            raise RecordError(f"{name} is inconsistent: a row names {column} {numbers.max()}, but there are {known}; record it again")
     lines = np.array([one.line for one in trace.sites], np.int64)[site]
     kernels = dict.fromkeys([*(one.kernel for one in trace.launches), *(one.kernel for one in trace.sites)])
     order = {kernel: number for number, kernel in enumerate(kernels)}
@@ -358,7 +358,7 @@ def check(trace: Trace, name: str) -> None:
         row = int(wrong[0])
         said = trace.sites[int(site[row])]
         raise RecordError(
-            f"{name} contradicts itself: row {row} is of line {trace.table['line'][row].as_py()} in a launch of "
+            f"{name} is inconsistent: row {row} is of line {trace.table['line'][row].as_py()} in a launch of "
             f"{trace.launches[int(launch[row])].kernel}, but its site {said.id} is at line {said.line} of {said.kernel}; record it again"
         )
 

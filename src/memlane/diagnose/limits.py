@@ -27,7 +27,7 @@ class Limits:
         for one in fields(self):
             value = getattr(self, one.name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
-                raise MemlaneError(f"{one.name} must be a number from 0 on, got {value!r}")
+                raise MemlaneError(f"{one.name} must be a number of 0 or more, got {value!r}")
 
     @property
     def any(self) -> bool:

@@ -42,7 +42,10 @@ def _cost(evidence: Evidence, entry: SiteCounts) -> Cost:
             mean = float(evidence.rows.cycles[chosen].mean())
             cycles = max(mean, 1.0) * entry.requests
             return Cost(
-                cycles, min(cycles, float(entry.requests)), cycles, f"all of the {mean:.0f} cycles of the mean access; in registers none"
+                cycles,
+                min(cycles, float(entry.requests)),
+                cycles,
+                f"all {mean:.0f} cycles of the mean access, because a register takes none",
             )
     cycles = latency * entry.requests
     return Cost(cycles, float(entry.requests), None, f"{latency:.0f} cycles for each request; {unknown(chip)}", measured=False)

@@ -146,10 +146,12 @@ def _of_trace(trace: Trace, name: str) -> list[Evidence]:
         if all(launch.failed for launch in silent):
             raise RecordError(f"{name} has no transaction counts, because no launch ended: {silent[0].failed}")
         if trace.modelled and not trace.table.num_rows:
-            raise RecordError(f"{name} holds no access, because none of its sites was executed, so there is nothing to explain")
+            raise RecordError(
+                f"{name} has no accesses, because none of its memory instructions was executed, so there is nothing to explain"
+            )
         if not trace.table.num_rows:
             raise RecordError(
-                f"{name} holds neither records nor transaction counts, so there is nothing to explain; record it again with "
+                f"{name} has neither records nor transaction counts, so there is nothing to explain; record it again with "
                 "`memlane trace --counts`"
             )
     return of_trace(trace, name)

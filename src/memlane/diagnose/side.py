@@ -296,7 +296,7 @@ def _of_file(path: Path) -> Side:
         from_plain(_Texts, {"sources": document.get("sources") or {}}, "it")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordError(
-            f"{path} is damaged: it lacks or garbles {shortened(str(error))}; write it again with memlane count --json"
+            f"{path} is damaged: missing or unreadable: {shortened(str(error))}; write it again with memlane count --json"
         ) from None
     return replace(_of_counts(launches, str(path), document.get("sources") or {}), failed=str(document.get("failed") or ""))
 

@@ -21,7 +21,7 @@ def check_countable(chip: Chip) -> None:
     rules = [chip.banks, chip.store_banks or chip.banks, chip.atomic_banks or chip.banks]
     if chip.coalescing.transactions != "sectors" or any(rule.broadcast != "every word" or rule.wide != "at once" for rule in rules):
         raise ChipError(
-            f"{chip.name} groups its accesses by rules that can only be counted on the emulator; use memlane.target('emulator:{chip.name}')"
+            f"{chip.name} groups its accesses by rules that only the emulator can count; use memlane.target('emulator:{chip.name}')"
         )
 
 

@@ -87,7 +87,7 @@ class Counter(Watching):
     def finish(self) -> list[Counts]:
         """Wait for the counted launches and return what each cost, in the order in which they were made."""
         if not self._targets:
-            raise MemlaneError("nothing was launched through memlane while the counter watched")
+            raise MemlaneError("nothing was launched through memlane inside the counter")
         return [counts for _, counts in self.collect()]
 
     def collect(self) -> list[tuple[int, Counts]]:

@@ -46,8 +46,8 @@ class LaunchPlan:
             )
         elif self.limited:
             yield (
-                f"{name}: there is room for {self.records_per_warp:,} records per warp; records beyond that are dropped, and their "
-                "number is reported"
+                f"{name}: the buffer holds {self.records_per_warp:,} records per warp; the number of records dropped "
+                f"beyond that is reported"
             )
 
     def tell(self) -> None:

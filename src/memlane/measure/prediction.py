@@ -117,7 +117,7 @@ def predict_launch(launch: Launch, chip: Chip | None = None, every_block: bool =
     target = launch.kernel.target
     if not isinstance(target, Emulator):
         raise BadLaunch(
-            f"times are predicted by the emulator, and {launch.kernel.title} is on {target.name}: load it on ml.target('emulator')"
+            f"times are predicted by the emulator, and {launch.kernel.title} is loaded on {target.name}: load it on ml.target('emulator')"
         )
     before = Snapshot(launch)
     try:

@@ -77,8 +77,8 @@ class ProbedModule:
             return own, Staging("global", 0, f"a block would need {asked:,} bytes of dynamic shared memory, and has room for {room:,}")
         before, after = (target.resident_blocks(kernel, threads, size) for size in (own, asked))
         if after < before:
-            return own, Staging("global", 0, f"{after} blocks instead of {before} would be on a multiprocessor")
-        return asked, Staging("shared", STAGE_RECORDS, f"{before} blocks are on a multiprocessor either way")
+            return own, Staging("global", 0, f"a multiprocessor would hold {after} blocks instead of {before}")
+        return asked, Staging("shared", STAGE_RECORDS, f"a multiprocessor holds {before} blocks either way")
 
     @cached_property
     def _sites(self) -> Mapping[str, tuple[int, bool]]:

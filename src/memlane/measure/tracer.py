@@ -28,7 +28,7 @@ MOST_PREDICTED = 12
 
 def gone(error: MemlaneError) -> MemlaneError:
     """The error of a GPU that failed while it was traced, with what became of the records."""
-    lost = type(error)(f"{error}. What was recorded until then is lost with the memory of its context; the emulator keeps it")
+    lost = type(error)(f"{error}. The records made until then are lost with the GPU memory; the emulator keeps them")
     for note in getattr(error, "__notes__", ()):
         lost.add_note(note)
     return lost
@@ -154,7 +154,7 @@ class Tracer(Watching):
         `LaunchInfo.failed` says why. On a GPU it takes all device memory with it, the records too, and the error says so.
         """
         if not self._targets:
-            raise MemlaneError("nothing was launched through memlane while the tracer watched")
+            raise MemlaneError("nothing was launched through memlane inside the tracer")
         try:
             with unobserved():
                 for target in self._targets:

@@ -40,9 +40,7 @@ class Viewer(Watching):
         """The launch, observed. MemlaneError on a target that does not see addresses."""
         target = launch.kernel.target
         if not target.observes:
-            raise MemlaneError(
-                f"{target.name} does not record the addresses of the lanes; only the emulator does: run it there, as with --target emulator"
-            )
+            raise MemlaneError(f"{target.name} does not record the addresses of the lanes; only the emulator does: pass --target emulator")
         self._target = target
         mine = Layers(accesses=True, max_accesses=_ROWS, example=self._example, report=self._observed)
         return replace(launch, layers=launch.layers.merged(mine))
@@ -55,13 +53,13 @@ class Viewer(Watching):
     def chip(self) -> Chip:
         """That of the launches. MemlaneError if nothing was launched."""
         if self._target is None:
-            raise MemlaneError("nothing was launched through memlane while the viewer watched")
+            raise MemlaneError("nothing was launched through memlane inside the viewer")
         return self._target.chip
 
     def finish(self) -> Trace:
         """A trace without rows that holds the examples, and the counts of each launch. MemlaneError if nothing was launched."""
         if self._target is None:
-            raise MemlaneError("nothing was launched through memlane while the viewer watched")
+            raise MemlaneError("nothing was launched through memlane inside the viewer")
         sites: list[Site] = []
         runs: list[ObservedRun] = []
         launches: list[LaunchInfo] = []

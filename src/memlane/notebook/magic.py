@@ -71,7 +71,7 @@ def _run(shell: Any, options: _Options, cell: str) -> None:
     if found or isinstance(found, Trace):
         _show(shell, options, found, getattr(watcher, "sources", {}))
     for launch in watcher.failures:
-        print(f"Launch {launch.number} ({kernel_label(launch.kernel)}) broke off: {launch.why}. It is not counted.")
+        print(f"Launch {launch.number} ({kernel_label(launch.kernel)}) failed: {launch.why}. It is not counted.")
     if why:  # Its traceback is on the screen already. The failure is passed on, so that the cells below do not run.
         _refuse(f"{_FAILED}{why}")
 
@@ -125,9 +125,9 @@ def _parse(line: str) -> _Options:
         parser.add_argument(flag, action="store_true")
     options = _Options(**vars(parser.parse_args(_words(line))))
     if options.into and not options.into.isidentifier():
-        _refuse(f"--into {options.into}: that is not a name of a variable")
+        _refuse(f"--into {options.into}: that is not the name of a variable")
     if options.only_count and (options.show or options.counts):
-        _refuse("--only-count counts and traces nothing; leave out --show and --counts")
+        _refuse("--only-count does not trace; leave out --show and --counts")
     return options
 
 

@@ -140,10 +140,10 @@ class LayoutAdvice:
         """Return why no remap pays, in a sentence or two."""
         same = [one for one in self.tried if one.same]
         if not same:
-            return "No remap pays: under each layout that was tried the launch leaves other values."
+            return "No remap pays: under each layout that was tried the launch computes other values."
         nearest, fewest = min(same, key=lambda one: one.time_ns), min(same, key=lambda one: one.sectors)
         declined = (
-            f"No remap pays: under {nearest.layout}, the quickest tried, the launch takes {duration(nearest.time_ns)} instead of "
+            f"No remap pays: under {nearest.layout}, the fastest that was tried, the launch takes {duration(nearest.time_ns)} instead of "
             f"{duration(self.original[1])} ({how})."
         )
         if self.limited_by == "latency":
@@ -153,7 +153,7 @@ class LayoutAdvice:
         return (
             f"{declined} {'It' if fewest is nearest else fewest.layout} moves "
             f"{rounded(self.original[0] / fewest.sectors)} times fewer sectors. "
-            "Each access computed its place from the old one here; the layout's index function in the source may be quicker."
+            "Each access computed its place from the old one here; the layout's index function in the source may be faster."
         )
 
     def __str__(self) -> str:
@@ -241,7 +241,7 @@ class _Trial:
             return None
         if position in shapes and prod(shapes[position]) != prod(given):
             raise LayoutError(
-                f"the array of parameter {position} has {prod(given)} elements, which make no array of shape {shapes[position]}"
+                f"the array of parameter {position} has {prod(given)} elements, which do not fill an array of shape {shapes[position]}"
             )
         taken: Extents | str = Extents(shapes.get(position, given), argument.dtype)
         if position not in shapes:

@@ -40,13 +40,13 @@ def extents_of(launch: Launch, sites: Sequence[SiteCounts], shape: tuple[int, ..
             return Extents((shape[0], words), f"V{word}", are_fields=True)
     if all(one.site.address_loads for one in sites):
         return (
-            "its addresses come from values in memory; where these are known before the launch, memlane.transfer.gather copies the "
+            "its addresses come from values in memory; if these are known before the launch, memlane.transfer.gather copies the "
             "elements in the order in which threads read them"
         )
     row = _row(launch, sites, kind.itemsize)
     if row and shape[0] % row == 0 and shape[0] > row:
         return Extents((shape[0] // row, row), dtype)
-    return "it has one dimension: pass an array of two or more, or say its shape by shapes= of ml.advise_layout"
+    return "it has one dimension: pass an array of two or more, or pass its shape as shapes= of ml.advise_layout"
 
 
 def _row(launch: Launch, sites: Sequence[SiteCounts], element: int) -> int:

@@ -65,8 +65,8 @@ class Fix:
         if self.best is None or self.language in _COMMENT:
             return ""
         return (
-            f"{self.language} lays out shared memory itself, so its source has no place for a layout; "
-            "memlane.relayout(kernel, layout) gives the changed kernel, to be launched as the original."
+            f"{self.language} lays out shared memory itself, so a layout cannot be written in its source; "
+            f"memlane.relayout(kernel, layout) returns the changed kernel, which is launched as the original is."
         )
 
     @property
@@ -106,13 +106,13 @@ class Fix:
         by = ", by the emulator's model" + self._limited_by if self.modelled else ""
         if not any(one.same for one in self.tried):
             return (
-                f"Every layout of {self.array.title} that was tried left other bytes than the original, as kernels do whose result depends "
-                "on the order of their threads."
+                f"Every layout of {self.array.title} that was tried gave other results than the original. Kernels whose "
+                f"result depends on the order of threads do so."
             )
         if self.best is None:
             best = max(one.quicker for one in self.tried if one.same)
-            least = f" by the {percent(GAIN - 1)} that count; the best is quicker by {percent(best - 1)}" if best > 1 else ""
-            begun = f"No layout of {self.array.title} that was tried ({len(self.tried)}) makes {self.kernel} quicker{least}{by}."
+            least = f" by the {percent(GAIN - 1)} that count; the best is faster by {percent(best - 1)}" if best > 1 else ""
+            begun = f"No layout of {self.array.title} that was tried ({len(self.tried)}) makes {self.kernel} faster{least}{by}."
             return f"{begun}{self._what_is_saved}"
         return (
             f"{self._named(self.best)} makes {self.kernel} {rounded(self.best.quicker)} times as fast{by}, with {self.best.wavefronts:,} "
@@ -134,7 +134,7 @@ class Fix:
             return f"{begun}, at {speed}: bank conflicts do not limit this launch."
         begun = f"{begun}; it was tried by rewriting the compiled kernel, which adds instructions to each access"
         if found.layout_alone is None:
-            return f"{begun}, so in the source it may be quicker."
+            return f"{begun}, so it may be faster in the source."
         return f"{begun}: without these it is about {rounded(found.layout_alone)} times as fast."
 
 

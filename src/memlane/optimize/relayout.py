@@ -81,11 +81,11 @@ def relayout(
     if parameter is not None:
         return _of_parameter(kernel, layout, parameter, shape, dtype)
     if not isinstance(layout, Layout):
-        raise RelayoutError(f"a layout is wanted, such as memlane.layout.XorSwizzle(32, 32), got {layout!r}")
+        raise RelayoutError(f"pass a layout such as memlane.layout.XorSwizzle(32, 32), got {layout!r}")
     if isinstance(kernel, Module):
         return relayout_module(kernel, layout, shared=shared, element=element_bytes, tables=tables).module
     if not isinstance(kernel, Kernel):
-        raise RelayoutError(f"a kernel of a loaded module or a module is wanted, got a {type(kernel).__name__}")
+        raise RelayoutError(f"pass a kernel of a loaded module, or a module, not a {type(kernel).__name__}")
     changed = relayout_module(kernel.module, layout, shared=shared, kernel=kernel.name, element=element_bytes, tables=tables)
     return loaded_beside(kernel, changed.module)
 
@@ -94,9 +94,9 @@ def _of_parameter(
     kernel: object, layout: LayoutLike, parameter: int | str, shape: int | tuple[int, ...] | None, dtype: npt.DTypeLike | None
 ) -> Kernel:
     if not isinstance(kernel, Kernel):
-        raise RelayoutError(f"a kernel of a loaded module is wanted to lay out an array behind a parameter, got a {type(kernel).__name__}")
+        raise RelayoutError(f"to lay out an array behind a parameter, pass a kernel of a loaded module, not a {type(kernel).__name__}")
     if shape is None or dtype is None:
-        raise RelayoutError("PTX knows neither the shape nor the type of an array: say shape= and dtype= of the one behind the parameter")
+        raise RelayoutError("PTX has neither the shape nor the type of an array: pass shape= and dtype= of the array behind the parameter")
     extents, kind = (shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype)
     if kind.fields is not None and layout in ("soa", "column-major"):  # as `ml.upload` lays out structures
         kind, widths = words_of_structure(kind)
@@ -211,8 +211,8 @@ class RemappedArguments:
                 ):
                     raise BadLaunch(
                         f"the array of parameter {place} of {self.title}, {other.text}, overlaps with that of parameter {one.parameter}, "
-                        f"which lies as {one.layout}: through the other one its elements are looked for at other places; pass arrays of "
-                        "their own, or lay out both parameters alike"
+                        f"which lies as {one.layout}: the kernel would look for its elements in the wrong places "
+                        f"through the other parameter; pass separate arrays, or give both parameters the same layout"
                     )
 
     def _agrees(self, one: RemappedArgument, place: int, mine: int, theirs: int) -> bool:

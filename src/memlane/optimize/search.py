@@ -74,10 +74,10 @@ class Certificate:
         if self.beats_rap:
             return f"Better than RAP: {ours} wavefronts {each}, where RAP is expected to take {theirs}."
         if _expected(self.entries) <= _expected(self.rap) + 0.01:
-            return f"Nothing better than RAP exists among them: {ours} wavefronts {each} with either; RAP needs a table."
+            return f"None of them is better than RAP: {ours} wavefronts {each} with either; RAP needs a table."
         return (
-            f"Nothing better than RAP was found: it is expected to take {theirs} wavefronts {each}, this layout {ours}. "
-            "Take RAP with a seed of your own."
+            f"Nothing better than RAP was found: it is expected to take {theirs} wavefronts {each}, this layout takes "
+            f"{ours}. Use RAP with a seed of your own."
         )
 
 
@@ -119,13 +119,11 @@ def _check(patterns: Sequence[str], rows: int, columns: int, chip: Chip, terms: 
         raise LayoutError(f"swizzles of up to {MOST_TERMS} terms are searched, got {terms}")
     if any(plain_name(word.partition("@")[0]) == "random" for word in patterns):
         raise LayoutError(
-            "random accesses cost the same under every fixed layout, so there is nothing to search for and nothing better than RAP; "
-            "leave random out, and see memlane banks for what it costs"
+            "random accesses cost the same under every fixed layout, so there is nothing to search for; leave random "
+            "out, and count its cost with memlane banks"
         )
     if chip.banks.broadcast != "every word":
-        raise LayoutError(
-            f"the bank rule of {chip.name} is counted one access at a time, too slowly for a search; memlane banks counts by it"
-        )
+        raise LayoutError(f"the bank rule of {chip.name} is too slow to evaluate for a search; memlane banks counts by it")
 
 
 class _Search:

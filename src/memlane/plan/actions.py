@@ -133,7 +133,7 @@ class HostCall:
         for touch in self.touches:
             if not touch.view.buffer.is_on_host:
                 raise BadPlan(
-                    f"host function {self.function} cannot be given {touch.view}, which lives on device {touch.view.buffer.home}: "
+                    f"host function {self.function} cannot be given {touch.view}, which belongs to device {touch.view.buffer.home}: "
                     "copy it to a buffer on the host first"
                 )
 

@@ -29,7 +29,9 @@ def check_output(path: str | os.PathLike[str], force: bool = False) -> None:
 def _check_folder(path: str | os.PathLike[str], folder: Path) -> None:
     """A file is made beside the one that it becomes, so the directory must let files be made in it."""
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise RecordError(f"{path} cannot be written: no files may be made in the directory {folder}; name a file elsewhere")
+        raise RecordError(
+            f"{path} cannot be written: you have no permission to create files in the directory {folder}; name a file elsewhere"
+        )
 
 
 @contextmanager

@@ -32,14 +32,13 @@ def exactness_notes(entries: Sequence[SiteCounts], merged: Sequence[SiteCounts] 
     if checked:
         exact = sum(entry.exactness == EXACT for entry in checked)
         notes.append(
-            f"Exact: {exact:,} of {len(entries):,} operations; the assembled code makes them in the same number, width and kind, "
-            "for the same lanes."
+            f"Exact: {exact:,} of {len(entries):,} operations; the assembled code has the same accesses: number, width, kind and lanes."
         )
     notes += _others(checked)
     if merged:
-        notes.append("=: the access that the assembler made of merged ones (~), counted as it is; it stands for these.")
+        notes.append("=: the access into which the assembler merged those marked ~; its counts stand for theirs.")
     elif any(entry.exactness == MERGED for entry in checked):
-        notes.append("What the assembled access of merged ones costs was not counted.")
+        notes.append("The cost of the assembled access that replaces merged ones was not counted.")
     absent = Counter(entry.exactness_reason for entry in entries if entry.exactness == NOT_CHECKED)
     for reason in absent:
         notes.append(f"Not compared with the assembled code{f': {reason}' if reason else ''}.")
@@ -67,24 +66,24 @@ def completeness_notes(trace: Trace) -> list[str]:
         if shown:
             notes.append(f"Timed until {who} sees what they store, with the load or the fence that tells: {_listed(shown)}.")
     if any(site.kind == "wait" for site in timed):
-        notes.append("A wait is complete when it has returned; a copy takes until then from its own start.")
+        notes.append("A wait is complete when it has returned; a copy is timed from its own start until then.")
     issued = [f"{_place(site)}: {site.reason}" for site in timed if site.completeness == ISSUE_ONLY and site.kind in ("load", "atomic")]
     if issued:
         notes.append(f"Timed only until they were issued, although they return a value: {_listed(issued)}.")
     behind = [f"{_place(site)}: {site.fallback}" for site in timed if site.fallback]
     if behind:
-        notes.append(f"Waited for right behind the access, because its consumer cannot be told: {_listed(behind)}.")
+        notes.append(f"Waited for right after the access, because its consumer is not known: {_listed(behind)}.")
     shared = [f"{_place(site)}: {', '.join(site.shared_waits)}" for site in timed if site.shared_waits]
     if shared:
         notes.append(
-            f"Awaited earlier, together with something that has the same scoreboard, so that consumers wait less: {_listed(shared)}."
+            f"Waited for earlier, together with another result on the same scoreboard, so that consumers wait less: {_listed(shared)}."
         )
     changed = [f"{_place(site)}: {site.changed}" for site in timed if site.changed]
     if changed:
         notes.append(f"Changed by tracing: {_listed(changed)}.")
     others = [f"{_place(site)}: {', '.join(site.also_waits)}" for site in timed if site.also_waits]
     if others:
-        notes.append(f"Other results are awaited within the window too, and the time may be theirs: {_listed(others)}.")
+        notes.append(f"The window also waits for other results, and the time may be theirs: {_listed(others)}.")
     return notes
 
 

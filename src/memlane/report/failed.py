@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def broken_off_note(why: str) -> str:
     """Say that the program broke off, and what that means for a report."""
-    return f"The program broke off: {why.rstrip('.')}. What it would have launched after that is missing here."
+    return f"The program failed: {why.rstrip('.')}. Launches after that are missing here."
 
 
 def failed_notes(why: str, launches: Sequence[FailedLaunch] = (), lacking: str = "") -> list[str]:
@@ -22,7 +22,7 @@ def failed_notes(why: str, launches: Sequence[FailedLaunch] = (), lacking: str =
     `lacking`: what the report lacks of these launches, as a sentence.
     """
     others = [one for one in launches if one.why != why]
-    notes = [f"Launch {one.number} ({kernel_label(one.kernel)}) broke off: {one.why.rstrip('.')}. {lacking}".rstrip() for one in others]
+    notes = [f"Launch {one.number} ({kernel_label(one.kernel)}) failed: {one.why.rstrip('.')}. {lacking}".rstrip() for one in others]
     return [*notes, broken_off_note(why)] if why else notes
 
 

@@ -102,8 +102,8 @@ def short_notes(
     """Return what a reader of the worst findings must know too, a sentence each: what was not looked at, and where the times come from."""
     notes: list[str] = []
     if not findings and not clean:
-        what = "no access to memory that could be looked at" if skipped else "no access to memory"
-        notes.append(f"Nothing was counted: {what} was executed, so there is nothing to explain.")
+        what = "no memory access that could be observed" if skipped else "no access to memory"
+        notes.append(f"Nothing was counted, because {what} was executed; there is nothing to explain.")
     if uncounted:
         kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in uncounted))
         notes.append(f"Transactions were not counted in {plural(len(uncounted), 'launch')} of {kernels}.")
@@ -152,13 +152,13 @@ def render_findings(
     if findings:
         origins = dict.fromkeys(f"{finding.how}, by the rules of {finding.chip}" for finding in findings)
         parts += [Text()] if clean else []
-        parts.append(plain(f"Transactions were {'; '.join(origins)}. Ranked by cost: cycles by which warps would live less.", "dim"))
+        parts.append(plain(f"Transactions were {'; '.join(origins)}. Ranked by cost: the warp cycles that fixing each would save.", "dim"))
     elif not clean:
-        what = "no access to memory that could be looked at" if skipped else "no access to memory"
-        parts.append(plain(f"Nothing was counted: {what} was executed, so there is nothing to explain."))
+        what = "no memory access that could be observed" if skipped else "no access to memory"
+        parts.append(plain(f"Nothing was counted, because {what} was executed; there is nothing to explain."))
     if uncounted:
         kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in uncounted))
-        parts.append(plain(f"Not looked at, because their transactions were not counted: {plural(len(uncounted), 'launch')} of {kernels}."))
+        parts.append(plain(f"Not examined, because their transactions were not counted: {plural(len(uncounted), 'launch')} of {kernels}."))
     parts += [plain(note) for note in unexamined_notes(unexamined)]
     if skipped:
         parts.append(plain(skipped_note(skipped)))

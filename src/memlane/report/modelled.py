@@ -53,5 +53,5 @@ def time_of(launch: LaunchInfo) -> tuple[ModelledTime | None, bool]:
 def _note(kernel: str, time: ModelledTime, plain: bool, trace: Trace) -> str:
     several = sum(launch.kernel == kernel for launch in trace.launches) > 1
     which = f"Modelled time of {kernel_label(kernel)}{', the longest of its launches,' if several else ''}"
-    how = "without probes" if plain else "with its probes, whose records move too"
+    how = "without probes" if plain else "with its probes, including the traffic of their records"
     return f"{which} {how}: {time.sentence(trace.clock_mhz)}."

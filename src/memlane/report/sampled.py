@@ -17,11 +17,11 @@ def sample_notes(trace: Trace) -> list[str]:
     if notes:
         counted = any(launch.counts for launch, _ in samples)
         notes.append(
-            "Accesses and cycles are those of the part that was traced, not scaled; "
+            "Accesses and cycles are those of the traced part, not scaled; "
             + ("transactions per request were counted in whole launches." if counted else "transactions were not counted.")
         )
     if any(sample.executions is not None for _, sample in samples):
-        notes.append("Shares of warp life lack the executions outside their window.")
+        notes.append("The shares of warp life do not include executions outside the window.")
     return notes
 
 

@@ -64,7 +64,7 @@ class SourcePlace:
         if column:
             file, line = before, first
         if not colon or not file or not line.isdecimal() or int(line) < 1 or (column and not column.isdecimal()):
-            raise CommandError(f"{text!r} is no source line: write FILE:LINE or FILE:LINE:COLUMN, for example transpose.cu:18")
+            raise CommandError(f"{text!r} is not a source line: write FILE:LINE or FILE:LINE:COLUMN, for example transpose.cu:18")
         return cls(file, int(line), int(column) if column else None)
 
     def is_in(self, file: str) -> bool:
@@ -86,7 +86,7 @@ def examples_at(trace: Trace, place: SourcePlace, op: str = "", asked: str = "",
     here = _sites_at(trace, place)
     known = list(dict.fromkeys(site.array for site in here if site.array))
     if array and array not in known:
-        listed = f"it has {', '.join(known)}" if known else "its accesses have no names that are known"
+        listed = f"it has {', '.join(known)}" if known else "the names of its accesses are not known"
         raise CommandError(f"{place} has no access of an array {array}; {listed}", exit_code=1)
     wanted = [site for site in here if site.op.startswith(op) and array in ("", site.array)]
     if not wanted:
@@ -126,7 +126,7 @@ def _sites_at(trace: Trace, place: SourcePlace) -> list[Site]:
         raise CommandError(f"{place} has no memory access; those of line {place.line} begin at column {columns}", exit_code=1)
     files = dict.fromkeys(site.file for site in here)
     if len(files) > 1:
-        raise CommandError(f"{place} may be {' or '.join(files)}; name more of the path", exit_code=1)
+        raise CommandError(f"{place} may be {' or '.join(files)}; write more of the path", exit_code=1)
     return here
 
 
@@ -151,5 +151,5 @@ def _why_not(sites: Sequence[Site], place: SourcePlace, asked: str, came: bool) 
     if not set(spaces) & {"global", "local", "shared", "generic"}:
         return f"{place} accesses {' and '.join(spaces)} memory, whose sectors and banks are not known, so there is nothing to draw"
     if came and not asked:
-        return f"{place} came to constants or to shared memory of another block, so that no sectors or banks are known to draw"
-    return f"there is no access at {place} by {asked}" if asked else f"no warp came to the access at {place}"
+        return f"{place} accessed constants or the shared memory of another block, whose sectors and banks are not known"
+    return f"there is no access at {place} by {asked}" if asked else f"no warp executed the access at {place}"

@@ -84,7 +84,7 @@ def render_trace(trace: Trace) -> RenderableType:
         launches = [launch for launch in trace.launches if launch.kernel == kernel]
         parts += [_kernel_table(kernel, list(entries), launches, trace.sources, _tells_of_stalls(trace)), Text()]
     if not parts:
-        parts = [Text("The trace holds no memory accesses."), Text()]
+        parts = [Text("The trace has no memory accesses."), Text()]
     notes = [note for note in (called_note(trace.sites), skipped_note(trace.skipped)) if note]
     return Group(*parts, *_footer(trace), *(plain(note, "dim") for note in notes))
 
@@ -147,10 +147,10 @@ def _footer(trace: Trace) -> list[Text]:
     schemes = dict.fromkeys(launch.scheme for launch in trace.launches if launch.scheme)
     windows = [f"{name} {rounded(trace.windows[name])}" for name in schemes if name in trace.windows]
     empty = f" (an empty window reads, not subtracted: {', '.join(windows)})" if windows else ""
-    origin = f"modelled for {trace.chip}, no GPU was measured" if trace.modelled else f"measured on {trace.chip}"
+    origin = f"modelled for {trace.chip} (no GPU was measured)" if trace.modelled else f"measured on {trace.chip}"
     notes = [f"{_targets(trace)}; {plural(trace.table.num_rows, 'record')} kept, {_lost(trace.lost)}."]
     notes += [
-        f"Launch {launch.id} ({kernel_label(launch.kernel)}) broke off: {launch.failed}. Its records are those made until then."
+        f"Launch {launch.id} ({kernel_label(launch.kernel)}) failed: {launch.failed}. Its records end there."
         for launch in trace.launches
         if launch.failed
     ]
@@ -161,11 +161,11 @@ def _footer(trace: Trace) -> list[Text]:
     unseen = sum(launch.accesses_not_kept for launch in trace.launches)
     if unseen:
         notes.append(
-            f"Of {unseen:,} more accesses, those of the probes among them, the transactions were not kept: some rows may lack theirs."
+            f"The transactions of {unseen:,} more accesses, including those of the probes, were not kept, so some rows may lack them."
         )
     notes += [
-        f"Cycles: from start to end of an access of a warp, {origin}; probe {', '.join(schemes) or 'none'}{empty}.",
-        f"End read when: complete = the value had arrived; issued = it had left the warp and may complete later{_reasons(trace)}.",
+        f"Cycles: from the start to the end of a warp's access, {origin}; probe {', '.join(schemes) or 'none'}{empty}.",
+        f"End read when: complete = the value had arrived; issued = the access had left the warp and may complete later{_reasons(trace)}.",
         *completeness_notes(trace),
         *perturbation_notes(trace),
         *time_notes(trace),
@@ -205,14 +205,14 @@ def _reasons(trace: Trace) -> str:
     return f" ({'; '.join(reasons)})" if reasons else ""
 
 
-_LIFE = "Share of warp life: cycles over the lifetimes of all warps; the probe makes accesses wait for each other."
+_LIFE = "Share of warp life: cycles of the accesses divided by the lifetimes of all warps. The probe makes accesses wait for each other."
 _STALLS = (
-    "Exposed: cycles that the first consumer of the value waited; hidden: the others, in which the warp did other things. Where the "
-    "consumer waited no longer than an empty window, the value had come before, and the time is that to its use."
+    "Exposed: cycles that the first consumer of the value waited. Hidden: the rest, in which the warp did other work. If "
+    "the consumer waited no longer than an empty window, the value had already arrived, and the time is that until its use."
 )
 _TRANSACTIONS = (
-    "Sectors: 32 bytes of global or local memory. Wavefronts: passes through shared memory. (ideal): the least for the same bytes. "
-    "A dash: not known, or without meaning.",
+    "Sectors: 32 bytes of global or local memory. Wavefronts: passes through shared memory. (ideal): the fewest for "
+    "the same bytes. A dash: not known or not applicable.",
 )
 
 

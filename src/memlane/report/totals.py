@@ -19,8 +19,8 @@ def order_notes(counts: Counts) -> list[str]:
     if not places:
         return []
     return [
-        f"May depend on the order in which threads run: {', '.join(places)}. Their addresses, or how often they execute, follow from what "
-        "an atomic operation returned or a volatile load read."
+        f"May depend on the order in which threads run: {', '.join(places)}. Their addresses, or how often they "
+        f"execute, depend on the result of an atomic operation or a volatile load."
     ]
 
 
@@ -54,8 +54,8 @@ def _why_less_moved(entries: Sequence[SiteCounts]) -> str:
     less = [one for one in entries if one.bytes > (one.bytes_moved or 0)]
     reasons = ["lanes of a request ask for the same bytes"] if any(one.site.kind != "copy" for one in less) else []
     if any(one.site.op.startswith("cp.") for one in less):
-        reasons.append("copies fill what they do not read with zeros")
-    return f"; more is asked for than moves where {' or '.join(reasons)}" if reasons else ""
+        reasons.append("copies fill a part with zeros instead of reading it")
+    return f"; fewer bytes move than are asked for where {' or '.join(reasons)}" if reasons else ""
 
 
 def _most(entry: SiteCounts) -> str:

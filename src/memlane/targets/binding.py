@@ -43,7 +43,7 @@ def bound_memory(plan: Plan, order: Sequence[Execution], targets: Sequence[Targe
             try:
                 memory[buffer] = _made(buffer, plan, targets)
             except (DeviceError, MemoryError) as error:
-                raise DeviceError(f"no memory for buffer {buffer.name!r} of {buffer.nbytes} bytes: {error}") from None
+                raise DeviceError(f"not enough memory for buffer {buffer.name!r} of {buffer.nbytes} bytes: {error}") from None
     return memory
 
 
@@ -105,19 +105,19 @@ def _checked(buffer: Buffer, memory: object, order: Sequence[Execution], targets
     if isinstance(buffer.home, int):
         home = targets[buffer.home]
         if not isinstance(memory, DeviceArray):
-            raise BadPlan(f"{where} lives on device {buffer.home}: bind an array of {home.name} to it, not a {type(memory).__name__}")
+            raise BadPlan(f"{where} belongs to device {buffer.home}: bind an array of {home.name} to it, not a {type(memory).__name__}")
         if memory.target is not home:
             raise BadPlan(
-                f"{where} lives on device {buffer.home}, {home.name}, but is bound to an array of {memory.target.name_beside(home)}"
+                f"{where} belongs to device {buffer.home}, {home.name}, but is bound to an array of {memory.target.name_beside(home)}"
             )
     elif not isinstance(memory, np.ndarray):
-        raise BadPlan(f"{where} lives on the host: bind an array of NumPy to it, not a {type(memory).__name__}")
+        raise BadPlan(f"{where} belongs to the host: bind a NumPy array to it, not a {type(memory).__name__}")
     elif not memory.flags.c_contiguous:
         raise BadPlan(f"{where} is bound to an array that is not C-contiguous: bind np.ascontiguousarray(x), or a larger buffer")
     elif not memory.flags.writeable and any(touch.writes and touch.view.buffer == buffer for one in order for touch in one.action.touches):
         raise BadPlan(f"{where} is written by the plan, but is bound to a read-only array: bind a copy")
     elif buffer.home == "pinned" and not targets[0].is_pinned(memory):
-        remedy = "make the array with target.pinned(shape, dtype), or let the buffer live on 'host'"
+        remedy = "make the array with target.pinned(shape, dtype), or place the buffer on 'host'"
         raise BadPlan(f"{where} is pinned, but is bound to ordinary memory: {remedy}")
     if memory.nbytes < buffer.nbytes:
         raise BadPlan(f"{where} has {buffer.nbytes} bytes, but is bound to an array of {memory.nbytes}")

@@ -113,7 +113,7 @@ def _loaded(package: Condition) -> Condition:
         return package
     if package.text.split(".")[:2] == [str(major), str(minor)]:
         return package
-    other = f"{package.text} is installed, but a library of version {major}.{minor} is what loads and assembles"
+    other = f"{package.text} is installed, but the library that is loaded has version {major}.{minor}"
     return Condition(package.subject, True, other, "see LD_LIBRARY_PATH, LD_PRELOAD and CUDA_HOME")
 
 
@@ -130,7 +130,7 @@ def _driver() -> tuple[Condition, ...]:
 
 def _calibration(product: str) -> str:
     known = any(load(name).product == product for name in names())
-    return "" if known else ", uncalibrated: memlane has no data file for it and borrows the rules of its nearest relative"
+    return "" if known else ", uncalibrated: memlane has no data file for it and uses the rules of the most similar chip"
 
 
 def _chips() -> Condition:

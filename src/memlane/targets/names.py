@@ -76,7 +76,7 @@ def target(name: str | None = None, *, deterministic: bool = False, memory_bytes
     MissingDependency where the packages for a GPU are not installed, ChipError for a chip that does not exist.
     """
     if memory_bytes is not None and memory_bytes < 1:
-        raise DeviceError(f"a device with {memory_bytes} bytes of memory holds nothing: give 1 or more, or leave memory_bytes out")
+        raise DeviceError(f"a device with {memory_bytes} bytes of memory is too small: pass 1 or more, or leave memory_bytes out")
     asked = _overridden().over(_Asked(name or "", deterministic, memory_bytes=memory_bytes or 0))
     return _resolve(asked.name or os.environ.get(ENVIRONMENT) or _first(), asked)
 
@@ -115,7 +115,7 @@ def devices(name: str | None = None, count: int | None = None) -> tuple[Target, 
     most = len(driver.probe().devices) if family == "cuda" else None
     count = (1 if most is None else most) if count is None else count
     if count < 1:
-        raise DeviceError(f"{count} devices run nothing: ask for 1 or more")
+        raise DeviceError(f"{count} devices cannot run anything: ask for 1 or more")
     found = (first, *(_resolve(f"{family}:{number}", _overridden()) for number in range(1, count)))
     for one in found:
         for other in found:
@@ -159,7 +159,7 @@ def _resolve(name: str, how: _Asked) -> Target:
     """Return the target of this name; of `how` all but the name counts."""
     if match := re.fullmatch(r"cuda(?::(\d{1,9}))?", name):
         if how.patience:
-            raise DeviceError(f"{name} runs a launch until it ends, so there is no patience to set; the target emulator has some")
+            raise DeviceError(f"{name} runs a launch until it ends and has no patience to set; use the target emulator")
         if how.deterministic:
             raise DeviceError(f"{name} does not run blocks in a fixed order, so it cannot be deterministic; use the target emulator")
         if how.memory_bytes:

@@ -195,7 +195,7 @@ class BoundPlan:
                 f"the plan uses device {devices[-1]}, and there is a target for {count} only: pass `targets`, one for each device"
             )
         if len(set(map(id, self.targets))) != count:
-            raise BadPlan("two devices of a plan cannot be one target: ml.devices gives several")
+            raise BadPlan("two devices of a plan cannot be the same target: ml.devices makes several")
         for device, other in self.plan.peers:
             try:
                 self.targets[device].enable_peer(self.targets[other])

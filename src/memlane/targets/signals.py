@@ -165,8 +165,8 @@ class Signals:
             here, there = (f"device {at} ({self._targets[at].name})" for at in (device, of.device))
             found = (
                 f"{here} waited{waited} at {place.name} for flag {action.flags[lane].buffer.name!r}, which {there} raises at {of.name}: "
-                f"it was raised {seen} times, and {expected} were waited for. What the plan left in memory is not complete; "
-                f"set {LIMIT} if steps take so long"
+                f"it was raised {seen} times, and {expected} were waited for. The results in memory are incomplete; set "
+                f"{LIMIT} if steps take so long"
             )
         if found:
             self.reset()

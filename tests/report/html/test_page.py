@@ -224,7 +224,7 @@ def test_without_source_text_the_page_says_how_to_get_it() -> None:
 
 def test_a_text_that_is_too_short_is_not_the_one_that_was_compiled() -> None:
     root = read(render_page(transpose(sources={"transpose.cu": "int a;\nint b;\n"})))
-    assert "This text has 2 lines and the trace names line 10: it is not the text that was compiled." in root.by_id("source").text
+    assert "This file has 2 lines and the trace names line 10, so it changed after it was compiled." in root.by_id("source").text
 
 
 def test_an_empty_trace_has_a_page() -> None:
@@ -263,7 +263,7 @@ def test_what_was_lost_is_said() -> None:
     root = read(render_page(transpose()))
     (figure,) = [one for one in root.all("div") if one.text.startswith("records lost")]
     assert figure.all("dd")[0].text == "2"
-    note = "2 records found no room: times are of the first of each warp, and totals lack those that were lost."
+    note = "2 records did not fit into the buffer: times are of the first records of each warp, and totals lack those that were lost."
     assert note in [one.text for one in root.all("p", "missing")]
     assert "120 kept, 2 lost" in root.by_id("about").text
 
@@ -275,7 +275,7 @@ def test_what_broke_off_and_what_was_traced_in_part_is_said_first() -> None:
         replace(trace.launches[1], sample=Sample(warps_in_window=40, warps_chosen=4, every=10)),
     )
     notes = [one.text for one in read(render_page(replace(trace, launches=launches))).all("p", "missing")]
-    assert notes[0] == "Launch 0 (naive) broke off: an access out of bounds."
+    assert notes[0] == "Launch 0 (naive) failed: an access out of bounds."
     assert notes[1].startswith("tiled: traced 1 in 10 warps (seed 0); 4 of 40 warps, so each access stands for 10.")
 
 
@@ -333,7 +333,7 @@ def test_exposed_cycles_are_told_and_heat_is_of_what_was_waited_for() -> None:
     cycles[sites == 0] //= 2
     assert root.all("tr", "hot")[0].all("td", "heat")[0].text == percent(float(cycles[lines == 4].sum() / cycles.sum()))
     facts = dict(data_of(root)["operations"][0]["facts"])
-    assert facts["exposed cycles"] == "p50 51, mean 50.8, 50 % of all: what the first consumer waited"
+    assert facts["exposed cycles"] == "p50 51, mean 50.8, 50 % of all: how long the first consumer waited"
     assert "exposed cycles" not in dict(data_of(root)["operations"][1]["facts"])
 
 

@@ -54,7 +54,7 @@ def test_what_stands_between_backticks_is_code_and_the_rest_stays_text() -> None
     failed = replace(transpose().launches[0], failed="run `a<b>` & see")
     root = read(render_page(replace(transpose(), launches=(failed, transpose().launches[1]))))
     (note, *_) = root.all("p", "missing")
-    assert note.text == "Launch 0 (naive) broke off: run a<b> & see."
+    assert note.text == "Launch 0 (naive) failed: run a<b> & see."
     assert [one.text for one in note.all("code")] == ["a<b>"]
 
 

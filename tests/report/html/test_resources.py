@@ -85,7 +85,7 @@ def test_on_a_gpu_what_was_counted_gives_least_values_and_no_limit() -> None:
         (measured(None), H200, "The time without probes was not measured: record with `memlane trace --counts --perturbation`."),
         (measured(1e6), None, "No chip file is called 'h200', so no rates are known."),
         (transpose(modelled=False), H200, "The time without probes was not measured"),
-        (transpose(), H200, "The trace does not hold what its launches moved"),
+        (transpose(), H200, "The trace has no traffic of its launches"),
     ],
 )
 def test_what_is_not_known_is_said(trace: Trace, chip: object, said: str) -> None:

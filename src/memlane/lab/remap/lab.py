@@ -62,7 +62,7 @@ def run_with(target: Target, request: Request, matrices: Sequence[Path]) -> Resu
     return Result("remap", (*reached_on("h200", target, rows), *failed), tables(found), figures(found))
 
 
-_EVENTS = "steps are timed by an event before and behind each, which adds a microsecond or so to it: much where a transfer is short"
+_EVENTS = "steps are timed with an event before and after each, which adds about a microsecond; that is much for short transfers"
 
 
 REMAP = Lab("remap", "What laying an array out anew costs on its way to the device, and what its kernels gain.", tuple(MAKE), run)

@@ -37,12 +37,13 @@ def about(trace: Trace, chip: Chip | None) -> list[Facts]:
 
 def warnings(trace: Trace) -> list[str]:
     """What one must know before reading any number: launches that broke off, parts of launches, records that were lost."""
-    told = [f"Launch {launch.id} ({kernel_label(launch.kernel)}) broke off: {launch.failed}." for launch in trace.launches if launch.failed]
+    told = [f"Launch {launch.id} ({kernel_label(launch.kernel)}) failed: {launch.failed}." for launch in trace.launches if launch.failed]
     told += [broken_off_note(trace.failed)] if trace.failed else []
     told += sample_notes(trace)
     if trace.lost:
         told.append(
-            f"{plural(trace.lost, 'record')} found no room: times are of the first of each warp, and totals lack those that were lost."
+            f"{plural(trace.lost, 'record')} did not fit into the buffer: times are of the first records of each warp, "
+            f"and totals lack those that were lost."
         )
     return told
 
@@ -52,7 +53,7 @@ def _where(trace: Trace, chip: Chip | None) -> Facts:
     rows = [
         ("chip", f"{trace.chip}{product}"),
         ("target" if len(trace.devices) == 1 else "targets", ", ".join(trace.devices) if len(trace.devices) > 1 else trace.target),
-        ("times", "modelled by the emulator's clock: no GPU was measured" if trace.modelled else "measured"),
+        ("times", "modelled by the emulator's clock; no GPU was measured" if trace.modelled else "measured"),
         ("nominal clock", f"{trace.clock_mhz:,.0f} MHz" if trace.clock_mhz else "not known"),
         ("driver", trace.driver or ("none: emulated" if trace.modelled else "its version is not in the trace")),
         ("memlane", trace.version or "not known"),
@@ -66,7 +67,7 @@ def _what_ran(trace: Trace) -> Facts:
         (f"launch {launch.id}{f' on {launch.device}' if several else ''}", _launch(launch)) for launch in trace.launches[:MOST_LAUNCHES]
     ]
     if len(trace.launches) > MOST_LAUNCHES:
-        rows.append(("and", f"{len(trace.launches) - MOST_LAUNCHES:,} launches more"))
+        rows.append(("and", f"{len(trace.launches) - MOST_LAUNCHES:,} more launches"))
     return Facts("What ran", tuple(rows))
 
 
@@ -80,7 +81,7 @@ def _launch(launch: LaunchInfo) -> str:
         f"probe {launch.scheme}" if launch.scheme else "",
         f"traced: {launch.sample}" if launch.sample is not None else "",
         f"{plural(launch.lost, 'record')} lost" if launch.lost else "",
-        f"broke off: {launch.failed}" if launch.failed else "",
+        f"failed: {launch.failed}" if launch.failed else "",
         "" if launch.counts else "transactions not counted",
         f"modelled time {limited_by(launch)}" if limited_by(launch) else "",
     ]
@@ -93,7 +94,7 @@ def _completeness(trace: Trace) -> Facts:
     rows += [("where to", note) for note in staging_notes(trace)]
     unseen = sum(launch.accesses_not_kept for launch in trace.launches)
     if unseen:
-        rows.append(("transactions", f"not kept of {unseen:,} accesses, those of the probes among them"))
+        rows.append(("transactions", f"not kept for {unseen:,} accesses, including those of the probes"))
     windows = ", ".join(f"{name} {rounded(cycles)} cycles" for name, cycles in trace.windows.items())
     rows.append(("empty window", f"{windows}; not subtracted from any number here" if windows else "not known for this target"))
     rows += [("ends", note) for note in completeness_notes(trace)]

@@ -47,5 +47,5 @@ def levels_note(trace: Trace, chip: Chip | None) -> str:
     )
     schemes = dict.fromkeys(site.scheme for site in trace.sites if site.scheme in trace.windows)
     windows = ", ".join(f"{name} {trace.windows[name]:g}" for name in schemes)
-    added = f" They stand later by what the empty window of the probe takes ({windows})." if windows else ""
-    return f"Marked levels: latencies of {chip.name} in cycles, nothing else running: {told}.{added}"
+    added = f" They are shifted by the time of the probe's own empty window ({windows})." if windows else ""
+    return f"Marked levels: unloaded latencies of {chip.name} in cycles: {told}.{added}"

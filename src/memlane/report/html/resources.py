@@ -112,7 +112,7 @@ def resources_of(trace: Trace, chip: Chip | None) -> Resources:
         notes.append(f"{len(kernels)} of {len(found)} kernels are shown, those with the longest launches.")
     lacking = dict.fromkeys(rate for one in kernels for rate in one.missing)
     if lacking:
-        notes.append(f"Not shown: {', '.join(lacking)}, because the file of {trace.chip} has no rate of it.")
+        notes.append(f"Not shown: {', '.join(lacking)}, because the file of {trace.chip} has no rate for it.")
     return Resources(tuple(kernels), _roofline(kernels), tuple(notes))
 
 
@@ -128,7 +128,7 @@ def _of_launch(launch: LaunchInfo, trace: Trace, chip: Chip | None) -> KernelRes
             return "The clock of the chip is not known."
         return _kernel(launch, time, trace.clock_mhz, "modelled, without probes" if plain else WITH_PROBES, time.limited_by)
     if trace.modelled:
-        return "The trace does not hold what its launches moved: it was recorded by an older memlane."
+        return "The trace has no traffic of its launches: it was recorded by an older memlane."
     if chip is None:
         return f"No chip file is called {trace.chip!r}, so no rates are known."
     if not launch.counts:

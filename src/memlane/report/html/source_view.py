@@ -105,7 +105,7 @@ def _facts(entry: LineSummary, sites: Sequence[Site], counts: SiteCounts | None)
     facts = [("cycles", ", ".join(f"{name} {value}" for name, value in cycles))] if cycles else []
     if entry.exposed_mean is not None:
         exposed = f"p50 {short(entry.exposed_p50)}, mean {rounded(entry.exposed_mean)}, {percent(entry.exposed_share)} of all"
-        facts.append(("exposed cycles", f"{exposed}: what the first consumer waited"))
+        facts.append(("exposed cycles", f"{exposed}: how long the first consumer waited"))
     if entry.lifetime_share is not None:
         facts.append(("share of warp life", percent(entry.lifetime_share)))
     if entry.accesses_estimated != entry.accesses:
@@ -207,7 +207,7 @@ def _missing(text: str | None, lines: int, last: int) -> str:
         )
     if last > lines:
         return (
-            f"This text has {lines:,} lines and the trace names line {last:,}: it is not the text that was compiled. Record again with the "
+            f"This file has {lines:,} lines and the trace names line {last:,}, so it changed after it was compiled. Record again with the "
             "file as it was."
         )
     return ""

@@ -41,7 +41,8 @@ def draw_banks(drawing: Drawing, top: float, lanes: Callable[[int], float]) -> t
     if label:
         shapes.append(s.arrow(28, first, 28, bottom - 2, s.MUTED))
     note = (
-        f"a row is a wavefront: what the {rule.banks} banks of {rule.bank_bytes} bytes deliver at once; a number is the lane that is served"
+        f"each row is a wavefront: what the {rule.banks} banks of {rule.bank_bytes} bytes deliver at once; a number is the "
+        f"lane that is served"
     )
     shapes.append(s.text(LEFT, bottom + 26, note, 15, s.MUTED))
     return shapes, bottom + 38

@@ -81,7 +81,7 @@ class Drawing:
         count = f"{self.transactions} {unit}{'' if self.transactions == 1 else 's'}"
         if self.transactions > self.ideal:
             return f"{who} {verb} {count} where {self.ideal} would do."
-        return f"{who} {verb} {count}: the least that there can be."
+        return f"{who} {verb} {count}: the fewest possible."
 
     @property
     def detail(self) -> str:
@@ -103,8 +103,8 @@ class Drawing:
         if waves <= 1:
             return ""
         if len(self.full_banks) > 1:
-            return f"{len(self.full_banks)} banks, the first of them bank {bank}, are asked for {waves} different words each."
-        return f"Bank {bank} alone is asked for {waves} different words, one wavefront each."
+            return f"{len(self.full_banks)} banks, the first of them bank {bank}, must each deliver {waves} different words."
+        return f"Only bank {bank} is asked for {waves} different words; each takes a wavefront."
 
     @property
     def most_waves(self) -> int:

@@ -103,7 +103,7 @@ def caption(timeline: Timeline) -> str:
     """Return what a timeline shows, in a sentence: how long it takes, and what is framed."""
     kind = "modelled" if timeline.is_modelled else "measured"
     left = f"; the first {MOST:,} of {len(timeline.spans):,} steps" if len(timeline.spans) > MOST else ""
-    return f"{duration(timeline.elapsed_ns)} in all, {kind}; framed: the steps that decide when it ends{left}"
+    return f"{duration(timeline.elapsed_ns)} in all, {kind}; framed: the steps on the critical path{left}"
 
 
 def queue_name(queue: Queue) -> str:
