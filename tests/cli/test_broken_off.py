@@ -280,14 +280,14 @@ def test_all_that_read_the_file_say_so(memlane: Command, script: Script) -> None
     assert json.loads(memlane("explain", "job.parquet", "--json").out)["failed"] == said
     assert json.loads(memlane("explain", "whole.parquet", "--json").out)["failed"] is None
     compared = flowing(memlane("compare", "whole.parquet", "job.parquet").out)
-    assert f"job.parquet lacks what came after it broke off: {said}." in compared
+    assert f"job.parquet lacks what came after it failed: {said}." in compared
     assert "whole.parquet lacks" not in compared
     assert memlane("report", "job.parquet").code == 0
     assert f"The program failed: {said}." in Path("job.html").read_text()
     assert summary_document(load("job.parquet"))["failed"] == said
     Path("broken.json").write_text(memlane("count", script("sys.exit(3)"), "--json").out)
     Path("whole.json").write_text(memlane("count", script(""), "--json").out)
-    assert f"broken.json lacks what came after it broke off: {said}." in flowing(memlane("compare", "broken.json", "whole.json").out)
+    assert f"broken.json lacks what came after it failed: {said}." in flowing(memlane("compare", "broken.json", "whole.json").out)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1", b"mine"])

@@ -138,14 +138,14 @@ def test_a_cell_that_fails_says_so_and_shows_what_it_did(shell: InteractiveShell
     captured, success = run(shell, f"%%memlane --into kept\n{CELL}\n1 / 0")
     assert captured.stdout.count("ZeroDivisionError") == 2, "once in the heading of the traceback, once at its end"
     assert "ld.shared.f32" in shown(captured)[0]["text/html"]
-    assert "the program broke off: ZeroDivisionError: division by zero" in shown(captured)[0]["text/html"]
+    assert "the program failed: ZeroDivisionError: division by zero" in shown(captured)[0]["text/html"]
     assert "failed: ZeroDivisionError: division by zero." in " ".join(shown(captured)[0]["text/plain"].split())
     assert shell.user_ns["kept"].failed == "ZeroDivisionError: division by zero"
     assert not success, "the cells below do not run"
-    assert captured.stderr == "UsageError: the cell broke off: ZeroDivisionError: division by zero\n"
+    assert captured.stderr == "UsageError: the cell failed: ZeroDivisionError: division by zero\n"
     captured, success = run(shell, "%%memlane\n1 / 0")
     assert (shown(captured), success) == ([], False)
-    assert captured.stderr == "UsageError: the cell broke off: ZeroDivisionError: division by zero\n"
+    assert captured.stderr == "UsageError: the cell failed: ZeroDivisionError: division by zero\n"
 
 
 def test_a_launch_that_broke_off_in_a_cell_is_told(shell: InteractiveShell) -> None:

@@ -22,7 +22,7 @@ from memlane.targets import override
 
 _USAGE = "%%memlane [--target NAME] [--scheme NAME] [--counts] [--only-count] [--show FILE:LINE] [--into NAME]"
 
-_FAILED = "the cell broke off: "
+_FAILED = "the cell failed: "
 
 
 @dataclass(frozen=True)
