@@ -135,7 +135,7 @@ def test_kernel_without_accesses_makes_an_empty_trace(kernels: LoadedModule) -> 
 
 @pytest.mark.parametrize("finish", [Tracer().finish, Counter().finish])
 def test_nothing_launched(finish: object) -> None:
-    with pytest.raises(MemlaneError, match="nothing was launched through memlane while the"):
+    with pytest.raises(MemlaneError, match="nothing was launched through memlane inside the"):
         finish()  # type: ignore[operator]
 
 
@@ -258,7 +258,7 @@ def test_accesses_that_were_not_kept_are_told(kernels: LoadedModule, target: Emu
     unseen = made.launches[0].accesses_not_kept
     assert unseen >= made.lost - 1000 > 0
     assert summary_document(made)["accesses_not_kept"] == unseen
-    assert f"Of {unseen:,} more accesses" in to_text(render_trace(made), 120)
+    assert f"The transactions of {unseen:,} more accesses" in to_text(render_trace(made), 120)
 
 
 @pytest.mark.parametrize("observes", [True, False])
@@ -345,7 +345,7 @@ def test_memory_that_cannot_be_put_back_is_recognised(target: Emulator, monkeypa
     assert found["variable"] == f"st in line 14 {unknown}"
     assert found["number"] == f"st in line 15 {unknown}"
     monkeypatch.setattr(memory, "MOST_SAVED", 255)
-    assert "GiB of its arrays would have to be copied to the host and back" in not_restorable(kernels["known"][1, 32].bind(*calls["known"]))
+    assert "B of its arrays would have to be copied to the host and back" in not_restorable(kernels["known"][1, 32].bind(*calls["known"]))
 
 
 @pytest.mark.gpu
