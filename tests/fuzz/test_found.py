@@ -176,7 +176,7 @@ def test_arrays_that_are_refused(tmp_path: Path, content: bytes) -> None:
     [
         ("[" * 100_000, "is neither a record file of memlane trace nor the output of memlane count --json"),
         ('{"kind": "counts", "launches": ' + "9" * 5000 + "}", "is neither a record file of memlane trace nor"),
-        ('{"kind": "counts", "launches": [], "sources": 1.5}', "missing or unreadable: it.sources is no object; write it again with memlane"),
+        ('{"kind": "counts", "launches": [], "sources": 1.5}', "missing or unreadable: it.sources is no object; write it again with"),
         ('{"kind": "counts", "launches": [], "sources": {"a": 1}}', "missing or unreadable: it.sources['a'] is not a string"),
         ('{"kind": "counts", "launches": [{"sites": [], "kernel": "k", "chip": "c", "grid": [Infinity, 1, 1], "block": [1, 1, 1]}]}',
          "missing or unreadable: launches[0].grid[0] is not a whole number from 0 on"),
