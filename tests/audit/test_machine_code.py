@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from memlane.audit.assembled import Assembled
 from memlane.audit.machine_code import Attributed, attributed
+from memlane.chip import load
 from memlane.compile import assemble, cuda
+from memlane.emulate import Emulator
 from memlane.launch import Made
+from memlane.measure.prediction import Predictor
+from memlane.model.kernel.memory import AT_ONE_PLACE
 from memlane.model.scheduling import scheduled
 from memlane.ptx import Module
 from memlane.sass import disassemble
@@ -40,6 +45,8 @@ extern "C" __global__ void halves(float* out) {
     __syncthreads();
     out[t] = part[t];
 }
+extern "C" __global__ void counted(unsigned* count, int n) { atomicAdd(count, 1u); }
+extern "C" __global__ void binned(unsigned* bins, int n) { atomicAdd(bins + threadIdx.x % n, 1u); }
 extern "C" __global__ void divided(float* out, const float* in) { out[threadIdx.x] = in[threadIdx.x] / in[threadIdx.x + 32]; }
 """
 
@@ -89,6 +96,27 @@ def test_a_branch_without_a_jump_costs_what_it_leaves_out(module: Module) -> Non
     machine = one.in_order(range(len(one.made)))
     skipped = [made.skipped for made in machine.made if made.skipped != (0, 0)]
     assert skipped == [(4, 3), (4, 3)]  # two loads, an addition, a store
+
+
+def test_an_atomic_at_one_counter_is_done_by_one_lane(module: Module) -> None:
+    combined = {
+        kernel: [
+            made.is_combined
+            for made, one in zip(found(module, kernel).made, found(module, kernel).instructions, strict=True)
+            if one.opcode in ("atom", "red")
+        ]
+        for kernel in ("counted", "binned")
+    }
+    assert combined == {"counted": [True], "binned": [False]}
+
+
+def test_an_atomic_that_one_lane_does_takes_a_packet_for_each_warp() -> None:
+    target = Emulator(load("h200"))
+    kernels = target.load(cuda(SOURCE, name="machine.cu"))
+    for kernel, packets in (("counted", 1), ("binned", 32)):
+        launch = kernels[kernel][2048, 256].bind(target.zeros(1, np.uint32), 1)
+        busy = next(part.cycles for part in Predictor(target.chip).predict(launch, target).parts if part.name == AT_ONE_PLACE)
+        assert busy == pytest.approx(packets * 2048 * 8 / target.chip.bandwidth.atomic_packets, rel=0.05)
 
 
 def test_programs_for_unusual_numbers_are_left_out(module: Module) -> None:

@@ -30,7 +30,7 @@ def events(finishes: list[int], sms: int = 132, blocks: int | None = None, **mov
         {"alu": idle},
         traffic,
         0,
-        0,
+        (0.0, 0.0),
         np.zeros(sms, np.int64),
         1,
     )
@@ -51,10 +51,31 @@ def test_a_launch_of_nothing_takes_what_lies_between_two_events() -> None:
 
 def test_a_stream_from_dram_takes_its_bytes_over_the_bandwidth() -> None:
     sectors = 1 << 24
-    one = predicted(H200, Sampled(events([1000], read=sectors // 132, read_lines=sectors // 528, fetched=sectors)))
-    by_hand = sectors * 32 / (H200.bandwidth.dram_mixed * 1e3)
+    stream = events([1000], read=sectors // 132, read_lines=sectors // 528, fetched=sectors)
+    one = predicted(H200, Sampled(stream))
+    rates = H200.bandwidth
+    to_sms, in_dram = sectors / (rates.l2_read * H200.clock_mhz), sectors * 32 / (rates.dram_read * 1e3)
+    by_hand = combined([max(2 * to_sms, in_dram), to_sms])  # L2 gets each sector, and gives it away
     assert one.us - one.launch_us == pytest.approx(by_hand, rel=0.02)
+    assert one.limiting in ("DRAM", "L2")
+
+
+def test_dram_that_reads_and_writes_in_turn_is_slower_than_dram_that_reads() -> None:
+    sectors = 1 << 24
+    both = events([1000], fetched=sectors)
+    one = predicted(H200, Sampled(replace(both, traffic=replace(both.traffic, written_back=sectors))))
+    assert one.us - one.launch_us == pytest.approx(2 * sectors * 32 / (H200.bandwidth.dram_mixed * 1e3), rel=0.02)
     assert one.limiting == "DRAM"
+
+
+def test_atomics_at_one_word_go_one_behind_the_other_and_spread_ones_side_by_side() -> None:
+    rate, parts = H200.bandwidth.atomic_packets, H200.bandwidth.atomic_parts
+    assert rate is not None
+    assert parts is not None
+    cycles = 32 * 16384 / rate  # each lane of 16384 warps is a packet of its own
+    for busiest, by_hand in ((cycles, cycles), (0.0, cycles / parts)):
+        one = predicted(H200, Sampled(replace(events([1000] * 132), atomic_cycles=(busiest, cycles))))
+        assert (one.us - one.launch_us) * H200.clock_mhz == pytest.approx(by_hand, rel=0.03)
 
 
 def test_blocks_that_did_not_run_follow_at_the_pace_of_the_others() -> None:

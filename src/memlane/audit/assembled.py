@@ -27,7 +27,7 @@ _SPACES = {
     "surf": {"surface"},
 }
 """Spaces of assembled accesses that one of each PTX space may become."""
-_COMBINES = frozenset({"VOTE", "VOTEU", "REDUX", "POPC", "UPOPC", "UFLO", "FLO", "MATCH", "SHFL"})
+COMBINES = frozenset({"VOTE", "VOTEU", "REDUX", "POPC", "UPOPC", "UFLO", "FLO", "MATCH", "SHFL"})
 """What the lanes of a warp agree with on who accesses for all, and what gives them the result."""
 
 
@@ -144,7 +144,7 @@ class Assembled:
 
     def is_combined(self, function: str, instruction: int) -> bool:
         """Whether lanes first combine what they have."""
-        return any(self.flow.nodes[node].opcode in _COMBINES for node in self.nodes(function, instruction))
+        return any(self.flow.nodes[node].opcode in COMBINES for node in self.nodes(function, instruction))
 
     def is_elsewhere(self, function: str) -> bool:
         """Whether the assembler made code of a called function in the place of calls, where it does not tell one from another."""

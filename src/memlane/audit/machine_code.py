@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mode
 
-from memlane.audit.assembled import Assembled
+from memlane.audit.assembled import COMBINES, Assembled
 from memlane.launch import MachineCode, Made
 from memlane.ptx import ControlFlow, Function, Instruction, flatten_scopes, memory_access, values_read, values_written
 from memlane.sass import Flow, effects
@@ -159,10 +159,11 @@ class _Attribution:
         found = [Made()] * len(self._instructions)
         ranks: list[int | None] = [None] * len(self._instructions)
         turns = {}
+        combined = {self._origin[node] for node in self._order if self._flow.nodes[node].opcode in COMBINES}
         for loop, region in self._regions().items():
             own = [node for node in self._order if node in region.nodes and self._home(node) == loop]
             for index, one in self._spread(own, region.copies).items():
-                found[index] = one
+                found[index] = replace(one, is_combined=index in combined)
             for node in reversed(own):
                 ranks[self._origin[node]] = node
             under_way = 1 if loop == _ANYWHERE else self._turns_under_way(loop, own, region.copies)

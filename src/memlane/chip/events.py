@@ -37,8 +37,9 @@ class Events:
     traffic: Traffic
     l2_lines: int
     """Lines that L2 held at the end."""
-    hottest_region: int
-    """The most sectors of requests that had atomic operations in one aligned kilobyte of global memory."""
+    atomic_cycles: tuple[float, float]
+    """For how long atomic operations keep the part of L2 busy that does those of the busiest lines, by these alone; and for how long they
+    would in all, if one part did them all."""
     barrier_cycles: npt.NDArray[np.int64]
     """Cycles for which each multiprocessor counted arrivals at barriers."""
     warp_cycles: int

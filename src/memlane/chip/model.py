@@ -25,6 +25,7 @@ PerClock = Annotated[float, "results/clock/SM"]
 SectorsPerClock = Annotated[float, "sectors/clock"]
 SectorsPerClockOfSm = Annotated[float, "sectors/clock/SM"]
 BlocksPerClock = Annotated[float, "blocks/clock"]
+PacketsPerClock = Annotated[float, "packets/clock"]
 LinesPerClock = Annotated[float, "lines/clock"]
 LinesPerClockOfSm = Annotated[float, "lines/clock/SM"]
 
@@ -228,14 +229,21 @@ class Bandwidth:
     sm_write_lines: LinesPerClockOfSm | None = None
     sm_partial_write_lines: LinesPerClockOfSm | None = None
     sm_atomic: SectorsPerClockOfSm | None = None
-    atomic_region: SectorsPerClock | None = None
-    """Sectors of requests whose atomic operations are done in one aligned kilobyte."""
+    atomic_packets: PacketsPerClock | None = None
+    """What one part of L2 does of atomic operations. Of the lanes of a request that meet in one sector, those at different words are a
+    packet; lanes at one word are packets one behind the other."""
+    atomic_whole: PacketsPerClock | None = None
+    """The same of packets that have operations for all bytes of their sector; None: as others."""
+    atomic_floats: PacketsPerClock | None = None
+    """The same of additions of floats; None: as others."""
+    atomic_parts: Count | None = None
+    """Parts of L2 that do atomic operations, each for other lines; None: all in one."""
     blocks: BlocksPerClock | None = None
     """Blocks that begin on all multiprocessors together."""
     dram_piece: Bytes | None = None
     """What DRAM delivers at once; None: a sector."""
     dram_mixed: Gigabytes | None = None
-    """What reads and writes reach together, those of a whole launch."""
+    """What reads and writes reach together, as much of the ones as of the others."""
     dram_read: Gigabytes | None = None
     """What a long read reaches; None: the rated bandwidth counts."""
     dram_write: Gigabytes | None = None
@@ -341,6 +349,9 @@ class Chip:
 
     bandwidth: Bandwidth = Bandwidth()
     links: Links = Links()
+    l2_kept_bytes: Bytes | None = None
+    """What of L2 a launch finds there that reads the same again; None: all. Each half of the L2 of recent large chips keeps copies of what
+    lies behind the other one, so that it holds fewer lines than it has places."""
     copy_gb_per_s: Gigabytes | None = None
     """What a large device-to-device copy reaches, bytes read plus bytes written; None where nobody measured it."""
     fp32_gflops: Gigaflops | None = None

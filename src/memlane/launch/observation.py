@@ -174,6 +174,8 @@ class Made:
     """Whether it stands behind loads there that come later in the PTX. The warp goes on to these before it waits for its operands."""
     catches_up: int = 0
     """From here on the warp waits for what was late: 1; n: at each n-th execution, as at the end of n turns of a loop; 0: it does not."""
+    is_combined: bool = False
+    """Of an atomic operation: whether one lane does it for all of its warp."""
     skipped: tuple[int, int] = (0, 0)
     """Of a branch that is no jump there: the machine instructions that a warp passes although none of its lanes goes there, and how many of
     them access memory."""

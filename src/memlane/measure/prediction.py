@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,7 @@ from memlane.emulate.run.device import ASSUMED_REGISTERS
 from memlane.errors import BadLaunch, CompileError, LaunchError, MissingDependency
 from memlane.launch import BlockSample, Launch, Layers, MachineCode
 from memlane.launch.limits import check_extents
-from memlane.measure.memory import Snapshot
+from memlane.measure.memory import Snapshot, not_restorable
 from memlane.measure.watching import Watching
 from memlane.model.kernel import Prediction, Sampled, Wait, predicted
 from memlane.model.scheduling import scheduled
@@ -243,20 +244,29 @@ def _warm(target: Emulator, launch: Launch, sample: BlockSample | None) -> Sampl
     those of all blocks are estimated, and where they do not fit, the sample gets the same share of L2.
     """
     chip = target.chip
-    target.empty_caches()
+    kept = chip.l2_bytes if chip.l2_kept_bytes is None else chip.l2_kept_bytes
+    target.empty_caches(kept)
     if sample is None:
         _events(target, launch, None)
         return Sampled(_events(target, launch, None))
     half = _events(target, launch, replace(sample, blocks=max(1, sample.blocks // 2))).l2_lines
     lines = _events(target, launch, sample).l2_lines
     each = max(0, lines - half) / max(1, sample.blocks - sample.blocks // 2)
-    share = max(1.0, (lines + each * (launch.blocks - sample.blocks)) / max(1, lines))
-    if lines >= FULL_SHARE * chip.l2_bytes // chip.line_bytes:  # it cannot say what more the other blocks touch: as much as these
-        share = launch.blocks / sample.blocks
-    if share * lines * chip.line_bytes > chip.l2_bytes:
-        target.empty_caches(max(min(SMALLEST_CACHE, chip.l2_bytes), int(chip.l2_bytes / share)))
+    wanted = lines + each * (launch.blocks - sample.blocks)
+    if lines >= FULL_SHARE * kept // chip.line_bytes:  # it cannot say what more the other blocks touch: as much as these
+        wanted = lines * launch.blocks / sample.blocks
+    share, dram = (max(1.0, one / max(1, lines)) for one in (min(_given_lines(launch), wanted), wanted))
+    if share * lines * chip.line_bytes > kept:
+        target.empty_caches(max(min(SMALLEST_CACHE, kept), int(kept / share)))
         _events(target, launch, sample)
-    return Sampled(_events(target, launch, sample), share)
+    return Sampled(_events(target, launch, sample), dram)
+
+
+def _given_lines(launch: Launch) -> float:
+    """The lines of all that a launch was given, no fewer than it can touch; endless where it may reach other memory."""
+    given = {argument.memory for argument in launch.arguments if argument.memory is not None}
+    reaches_more = not given or bool(not_restorable(launch))
+    return math.inf if reaches_more else sum(nbytes for _, nbytes in given) / launch.kernel.target.chip.line_bytes
 
 
 def _events(target: Emulator, launch: Launch, sample: BlockSample | None) -> Events:

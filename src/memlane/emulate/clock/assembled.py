@@ -139,13 +139,17 @@ def _plain(one: Instruction, opcode: str, kind: str) -> Weight:
     return Weight(2, "alu", 2) if kind == "int64" else _ONE
 
 
+LEAST_OF_WARPGROUP = 7
+"""Uses of the pipe by the smallest product of a warpgroup: 13 clocks, by benchmarks/results/h200/wgmma.json."""
+
+
 def _tensor_uses(one: Instruction) -> int:
     """How often 32 elements with a depth of 16 halves are computed; `wgmma` by one of its four warps, at twice the pace of `mma`."""
     rows, columns, depth = map(int, _SHAPE.findall(str(one.slot("shape")))[:3])
     operand = SCALAR_TYPES.get(one.form.types.get("a", "") or one.form.types.get("b", ""))
     bits = 16 if operand is None else min(operand.bits, 16)
     uses = rows * columns * depth * bits / (32 * 16 * 16)
-    return max(1, round(uses / 8 if one.opcode == "wgmma" else uses))
+    return max(LEAST_OF_WARPGROUP, round(uses / 8)) if one.opcode == "wgmma" else max(1, round(uses))
 
 
 def _conversion(one: Instruction) -> Weight:

@@ -31,8 +31,8 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 
-from memlane.chip import Chip
-from memlane.emulate.clock.levels import CACHES, DIRTY, DIRTY_BIT, FEW_WAYS, LEVEL, MOST_WAYS
+from memlane.chip import LANES, Chip
+from memlane.emulate.clock.levels import BUSY_PARTS, CACHES, DIRTY, DIRTY_BIT, FEW_WAYS, LEVEL, MOST_WAYS
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant, vector
 from memlane.emulate.code.sorting import before, permute
 from memlane.emulate.layout import FULL
@@ -62,6 +62,11 @@ class _Rule:
     atomic: int
     load_lines: bool
     """Whether a load that misses L1 brings the whole line."""
+    packet: int = 0
+    """For how many `BUSY_PARTS` of a clock a packet of atomic operations keeps its part of L2 busy."""
+    whole_packet: int = 0
+    spread: tuple[int, int] = (1, 1)
+    """Of that time, the share that counts where the lines are many: what waits for its own last result leaves the part to others."""
 
     @property
     def sectors(self) -> int:
@@ -71,16 +76,19 @@ class _Rule:
     def name(self) -> str:
         return (
             f"{self.line_bytes}_{self.sector_bytes}_{self.lines_per_pass}_{self.l1}_{self.l2}_{self.dram}_{self.atomic}_{self.load_lines:d}"
+            f"_{self.packet}_{self.whole_packet}_{'_'.join(map(str, self.spread))}"
         )
 
 
-def access_helper(chip: Chip, kind: str) -> Helper:
+def access_helper(chip: Chip, kind: str, operation: str = "") -> Helper:
     """`(caches: ptr, sm: i32, addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32, time: i64) -> i64`, packed as said above.
 
     One access of a warp to global-like memory, `distance` added to each address, that the memory pipe takes at `time`. Naturally aligned.
-    0 without an active lane. The latency of a store or reduction is the time until L2 has it.
+    0 without an active lane. The latency of a store or reduction is the time until L2 has it. `operation`: of atomic ones, `float` for
+    additions of floats, `pair` for those with two operands.
     """
     latency = chip.latency
+    packet, whole = _packets(chip, operation) if kind == ATOMIC else (0, 0)
     return _access(
         _Rule(
             chip.line_bytes,
@@ -91,6 +99,9 @@ def access_helper(chip: Chip, kind: str) -> Helper:
             _cycles(latency.dram),
             _cycles(latency.global_atomic),
             chip.piece_bytes("load") == chip.line_bytes,
+            packet,
+            whole,
+            (_packets(chip, "")[0], packet) if packet else (1, 1),
         ),
         kind,
     )
@@ -121,7 +132,8 @@ def _access(rule: _Rule, kind: str) -> Helper:
             sectors = e.reduce("or", e.select(e.lanes_of(here), wanted, constant(vector(I32), 0)))
             if rule.load_lines and kind == LOAD:
                 sectors = constant(I32, (1 << rule.sectors) - 1)
-            served = invoke(e, line_helper, l1, l2, line, sectors, time)
+            busy = _atomic_work(e, rule, lanes, here, nbytes) if rule.packet else constant(I64, 0)
+            served = invoke(e, line_helper, l1, l2, line, sectors, time, busy)
             latest.set(e.intrinsic("umax", [latest.get(), e.and_(served, constant(I64, FULL))]))
             levels.set(e.or_(levels.get(), e.and_(e.lshr(served, constant(I64, 32)), constant(I64, 0xFF))))
             line_count.set(e.add(line_count.get(), constant(I64, 1)))
@@ -181,10 +193,10 @@ def _sectors_of_lanes(e: Emit, rule: _Rule, lanes: Value, nbytes: Value) -> Valu
 
 
 def _line(rule: _Rule, kind: str) -> Helper:
-    """`(l1, l2, line: i64, sectors: i32, time: i64) -> i64`: the latency of the slowest of the sectors
-    of one line, the levels << 32, and for a `LOAD` << 40 how many of the sectors L1 did not have."""
+    """`(l1, l2, line: i64, sectors: i32, time: i64, busy: i64) -> i64`: the latency of the slowest of the sectors
+    of one line, the levels << 32, and for a `LOAD` << 40 how many of the sectors L1 did not have. `busy`: of atomic operations."""
 
-    def build(e: Emit, l1: Value, l2: Value, line: Value, sectors: Value, time: Value) -> None:
+    def build(e: Emit, l1: Value, l2: Value, line: Value, sectors: Value, time: Value, busy: Value) -> None:
         latest, levels, missed = (e.variable(constant(I64, 0)) for _ in range(3))
         near = None if kind == LOAD_PAST_L1 else invoke(e, _find(rule, kind == LOAD), l1, line)
         far_place = e.variable(e.inttoptr(constant(I64, 0), POINTER))
@@ -213,16 +225,52 @@ def _line(rule: _Rule, kind: str) -> Helper:
                         e.store(constant(I64, 0), e.element(near, sector, I64))
                 _note(e, latest, levels, 0, beyond(sector))
         if kind == ATOMIC:
-            _count_atomics(e, rule, l2, far_place.get(), sectors)
+            _count_atomics(e, rule, l2, far_place.get(), sectors, busy)
         e.ret(e.or_(missed.get(), e.or_(latest.get(), e.shl(levels.get(), constant(I64, 32)))))
 
-    return Helper(f"memlane_line_{kind}_{rule.name}", I64, (POINTER, POINTER, I64, I32, I64), build)
+    return Helper(f"memlane_line_{kind}_{rule.name}", I64, (POINTER, POINTER, I64, I32, I64, I64), build)
 
 
-def _count_atomics(e: Emit, rule: _Rule, l2: Value, place: Value, sectors: Value) -> None:
-    """Count the sectors of a request with atomic operations in the line whose arrivals are at `place`."""
+def _packets(chip: Chip, operation: str) -> tuple[int, int]:
+    """For how many `BUSY_PARTS` of a clock a packet keeps a part of L2 busy, and one for all bytes of a sector; 0 where it is not known."""
+    rates = chip.bandwidth
+    if rates.atomic_packets is None:
+        return 0, 0
+    if operation == "float" and rates.atomic_floats is not None:
+        each = round(BUSY_PARTS / rates.atomic_floats)
+        return each, each
+    whole = BUSY_PARTS / (rates.atomic_whole or rates.atomic_packets)
+    return round(BUSY_PARTS / rates.atomic_packets), round(2 * whole if operation == "pair" else whole)
+
+
+def _atomic_work(e: Emit, rule: _Rule, lanes: Value, here: Value, nbytes: Value) -> Value:
+    """For how many `BUSY_PARTS` of a clock the atomic operations of the lanes in one line keep its part of L2 busy.
+
+    In each sector there are as many packets as lanes at the word that most lanes meet in, and as many for all of its bytes as at the word
+    with the fewest.
+    """
+    words = e.and_(e.lshr(e.trunc(lanes, vector(I32)), constant(vector(I32), 2)), constant(vector(I32), rule.line_bytes // 4 - 1))
+    wide = e.zext(e.icmp_unsigned("==", nbytes, constant(I32, 8)), I32)  # operations on 8 bytes take two words
+    words, total = e.lshr(words, e.splat(wide)), constant(I64, 0)
+    for sector in range(rule.sectors):
+        most, fewest = constant(I32, 0), constant(I32, LANES)
+        for word in range(sector * rule.sector_bytes // 4, (sector + 1) * rule.sector_bytes // 4):
+            at = e.icmp_unsigned("==", words, e.splat(e.lshr(constant(I32, word), wide)))
+            met = e.popcount(e.and_(e.mask_of(at), here))
+            most, fewest = e.intrinsic("umax", [most, met]), e.intrinsic("umin", [fewest, met])
+        parts = e.mul(e.sub(most, fewest), constant(I32, rule.packet))
+        total = e.add(total, e.zext(e.add(parts, e.mul(fewest, constant(I32, rule.whole_packet))), I64))
+    return total
+
+
+def _count_atomics(e: Emit, rule: _Rule, l2: Value, place: Value, sectors: Value, busy: Value) -> None:
+    """Count the sectors of a request with atomic operations in the line whose arrivals are at `place`, and for how long they take."""
     distance = e.sub(e.ptrtoint(place, I64), e.get(l2, LEVEL, "arrivals"))
-    own = e.at(e.get_pointer(l2, LEVEL, "atomics"), e.udiv(distance, constant(I64, rule.sectors)))
+    own = e.at(e.get_pointer(l2, LEVEL, "atomics"), e.shl(e.udiv(distance, constant(I64, rule.sectors)), constant(I64, 1)))
+    longer = e.at(own, 8)
+    e.store(e.add(e.load(longer, typ=I64), busy), longer)
+    share, of = rule.spread
+    e.bump(l2, LEVEL, "atomic_busy", e.udiv(e.mul(busy, constant(I64, share)), constant(I64, of)))
     total = e.add(e.load(own, typ=I64), e.zext(e.popcount(sectors), I64))
     e.store(total, own)
     e.put(e.intrinsic("umax", [e.get(l2, LEVEL, "hottest"), total]), l2, LEVEL, "hottest")
@@ -410,7 +458,10 @@ def _write_back(e: Emit, rule: _Rule, level: Value, place: Value, number: Value)
     e.bump(level, LEVEL, "written_back", back)
     # Where there were none all counts are 0, and their memory is better not touched.
     with e.if_then(e.icmp_unsigned("!=", e.get(level, LEVEL, "hottest"), constant(I64, 0)), likely=False):
-        e.store(constant(I64, 0), e.element(e.get_pointer(level, LEVEL, "atomics"), number, I64))
+        for word in range(2):
+            e.store(
+                constant(I64, 0), e.at(e.element(e.get_pointer(level, LEVEL, "atomics"), e.shl(number, constant(I64, 1)), I64), 8 * word)
+            )
 
 
 def _oldest(e: Emit, level: Value, stamps: Value) -> Value:

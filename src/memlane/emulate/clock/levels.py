@@ -34,15 +34,19 @@ LEVEL = np.dtype(
         ("ways", "u8"),
         ("places", "u8"),
         ("atomics", "u8"),
+        ("atomic_busy", "u8"),
         *((name, "u8") for name in (*TRAFFIC, *FAR)),
     ]
 )
 """One cache. `tags`, `stamps` point to u64[sets, places]: number of the line + 1, and the use that touched it last; `arrivals` to
 i64[sets, places, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent; in L2 with `DIRTY` where it was stored to.
-`atomics`, of L2, to u64[sets, places]: sectors of requests of this launch with atomic operations in the line; null of an L1."""
+`atomics`, of L2, to u64[sets, places, 2]: of requests of this launch with atomic operations in the line, their sectors, and for how many
+`BUSY_PARTS` of a clock they keep a part of L2 busy; null of an L1. `atomic_busy` is the sum of the latter over all lines."""
 
-REGION_LINES = 16
-"""Lines whose atomic operations one part of L2 does, by `eight lines of all` in benchmarks/results/h200/bandwidth.json."""
+BUSY_PARTS = 64
+PAIR_LINES, BLOCK_LINES = 2, 8
+"""Neighbouring lines whose atomic operations one part of L2 does, and those that two parts do: one the pairs 0 and 3 of a block, the other
+1 and 2, by `atomic ladder` in benchmarks/results/h200/predict_calibration.json."""
 DIRTY_BIT = 62
 DIRTY = 1 << DIRTY_BIT
 
@@ -61,7 +65,7 @@ class Level:
         shape = (count, self.sets, places)
         self._tags = np.zeros(shape, np.uint64)
         self._stamps = np.zeros(shape, np.uint64)
-        self._atomics = np.zeros(shape if is_far else 0, np.uint64)
+        self._atomics = np.zeros((*shape, 2) if is_far else 0, np.uint64)
         self._arrivals = np.zeros((*shape, chip.line_bytes // chip.sector_bytes), np.int64)
         self.records = np.zeros(count, LEVEL)
         self.records["set_mask"] = self.sets - 1
@@ -77,22 +81,23 @@ class Level:
         """Lines that are there."""
         return int(np.count_nonzero(self._tags))
 
-    @property
-    def hottest_region(self) -> int:
-        """The most sectors of requests that had atomic operations in `REGION_LINES` neighbouring lines."""
-        hottest = int(self.records["hottest"].max())  # counted before its line made room for another one
-        if not hottest:
-            return 0
-        touched = self._atomics > 0
-        regions = (self._tags[touched] - np.uint64(1)) // np.uint64(REGION_LINES)
-        _, places = np.unique(regions, return_inverse=True)
-        return max(hottest, int(np.bincount(places, self._atomics[touched]).max(initial=0)))
+    def atomic_cycles(self) -> tuple[float, float]:
+        """Return for how long the atomic operations of the busiest lines keep their part of L2 busy, and for how long those of the launch
+        would keep one part busy that did them all."""
+        total = float(self.records["atomic_busy"].sum()) / BUSY_PARTS
+        busy = self._atomics[..., 1]
+        touched = busy > 0
+        lines = self._tags[touched] - np.uint64(1)
+        pairs = lines // np.uint64(PAIR_LINES)
+        halves = lines // np.uint64(BLOCK_LINES) * np.uint64(2) + ((pairs ^ pairs >> np.uint64(1)) & np.uint64(1))
+        _, places = np.unique(halves, return_inverse=True)
+        return float(np.bincount(places, busy[touched]).max(initial=0.0)) / BUSY_PARTS, total
 
     def begin_launch(self) -> None:
         """Count from 0 what moves from now on."""
         if self.records["hottest"].any():
             self._atomics[:] = 0
-        for name in (*TRAFFIC, *FAR):
+        for name in (*TRAFFIC, *FAR, "atomic_busy"):
             self.records[name] = 0
 
 

@@ -19,7 +19,7 @@ from memlane.emulate.layout import BLOCK, CONTEXT, COPY_GROUPS, WARP
 from memlane.emulate.lower.body import Step, reads
 from memlane.emulate.runtime.helper import invoke
 from memlane.launch import Made
-from memlane.ptx import Immediate, Instruction, Special, values_written
+from memlane.ptx import Immediate, Instruction, Special, is_product, values_written
 
 if TYPE_CHECKING:
     from memlane.emulate.lower.lowering import Lowering
@@ -68,7 +68,7 @@ class Scoreboard:
             when = self._later(when, e.get(self._k.warp, WARP, "copies", group))
         if step.instruction.name == "cp.async.commit_group":
             self._close_group()
-        for name in dict.fromkeys(reads(step.instruction)):
+        for name in dict.fromkeys(_waited_for(step.instruction)):
             ready = self._ready_time(name)
             when = when if ready is None else self._later(when, ready)
         reads_clock = self._special(step.instruction).startswith("%clock")
@@ -227,6 +227,13 @@ class Scoreboard:
 def _pipes(weight: Weight) -> tuple[str, ...]:
     """Of each machine instruction that an estimate counts, the pipe that it takes."""
     return tuple(weight.pipe if number < weight.uses else "" for number in range(weight.slots))
+
+
+def _waited_for(instruction: Instruction) -> Iterable[str]:
+    """The registers that have to be ready: of an asynchronous product not what it adds to, for products follow each other in the pipe."""
+    names = reads(instruction)
+    sums = values_written(instruction) if is_product(instruction) else ()
+    return [name for name in names if name not in sums]
 
 
 def _awaited_copies(instruction: Instruction) -> range:

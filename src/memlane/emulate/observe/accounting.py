@@ -45,7 +45,7 @@ def _digest_of(chip: Chip) -> str:
 
 
 @cache
-def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind, is_request: bool = True) -> Helper:
+def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind, is_request: bool = True, floats: bool = False) -> Helper:
     """`(warp, addresses, distance, lanes, nbytes, site, issue) -> cycle of completion`: account for one executed access, or, where it
     `is_request` no more, for one more part of it.
 
@@ -65,18 +65,18 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind, is_re
             addresses = invoke(e, side_by_side, warp, addresses, distance, lanes, nbytes, site)
         arguments = (addresses, distance, lanes, nbytes, site, issue)
         if space not in ("generic", "shared::cluster"):
-            e.ret(invoke(e, accounting_part(chip, layers, space, kind), warp, *arguments))
+            e.ret(invoke(e, accounting_part(chip, layers, space, kind, floats), warp, *arguments))
             return
         latest = e.variable(issue)
         parts = by_space if space == "generic" else by_rank
         for name, group, start in parts(e, addresses, distance, lanes, warp):
             with e.if_then(e.icmp_unsigned("!=", group, constant(I32, 0))):
                 inner = e.sub(distance, constant(I64, start))
-                complete = invoke(e, accounting_part(chip, layers, name, kind), warp, addresses, inner, group, nbytes, site, issue)
+                complete = invoke(e, accounting_part(chip, layers, name, kind, floats), warp, addresses, inner, group, nbytes, site, issue)
                 latest.set(e.intrinsic("smax", [latest.get(), complete]))
         e.ret(latest.get())
 
-    return Helper(f"memlane_account_{_key(chip, layers)}_{space}_{kind}_{is_request:d}", I64, _ARGUMENTS, build)
+    return Helper(f"memlane_account_{_key(chip, layers)}_{space}_{kind}_{is_request:d}{floats:d}", I64, _ARGUMENTS, build)
 
 
 @helper("side_by_side", POINTER, POINTER, POINTER, I64, I32, I32, I32)
@@ -163,7 +163,7 @@ def _key(chip: Chip, layers: Compiled) -> str:
 
 
 @cache
-def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind) -> Helper:
+def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind, floats: bool = False) -> Helper:
     """The same for lanes that all reach one state space, without the request."""
     rules = counting(chip, kind)
 
@@ -178,10 +178,10 @@ def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind) 
                 wavefronts = invoke(e, rules.wavefronts, addresses, distance, lanes, nbytes)
             else:
                 wavefronts = invoke(e, _wavefronts_of_site(chip, kind), warp, addresses, distance, lanes, nbytes, site)
-        place = _Access(chip, layers, space, kind, warp, addresses, distance, lanes, nbytes, site, issue)
+        place = _Access(chip, layers, space, kind, warp, addresses, distance, lanes, nbytes, site, issue, floats)
         e.ret(_conclude(e, place, sectors, wavefronts))
 
-    return Helper(f"memlane_account_part_{_key(chip, layers)}_{space}_{kind}", I64, _ARGUMENTS, build)
+    return Helper(f"memlane_account_part_{_key(chip, layers)}_{space}_{kind}_{floats:d}", I64, _ARGUMENTS, build)
 
 
 @cache
@@ -229,6 +229,8 @@ class _Access:
     site: Value
     issue: Value
     """The cycle in which it is issued."""
+    floats: bool = False
+    """Of an atomic operation: whether it adds floats."""
 
 
 def _conclude(e: Emit, one: _Access, sectors: Value, wavefronts: Value) -> Value:
@@ -292,13 +294,14 @@ def _complete(e: Emit, one: _Access, wavefronts: Value) -> Value:
     caches = e.get_pointer(context, CONTEXT, "caches")
     number = e.get(block, BLOCK, "sm")
     place = (one.addresses, one.distance, one.lanes, one.nbytes)
-    packed = invoke(e, access_helper(chip, ATOMIC if kind in _ATOMICS else kind), caches, number, *place, issue)
+    operation = "float" if one.floats else "pair" if kind == "compare_swap" else ""
+    packed = invoke(e, access_helper(chip, ATOMIC if kind in _ATOMICS else kind, operation), caches, number, *place, issue)
     passes = e.trunc(e.lshr(packed, constant(I64, 40)), I32)
     if layers.predicts:
-        # The data of L1 lie in banks as those of shared memory do, and lines take two cycles to be stored, and one of a load at least.
+        # The data of L1 lie in banks as those of shared memory do, and lines take two cycles to be stored.
         banks = e.and_(e.trunc(e.lshr(wavefronts, constant(I64, 16)), I32), constant(I32, 0xFFFF))
         twice = e.mul(passes, constant(I32, PASS_CYCLES))
-        passes = twice if kind == "store" else e.intrinsic("umax", [passes, e.intrinsic("umax", [banks, constant(I32, PASS_CYCLES)])])
+        passes = twice if kind == "store" else e.intrinsic("umax", [passes, banks])
     start = invoke(e, lsu, sm, issue, passes)
     return e.add(start, e.and_(packed, constant(I64, 0xFFFFFFFF)))
 

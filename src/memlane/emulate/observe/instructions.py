@@ -14,9 +14,23 @@ def account(k: Lowering, space: str, pointer: Value, distance: Value, nbytes: in
     instruction that goes to memory several times the first time alone `is_request`."""
     if not (k.layers.counts or k.layers.clock) or k.instruction.form.addresses.get("a") == "param":
         return
-    helper = accounting(k.chip, k.layers, space, access_kind(k.instruction, k.registers.read), is_request)
-    complete = k.call(helper, k.warp, pointer, distance, k.active, constant(I32, nbytes), constant(I32, k.index), k.start)
+    kind = access_kind(k.instruction, k.registers.read)
+    floats = kind == "atomic" and any(name.startswith(("f", "bf")) for name in k.instruction.form.types.values())
+    helper = accounting(k.chip, k.layers, space, kind, is_request, floats)
+    active = _one_of(k) if kind in ("atomic", "increment") and _is_combined(k) else k.active
+    complete = k.call(helper, k.warp, pointer, distance, active, constant(I32, nbytes), constant(I32, k.index), k.start)
     k.completes(complete)
+
+
+def _is_combined(k: Lowering) -> bool:
+    """Whether the assembled code lets one lane do an atomic operation for all."""
+    machine = k.layers.machine
+    return machine is not None and k.index < len(machine.made) and machine.made[k.index].is_combined
+
+
+def _one_of(k: Lowering) -> Value:
+    """The lowest of the active lanes."""
+    return k.e.and_(k.active, k.e.sub(constant(I32, 0), k.active))
 
 
 def account_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, Value], nbytes: int, count: Value | None) -> None:

@@ -137,7 +137,7 @@ class Observed:
             self._clock.pipe_cycles(self._sms),
             traffic,
             self._device.l2.lines,
-            self._device.l2.hottest_region,
+            self._device.l2.atomic_cycles(),
             self._clock.barrier_cycles(self._sms),
             int(context["lives"][0]),
             self._stalls if self._compiled.layers.predicts else None,

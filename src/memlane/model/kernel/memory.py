@@ -18,6 +18,14 @@ FULL_COVERAGE = 0.95
 """Of the bytes of sectors that are stored to in parts: from there on all of each counts as stored."""
 ASKED = ("read", "written", "partly_written", "atomic")
 """What moves between multiprocessors and L2, in sectors."""
+AT_ONE_PLACE = "atomics at one place"
+"""What is done one by one, and added to the rest: kernels that collect their results so do it at their end."""
+FABRIC = "L2 fabric"
+"""What goes between the two halves of L2, each of which is at one half of DRAM. It limits nothing that DRAM does not, and is what Nsight
+Compute shows as throughput of L2 for kernels that stream."""
+FABRIC_SHARE = 0.53
+"""Of the rate at which L2 serves multiprocessors, by `breakdown` of tuned kernels in benchmarks/results/h200/predict_calibration.json: 75
+sectors a clock on an H200."""
 OWN = ("DRAM", "LSU of one SM", "atomics of one line")
 """Floors that are modelled here, or by the clock layer, in other ways."""
 
@@ -37,7 +45,7 @@ def shared_parts(chip: Chip, sampled: Sampled) -> Shared:
     traffic = _whole(chip, sampled)
     floors = modelled_time(chip, 0, traffic)
     found = [Part(floor.name, floor.cycles, floor.moved) for floor in floors.floors if floor.name not in OWN]
-    found += [*_l2(chip, sampled, traffic), *_dram(chip, sampled, traffic), *_atomics(chip, sampled)]
+    found += [*_fabric(chip, traffic), *_l2(chip, sampled, traffic), *_dram(chip, sampled, traffic), *_atomics(chip, sampled)]
     moved = SECTOR_BYTES * sum(traffic.total(name) for name in ASKED)
     return Shared(tuple(found), floors.missing, moved)
 
@@ -66,8 +74,11 @@ def _dram(chip: Chip, sampled: Sampled, traffic: Traffic) -> Iterator[Part]:
     written = float(traffic.written_back * SECTOR_BYTES)
     if traffic.allocated and _filled(traffic, piece):
         written *= _in_pieces(traffic.allocated, traffic.allocated_pairs, piece) / (traffic.allocated * SECTOR_BYTES)
-    rate = chip.bandwidth.dram_mixed or chip.copy_gb_per_s or chip.bandwidth.dram_read or chip.dram_gb_per_s
-    ns = (read + written) / rate
+    mixed = chip.bandwidth.dram_mixed or chip.copy_gb_per_s or chip.bandwidth.dram_read or chip.dram_gb_per_s
+    alone = max(mixed, chip.bandwidth.dram_read or mixed)
+    turned = 2 * min(read, written)  # as much of reads as of writes: DRAM turns from the ones to the others all the time
+    ns = turned / mixed + (read + written - turned) / alone
+    rate = (read + written) / ns if ns else mixed
     yield Part("DRAM", ns * chip.clock_mhz / 1000, f"{size(read)} read and {size(written)} written at {rounded(rate)} GB/s")
 
 
@@ -96,9 +107,16 @@ def _l2(chip: Chip, sampled: Sampled, traffic: Traffic) -> Iterator[Part]:
     yield Part("L2", (asked + own) / rate, f"{asked:,} sectors for multiprocessors and {own:,} from and to DRAM at {rate:g} a clock")
 
 
+def _fabric(chip: Chip, traffic: Traffic) -> Iterator[Part]:
+    if chip.bandwidth.l2_read is not None:
+        sectors = (chip.bandwidth.dram_piece or SECTOR_BYTES) / SECTOR_BYTES * traffic.fetched_pairs
+        stored = traffic.total("written") + traffic.total("partly_written")
+        yield Part(FABRIC, (sectors + stored) / (FABRIC_SHARE * chip.bandwidth.l2_read))
+
+
 def _atomics(chip: Chip, sampled: Sampled) -> Iterator[Part]:
-    line, region = chip.bandwidth.line_atomic, chip.bandwidth.atomic_region
-    events, scale = sampled.events, sampled.scale
-    cycles = [amount * scale / rate for amount, rate in ((events.traffic.hottest, line), (events.hottest_region, region)) if rate]
-    if cycles and max(cycles) > 0:
-        yield Part("atomics at one place", max(cycles), f"{events.hottest_region * scale:,.0f} sectors of requests in one kilobyte")
+    """Atomic operations: those of lines that many meet in keep one part of L2 busy, and all of them all parts."""
+    busiest, total = (cycles * sampled.scale for cycles in sampled.events.atomic_cycles)
+    spread = total / (chip.bandwidth.atomic_parts or 1)
+    yield Part("L2 atomics", spread)
+    yield Part(AT_ONE_PLACE, max(0.0, busiest - busiest / (chip.bandwidth.atomic_parts or 1)), "in one part of L2")

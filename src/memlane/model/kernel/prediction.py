@@ -7,34 +7,33 @@ combination is the power mean that fits the measured families best: the exponent
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memlane.chip import STALL_FIELDS, Chip
-from memlane.model.kernel.memory import shared_parts
+from memlane.model.kernel.memory import AT_ONE_PLACE, FABRIC, shared_parts
 from memlane.model.kernel.multiprocessor import Part, Sampled, parts_of, whole_cycles
 from memlane.number_format import duration, percent
 
 OVERLAP = 4.0
-HIDDEN = 0.4
+HIDDEN = 0.6
 """The share of longer accesses that does not matter where warps wait for their blocks to begin, by `copies by vector width`."""
-LOADED, LOADED_POWER, ROUNDS = 0.8, 0.75, 12
+LOADED, LOADED_POWER, ROUNDS = 0.8, 1.0, 12
 """How much longer an access to DRAM takes when DRAM is always busy than when it is idle (0.8: 1.8 times), and the power of its utilization
 that this grows with, by `occupancy` in benchmarks/results/h200/predict_measured.json; and how often time and utilization are computed from
 each other."""
 LIMITING_SHARE = 0.6
 """Of the time, for which a part has to be busy to be called the one that limits; below that, latency does, as Nsight Compute's guide
 says."""
+ELAPSED_CYCLES, ACTIVE_CYCLES = 3200, 500
+"""Cycles that Nsight Compute counts besides those that a launch takes here: until the first block begins and after the last has ended, and
+those of them in which a multiprocessor is busy, by `launches` and `bank conflicts` in benchmarks/results/h200/predict_measured.json."""
 LATENCY = "latency"
 BLOCKS = "beginning of blocks"
-AT_ONE_PLACE = "atomics at one place"
-"""What is done one by one, and added to the rest: kernels that collect their results so do it at their end."""
 WARPS = "warps"
 NOT_MODELLED = (
-    "the registers that the assembler allots",
-    "copies in bulk and tensor memory accelerator",
-    "tensor cores' rates",
+    "what copies in bulk move, and the tensor memory accelerator",
     "texture caches",
-    "TLBs and where in L2 and DRAM lines meet",
+    "TLBs and where in DRAM lines meet",
     "instruction fetch",
 )
 GROUPS: Mapping[str, str] = {"issue slots": "SM", "barriers": "SM", "L1 and shared memory": "L1", "L2": "L2", "DRAM": "DRAM"}
@@ -75,9 +74,8 @@ class Prediction:
     """Of the blocks that ran for this."""
     missing: tuple[str, ...] = ()
     """Rates that the file of the chip lacks."""
-    group: str = LATENCY
-    """`SM`, `L1`, `L2`, `DRAM` or `latency`: what limits, in the words of Nsight Compute, which takes the share of DRAM's rated bandwidth.
-    Blocks that begin are none of these."""
+    throughputs: Mapping[str, float] = field(default_factory=dict)
+    """Of `SM`, `L1`, `L2` and `DRAM`, as Nsight Compute would show it, 1 being all. Blocks that begin are none of these."""
     moved_bytes: float = 0.0
     """Between the multiprocessors and L2."""
     kernel: str = ""
@@ -85,6 +83,12 @@ class Prediction:
     """Why all blocks ran where a sample would have stood for them, as a clause; empty otherwise."""
     waits: tuple[Wait, ...] = ()
     """What the warps spent their time on; the longest first."""
+
+    @property
+    def group(self) -> str:
+        """What limits in the words of Nsight Compute: the unit with the highest throughput, or `latency` where none is above 60 %."""
+        busiest = max(self.throughputs, key=lambda name: self.throughputs[name], default=LATENCY)
+        return busiest if self.throughputs.get(busiest, 0.0) >= LIMITING_SHARE else LATENCY
 
     @property
     def limiting(self) -> str:
@@ -151,19 +155,22 @@ def predicted(chip: Chip, sampled: Sampled) -> Prediction:
         spread / chip.clock_mhz,
         sampled.events.fraction,
         (*shared.missing, *missing),
-        _group(chip, busy, together),
+        _throughputs(chip, busy, together),
         shared.moved_bytes,
     )
 
 
-def _group(chip: Chip, parts: Sequence[Part], cycles: float) -> str:
-    """The busiest part, as `Prediction.group` names it."""
+def _throughputs(chip: Chip, parts: Sequence[Part], cycles: float) -> dict[str, float]:
+    """The throughputs of the chip's units, as Nsight Compute has them: of the time that it measures, but those of L1 of the time in which
+    the multiprocessors are busy, and DRAM's of its rated bandwidth."""
     rated = (chip.bandwidth.dram_mixed or chip.dram_gb_per_s) / chip.dram_gb_per_s
-    busy = {part.name: part.cycles * (rated if part.name == "DRAM" else 1.0) for part in parts if part.name not in (BLOCKS, AT_ONE_PLACE)}
-    busiest = max(busy, key=lambda name: busy[name], default="")
-    if not busiest or busy[busiest] < LIMITING_SHARE * cycles:
-        return LATENCY
-    return GROUPS.get(busiest) or ("SM" if busiest.endswith("pipe") else "L2")
+    found = dict.fromkeys(("SM", "L1", "L2", "DRAM"), 0.0)
+    for part in parts:
+        group = GROUPS.get(part.name) or ("SM" if part.name.endswith("pipe") else "L2")
+        if part.name not in (BLOCKS, AT_ONE_PLACE):
+            elapsed = cycles + (ACTIVE_CYCLES if group == "L1" else ELAPSED_CYCLES)
+            found[group] = max(found[group], part.cycles * (rated if group == "DRAM" else 1.0) / elapsed)
+    return {group: min(1.0, share) for group, share in found.items()}
 
 
 def _dram_waits(sampled: Sampled) -> float:
@@ -179,7 +186,7 @@ def _dram_waits(sampled: Sampled) -> float:
 def _bottlenecks(parts: Sequence[Part]) -> list[float]:
     """What of the shared parts goes on side by side: the ways between multiprocessors and L2, and L2 with DRAM behind it."""
     behind = max((part.cycles for part in parts if part.name in ("L2", "DRAM")), default=0.0)
-    return [behind, *(part.cycles for part in parts if part.name not in ("L2", "DRAM", AT_ONE_PLACE))]
+    return [behind, *(part.cycles for part in parts if part.name not in ("L2", "DRAM", FABRIC, AT_ONE_PLACE))]
 
 
 def combined(cycles: Sequence[float]) -> float:
