@@ -76,7 +76,7 @@ def test_one_dimension_is_taken_for_rows_as_far_apart_as_lanes_read(kernels: obj
     call = kernels["total"][COUNT // 256, 256]
     (advice,) = advise_layout(call, array, sums, COUNT)
     assert advice.shape == (COUNT, 64)
-    assert "Parameter 0 (rows) of total, f4[16384] (taken as f4[256, 64]), moves 8 times" in advice.verdict
+    assert "Argument 1 (rows) of total, f4[16384] (taken as f4[256, 64]), moves 8 times" in advice.verdict
     assert np.array_equal(array.numpy(), rows().ravel())
     (said,) = advise_layout(call, array, sums, COUNT, shapes={0: (COUNT, 64)})
     assert said.tried == advice.tried

@@ -405,3 +405,20 @@ def test_a_square_is_concluded_where_lanes_step_over_several_of_its_rows() -> No
     stored = Seen(4 * lane, ALL, 0, 16, 4)
     read = Seen(lane // 8 * 128, ALL, 3, 4)
     assert [(one.rows, one.columns) for one in geometries(4096, 4, 4, [stored, read], None, None)] == [(32, 32)]
+
+
+@pytest.mark.slow
+def test_an_array_of_one_dimension_is_tried_with_an_element_free_behind_all_banks() -> None:
+    """Every second word: in each request two lanes meet in 16 banks, with a word free behind each 32 none do."""
+    source = """extern "C" __global__ void pairs(float *out, const float *in)
+    {
+        __shared__ float words[64];
+        words[2 * threadIdx.x] = in[threadIdx.x];
+        __syncthreads();
+        out[threadIdx.x] = words[2 * threadIdx.x];
+    }"""
+    target = ml.target("emulator:h200")
+    pairs = target.load(ml.cuda(source))["pairs"]
+    (tried,) = fix(pairs[1, 32], target.zeros(32), target.zeros(32))
+    (padded,) = [one for one in tried.tried if str(one.layout) == "Padded(2x32, pad=1)"]
+    assert (tried.original.wavefronts, padded.wavefronts, padded.same) == (4, 2, True)

@@ -121,7 +121,7 @@ class LayoutAdvice:
         array = f"{self.dtype}{list(self.shape)}"
         if self.given:
             array = f"{self.given} (taken as {array})"
-        begun = f"Parameter {self.parameter}{named} of {self.kernel}, {array}, moves {rounded(ratio)} times the sectors it needs"
+        begun = f"Argument {self.parameter + 1}{named} of {self.kernel}, {array}, moves {rounded(ratio)} times the sectors it needs"
         if not self.tried:
             return f"{begun}. No layout could be tried: {self.refused[0][1]}."
         how, best = "modelled" if self.modelled else "measured", self.best
