@@ -214,6 +214,23 @@ def test_a_texture_reference_is_named_where_only_templates_use_it() -> None:
     assert "like.cu:1: `t` is a texture or surface reference, which CUDA 12 has ended, for nvcc too" in text
 
 
+def test_headers_that_ask_for_clocks_of_the_system_compile() -> None:
+    source = """#include <unistd.h>
+#include <ctime>
+#if !_POSIX_TIMERS
+#error no timers
+#endif
+struct Stopwatch { double since; double read() { return (double)clock() / CLOCKS_PER_SEC - since; } };
+__global__ void k(int* p) { *p = CLOCKS_PER_SEC; }
+"""
+    assert "1000000;" in kernels(source).text
+
+
+def test_the_allocator_of_cub_is_for_the_host() -> None:
+    source = "#include <cub/util_allocator.cuh>\ncub::CachingDeviceAllocator pool(true);\n__global__ void k(int* p) { *p = 1; }"
+    assert list(kernels(source).kernels.values()) == ["k(int*)"]
+
+
 def test_headers_of_libraries_for_the_host_need_not_be_there() -> None:
     source = '#include "cublas_v2.h"\n#include <cufft.h>\n#include <nccl.h>\n'
     source += "__global__ void k(half* p, cufftComplex* c, __nv_bfloat16* b) { *b = c->x; }"

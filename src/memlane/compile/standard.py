@@ -47,6 +47,7 @@ _LONG_LONG = re.compile(r"(\busing u?int64_t\s*=\s*(?:un)?signed long|\btypedef 
 _HOST_ONLY = frozenset(
     _words("""
     cudaEGL.h cudaEGLTypedefs.h cudaGL.h cudaGLTypedefs.h cudaProfilerTypedefs.h cudaTypedefs.h cudaVDPAU.h cudaVDPAUTypedefs.h
+    cub/util_allocator.cuh
     cuda_egl_interop.h cuda_gl_interop.h cuda_occupancy.h cuda_profiler_api.h cuda_vdpau_interop.h nvJitLink.h nvrtc.h nvvm.h
 """)
 )
@@ -117,7 +118,7 @@ NEEDED_BY_THRUST = frozenset({"declval", "size_t", "ptrdiff_t", "memcpy"})
 def stand_ins() -> dict[str, str]:
     """Header name to text: every standard header, and the usual ones of the system."""
     headers = {"memlane/nvcc.h": _included("nvcc.h")} | {name: _with_long_int64(name) for name in _INT64_HEADERS}
-    headers |= dict.fromkeys(_SYSTEM_HEADERS, "")
+    headers |= {name: _included(name) for name in _SYSTEM_HEADERS}
     headers |= dict.fromkeys(_CXX_HEADERS, "")
     for name in _C_HEADERS:
         text = _included(f"{name}.h")

@@ -1,0 +1,3 @@
+#pragma once
+#define _POSIX_TIMERS 200809L
+#define _POSIX_MONOTONIC_CLOCK 0
