@@ -224,12 +224,14 @@ def test_cu_file_that_does_not_compile(memlane: Command, written: Write) -> None
 
 
 def test_header_that_is_not_there(memlane: Command, written: Write) -> None:
-    path = written("k.cu", '#include "config.h"\n__global__ void k(int* p) { p[threadIdx.x] = 1; }\n')
+    """The folders of other tests are neighbours, and a header of the same name there would be suggested."""
+    header = "only_in_the_test_of_missing_headers.h"
+    path = written("k.cu", f'#include "{header}"\n__global__ void k(int* p) {{ p[threadIdx.x] = 1; }}\n')
     one = (*ONE_WARP, "--arg", "i4[32]")
-    refused(memlane("trace", path, *one), 'k.cu:1: the header "config.h" was not found; name its directory with -I DIR')
+    refused(memlane("trace", path, *one), f'k.cu:1: the header "{header}" was not found; name its directory with -I DIR')
     refused(memlane("trace", path, *one, "-I", "inc"), "there is no directory inc to search for headers; correct -I")
     Path("inc").mkdir()
-    Path("inc/config.h").write_text("")
+    Path("inc", header).write_text("")
     assert memlane("trace", path, *one, "-I", "inc").code == 0
 
 

@@ -181,7 +181,7 @@ def test_what_does_not_compile(signature: object, message: str) -> None:
 def test_what_is_no_kernel() -> None:
     with pytest.raises(CompileError) as raised:
         numba("vector_add", "void()")  # type: ignore[arg-type]
-    assert str(raised.value) == "'vector_add' is not a Python function; memlane.numba takes one, or what numba.cuda.jit makes of one"
+    assert str(raised.value) == "'vector_add' is not a Python function; pass one to memlane.numba, or a kernel made by numba.cuda.jit"
     with pytest.raises(CompileError, match=r"^no architecture 'hopper'; write it like sm_90$"):
         numba(kernels.vector_add, "void(f4[:], f4[:], f4[:])", arch="hopper")
 

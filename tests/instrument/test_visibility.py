@@ -177,7 +177,7 @@ def test_a_claim_without_anything_behind_the_store_is_refused() -> None:
         (
             "ld.relaxed.gpu.global.u32 %ml_back, [%rd3+16]",
             "ld.relaxed.cta.global.u32 %ml_back, [%rd3+16]",
-            "does not go to where the device",
+            "does not read from a level that the whole device",
         ),
     ],
 )

@@ -106,8 +106,8 @@ def test_files_that_are_no_matrix(tmp_path: Path) -> None:
     (tmp_path / "dense.mtx").write_text("%%MatrixMarket matrix array real general\n1 1\n1.0\n")
     for name, sentence in (
         ("gone.mtx", "there is no such file"),
-        ("text.mtx", "SciPy reads no sparse matrix of it"),
-        ("dense.mtx", "SciPy reads no sparse matrix of it"),
+        ("text.mtx", "SciPy cannot read it as a sparse matrix"),
+        ("dense.mtx", "SciPy cannot read it as a sparse matrix"),
         ("complex.mtx", "it is complex; the product takes real numbers"),
     ):
         with pytest.raises(CommandError, match=sentence):

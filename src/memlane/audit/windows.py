@@ -216,7 +216,7 @@ class Windows:
     def _not_read_back(self, window: Window, load: int) -> str:
         one, where = self.nodes[load], self._at(load)
         if window.site.completeness == DEVICE_VISIBLE and not {"GPU", "SYS"} & set(one.modifiers):
-            return f"the load {where} does not go to where the device sees it"
+            return f"the load {where} does not read from a level that the whole device shares"
         for store in window.accesses:
             if load in self._after(store, window.ends)[0] and self._address(store) != self._address(load):
                 return f"the load {where} is not from the address that is stored to {self._at(store)}"

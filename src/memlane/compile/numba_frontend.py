@@ -106,7 +106,7 @@ def numba(
     cuda, core = _packages()
     function = getattr(function, "py_func", function)
     if not inspect.isfunction(function):
-        raise CompileError(f"{function!r} is not a Python function; memlane.numba takes one, or what numba.cuda.jit makes of one")
+        raise CompileError(f"{function!r} is not a Python function; pass one to memlane.numba, or a kernel made by numba.cuda.jit")
     types = _argument_types(core, function, signature)
     forms = tuple(_form(core, function, number, one) for number, one in enumerate(types, 1))
     convention = Convention(forms, language="Numba", names=tuple(inspect.signature(function).parameters))

@@ -172,7 +172,7 @@ def sparse_from(path: Path) -> Case:
     except FileNotFoundError:
         raise CommandError(f"--matrix {path}: there is no such file") from None
     except (AttributeError, OSError, TypeError, ValueError) as error:
-        raise CommandError(f"--matrix {path}: SciPy reads no sparse matrix of it: {error}") from None
+        raise CommandError(f"--matrix {path}: SciPy cannot read it as a sparse matrix: {error}") from None
     if np.iscomplexobj(matrix) or not matrix.nnz:
         raise CommandError(f"--matrix {path}: it is {'complex' if matrix.nnz else 'empty'}; the product takes real numbers")
     x = np.random.default_rng(0).integers(1, 5, matrix.shape[1]).astype("f4")
