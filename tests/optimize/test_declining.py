@@ -97,7 +97,7 @@ def test_the_verdict_says_why_a_remap_does_not_pay() -> None:
     assert advice.verdict.endswith(
         "No remap pays: under Permuted(4x4, order (1, 0)), the fastest that was tried, the launch takes 1.5 us instead of 1 us (modelled). "
         "It moves 4 times fewer sectors. Each access computed its place from the old one here; the layout's index function in the source "
-        "may be quicker."
+        "may be faster."
     )
     wrong = LayoutAdvice("k", "t", True, 0, (4, 4), "f4", 80, 10, (80, 1000.0), (Tried(slower.layout, 1, 1.0, False, 0.0, 0.0),), ())
     assert wrong.verdict.endswith("No remap pays: under each layout that was tried the launch computes other values.")
