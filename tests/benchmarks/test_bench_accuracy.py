@@ -99,22 +99,34 @@ def test_the_window_is_shorter_than_any_access(chase: Chase) -> None:
     records = {
         filler: mean_cycles(recorded(launch, filled(twin, launch.kernel.name, filler), level.steps), level.steps) for filler in FILLERS
     }
-    assert records[CHAINS[1]] - records[CHAINS[0]] == (CHAINS[1] - CHAINS[0]) * chase.target.chip.latency.fp64
+    assert records[CHAINS[1]] - records[CHAINS[0]] == (CHAINS[1] - CHAINS[0]) * chase.target.chip.latency.sfu
     assert 0 < extrapolated(records) <= records[SWITCHED_OFF] < mean - 10
 
 
 @pytest.mark.parametrize("scheme", ["dependent", "consume"])
-def test_an_assembled_chain_is_its_additions_between_two_clock_reads(scheme: str, chase: Chase) -> None:
-    """Nothing else that waits: no operand is fetched there, and no addition was moved or folded away."""
+def test_an_assembled_chain_is_its_operations_between_two_clock_reads(scheme: str, chase: Chase) -> None:
+    """Nothing else that waits: no operand is fetched there, and no operation was moved or folded away."""
     module = filled(chase.probed(scheme), "chase_global", CHAINS[0]).traced.module
     opcodes = re.findall(r"^\s*/\*\w+\*/\s+(?:@!?\w+ )?([A-Z][\w.]*)", section(disassemble(module, "sm_90"), "chase_global"), re.MULTILINE)
     clocks = [place for place, opcode in enumerate(opcodes) if opcode == "CS2R"]
-    windows = [opcodes[a + 1 : b] for a, b in itertools.pairwise(clocks) if "DADD" in opcodes[a:b]]
+    windows = [opcodes[a + 1 : b] for a, b in itertools.pairwise(clocks) if "MUFU.RCP64H" in opcodes[a:b]]
     assert len(windows) == 5  # four times in the unrolled loop, once behind it
     for window in windows:
-        assert window.count("DADD") == CHAINS[0]
-        beside = {"SEL", "LOP3", "STS", "MOV", "IMAD", "ISETP", "UISETP", "PLOP3", "VIADD", "IADD3"}
-        assert {opcode.partition(".")[0] for opcode in window} <= {"DADD", *beside}
+        assert window.count("MUFU.RCP64H") == CHAINS[0]
+        beside = {
+            "SEL",
+            "LOP3",
+            "STS",
+            "MOV",
+            "IMAD",
+            "ISETP",
+            "UISETP",
+            "PLOP3",
+            "VIADD",
+            "IADD3",
+            "HFMA2",
+        }  # The last of these makes a zero.
+        assert {opcode.partition(".")[0] for opcode in window} <= {"MUFU", *beside}
 
 
 @pytest.mark.slow
