@@ -48,7 +48,7 @@ SOURCES = [
     "benchmarks/mutant_server.py",
     "benchmarks/mutants.toml",
 ]
-_PROOFS = ("proof", "windows", "exposure", "carried", "aggregated", "absent", "assembled", "probes", "altered_accesses")
+_PROOFS = ("proof", "windows", "exposure", "carried", "aggregated", "absent", "assembled", "altered_accesses")
 _EXACTNESS = ("matching", "grouping", "reconvergence", "lane_groups")
 AREAS = {
     "waiting": ("src/memlane/sass/waiting.py",),

@@ -19,7 +19,7 @@ def found() -> Found:
     called = Beside("2^16, one call from Python", 1 << 18, {"memlane": [9.0], "only the events": [3.0], "PyTorch": [15.0]})
     beside = [Beside("2^28", 1 << 30, big), Beside("2^20", 1 << 22, slow, ("CuPy is not installed here",))]
     gains = [Gain("one word instead of a ticket", 1 << 16, 3.0, 2.0, 1.5)]
-    return Found(load("h200"), Floors(4000.0, 4500.0, 1.5), timed, {}, beside, called, gains)
+    return Found(load("h200"), Floors(4000.0, 4500.0, 1.5), timed, {}, [], beside, called, gains)
 
 
 def made() -> dict[str, object]:

@@ -49,7 +49,7 @@ def test_stages_where_as_many_blocks_stay(module: Module, tmp_path: Path) -> Non
 
 def test_none_where_fewer_blocks_would_stay(module: Module) -> None:
     traced = sums(Narrow(load("h200")), module, "shared")
-    assert traced.launches[0].staging == Staging("global", 0, "2 blocks instead of 8")
+    assert traced.launches[0].staging == Staging("global", 0, "a multiprocessor would hold 2 blocks instead of 8")
     assert rows(traced) == rows(sums(Emulator(load("h200")), module, "global"))
 
 

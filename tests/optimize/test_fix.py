@@ -82,7 +82,7 @@ def test_the_layout_is_written_in_the_language_of_the_kernel() -> None:
 def test_triton_has_no_place_for_a_layout() -> None:
     found = replace(turned()[0], language="Triton")
     assert found.source("place") == ""
-    assert found.advice.startswith("Triton lays out shared memory itself, so its source has no place for a layout; memlane.relayout(")
+    assert found.advice.startswith("Triton lays out shared memory itself, so a layout cannot be written in its source; memlane.relayout(")
     assert replace(found, tried=()).advice == ""
 
 
@@ -100,10 +100,10 @@ def test_what_does_not_help_is_said() -> None:
     (found,) = fix(kernel("turn")[1, (32, 32)], *arguments, layouts=[RowMajor(32, 32)])
     assert found.best is None
     by = "by the emulator's model (limited by latency)"
-    assert found.verdict == f"No layout of {found.array.title} that was tried (1) makes turn quicker, {by}."
+    assert found.verdict == f"No layout of {found.array.title} that was tried (1) makes turn faster, {by}."
     little = replace(found, tried=tuple(replace(one, quicker=1.013) for one in found.tried))
     assert little.best is None
-    assert f"makes turn quicker by the 2.0 % that count; the best is quicker by 1.3 %, {by}." in little.verdict
+    assert f"makes turn faster by the 2.0 % that count; the best is faster by 1.3 %, {by}." in little.verdict
     (refused,) = fix(kernel("turn")[1, (32, 32)], *arguments, layouts=[RowMajor(31, 31)])
     assert refused.tried == ()
     assert "could be tried: " in refused.verdict

@@ -160,7 +160,7 @@ def ml_text(kernel: object) -> str:
         ("doubles", {"dtype": "V12"}, "accesses 8 bytes, which may lie on both sides of the border of two elements of 12"),
         ("norms", {"parameter": 9}, "has parameters 0 to 3, no 9"),
         ("norms", {"parameter": "b"}, "has no parameter 'b'; it has: a, out, rows, n$"),
-        ("norms", {"shape": None}, "say shape= and dtype="),
+        ("norms", {"shape": None}, "pass shape= and dtype="),
         ("norms", {"layout": "soap"}, "no layout of arrays is called 'soap'"),
     ],
 )

@@ -68,7 +68,7 @@ def test_long_tables_end_and_say_so() -> None:
     many = [counted(site(number, "ld.global.f32", number + 1), 1, sectors=4, ideal_sectors=4) for number in range(MOST_ROWS + 5)]
     fragment = counts_html(counts(*many))
     assert len(rows_of(fragment)) == 1 + MOST_ROWS
-    assert "and 5 rows more" in fragment
+    assert "and 5 more rows" in fragment
 
 
 def test_findings_are_their_paragraphs() -> None:

@@ -43,6 +43,7 @@ _COVERED = (
     "checks.py",
     "data_files.py",
     "errors.py",
+    "number_format.py",
     "packages.py",
     "source.py",
     "titles.py",
