@@ -32,6 +32,14 @@ def test_a_file_with_itself(memlane: Command, recorded: Path) -> None:
     assert " -> " not in answer.out
 
 
+def test_counts_that_depend_on_the_order_of_threads_are_an_exception(memlane: Command, recorded: Path) -> None:
+    said = " ".join(memlane("compare", recorded, recorded).out.split())
+    assert "Counts are deterministic, so every difference shown is real. On a GPU, an exception is operations whose addresses, " in said
+    assert (
+        "depend on the result of an atomic operation or a volatile load: their counts may depend on the order in which threads run." in said
+    )
+
+
 def test_records_do_not_hide_what_was_gained(memlane: Command, recorded: Path) -> None:
     """The times of launches without probes are said first where both sides have them; without them, it is said what a life holds."""
     words = ("compare", recorded, recorded, "--kernel", "tiled=padded")

@@ -16,6 +16,7 @@ from memlane.launch import DeviceArray, Target
 from memlane.launch.tensor_map import TensorMap
 from memlane.launch.texture import Sampling, Surface, Texture
 from memlane.targets import target
+from tests.cli.conftest import Command
 
 
 def host_of(text: str) -> Any:
@@ -55,6 +56,21 @@ def test_random_integers_fit_the_type() -> None:
     host = host_of("i1[1000]=random:1")
     assert host.dtype == np.int8
     assert 0 <= host.min() < host.max() <= 127
+
+
+def test_help_names_the_generator_of_random_numbers(memlane: Command) -> None:
+    said = " ".join(memlane("count", "--help").out.split())
+    assert "drawn by numpy.random.default_rng(7): floats from 0 to 1, integers from 0 to 255" in said
+
+
+@pytest.mark.parametrize("command", ["count", "explain"])
+def test_an_array_without_elements_is_an_empty_allocation(memlane: Command, tmp_path: Path, command: str) -> None:
+    path = tmp_path / "write.cu"
+    path.write_text('extern "C" __global__ void write(unsigned char* out) { out[threadIdx.x] = 1; }')
+    answer = memlane(command, path, "--grid", 1, "--block", 1, "--arg", "u1[0]")
+    assert answer.code == 1
+    assert "block (0, 0, 0), thread (0, 0, 0) wrote 1 bytes at 0x" in answer.err
+    assert "just behind the empty allocation at 0x" in answer.err
 
 
 def test_file_is_taken_as_it_is(tmp_path: Path) -> None:
