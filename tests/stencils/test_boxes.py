@@ -105,12 +105,12 @@ def test_rules_of_one_step_and_a_reduction_of_cells_that_are_read_around():
 def poison(run, margins):
     """Write NaN wherever memory holds more than a part's own cells and so many around."""
     for name, memory in run.arrays.items():
-        for slab, part in zip(run.decomposition.slabs, memory, strict=True):
+        for subdomain, part in zip(run.decomposition.subdomains, memory, strict=True):
             held = part.numpy()
-            widths = margins.get(name, ((0, 0),) * len(slab.spans))
+            widths = margins.get(name, ((0, 0),) * len(subdomain.spans))
             valid = tuple(
                 span.rows(span.start - (low if span.below else 0), span.stop + (high if span.above else 0))
-                for span, (low, high) in zip(slab.spans, widths, strict=True)
+                for span, (low, high) in zip(subdomain.spans, widths, strict=True)
             )
             kept = held[valid].copy()
             held[...] = np.nan
@@ -138,9 +138,9 @@ def test_axes_are_exchanged_at_once_where_no_launch_reads_a_corner(transport):
     many = prepared(heat, grid, (2, 3), 1, transport=transport, overlap=True, swap=SWAP, r=0.1)
     one = prepared(heat, grid, swap=SWAP, r=0.1)
     assert not many._reads_corners
-    for part, slab in zip(many.arrays["u"], many.decomposition.slabs, strict=True):
+    for part, subdomain in zip(many.arrays["u"], many.decomposition.subdomains, strict=True):
         held = part.numpy()
-        held[_outside(held.shape[0], slab.own[0])[:, None] & _outside(held.shape[1], slab.own[1])] = np.nan  # the corners alone
+        held[_outside(held.shape[0], subdomain.own[0])[:, None] & _outside(held.shape[1], subdomain.own[1])] = np.nan  # the corners alone
         part.copy_from(held)
     for part in many.arrays["new"]:
         part.copy_from(np.full(part.shape, np.nan, part.dtype))
@@ -158,7 +158,7 @@ def test_a_corner_that_was_not_exchanged_would_be_seen():
         u=values("u", (16, 40)), swap=SWAP, targets=ml.devices("emulator:h200", 4)
     )
     memory = run.arrays["u"][0]
-    held, (planes, row) = memory.numpy(), run.decomposition.slabs[0].spans
+    held, (planes, row) = memory.numpy(), run.decomposition.subdomains[0].spans
     held[planes.rows(8, 9), row.rows(20, 21)] = np.nan  # the one cell that device 3 has
     memory.copy_from(held)
     assert np.argwhere(np.isnan(run.steps(1)["u"].gather())).tolist() == [[7, 19]]
@@ -249,14 +249,14 @@ def test_plans_have_no_race(drawn):
     assert races(plan) == []
     assert races(PutStage(boxes, turn, 3, turn.needs, **options).plan(refs)) == []
     computed = np.zeros(shape, int)
-    for slab in boxes.slabs:
-        computed[slab.region] += 1
+    for subdomain in boxes.subdomains:
+        computed[subdomain.region] += 1
     assert (computed == 1).all()
 
 
 def test_boxes_are_as_large_as_devices_are_fast():
-    boxes = decomposed(ml.Grid((30, 256)), [2.0, 2.0, 1.0, 1.0], (2, 2)).with_halos((1, 1), (2, 3)).slabs
-    assert [slab.region for slab in boxes][::3] == [(slice(0, 20), slice(0, 128)), (slice(20, 30), slice(128, 256))]
+    boxes = decomposed(ml.Grid((30, 256)), [2.0, 2.0, 1.0, 1.0], (2, 2)).with_halos((1, 1), (2, 3)).subdomains
+    assert [subdomain.region for subdomain in boxes][::3] == [(slice(0, 20), slice(0, 128)), (slice(20, 30), slice(128, 256))]
     assert boxes[0].own == (slice(0, 20), slice(0, 128))
     assert boxes[3].own == (slice(1, 11), slice(8, 136))  # two cells of halo, and six so that vectors lie as in the whole grid
     around = decomposed(ml.Grid((6, 12), boundary="periodic"), [1.0] * 6, (2, 3))
@@ -267,8 +267,8 @@ def test_the_model_chooses_how_a_grid_is_cut():
     run = heat.on(ml.Grid((8, 4096)), decomposition="auto", exchange_every=1).prepare(
         u=values("u", (8, 4096)), r=0.1, swap=SWAP, targets=ml.devices("emulator:h200", 2)
     )
-    assert run.decomposition.parts in ((2, 1), (1, 2))
-    assert ("in 1 x 2 parts" in repr(run)) == (run.decomposition.parts == (1, 2))
+    assert run.decomposition.process_grid in ((2, 1), (1, 2))
+    assert ("in 1 x 2 parts" in repr(run)) == (run.decomposition.process_grid == (1, 2))
 
 
 def test_a_cell_that_is_not_finite_is_found_in_any_box():

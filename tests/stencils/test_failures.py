@@ -30,7 +30,7 @@ def test_devices_of_different_kinds_have_slabs_by_their_speed(transport):
     run = where.prepare(u=values("u", GRID.shape), r=0.1, swap=SWAP, targets=targets)
     rates = [target.chip.copy_gb_per_s or target.chip.dram_gb_per_s for target in targets]
     thick = round(40 * rates[0] / sum(rates))
-    assert [slab.planes for slab in run.decomposition.slabs] == [thick, 40 - thick]
+    assert [subdomain.planes for subdomain in run.decomposition.subdomains] == [thick, 40 - thick]
     assert thick > 20
     assert np.array_equal(run.steps(5)["u"].gather(), alone(5))
 

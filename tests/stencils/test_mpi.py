@@ -181,10 +181,10 @@ def test_the_plan_of_each_rank_has_no_race_and_fits_those_of_the_others(boundary
     problem = Problem(rule, ml.Grid((40, 16), boundary=boundary), (mpi_program.SWAP,), {}, cut=(0,))
     kernels = tuple(one for one in code_of(problem, None, True).kernels if not one.reductions)
     turn = Turn(problem, kernels, 2)
-    slabs = decomposed(problem.grid, [1.0] * ranks).with_halos(*turn.halo)
+    cut = decomposed(problem.grid, [1.0] * ranks).with_halos(*turn.halo)
     sent, received = {}, {}
     for rank in range(ranks):
-        stage = RankStage(slabs, turn, 3, turn.needs, own=rank, function=mpi.EXCHANGE)
+        stage = RankStage(cut, turn, 3, turn.needs, own=rank, function=mpi.EXCHANGE)
         plan = stage.plan({kernel.name: KernelRef("0" * 64, kernel.name) for kernel in kernels})
         assert races(plan) == []
         assert {one.home for one in plan.buffers} == {0, "pinned"}

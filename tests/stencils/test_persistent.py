@@ -145,6 +145,6 @@ def test_what_cannot_stay():
     run = heat.on(grid, transport="persistent", decomposition="auto", exchange_every=2).prepare(
         u=values("u", grid.shape), r=0.1, swap=SWAP, targets=ml.devices("emulator:h200", 2)
     )
-    assert run.decomposition.parts == (2, 1)
+    assert run.decomposition.process_grid == (2, 1)
     with pytest.raises(StencilError, match=r"kernels that wait for each other have no modelled time: .* use transport='flags'"):
         run.timeline(run.exchange_every)

@@ -139,13 +139,13 @@ def test_plans_have_no_race(drawn):
     variant = Variant(4, (32, 1), 4, 1, steps=steps)
     kernels = tuple(one for one in code_of(problem, variant, True).kernels if one.variant.steps == steps)
     turn = Turn(problem, kernels, every)
-    slabs = decomposed(problem.grid, [1.0] * devices).with_halos(*turn.halo)
+    cut = decomposed(problem.grid, [1.0] * devices).with_halos(*turn.halo)
     for stage in (SharedStage, PutStage):
-        plan = stage(slabs, turn, 3, turn.needs, overlaps=overlaps).plan(
+        plan = stage(cut, turn, 3, turn.needs, overlaps=overlaps).plan(
             {kernel.name: KernelRef("0" * 64, kernel.name) for kernel in kernels}
         )
         assert races(plan) == []
-    computed = {plane for slab in slabs.slabs for plane in range(slab.start, slab.stop)}
+    computed = {plane for subdomain in cut.subdomains for plane in range(subdomain.start, subdomain.stop)}
     assert computed == set(range(planes))
 
 
@@ -190,11 +190,14 @@ def test_what_is_sent_does_not_wait_for_what_arrives():
 
 
 def test_slabs_are_as_thick_as_devices_are_fast():
-    slabs = decomposed(ml.Grid((100, 8)), [3.0, 1.0]).with_halos((2, 1), (0, 0)).slabs
-    assert [(slab.start, slab.stop, slab.below, slab.above) for slab in slabs] == [(0, 75, 0, 1), (75, 100, 2, 0)]
-    assert [slab.planes for slab in decomposed(ml.Grid((5, 8)), [1e9, 1, 1, 1]).slabs] == [2, 1, 1, 1]
+    subdomains = decomposed(ml.Grid((100, 8)), [3.0, 1.0]).with_halos((2, 1), (0, 0)).subdomains
+    assert [(subdomain.start, subdomain.stop, subdomain.below, subdomain.above) for subdomain in subdomains] == [
+        (0, 75, 0, 1),
+        (75, 100, 2, 0),
+    ]
+    assert [subdomain.planes for subdomain in decomposed(ml.Grid((5, 8)), [1e9, 1, 1, 1]).subdomains] == [2, 1, 1, 1]
     around = decomposed(ml.Grid((6, 8), boundary="periodic"), [1, 1]).with_halos((2, 1), (0, 0))
-    assert [around.planes_of(slab) for slab in around.slabs] == [[4, 5, 0, 1, 2, 3], [1, 2, 3, 4, 5, 0]]
+    assert [around.planes_of(subdomain) for subdomain in around.subdomains] == [[4, 5, 0, 1, 2, 3], [1, 2, 3, 4, 5, 0]]
 
 
 def test_a_plan_says_what_waits_for_what():
@@ -252,7 +255,10 @@ def test_what_cannot_be_shared():
     with pytest.raises(StencilError, match=r"targets is empty: pass at least one"):
         heat.on(grid).prepare(u=values("u", grid.shape), r=0.1, swap=SWAP, targets=[])
     run = prepared(heat, grid, 2, swap=SWAP, r=0.1)
-    with pytest.raises(AttributeError, match=r"u lies in slabs on 2 devices, not in one array: use gather\(\)"):
+    assert run["u"].slabs is run["u"].subdomains  # the name of before
+    with pytest.raises(
+        AttributeError, match=r"u lies in subdomains on 2 devices, not in one array: use gather\(\), or `subdomains` one by one"
+    ):
         run["u"].__cuda_array_interface__  # noqa: B018
 
 

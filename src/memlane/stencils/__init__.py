@@ -20,7 +20,7 @@
     faces        how cells for neighbours are packed
     puts         the same where devices signal each other without the host; `borders` store into the halos of neighbours themselves
     persistent   kernels that stay on their devices for many steps; `persistent_stage` plans them
-    messages     the same where each slab belongs to a process of its own
+    messages     the same where each subdomain belongs to a process of its own
     scaling      times on several devices, predicted; it is loaded on its own
 
 Nothing here holds an address or calls a target; `timeloop` runs the plans.
@@ -29,7 +29,7 @@ Nothing here holds an address or calls a target; `timeloop` runs the plans.
 from __future__ import annotations
 
 from memlane.stencils.code import Code
-from memlane.stencils.decomposition import Decomposition, Slab, decomposed
+from memlane.stencils.decomposition import Decomposition, Subdomain, decomposed
 from memlane.stencils.direct import DirectKernel
 from memlane.stencils.exchange import SharedStage
 from memlane.stencils.fused import FusedKernel
@@ -62,8 +62,8 @@ __all__ = [
     "RankStage",
     "Rule",
     "SharedStage",
-    "Slab",
     "Stage",
+    "Subdomain",
     "Turn",
     "Variant",
     "cannot_fuse",

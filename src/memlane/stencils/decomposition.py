@@ -1,4 +1,4 @@
-"""Which cells of a grid each of several devices has: slabs along the first axis, or boxes, with halos of their neighbours' cells."""
+"""Which cells of a grid each of several devices has: its subdomain, a slab along the first axis or a box, with cells of neighbours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memlane.stencils.geometry import ALIGNED, stored_shape
 from memlane.stencils.grid import Grid
 
 Widths = tuple[int, int]
-"""Cells before the first and behind the last of a part along one axis, or at its low and its high side."""
+"""Cells before the first and behind the last of a subdomain along one axis, or at its low and its high side."""
 Margins = tuple[Widths, ...]
 """Widths along each axis of the grid."""
 
@@ -51,8 +51,8 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Slab:
-    """The part of a grid that one device has: a slab of whole planes, or a box where other axes than the first are cut.
+class Subdomain:
+    """The cells of a grid that one device has: a slab of whole planes, or a box where other axes than the first are cut.
 
     What is said of planes is said of the first axis; `spans` has all axes.
     """
@@ -118,90 +118,90 @@ class Slab:
 
 @dataclass(frozen=True)
 class Decomposition:
-    """A grid in parts, one for each device, in C order of their places."""
+    """A grid in subdomains, one for each device, in C order of their places in the process grid."""
 
     grid: Grid
-    slabs: tuple[Slab, ...]
-    parts: tuple[int, ...]
-    """How many parts there are along each axis."""
+    subdomains: tuple[Subdomain, ...]
+    process_grid: tuple[int, ...]
+    """How many subdomains there are along each axis, whether devices of one process or ranks compute them."""
 
     @property
     def cut(self) -> tuple[int, ...]:
         """The axes along which the grid is cut."""
-        return tuple(axis for axis, count in enumerate(self.parts) if count > 1)
+        return tuple(axis for axis, count in enumerate(self.process_grid) if count > 1)
 
     @property
-    def neighbours(self) -> list[tuple[Slab, Slab]]:
-        """Each pair of parts that touch, axis by axis: the second one's cells follow those of the first."""
+    def neighbours(self) -> list[tuple[Subdomain, Subdomain]]:
+        """Each pair of subdomains that touch, axis by axis: the second one's cells follow those of the first."""
         return [pair for axis in range(self.grid.dimensions) for pair in self.neighbours_along(axis)]
 
-    def neighbours_along(self, axis: int) -> list[tuple[Slab, Slab]]:
-        """Return each pair of parts that touch along an axis: the second one's cells follow those of the first."""
-        count, around = self.parts[axis], self._is_periodic(axis)
-        stride = prod(self.parts[axis + 1 :])
+    def neighbours_along(self, axis: int) -> list[tuple[Subdomain, Subdomain]]:
+        """Return each pair of subdomains that touch along an axis: the second one's cells follow those of the first."""
+        count, around = self.process_grid[axis], self._is_periodic(axis)
+        stride = prod(self.process_grid[axis + 1 :])
         if count == 1:
             return []
         return [
-            (slab, self.slabs[slab.device + (stride if at + 1 < count else -at * stride)])
-            for slab in self.slabs
-            if (at := slab.device // stride % count) + 1 < count or around
+            (subdomain, self.subdomains[subdomain.device + (stride if at + 1 < count else -at * stride)])
+            for subdomain in self.subdomains
+            if (at := subdomain.device // stride % count) + 1 < count or around
         ]
 
-    def has_neighbour(self, slab: Slab, axis: int) -> tuple[bool, bool]:
-        """Return whether a part has a neighbour at its low and at its high side, whether or not it needs any cells of it."""
-        count = self.parts[axis]
+    def has_neighbour(self, subdomain: Subdomain, axis: int) -> tuple[bool, bool]:
+        """Return whether a subdomain has a neighbour at its low and at its high side, whether or not it needs any cells of it."""
+        count = self.process_grid[axis]
         if count == 1:
             return False, False
-        at, around = slab.device // prod(self.parts[axis + 1 :]) % count, self._is_periodic(axis)
+        at, around = subdomain.device // prod(self.process_grid[axis + 1 :]) % count, self._is_periodic(axis)
         return at > 0 or around, at + 1 < count or around
 
     def _is_periodic(self, axis: int) -> bool:
         return self.grid.conditions[axis][0] == "periodic"
 
     def with_halos(self, *halos: Widths) -> Decomposition:
-        """Return the decomposition with halos of so many cells along each axis towards each neighbour. Raises StencilError where a part has
-        fewer cells than the halo of its neighbour."""
+        """Return the decomposition with halos of so many cells along each axis towards each neighbour. Raises StencilError where a
+        subdomain has fewer cells than the halo of its neighbour."""
         for axis in self.cut:
-            thin = min(self.slabs, key=lambda slab: slab.spans[axis].cells)
+            thin = min(self.subdomains, key=lambda subdomain: subdomain.spans[axis].cells)
             if max(halos[axis]) > thin.spans[axis].cells:
                 has = f"{thin.spans[axis].cells} of the {self.grid.shape[axis]} {'cells along axis ' + str(axis) if axis else 'planes'}"
                 raise StencilError(
                     f"device {thin.device} has {has}, and its neighbours would need {max(halos[axis])} of them at each exchange: exchange "
-                    "after fewer steps, or use fewer devices" + ("" if self.parts[0] == len(self.slabs) else " along this axis")
+                    "after fewer steps, or use fewer devices" + ("" if self.process_grid[0] == len(self.subdomains) else " along this axis")
                 )
-        return replace(self, slabs=tuple(self._with_halo(slab, halos) for slab in self.slabs))
+        return replace(self, subdomains=tuple(self._with_halo(subdomain, halos) for subdomain in self.subdomains))
 
-    def _with_halo(self, slab: Slab, halos: Sequence[Widths]) -> Slab:
+    def _with_halo(self, subdomain: Subdomain, halos: Sequence[Widths]) -> Subdomain:
         spans = []
-        for axis, span in enumerate(slab.spans):
-            has = self.has_neighbour(slab, axis)
+        for axis, span in enumerate(subdomain.spans):
+            has = self.has_neighbour(subdomain, axis)
             below, above = (width if one else 0 for width, one in zip(halos[axis], has, strict=True))
             is_row = axis == self.grid.dimensions - 1
             spans.append(replace(span, below=below, above=above, unused=(span.start - below) % ALIGNED if is_row else 0))
-        return replace(slab, spans=tuple(spans))
+        return replace(subdomain, spans=tuple(spans))
 
-    def stored_shape(self, slab: Slab) -> tuple[int, ...]:
-        """Return the shape of the memory of a field on the device of a part: rows, and rows of a plane, are as many on all devices."""
-        most = [max(one.spans[axis].held for one in self.slabs) for axis in range(self.grid.dimensions)]
-        return stored_shape((slab.held, *most[1:]) if self.grid.dimensions > 1 else tuple(most))
+    def stored_shape(self, subdomain: Subdomain) -> tuple[int, ...]:
+        """Return the shape of the memory of a field on the device of a subdomain: rows, and rows of a plane, are as many on all devices."""
+        most = [max(one.spans[axis].held for one in self.subdomains) for axis in range(self.grid.dimensions)]
+        return stored_shape((subdomain.held, *most[1:]) if self.grid.dimensions > 1 else tuple(most))
 
-    def planes_of(self, slab: Slab) -> list[int]:
-        """Return which planes of the grid the memory of a part holds, one after another."""
-        return self.cells_of(slab, 0)
+    def planes_of(self, subdomain: Subdomain) -> list[int]:
+        """Return which planes of the grid the memory of a subdomain holds, one after another."""
+        return self.cells_of(subdomain, 0)
 
-    def cells_of(self, slab: Slab, axis: int) -> list[int]:
-        """Return which cells of the grid the memory of a part holds along an axis, one after another."""
-        extent, span = self.grid.shape[axis], slab.spans[axis]
+    def cells_of(self, subdomain: Subdomain, axis: int) -> list[int]:
+        """Return which cells of the grid the memory of a subdomain holds along an axis, one after another."""
+        extent, span = self.grid.shape[axis], subdomain.spans[axis]
         return [cell % extent for cell in range(span.origin, span.origin + span.held)]
 
 
-def decomposed(grid: Grid, speeds: Sequence[float], parts: Sequence[int] | None = None) -> Decomposition:
-    """Return a grid in parts without halos, as large as the devices are fast. `speeds`: a number for each device; only their ratio counts.
-    `parts` is how many there are along each axis; by default they are slabs along the first.
+def decomposed(grid: Grid, speeds: Sequence[float], process_grid: Sequence[int] | None = None) -> Decomposition:
+    """Return a grid in subdomains without halos, as large as the devices are fast. `speeds`: a number for each device; only their ratio
+    counts. `process_grid` is how many subdomains there are along each axis; by default they are slabs along the first.
 
     Raises StencilError where the grid cannot be cut so.
     """
-    counts = (len(speeds), *[1] * (grid.dimensions - 1)) if parts is None else tuple(parts)
+    counts = (len(speeds), *[1] * (grid.dimensions - 1)) if process_grid is None else tuple(process_grid)
     if len(counts) != grid.dimensions or prod(counts) != len(speeds) or min(counts) < 1:
         raise StencilError(
             f"decomposition={counts} makes {prod(counts)} parts along {len(counts)} axes, for {len(speeds)} devices and a grid of "
@@ -212,17 +212,17 @@ def decomposed(grid: Grid, speeds: Sequence[float], parts: Sequence[int] | None 
     for axis, (count, extent) in enumerate(zip(counts, grid.shape, strict=True)):
         if count > extent:
             what = f"{extent} {'cells' if axis == grid.dimensions - 1 else 'planes'} along axis {axis}"
-            other = ", or cut other axes too, as with decomposition='auto'" if parts is None and grid.dimensions > 1 else ""
+            other = ", or cut other axes too, as with decomposition='auto'" if process_grid is None and grid.dimensions > 1 else ""
             raise StencilError(f"{count} devices cannot share a grid of {what}: use {extent} or fewer{' there' if axis else ''}{other}")
         layers = [sum(speed for place, speed in zip(places, speeds, strict=True) if place[axis] == at) for at in range(count)]
         is_row = axis == grid.dimensions - 1
         spans.append([Span(*pair) for pair in pairwise(_ends(extent, layers, ALIGNED if is_row else 1))])
-    slabs = [Slab(device, tuple(spans[axis][at] for axis, at in enumerate(place))) for device, place in enumerate(places)]
-    return Decomposition(grid, tuple(slabs), counts)
+    subdomains = [Subdomain(device, tuple(spans[axis][at] for axis, at in enumerate(place))) for device, place in enumerate(places)]
+    return Decomposition(grid, tuple(subdomains), counts)
 
 
 def _ends(extent: int, speeds: Sequence[float], aligned: int) -> list[int]:
-    """Return 0 and where parts along an axis end: at multiples of `aligned` cells where each part has many of them."""
+    """Return 0 and where subdomains along an axis end: at multiples of `aligned` cells where each has many of them."""
     count, total, ends, before = len(speeds), sum(speeds), [0], 0.0
     step = aligned if extent >= 8 * aligned * count else 1
     for at, speed in enumerate(speeds):

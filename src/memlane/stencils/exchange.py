@@ -1,8 +1,8 @@
-"""Steps of a problem on several devices as plans: launches for slabs or boxes, and the exchange of the cells that neighbours need.
+"""Steps of a problem on several devices as plans: launches for each subdomain, and the exchange of the cells that neighbours need.
 
 A turn makes `rounds` launches of every kernel and exchanges once. Halos are as wide as all launches of a turn reach, so that only the first
-launch needs what was exchanged; each later one computes fewer planes of them. Where a slab is thick enough, every launch is cut into its
-borders and the planes between them:
+launch needs what was exchanged; each later one computes fewer planes of them. Where a subdomain is thick enough, every launch is cut into
+its borders and the planes between them:
 
 - A border holds the planes that neighbours get, and is wider in earlier launches, so that the launches of a border depend on each other
   alone. They run on a queue of their own, and planes are exchanged when the last of them is complete. None overwrites what launches between
@@ -26,7 +26,7 @@ from typing import Any
 
 from memlane.plan import KernelRef, Plan, PlanBuilder, Scalar, StepRef, View
 from memlane.stencils.code import StepKernel
-from memlane.stencils.decomposition import Decomposition, Margins, Slab, Span, Widths
+from memlane.stencils.decomposition import Decomposition, Margins, Span, Subdomain, Widths
 from memlane.stencils.faces import PACK, UNPACK, add_move, message_places
 from memlane.stencils.geometry import ALIGNED
 from memlane.stencils.points import point_kernel
@@ -57,7 +57,7 @@ class SharedStage:
     strips: Mapping[str, StepKernel] = field(default_factory=dict)
     """By rules whose kernels reduce, those that do not: they compute planes of halos."""
     overlaps: bool = True
-    """Whether launches are cut into borders and what lies between them, where a slab is thick enough."""
+    """Whether launches are cut into borders and what lies between them, where a subdomain is thick enough."""
     through_host: bool = False
     """Whether planes travel through pinned memory of the host, not from device to device."""
     points: Mapping[int, tuple[Point, ...]] = field(default_factory=dict)
@@ -72,9 +72,9 @@ class SharedStage:
         return self.turns * self.turn.steps
 
     @property
-    def slabs(self) -> tuple[Slab, ...]:
-        """The slabs of the devices that the plan is for; a slab's place is the number of its device in the plan."""
-        return self.decomposition.slabs
+    def subdomains(self) -> tuple[Subdomain, ...]:
+        """The subdomains of the devices that the plan is for; the place of one is the number of its device in the plan."""
+        return self.decomposition.subdomains
 
     def names_after(self) -> dict[str, str]:
         """Return for each name that moves whose memory at the beginning it has at the end."""
@@ -91,7 +91,7 @@ def on_device(name: str, device: int) -> str:
 
 
 @dataclass
-class SlabSteps:
+class SubdomainSteps:
     """Steps of one part in one turn for which others wait, or which wait for them."""
 
     first: list[StepRef] = field(default_factory=list)
@@ -132,26 +132,26 @@ class Writer:
 
     def __init__(self, stage: SharedStage, refs: Mapping[str, KernelRef]) -> None:
         self.stage, self.refs, self.builder = stage, refs, PlanBuilder()
-        self.turn, self.problem, self.slabs = stage.turn, stage.turn.problem, stage.slabs
-        self.home = {slab.device: place for place, slab in enumerate(stage.slabs)}
+        self.turn, self.problem, self.subdomains = stage.turn, stage.turn.problem, stage.subdomains
+        self.home = {subdomain.device: place for place, subdomain in enumerate(stage.subdomains)}
         self.launches = self.turn.with_borders(stage.wanted)
         self.axes = range(self.problem.grid.dimensions)
         self.reducing = [kernel for kernel in self.turn.kernels if kernel.reductions]
         self.views: dict[tuple[str, int], View] = {}
-        for slab in self.slabs:
-            shape = stage.decomposition.stored_shape(slab)
+        for subdomain in self.subdomains:
+            shape = stage.decomposition.stored_shape(subdomain)
             for name in field_buffers(self.problem, self.turn.kernels[0].variant.steps > 1):
-                self._add(name, slab, shape, self.problem.dtype(name))
-            self._add(SCALARS, slab, scalars_shape(self.problem, stage.scalar_rows), scalar_type(self.problem))
-            for point in stage.points.get(slab.device, ()):
-                self._add(point.table, slab, (point.rows, point.count), self.problem.dtype(point.field))
-                self._add(point.places, slab, (point.count,), "i8")
+                self._add(name, subdomain, shape, self.problem.dtype(name))
+            self._add(SCALARS, subdomain, scalars_shape(self.problem, stage.scalar_rows), scalar_type(self.problem))
+            for point in stage.points.get(subdomain.device, ()):
+                self._add(point.table, subdomain, (point.rows, point.count), self.problem.dtype(point.field))
+                self._add(point.places, subdomain, (point.count,), "i8")
             if self.reducing:
-                self._add(REDUCTIONS, slab, (sum(kernel.word_count for kernel in self.reducing),), "f8")
+                self._add(REDUCTIONS, subdomain, (sum(kernel.word_count for kernel in self.reducing),), "f8")
 
-    def _add(self, name: str, slab: Slab, shape: tuple[int, ...], dtype: str) -> View:
-        view = self.builder.array(on_device(name, slab.device), shape, dtype, self.home[slab.device])
-        self.views[name, slab.device] = view
+    def _add(self, name: str, subdomain: Subdomain, shape: tuple[int, ...], dtype: str) -> View:
+        view = self.builder.array(on_device(name, subdomain.device), shape, dtype, self.home[subdomain.device])
+        self.views[name, subdomain.device] = view
         return view
 
     def plan(self) -> Plan:
@@ -159,13 +159,13 @@ class Writer:
             self._turn(self.builder)
             return self.builder.plan()
         cycles = _cycles(self.turn.names_after(self.turn.rounds))
-        groups = [tuple(self.views[name, slab.device] for name in cycle) for cycle in cycles for slab in self.slabs]
+        groups = [tuple(self.views[name, subdomain.device] for name in cycle) for cycle in cycles for subdomain in self.subdomains]
         with self.builder.repeat(self.stage.turns, rotate=groups) as loop:
             self._turn(loop, repeats=True)
         return self.builder.plan()
 
     def _turn(self, builder: PlanBuilder, repeats: bool = False) -> None:
-        steps = {slab.device: self._slab(builder, slab) for slab in self.slabs}
+        steps = {subdomain.device: self._subdomain(builder, subdomain) for subdomain in self.subdomains}
         self._exchange(builder, steps, repeats)
         for one in steps.values() if repeats else ():
             for step in (*one.copies, *one.last, *one.inner[-1:]):
@@ -173,45 +173,45 @@ class Writer:
             for step in one.last if one.inner else ():
                 builder.carry(step, one.inner[:1])
 
-    def _slab(self, builder: PlanBuilder, slab: Slab) -> SlabSteps:
-        inner = self._inner(slab, self.launches[0])
+    def _subdomain(self, builder: PlanBuilder, subdomain: Subdomain) -> SubdomainSteps:
+        inner = self._inner(subdomain, self.launches[0])
         is_cut = (
             self.stage.overlaps
             and not self.reducing
-            and not self.stage.points.get(slab.device)
+            and not self.stage.points.get(subdomain.device)
             and all(begin < behind for begin, behind in inner)
         )
-        return self._cut(builder, slab) if is_cut else self._whole(builder, slab)
+        return self._cut(builder, subdomain) if is_cut else self._whole(builder, subdomain)
 
-    def _whole(self, builder: PlanBuilder, slab: Slab) -> SlabSteps:
+    def _whole(self, builder: PlanBuilder, subdomain: Subdomain) -> SubdomainSteps:
         """Add the launches of a part that is not cut, one after another."""
         found: list[StepRef] = []
         for at, one in enumerate(self.launches, 1):
-            found += self._launches(builder, slab, one)
+            found += self._launches(builder, subdomain, one)
             if at % len(self.turn.kernels) == 0:
-                found += self._points(builder, slab, one)
-        return SlabSteps(first=found[:1], whole=found[-1:])
+                found += self._points(builder, subdomain, one)
+        return SubdomainSteps(first=found[:1], whole=found[-1:])
 
-    def _launches(self, builder: PlanBuilder, slab: Slab, one: Round) -> list[StepRef]:
+    def _launches(self, builder: PlanBuilder, subdomain: Subdomain, one: Round) -> list[StepRef]:
         """Add a launch for all cells of a part; one that reduces leaves the cells of halos to another kernel."""
-        computed, own = self._computed(slab, one), tuple((span.start, span.stop) for span in slab.spans)
+        computed, own = self._computed(subdomain, one), tuple((span.start, span.stop) for span in subdomain.spans)
         if not one.kernel.reductions:
-            return [self._launch(builder, slab, one, computed, INNER)]
+            return [self._launch(builder, subdomain, one, computed, INNER)]
         strips = replace(one, kernel=self.stage.strips[one.kernel.rule.name])
         around = self._strips(computed, own)
-        return [self._reduce(builder, slab, one), *(self._launch(builder, slab, strips, box, INNER) for box in around)]
+        return [self._reduce(builder, subdomain, one), *(self._launch(builder, subdomain, strips, box, INNER) for box in around)]
 
-    def _points(self, builder: PlanBuilder, slab: Slab, one: Round) -> list[StepRef]:
+    def _points(self, builder: PlanBuilder, subdomain: Subdomain, one: Round) -> list[StepRef]:
         """Add what happens at single cells after a step, of which `one` is the last launch."""
         found = []
-        for point in self.stage.points.get(slab.device, ()):
+        for point in self.stage.points.get(subdomain.device, ()):
             holder = one.holders.get(point.field, point.field)
-            views = {point.field: self.views[holder, slab.device]}
-            views |= {name: self.views[name, slab.device] for name in (point.table, point.places)}
+            views = {point.field: self.views[holder, subdomain.device]}
+            views |= {name: self.views[name, subdomain.device] for name in (point.table, point.places)}
             ref = self.refs[point_kernel(point.kernel, self.problem.dtype(point.field))]
             row = Scalar(one.number, self.turn.steps) if self.stage.turns > 1 else one.number
-            found.append(launch_point(builder, ref, point, views, row, device=self.home[slab.device], queue=INNER))
-            self.launch_added(builder, slab, found[-1], INNER)
+            found.append(launch_point(builder, ref, point, views, row, device=self.home[subdomain.device], queue=INNER))
+            self.launch_added(builder, subdomain, found[-1], INNER)
         return found
 
     def _strips(self, computed: Box, own: Box) -> list[Box]:
@@ -222,24 +222,24 @@ class Writer:
         (begin, behind), (start, stop) = computed[0], own[0]
         return [((first, last), *own[1:]) for first, last in ((begin, start), (stop, behind)) if first < last]
 
-    def _cut(self, builder: PlanBuilder, slab: Slab) -> SlabSteps:
+    def _cut(self, builder: PlanBuilder, subdomain: Subdomain) -> SubdomainSteps:
         """Add the launches of a part in pieces: its borders, and what lies between them."""
-        found = SlabSteps()
-        meet = sum(any(self.stage.decomposition.has_neighbour(slab, axis)) for axis in self.axes) > 1
+        found = SubdomainSteps()
+        meet = sum(any(self.stage.decomposition.has_neighbour(subdomain, axis)) for axis in self.axes) > 1
         for one in self.launches:
-            inner, before = self._inner(slab, one), found.last
-            for axis, side, box in self._border_boxes(slab, one, inner):
+            inner, before = self._inner(subdomain, one), found.last
+            for axis, side, box in self._border_boxes(subdomain, one, inner):
                 queue = (LOW, HIGH)[side] if axis == 0 else MORE + 2 * (axis - 1) + side
                 label = f"{SIDES[side]} border{f' along axis {axis}' if axis else ''}"
-                found.borders[axis, side] = self.border(builder, slab, one, (axis, side), box, queue, before if meet else (), label)
+                found.borders[axis, side] = self.border(builder, subdomain, one, (axis, side), box, queue, before if meet else (), label)
             found.first = found.first or found.last
-            found.inner.append(self._launch(builder, slab, one, inner, INNER, before))
+            found.inner.append(self._launch(builder, subdomain, one, inner, INNER, before))
         return found
 
     def border(
         self,
         builder: PlanBuilder,
-        slab: Slab,
+        subdomain: Subdomain,
         one: Round,
         face: tuple[int, int],
         box: Box,
@@ -248,31 +248,31 @@ class Writer:
         label: str,
     ) -> StepRef:
         """Add the launch of a border at a face, an axis and its side. Writers override it whose borders do more than to compute."""
-        return self._launch(builder, slab, one, box, queue, after, label)
+        return self._launch(builder, subdomain, one, box, queue, after, label)
 
-    def _border_boxes(self, slab: Slab, one: Round, inner: Box) -> Iterator[tuple[int, int, Box]]:
+    def _border_boxes(self, subdomain: Subdomain, one: Round, inner: Box) -> Iterator[tuple[int, int, Box]]:
         """Yield the borders of a launch by axis and side: along earlier axes as long as what lies between their borders, along later axes
         as all that is computed."""
-        computed = self._computed(slab, one)
+        computed = self._computed(subdomain, one)
         for axis in self.axes:
             (begin, behind), (start, stop) = computed[axis], inner[axis]
             for side, (first, last) in enumerate(((begin, start), (stop, behind))):
                 if first < last:
                     yield axis, side, (*inner[:axis], (first, last), *computed[axis + 1 :])
 
-    def _computed(self, slab: Slab, one: Round) -> Box:
+    def _computed(self, subdomain: Subdomain, one: Round) -> Box:
         """Return the first cell that a launch computes on a part, with halos, and the one behind the last, along each axis."""
         return tuple(
             (span.start - (low if span.below else 0), span.stop + (high if span.above else 0))
-            for span, (low, high) in zip(slab.spans, one.halo, strict=True)
+            for span, (low, high) in zip(subdomain.spans, one.halo, strict=True)
         )
 
-    def _inner(self, slab: Slab, one: Round) -> Box:
+    def _inner(self, subdomain: Subdomain, one: Round) -> Box:
         """Return what lies between the borders of a launch, which begins and ends with whole vectors along a row that is cut."""
-        found = list(self._computed(slab, one))
-        for axis, (span, (low, high)) in enumerate(zip(slab.spans, one.border, strict=True)):
+        found = list(self._computed(subdomain, one))
+        for axis, (span, (low, high)) in enumerate(zip(subdomain.spans, one.border, strict=True)):
             unit = ALIGNED if axis == self.axes[-1] else 1
-            has_low, has_high = self.stage.decomposition.has_neighbour(slab, axis)
+            has_low, has_high = self.stage.decomposition.has_neighbour(subdomain, axis)
             begin, behind = found[axis]
             found[axis] = (
                 whole_units(span.start, unit) + low if has_low else begin,
@@ -281,30 +281,30 @@ class Writer:
         return tuple(found)
 
     def _launch(
-        self, builder: PlanBuilder, slab: Slab, one: Round, box: Box, queue: int, after: Sequence[StepRef] = (), label: str = ""
+        self, builder: PlanBuilder, subdomain: Subdomain, one: Round, box: Box, queue: int, after: Sequence[StepRef] = (), label: str = ""
     ) -> StepRef:
         """Add the launch of a kernel for the cells of a box."""
-        return self._add_launch(builder, slab, one, box, queue, after, [], label)
+        return self._add_launch(builder, subdomain, one, box, queue, after, [], label)
 
-    def _reduce(self, builder: PlanBuilder, slab: Slab, one: Round) -> StepRef:
+    def _reduce(self, builder: PlanBuilder, subdomain: Subdomain, one: Round) -> StepRef:
         """Add the launch of a kernel that reduces over the cells of a part, and the one that reduces what its blocks leave."""
-        kernel, total = one.kernel, self.views[REDUCTIONS, slab.device]
-        own = tuple((span.start, span.stop) for span in slab.spans)
+        kernel, total = one.kernel, self.views[REDUCTIONS, subdomain.device]
+        own = tuple((span.start, span.stop) for span in subdomain.spans)
         blocks, place = prod(self._blocks(kernel, own)), self.reducing.index(kernel)
         first = sum(before.word_count for before in self.reducing[:place])
         to = total[first : first + kernel.word_count]
-        partial = self._add(f"partial_{kernel.name}", slab, (kernel.word_count, blocks), "f8")
-        step = self._add_launch(builder, slab, one, own, INNER, (), [partial])
+        partial = self._add(f"partial_{kernel.name}", subdomain, (kernel.word_count, blocks), "f8")
+        step = self._add_launch(builder, subdomain, one, own, INNER, (), [partial])
         builder.launch(
             self.refs[kernel.finish_name], kernel.word_count, 256, to, partial, blocks,
-            device=self.home[slab.device], queue=INNER, reads=[partial], writes=[to],
+            device=self.home[subdomain.device], queue=INNER, reads=[partial], writes=[to],
         )  # fmt: skip
         return step
 
     def _add_launch(
         self,
         builder: PlanBuilder,
-        slab: Slab,
+        subdomain: Subdomain,
         one: Round,
         box: Box,
         queue: int,
@@ -314,25 +314,25 @@ class Writer:
         stores: Stores | None = None,
     ) -> StepRef:
         kernel, more = one.kernel, stores or Stores()
-        inputs, outputs = ([self.views[one.holders.get(name, name), slab.device] for name in names]
+        inputs, outputs = ([self.views[one.holders.get(name, name), subdomain.device] for name in names]
                            for names in (kernel.inputs, kernel.outputs))  # fmt: skip
         reads = tuple((begin - low, behind + high) for (begin, behind), (low, high) in zip(box, one.reach, strict=True))
-        read, written, scalars = self._memory(slab, reads), self._memory(slab, box), self.views[SCALARS, slab.device]
+        read, written, scalars = self._memory(subdomain, reads), self._memory(subdomain, box), self.views[SCALARS, subdomain.device]
         place: list[int] = []
         for axis in kernel.problem.cut:
             (first, last), (begin, behind) = reads[axis], box[axis]
-            place += [slab.spans[axis].origin, first, last - 1, begin, behind]
+            place += [subdomain.spans[axis].origin, first, last - 1, begin, behind]
         step = builder.launch(
             self.refs[more.kernel or kernel.name], self._blocks(kernel, box), kernel.block,
             *outputs, *inputs, scalars, self._row(one), *place, *partial, *more.arguments,
-            device=self.home[slab.device], queue=queue, after=after, shared_bytes=kernel.shared_bytes,
+            device=self.home[subdomain.device], queue=queue, after=after, shared_bytes=kernel.shared_bytes,
             reads=[*(view[read] for view in inputs), scalars], writes=[*(view[written] for view in outputs), *partial, *more.writes],
             label=f"{more.kernel or kernel.name} {label}".strip(), is_urgent=queue != INNER, raises=more.raises,
         )  # fmt: skip
-        self.launch_added(builder, slab, step, queue)
+        self.launch_added(builder, subdomain, step, queue)
         return step
 
-    def launch_added(self, builder: PlanBuilder, slab: Slab, step: StepRef, queue: int) -> None:
+    def launch_added(self, builder: PlanBuilder, subdomain: Subdomain, step: StepRef, queue: int) -> None:
         """Take notice of a launch for a part that the present turn has got. Writers override it whose exchange needs all of them."""
 
     def _blocks(self, kernel: StepKernel, box: Box) -> tuple[int, int, int]:
@@ -343,11 +343,11 @@ class Writer:
         z, y, x = (1 if axis is None else cells[axis] for axis in kernel.geometry.axes)
         return kernel.grid_of(z, y, x)
 
-    def _memory(self, slab: Slab, box: Box) -> tuple[slice, ...]:
+    def _memory(self, subdomain: Subdomain, box: Box) -> tuple[slice, ...]:
         """Return where the cells of a box lie in the memory of a part: in whole vectors along a row that is cut, and all cells along axes
         that are not cut."""
         found = []
-        for axis, (span, (begin, behind)) in enumerate(zip(slab.spans, box, strict=True)):
+        for axis, (span, (begin, behind)) in enumerate(zip(subdomain.spans, box, strict=True)):
             unit = ALIGNED if axis == self.axes[-1] else 1
             first, last = begin // unit * unit, whole_units(behind, unit)
             end = span.origin + whole_units(span.held, unit)
@@ -364,7 +364,7 @@ class Writer:
 
     # -- the exchange ------------------------------------------------------------------------------------------------------------
 
-    def _exchange(self, builder: PlanBuilder, steps: Mapping[int, SlabSteps], repeats: bool) -> None:
+    def _exchange(self, builder: PlanBuilder, steps: Mapping[int, SubdomainSteps], repeats: bool) -> None:
         """Add what neighbours send each other, axis after axis, as soon as borders are complete."""
         for axis in self.axes:
             if axis == 0:
@@ -372,14 +372,14 @@ class Writer:
             else:
                 self._exchange_faces(builder, steps, axis, repeats)
 
-    def _exchange_planes(self, builder: PlanBuilder, steps: Mapping[int, SlabSteps]) -> None:
+    def _exchange_planes(self, builder: PlanBuilder, steps: Mapping[int, SubdomainSteps]) -> None:
         """Add the copies of planes, which lie side by side in memory."""
         after = self.turn.names_after(self.turn.rounds)
         for lower, upper in self.stage.decomposition.neighbours_along(0):
             waits = [*steps[lower.device].face(0, 1), *steps[upper.device].face(0, 0)]
             within = () if self.stage.corners else tuple(self._own(span, axis) for axis, span in enumerate(lower.spans) if axis)
             for name, ((low, high), *_) in self.turn.exchanged(self.stage.wanted).items():
-                own, other = (self.views[after.get(name, name), slab.device] for slab in (lower, upper))
+                own, other = (self.views[after.get(name, name), subdomain.device] for subdomain in (lower, upper))
                 found = []
                 if low:
                     ends, halo = lower.rows(lower.stop - low, lower.stop), upper.rows(upper.start - low, upper.start)
@@ -400,7 +400,7 @@ class Writer:
         arrival = FROM_BELOW if queue == UPWARDS else FROM_ABOVE
         return builder.copy(to, staged, queue=arrival, after=[arrived], label=f"{label}, from the host")
 
-    def _exchange_faces(self, builder: PlanBuilder, steps: Mapping[int, SlabSteps], axis: int, repeats: bool) -> None:
+    def _exchange_faces(self, builder: PlanBuilder, steps: Mapping[int, SubdomainSteps], axis: int, repeats: bool) -> None:
         """Add the messages along an axis across which faces do not lie side by side. They hold what arrived along the axes before."""
         up, down = self.turn.faces(self.stage.wanted, axis)
         before = {device: list(one.copies) if self.stage.corners else [] for device, one in steps.items()}
@@ -467,13 +467,13 @@ class Writer:
         """Return where a part's own cells lie along an axis: everywhere, if it is not cut."""
         return span.rows(span.start, span.stop) if axis in self.problem.cut else slice(None)
 
-    def _face(self, message: Message, slab: Slab, name: str, cells: Widths) -> View:
+    def _face(self, message: Message, subdomain: Subdomain, name: str, cells: Widths) -> View:
         """Return cells of a field along the axis of a message: along the axes before, which are exchanged already, all that memory holds,
         if corners are read; along the others the part's own."""
         after, is_held = self.turn.names_after(self.turn.rounds), self.stage.corners
-        parts = [slice(None) if at < message.axis and is_held else self._own(span, at) for at, span in enumerate(slab.spans)]
-        parts[message.axis] = slab.spans[message.axis].rows(*cells)
-        return self.views[after.get(name, name), slab.device][tuple(parts)]
+        parts = [slice(None) if at < message.axis and is_held else self._own(span, at) for at, span in enumerate(subdomain.spans)]
+        parts[message.axis] = subdomain.spans[message.axis].rows(*cells)
+        return self.views[after.get(name, name), subdomain.device][tuple(parts)]
 
 
 @dataclass(frozen=True)
@@ -482,8 +482,8 @@ class Message:
 
     axis: int
     side: int
-    source: Slab
-    goal: Slab
+    source: Subdomain
+    goal: Subdomain
     sent: Sequence[tuple[str, int]]
 
     @property

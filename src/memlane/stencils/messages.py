@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memlane.plan import KernelRef, Plan, PlanBuilder, StepRef, View
-from memlane.stencils.decomposition import Slab, Widths
-from memlane.stencils.exchange import DOWNWARDS, UPWARDS, Message, SharedStage, SlabSteps, Writer
+from memlane.stencils.decomposition import Subdomain, Widths
+from memlane.stencils.exchange import DOWNWARDS, UPWARDS, Message, SharedStage, SubdomainSteps, Writer
 from memlane.stencils.faces import PACK, UNPACK, add_move, message_places
 
 
@@ -30,8 +30,8 @@ class RankStage(SharedStage):
     function: str = ""
 
     @property
-    def slabs(self) -> tuple[Slab, ...]:
-        return (self.decomposition.slabs[self.own],)
+    def subdomains(self) -> tuple[Subdomain, ...]:
+        return (self.decomposition.subdomains[self.own],)
 
     def plan(self, refs: Mapping[str, KernelRef]) -> Plan:
         return _RankWriter(self, refs).plan()
@@ -83,7 +83,7 @@ class _RankWriter(Writer):
 
     stage: RankStage
 
-    def _exchange(self, builder: PlanBuilder, steps: Mapping[int, SlabSteps], repeats: bool) -> None:
+    def _exchange(self, builder: PlanBuilder, steps: Mapping[int, SubdomainSteps], repeats: bool) -> None:
         """Add the copies to the host, the call that exchanges messages, and the copies from the host, axis after axis."""
         own = steps[self.stage.own]
         for axis in self.axes:
@@ -94,7 +94,7 @@ class _RankWriter(Writer):
             if found.sent or found.received:
                 self._add_messages(builder, found, own, repeats)
 
-    def _add_messages(self, builder: PlanBuilder, found: _Exchange, own: SlabSteps, repeats: bool) -> None:
+    def _add_messages(self, builder: PlanBuilder, found: _Exchange, own: SubdomainSteps, repeats: bool) -> None:
         to_host: list[StepRef] = []
         outgoing: list[int | View] = []
         for rank, message in found.sent.items():
@@ -122,7 +122,7 @@ class _RankWriter(Writer):
             for one in from_host:
                 builder.carry(one, [call])
 
-    def _add_faces(self, builder: PlanBuilder, found: _Exchange, own: SlabSteps, lower: Slab, upper: Slab) -> None:
+    def _add_faces(self, builder: PlanBuilder, found: _Exchange, own: SubdomainSteps, lower: Subdomain, upper: Subdomain) -> None:
         """Add what is sent between two neighbours, of which this process is one, or both. Both ends list it in the same order."""
         axis, before = found.axis, list(own.copies)
         for side, sent, source, goal in zip((1, 0), self.turn.faces(self.stage.wanted, axis), (lower, upper), (upper, lower), strict=True):
@@ -154,11 +154,11 @@ class _RankWriter(Writer):
         way = "up" if message.side else "down"
         return [_Face(face, f"{name} {way}", queue, waits) for (name, _), face in zip(message.sent, faces, strict=True)]
 
-    def _face(self, message: Message, slab: Slab, name: str, cells: Widths) -> View:
+    def _face(self, message: Message, subdomain: Subdomain, name: str, cells: Widths) -> View:
         if message.axis:
-            return super()._face(message, slab, name, cells)
+            return super()._face(message, subdomain, name, cells)
         after = self.turn.names_after(self.turn.rounds)  # whole planes, which lie side by side
-        return self.views[after.get(name, name), slab.device][slab.rows(*cells)]
+        return self.views[after.get(name, name), subdomain.device][subdomain.rows(*cells)]
 
     def _buffer(self, builder: PlanBuilder, name: str, faces: Sequence[View]) -> View:
         return builder.array(name, message_places(faces)[1], "u1", 0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from memlane.plan import KernelRef, Launch, Plan, PlanBuilder, View, planned
-from memlane.stencils.decomposition import Slab
+from memlane.stencils.decomposition import Subdomain
 from memlane.stencils.exchange import SharedStage, on_device
 from memlane.stencils.persistent import SIGNAL_ROWS, SIGNAL_WORDS, PersistentKernel, free_after
 from memlane.stencils.stages import SCALARS, field_buffers, scalar_type, scalars_shape
@@ -42,57 +42,66 @@ class _Writer:
         self.free_after = free_after(self.turn, [*self.up, *self.down])
         self.views: dict[tuple[str, int], View] = {}
         problem = self.turn.problem
-        for slab in stage.slabs:
-            shape, rows = stage.decomposition.stored_shape(slab), scalars_shape(problem, stage.scalar_rows)
+        for subdomain in stage.subdomains:
+            shape, rows = stage.decomposition.stored_shape(subdomain), scalars_shape(problem, stage.scalar_rows)
             for name in field_buffers(problem, False):
-                self._add(name, slab, shape, problem.dtype(name))
-            self._add(SCALARS, slab, rows, scalar_type(problem))
-            self._add(SIGNALS, slab, (SIGNAL_ROWS, SIGNAL_WORDS), "u4")
+                self._add(name, subdomain, shape, problem.dtype(name))
+            self._add(SCALARS, subdomain, rows, scalar_type(problem))
+            self._add(SIGNALS, subdomain, (SIGNAL_ROWS, SIGNAL_WORDS), "u4")
 
-    def _add(self, name: str, slab: Slab, shape: tuple[int, ...], dtype: str) -> None:
-        self.views[name, slab.device] = self.builder.array(on_device(name, slab.device), shape, dtype, slab.device)
+    def _add(self, name: str, subdomain: Subdomain, shape: tuple[int, ...], dtype: str) -> None:
+        self.views[name, subdomain.device] = self.builder.array(on_device(name, subdomain.device), shape, dtype, subdomain.device)
 
     def plan(self) -> Plan:
         """Return the plan: launches on all devices together, of at most `MOST_STEPS` steps each, in whole turns."""
         most = max(1, MOST_STEPS // self.turn.steps) * self.turn.steps
         for done in range(0, self.stage.steps, most):
             steps = min(most, self.stage.steps - done)
-            self.builder.together([(slab.device, self._launch(slab, done, steps)) for slab in self.stage.slabs], label=f"{steps} steps")
+            self.builder.together(
+                [(subdomain.device, self._launch(subdomain, done, steps)) for subdomain in self.stage.subdomains], label=f"{steps} steps"
+            )
             moved = self.turn.names_after(steps)
             self.views |= {
-                (name, slab.device): self.views[other, slab.device] for name, other in moved.items() for slab in self.stage.slabs
+                (name, subdomain.device): self.views[other, subdomain.device]
+                for name, other in moved.items()
+                for subdomain in self.stage.subdomains
             }
         return self.builder.plan()
 
-    def _launch(self, slab: Slab, done: int, steps: int) -> Launch:
+    def _launch(self, subdomain: Subdomain, done: int, steps: int) -> Launch:
         kernel, stage, turn = self.kernel, self.stage, self.turn
-        lower, upper = self._neighbours(slab)
-        near = [slab if other is None else other for other in (lower, upper)]
+        lower, upper = self._neighbours(subdomain)
+        near = [subdomain if other is None else other for other in (lower, upper)]
         # The planes of a neighbour precede or follow those of this part, also where a periodic grid begins again.
-        moved = [0 if lower is None else lower.stop - slab.start, 0 if upper is None else upper.start - slab.stop]
-        own = [self.views[name, slab.device] for name in turn.problem.fields]
+        moved = [0 if lower is None else lower.stop - subdomain.start, 0 if upper is None else upper.start - subdomain.stop]
+        own = [self.views[name, subdomain.device] for name in turn.problem.fields]
         theirs = [[self.views[name, other.device] for name in kernel.memories] for other in near]
-        scalars, signals = self.views[SCALARS, slab.device], [self.views[SIGNALS, other.device] for other in (*near, slab)]
+        scalars, signals = self.views[SCALARS, subdomain.device], [self.views[SIGNALS, other.device] for other in (*near, subdomain)]
         low_border, high_border = turn.with_borders(stage.wanted)[-1].border[0]
         # Where anything is sent each device has a border at each neighbour, because borders raise the flags.
         borders = [max(1, low_border), max(1, high_border)] if self.up or self.down else [0, 0]
         arguments: list[View | int] = [*own, *theirs[0], *theirs[1]]
         arguments += [scalars, done if stage.scalar_rows > 1 else 0, int(stage.scalar_rows > 1), steps, turn.steps]
-        arguments += [slab.origin, slab.start, slab.stop, *(other.origin - by for other, by in zip(near, moved, strict=True))]
+        arguments += [
+            subdomain.origin,
+            subdomain.start,
+            subdomain.stop,
+            *(other.origin - by for other, by in zip(near, moved, strict=True)),
+        ]
         arguments += [int(lower is not None), int(upper is not None), *borders]
         for name in kernel.sent:
             arguments += [self.down.get(name, 0) if lower else 0, self.up.get(name, 0) if upper else 0]
         arguments += [self.free_after, int(self.free_after == len(turn.launches) - 1), *signals, stage.polls]
         changed = [view for view, name in zip(own, turn.problem.fields, strict=True) if name not in turn.problem.constant]
         sent = [view for other, views in zip((lower, upper), theirs, strict=True) for view in views if other is not None]
-        blocks = min(kernel.blocks(slab.planes), stage.blocks[slab.device])
+        blocks = min(kernel.blocks(subdomain.planes), stage.blocks[subdomain.device])
         return planned(
             self.ref, blocks, kernel.block, *arguments,
             reads=[*own, scalars, signals[-1]], writes=list(dict.fromkeys([*changed, *sent, *signals])),
         )  # fmt: skip
 
-    def _neighbours(self, slab: Slab) -> tuple[Slab | None, Slab | None]:
+    def _neighbours(self, subdomain: Subdomain) -> tuple[Subdomain | None, Subdomain | None]:
         """Return the parts whose planes come before and behind those of one."""
         pairs = self.stage.decomposition.neighbours_along(0)
-        lower = next((low for low, high in pairs if high is slab), None)
-        return lower, next((high for low, high in pairs if low is slab), None)
+        lower = next((low for low, high in pairs if high is subdomain), None)
+        return lower, next((high for low, high in pairs if low is subdomain), None)

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 
 from memlane.plan import KernelRef, Plan, PlanBuilder, StepRef, Touch, View
 from memlane.stencils.borders import BorderKernel, stores_borders
-from memlane.stencils.decomposition import Slab
-from memlane.stencils.exchange import INNER, SIDES, UPWARDS, Box, Message, SharedStage, SlabSteps, Stores, Writer
+from memlane.stencils.decomposition import Subdomain
+from memlane.stencils.exchange import INNER, SIDES, UPWARDS, Box, Message, SharedStage, Stores, SubdomainSteps, Writer
 from memlane.stencils.turns import Round
 
 SIGNALS = UPWARDS
@@ -73,7 +73,7 @@ class _PutWriter(Writer):
 
     def __init__(self, stage: SharedStage, refs: Mapping[str, KernelRef]) -> None:
         super().__init__(stage, refs)
-        self._made: dict[int, list[_Made]] = {slab.device: [] for slab in self.slabs}
+        self._made: dict[int, list[_Made]] = {subdomain.device: [] for subdomain in self.subdomains}
         """By device its launches, in order."""
         self._stored: dict[tuple[int, int], tuple[StepRef, View]] = {}
         """By device and side the launch of a border that stores into the halo of the neighbour, and the flag that it raises."""
@@ -83,7 +83,7 @@ class _PutWriter(Writer):
     def border(
         self,
         builder: PlanBuilder,
-        slab: Slab,
+        subdomain: Subdomain,
         one: Round,
         face: tuple[int, int],
         box: Box,
@@ -91,10 +91,10 @@ class _PutWriter(Writer):
         after: Sequence[StepRef],
         label: str,
     ) -> StepRef:
-        found = [message for message in self._messages(0) if message.source is slab and message.side == face[1]]
+        found = [message for message in self._messages(0) if message.source is subdomain and message.side == face[1]]
         # Sources of a neighbour add to its halos, too, and it has to say when they have.
         if self._border is None or not self._written or any(self.stage.points.get(message.goal.device) for message in found):
-            return super().border(builder, slab, one, face, box, queue, after, label)
+            return super().border(builder, subdomain, one, face, box, queue, after, label)
         (message,) = found
         source, goal, widths, (name, end) = (
             message.source,
@@ -113,14 +113,14 @@ class _PutWriter(Writer):
         is_twice = sum(other.goal is goal and other.source is source for other in self._messages(0)) > 1
         flag = builder.flag(f"{pair} at its {SIDES[message.side]} side" if is_twice else pair, self.home[goal.device])
         stores = Stores(self._border.name, arguments, self.received_faces(message), [flag])
-        step = self._add_launch(builder, slab, one, box, queue, after, [], label, stores)
-        self._stored[slab.device, message.side] = step, flag
+        step = self._add_launch(builder, subdomain, one, box, queue, after, [], label, stores)
+        self._stored[subdomain.device, message.side] = step, flag
         return step
 
-    def launch_added(self, builder: PlanBuilder, slab: Slab, step: StepRef, queue: int) -> None:
-        self._made[slab.device].append(_Made(step, queue, builder.action(step).touches))
+    def launch_added(self, builder: PlanBuilder, subdomain: Subdomain, step: StepRef, queue: int) -> None:
+        self._made[subdomain.device].append(_Made(step, queue, builder.action(step).touches))
 
-    def _exchange(self, builder: PlanBuilder, steps: Mapping[int, SlabSteps], repeats: bool) -> None:
+    def _exchange(self, builder: PlanBuilder, steps: Mapping[int, SubdomainSteps], repeats: bool) -> None:
         """Add a put and a wait for each device along each axis."""
         faces = list(self._faces())
         freed = self._freed(builder, faces, repeats)
@@ -128,7 +128,7 @@ class _PutWriter(Writer):
             self._exchange_along(builder, [face for face in faces if face.axis == axis], steps, freed)
 
     def _exchange_along(
-        self, builder: PlanBuilder, faces: Sequence[_Face], steps: Mapping[int, SlabSteps], freed: Mapping[int, StepRef]
+        self, builder: PlanBuilder, faces: Sequence[_Face], steps: Mapping[int, SubdomainSteps], freed: Mapping[int, StepRef]
     ) -> None:
         """Add the puts of some faces along one axis, and the waits for them. A wait along the axis before stands before each put, in the
         queue that all of them share."""

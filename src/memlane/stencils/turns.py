@@ -49,7 +49,7 @@ def reach_of(kernel: StepKernel, name: str) -> Margins:
 
 @dataclass(frozen=True)
 class Round:
-    """One launch of a turn: its kernel, the memory that names have then, and which planes it computes beside those of the slab."""
+    """One launch of a turn: its kernel, the memory that names have then, and which planes it computes beside those of the subdomain."""
 
     kernel: StepKernel
     number: int

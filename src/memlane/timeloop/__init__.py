@@ -3,9 +3,9 @@
 rules      `stencil`, and a rule or several in sequence on a grid
 run        a prepared run: steps, fields, reductions
 engine     stages bound to memory and executed
-shared     a run whose grid lies in slabs or boxes on several devices
+shared     a run whose grid lies in subdomains on several devices
 sharing    which part each has, and how cells travel: given, or by the model; `residence` is where kernels stay
-distributed  the same where each slab belongs to a rank of an MPI program; `mpi` sends their messages
+distributed  the same where each subdomain belongs to a rank of an MPI program; `mpi` sends their messages
 memory     fields on a target: values in and out
 variants   which kernels a run takes: given, by the model, or timed
 points     sources and probes

@@ -1,4 +1,4 @@
-"""A stencil on several processes of an MPI program: each has a slab of the grid on one target."""
+"""A stencil on several processes of an MPI program: each has a subdomain of the grid on one target."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from memlane.errors import MemlaneError, RankError, StencilError
 from memlane.launch import Target
-from memlane.stencils import Problem, RankStage, SharedStage, Slab, Turn, Variant
+from memlane.stencils import Problem, RankStage, SharedStage, Subdomain, Turn, Variant
 from memlane.targets import target_of_process
 from memlane.timeloop.engine import architecture
 from memlane.timeloop.mpi import EXCHANGE, Ranks, world
@@ -26,7 +26,7 @@ from memlane.timeloop.snapshots import read_snapshot, write_snapshot
 
 
 def distributed(problem: Problem, values: Mapping[str, Any], targets: Sequence[Target] | None, **options: Any) -> Run:
-    """Return the run of this rank: on its own target, with a slab of the grid where there are several ranks.
+    """Return the run of this rank: on its own target, with a subdomain of the grid where there are several ranks.
 
     `targets`: the target of this rank; None for the one that `ml.target()` gives, or of several GPUs for that of the rank's number on its
     machine.
@@ -47,39 +47,39 @@ _PIECE = 4096
 
 @dataclass(frozen=True, eq=False)
 class DistributedField(SharedField):
-    """A field as it is after the last complete step, in slabs on several ranks.
+    """A field as it is after the last complete step, in subdomains on several ranks.
 
     u = run["u"].gather()                       # an array of NumPy, on every rank
     u = run["u"].gather(root=0)                 # on rank 0; None on the others
 
-    Every rank has to call these. `slabs` is the memory of this rank alone, and `slab` says which planes it has.
+    Every rank has to call these. `subdomains` is the memory of this rank alone, and `subdomain` says which cells it has.
     """
 
     ranks: Ranks
-    slab: Slab
+    subdomain: Subdomain
 
     def gather(self, root: int | None = None) -> Any:
         """Return a copy of the whole field on the host: on rank `root`, and None on the others, or on all. Every rank has to call it."""
         if root is not None and not 0 <= root < self.ranks.count:
             raise StencilError(f"there is no rank {root} to gather {self.name!r} on: give one of 0 to {self.ranks.count - 1}")
-        own, what = computed_cells(self.slab, self.slabs[0]), f"field {self.name!r} of all ranks"
-        slabs = self.decomposition.slabs
+        own, what = computed_cells(self.subdomain, self.subdomains[0]), f"field {self.name!r} of all ranks"
+        subdomains = self.decomposition.subdomains
         if not any(self.decomposition.cut):
-            return self.ranks.joined(np.ascontiguousarray(own), [slab.planes for slab in slabs], root, what)
-        pieces = [-(-slab.cells // _PIECE) for slab in slabs]
-        padded = np.zeros((pieces[self.slab.device], _PIECE), own.dtype)
+            return self.ranks.joined(np.ascontiguousarray(own), [subdomain.planes for subdomain in subdomains], root, what)
+        pieces = [-(-subdomain.cells // _PIECE) for subdomain in subdomains]
+        padded = np.zeros((pieces[self.subdomain.device], _PIECE), own.dtype)
         padded.reshape(-1)[: own.size] = own.reshape(-1)
         joined, whole = self.ranks.joined(padded, pieces, root, what), np.empty(self.shape, own.dtype)
         if joined is None:
             return None
-        for slab, end, count in zip(slabs, np.cumsum(pieces), pieces, strict=True):
-            part = whole[slab.region]
-            part[...] = joined[end - count : end].reshape(-1)[: slab.cells].reshape(part.shape)
+        for subdomain, end, count in zip(subdomains, np.cumsum(pieces), pieces, strict=True):
+            part = whole[subdomain.region]
+            part[...] = joined[end - count : end].reshape(-1)[: subdomain.cells].reshape(part.shape)
         return whole
 
 
 class DistributedRun(SharedRun):
-    """A stencil with its fields in slabs on the ranks of an MPI program; used as a `Run`, by all ranks alike.
+    """A stencil with its fields in subdomains on the ranks of an MPI program; used as a `Run`, by all ranks alike.
 
     run = heat.on(grid, transport="mpi").prepare(u=u0, r=0.2, swap=("new", "u"))
     run.steps(1000)
@@ -88,7 +88,8 @@ class DistributedRun(SharedRun):
         print(run, u.mean())
 
     Planes that neighbours need are copied to the host, sent by MPI, and copied to the neighbour's device. Fields have the same bits as on
-    one device, and reductions the same on every rank: minima and maxima those of one device, sums those of the slabs, added in their order.
+    one device, and reductions the same on every rank: minima and maxima those of one device, sums those of the subdomains, added in
+    their order.
     """
 
     def __init__(
@@ -150,24 +151,24 @@ class DistributedRun(SharedRun):
     # -- what is there -----------------------------------------------------------------------------------------------------------
 
     @property
-    def slab(self) -> Slab:
+    def subdomain(self) -> Subdomain:
         """Which planes this rank has."""
-        return self.decomposition.slabs[self.rank]
+        return self.decomposition.subdomains[self.rank]
 
     @property
-    def _slabs(self) -> tuple[Slab, ...]:
-        return (self.slab,)
+    def _subdomains(self) -> tuple[Subdomain, ...]:
+        return (self.subdomain,)
 
     def __getitem__(self, name: str) -> Any:
         """Return a field as it is after the last complete step, as a `DistributedField`. Its values are gathered by all ranks together."""
         self._check_field(name)
-        return DistributedField(name, self.decomposition, self.arrays[name], self._ranks, self.slab)
+        return DistributedField(name, self.decomposition, self.arrays[name], self._ranks, self.subdomain)
 
     def __repr__(self) -> str:
-        names, slab = "+".join(rule.name for rule in self.problem.rules), self.slab
-        cells = f"planes {slab.start} to {slab.stop - 1}"
+        names, subdomain = "+".join(rule.name for rule in self.problem.rules), self.subdomain
+        cells = f"planes {subdomain.start} to {subdomain.stop - 1}"
         if any(self.decomposition.cut):
-            cells = f"cells {', '.join(f'{one.start}-{one.stop - 1}' for one in slab.spans)}"
+            cells = f"cells {', '.join(f'{one.start}-{one.stop - 1}' for one in subdomain.spans)}"
         return (
             f"<DistributedRun: {names} on {self.problem.grid.shape}, rank {self.rank} of {self.ranks} with {cells} on {self.target.name}, "
             f"after {self.step} steps; {self.variant}; "

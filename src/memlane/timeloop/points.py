@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from memlane.errors import StencilError
 from memlane.launch import DeviceArray, Target
-from memlane.stencils import Decomposition, Grid, Point, Problem, Slab
+from memlane.stencils import Decomposition, Grid, Point, Problem, Subdomain
 from memlane.stencils.geometry import stored_shape
 from memlane.stencils.points import ADD, RECORD
 from memlane.timeloop.memory import KeptTables, allocated
@@ -43,11 +43,11 @@ class Home:
         return cls(target, stored_shape(grid.shape), every, every)
 
     @classmethod
-    def of_slab(cls, target: Target, decomposition: Decomposition, slab: Slab) -> Home:
+    def of_subdomain(cls, target: Target, decomposition: Decomposition, subdomain: Subdomain) -> Home:
         """Return the memory of a part of the grid, with its halos."""
-        held = tuple(decomposition.cells_of(slab, axis) for axis in range(decomposition.grid.dimensions))
-        own = tuple(range(span.start, span.stop) for span in slab.own)
-        return cls(target, decomposition.stored_shape(slab), held, own)
+        held = tuple(decomposition.cells_of(subdomain, axis) for axis in range(decomposition.grid.dimensions))
+        own = tuple(range(span.start, span.stop) for span in subdomain.own)
+        return cls(target, decomposition.stored_shape(subdomain), held, own)
 
     def copies(self, cells: Cells) -> tuple[list[int], Cells]:
         """Return every place of the memory with one of the cells, and the number of its cell: also those in halos, from which this target

@@ -80,7 +80,7 @@ class Stencil:
         `"peer"`, by copies from device to device, `"flags"`, by stores of the devices, which signal each other without the host,
         `"persistent"`, the same inside kernels that make many steps, `"host"`, through pinned memory of the host, or `"auto"`, by copies
         from device to device where they can do that, else through the host. With `"mpi"` the processes of an MPI program share the grid:
-        all make the same calls, and each has a slab on one target. With `overlap` launches are cut into borders, after which devices
+        all make the same calls, and each has a subdomain on one target. With `overlap` launches are cut into borders, after which devices
         exchange, and what lies between them. `decomposition` is how many parts the grid has along each axis, as `(2, 2, 1)` for four
         devices; by default slabs along the first. What is `"auto"` a model of the chip and its links chooses.
         """

@@ -1,4 +1,4 @@
-"""A stencil on several devices: each has a slab of the grid, or a box, and gets the cells of its neighbours that it reads."""
+"""A stencil on several devices: each has a subdomain of the grid, and gets the cells of its neighbours that it reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from memlane.stencils import (
     Problem,
     PutStage,
     SharedStage,
-    Slab,
+    Subdomain,
     Turn,
     Variant,
 )
@@ -49,15 +49,20 @@ from memlane.timeloop.variants import code_of
 
 @dataclass(frozen=True, eq=False)
 class SharedField:
-    """A field as it is after the last complete step, in slabs or boxes on several devices.
+    """A field as it is after the last complete step, in subdomains on several devices.
 
     u = run["u"].gather()                       # an array of NumPy
-    parts = run["u"].slabs                      # the memory of each device, with halos and padding; `decomposition` says what is where
+    parts = run["u"].subdomains                 # the memory of each device, with halos and padding; `decomposition` says what is where
     """
 
     name: str
     decomposition: Decomposition
-    slabs: tuple[DeviceArray, ...]
+    subdomains: tuple[DeviceArray, ...]
+
+    @property
+    def slabs(self) -> tuple[DeviceArray, ...]:
+        """The same as `subdomains`, by the name that these had while grids were cut along their first axis only."""
+        return self.subdomains
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -65,13 +70,13 @@ class SharedField:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.slabs[0].dtype
+        return self.subdomains[0].dtype
 
     def gather(self, root: int | None = None) -> npt.NDArray[Any]:
         """Return a copy of the whole field on the host. `root` counts with `transport="mpi"` only: which rank gets it."""
         whole = np.empty(self.shape, self.dtype)
-        for slab, memory in zip(self.decomposition.slabs, self.slabs, strict=True):
-            whole[slab.region] = computed_cells(slab, memory)
+        for subdomain, memory in zip(self.decomposition.subdomains, self.subdomains, strict=True):
+            whole[subdomain.region] = computed_cells(subdomain, memory)
         return whole
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -83,33 +88,33 @@ class SharedField:
     @property
     def __cuda_array_interface__(self) -> NoReturn:
         raise AttributeError(
-            f"{self.name} lies in slabs on {len(self.slabs)} devices, not in one array: use gather(), or `slabs` one by one"
+            f"{self.name} lies in subdomains on {len(self.subdomains)} devices, not in one array: use gather(), or `subdomains` one by one"
         )
 
 
-def computed_planes(slab: Slab, memory: DeviceArray) -> DeviceArray:
-    """Return the memory of the planes that a part computes; of a grid of one dimension all memory."""
+def computed_planes(subdomain: Subdomain, memory: DeviceArray) -> DeviceArray:
+    """Return the memory of the planes that a subdomain computes; of a grid of one dimension all memory."""
     if len(memory.shape) == 1:
         return memory
-    skipped = memory.nbytes // slab.held * slab.below
-    return replace(memory, address=memory.address + skipped, shape=(slab.planes, *memory.shape[1:]), owner=memory)
+    skipped = memory.nbytes // subdomain.held * subdomain.below
+    return replace(memory, address=memory.address + skipped, shape=(subdomain.planes, *memory.shape[1:]), owner=memory)
 
 
-def computed_cells(slab: Slab, memory: DeviceArray) -> npt.NDArray[Any]:
-    """Return the cells that a part computes."""
-    planes = computed_planes(slab, memory).numpy()
-    return planes[slab.own if planes.ndim == 1 else (slice(None), *slab.own[1:])]
+def computed_cells(subdomain: Subdomain, memory: DeviceArray) -> npt.NDArray[Any]:
+    """Return the cells that a subdomain computes."""
+    planes = computed_planes(subdomain, memory).numpy()
+    return planes[subdomain.own if planes.ndim == 1 else (slice(None), *subdomain.own[1:])]
 
 
 class SharedRun(Run):
-    """A stencil with its fields in slabs or boxes on several devices; used as a `Run`.
+    """A stencil with its fields in subdomains on several devices; used as a `Run`.
 
     run = heat.on(grid, exchange_every=4).prepare(u=u0, r=0.2, swap=("new", "u"), targets=ml.devices("cuda", 2))
     print(run.plan(8))                          # what 8 steps do on which queue
     run.steps(1000)
     u = run["u"].gather()
 
-    Fields have the same bits as on one device. So have minima and maxima; sums are those of the slabs, added in their order.
+    Fields have the same bits as on one device. So have minima and maxima; sums are those of the subdomains, added in their order.
     """
 
     _signals = False
@@ -143,21 +148,21 @@ class SharedRun(Run):
         self.transport, self.transport_reason = transport_of(self.decomposition, self.targets, transport)
         self._load(values, architecture(*targets))
 
-    def _cut(self, slabs: Decomposition, choice: Choice, fmad: bool) -> None:
-        """Generate the kernels, and give the parts of the grid halos as wide as these need."""
+    def _cut(self, decomposition: Decomposition, choice: Choice, fmad: bool) -> None:
+        """Generate the kernels, and give the subdomains halos as wide as these need."""
         self.reason = choice.reason
         """Why the kernels are cut as they are, and why devices exchange planes after so many steps."""
         self.exchange_every = choice.exchange_every
         """Steps between two exchanges."""
         self.overlap = choice.overlap
         """Whether an exchange is overlapped with the planes between the borders, where these are thick enough."""
-        self._generate(replace(self.problem, cut=slabs.cut), choice.variant, fmad)
+        self._generate(replace(self.problem, cut=decomposition.cut), choice.variant, fmad)
         self._wanted = self._needs()
         """What halos have to hold before each turn, whichever it is."""
-        self.decomposition = slabs.with_halos(*widest([no_margins(self.problem), *self._wanted.values()]))
+        self.decomposition = decomposition.with_halos(*widest([no_margins(self.problem), *self._wanted.values()]))
         """Which cells each device has."""
-        if slabs.cut != (0,):
-            held = self.decomposition.stored_shape(self.decomposition.slabs[0])
+        if decomposition.cut != (0,):
+            held = self.decomposition.stored_shape(self.decomposition.subdomains[0])
             self._generate(replace(self._part, held=held), choice.variant, fmad)
 
     def _generate(self, part: Problem, variant: Variant | None, fmad: bool) -> None:
@@ -195,13 +200,13 @@ class SharedRun(Run):
         self._tables = KeptTables()
         self._refs: dict[str, KernelRef] = {name: loaded[name].ref for loaded in self._loaded[:: len(self.targets)] for name in loaded}
         self._point_kernels = [PointKernels(target, architecture) for target in self.targets]
-        homes = zip(self.targets, self._slabs, strict=True)
-        self._points = Points(self.problem, [Home.of_slab(target, self.decomposition, slab) for target, slab in homes])
+        homes = zip(self.targets, self._subdomains, strict=True)
+        self._points = Points(self.problem, [Home.of_subdomain(target, self.decomposition, subdomain) for target, subdomain in homes])
 
     @property
-    def _slabs(self) -> tuple[Slab, ...]:
+    def _subdomains(self) -> tuple[Subdomain, ...]:
         """The parts of the grid that the targets of this process have, in their order."""
-        return self.decomposition.slabs
+        return self.decomposition.subdomains
 
     @cached_property
     def _residence(self) -> Residence:
@@ -217,7 +222,7 @@ class SharedRun(Run):
 
     def __repr__(self) -> str:
         names, where = "+".join(rule.name for rule in self.problem.rules), ", ".join(target.name for target in self.targets)
-        parts = f" in {' x '.join(map(str, self.decomposition.parts))} parts" if any(self.decomposition.cut) else ""
+        parts = f" in {' x '.join(map(str, self.decomposition.process_grid))} parts" if any(self.decomposition.cut) else ""
         behind = "" if self.overlap else ", behind all planes"
         return (
             f"<SharedRun: {names} on {self.problem.grid.shape}{parts}, {where}, after {self.step} steps; {self.variant}; "
@@ -334,7 +339,7 @@ class SharedRun(Run):
 
     def _with_points(self, stage: SharedStage) -> SharedStage:
         """Return a stage with the sources and probes of each device."""
-        found = {slab.device: self._points.of_stage(at, stage.steps) for at, slab in enumerate(self._slabs)}
+        found = {subdomain.device: self._points.of_stage(at, stage.steps) for at, subdomain in enumerate(self._subdomains)}
         return replace(stage, points={device: points for device, points in found.items() if points})
 
     @property
@@ -357,7 +362,7 @@ class SharedRun(Run):
         self._points.take_probes(tables, stage.steps)
         self._complete(stage)
         if any(kernel.reductions for kernel in stage.turn.kernels):
-            own = [np.asarray(result[on_device(REDUCTIONS, slab.device)]) for slab in self._slabs]
+            own = [np.asarray(result[on_device(REDUCTIONS, subdomain.device)]) for subdomain in self._subdomains]
             self.reductions |= reduced(stage.turn.kernels, self._totals(own))
 
     def _scalars_of(self, table: npt.NDArray[Any]) -> list[DeviceArray]:
@@ -365,12 +370,12 @@ class SharedRun(Run):
         return [self._tables.of(target, table, "scalars", home) for home, target in enumerate(self.targets)]
 
     def _totals(self, own: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        """Return what the reductions of a step gave for each slab, of which `own` are those of this process."""
+        """Return what the reductions of a step gave for each subdomain, of which `own` are those of this process."""
         return own
 
     def _point_tables(self, stage: SharedStage) -> list[Tables]:
         """Return the tables of sources and probes of each device for the steps of a stage, which come next."""
-        return [self._points.tables(at, stage.steps, self.step) for at in range(len(self._slabs))]
+        return [self._points.tables(at, stage.steps, self.step) for at in range(len(self._subdomains))]
 
     def _point_refs(self, stage: SharedStage) -> dict[str, KernelRef]:
         used = {(point.kernel, self.problem.dtype(point.field)) for points in stage.points.values() for point in points}
@@ -378,7 +383,7 @@ class SharedRun(Run):
 
     def _bound(self, stage: SharedStage, scalars: Sequence[DeviceArray], tables: Sequence[Tables]) -> BoundPlan:
         """Return a stage bound to the memory that the names have now."""
-        devices = [slab.device for slab in self._slabs]
+        devices = [subdomain.device for subdomain in self._subdomains]
         memory = {on_device(SCALARS, device): one for device, one in zip(devices, scalars, strict=True)}
         memory |= {on_device(name, at): one for name, parts in self.arrays.items() for at, one in zip(devices, parts, strict=True)}
         memory |= {on_device(name, at): one for at, parts in zip(devices, tables, strict=True) for name, one in parts.items()}
@@ -402,34 +407,36 @@ class SharedRun(Run):
         if host is not None and host.shape != self.problem.grid.shape:
             raise StencilError(f"field {name!r} has the shape {host.shape}, and the grid {self.problem.grid.shape}")
         dtype = self.problem.dtype(name)
-        places = zip(self.targets, self._slabs, strict=True)
-        return tuple(self._upload_slab(target, slab, name, dtype, host) for target, slab in places)
+        places = zip(self.targets, self._subdomains, strict=True)
+        return tuple(self._upload_subdomain(target, subdomain, name, dtype, host) for target, subdomain in places)
 
-    def _upload_slab(self, target: Target, slab: Slab, name: str, dtype: str, host: npt.NDArray[Any] | None) -> DeviceArray:
-        shape = self.decomposition.stored_shape(slab)
+    def _upload_subdomain(self, target: Target, subdomain: Subdomain, name: str, dtype: str, host: npt.NDArray[Any] | None) -> DeviceArray:
+        shape = self.decomposition.stored_shape(subdomain)
         memory = allocated(target, prod(shape) * itemsize(dtype), name, lambda: target.zeros(shape, dtype))
         if host is not None:
-            self._write_slab(slab, memory, host)
+            self._write_subdomain(subdomain, memory, host)
         return memory
 
-    def _write_slab(self, slab: Slab, memory: DeviceArray, host: npt.NDArray[Any]) -> None:
+    def _write_subdomain(self, subdomain: Subdomain, memory: DeviceArray, host: npt.NDArray[Any]) -> None:
         padded = np.zeros(memory.shape, memory.dtype)
-        for axis, span in enumerate(slab.spans):
-            cells = self.decomposition.cells_of(slab, axis)
+        for axis, span in enumerate(subdomain.spans):
+            cells = self.decomposition.cells_of(subdomain, axis)
             at = (slice(None),) * axis
             host = host[(*at, slice(cells[0], cells[-1] + 1) if cells[-1] - cells[0] + 1 == span.held else cells)]
         padded[tuple(map(slice, host.shape))] = host
         memory.copy_from(padded)
 
     def _write(self, name: str, value: npt.NDArray[Any]) -> None:
-        for slab, memory in zip(self._slabs, self.arrays[name], strict=True):
-            self._write_slab(slab, memory, value)
+        for subdomain, memory in zip(self._subdomains, self.arrays[name], strict=True):
+            self._write_subdomain(subdomain, memory, value)
 
     def _first_not_finite(self, name: str) -> tuple[int, ...] | None:
-        for slab, memory, points in zip(self._slabs, self.arrays[name], self._point_kernels, strict=True):
-            own = computed_planes(slab, memory)
-            at = points.first_not_finite(own, slab.own[1:] or slab.own)
+        for subdomain, memory, points in zip(self._subdomains, self.arrays[name], self._point_kernels, strict=True):
+            own = computed_planes(subdomain, memory)
+            at = points.first_not_finite(own, subdomain.own[1:] or subdomain.own)
             if at is not None:
-                begins = [span.origin for span in slab.spans]
-                return tuple(begin + one for begin, one in zip([slab.start, *begins[1:]] if own is not memory else begins, at, strict=True))
+                begins = [span.origin for span in subdomain.spans]
+                return tuple(
+                    begin + one for begin, one in zip([subdomain.start, *begins[1:]] if own is not memory else begins, at, strict=True)
+                )
         return None

@@ -85,14 +85,14 @@ def choose(
             f"exchange after a multiple of {variant.steps}"
         )
     found: list[tuple[Prediction, Choice]] = []
-    for way, parts in enumerate(ways):
+    for way, decomposition in enumerate(ways):
         is_single = variant is not None or target.modelled or transport == "persistent"
-        several = {} if is_single else _several_steps(problem, parts, target)
+        several = {} if is_single else _several_steps(problem, decomposition, target)
         for steps, one in {1 if variant is None else variant.steps: variant, **several}.items():
             every = [given] if given is not None else [steps * turns for turns in range(1, max(1, _MOST_STEPS // steps) + 1)]
             for overlaps in (True, False) if overlap == "auto" else (bool(overlap),):
-                with suppress(StencilError):  # where nothing is left, parts are too thin, which is said when they get halos
-                    best = _predicted(problem, parts, target, transport, every, steps, overlaps)
+                with suppress(StencilError):  # where nothing is left, subdomains are too thin, which is said when they get halos
+                    best = _predicted(problem, decomposition, target, transport, every, steps, overlaps)
                     reason = f"{best.step_us:,.1f} us a step expected, bound by {best.bound}, by the model of {target.chip.name}"
                     found.append((best, Choice(one, best.exchange_every, overlaps, reason, way)))
     if not found:
@@ -104,13 +104,16 @@ _MOST_STEPS = 16
 """Steps between two exchanges that are looked at."""
 
 
-def _several_steps(problem: Problem, slabs: Decomposition, target: Target) -> dict[int, Variant | None]:
-    """Return for each number of steps that can share a launch the variant that the model expects to be fastest for a slab."""
+def _several_steps(problem: Problem, decomposition: Decomposition, target: Target) -> dict[int, Variant | None]:
+    """Return for each number of steps that can share a launch the variant that the model expects to be fastest for a subdomain."""
     (rule, *more) = problem.rules
     if more or not problem.swap:
         return {}
-    grid, thinnest = problem.grid, [min(slab.spans[axis].cells for slab in slabs.slabs) for axis in range(problem.grid.dimensions)]
-    around = tuple("fixed" if axis in slabs.cut else pair for axis, pair in enumerate(grid.conditions))
+    grid, thinnest = (
+        problem.grid,
+        [min(subdomain.spans[axis].cells for subdomain in decomposition.subdomains) for axis in range(problem.grid.dimensions)],
+    )
+    around = tuple("fixed" if axis in decomposition.cut else pair for axis, pair in enumerate(grid.conditions))
     like = Grid(tuple(thinnest), grid.dtype, around)
     found: dict[int, Variant | None] = {}
     for one in estimates(replace(problem, grid=like), rule, target.chip):
@@ -120,18 +123,18 @@ def _several_steps(problem: Problem, slabs: Decomposition, target: Target) -> di
 
 
 def _predicted(
-    problem: Problem, slabs: Decomposition, target: Target, transport: str, every: Sequence[int], steps: int, overlap: bool
+    problem: Problem, decomposition: Decomposition, target: Target, transport: str, every: Sequence[int], steps: int, overlap: bool
 ) -> Prediction:
     """Return the fastest prediction. What a machine's network is, nobody knows here: that of the chip's file is taken."""
     predict = partial(
         best_exchange,
         problem,
-        len(slabs.slabs),
+        len(decomposition.subdomains),
         chip=target.chip,
         candidates=every,
         steps_per_launch=steps,
         overlap=overlap,
-        decomposition=slabs.parts,
+        decomposition=decomposition.process_grid,
     )
     try:
         return predict(transport={"host": "host", "mpi": "host", "flags": "flags", "persistent": "persistent"}.get(transport, ""))
