@@ -18,6 +18,7 @@ How a `.cu` file becomes PTX, one module for each step:
     libraries       the same for headers of CUDA's libraries, and the wheels that have them
     dialect         what GCC's dialect has and NVRTC refuses, in standard C++
     nvrtc           the compiler
+    device_launches leaves out the functions that launch kernels from the device, and their callers
     hostbody        the parts of a host function that may be left out
     instantiations  which template kernels the host code launches: the compiler reads it, without these parts
     frontend        the above in order; cuts further what the compiler refuses

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from memlane.compile import hints, instantiations, libraries, macros, nvrtc, sources, standard, toolkit
 from memlane.compile.declarations import Unit
+from memlane.compile.device_launches import DeviceLaunches
 from memlane.compile.dialect import in_standard_cxx
 from memlane.compile.hostcode import CONSTEXPR, DeviceCode, blank, cut, uncut, with_constexpr
 from memlane.compile.sources import Program, SourceFile
 from memlane.compile.tokens import tokenize
 from memlane.errors import CompileError
 from memlane.ptx import demangle
+from memlane.titles import plain_name
 
 SOURCE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp")
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$.]+)", re.MULTILINE)
@@ -24,6 +26,8 @@ _NO_HEADER = re.compile(
 )
 _STAND_IN = re.compile(r'^[^\n]*: #warning directive: "memlane has no (?P<header>[^"\n]+)"\n[^\n]*\n\s*\^\n\n?', re.MULTILINE)
 """A warning that stands for a header that was not found."""
+_BUILTIN = "__nv_nvrtc_builtin_header.h"
+"""How the compiler calls the header that it has in itself."""
 _FAILING_FILE = re.compile(r"^([^\n(]+)\(\d+\): error", re.MULTILINE)
 _REMARK = re.compile(r"^Remark: The warnings can be suppressed with [^\n]*\n+", re.MULTILINE)
 _BAD_EXPRESSION = re.compile(r"^__nv_name_map\(\d+\): error: [^\n]*\n(?:\s*#pragma nv_mangled_name (?P<expression>[^\n]*))?", re.MULTILINE)
@@ -45,6 +49,8 @@ class CompiledPtx:
     """Warnings of the compiler."""
     notes: tuple[str, ...] = ()
     """What was left out that a reader might miss: headers that were not found, declarations that the compiler refused."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """The name of each kernel that was left out because it launches kernels, with the sentence that says so."""
 
 
 @dataclass(frozen=True)
@@ -136,12 +142,14 @@ class _Compilation:
     def __init__(self, program: Program, options: Options, path: Path | None) -> None:
         """`path`: of the main file; None if there is none."""
         self.program, self.path = program, path
+        self.sources = {file.name: file.text for file in program.files}
+        self.device_launches = DeviceLaunches()
         self.options = options
-        found = macros.collect([file.tokens for file in program.files], options.define)
+        self.macros = macros.collect([file.tokens for file in program.files], options.define)
         self.code: dict[str, DeviceCode] = {}
         pieces: set[str] = set()
         for file in program.files:
-            code = cut(file.text, file.tokens, found) if file.name not in pieces else uncut(file.text)
+            code = cut(file.text, file.tokens, self.macros) if file.name not in pieces else uncut(file.text)
             self.code[file.name] = code
             pieces |= {file.includes[index] for index in code.inner_includes if index in file.includes}
         self.removed: dict[str, list[Unit]] = {file.name: [] for file in program.files}
@@ -166,7 +174,7 @@ class _Compilation:
                     f'{missing["file"]}:{missing["line"]}: the header "{missing["header"]}" was not found; '
                     f"{hints.remedy_for_header(missing['header'], self.path)}"
                 )
-            if self._replace_libraries(answer.log):
+            if self._replace_libraries(answer.log) or self._leave_out_device_launches(answer.log):
                 continue
             # A declaration that does not compile may hide the kernels behind it. One that fails for the arguments of a launch need not go.
             if (
@@ -179,26 +187,41 @@ class _Compilation:
     def _replace_libraries(self, log: str) -> bool:
         """Whether headers of libraries for the host are left out from now on, as where they are not there: those of a wheel that does not
         go with CUDA's own headers do not compile."""
-        there = [name for name in self.program.library if libraries.is_for_host(name)]
-        if not there or not any(libraries.is_for_host(Path(found).name) for found in _FAILING_FILE.findall(log)):
+        if not (there := [name for name in self.program.library if libraries.is_for_host(name)]) or not any(
+            libraries.is_for_host(Path(found).name) for found in _FAILING_FILE.findall(log)
+        ):
             return False
         others = tuple(name for name in self.program.library if name not in there)
         self.program = replace(self.program, absent=(*self.program.absent, *there), library=others)
         return True
 
+    def _leave_out_device_launches(self, log: str) -> bool:
+        """Whether kernels that launch kernels, or functions that do, are left out from now on."""
+        if not (changed := self.device_launches.cut(log, self.program.files, self.code)):
+            return False
+        self.program = replace(self.program, files=tuple(changed.get(file.name, file) for file in self.program.files))
+        self.code |= {name: cut(file.text, file.tokens, self.macros) for name, file in changed.items()}
+        self.launches = [launch for launch in self.launches if plain_name(launch) not in self.device_launches.kernels]
+        if self.asked_host:
+            self._ask_host_code()
+        return True
+
     def _ask_host_code(self) -> None:
         """Adds the instantiations that only a reading of the host code shows. Once; where it fails, nothing is added."""
         self.asked_host = True
-        device = self._device_texts()
+        device, logs = self._device_texts(), [""]
 
         def compiler(texts: Mapping[str, str]) -> nvrtc.Answer:
             request = self._host_request(texts, device)
             # Nothing is optimised, which is quicker. Not relocatable: there NVRTC declares the runtime's functions, which host code calls.
             options = (*(option for option in request.options if option not in ("-lineinfo", "-rdc=true")), "-G")
-            return nvrtc.compile_request(replace(request, options=options, expressions=()))
+            logs.append((answer := nvrtc.compile_request(replace(request, options=options, expressions=()))).log)
+            return answer
 
         known = {_plain(launch) for launch in (*self.options.instantiate, *self.launches, *self.dropped)}
         self.host = instantiations.launched(self.program.files, self.code, compiler)
+        if self.host is None and self._leave_out_device_launches(logs[-1]):
+            return
         if self.host:
             self.launches += [launch for launch in self.host.kernels if _plain(launch) not in known]
 
@@ -229,8 +252,8 @@ class _Compilation:
         headers = {standard.PRELUDE: f"#define {CONSTEXPR} constexpr\n{prelude}", **standard.stand_ins()}
         headers |= standard.library_stand_ins(self.program.library, thrust)
         headers |= {header: f'#warning "memlane has no {header}"\n{libraries.stand_in(header)}' for header in self.program.absent}
-        main, *others = self.program.files
-        headers |= {file.name: texts[file.name] for file in others}
+        main = self.program.files[0]
+        headers |= {file.name: texts[file.name] for file in self.program.files[1:]}
         expressions = (*self.options.instantiate, *self.launches)
         flags = self.options.flags()
         if self.options.std in ("c++11", "c++14", "c++17") and standard.has_designators(tokens):
@@ -277,8 +300,7 @@ class _Compilation:
         start, end = error.place(file.text)
         code = self.code[file.name]
         units = (*code.removable, *code.functions) if self.absent else code.removable
-        removed = self.removed[file.name]
-        candidates = [unit for unit in units if unit.start < end and unit.end > start and unit not in removed]
+        candidates = [unit for unit in units if unit.start < end and unit.end > start and unit not in self.removed[file.name]]
         return min(candidates, key=lambda unit: unit.end - unit.start, default=None)
 
     def _refusal(self, log: str) -> CompileError:
@@ -286,6 +308,7 @@ class _Compilation:
         refused = _refused_expressions(log)
         asked = [expression for expression in self.options.instantiate if _plain(expression) in refused]
         parts = [log.rstrip()]
+        parts += self.device_launches.notes
         if self.refusals:
             parts += ["Before that, these declarations were left out because they did not compile:", *self.refusals]
         parts += self._absent_headers()
@@ -306,8 +329,7 @@ class _Compilation:
         return [f"Header not found: {header}; {hints.remedy_for_header(header, self.path)}" for header in self.absent]
 
     def _template_hint(self) -> str:
-        names = [name for code in self.code.values() for name in code.templates]
-        if not names:
+        if not (names := [name for code in self.code.values() for name in code.templates]):
             return ""
         asked = f"{names[0]}<...>"
         return f", only templates of kernels: {', '.join(names)}; ask for one with instantiate=('{asked}',) or --instantiate '{asked}'"
@@ -315,12 +337,14 @@ class _Compilation:
     def _result(self, answer: nvrtc.Answer) -> CompiledPtx:
         kernels = kernel_names(answer.ptx)
         if not kernels and not self.options.relocatable:
+            if self.device_launches.log:
+                raise self._refusal(self.device_launches.log)
             hint = self._template_hint()
             raise CompileError(
                 f"{self.program.files[0].name} has no kernel{hint or hints.elsewhere(self.path)}",
                 "\n".join((*self._absent_headers(), *hints.textures(self.program.files), *hints.of_pieces(self.path))) if hint else "",
             )
-        notes = [f"header {header} was not found and was left out" for header in self.absent]
+        notes = [f"header {header} was not found and was left out" for header in self.absent] + self.device_launches.notes
         notes += [f"left out because it does not compile for the device: {refusal}" for refusal in self.refusals]
         if self.host:
             notes += [f"host code that may launch a kernel was not followed: {message}" for message in self.host.lost]
@@ -328,17 +352,17 @@ class _Compilation:
             notes += [
                 f"{launch}, which the host code launches, means nothing outside it and was not instantiated" for launch in self.dropped
             ]
-        names = [file.name for file in self.program.files]
         titles = [demangle(kernel) for kernel in kernels]
         unused = [name for code in self.code.values() for name in code.templates if not any(f"{name}<" in title for title in titles)]
         notes += [f"no host code launches the kernel template {name}; ask for one with --instantiate '{name}<...>'" for name in unused]
         return CompiledPtx(
-            text=_with_short_names(answer.ptx, names),
-            sources={file.name: file.text for file in self.program.files},
+            text=_with_short_names(answer.ptx, [*self.sources]),
+            sources=self.sources,
             kernels=dict(zip(kernels, titles, strict=True)),
             instantiated=dict(answer.lowered),
             log=answer.log,
             notes=tuple(notes),
+            left_out=self.device_launches.kernels,
         )
 
 
@@ -358,10 +382,6 @@ def _refused_expressions(log: str) -> set[str]:
 
 def _plain(expression: str) -> str:
     return "".join(expression.split())
-
-
-_BUILTIN = "__nv_nvrtc_builtin_header.h"
-"""How the compiler calls the header that it has in itself."""
 
 
 def _with_short_names(ptx: str, names: Sequence[str]) -> str:

@@ -10,12 +10,9 @@ from itertools import islice
 from pathlib import Path
 
 from memlane.compile import libraries, nvrtc
+from memlane.compile.device_launches import RUNTIME_CALL
 from memlane.compile.sources import SourceFile
 
-_RUNTIME_CALL = re.compile(
-    r'device-side kernel launch|identifier "cuda(?:Malloc|Free|Mem|Stream|Event|Device|GetLast|PeekAt|Graph)\w*" is'
-    r'|function "cuda\w+\([^"]*" was referenced but not defined'
-)
 _TEXTURE_REFERENCE = re.compile(r"\b(?:texture|surface)\s*<[^;{}<>]*>\s*(\w+)")
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _WITHOUT_SYNC = frozenset({"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot"})
@@ -65,7 +62,7 @@ def _directories_with(header: str, path: Path) -> Iterator[Path]:
 
 
 def _of_runtime(log: str) -> Iterator[str]:
-    if _RUNTIME_CALL.search(log):
+    if RUNTIME_CALL.search(log):
         yield (
             "memlane runs no kernels that launch kernels or call the CUDA runtime (dynamic parallelism): launch the inner kernel from the "
             "host, or as a step of a schedule, and move calls of the runtime there."

@@ -45,6 +45,8 @@ class DeviceCode:
     """Declarations that were cut."""
     inner_includes: tuple[int, ...] = ()
     """Directives inside a declaration, as indices of tokens: a header that is included there is a piece of it."""
+    kernels: tuple[Unit, ...] = ()
+    """Kernels and templates of kernels."""
     is_piece: bool = False
     """Whether the file is included inside a declaration of another one."""
 
@@ -56,7 +58,9 @@ def cut(text: str, tokens: list[Token], macros: Macros) -> DeviceCode:
     launches = [launch for unit in host for launch in launches_in(text, _inside(tokens, unit))]
     templates = [name for unit in units if unit.side == "device" and (name := template_kernel(_inside(tokens, unit)))]
     either = tuple(unit for unit in units if unit.side == "either")
-    functions = tuple(unit for unit in units if unit.side == "device" and all(one.text != "__global__" for one in _inside(tokens, unit)))
+    device = [unit for unit in units if unit.side == "device"]
+    kernels = tuple(unit for unit in device if any(one.text == "__global__" for one in _inside(tokens, unit)))
+    functions = tuple(unit for unit in device if unit not in kernels)
     return DeviceCode(
         blank(text, tokens, host),
         either,
@@ -66,6 +70,7 @@ def cut(text: str, tokens: list[Token], macros: Macros) -> DeviceCode:
         tuple(dict.fromkeys(templates)),
         tuple(host),
         tuple(_directives_inside(tokens, units)),
+        kernels,
     )
 
 

@@ -107,7 +107,14 @@ def _module(compiled: CompiledPtx, recipe: Recipe) -> Module:
     main = next(iter(compiled.sources))
     # Places in the PTX are not places in the program: whoever names one by the text that it lies in must not take the file's name for it.
     module = parse(compiled.text, f"{main} (PTX)")
-    return replace(module, name=main, sources=_by_ptx_name(compiled.sources, module), aliases=dict(compiled.instantiated), recipe=recipe)
+    return replace(
+        module,
+        name=main,
+        sources=_by_ptx_name(compiled.sources, module),
+        aliases=dict(compiled.instantiated),
+        recipe=recipe,
+        left_out=compiled.left_out,
+    )
 
 
 def _by_ptx_name(sources: Mapping[str, str], module: Module) -> dict[str, str]:

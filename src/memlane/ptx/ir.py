@@ -330,6 +330,9 @@ class Module:
     recipe: object = field(default=None, compare=False, repr=False)
     """What the front end needs to compile the source again, changed; None where there is none to compile."""
 
+    left_out: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """The name of each kernel of the source that the front end left out, and the sentence that says why."""
+
     objects: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     """Assembled code that this module calls, by the names of its files: only a GPU runs it, and a linker adds it there."""
 

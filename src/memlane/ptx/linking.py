@@ -63,9 +63,10 @@ def link_modules(modules: Sequence[Module], elsewhere: bool = False) -> Module:
         _check_complete(modules, kept)
     sources = {name: text for one in reversed(modules) for name, text in one.sources.items()}
     aliases = {name: kernel for one in reversed(modules) for name, kernel in one.aliases.items()}
+    left_out = {name: why for one in reversed(modules) for name, why in one.left_out.items()}
     title = " + ".join(one.name for one in modules)
     items = tuple(_ordered([item for one in modules for item in one.items], kept, numbers))
-    return Module(version, target, address_size, items, name=title, sources=sources, aliases=aliases)
+    return Module(version, target, address_size, items, name=title, sources=sources, aliases=aliases, left_out=left_out)
 
 
 # -- what fits together ----------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,142 @@
+"""Leaves out the functions for the device that launch kernels or call the CUDA runtime (dynamic parallelism), and those that call them.
+
+The compiler refuses a whole program for one of them. `DeviceLaunches.cut` finds the functions that its errors are in and overwrites them:
+a kernel with blanks, another function from its body on with `= delete;`, so that the choice among overloads stays as it was and each caller
+is an error in turn. Every line and column that remains stays where it was.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from memlane.compile import nvrtc
+from memlane.compile.declarations import Unit
+from memlane.compile.hostbody import Body, HostFunction
+from memlane.compile.hostcode import DeviceCode, blank
+from memlane.compile.sources import SourceFile
+from memlane.compile.tokens import Token, tokenize
+
+RUNTIME_CALL = re.compile(
+    r'device-side kernel launch|identifier "cuda(?:Malloc|Free|Mem|Stream|Event|Device|GetLast|PeekAt|Graph)\w*" is'
+    r'|function "cuda\w+\([^"]*" was referenced but not defined'
+)
+"""What the compiler says about a launch from the device, or a call of the runtime there."""
+_CALL = re.compile(r'(?:identifier|function) "(cuda\w+)')
+_NAMED = re.compile(r'([^\W\d]\w*)\s*(?=[<("])')
+"""A name that is called, or that the compiler quotes."""
+_DELETE = "=delete;"
+_ROOM = re.compile(" " * len(_DELETE))
+_REMEDY = "launch the inner kernel from the host"
+
+
+class DeviceLaunches:
+    """What was left out of a program so far."""
+
+    def __init__(self) -> None:
+        self.log = ""
+        """What the compiler said at first; empty while nothing was left out."""
+        self.notes: list[str] = []
+        """For each function one sentence, in the order of their discovery."""
+        self.kernels: dict[str, str] = {}
+        """The name of each kernel that was left out, and its sentence."""
+        self._functions: dict[str, str] = {}
+        """The name of each other function, and what it does."""
+
+    def cut(self, log: str, files: Sequence[SourceFile], codes: Mapping[str, DeviceCode]) -> dict[str, SourceFile]:
+        """Return the files that change, by their names, without the functions that the errors of `log` are in.
+
+        Empty if no error is about a launch from the device, a call of the runtime, or a call of what was left out before.
+        """
+        cut: dict[str, SourceFile] = {}
+        for error in nvrtc.errors(log):
+            file = cut.get(error.file) or next((file for file in files if file.name == error.file), None)
+            if file is None:
+                continue
+            text = self._without(file, error, codes[file.name])
+            if text and text != file.text:
+                cut[file.name] = _with_text(file, text)
+        if cut:
+            self.log = self.log or log
+        return cut
+
+    def _does(self, error: nvrtc.Diagnostic) -> str:
+        """What the function that the error is in does, as the end of a sentence; empty if the error is another one."""
+        if RUNTIME_CALL.search(error.message):
+            call = _CALL.search(error.message)
+            return f"calls `{call[1]}` of the CUDA runtime" if call else "launches a kernel from the device"
+        for name in _NAMED.findall(error.message.partition("error:")[2]):
+            if name in self._functions:
+                return f"calls `{name}`, which {self._functions[name]}"
+        return ""
+
+    def _without(self, file: SourceFile, error: nvrtc.Diagnostic, code: DeviceCode) -> str:
+        """The text of the file without the function that an error is in; empty if that cannot be left out alone."""
+        start, end = error.place(file.text)
+        units = [unit for unit in (*code.functions, *code.kernels) if unit.start < end and unit.end > start]
+        unit = min(units, key=lambda unit: unit.end - unit.start, default=None)
+        if unit is None:
+            return ""
+        if any(_is_instance(file, unit, name) for name in (*self.kernels, *self._functions)):
+            return blank(file.text, file.tokens, [unit])
+        does, where, function = self._does(error), f"{file.name}:{error.line}", _function(file, unit)
+        if not does or function is None or not function.name:
+            return ""
+        sentence = f"`{function.name}` was left out: it {does} (dynamic parallelism); {_REMEDY}"
+        if unit in code.kernels:
+            self.kernels[function.name] = f"{where}: the kernel {sentence}"
+            self.notes.append(self.kernels[function.name])
+            return blank(file.text, file.tokens, [unit])
+        alike = [one for one in code.functions if one != unit and _is_named(file, one, function.name)]
+        declarations = [one for one in alike if _function(file, one) is None]
+        text = "" if declarations else _deleted(file, unit, function)
+        if not text and len(alike) > len(declarations):  # without its declaration another overload might be called in silence
+            return ""
+        self._functions[function.name] = does.rpartition("which ")[2]
+        self.notes.append(f"{where}: the function {sentence}")
+        return text or blank(file.text, file.tokens, [unit, *declarations])
+
+
+def _deleted(file: SourceFile, unit: Unit, function: HostFunction) -> str:
+    """The text of the file with `= delete;` for the body of a function; empty if there is no room for it."""
+    if any(token.kind == "directive" for token in _inside(file.tokens, unit)):
+        return ""
+    text = blank(file.text, file.tokens, [Unit(function.head_end, unit.end, "device")])
+    room = _ROOM.search(text, function.head_end, unit.end)
+    return f"{text[: room.start()]}{_DELETE}{text[room.end() :]}" if room else ""
+
+
+def _function(file: SourceFile, unit: Unit) -> HostFunction | None:
+    return Body([token for token in _inside(file.tokens, unit) if token.kind != "directive"]).function()
+
+
+def _is_instance(file: SourceFile, unit: Unit, name: str) -> bool:
+    """Whether a declaration is an explicit instantiation of a template of this name."""
+    texts = [token.text for token in _inside(file.tokens, unit)]
+    return texts[:1] == ["template"] and texts[1:2] != ["<"] and name in texts
+
+
+def _is_named(file: SourceFile, unit: Unit, name: str) -> bool:
+    """Whether a declaration is of a function of this name, or defines one."""
+    function = _function(file, unit)
+    if function is not None:
+        return function.name == name
+    tokens = list(_inside(file.tokens, unit))
+    return any(token.text == name and after.text == "(" for token, after in pairwise(tokens))
+
+
+def _inside(tokens: Sequence[Token], unit: Unit) -> Iterator[Token]:
+    for index in range(bisect_left(tokens, unit.start, key=lambda token: token.start), len(tokens)):
+        if tokens[index].start >= unit.end:
+            return
+        yield tokens[index]
+
+
+def _with_text(file: SourceFile, text: str) -> SourceFile:
+    """The file with another text of the same length, which has the same directives."""
+    tokens = tokenize(text)
+    index_at = {token.start: index for index, token in enumerate(tokens)}
+    includes = {index_at[file.tokens[old].start]: name for old, name in file.includes.items() if file.tokens[old].start in index_at}
+    return SourceFile(file.name, text, tokens, includes)
