@@ -14,7 +14,7 @@ from memlane.driver import Device, probe
 from memlane.errors import BadPlan
 from memlane.launch import Target, module_digest
 from memlane.plan import Home, KernelRef, Plan, PlanBuilder, planned, races
-from memlane.targets import BoundPlan, devices, run
+from memlane.targets import BoundPlan, devices, run, target
 from tests.targets.test_plans import KERNEL, MIX, SIGNALS, compared, halve, ordered_plans
 
 pytestmark = pytest.mark.gpu
@@ -40,6 +40,21 @@ def test_a_plan_leaves_the_bytes_of_an_interpreter(gpus: tuple[Target, ...], pla
 def test_a_plan_over_two_gpus_leaves_the_bytes_of_an_interpreter(gpus: tuple[Target, ...], plan: Plan) -> None:
     if not races(plan):
         compared(plan, gpus[:2])
+
+
+@needs_two
+def test_a_graph_copies_between_gpus_that_nobody_made_peers() -> None:
+    pair = target("cuda:0"), target("cuda:1")
+    b = PlanBuilder()
+    of, to, back = b.array("of", 1000, "u1", 0), b.array("to", 1000, "u1", 1), b.array("back", 1000, "u1", 0)
+    b.copy(back, to, after=[b.copy(to, of)])
+    data = np.arange(1000).astype("u1")
+    first, last = pair[0].array(data), pair[0].zeros(1000, "u1")
+    bound = BoundPlan(b.plan(), {"of": first, "back": last}, targets=pair)
+    bound.graph().replay()
+    pair[0].sync()
+    pair[1].sync()
+    assert np.array_equal(last.numpy(), data)
 
 
 @pytest.mark.parametrize("home", ["host", "pinned"])

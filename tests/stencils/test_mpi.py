@@ -117,8 +117,8 @@ def says_the_same_on_all(said):
     assert lost in first["no folder"]
     assert second["no folder"].startswith("rank 0 cannot go on, and so no other rank can: RecordError: the snapshot")
     assert lost in second["no folder"]
-    assert "none.npz is not a snapshot of a stencil" in first["no snapshot"]
-    assert "none.npz is not a snapshot of a stencil" in second["no snapshot"]
+    assert "none.npz cannot be read: No such file or directory; pass the file that `save` wrote" in first["no snapshot"]
+    assert "none.npz cannot be read: No such file or directory; pass the file that `save` wrote" in second["no snapshot"]
     expected = {
         "not finite": "field 'new' is not finite at cell (27, 7) after step 1",
         "no rank": "there is no rank 9 to gather 'u' on: give one of 0 to 1",

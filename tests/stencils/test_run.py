@@ -1,5 +1,6 @@
 """Runs on the emulator against the rule's own function on NumPy arrays, and against plain NumPy."""
 
+import re
 import signal
 
 import numpy as np
@@ -199,6 +200,33 @@ def test_a_restart_gives_the_same_bits(target, tmp_path):
         again.restore(tmp_path / "other")
     with pytest.raises(RecordError, match=r"cannot be written"):
         again.save(tmp_path / "nowhere" / "state.npz")
+    with pytest.raises(RecordError, match=r"none\.npz cannot be read: No such file or directory; pass the file that `save` wrote"):
+        again.restore(tmp_path / "none.npz")
+
+
+def test_ctrl_c_while_a_snapshot_is_written_leaves_no_part_of_it(target, tmp_path, monkeypatch):
+    run = heat.on(ml.Grid((5, 7))).prepare(u=field(5, 7), r=0.2, swap=("new", "u"), targets=target)
+
+    def stopped(_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("memlane.timeloop.snapshots.os.fsync", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run.save(tmp_path / "state.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("count", [2.5, -1, "3", True, None])
+def test_a_number_of_steps_is_a_whole_number(target, count):
+    run = heat.on(ml.Grid((5, 7))).prepare(u=field(5, 7), r=0.2, swap=("new", "u"), targets=target)
+    with pytest.raises(StencilError, match=re.escape(f"the number of steps must be a whole number of at least 0, not {count!r}")):
+        run.steps(count)
+    for name in ("every", "stop_on_nan"):
+        if count is not None:
+            with pytest.raises(StencilError, match=rf"`{name}`, .* must be a whole number of at least 1, not "):
+                run.steps(2, **{name: count})
+    assert run.step == 0
+    assert run.steps(np.int64(2)).step == 2
 
 
 def test_callbacks_and_a_stop_where_the_state_is_not_finite(target):

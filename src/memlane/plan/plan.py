@@ -163,6 +163,17 @@ class Plan:
                 pairs |= {(device, home) for home in homes if device is not None and isinstance(home, int) and home != device}
         return tuple(sorted(pairs))
 
+    @property
+    def copied(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of devices between whose memories something is copied, the lower first."""
+        pairs = set()
+        for step in all_steps(self.steps):
+            if isinstance(step.action, Copy):
+                of, to = step.action.source.buffer.home, step.action.destination.buffer.home
+                if isinstance(of, int) and isinstance(to, int) and of != to:
+                    pairs.add((min(of, to), max(of, to)))
+        return tuple(sorted(pairs))
+
     def __str__(self) -> str:
         return "\n".join(_table(self.steps, ""))
 

@@ -11,6 +11,7 @@ targets its steps run one after another in the order of `memlane.plan.executions
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -201,6 +202,12 @@ class BoundPlan:
                 self.targets[device].enable_peer(self.targets[other])
             except DeviceError as error:
                 raise BadPlan(f"kernels on device {device} reach memory of device {other}, but {error}") from None
+        for pair in self.plan.copied:  # a graph copies between the memories of GPUs that are peers; without a link streams still do
+            lower, upper = (self.targets[one] for one in pair)
+            if not (lower.modelled or upper.modelled):
+                with suppress(DeviceError):
+                    lower.enable_peer(upper)
+                    upper.enable_peer(lower)
 
     # -- executing ---------------------------------------------------------------------------------------------------------------
 

@@ -119,8 +119,9 @@ class Run:
         an array has a number for each of the steps. `progress`: whether a line on the terminal shows how far the run is (by default where
         there is a terminal and it takes long). Ctrl-C ends the run behind a complete step, whose fields can be read.
         """
-        if count < 0 or (every is not None and every < 1) or (stop_on_nan is not None and stop_on_nan < 1):
-            raise StencilError(f"a run makes 0 or more steps, and looks at them every 1 or more, not {count}, {every}, {stop_on_nan}")
+        count = _whole("the number of steps", count, 0)
+        every = None if every is None else _whole("`every`, steps between two calls,", every, 1)
+        stop_on_nan = None if stop_on_nan is None else _whole("`stop_on_nan`, steps between two looks at all fields,", stop_on_nan, 1)
         schedule = self._schedule(scalars, count)
         begun = self.step
         with interruptible() as interruption, ProgressLine("steps", count, progress) as line:
@@ -150,6 +151,7 @@ class Run:
         """
         if name not in self.problem.reductions:
             raise StencilError(f"no rule reduces {name!r}; the reductions are {', '.join(self.problem.reductions) or 'none'}")
+        every, at_most = _whole("`every`, steps between two looks,", every, 1), _whole("`at_most`, a number of steps,", at_most, 1)
         begun = self.step
         while self.step - begun < at_most:
             self.steps(min(every, at_most - (self.step - begun)), **scalars)
@@ -316,3 +318,10 @@ class Run:
 
     def _first_not_finite(self, name: str) -> tuple[int, ...] | None:
         return self.engine.first_not_finite(name)
+
+
+def _whole(what: str, value: object, least: int) -> int:
+    """Return an integer of Python or NumPy as one of Python. Raises StencilError for anything else, and for less than `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise StencilError(f"{what} must be a whole number of at least {least}, not {value!r}")
+    return int(value)

@@ -37,11 +37,13 @@ def write_snapshot(
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, to)
-    except OSError as error:
+    except BaseException as error:  # Ctrl-C and lack of memory, too, leave no file that is not complete
         if partial:
             with suppress(OSError):
                 os.unlink(partial)
-        raise RecordError(f"the snapshot {to} cannot be written: {error.strerror or error}") from error
+        if isinstance(error, OSError):
+            raise RecordError(f"the snapshot {to} cannot be written: {error.strerror or error}") from error
+        raise
 
 
 def read_snapshot(path: str | os.PathLike[str], problem: Problem) -> tuple[int, Arrays, Arrays]:
@@ -51,10 +53,14 @@ def read_snapshot(path: str | os.PathLike[str], problem: Problem) -> tuple[int, 
             arrays = {name: file[name] for name in file.files}
         header = json.loads(str(arrays.pop("header")))
         step, version = int(header["step"]), header["memlane stencil"]
-    except (OSError, ValueError, KeyError, BadZipFile, TypeError) as error:
+    except OSError as error:
+        raise RecordError(f"the snapshot {path} cannot be read: {error.strerror or error}; pass the file that `save` wrote") from error
+    except (ValueError, KeyError, BadZipFile, TypeError) as error:
         raise RecordError(f"{path} is not a snapshot of a stencil: {error}") from error
     if version != _VERSION:
-        raise RecordError(f"{path} is a snapshot of version {version}; this memlane reads version {_VERSION}")
+        raise RecordError(
+            f"{path} is a snapshot of version {version}; this memlane reads version {_VERSION}: read it with the memlane that wrote it"
+        )
     fields = {name.removeprefix("field "): value for name, value in arrays.items() if name.startswith("field ")}
     scalars = {name.removeprefix("scalar "): value for name, value in arrays.items() if name.startswith("scalar ")}
     wanted = {name: (problem.grid.shape, problem.dtype(name)) for name in problem.fields}
