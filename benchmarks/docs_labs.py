@@ -214,6 +214,50 @@ def stencils(document: Document) -> str:
     return table(("rule and grid", "rate", "share of a copy in the same run", "reach", "beside it, Gcell/s"), lines)
 
 
+def stencil_devices(document: Document) -> str:
+    """A line for each case on several devices: each transport's fastest step, and the speed-up over one device."""
+    times: dict[str, dict[str, float]] = {}
+    best: dict[str, str] = {}
+    gained: dict[str, ResultRow] = {}
+    for row in document["rows"]:
+        case, metric = row["case"], row["metric"]
+        if "slabs of one device" in case or row["value"] is None:
+            continue
+        if metric == "time of a step, best of all":
+            best[case] = number(row["value"])
+        elif metric.startswith("time of a step, best k"):
+            plain = case.replace(", MPI ranks", "").partition(" by ")[0]
+            found = times.setdefault(plain, {})
+            for setting, us in row["peer"].items():
+                name = "mpi" if "MPI" in case else setting.partition(",")[0]
+                found[name] = min(us, found.get(name, us))
+        elif metric in ("speed-up over one device", "efficiency"):
+            gained[case] = row
+    lines = []
+    for case, row in gained.items():
+        count = int(case.rpartition(", ")[2].split()[0])
+        alone = best.get(f"{case.rpartition(', ')[0]}, 1 device", "-")
+        cells = [number(times[case][name]) if name in times[case] else "-" for name in ("peer", "flags", "persistent", "host", "mpi")]
+        what = "efficiency" if row["metric"] == "efficiency" else "speed-up"
+        lines.append([case.rpartition(", ")[0], number(count), alone, *cells, f"{what} {row['value']:.2f}", verdict(row)])
+    columns = ("`peer`", "`flags`", "`persistent`", "`host`", "`mpi`")
+    return table(["us a step, best k of 1 to 8", "devices", "one device", *columns, "", "reach"], lines)
+
+
+def stencil_exchanges(document: Document) -> str:
+    """What an exchange adds to a step of very few planes, over each transport, and what its copies take alone."""
+    found: dict[str, dict[str, float]] = {}
+    for row in document["rows"]:
+        if row["case"].startswith("exchange of faces") and row["value"] is not None:
+            *_, size, transport = row["case"].split(", ")
+            kind = "in a step" if row["metric"].startswith("step of") else "alone"
+            found.setdefault(transport, {})[f"{size} {kind}"] = row["value"]
+    sizes = ("64 KiB", "256 KiB", "1024 KiB")
+    columns = [f"{size} {kind}" for size in sizes for kind in ("alone", "in a step")]
+    lines = [[f"`{name}`", *(number(values[one]) if one in values else "-" for one in columns)] for name, values in found.items()]
+    return table(["us an exchange", *columns], lines)
+
+
 def stencil_scaling(document: Document) -> str:
     """A line for each number of devices of the published machine, each model beside the other."""
     found: dict[tuple[str, str], list[str]] = {}
