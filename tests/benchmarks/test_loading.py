@@ -11,7 +11,8 @@ FILES = {
     "sum/sum.cu": '#include "real.h"\n#include "piece.cu"\nint main() { k<<<1, 1>>>(0); }\n',
     "sum/piece.cu": "__global__ void k(real* p) { *p = 1; }\n",
     "sum/main.cu": "int main() { }\n",
-    "sum/parent.cu": "__global__ void a() { }\n__global__ void b() { a<<<1, 1>>>(); }\n",
+    "sum/parent.cu": "__global__ void a();\n__global__ void b() { a<<<1, 1>>>(); }\n",
+    "sum/both.cu": "__global__ void a() { }\n__global__ void b() { a<<<1, 1>>>(); }\n",
     "sum/texture.cu": "texture<float> t;\n__global__ void k(float* p) { *p = tex1Dfetch(t, 1); }\n",
     "sum/random.cu": "#include <curand_kernel.h>\n__global__ void k(curandState* s) { curand_init(1, 2, 3, s); }\n",
     "sum/wrong.cu": "__global__ void k() { x; }\n",
@@ -34,13 +35,14 @@ def test_reasons(clone: Path) -> None:
         "piece": "a piece of another file",
         "main": "no kernel of its own",
         "parent": "kernels that launch kernels",
+        "both": "",  # without the one that launches
         "texture": "texture references",
         "random": "a header that is not there",
         "wrong": OTHER,
     }
     rows = {row.metric: row for row in rows_of("clone", found, "abc")}
-    assert (rows["files"].value, rows["files"].note) == (7, "abc")
-    assert rows["files that load"].value == rows["kernels that load"].value == 1
+    assert (rows["files"].value, rows["files"].note) == (8, "abc")
+    assert rows["files that load"].value == rows["kernels that load"].value == 2
     assert (rows["files that do not: another reason"].value, rows["files that do not: another reason"].note) == (1, "wrong")
     assert not rows["files that do not: another reason"].holds
 

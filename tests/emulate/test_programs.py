@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pytest
 
 from memlane.compile import cuda
-from memlane.errors import BadLaunch, CompileError, UnsupportedPtx
+from memlane.errors import BadLaunch, UnsupportedPtx
 from memlane.launch import DeviceArray
 from memlane.measure import check
 from memlane.ptx import Module
@@ -436,5 +436,9 @@ def test_kernels_that_launch_kernels_are_refused_by_name() -> None:
     parent = target.load(cuda(source, name="nested.cu", options=["-rdc=true"]))["parent"]
     with pytest.raises(UnsupportedPtx, match=r"^nested.cu:3: the emulator does not model __cudaCDP2GetParameterBufferV2"):
         parent[1, 1](target.zeros(1, np.int32))
-    with pytest.raises(CompileError, match=r"memlane runs no kernels that launch kernels .*: launch the inner kernel from the host"):
-        cuda(source, name="nested.cu")
+    loaded = target.load(cuda(source, name="nested.cu"))
+    assert list(loaded.module.kernels) == ["_Z5childPi"]
+    with pytest.raises(
+        BadLaunch, match=r"nested\.cu:3: .*`parent` was left out: it launches a kernel from the device .*; launch the inner"
+    ):
+        loaded["parent"]

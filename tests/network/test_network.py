@@ -67,10 +67,10 @@ def test_links_of_a_chip_file_are_a_network() -> None:
     chip = load("h200")
     own = network.of_chip(chip)
     assert own.transports == ("peer", "host", "flags", "persistent")
-    assert own.link(2, "flags").exchange_us(395_000, 2) == pytest.approx(0.7 + 2 + 0.63)
-    assert own.link(4).exchange_us(395_000, 2) == pytest.approx(2.23 + 2 + 0.7)
+    assert own.link(2, "flags").exchange_us(395_000, 2) == pytest.approx(0.7 + 2 + 7.45)
+    assert own.link(4).exchange_us(395_000, 2) == pytest.approx(2.23 + 2 + 15.5)
     there, message, back = own.link(2, "host").parts_us(55_400, 2)
-    assert (there, message, back) == pytest.approx((2 * 3.37, 2 * 0.7, 2 * 3.37))
+    assert (there, message, back) == pytest.approx((2 * 3.37, 2 * 0.7 + 21.5, 2 * 3.37))
     shipped = network.load("h200-nvlink")
     for transport in own.transports:
         assert shipped.link(2, transport).exchange_us(1 << 20, 1) == pytest.approx(own.link(2, transport).exchange_us(1 << 20, 1), rel=0.1)

@@ -281,6 +281,12 @@ class Links:
     peer_us: Microseconds | None = None
     flag_us: Microseconds | None = None
     """From a flag that a kernel of one device raises in memory of another to the end of a wait that polls it there."""
+    peer_order_us: Microseconds | None = None
+    """What an exchange of faces by copies between peers adds to a step of a graph over several devices, besides the copies themselves."""
+    host_order_us: Microseconds | None = None
+    """The same for copies through pinned memory of the host."""
+    flag_order_us: Microseconds | None = None
+    """The same for kernels that store into memory of the neighbours and raise flags, with a graph for each device."""
     device_us: Microseconds | None = None
     """A copy of few bytes inside the device; large ones go at `Chip.copy_gb_per_s`, reading and writing."""
     event_us: Microseconds | None = None

@@ -86,11 +86,15 @@ def of_chip(chip: Chip) -> Network:
     if links.peer_us is None or links.peer_gb_per_s is None:
         raise NetworkError(f"the chip file of {chip.name} has no links between peers: name a network; known: {', '.join(names())}")
     after = links.launch_us or 0.0
-    found = {"peer": Link("peer", Transfer(links.peer_us, links.peer_gb_per_s), "share the rate", signal_us=after)}
+    by_events = after if links.peer_order_us is None else links.peer_order_us
+    found = {"peer": Link("peer", Transfer(links.peer_us, links.peer_gb_per_s), "share the rate", signal_us=by_events)}
     if links.host_us is not None and links.host_gb_per_s is not None:
-        found["host"] = Link("host", Transfer(after), "one after another", Transfer(links.host_us, links.host_gb_per_s))
+        more = 0.0 if links.host_order_us is None else max(0.0, links.host_order_us - after)
+        copies = Transfer(links.host_us, links.host_gb_per_s)
+        found["host"] = Link("host", Transfer(after), "one after another", copies, signal_us=more)
     if links.flag_us is not None:
-        found["flags"] = Link("flags", Transfer(after, links.peer_gb_per_s), "share the rate", signal_us=links.flag_us)
+        by_flags = links.flag_us if links.flag_order_us is None else links.flag_order_us
+        found["flags"] = Link("flags", Transfer(after, links.peer_gb_per_s), "share the rate", signal_us=by_flags)
         found["persistent"] = Link("persistent", Transfer(_STAYING_US, links.peer_gb_per_s), "share the rate", signal_us=links.flag_us)
     facts = {
         f"inside.{name.partition('_')[0]}.{name}": chip.facts[f"links.{name}"]

@@ -49,7 +49,7 @@ def test_regions_along_rows_are_those_of_the_plan(k: int) -> None:
 def test_boxes_exchange_their_axes_as_their_plans_do(stencil: Any, k: int) -> None:
     """All at once where no launch reads a corner, else one after another, which takes a message more."""
     chip = load("h200")
-    chip = replace(chip, links=replace(chip.links, peer_us=80.0))
+    chip = replace(chip, links=replace(chip.links, peer_us=80.0, peer_order_us=None))
     shape, fields = (48, 48, 64), {name: np.ones(7, np.float32) for name in ("a",) if name in stencil.rules[0].scalars}
     run = stencil.on(ml.Grid(shape), exchange_every=k, decomposition=(2, 2, 1)).prepare(
         u=np.zeros(shape, np.float32), **fields, swap=("new", "u"), targets=ml.devices("emulator:h200", 4)
@@ -77,7 +77,7 @@ def test_a_step_takes_what_its_plan_takes_on_the_clock(plane: tuple[int, int], l
     """The clock knows queues, copies and what waits for what, and gets the times of single kernels from the model. It lets kernels of one
     device follow each other, so the two agree where borders are short beside the rest."""
     chip = load("h200")
-    chip = replace(chip, links=replace(chip.links, peer_us=latency_us))
+    chip = replace(chip, links=replace(chip.links, peer_us=latency_us, peer_order_us=None))  # which the clock of plans does not have
     cells = np.zeros((96, 8, 32), np.float32)  # planes count, what they hold does not
     run = seven.on(ml.Grid(cells.shape), exchange_every=k).prepare(
         u=cells, a=np.ones(7, np.float32), swap=("new", "u"), targets=ml.devices("emulator:h200", 3)
