@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import memlane as ml
-from memlane.errors import DeviceError, RecordError, StencilError
-from memlane.timeloop import sharing
+from memlane.errors import DeviceError, RankError, RecordError, StencilError
+from memlane.timeloop import distributed, sharing, snapshots
 from tests.stencils.test_shared import SWAP, heat, prepared, values
 
 ROOT = Path(__file__).parents[2]
@@ -129,3 +129,25 @@ def test_memory_that_ends_on_the_second_device_is_said_and_given_back(monkeypatc
         heat.on(GRID, exchange_every=2).prepare(u=values("u", GRID.shape), r=0.1, swap=SWAP, targets=targets)
     gc.collect()
     assert targets[0].free_bytes() == free
+
+
+def test_ranks_with_emulated_devices_and_gpus_say_what_to_pass():
+    alike = {"wanted": {"grid": "g"}, "rate": 1.0, "capability": (9, 0), "architecture": "sm_90"}
+    about = [distributed._About(target=name, modelled="emulator" in name, **alike) for name in ("cuda:0", "emulator:h200")]
+    said = (
+        "emulated devices and GPUs cannot share a grid, and rank 0 has cuda:0, and rank 1 emulator:h200: "
+        "pass targets of one kind on all ranks"
+    )
+    with pytest.raises(RankError, match=f"^{said}$"):
+        distributed._check_same(about)
+
+
+def test_a_snapshot_of_another_version_names_both(tmp_path, monkeypatch):
+    run = prepared(heat, GRID, 2, 1, swap=SWAP, r=0.3)
+    monkeypatch.setattr(snapshots, "_VERSION", 7)
+    run.save(tmp_path / "state.npz")
+    monkeypatch.undo()
+    with pytest.raises(
+        RecordError, match=r"is a snapshot of version 7; this memlane reads version 1: read it with the memlane that wrote it$"
+    ):
+        run.restore(tmp_path / "state.npz")

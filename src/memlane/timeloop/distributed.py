@@ -287,4 +287,5 @@ def _check_same(about: Sequence[_About]) -> None:
                 shown = "" if name == "rule" else f": {first.wanted[name]} and {value}"
                 raise RankError(f"rank 0 and rank {rank} prepare runs with another {name}{shown}; pass the same on all ranks")
         if one.modelled != first.modelled:
-            raise RankError(f"emulated devices and GPUs cannot share a grid: rank 0 has {first.target}, and rank {rank} {one.target}")
+            found = f"rank 0 has {first.target}, and rank {rank} {one.target}"
+            raise RankError(f"emulated devices and GPUs cannot share a grid, and {found}: pass targets of one kind on all ranks")
