@@ -58,7 +58,7 @@ def test_json_has_escapes_where_the_encoding_lacks_a_character(monkeypatch: pyte
     monkeypatch.setattr("sys.stdout", stream)
     show_json({"file": "mäßig.cu"})
     stream.flush()
-    text = stream.buffer.getvalue().decode("ascii")  # type: ignore[attr-defined]
+    text = stream.buffer.getvalue().decode("ascii")
     assert json.loads(text) == {"file": "mäßig.cu"}
     assert text.endswith("}\n")
     assert not text.endswith("\n\n")

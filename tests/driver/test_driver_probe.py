@@ -72,7 +72,7 @@ class Code(int):
 def with_driver(monkeypatch: pytest.MonkeyPatch, driver: FakeDriver) -> None:
     importlib.import_module("memlane.driver.device")  # while all that it imports finds the real packages
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)  # type: ignore[misc]
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)
     monkeypatch.setattr("cuda.bindings.driver", driver, raising=False)
 
 

@@ -104,7 +104,7 @@ def test_a_convention_outlives_rewriting_but_not_printing(target: FakeTarget) ->
     ],
 )
 def test_arguments_that_do_not_fit(target: FakeTarget, name: str, values: tuple[object, ...], message: str) -> None:
-    given = [target.empty(*value) if isinstance(value, tuple) else value for value in values]  # type: ignore[arg-type]
+    given = [target.empty(*value) if isinstance(value, tuple) else value for value in values]
     with pytest.raises(BadLaunch) as raised:
         kernel(target, name)[1, 128].bind(*given)
     assert str(raised.value) == message

@@ -47,7 +47,7 @@ def test_a_copy_takes_its_latency_and_its_bytes_over_the_rate(chip: Chip, to: in
 def test_copies_to_the_host_have_numbers_of_their_own_where_they_are_known(chip: Chip) -> None:
     own = replace(chip, links=replace(LINKS, to_host_gb_per_s=25, to_host_us=4, pageable_us=9, pageable_to_host_gb_per_s=5))
     for to, of, us in (("pinned", 0, 4 + MB / 25e3), ("host", 0, 9 + MB / 5e3), (0, "pinned", 2 + MB / 50e3), (0, "host", 9 + MB / 20e3)):
-        assert predicted(one_copy(to, of), [own], ten_us).elapsed_ns == pytest.approx(1000 * us)  # type: ignore[arg-type]
+        assert predicted(one_copy(to, of), [own], ten_us).elapsed_ns == pytest.approx(1000 * us)
 
 
 def test_an_upload_in_chunks_hides_the_kernels_but_for_the_last(chip: Chip) -> None:

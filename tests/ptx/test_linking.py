@@ -111,7 +111,7 @@ def test_places_in_the_source_stay_what_they_are() -> None:
     for kernel, file in (("ka", "a.cu"), ("kb", "b.cu")):
         location = next(result.functions[kernel].instructions()).location
         assert location == Location(location.file, 7, 2, Location(location.file, 9, 4))  # type: ignore[union-attr]
-        assert result.files[location.file] == file  # type: ignore[union-attr]
+        assert result.files[location.file] == file
     labels = re.findall(r"^(\$\w+):", print_module(result), re.MULTILINE)
     assert len(labels) == len(set(labels)) == 2
     assert all(f"function_name {label}," in print_module(result) for label in labels)

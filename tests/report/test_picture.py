@@ -34,7 +34,7 @@ def example(
     chip: Chip = CHIP,
     site: int = 0,
 ) -> AccessExample:
-    known = ACCESS_KINDS[ACCESS_KINDS.index(kind)]  # type: ignore[arg-type]
+    known = ACCESS_KINDS[ACCESS_KINDS.index(kind)]
     numbers = (chip, list(addresses), mask, nbytes)
     if space == "shared":
         counted = access.wavefronts(*numbers, known), access.ideal_wavefronts(*numbers, known)

@@ -172,7 +172,7 @@ def test_names() -> None:
     with pytest.raises(RelayoutError, match=r"k\.ptx has no array in shared memory"):
         relayout_module(parse(f"{HEAD}.visible .entry k() {{ ret; }}", "k.ptx"), TILE)
     with pytest.raises(RelayoutError, match=r"pass a layout such as .* got 'xor'"):
-        ml.relayout(module, "xor")  # type: ignore[call-overload]
+        ml.relayout(module, "xor")
     with pytest.raises(RelayoutError, match="pass a kernel of a loaded module, or a module, not a int"):
         ml.relayout(3, TILE)  # type: ignore[call-overload]
     unread = parse(kernel("ld.shared.u32 %r3, [other];"), "k.ptx")

@@ -47,7 +47,7 @@ def walked(flow: Flow, node: int, register: Register) -> set[int]:
         if register in effects(one).writes:
             found.add(place)
             guarded = one.guard is not None and straight and one.guard == flow.nodes[node].guard
-            hidden = one.guard is None or (guarded and not _changes(flow, one.guard.register, place, node))  # type: ignore[union-attr]
+            hidden = one.guard is None or (guarded and not _changes(flow, one.guard.register, place, node))
         if not hidden:
             work.extend((before, straight and is_straight(flow, before, place)) for before in flow.predecessors[place])
     return found

@@ -65,7 +65,7 @@ def test_beyond_a_limit_the_finding_is_raised(call: tuple[KernelCall, object, ob
 def test_a_limit_is_a_number(call: tuple[KernelCall, object, object], value: object) -> None:
     launched, out, source = call
     with pytest.raises(MemlaneError, match=r"^max_conflicts must be a number of 0 or more, got "):
-        ml.check(launched, out, source, 32, max_conflicts=value)  # type: ignore[arg-type]
+        ml.check(launched, out, source, 32, max_conflicts=value)
 
 
 TEST = f'''

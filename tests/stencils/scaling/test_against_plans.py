@@ -64,7 +64,7 @@ def test_boxes_exchange_their_axes_as_their_plans_do(stencil: Any, k: int) -> No
 
     ends = [max(span.end_ns for span in ml.predicted(run.plan(turns * k), [chip] * 4, kernel_ns).spans) for turns in (4, 8)]
     row = best_exchange(Problem(stencil.rules, ml.Grid(shape), ("new", "u")), 4, chip=chip, candidates=[k], steps_per_launch=1,
-                        decomposition=(2, 2, 1))  # type: ignore[arg-type]  # fmt: skip
+                        decomposition=(2, 2, 1))  # fmt: skip
     messages = 1 if stencil is seven and k == 1 else 2
     assert row.bound == "communication"
     assert 80 * messages < k * row.exchange_us < 80 * messages + 20
