@@ -19,13 +19,31 @@ from memlane.lab.result import DOCUMENT_KEYS, Machine, Row, document, problems
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 
-__all__ = ["DOCUMENT_KEYS", "RESULTS", "ROOT", "Row", "commit", "interleaved", "median_ratio", "problems", "show", "store", "write"]
+__all__ = [
+    "DOCUMENT_KEYS",
+    "RESULTS",
+    "ROOT",
+    "Row",
+    "commit",
+    "interleaved",
+    "median_ratio",
+    "problems",
+    "results_of",
+    "show",
+    "store",
+    "write",
+]
 
 
 def commit() -> str:
     """The commit that is measured: `MEMLANE_COMMIT` where the checkout travelled without its history, else git's HEAD."""
     given = os.environ.get("MEMLANE_COMMIT")
     return given or subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def results_of(chip: str, directory: Path | None = None) -> Path:
+    """Return where results of a chip are written: `directory`, or a folder below `MEMLANE_RESULTS`, or below `benchmarks/results`."""
+    return directory or Path(os.environ.get("MEMLANE_RESULTS", RESULTS)) / chip
 
 
 def write(benchmark: str, rows: Sequence[Row], *, chip: str, driver: str = "", cuda: str = "", directory: Path | None = None) -> Path:
@@ -37,7 +55,7 @@ def write(benchmark: str, rows: Sequence[Row], *, chip: str, driver: str = "", c
 
 def store(benchmark: str, rows: Sequence[Row], *, chip: str, driver: str = "", cuda: str = "", directory: Path | None = None) -> Path:
     """As `write`, without printing."""
-    folder = directory or Path(os.environ.get("MEMLANE_RESULTS", RESULTS)) / chip
+    folder = results_of(chip, directory)
     folder.mkdir(parents=True, exist_ok=True)
     command = ["python", str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *sys.argv[1:]]
     stored = document(benchmark, rows, Machine(chip, driver, cuda), command, commit())

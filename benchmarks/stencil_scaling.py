@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import RESULTS, Row
+from harness import Row, results_of
 from running import machine, measure, parser
 from stencil_scaling_cases import CASES, EVERY, GAINS, REACHES, SPEED_UPS, SPEED_UPS_EACH_STEP, WEAK, WEAK_REACH, case_of, named
 from stencil_scaling_parts import FACES, exchange_rows, peer_times, rank_rows
@@ -420,11 +419,7 @@ def main() -> None:
     options.until = options.until or time.time() + 60 * options.minutes
     names = names_of(counts_of(options)) if options.case is None else [options.case]
     head = machine(options) if options.rows is None else {}
-    before = (
-        []
-        if options.rows
-        else kept((options.out or Path(os.environ.get("MEMLANE_RESULTS", RESULTS)) / head["chip"]) / "stencil_scaling.json", names)
-    )
+    before = [] if options.rows else kept(results_of(head["chip"], options.out) / "stencil_scaling.json", names)
     forward = ["--until", str(options.until), "--limit", str(options.limit)]
     is_h200 = bool(head) and head["chip"] == "h200"
     measure("stencil_scaling", names, run_case, options, forward, over_all=lambda rows: [*before, *speed_ups([*before, *rows], is_h200)])

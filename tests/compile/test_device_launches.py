@@ -17,8 +17,8 @@ PARENT = "__global__ void parent(int* p) {\n  child<<<1, 1>>>(p);\n}\n"
 REASON = "it launches a kernel from the device (dynamic parallelism); launch the inner kernel from the host"
 
 
-def compiled(source: str, **options: object) -> CompiledPtx:
-    return cuda_to_ptx(source, name="cdp.cu", **options)  # type: ignore[arg-type]
+def compiled(source: str, instantiate: tuple[str, ...] = ()) -> CompiledPtx:
+    return cuda_to_ptx(source, name="cdp.cu", instantiate=instantiate)
 
 
 def titles(source: str) -> set[str]:

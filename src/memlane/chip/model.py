@@ -282,11 +282,11 @@ class Links:
     flag_us: Microseconds | None = None
     """From a flag that a kernel of one device raises in memory of another to the end of a wait that polls it there."""
     peer_order_us: Microseconds | None = None
-    """What an exchange of faces by copies between peers adds to a step of a graph over several devices, besides the copies themselves."""
+    """Ordering takes this for each exchange by copies between peers, in a step of a graph over several devices, besides the copies."""
     host_order_us: Microseconds | None = None
-    """The same for copies through pinned memory of the host."""
+    """Ordering takes this for each exchange by copies through pinned memory of the host, besides what copies take there."""
     flag_order_us: Microseconds | None = None
-    """The same for kernels that store into memory of the neighbours and raise flags, with a graph for each device."""
+    """Ordering takes this for each exchange by kernels that store to neighbours and raise flags, with a graph for each device."""
     device_us: Microseconds | None = None
     """A copy of few bytes inside the device; large ones go at `Chip.copy_gb_per_s`, reading and writing."""
     event_us: Microseconds | None = None

@@ -6,6 +6,7 @@ This is no C++ parser. It finds where a declaration at namespace or class scope 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -35,6 +36,12 @@ class Unit:
     end: int
     side: str
     """`device` if it is marked so; `host` if the device cannot use it; `either` for types, constants and the like."""
+
+
+def tokens_inside(tokens: list[Token], unit: Unit) -> list[Token]:
+    """Return the tokens of a file that begin inside a declaration."""
+    first = bisect_left(tokens, unit.start, key=lambda token: token.start)
+    return tokens[first : bisect_left(tokens, unit.end, key=lambda token: token.start)]
 
 
 def units_of(tokens: list[Token], macros: Macros) -> list[Unit]:

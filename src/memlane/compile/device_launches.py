@@ -8,22 +8,21 @@ is an error in turn. Every line and column that remains stays where it was.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from memlane.compile import nvrtc
-from memlane.compile.declarations import Unit
+from memlane.compile.declarations import Unit, tokens_inside
 from memlane.compile.hostbody import Body, HostFunction
 from memlane.compile.hostcode import DeviceCode, blank
 from memlane.compile.sources import SourceFile
-from memlane.compile.tokens import Token, tokenize
+from memlane.compile.tokens import tokenize
 
 RUNTIME_CALL = re.compile(
     r'device-side kernel launch|identifier "cuda(?:Malloc|Free|Mem|Stream|Event|Device|GetLast|PeekAt|Graph)\w*" is'
     r'|function "cuda\w+\([^"]*" was referenced but not defined'
 )
-"""What the compiler says about a launch from the device, or a call of the runtime there."""
+"""This matches what the compiler says about a launch from the device, or a call of the runtime there."""
 _CALL = re.compile(r'(?:identifier|function) "(cuda\w+)')
 _NAMED = re.compile(r'([^\W\d]\w*)\s*(?=[<("])')
 """A name that is called, or that the compiler quotes."""
@@ -33,11 +32,11 @@ _REMEDY = "launch the inner kernel from the host"
 
 
 class DeviceLaunches:
-    """What was left out of a program so far."""
+    """Collects the functions that were left out of a program so far."""
 
     def __init__(self) -> None:
         self.log = ""
-        """What the compiler said at first; empty while nothing was left out."""
+        """The log keeps what the compiler said at first; it is empty while nothing was left out."""
         self.notes: list[str] = []
         """For each function one sentence, in the order of their discovery."""
         self.kernels: dict[str, str] = {}
@@ -63,7 +62,7 @@ class DeviceLaunches:
         return cut
 
     def _does(self, error: nvrtc.Diagnostic) -> str:
-        """What the function that the error is in does, as the end of a sentence; empty if the error is another one."""
+        """Return what the function that the error is in does, as the end of a sentence; empty if the error is another one."""
         if RUNTIME_CALL.search(error.message):
             call = _CALL.search(error.message)
             return f"calls `{call[1]}` of the CUDA runtime" if call else "launches a kernel from the device"
@@ -73,7 +72,7 @@ class DeviceLaunches:
         return ""
 
     def _without(self, file: SourceFile, error: nvrtc.Diagnostic, code: DeviceCode) -> str:
-        """The text of the file without the function that an error is in; empty if that cannot be left out alone."""
+        """Return the text of the file without the function that an error is in; empty if that cannot be left out alone."""
         start, end = error.place(file.text)
         units = [unit for unit in (*code.functions, *code.kernels) if unit.start < end and unit.end > start]
         unit = min(units, key=lambda unit: unit.end - unit.start, default=None)
@@ -100,8 +99,8 @@ class DeviceLaunches:
 
 
 def _deleted(file: SourceFile, unit: Unit, function: HostFunction) -> str:
-    """The text of the file with `= delete;` for the body of a function; empty if there is no room for it."""
-    if any(token.kind == "directive" for token in _inside(file.tokens, unit)):
+    """Return the text of the file with `= delete;` for the body of a function; empty if there is no room for it."""
+    if any(token.kind == "directive" for token in tokens_inside(file.tokens, unit)):
         return ""
     text = blank(file.text, file.tokens, [Unit(function.head_end, unit.end, "device")])
     room = _ROOM.search(text, function.head_end, unit.end)
@@ -109,33 +108,26 @@ def _deleted(file: SourceFile, unit: Unit, function: HostFunction) -> str:
 
 
 def _function(file: SourceFile, unit: Unit) -> HostFunction | None:
-    return Body([token for token in _inside(file.tokens, unit) if token.kind != "directive"]).function()
+    return Body([token for token in tokens_inside(file.tokens, unit) if token.kind != "directive"]).function()
 
 
 def _is_instance(file: SourceFile, unit: Unit, name: str) -> bool:
-    """Whether a declaration is an explicit instantiation of a template of this name."""
-    texts = [token.text for token in _inside(file.tokens, unit)]
+    """Return whether a declaration is an explicit instantiation of a template of this name."""
+    texts = [token.text for token in tokens_inside(file.tokens, unit)]
     return texts[:1] == ["template"] and texts[1:2] != ["<"] and name in texts
 
 
 def _is_named(file: SourceFile, unit: Unit, name: str) -> bool:
-    """Whether a declaration is of a function of this name, or defines one."""
+    """Return whether a declaration is of a function of this name, or defines one."""
     function = _function(file, unit)
     if function is not None:
         return function.name == name
-    tokens = list(_inside(file.tokens, unit))
+    tokens = tokens_inside(file.tokens, unit)
     return any(token.text == name and after.text == "(" for token, after in pairwise(tokens))
 
 
-def _inside(tokens: Sequence[Token], unit: Unit) -> Iterator[Token]:
-    for index in range(bisect_left(tokens, unit.start, key=lambda token: token.start), len(tokens)):
-        if tokens[index].start >= unit.end:
-            return
-        yield tokens[index]
-
-
 def _with_text(file: SourceFile, text: str) -> SourceFile:
-    """The file with another text of the same length, which has the same directives."""
+    """Return the file with another text of the same length, which has the same directives."""
     tokens = tokenize(text)
     index_at = {token.start: index for index, token in enumerate(tokens)}
     includes = {index_at[file.tokens[old].start]: name for old, name in file.includes.items() if file.tokens[old].start in index_at}

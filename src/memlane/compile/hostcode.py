@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from memlane.compile.declarations import Unit, units_of
+from memlane.compile.declarations import Unit, tokens_inside, units_of
 from memlane.compile.launches import launches_in, template_kernel
 from memlane.compile.macros import Macros
 from memlane.compile.tokens import Token, directive
@@ -55,11 +55,11 @@ def cut(text: str, tokens: list[Token], macros: Macros) -> DeviceCode:
     """Blanks the host code of `text`, whose tokens are `tokens`."""
     units = units_of(tokens, macros)
     host = [unit for unit in units if unit.side == "host"]
-    launches = [launch for unit in host for launch in launches_in(text, _inside(tokens, unit))]
-    templates = [name for unit in units if unit.side == "device" and (name := template_kernel(_inside(tokens, unit)))]
+    launches = [launch for unit in host for launch in launches_in(text, tokens_inside(tokens, unit))]
+    templates = [name for unit in units if unit.side == "device" and (name := template_kernel(tokens_inside(tokens, unit)))]
     either = tuple(unit for unit in units if unit.side == "either")
     device = [unit for unit in units if unit.side == "device"]
-    kernels = tuple(unit for unit in device if any(one.text == "__global__" for one in _inside(tokens, unit)))
+    kernels = tuple(unit for unit in device if any(one.text == "__global__" for one in tokens_inside(tokens, unit)))
     functions = tuple(unit for unit in device if unit not in kernels)
     return DeviceCode(
         blank(text, tokens, host),
@@ -109,7 +109,7 @@ def blank(text: str, tokens: list[Token], units: list[Unit]) -> str:
             continue
         pieces.append(text[position : unit.start])
         position = unit.start
-        for token in _inside(tokens, unit):
+        for token in tokens_inside(tokens, unit):
             if token.kind == "directive" and directive(token).name in _KEPT_DIRECTIVES:
                 pieces.append(_blanks(text[position : token.start]))
                 pieces.append(token.text)
@@ -118,11 +118,6 @@ def blank(text: str, tokens: list[Token], units: list[Unit]) -> str:
         position = unit.end
     pieces.append(text[position:])
     return "".join(pieces)
-
-
-def _inside(tokens: list[Token], unit: Unit) -> list[Token]:
-    first = bisect_left(tokens, unit.start, key=lambda token: token.start)
-    return tokens[first : bisect_left(tokens, unit.end, key=lambda token: token.start)]
 
 
 def _blanks(text: str) -> str:

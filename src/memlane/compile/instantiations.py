@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from memlane.compile.declarations import Unit
+from memlane.compile.declarations import Unit, tokens_inside
 from memlane.compile.dialect import in_standard_cxx
 from memlane.compile.hostbody import Body, HostFunction, Part
 from memlane.compile.hostcode import DeviceCode, with_constexpr
@@ -87,7 +87,7 @@ def launched(
             return None
         for (name, part), message in refused.items():
             program[name].left_out.append(part)
-            words = {token.text for token in _inside(program[name].source.tokens, Unit(part.start, part.end, "host"))}
+            words = {token.text for token in tokens_inside(program[name].source.tokens, Unit(part.start, part.end, "host"))}
             lost += [] if reaching.isdisjoint(words) else [message]
     return None
 
@@ -101,7 +101,7 @@ def undecided(files: Sequence[SourceFile], codes: Mapping[str, DeviceCode]) -> b
     named = 0
     for file in files:
         for unit in codes[file.name].host:
-            named += sum(token.text in templates for token in _inside(file.tokens, unit))
+            named += sum(token.text in templates for token in tokens_inside(file.tokens, unit))
         if codes[file.name].is_piece:
             named += sum(token.text in templates for token in file.tokens)
         named += sum(
@@ -136,7 +136,7 @@ def _reaching(program: Iterable[_File], templates: Iterable[str]) -> frozenset[s
     pasted: list[str] = []
     for file in program:
         for unit in file.code.host:
-            tokens = _inside(file.source.tokens, unit)
+            tokens = tokens_inside(file.source.tokens, unit)
             function = Body([token for token in tokens if token.kind != "directive"]).function()
             for word in _words(file, unit):
                 users.setdefault(word, []).append(function.name if function else "")
@@ -174,7 +174,7 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
         whole = Body([token for token in file.source.tokens if token.kind != "directive"])
         _take_statements_apart(file, whole, whole)
     for unit in file.code.host:
-        body = Body([token for token in _inside(file.source.tokens, unit) if token.kind != "directive"])
+        body = Body([token for token in tokens_inside(file.source.tokens, unit) if token.kind != "directive"])
         function = body.function()
         file.parts.append(Part(unit.start, unit.end))
         if function is None:
@@ -190,7 +190,7 @@ def _device_functions(file: _File) -> Iterator[Part]:
     no kernel needs."""
     for unit in file.code.functions:
         yield Part(unit.start, unit.end)
-        function = Body([token for token in _inside(file.source.tokens, unit) if token.kind != "directive"]).function()
+        function = Body([token for token in tokens_inside(file.source.tokens, unit) if token.kind != "directive"]).function()
         if function is not None:
             yield Part(function.head_end, unit.end, ";")
 
@@ -238,10 +238,10 @@ def _text(file: _File) -> str:
     return "".join((*pieces, text[position:]))
 
 
-def _remains(text: str, tokens: Sequence[Token], part: Part) -> Iterator[str]:
+def _remains(text: str, tokens: list[Token], part: Part) -> Iterator[str]:
     """The directives of a part (a conditional may begin in one statement and end in another), its line ends, and its width."""
     position = part.start
-    for token in _inside(tokens, Unit(part.start, part.end, "host")):
+    for token in tokens_inside(tokens, Unit(part.start, part.end, "host")):
         if token.kind == "directive" and token.start > part.start and directive(token).name in _CONDITIONAL:
             yield "\n" * text.count("\n", position, token.start)
             yield token.text
@@ -257,11 +257,6 @@ def _macros(tokens: Iterable[Token]) -> Iterator[Part]:
         if token.kind == "directive" and ("<<<" in token.text or "throw" in token.text) and directive(token).name == "define":
             without = _MACRO_LAUNCH.sub(lambda found: "\\\n" * found.group().count("\n"), token.text)
             yield Part(token.start, token.end, _MACRO_THROW.sub("(void)", without))
-
-
-def _inside(tokens: Sequence[Token], unit: Unit) -> Sequence[Token]:
-    first = bisect_left(tokens, unit.start, key=lambda token: token.start)
-    return tokens[first : bisect_left(tokens, unit.end, key=lambda token: token.start)]
 
 
 # -- the names of what was found

@@ -89,9 +89,8 @@ def of_chip(chip: Chip) -> Network:
     by_events = after if links.peer_order_us is None else links.peer_order_us
     found = {"peer": Link("peer", Transfer(links.peer_us, links.peer_gb_per_s), "share the rate", signal_us=by_events)}
     if links.host_us is not None and links.host_gb_per_s is not None:
-        more = 0.0 if links.host_order_us is None else max(0.0, links.host_order_us - after)
         copies = Transfer(links.host_us, links.host_gb_per_s)
-        found["host"] = Link("host", Transfer(after), "one after another", copies, signal_us=more)
+        found["host"] = Link("host", Transfer(after), "one after another", copies, signal_us=links.host_order_us or 0.0)
     if links.flag_us is not None:
         by_flags = links.flag_us if links.flag_order_us is None else links.flag_order_us
         found["flags"] = Link("flags", Transfer(after, links.peer_gb_per_s), "share the rate", signal_us=by_flags)

@@ -61,7 +61,7 @@ class SharedField:
 
     @property
     def slabs(self) -> tuple[DeviceArray, ...]:
-        """The same as `subdomains`, by the name that these had while grids were cut along their first axis only."""
+        """Return `subdomains`, by the name that they had while grids were cut along their first axis only."""
         return self.subdomains
 
     @property
