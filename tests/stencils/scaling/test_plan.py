@@ -13,7 +13,9 @@ from memlane.errors import ChipError, NetworkError, StencilError
 from memlane.network import load as load_network
 from memlane.stencils import Problem
 from memlane.stencils.scaling import CalibratedModel, CellWork, Demand, best_exchange, plan_scaling, presumed_swap
+from memlane.stencils.scaling import plan as plan_module
 from memlane.stencils.scaling.regions import largest_share
+from memlane.stencils.tiles import tile_us
 from tests.stencils.scaling.problems import himeno, seven, wide, wires
 
 CUBE = (256, 256, 256)
@@ -60,8 +62,9 @@ def test_without_an_overlap_computation_follows_the_exchange() -> None:
     assert all(one.step_us < other.step_us for one, other in zip(cut, rows, strict=True))
 
 
-def test_kernels_that_stay_take_barriers_for_launches() -> None:
+def test_kernels_that_stay_take_barriers_for_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     """By hand: all tiles of a step and a barrier, or the chain of borders and exchange, whichever is longer."""
+    monkeypatch.setattr(plan_module, "best_tile", lambda *_: None)  # no multiprocessors keep the cells
     rows = plan_scaling(seven, CUBE, 8, [1, 2], network="h200-nvlink", transport="persistent").rows
     model = CalibratedModel.of(problem(), load("h200"), stays=True)
     for row, chained in zip(rows, (1, 2), strict=True):
@@ -77,6 +80,19 @@ def test_kernels_that_stay_take_barriers_for_launches() -> None:
     plan = plan_scaling(seven, CUBE, [1, 2], 1, network="h200-nvlink", transport="persistent")
     assert "kernels that stay on their devices have not been measured: 1.6 us for a barrier are assumed" in plan.notes
     assert plan.rows[0] == plan_scaling(seven, CUBE, 1, 1).rows[0]  # no kernel stays on one device
+
+
+def test_cells_that_stay_on_multiprocessors_take_the_time_of_their_tiles_and_of_the_ends() -> None:
+    """On two H200s, measured: 10.1 us for 256 planes and 6.5 for 128."""
+    for planes, measured in ((256, 10.1), (128, 6.5)):
+        (row,) = plan_scaling(seven, (planes, 256, 256), 2, 1, network="h200-nvlink", transport="persistent").rows
+        assert row.tile is not None
+        assert row.step_us == pytest.approx(row.inner_us + row.exchange_us)
+        assert row.inner_us == pytest.approx(tile_us(problem((planes, 256, 256)), row.tile, load("h200")))
+        assert row.step_us == pytest.approx(measured, rel=0.1)
+    (row,) = plan_scaling(seven, CUBE, 2, 1, network=wires(2.0, 40.0, "persistent"), transport="persistent").rows
+    assert row.step_us == pytest.approx(row.inner_us / 2 + 1.4 + 2 * 262144 / 40e3)
+    assert plan_scaling(seven, (512,) * 3, 2, 1, network="h200-nvlink", transport="persistent").rows[0].tile is None
 
 
 def test_whole_exchanges_by_kernels_that_stay_are_as_measured_in_a_ring() -> None:

@@ -35,6 +35,7 @@ from memlane.stencils.rule import Rule
 from memlane.stencils.scaling.kawamura import ASSUMED_LAUNCH_US
 from memlane.stencils.scaling.regions import Box, Schedule, Step
 from memlane.stencils.schedule import FusedSchedule, cannot_fuse
+from memlane.stencils.tiles import Tile, tile_us
 from memlane.stencils.variant import Variant
 
 _DRAM_SHARE = 0.98
@@ -51,6 +52,8 @@ _SLOTS_A_READ = 4.4
 """Instructions that launches of one step issue for each value that a cell reads: a 27-point rule at 512^3, which they bound."""
 _BARRIER_US = 1.6
 """A barrier of the grid. Assumed: measured is a whole exchange by kernels that stay, 4.5 us with a barrier, two fences and a flag."""
+_ENDS_US = 1.4
+"""What neighbouring devices add to a step of kernels that keep cells on the multiprocessors: two H200s with faces of 256 KiB."""
 _FUSED_STEP_CYCLES = 200
 """What each step of a turn takes in kernels of several steps, barrier included, where it has few cells."""
 
@@ -248,7 +251,7 @@ class CalibratedModel:
         chain = self.boundary_us(steps, fused) + exchange_us
         return max(busy, chain), busy >= chain
 
-    def resident_turn_us(self, steps: Sequence[Step], borders: Sequence[Step], exchange_us: float) -> tuple[float, float, float]:
+    def staying_turn_us(self, steps: Sequence[Step], borders: Sequence[Step], exchange_us: float) -> tuple[float, float, float]:
         """Return what kernels that stay take between two exchanges: the time of that, of all tiles and barriers, and of the borders.
 
         `steps` have all cells of a device in one piece, `borders` those that are computed first. All cells are computed step by step, with
@@ -260,6 +263,13 @@ class CalibratedModel:
         first, last = (self._tiles_us(borders[at].borders, at < 0 and len(steps) > 1) for at in (0, -1))
         chain = exchange_us + last + (first + barriers + sum(whole[1:-1]) if len(steps) > 1 else 0.0)
         return max(sum(whole), chain), sum(whole), last + (first if len(steps) > 1 else 0.0)
+
+    def tile_us(self, tile: Tile, sending_us: float) -> tuple[float, float]:
+        """Return what a step takes where multiprocessors keep the cells in tiles, and which part of it devices lose to each other. What
+        they send travels while the second half of a step is computed."""
+        own = tile_us(self.problem, tile, self.chip)
+        ends = _ENDS_US + max(0.0, sending_us - own / 2)
+        return own + ends, ends
 
     def _tiles_us(self, boxes: Sequence[Box], again: bool) -> float:
         """Return the time of some regions side by side inside a kernel that runs already."""
