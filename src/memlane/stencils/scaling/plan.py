@@ -23,7 +23,7 @@ from memlane.stencils.geometry import ALIGNED
 from memlane.stencils.grid import Grid
 from memlane.stencils.problem import Problem, Swap, cycles_of
 from memlane.stencils.rule import Rule
-from memlane.stencils.scaling.calibrated import CalibratedModel
+from memlane.stencils.scaling.calibrated import PACKED_US, CalibratedModel
 from memlane.stencils.scaling.kawamura import CellWork, KawamuraModel
 from memlane.stencils.scaling.regions import SCHEDULES, can_cut, check_halo, divisions, largest_share, steps_of
 from memlane.stencils.scaling.work import Demand, presumed_swap
@@ -412,7 +412,7 @@ class _Planner:
             turn, computes = model.turn_us(steps, fused, exchange)
         else:
             inner, boundary = model.boundary_us(steps, fused), 0.0
-            turn, computes = inner + exchange, inner >= exchange
+            turn, computes = model.apart_us(steps, fused, exchange) if share.count else inner, inner >= exchange
         bound = "computation" if computes else "communication"
         times = turn / k, inner / k, exchange / k, boundary / k
         return Prediction(prod(parts), parts, k, fused, cut, *times, bound, grid.cells)
@@ -451,6 +451,8 @@ class _Planner:
         total = sum(link.exchange_us(*face) for face in faces.values()) if in_turn else link.exchange_us(0, 0, *faces.values())
         packed = [] if link.name == "flags" else [nbytes * count for axis, (nbytes, count) in faces.items() if axis and nbytes]
         # Faces of all sides are packed side by side, where they are exchanged at once.
+        if packed:
+            total += PACKED_US
         return total + sum(self.model.pack_us(nbytes) for nbytes in (packed if in_turn or not packed else [sum(packed)]))
 
 
