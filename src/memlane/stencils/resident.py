@@ -37,11 +37,8 @@ from memlane.stencils.problem import Problem
 from memlane.stencils.resident_text import KERNEL, SENDING, TILE_ROW
 from memlane.stencils.rule import Rule
 from memlane.stencils.tile_rows import TileRows
-from memlane.stencils.tiles import Tile
+from memlane.stencils.tiles import ARRIVALS, Tile
 from memlane.stencils.variant import WARP
-
-ARRIVALS = 4
-"""Memories that each end of a device has for planes of its neighbour."""
 
 
 class ResidentKernel(DirectKernel):
@@ -53,6 +50,9 @@ class ResidentKernel(DirectKernel):
         self._ways = {way: TileRows(self.geometry, self.variant, tile, self.moving, way) for way in (1, -1)}
         self.registers: TileRows = self._ways[1]
         self.name = f"{plain(rule.name)}_resident"
+
+    def __str__(self) -> str:
+        return str(self.tile)
 
     @property
     def shared_bytes(self) -> int:  # type: ignore[override]

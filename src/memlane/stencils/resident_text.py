@@ -27,6 +27,20 @@ __device__ __forceinline__ void send_words(
         *(volatile unsigned long long*)to = counted(*own, count);
     }
 }
+__device__ __forceinline__ void send_cells(unsigned long long* planes, int plane, int y, int x0, const $R* cells, unsigned count) {
+    union { $T stored[$vector]; unsigned words[$words]; } own;
+    for (int c = 0; c < $vector; ++c) narrow(own.stored[c], cells[c]);
+    unsigned long long* const to = place_of(planes, plane, y, x0);
+#pragma unroll
+    for (int word = 0; word < $words; word += $pair) {
+        if ($pair == 2) {
+            asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};"
+                :: "l"(to + word), "l"(counted(own.words[word], count)), "l"(counted(own.words[word + $pair - 1], count)) : "memory");
+        } else {
+            *(volatile unsigned long long*)(to + word) = counted(own.words[word], count);
+        }
+    }
+}
 // Says whether to look again for what has not arrived. A device that has waited too long goes on at once, and says for whom it waited.
 __device__ __noinline__ bool waits_on(unsigned poll, unsigned seen, unsigned count, unsigned polls, unsigned* state, bool is_low) {
     if (*(volatile unsigned*)(state + $gave_up) != 0) return false;
@@ -39,8 +53,8 @@ __device__ __noinline__ bool waits_on(unsigned poll, unsigned seen, unsigned cou
 }
 // Reads the cells of a thread in some rows, all at once, until all have arrived.
 template <int PLANES, int ROWS> __device__ __forceinline__ void arrived_in(
-    unsigned long long* arrivals, int plane, int y, int x0, $R (*cells)[ROWS][$vector], unsigned count, unsigned polls, unsigned* state,
-    bool is_low
+    unsigned long long* arrivals, int plane, const int (&y)[ROWS], int x0, $R (*cells)[ROWS][$vector], unsigned count, unsigned polls,
+    unsigned* state, bool is_low
 ) {
     union { $T stored[$vector]; unsigned words[$words]; } own[PLANES][ROWS];
     unsigned other, poll = 0;
@@ -48,7 +62,7 @@ template <int PLANES, int ROWS> __device__ __forceinline__ void arrived_in(
         other = count;
 #pragma unroll
         for (int at = 0; at < PLANES * ROWS; ++at) {
-            const unsigned long long* const from = place_of(arrivals, plane + at / ROWS, y + at % ROWS, x0);
+            const unsigned long long* const from = place_of(arrivals, plane + at / ROWS, y[at % ROWS], x0);
             unsigned* const words = own[at / ROWS][at % ROWS].words;
 #pragma unroll
             for (int word = 0; word < $words; word += $pair) {
@@ -73,12 +87,15 @@ template <int PLANES, int ROWS> __device__ __forceinline__ void arrived_in(
 template <int PLANES> __device__ __forceinline__ void arrived_rows(
     unsigned long long* arrivals, int y, int x0, $R (*cells)[$rows][$vector], unsigned count, unsigned polls, unsigned* state, bool is_low
 ) {
-    arrived_in<PLANES, $rows>(arrivals, 0, y, x0, cells, count, polls, state, is_low);
+    int rows[$rows];
+    for (int row = 0; row < $rows; ++row) rows[row] = y + row;
+    arrived_in<PLANES, $rows>(arrivals, 0, rows, x0, cells, count, polls, state, is_low);
 }
 __device__ __forceinline__ void arrived_cells(
     unsigned long long* arrivals, int plane, int y, int x0, $R* cells, unsigned count, unsigned polls, unsigned* state, bool is_low
 ) {
-    arrived_in<1, 1>(arrivals, plane, y, x0, reinterpret_cast<$R (*)[1][$vector]>(cells), count, polls, state, is_low);
+    const int rows[1] = {y};
+    arrived_in<1, 1>(arrivals, plane, rows, x0, reinterpret_cast<$R (*)[1][$vector]>(cells), count, polls, state, is_low);
 }
 __device__ __forceinline__ $R arrived_cell(
     unsigned long long* arrivals, int plane, int y, int x, unsigned count, unsigned polls, unsigned* state, bool is_low

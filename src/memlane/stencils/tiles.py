@@ -37,6 +37,10 @@ two H200s), and the share of L2 up to which they find them there."""
 _MOST_THREADS, _MOST_SPILLED, _OTHER_REGISTERS = 512, 0.25, 40
 
 
+ARRIVALS = 4
+"""Memories that each end of a device has in turn for planes of its neighbour."""
+
+
 @dataclass(frozen=True)
 class Tile:
     """How the cells of a device are cut into boxes, one for each multiprocessor."""

@@ -136,20 +136,25 @@ class KeptTables:
 
     def __init__(self) -> None:
         self._arrays: OrderedDict[tuple[object, ...], DeviceArray] = OrderedDict()
+        self._held: dict[tuple[object, ...], bytes] = {}
 
-    def of(self, target: Target, values: npt.NDArray[Any], name: str, home: int = 0) -> DeviceArray:
+    def of(self, target: Target, values: npt.NDArray[Any], name: str, home: int = 0, *, is_constant: bool = False) -> DeviceArray:
         """Return a table with these values in the memory that the last one of this name, shape and type had on device `home`.
 
-        Nothing may be under way that reads the last one.
+        Nothing may be under way that reads the last one. `is_constant`: no kernel writes it, so equal values need not be copied again.
         """
         key = home, name, values.shape, values.dtype.str
+        held = values.tobytes() if is_constant else b""
         if key in self._arrays:
             self._arrays.move_to_end(key)
-            self._arrays[key].copy_from(values)
+            if not is_constant or self._held.get(key) != held:
+                self._arrays[key].copy_from(values)
         else:
             self._arrays[key] = allocated(target, values.nbytes, name, lambda: target.array(np.ascontiguousarray(values)))
             if len(self._arrays) > _KEPT_TABLES:
-                self._arrays.popitem(last=False)
+                self._held.pop(self._arrays.popitem(last=False)[0], None)
+        if is_constant:
+            self._held[key] = held
         return self._arrays[key]
 
 

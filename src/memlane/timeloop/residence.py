@@ -11,8 +11,10 @@ import numpy as np
 
 from memlane.errors import LaunchError, StencilError
 from memlane.launch import DeviceArray, LoadedModule, Target
-from memlane.stencils import Decomposition, PersistentKernel, Problem, ResidentKernel, Subdomain, Variant, cannot_stay
+from memlane.stencils import Decomposition, Problem, Subdomain, Variant, cannot_stay
 from memlane.stencils.persistent import FROM_HIGH, FROM_LOW, GAVE_UP, LOW_IS_FREE, SIGNAL_WORDS, STATE
+from memlane.stencils.persistent_stage import SENDS_WORDS, StayingKernel
+from memlane.stencils.staying_fused import cannot_stay_fused
 from memlane.stencils.tiles import Tile, best_tile, cannot_reside
 from memlane.targets.signals import LIMIT, wait_limit_s
 
@@ -24,7 +26,7 @@ _MOST_POLLS, _POLLS_A_SECOND = (1 << 31) - 1, 1_500_000
 class Residence:
     """A kernel that stays on some devices."""
 
-    kernel: PersistentKernel | ResidentKernel
+    kernel: StayingKernel
     targets: Sequence[Target]
     blocks: list[int]
     """For each device how many blocks it has room for at the same time."""
@@ -36,7 +38,7 @@ class Residence:
     @classmethod
     def of(
         cls,
-        kernel: PersistentKernel | ResidentKernel,
+        kernel: StayingKernel,
         subdomains: Sequence[Subdomain],
         targets: Sequence[Target],
         loaded: Sequence[LoadedModule],
@@ -45,16 +47,16 @@ class Residence:
         all tiles at the same time."""
         threads, blocks, signals, arrived = prod(kernel.block), [], [], []
         for subdomain, target, one in zip(subdomains, targets, loaded, strict=True):
-            shared_bytes = kernel.shared_bytes if isinstance(kernel, ResidentKernel) else 0
+            shared_bytes = kernel.shared_bytes if isinstance(kernel, SENDS_WORDS) else 0
             blocks.append(target.resident_blocks(one[kernel.name], threads, shared_bytes) * target.chip.sm_count)
             signals.append(target.zeros((kernel.signal_rows(subdomain.planes), SIGNAL_WORDS), "u4"))
-            if not isinstance(kernel, ResidentKernel):
+            if not isinstance(kernel, SENDS_WORDS):
                 continue
             arrived.append(target.zeros(kernel.arrival_shape, "u8"))
             if kernel.blocks_of(subdomain.planes) > blocks[-1]:
                 raise StencilError(
                     f"{target.name} holds {blocks[-1]} blocks at the same time, and its part of the grid is "
-                    f"{kernel.blocks_of(subdomain.planes)} {kernel.tile}: use transport='flags'"
+                    f"{kernel.blocks_of(subdomain.planes)} {kernel}: use transport='flags'"
                 )
         return cls(kernel, targets, blocks, tuple(signals), tuple(arrived))
 
@@ -66,17 +68,18 @@ class Residence:
     def check(self, decomposition: Decomposition) -> None:
         """Raise LaunchError, which names the devices, if one has given up waiting for another. Counts begin anew then."""
         for at, memory in enumerate(self.signals):
-            code, seen, wanted = (int(one) for one in memory.numpy()[STATE, GAVE_UP : GAVE_UP + 3])
+            row = replace(memory, address=memory.address + STATE * SIGNAL_WORDS * 4, shape=(SIGNAL_WORDS,), owner=memory)
+            code, seen, wanted = (int(one) for one in row.numpy()[GAVE_UP : GAVE_UP + 3])
             if not code:
                 continue
             for one in (*self.signals, *self.arrived):
                 one.copy_from(np.zeros(one.shape, one.dtype))
-            row = code - 1
-            is_low = row in (FROM_LOW, LOW_IS_FREE)
+            flag = code - 1
+            is_low = flag in (FROM_LOW, LOW_IS_FREE)
             pairs = decomposition.neighbours_along(0)
             other = next(low.device if is_low else high.device for low, high in pairs if (high if is_low else low).device == at)
             here, there = (f"device {number} ({self.targets[number].name})" for number in (at, other))
-            for_what = "exchanges" if row in (FROM_LOW, FROM_HIGH) else "exchanges ready for its halos"
+            for_what = "exchanges" if flag in (FROM_LOW, FROM_HIGH) else "exchanges ready for its halos"
             raise LaunchError(
                 f"{here} gave up waiting for {there}, which had made {seen} {for_what} since the run began, and {wanted} were waited for. "
                 f"Fields are not complete: prepare the run anew, or restore a snapshot; set {LIMIT} if steps take so long"
@@ -95,12 +98,13 @@ def staying(
     reasons = [cannot_stay(replace(problem, cut=way.cut)) for way in ways]
     if all(reasons):
         raise StencilError(f"no kernel can stay on its device for many steps: {reasons[0]}; use transport='flags'")
+    ways = [way for way, why in zip(ways, reasons, strict=True) if not why]
     if isinstance(variant, Variant) and variant.steps > 1:
-        raise StencilError(
-            f"kernels that stay on their devices have no launches of several steps, and the variant is {variant}: leave it out, or use "
-            "transport='flags'"
-        )
-    return [way for way, why in zip(ways, reasons, strict=True) if not why]
+        planes = [one.planes for one in ways[0].subdomains]
+        why = next((why for each in planes if (why := cannot_stay_fused(replace(problem, cut=(0,)), problem.rules[0], variant, each))), "")
+        if why:
+            raise StencilError(f"a kernel of {variant} cannot stay on devices of {min(planes)} planes: {why}; use transport='flags'")
+    return ways
 
 
 def tile_of(problem: Problem, decomposition: Decomposition, targets: Sequence[Target]) -> Tile | None:

@@ -35,8 +35,9 @@ from memlane.stencils.decomposition import Margins
 from memlane.stencils.exchange import on_device
 from memlane.stencils.faces import face_kernels
 from memlane.stencils.geometry import ALIGNED, itemsize
-from memlane.stencils.persistent_stage import ARRIVED, SIGNALS
+from memlane.stencils.persistent_stage import ARRIVED, SIGNALS, StayingKernel
 from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
+from memlane.stencils.staying_fused import StayingFusedKernel
 from memlane.stencils.turns import no_margins, wider, widest
 from memlane.targets import BoundPlan
 from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled, reduced
@@ -150,6 +151,8 @@ class SharedRun(Run):
         """In which the multiprocessors keep the cells; None where they do not."""
         self._cut(ways[choice.way], choice, fmad)
         self.transport, self.transport_reason = transport_of(self.decomposition, self.targets, transport)
+        if self._stays and isinstance(self._staying, StayingFusedKernel):
+            self.transport_reason = f"kernels that stay for many turns of {self.exchange_every} steps and send planes to each other"
         if self._tile is not None:
             self.transport_reason = f"kernels that stay and keep the cells on the multiprocessors, in {self._tile}"
         self._load(values, architecture(*targets))
@@ -190,10 +193,12 @@ class SharedRun(Run):
         if wide is not None and part.grid.dimensions - 1 in part.cut:
             raise StencilError(f"rows are cut, and threads of {wide} have {wide.vector} cells of a row: use 1, 2, 4 or {ALIGNED}")
 
-    def _staying_kernel(self, part: Problem, fmad: bool) -> PersistentKernel | ResidentKernel:
+    def _staying_kernel(self, part: Problem, fmad: bool) -> StayingKernel:
         """Return the kernel that stays on the devices: one that keeps their cells on the multiprocessors, where these hold them."""
         if self._tile is not None:
             return ResidentKernel(part, part.rules[0], self._tile, fmad=fmad)
+        if several := [one.variant for one in self.code.kernels if one.variant.steps > 1]:
+            return StayingFusedKernel(part, part.rules[0], several[0], fmad=fmad)
         single = [one for one in self.code.kernels if one.variant.steps == 1 and not one.reductions]
         return PersistentKernel(part, single, self.exchange_every, fmad=fmad)
 
@@ -342,7 +347,8 @@ class SharedRun(Run):
     def _stage(self, turn: Turn, turns: int, varying: bool) -> SharedStage:
         rows = turn.steps * turns if varying else 1
         given = self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap, self.transport == "host"
-        if self._stays and not self._points.any and not any(kernel.reductions for kernel in turn.kernels):
+        is_own = isinstance(self._staying, StayingFusedKernel) == (turn.kernels[0].variant.steps > 1) if self._stays else False
+        if is_own and not self._points.any and not any(kernel.reductions for kernel in turn.kernels):
             home = self._residence
             return PersistentStage(*given, kernel=home.kernel, blocks=tuple(home.blocks), polls=home.polls)
         if self._signals:
@@ -379,7 +385,7 @@ class SharedRun(Run):
 
     def _scalars_of(self, table: npt.NDArray[Any]) -> list[DeviceArray]:
         """Return a table of scalars on each device."""
-        return [self._tables.of(target, table, "scalars", home) for home, target in enumerate(self.targets)]
+        return [self._tables.of(target, table, "scalars", home, is_constant=True) for home, target in enumerate(self.targets)]
 
     def _totals(self, own: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
         """Return what the reductions of a step gave for each subdomain, of which `own` are those of this process."""

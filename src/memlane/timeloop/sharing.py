@@ -16,6 +16,7 @@ from memlane.stencils import Decomposition, Grid, Problem, Variant, cannot_fuse,
 from memlane.stencils.choice import estimates
 from memlane.stencils.scaling.plan import Prediction, best_exchange
 from memlane.stencils.scaling.regions import divisions
+from memlane.stencils.staying_fused import best_staying
 
 TRANSPORTS = ("peer", "flags", "persistent", "host", "mpi")
 
@@ -90,11 +91,18 @@ def choose(
         )
     found: list[tuple[Prediction, Choice]] = []
     for way, decomposition in enumerate(ways):
-        is_single = variant is not None or target.modelled or transport == "persistent"
+        is_single = variant is not None or target.modelled
         several = {} if is_single else _several_steps(problem, decomposition, target)
+        if transport == "persistent":
+            planes = [subdomain.planes for subdomain in decomposition.subdomains]
+            slabs = replace(problem, cut=decomposition.cut)
+            several = {} if len(planes) == 1 else {steps: best_staying(slabs, planes, steps, target.chip) for steps in several}
+            several = {steps: one for steps, one in several.items() if one is not None}
         for steps, one in {1 if variant is None else variant.steps: variant, **several}.items():
             every = [given] if given is not None else [steps * turns for turns in range(1, max(1, _MOST_STEPS // steps) + 1)]
-            for overlaps in (True, False) if overlap == "auto" else (bool(overlap),):
+            if transport == "persistent" and steps > 1:  # each turn of a kernel that stays ends with an exchange
+                every = [one for one in every if one == steps]
+            for overlaps in ((True, False) if overlap == "auto" else (bool(overlap),)) if every else ():
                 with suppress(StencilError):  # where nothing is left, subdomains are too thin, which is said when they get halos
                     best = _predicted(problem, decomposition, target, transport, every, steps, overlaps)
                     reason = f"{best.step_us:,.1f} us a step expected, bound by {best.bound}, by the model of {target.chip.name}"

@@ -47,9 +47,7 @@ class ProgressLine:
     """A line on the terminal with a bar, which appears once a run has taken long and goes with it."""
 
     def __init__(self, name: str, steps: int, shown: bool | None) -> None:
-        self.name, self.steps = name, steps
-        self.console = Console(stderr=True)
-        self.wanted = self.console.is_terminal if shown is None else shown
+        self.name, self.steps, self.shown = name, steps, shown
         self.began = time.monotonic()
         self.display: Progress | None = None
         self.task: TaskID | None = None
@@ -59,15 +57,19 @@ class ProgressLine:
 
     def advanced(self, done: int) -> None:
         """Show that so many steps are done."""
-        if not self.wanted or (self.display is None and time.monotonic() - self.began < LONG_S):
+        if self.shown is False or (self.display is None and time.monotonic() - self.began < LONG_S):
             return
         if self.display is None:
+            console = Console(stderr=True)
+            self.shown = console.is_terminal if self.shown is None else self.shown
+            if not self.shown:
+                return
             columns: tuple[Any, ...] = (
                 TextColumn("{task.description}"),
                 BarColumn(),
                 TextColumn("{task.completed:,.0f} / {task.total:,.0f} steps"),
             )
-            self.display = Progress(*columns, TimeRemainingColumn(), console=self.console, transient=True)
+            self.display = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
             self.display.start()
             self.task = self.display.add_task(self.name, total=self.steps)
         assert self.task is not None
