@@ -48,6 +48,8 @@ class Reuse:
     mean: float
     ideal_sectors: int
     """That the loads would touch if their lanes lay side by side, over all launches."""
+    sectors: int
+    """That the loads touch, over all launches."""
     of_neighbours: bool
     """Whether no single instruction loads each sector twice or more: then the place names elements that lie near each other, as stencils
     do."""
@@ -89,6 +91,7 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
             rows.total(chosen),
             float(cycles.mean()),
             sum(one.ideal_sectors or 0 for one in counted),
+            sum(one.sectors or 0 for one in counted),
             max(one.ideal_sectors or 0 for one in counted) < AT_LEAST_TWICE * whole * max(len(evidence.launches), 1),
         )
 
