@@ -6,8 +6,9 @@ right here."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from public_sources import NOTHING
+from public_sources import NOTHING, SECOND_SET
 
 TOOL, BOTH, LABEL = "the tool", "both", "the label"
 MENDED = f"{LABEL}; mended"
@@ -20,10 +21,18 @@ FIRST_RUN = "23 of the 32 that were held out, 70 of the 80 others, 93 of all 112
 """What agreed before any rule was changed for these kernels: commit `FIRST_COMMIT`."""
 FIRST_COMMIT = "ee1411a"
 
-FIRST_RUN_OF_SECOND = 42, 54
-"""How many of the second set agreed when `explain` saw them for the first time, with the rules of commit `SECOND_COMMIT`, and of how many.
-Those that did not are the ones of that set in `VERDICTS`."""
-SECOND_COMMIT = "7532d3ef"
+
+@dataclass(frozen=True)
+class FirstRun:
+    """How many kernels of a later set agreed when `explain` saw them for the first time, of how many, and with which commit's rules."""
+
+    agreed: int
+    kernels: int
+    commit: str
+
+
+FIRST_RUNS: Mapping[str, FirstRun] = {SECOND_SET: FirstRun(42, 54, "7532d3ef")}
+"""By the name of the set. Those that did not agree are the ones of that set in `VERDICTS`."""
 
 RELABELLED: Mapping[str, str] = {
     "cuda-samples: convolutionColumnsKernel": "bank-conflict",
