@@ -155,3 +155,14 @@ def test_an_array_of_one_dimension_is_padded_behind_all_banks(target: Target, ke
     expected = "Leave 1 element of `words` free behind each 32 (index i + (i / 32)): then its lanes meet in no bank."
     assert conflict(found, "ld.").startswith(expected)
     assert max(np.bincount([(i + i // 32) % 32 for i in range(0, 64, 2)])) == 1
+
+
+def test_what_all_warps_load_while_it_is_on_its_way_was_not_driven_out(target: Target, kernels: LoadedModule) -> None:
+    """Each block reads 32 KiB of a table of 256 KiB, all of its warps the same row at a time: as slow as DRAM, and 31 of 32 from L1."""
+    found = said(kernels, "rows_in_step", (64,), (1024,), target.zeros(65536), target.zeros((256, 256)), 256, 256)
+    assert "cache-thrashing" not in rules(found)
+
+
+def test_rows_that_are_shorter_than_a_sector_begin_where_they_like(target: Target, kernels: LoadedModule) -> None:
+    images = [target.zeros((256, 256), "u1") for _ in range(3)]
+    assert set(rules(said(kernels, "mixed_bytes", (16, 16), (16, 16), *images, 256))) == {"narrow-access"}

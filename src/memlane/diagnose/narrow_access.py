@@ -20,7 +20,8 @@ from memlane.record import Place, Site, SiteCounts
 WIDTH = 4
 """Bytes of a lane from which on an access is not narrow: with those a request fills a line of 128 bytes."""
 MIN_FULL = 0.9
-"""Lanes of the mean request over those of a warp, and bytes asked for over those of the sectors."""
+"""Lanes of the mean request over those of a warp, and bytes asked for over those of the sectors; of a row of the block if that is
+shorter than a sector."""
 MAX_TIMES = 2.0
 """Loads or stores of each sector of the array in a launch, below which lanes must lie side by side: at one address they would be more."""
 MIN_SHARE = 0.02
@@ -85,8 +86,10 @@ def _side_by_side(entry: SiteCounts, evidence: Evidence) -> bool:
     ):
         return False
     sectors, array = entry.sectors or 0, evidence.array_sectors(site)
-    full = entry.lanes >= MIN_FULL * evidence.lanes_per_warp() * entry.requests and entry.bytes >= MIN_FULL * sectors * SECTOR_BYTES
-    return full and bool(array) and sectors < MAX_TIMES * (array or 0.0) * max(len(evidence.launches), 1)
+    row = min(evidence.row_bytes(site.nbytes) or SECTOR_BYTES, SECTOR_BYTES)
+    full = entry.lanes >= MIN_FULL * evidence.lanes_per_warp() * entry.requests and entry.bytes >= MIN_FULL * sectors * row
+    times = sectors * row / SECTOR_BYTES / max(len(evidence.launches), 1)
+    return full and bool(array) and times < MAX_TIMES * (array or 0.0)
 
 
 def _cost(evidence: Evidence, entry: SiteCounts, fewer: float) -> Cost:

@@ -7,15 +7,16 @@ its addresses are; so the numbers here are the least that is certain. Latencies 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from memlane.chip import SECTOR_BYTES
+from memlane.chip import SECTOR_BYTES, Chip
+from memlane.chip.floors import L2_READS
 from memlane.diagnose.cost import between_l1_and_l2
 from memlane.diagnose.evidence import Evidence, Numbers
-from memlane.record import Site
+from memlane.record import Site, SiteCounts
 
 AT_LEAST_TWICE = 2.0
 
@@ -37,7 +38,8 @@ class Reuse:
     """Whether nothing has to go for want of room: all arrays of the launch together are smaller than L1, or all the different
     sectors that one multiprocessor moves."""
     from_l1: float
-    """Share of the accesses that are as quick as L1."""
+    """Share of the accesses that L1 serves: those that are as quick, and on the emulator at least those for whose sectors L2 read too few.
+    An access to a line that is on its way waits for it, however near it is."""
     again: Numbers
     """Net cycles of the accesses that load what their multiprocessor has loaded before. They are taken to be the quickest, for the first
     load of a sector is a slow one; how many they are lies between two bounds, see `_again`."""
@@ -76,7 +78,9 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
         cycles = rows.cycles[chosen]
         times = loaded / whole
         times_per_sm = max(times / sms, min(times, AT_LEAST_TWICE) if all(one.address_repeats for one in sites) else 0.0)
-        from_l1 = float((cycles < between_l1_and_l2(chip)).mean())
+        from_l1 = max(
+            float((cycles < between_l1_and_l2(chip)).mean()), 1.0 - _read_from_l2(evidence, chip) / max(sum(_sectors(counted)), 1)
+        )
         certain, likely = _again(times, times_per_sm, from_l1)
         yield Reuse(
             sites[0],
@@ -91,9 +95,22 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
             rows.total(chosen),
             float(cycles.mean()),
             sum(one.ideal_sectors or 0 for one in counted),
-            sum(one.sectors or 0 for one in counted),
+            sum(_sectors(counted)),
             max(one.ideal_sectors or 0 for one in counted) < AT_LEAST_TWICE * whole * max(len(evidence.launches), 1),
         )
+
+
+def _sectors(counted: Iterable[SiteCounts]) -> list[int]:
+    return [one.sectors or 0 for one in counted]
+
+
+def _read_from_l2(evidence: Evidence, chip: Chip) -> float:
+    """Sectors that the launches read from L2, at most, by the emulator's model of time; infinite where there is none, as on a GPU."""
+    rate = chip.bandwidth.rate("l2", "read")
+    if rate is None or any(one.time is None or any(L2_READS in part for part in one.time.missing) for one in evidence.launches):
+        return math.inf
+    floors = (floor for one in evidence.launches if one.time for floor in one.time.floors)
+    return rate * sum(floor.cycles for floor in floors if floor.name == L2_READS)
 
 
 def _again(times: float, times_per_sm: float, from_l1: float) -> tuple[float, float]:
