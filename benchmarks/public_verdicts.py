@@ -91,12 +91,12 @@ VERDICTS: Mapping[str, str] = {
     "professional-cuda-c-programming: transposeNaiveCol": f"{MENDED}: {_COLUMNS}",
     "professional-cuda-c-programming: transposeSmemPad": f"{TOOL}: rows have 18 words in this file, so the last two words of a warp's "
     "second row meet the first two of its first",
-    "SGEMM_CUDA: sgemm_global_mem_coalesce<32>": f"{MENDED}: all warps of a block load the same row of B at a time, so L1 serves them; they "
-    "wait together for a line that is on its way, and such long loads were taken to come from beyond L1",
+    "SGEMM_CUDA: sgemm_global_mem_coalesce<32>": f"{MENDED}: all warps of a block load the same row of B at a time, so L1 serves them; "
+    "they wait together for a line that is on its way, and such long loads were taken to come from beyond L1",
     "SGEMM_CUDA: sgemmResolveBankConflicts<128, 128, 8, 8, 8>": f"{TOOL}: each lane takes half of a sector of its own, which the findings "
     "call uncoalesced; conflicts of the stores are few beside what is read",
-    "Learn-CUDA-Programming: merging_kernel": f"{MENDED}: rows of the block are 16 bytes, half a sector; that was taken for a beginning off "
-    "a sector",
+    "Learn-CUDA-Programming: merging_kernel": f"{MENDED}: rows of the block are 16 bytes, half a sector; that was taken for a beginning "
+    "off a sector",
     "Programming-Massively-Parallel-Processors: add_intermediate_results<float>": f"{BOTH}: the word that all lanes add is loaded again "
     "for each element, because the compiler cannot know that the stores leave it alone; a local variable would do",
     "Programming-Massively-Parallel-Processors: parallel_copy": f"{BOTH}: every warp loads the word that says where a row goes, and waits "
