@@ -12,7 +12,7 @@ from memlane.diagnose.busy_address import Busy, BusyLine, busy, busy_line
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict
-from memlane.number_format import percent, rounded
+from memlane.number_format import percent, plural, rounded
 from memlane.record import SiteCounts
 
 MIN_LANES_PER_ADDRESS = 4.0
@@ -45,7 +45,8 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             unit="lanes",
             transactions=entry.lanes,
             ideal=addresses,
-            what=f"{rounded(entry.lanes_per_address)} lanes of a request update one address, the mean of {entry.requests:,} requests",
+            what=f"{rounded(entry.lanes_per_address)} lanes of a request update one address, the mean of "
+            f"{plural(entry.requests, 'request')}",
             cause="updates of one address run one after the other",
             remedy=_remedy(site.space.startswith("shared")),
             cost=_cost(

@@ -10,7 +10,7 @@ from memlane.chip import LANES
 from memlane.diagnose.cost import Cost, nearest_latency
 from memlane.diagnose.evidence import BRANCHES, COUNTS, TIMES, Evidence, Numbers
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
-from memlane.number_format import rounded
+from memlane.number_format import plural, rounded
 from memlane.record import BranchCounts, SiteCounts
 
 MAX_ACTIVE = 0.75
@@ -44,7 +44,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             found,
             f"accesses behind the branch at line {line} have {rounded(lanes)} of {rounded(existing)} lanes active",
             f"the lanes of a warp take both sides of that branch, one after the other, in {branch.divergent:,} of "
-            f"{branch.executions:,} executions",
+            f"{plural(branch.executions, 'execution')}",
             "Let all lanes of a warp take the same branch: sort or compact the work by the branch condition, or give each branch its own "
             "threads.",
             requests,
