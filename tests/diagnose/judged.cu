@@ -143,3 +143,11 @@ __global__ void mixed_bytes(unsigned char* out, const unsigned char* one, const 
     int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
     out[y * n + x] = (one[y * n + x] + other[y * n + x]) / 2;
 }
+
+// Lanes go down a column of the first matrix, and all of a warp read one word of the second, on a line that is still on its way.
+__global__ void product_by_columns(float* out, const float* one, const float* other, int depth, int n) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x, column = blockIdx.y * blockDim.y + threadIdx.y;
+    float sum = 0;
+    for (int k = 0; k < depth; k++) sum += one[row * depth + k] * other[k * n + column];
+    out[row * n + column] = sum;
+}

@@ -7,7 +7,7 @@ its addresses are; so the numbers here are the least that is certain. Latencies 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from memlane.chip import SECTOR_BYTES, Chip
 from memlane.chip.floors import L2_READS
 from memlane.diagnose.cost import between_l1_and_l2
 from memlane.diagnose.evidence import Evidence, Numbers
-from memlane.record import Site, SiteCounts
+from memlane.record import Site
 
 AT_LEAST_TWICE = 2.0
 
@@ -38,8 +38,10 @@ class Reuse:
     """Whether nothing has to go for want of room: all arrays of the launch together are smaller than L1, or all the different
     sectors that one multiprocessor moves."""
     from_l1: float
-    """Share of the accesses that L1 serves: those that are as quick, and on the emulator at least those for whose sectors L2 read too few.
-    An access to a line that is on its way waits for it, however near it is."""
+    """Share of the accesses that are as quick as L1."""
+    not_from_l2: float
+    """Share of the accesses that L1 serves, however long they take: an access to a line that is on its way waits for it. Where it is known
+    how much was read from L2, on the emulator, those for which that is too little; else those that are as quick as L1."""
     again: Numbers
     """Net cycles of the accesses that load what their multiprocessor has loaded before. They are taken to be the quickest, for the first
     load of a sector is a slow one; how many they are lies between two bounds, see `_again`."""
@@ -78,9 +80,8 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
         cycles = rows.cycles[chosen]
         times = loaded / whole
         times_per_sm = max(times / sms, min(times, AT_LEAST_TWICE) if all(one.address_repeats for one in sites) else 0.0)
-        from_l1 = max(
-            float((cycles < between_l1_and_l2(chip)).mean()), 1.0 - _read_from_l2(evidence, chip) / max(sum(_sectors(counted)), 1)
-        )
+        from_l1 = float((cycles < between_l1_and_l2(chip)).mean())
+        sectors = sum(one.sectors or 0 for one in counted)
         certain, likely = _again(times, times_per_sm, from_l1)
         yield Reuse(
             sites[0],
@@ -90,18 +91,15 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
             times_per_sm,
             held,
             from_l1,
+            max(from_l1, 1.0 - _read_from_l2(evidence, chip) / max(sectors, 1)),
             np.sort(cycles)[: round(len(cycles) * likely)],
             round(len(cycles) * certain),
             rows.total(chosen),
             float(cycles.mean()),
             sum(one.ideal_sectors or 0 for one in counted),
-            sum(_sectors(counted)),
+            sectors,
             max(one.ideal_sectors or 0 for one in counted) < AT_LEAST_TWICE * whole * max(len(evidence.launches), 1),
         )
-
-
-def _sectors(counted: Iterable[SiteCounts]) -> list[int]:
-    return [one.sectors or 0 for one in counted]
 
 
 def _read_from_l2(evidence: Evidence, chip: Chip) -> float:
