@@ -28,7 +28,11 @@ from memlane.ptx import Function, Module
 from memlane.targets import target
 
 SOURCES = ["src/memlane/compile", "src/memlane/ptx", "src/memlane/emulate/lower", "src/memlane/emulate/semantics", "benchmarks/cute.py"]
-FILES: dict[str, tuple[Any, int, int]] = {"sgemm_1": (np.float32, 256, 0), "sgemm_2": (np.float32, 256, 0), "sgemm_sm80": (np.float16, 128, 98304)}
+FILES: dict[str, tuple[Any, int, int]] = {
+    "sgemm_1": (np.float32, 256, 0),
+    "sgemm_2": (np.float32, 256, 0),
+    "sgemm_sm80": (np.float16, 128, 98304),
+}
 """Of each file the type of the elements, and the threads and dynamic shared memory of a block."""
 ROWS, COLUMNS, DEPTH = 256, 128, 64
 TILE = 128
