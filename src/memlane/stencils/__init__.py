@@ -20,6 +20,7 @@
     faces        how cells for neighbours are packed
     puts         the same where devices signal each other without the host; `borders` store into the halos of neighbours themselves
     persistent   kernels that stay on their devices for many steps; `persistent_stage` plans them
+    resident     the same where the cells of a device stay on its multiprocessors, in `tiles`
     messages     the same where each subdomain belongs to a process of its own
     scaling      times on several devices, predicted; it is loaded on its own
 
@@ -40,6 +41,7 @@ from memlane.stencils.persistent import PersistentKernel, cannot_stay
 from memlane.stencils.persistent_stage import PersistentStage
 from memlane.stencils.problem import Problem
 from memlane.stencils.puts import PutStage
+from memlane.stencils.resident import ResidentKernel
 from memlane.stencils.rule import Footprint, Rule
 from memlane.stencils.schedule import cannot_fuse
 from memlane.stencils.stages import Point, Stage
@@ -60,6 +62,7 @@ __all__ = [
     "Problem",
     "PutStage",
     "RankStage",
+    "ResidentKernel",
     "Rule",
     "SharedStage",
     "Stage",

@@ -1,11 +1,12 @@
 """Variants of the kernels of a rule, and how fast a model of the chip expects them to be.
 
-A launch takes the longer of two times: that of the bytes it must move, at the rate of a copy, and that of the instructions it issues. The
-bytes are one read of each field and one write of each result, over the steps of the launch. Tiles of several steps also compute the cells
-by which they overlap, and read them from L2; so they do with fields that no step changes, which each step of a launch reads again. A few
-numbers are fitted to kernels that were measured on an H200 (a 7-point rule in three dimensions, a 5-point rule in two, Himeno's): what a
-kernel of one step reaches of the copy, what one of several steps reaches of the rate of L2, and the instructions issued for each operation
-of the rule and for each cell of a launch.
+A launch takes the longest of three times: that of the bytes it must move, at the rate of a copy; that of the instructions it issues; and
+that of the turns in which a block of several steps marches, each of which waits for memory and for the other warps. The bytes are one read
+of each field and one write of each result, over the steps of the launch. Tiles of several steps also compute the cells by which they
+overlap, and read them from L2, half of them from memory again; so they do with fields that no step changes, which each step of a launch
+reads again. A few numbers are fitted to kernels that were measured on an H200 (a 7-point rule in three dimensions, a 5-point rule in two,
+Himeno's): what a kernel of one step reaches of the copy, what one of several steps reaches of the rate of L2, and the instructions issued
+for each operation of the rule and for each cell of a launch.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ _SLOTS_A_FETCH = 4
 """What an instruction takes that fetches a value from another lane or from shared memory, in slots of arithmetic."""
 _SLOTS_A_LAUNCH = {True: 15, False: 32}
 """Instructions issued for each cell of a launch of several steps beside all that, waiting included."""
+_SEAM_MISSES = 0.5
+"""Share of what tiles read twice, because they overlap, that comes from DRAM again and not from L2."""
+_STEP_CYCLES = 200
+"""What each step of a turn takes in kernels of several steps, barrier included, where it has few cells."""
+RESIDENT, EVICTED = 0.70, 0.84
+"""Shares of L2: fields of fewer bytes stay there between launches, of fields of more bytes nothing does."""
 RATED_SHARE = 0.88
 """What copies reach of the rated bandwidth, for chips whose copy nobody has measured."""
 
@@ -147,7 +154,7 @@ def estimate(problem: Problem, rule: Rule, variant: Variant, chip: Chip) -> Esti
         return Estimate(variant, _DIRECT_SHARE * bandwidth / (moving + kept + written), "memory")
     kernel = FusedSchedule(problem, rule, variant)
     useful, waves = _useful(kernel), _waves(kernel, chip)
-    byte_s = (moving + kept + written) / variant.steps / (_DIRECT_SHARE * bandwidth)
+    byte_s = (moving * (1 + _SEAM_MISSES * (1 / _inside(kernel) - 1)) + kept + written) / variant.steps / (_DIRECT_SHARE * bandwidth)
     if (sectors := chip.bandwidth.rate("l2", "read")) is not None:
         from_l2 = _L2_SHARE * sectors * SECTOR_BYTES * 1e6 * chip.clock_mhz
         byte_s = max(byte_s, ((moving / useful + written) / variant.steps + kept / useful) / from_l2)
@@ -157,18 +164,46 @@ def estimate(problem: Problem, rule: Rule, variant: Variant, chip: Chip) -> Esti
     double = 2 if any(problem.dtype(name) == "f8" for name in rule.writes) else 1  # half as many of them a clock
     slots = operations * double * _SLOTS[flat] + _SLOTS_A_FETCH * kernel.fetches / (kernel.rows * kernel.vector)
     issue_s = (slots + _SLOTS_A_LAUNCH[flat] / variant.steps) / useful / issued / waves
-    limit = "memory" if byte_s / waves > issue_s else "instructions"
-    return Estimate(variant, 1 / max(byte_s / waves, issue_s), limit)
+    turns_s = _turns_us(kernel, chip) / (1e6 * problem.grid.cells * variant.steps)
+    times = {"memory": byte_s / waves, "instructions": issue_s, "the turns of a block": turns_s}
+    limit = max(times, key=lambda one: times[one])
+    return Estimate(variant, 1 / times[limit], limit)
+
+
+def missed_share(nbytes: float, chip: Chip) -> float:
+    """Return which share of the bytes comes from DRAM where fields of so many bytes are used again and again."""
+    share = nbytes / chip.l2_bytes if chip.l2_bytes else 2.0
+    return min(max((share - RESIDENT) / (EVICTED - RESIDENT), 0.0), 1.0)
+
+
+def places(kernel: FusedSchedule, chip: Chip) -> int:
+    """Return how many blocks the chip has room for at the same time."""
+    threads = LANES * kernel.warps
+    registers = chip.registers_per_sm // (threads * (kernel.value_registers + OTHER_REGISTERS))
+    return max(1, min(chip.max_threads_per_sm // threads, registers)) * chip.sm_count
+
+
+def _turns_us(kernel: FusedSchedule, chip: Chip) -> float:
+    """Return what the blocks take for the turns of their marches, where these have few cells."""
+    problem, variant = kernel.problem, kernel.variant
+    missed = missed_share(problem.grid.cells * sum(itemsize(problem.dtype(name)) for name in problem.fields), chip)
+    memory = chip.latency.l2 + missed * (chip.latency.dram - chip.latency.l2)
+    planes = min(variant.planes, kernel.geometry.extents[0]) + variant.steps * (kernel.reach[0][0] + kernel.lag)
+    return (variant.steps * _STEP_CYCLES + memory) * planes * ceil(kernel.blocks / places(kernel, chip)) / chip.clock_mhz
+
+
+def _inside(kernel: FusedSchedule) -> float:
+    """Return which share of the cells of a plane of all tiles are results."""
+    _, ny, nx = kernel.geometry.extents
+    blocks_x, blocks_y, _ = kernel.grid
+    tiles = blocks_x * (kernel.warps if kernel.flat else 1)
+    return nx * ny / (tiles * LANES * kernel.vector * blocks_y * (1 if kernel.flat else kernel.warps * kernel.rows))
 
 
 def _useful(kernel: FusedSchedule) -> float:
     """Return which share of the cells that tiles compute are results."""
-    nz, ny, nx = kernel.geometry.extents
-    blocks_x, blocks_y, blocks_z = kernel.grid
-    tiles = blocks_x * (kernel.warps if kernel.flat else 1)
-    height = 1 if kernel.flat else kernel.warps * kernel.rows
-    turns = nz + blocks_z * kernel.steps * (kernel.reach[0][0] + kernel.lag)
-    return nx * ny * nz / (tiles * LANES * kernel.vector * blocks_y * height * turns)
+    nz, blocks_z = kernel.geometry.extents[0], kernel.grid[2]
+    return _inside(kernel) * nz / (nz + blocks_z * kernel.steps * (kernel.reach[0][0] + kernel.lag))
 
 
 def _waves(kernel: FusedSchedule, chip: Chip) -> float:

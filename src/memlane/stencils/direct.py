@@ -257,6 +257,16 @@ class DirectKernel:
 
     def _update(self, near: bool) -> list[str]:
         """Return the update of all cells of a thread and where it goes; where `near`, no boundary keeps any of them."""
+        lines = self._computed()
+        for row in range(self.variant.rows):
+            updated = "" if near else self._updated(row)
+            last = [*self._stores(row, updated), *self._accumulate(row, updated)]
+            behind = self._may_be_behind(row)
+            lines += [f"if ({shifted('y', row)} < {self.geometry.end(1)}) {{", *indented(last, 1), "}"] if behind else last
+        return lines
+
+    def _computed(self) -> list[str]:
+        """Return the calls that compute all cells of a thread."""
         lines = []
         for row in range(self.variant.rows):
             lines += ["#pragma unroll", f"for (int c = 0; c < {self.variant.vector}; ++c) {{"]
@@ -264,11 +274,6 @@ class DirectKernel:
             values += scalar_names(self.rule)
             values += [f"{self._result(name, row)}[c]" for name, _ in self.cell.results()]
             lines += [*indented(call(f"{plain(self.rule.name)}_cell", values), 1), "}"]
-        for row in range(self.variant.rows):
-            updated = "" if near else self._updated(row)
-            last = [*self._stores(row, updated), *self._accumulate(row, updated)]
-            behind = self._may_be_behind(row)
-            lines += [f"if ({shifted('y', row)} < {self.geometry.end(1)}) {{", *indented(last, 1), "}"] if behind else last
         return lines
 
     def _may_be_behind(self, row: int) -> bool:

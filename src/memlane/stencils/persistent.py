@@ -100,6 +100,10 @@ class PersistentKernel:
         self.sent = [name for name in problem.fields if any(name in turn.needs for turn in turns)]
         """The fields that neighbours may need."""
 
+    def signal_rows(self, planes: int) -> int:
+        """Return the rows of the memory in which a device with so many planes is signalled."""
+        return SIGNAL_ROWS
+
     @property
     def memories(self) -> list[str]:
         """The names whose memory sent fields may have, after some steps."""
@@ -130,7 +134,7 @@ class PersistentKernel:
         parts = []
         for at, function in enumerate(self.functions):
             parts += [f"namespace rule_{at} {{", function.text, "}"]
-        return "\n".join([*parts, _WAITING, self._kernel()])
+        return "\n".join([*parts, WAITING, self._kernel()])
 
     def _kernel(self) -> str:
         """Return the kernel, which calls the functions for tile after tile, step after step."""
@@ -287,7 +291,7 @@ $stores
             }
         }"""
 
-_WAITING = """\
+WAITING = """\
 __device__ __forceinline__ void raise(unsigned* flag, unsigned count) {
     asm volatile("st.release.sys.global.u32 [%0], %1;" :: "l"(flag), "r"(count) : "memory");
 }

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from memlane.plan import KernelRef, Launch, Plan, PlanBuilder, View, planned
 from memlane.stencils.decomposition import Subdomain
 from memlane.stencils.exchange import SharedStage, on_device
-from memlane.stencils.persistent import SIGNAL_ROWS, SIGNAL_WORDS, PersistentKernel, free_after
+from memlane.stencils.persistent import SIGNAL_WORDS, PersistentKernel, free_after
+from memlane.stencils.resident import ResidentKernel
 from memlane.stencils.stages import SCALARS, field_buffers, scalar_type, scalars_shape
 
 SIGNALS = "signals"
 """The buffer of flags and counts of a device."""
+ARRIVED = "arrived"
+"""The buffer for planes of its neighbours, where they do not store into its halo."""
 MOST_STEPS = 1000
 """Steps of one launch: behind each the host can stop."""
 
@@ -21,7 +24,7 @@ MOST_STEPS = 1000
 class PersistentStage(SharedStage):
     """Turns by launches that stay on their devices, with the steps of `turn` between two exchanges."""
 
-    kernel: PersistentKernel | None = None
+    kernel: PersistentKernel | ResidentKernel | None = None
     blocks: tuple[int, ...] = ()
     """How many blocks each device has room for at the same time."""
     polls: int = field(default=1 << 28, compare=False)
@@ -38,6 +41,8 @@ class _Writer:
         assert stage.kernel is not None
         self.stage, self.kernel, self.ref, self.builder = stage, stage.kernel, refs[stage.kernel.name], PlanBuilder()
         self.turn = stage.turn
+        self.up: dict[str, int]
+        self.down: dict[str, int]
         self.up, self.down = (dict(faces) for faces in self.turn.faces(stage.wanted, 0))
         self.free_after = free_after(self.turn, [*self.up, *self.down])
         self.views: dict[tuple[str, int], View] = {}
@@ -47,7 +52,9 @@ class _Writer:
             for name in field_buffers(problem, False):
                 self._add(name, subdomain, shape, problem.dtype(name))
             self._add(SCALARS, subdomain, rows, scalar_type(problem))
-            self._add(SIGNALS, subdomain, (SIGNAL_ROWS, SIGNAL_WORDS), "u4")
+            self._add(SIGNALS, subdomain, (self.kernel.signal_rows(subdomain.planes), SIGNAL_WORDS), "u4")
+            if isinstance(self.kernel, ResidentKernel):
+                self._add(ARRIVED, subdomain, self.kernel.arrival_shape, "u8")
 
     def _add(self, name: str, subdomain: Subdomain, shape: tuple[int, ...], dtype: str) -> None:
         self.views[name, subdomain.device] = self.builder.array(on_device(name, subdomain.device), shape, dtype, subdomain.device)
@@ -72,33 +79,44 @@ class _Writer:
         kernel, stage, turn = self.kernel, self.stage, self.turn
         lower, upper = self._neighbours(subdomain)
         near = [subdomain if other is None else other for other in (lower, upper)]
-        # The planes of a neighbour precede or follow those of this part, also where a periodic grid begins again.
-        moved = [0 if lower is None else lower.stop - subdomain.start, 0 if upper is None else upper.start - subdomain.stop]
         own = [self.views[name, subdomain.device] for name in turn.problem.fields]
-        theirs = [[self.views[name, other.device] for name in kernel.memories] for other in near]
         scalars, signals = self.views[SCALARS, subdomain.device], [self.views[SIGNALS, other.device] for other in (*near, subdomain)]
-        low_border, high_border = turn.with_borders(stage.wanted)[-1].border[0]
-        # Where anything is sent each device has a border at each neighbour, because borders raise the flags.
-        borders = [max(1, low_border), max(1, high_border)] if self.up or self.down else [0, 0]
-        arguments: list[View | int] = [*own, *theirs[0], *theirs[1]]
-        arguments += [scalars, done if stage.scalar_rows > 1 else 0, int(stage.scalar_rows > 1), steps, turn.steps]
-        arguments += [
-            subdomain.origin,
-            subdomain.start,
-            subdomain.stop,
-            *(other.origin - by for other, by in zip(near, moved, strict=True)),
-        ]
-        arguments += [int(lower is not None), int(upper is not None), *borders]
-        for name in kernel.sent:
-            arguments += [self.down.get(name, 0) if lower else 0, self.up.get(name, 0) if upper else 0]
-        arguments += [self.free_after, int(self.free_after == len(turn.launches) - 1), *signals, stage.polls]
+        rows: list[View | int] = [scalars, done if stage.scalar_rows > 1 else 0, int(stage.scalar_rows > 1), steps]
+        place = [subdomain.origin, subdomain.start, subdomain.stop]
+        arguments: list[View | int]
+        if isinstance(kernel, ResidentKernel):
+            blocks, shared_bytes = kernel.blocks_of(subdomain.planes), kernel.shared_bytes
+            arrived = [self.views[ARRIVED, other.device] for other in (*near, subdomain)]
+            sent = list(dict.fromkeys(arrived))
+            exchanges = bool(self.up or self.down)
+            has = [int(exchanges and other is not None) for other in (lower, upper)]
+            arguments = [*own, *rows, *place, *has, *signals, *arrived, stage.polls]
+        else:
+            blocks, shared_bytes = min(kernel.blocks(subdomain.planes), stage.blocks[subdomain.device]), 0
+            # The planes of a neighbour precede or follow those of this part, also where a periodic grid begins again.
+            moved = [0 if lower is None else lower.stop - subdomain.start, 0 if upper is None else upper.start - subdomain.stop]
+            theirs = [[self.views[name, other.device] for name in kernel.memories] for other in near]
+            sent = [view for other, views in zip((lower, upper), theirs, strict=True) for view in views if other is not None]
+            arguments = [*own, *theirs[0], *theirs[1], *rows, turn.steps, *place]
+            arguments += [other.origin - by for other, by in zip(near, moved, strict=True)]
+            arguments += [*self._borders(lower is not None, upper is not None), self.free_after]
+            arguments += [int(self.free_after == len(turn.launches) - 1), *signals, stage.polls]
         changed = [view for view, name in zip(own, turn.problem.fields, strict=True) if name not in turn.problem.constant]
-        sent = [view for other, views in zip((lower, upper), theirs, strict=True) for view in views if other is not None]
-        blocks = min(kernel.blocks(subdomain.planes), stage.blocks[subdomain.device])
         return planned(
-            self.ref, blocks, kernel.block, *arguments,
+            self.ref, blocks, kernel.block, *arguments, shared_bytes=shared_bytes,
             reads=[*own, scalars, signals[-1]], writes=list(dict.fromkeys([*changed, *sent, *signals])),
         )  # fmt: skip
+
+    def _borders(self, has_low: bool, has_high: bool) -> list[int]:
+        """Return which neighbours there are, the planes of the borders, and those of each field that are sent."""
+        # Where anything is sent each device has a border at each neighbour, because borders raise the flags.
+        low, high = self.turn.with_borders(self.stage.wanted)[-1].border[0]
+        borders = [max(1, low), max(1, high)] if self.up or self.down else [0, 0]
+        found = [int(has_low), int(has_high), *borders]
+        assert isinstance(self.kernel, PersistentKernel)
+        for name in self.kernel.sent:
+            found += [self.down.get(name, 0) if has_low else 0, self.up.get(name, 0) if has_high else 0]
+        return found
 
     def _neighbours(self, subdomain: Subdomain) -> tuple[Subdomain | None, Subdomain | None]:
         """Return the parts whose planes come before and behind those of one."""

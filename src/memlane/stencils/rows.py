@@ -6,6 +6,7 @@ beside it come from the neighbouring lanes where these hold them, and from memor
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
@@ -38,8 +39,9 @@ class Row:
         return self.last - self.first + 1
 
 
-def rows_of(reads: dict[str, tuple[Offset3, ...]], variant: Variant) -> list[Row]:
-    """Return the rows that a thread holds; its own, through which it marches, are read some planes early."""
+def rows_of(reads: dict[str, tuple[Offset3, ...]], variant: Variant, early: Mapping[str, int] | None = None) -> list[Row]:
+    """Return the rows that a thread holds; its own, through which it marches, are read some planes early. `early` says for some fields
+    which plane the newest one is at least."""
     found, vector = [], variant.vector
     for name, around in reads.items():
         offsets = {(dz, dy + row, dx) for dz, dy, dx in around for row in range(variant.rows)}
@@ -47,7 +49,7 @@ def rows_of(reads: dict[str, tuple[Offset3, ...]], variant: Variant) -> list[Row
             needed: dict[int, tuple[int, int]] = {}
             for dz, _, dx in (one for one in offsets if one[1] == dy):
                 for cell in range(dx, dx + vector):
-                    least, most = needed.get(cell, (dz, dz))
+                    least, most = needed.get(cell, (dz, (early or {}).get(name, dz)))
                     needed[cell] = min(least, dz), max(most, dz)
             body = [needed[cell] for cell in range(vector) if cell in needed]
             if body:  # the vector is loaded as a whole
@@ -61,10 +63,12 @@ def rows_of(reads: dict[str, tuple[Offset3, ...]], variant: Variant) -> list[Row
 class RowRegisters:
     """The text that declares and loads the registers in which a thread holds the rows it reads."""
 
-    def __init__(self, geometry: Geometry, variant: Variant) -> None:
-        self.geometry, self.variant = geometry, variant
+    def __init__(self, geometry: Geometry, variant: Variant, early: Mapping[str, int] | None = None, way: int = 1) -> None:
+        """`way`: 1 where a thread marches up, -1 where it marches down. Planes count along the march."""
+        self.geometry, self.variant, self.way = geometry, variant, way
         self.problem, self.rule = geometry.problem, geometry.rule
-        self.rows = rows_of(geometry.reads(), variant)
+        reads = {name: tuple((way * dz, dy, dx) for dz, dy, dx in several) for name, several in geometry.reads().items()}
+        self.rows = rows_of(reads, variant, early)
 
     @property
     def shuffles(self) -> bool:
@@ -77,13 +81,17 @@ class RowRegisters:
 
     def declared(self) -> list[str]:
         """Return the registers, and the loads of what the march begins with."""
+        return [*self.declarations(), *self.loads("first", newest=False)]
+
+    def declarations(self) -> list[str]:
+        """Return the registers."""
         vector, lines = self.variant.vector, []
         for row in self.rows:
             kind = REGISTER[self.problem.dtype(row.field)]
             lines.append(f"{kind} {row.name}[{row.depth}][{row.low + vector + row.high}];")
         for name, kind in {plain(row.field): REGISTER[self.problem.dtype(row.field)] for row in self.rows}.items():
             lines += [f"{kind} {name}_edge;"] if self.distances() else []
-        return [*lines, *self.loads("first", newest=False)]
+        return lines
 
     def loads(self, at: str, newest: bool) -> list[str]:
         """Return the loads of the newest plane of each row, or of those before it, which only the start of a block needs."""
@@ -109,14 +117,23 @@ class RowRegisters:
         return [*lines, GENERATED] if lines else []
 
     def _load_row(self, row: Row, plane: int, at: str) -> list[str]:
+        return self._ascribed(row.field, (plane, row.dy), self._vector(row, plane, at, f"{row.name}[{plane - row.first}]"))
+
+    def _vector(self, row: Row, plane: int, at: str, to: str) -> list[str]:
+        """Return the statements that read the vector of a row into a plane of its registers."""
         where = *self._row_at(row, plane, at), "x0"
-        field, to = f"{plain(row.field)}_field", f"{row.name}[{plane - row.first}]"
-        loads = load_row(self.geometry, self.problem.dtype(row.field), field, to, row.low, where, self.variant.vector)
-        return self._ascribed(row.field, (plane, row.dy), loads)
+        dtype, field = self.problem.dtype(row.field), f"{plain(row.field)}_field"
+        return load_row(self.geometry, dtype, field, to, row.low, where, self.variant.vector)
+
+    def _cell(self, row: Row, plane: int, at: str, to: str, cell: int, x: str = "") -> list[str]:
+        """Return the statement that reads a cell of a row, by its distance from the first of the thread, or at `x`."""
+        x = x or shifted("x0", cell)
+        where = *self._row_at(row, plane, at), self.geometry.held(x, 2)
+        return load_cell(self.geometry, self.problem.dtype(row.field), f"{plain(row.field)}_field", to, where)
 
     def _row_at(self, row: Row, plane: int, at: str) -> tuple[str, str]:
         """Return the plane and the row of memory where a row of neighbours is read."""
-        return self.geometry.held(shifted(at, plane)), self.geometry.held(shifted("y", row.dy), 1)
+        return self.geometry.held(shifted(at, self.way * plane)), self.geometry.held(shifted("y", row.dy), 1)
 
     def _paired(self, row: Row, newest: bool) -> dict[int, list[int]]:
         """Return the planes in which the two cells at a distance from a thread's vector are loaded together, by the lanes that have no
@@ -136,17 +153,15 @@ class RowRegisters:
         return found
 
     def _load_pair(self, row: Row, plane: int, distance: int, at: str) -> list[str]:
-        dtype, vector = self.problem.dtype(row.field), self.variant.vector
-        array, field = f"{row.name}[{plane - row.first}]", f"{plain(row.field)}_field"
+        vector, array = self.variant.vector, f"{row.name}[{plane - row.first}]"
         left, right = f"{array}[{row.low - distance}]", f"{array}[{row.low + vector + distance - 1}]"
-        where, behind = self._row_at(row, plane, at), self.geometry.held(shifted("x0", vector + distance - 1), 2)
         edge = f"{plain(row.field)}_edge"
         # Each lane loads: the first one the cell before those of the warp, all others the one behind them. A branch would cost more.
-        loads = load_cell(self.geometry, dtype, field, edge, (*where, self.geometry.held(f"beside_{distance}", 2)))
+        loads = self._cell(row, plane, at, edge, -distance, f"beside_{distance}")
         chosen = [f"if (leftmost) {left} = {edge};", f"if (rightmost) {right} = {edge};"]
         if self.geometry.cut[2] or ceil(self.geometry.extents[2] / vector) % WARP == 1:  # then a first lane has no neighbour at either side
             chosen[1] = f"if (rightmost && !leftmost) {right} = {edge};"
-            loads.append(f"if (rightmost && leftmost) {load_cell(self.geometry, dtype, field, right, (*where, behind))[0]}")
+            loads.append(f"if (rightmost && leftmost) {self._cell(row, plane, at, right, vector + distance - 1)[0]}")
         return [
             f"{left} = __shfl_up_sync(0xffffffff, {array}[{row.low + vector - distance}], 1);",
             f"{right} = __shfl_down_sync(0xffffffff, {array}[{row.low + distance - 1}], 1);",
@@ -155,10 +170,9 @@ class RowRegisters:
         ]
 
     def _load_cell(self, row: Row, plane: int, cell: int, at: str, newest: bool) -> list[str]:
-        where = *self._row_at(row, plane, at), self.geometry.held(shifted("x0", cell), 2)
-        field, array = f"{plain(row.field)}_field", f"{row.name}[{plane - row.first}]"
-        to, vector = f"{array}[{cell + row.low}]", self.variant.vector
-        loads = load_cell(self.geometry, self.problem.dtype(row.field), field, to, where)
+        array, vector = f"{row.name}[{plane - row.first}]", self.variant.vector
+        to = f"{array}[{cell + row.low}]"
+        loads = self._cell(row, plane, at, to, cell)
         lanes, element = divmod(cell, vector)
         body = row.planes.get(0)
         is_there = body is not None and body[0] <= plane <= (body[1] if newest else body[1] - 1)  # the newest plane comes in the loop
@@ -171,8 +185,8 @@ class RowRegisters:
         return [shuffle, *self._ascribed(row.field, (plane, row.dy), [f"if ({own}) {loads[0]}"])]
 
     def _ascribed(self, field: str, row: tuple[int, int], statements: list[str]) -> list[str]:
-        plane, dy = row
-        read = next((one for own in range(self.variant.rows) if (one := (plane, dy - own)) in self._read_rows(field)), row)
+        plane, dy = self.way * row[0], row[1]
+        read = next((one for own in range(self.variant.rows) if (one := (plane, dy - own)) in self._read_rows(field)), (plane, dy))
         return ascribed(self.rule, line_of_read(self.geometry, field, read), statements)
 
     def _read_rows(self, field: str) -> set[tuple[int, int]]:
@@ -191,7 +205,7 @@ class RowRegisters:
         """Return the register with what cell `c` in one of the thread's rows reads at a distance along z, y and x."""
         dz, dy, dx = offset
         row = next(one for one in self.rows if one.field == name and one.dy == dy + own)
-        return f"{row.name}[{dz - row.first}][{shifted('c', row.low + dx)}]"
+        return f"{row.name}[{self.way * dz - row.first}][{shifted('c', row.low + dx)}]"
 
 
 def line_of_read(geometry: Geometry, field: str, row: tuple[int, int] | None = None) -> int:

@@ -11,8 +11,9 @@ import numpy as np
 
 from memlane.errors import LaunchError, StencilError
 from memlane.launch import DeviceArray, LoadedModule, Target
-from memlane.stencils import Decomposition, PersistentKernel, Problem, Variant, cannot_stay
-from memlane.stencils.persistent import FROM_HIGH, FROM_LOW, GAVE_UP, LOW_IS_FREE, SIGNAL_ROWS, SIGNAL_WORDS, STATE
+from memlane.stencils import Decomposition, PersistentKernel, Problem, ResidentKernel, Subdomain, Variant, cannot_stay
+from memlane.stencils.persistent import FROM_HIGH, FROM_LOW, GAVE_UP, LOW_IS_FREE, SIGNAL_WORDS, STATE
+from memlane.stencils.tiles import Tile, best_tile, cannot_reside
 from memlane.targets.signals import LIMIT, wait_limit_s
 
 _MOST_POLLS, _POLLS_A_SECOND = (1 << 31) - 1, 1_500_000
@@ -23,21 +24,39 @@ _MOST_POLLS, _POLLS_A_SECOND = (1 << 31) - 1, 1_500_000
 class Residence:
     """A kernel that stays on some devices."""
 
-    kernel: PersistentKernel
+    kernel: PersistentKernel | ResidentKernel
     targets: Sequence[Target]
     blocks: list[int]
     """For each device how many blocks it has room for at the same time."""
     signals: tuple[DeviceArray, ...]
     """For each device the memory in which it is signalled."""
+    arrived: tuple[DeviceArray, ...] = ()
+    """For each device the memory for planes of its neighbours, where they do not store into its halo."""
 
     @classmethod
-    def of(cls, kernel: PersistentKernel, targets: Sequence[Target], loaded: Sequence[LoadedModule]) -> Residence:
-        """Return the residence of a kernel on targets, on each of which its module is loaded."""
-        threads = prod(kernel.block)
-        blocks = [
-            target.resident_blocks(one[kernel.name], threads, 0) * target.chip.sm_count for target, one in zip(targets, loaded, strict=True)
-        ]
-        return cls(kernel, targets, blocks, tuple(target.zeros((SIGNAL_ROWS, SIGNAL_WORDS), "u4") for target in targets))
+    def of(
+        cls,
+        kernel: PersistentKernel | ResidentKernel,
+        subdomains: Sequence[Subdomain],
+        targets: Sequence[Target],
+        loaded: Sequence[LoadedModule],
+    ) -> Residence:
+        """Return the residence of a kernel on targets, on each of which its module is loaded. Raises StencilError where one has no room for
+        all tiles at the same time."""
+        threads, blocks, signals, arrived = prod(kernel.block), [], [], []
+        for subdomain, target, one in zip(subdomains, targets, loaded, strict=True):
+            shared_bytes = kernel.shared_bytes if isinstance(kernel, ResidentKernel) else 0
+            blocks.append(target.resident_blocks(one[kernel.name], threads, shared_bytes) * target.chip.sm_count)
+            signals.append(target.zeros((kernel.signal_rows(subdomain.planes), SIGNAL_WORDS), "u4"))
+            if not isinstance(kernel, ResidentKernel):
+                continue
+            arrived.append(target.zeros(kernel.arrival_shape, "u8"))
+            if kernel.blocks_of(subdomain.planes) > blocks[-1]:
+                raise StencilError(
+                    f"{target.name} holds {blocks[-1]} blocks at the same time, and its part of the grid is "
+                    f"{kernel.blocks_of(subdomain.planes)} {kernel.tile}: use transport='flags'"
+                )
+        return cls(kernel, targets, blocks, tuple(signals), tuple(arrived))
 
     @property
     def polls(self) -> int:
@@ -50,7 +69,7 @@ class Residence:
             code, seen, wanted = (int(one) for one in memory.numpy()[STATE, GAVE_UP : GAVE_UP + 3])
             if not code:
                 continue
-            for one in self.signals:
+            for one in (*self.signals, *self.arrived):
                 one.copy_from(np.zeros(one.shape, one.dtype))
             row = code - 1
             is_low = row in (FROM_LOW, LOW_IS_FREE)
@@ -64,8 +83,15 @@ class Residence:
             )
 
 
-def staying(problem: Problem, ways: Sequence[Decomposition], variant: Variant | str | None) -> list[Decomposition]:
+def staying(
+    problem: Problem, ways: Sequence[Decomposition], variant: Variant | str | None, targets: Sequence[Target]
+) -> list[Decomposition]:
     """Return the ways to cut a grid on whose parts kernels can stay. Raises StencilError where there is none."""
+    if len(targets) == 1:
+        if tile_of(problem, ways[0], targets) is None:
+            why = cannot_reside(problem) or f"the multiprocessors of {targets[0].name} do not hold its cells"
+            raise StencilError(f"no kernel can stay on one device for many steps: {why}; leave out transport")
+        return list(ways)
     reasons = [cannot_stay(replace(problem, cut=way.cut)) for way in ways]
     if all(reasons):
         raise StencilError(f"no kernel can stay on its device for many steps: {reasons[0]}; use transport='flags'")
@@ -75,3 +101,9 @@ def staying(problem: Problem, ways: Sequence[Decomposition], variant: Variant | 
             "transport='flags'"
         )
     return [way for way, why in zip(ways, reasons, strict=True) if not why]
+
+
+def tile_of(problem: Problem, decomposition: Decomposition, targets: Sequence[Target]) -> Tile | None:
+    """Return the tile in which the multiprocessors of all devices keep the cells of their parts; None where they do not hold them."""
+    smallest = min(targets, key=lambda one: (one.chip.sm_count, one.chip.max_shared_bytes))
+    return best_tile(replace(problem, cut=decomposition.cut), [one.planes for one in decomposition.subdomains], smallest.chip)

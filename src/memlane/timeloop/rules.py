@@ -153,7 +153,7 @@ class Discretized:
         several = (named_target(),) if given is None else given
         if not several:
             raise StencilError("targets is empty: pass at least one, as ml.target(...) and ml.devices(...) give them")
-        if len(several) == 1:
+        if len(several) == 1 and self.transport != "persistent":
             check_one_part(problem.grid, self.decomposition)
             return Run(problem, values, target=several[0], variant=variant, fmad=fmad)
         return SharedRun(

@@ -23,6 +23,7 @@ from memlane.stencils import (
     PersistentStage,
     Problem,
     PutStage,
+    ResidentKernel,
     SharedStage,
     Subdomain,
     Turn,
@@ -34,14 +35,14 @@ from memlane.stencils.decomposition import Margins
 from memlane.stencils.exchange import on_device
 from memlane.stencils.faces import face_kernels
 from memlane.stencils.geometry import ALIGNED, itemsize
-from memlane.stencils.persistent_stage import SIGNALS
+from memlane.stencils.persistent_stage import ARRIVED, SIGNALS
 from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
 from memlane.stencils.turns import no_margins, wider, widest
 from memlane.targets import BoundPlan
 from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled, reduced
 from memlane.timeloop.memory import KeptTables, allocated, as_host
 from memlane.timeloop.points import Home, Points, Tables
-from memlane.timeloop.residence import Residence, staying
+from memlane.timeloop.residence import Residence, staying, tile_of
 from memlane.timeloop.run import Run
 from memlane.timeloop.sharing import Choice, check_targets, choose, copy_rate, decompositions, transport_of
 from memlane.timeloop.variants import code_of
@@ -142,10 +143,15 @@ class SharedRun(Run):
         self.target, self.targets = targets[0], tuple(targets)
         ways = decompositions(problem.grid, [copy_rate(target) for target in targets], decomposition)
         if self._stays:
-            ways = staying(problem, ways, variant)
+            ways = staying(problem, ways, variant, targets)
         choice = choose(problem, ways, self.target, variant, exchange_every, transport, overlap)
+        keeps = self._stays and variant is None and (choice.in_tiles or len(targets) == 1)
+        self._tile = tile_of(problem, ways[choice.way], self.targets) if keeps else None
+        """In which the multiprocessors keep the cells; None where they do not."""
         self._cut(ways[choice.way], choice, fmad)
         self.transport, self.transport_reason = transport_of(self.decomposition, self.targets, transport)
+        if self._tile is not None:
+            self.transport_reason = f"kernels that stay and keep the cells on the multiprocessors, in {self._tile}"
         self._load(values, architecture(*targets))
 
     def _cut(self, decomposition: Decomposition, choice: Choice, fmad: bool) -> None:
@@ -170,8 +176,7 @@ class SharedRun(Run):
         self._part = part
         self.code: Code = code_of(part, variant, fmad)
         if self._stays:
-            single = [one for one in self.code.kernels if one.variant.steps == 1 and not one.reductions]
-            self._staying = PersistentKernel(part, single, self.exchange_every, fmad=fmad)
+            self._staying = self._staying_kernel(part, fmad)
             self.code = replace(self.code, more=(self._staying,))
         self._border = next((BorderKernel.of(one) for one in self.code.kernels if BorderKernel.fits(one)), None) if self._signals else None
         if self._border is not None:
@@ -184,6 +189,13 @@ class SharedRun(Run):
         wide = next((one.variant for one in self.code.kernels if ALIGNED % one.variant.vector), None)
         if wide is not None and part.grid.dimensions - 1 in part.cut:
             raise StencilError(f"rows are cut, and threads of {wide} have {wide.vector} cells of a row: use 1, 2, 4 or {ALIGNED}")
+
+    def _staying_kernel(self, part: Problem, fmad: bool) -> PersistentKernel | ResidentKernel:
+        """Return the kernel that stays on the devices: one that keeps their cells on the multiprocessors, where these hold them."""
+        if self._tile is not None:
+            return ResidentKernel(part, part.rules[0], self._tile, fmad=fmad)
+        single = [one for one in self.code.kernels if one.variant.steps == 1 and not one.reductions]
+        return PersistentKernel(part, single, self.exchange_every, fmad=fmad)
 
     def _load(self, values: Mapping[str, Any], architecture: str) -> None:
         """Compile the kernels, and take memory for the fields."""
@@ -211,7 +223,7 @@ class SharedRun(Run):
     @cached_property
     def _residence(self) -> Residence:
         """Where a kernel stays on the devices."""
-        return Residence.of(self._staying, self.targets, self._loaded[: len(self.targets)])
+        return Residence.of(self._staying, self._subdomains, self.targets, self._loaded[: len(self.targets)])
 
     # -- what is there -----------------------------------------------------------------------------------------------------------
 
@@ -388,7 +400,9 @@ class SharedRun(Run):
         memory |= {on_device(name, at): one for name, parts in self.arrays.items() for at, one in zip(devices, parts, strict=True)}
         memory |= {on_device(name, at): one for at, parts in zip(devices, tables, strict=True) for name, one in parts.items()}
         if isinstance(stage, PersistentStage):
-            memory |= {on_device(SIGNALS, at): one for at, one in zip(devices, self._residence.signals, strict=True)}
+            home = self._residence
+            memory |= {on_device(SIGNALS, at): one for at, one in zip(devices, home.signals, strict=True)}
+            memory |= {on_device(ARRIVED, at): one for at, one in zip(devices, home.arrived, strict=False)}
         names = type(stage).__name__, *(kernel.name for kernel in stage.turn.kernels)
         addresses = tuple((name, one.address) for name, one in memory.items())
         key = (names, stage.turn.rounds, stage.turns, stage.scalar_rows, tuple(stage.points.items()), addresses)

@@ -44,6 +44,8 @@ class Choice:
     reason: str
     way: int = 0
     """Which of the decompositions in question is taken."""
+    in_tiles: bool = False
+    """Whether the multiprocessors keep the cells of the devices, where a kernel stays there."""
 
 
 def check_one_part(grid: Grid, given: Sequence[int] | str | None) -> None:
@@ -96,7 +98,7 @@ def choose(
                 with suppress(StencilError):  # where nothing is left, subdomains are too thin, which is said when they get halos
                     best = _predicted(problem, decomposition, target, transport, every, steps, overlaps)
                     reason = f"{best.step_us:,.1f} us a step expected, bound by {best.bound}, by the model of {target.chip.name}"
-                    found.append((best, Choice(one, best.exchange_every, overlaps, reason, way)))
+                    found.append((best, Choice(one, best.exchange_every, overlaps, reason, way, best.tile is not None)))
     if not found:
         return Choice(variant, given or (1 if variant is None else variant.steps), overlap is not False, "not predicted")
     return min(found, key=lambda one: one[0].step_us)[1]

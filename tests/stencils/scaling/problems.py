@@ -35,7 +35,7 @@ def diagonal(new, u):
     new[0, 0, 0] = u[-1, -1, 0] + u[1, 1, 0]
 
 
-def wires(latency_us: float, gb_per_s: float = 1e6) -> Network:
+def wires(latency_us: float, gb_per_s: float = 1e6, name: str = "copies") -> Network:
     """Return a network of one link between any number of devices."""
-    link = Link("copies", Transfer(latency_us, gb_per_s), "share the rate")
-    return Network("wires", "A network for tests", 1 << 12, {"copies": link})
+    link = Link(name, Transfer(latency_us, gb_per_s), "share the rate")
+    return Network("wires", "A network for tests", 1 << 12, {name: link})

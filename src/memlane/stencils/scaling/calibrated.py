@@ -9,8 +9,7 @@ on one H200 (`benchmarks/results/h200/stencil_slabs.json`); `choice` has those t
 - the march of a block through its planes, each of which waits for memory.
 
 Whether fields stay in L2 between launches is decided by the bytes of all fields of a device: up to 0.7 of L2 all do, from 0.84 on none. A
-border whose fields fit finds in L2 what its step before wrote. Launches of several steps take what `choice` expects of them, and no less
-than the turns of a block, each of which waits for memory and for the other warps.
+border whose fields fit finds in L2 what its step before wrote. Launches of several steps take what `choice` expects of them.
 
 Borders and the planes between them are launched on queues of their own, schedule `linked` of `regions`. So between two exchanges passes the
 longer of two times: what keeps the multiprocessors busy (all launches, borders without their start), and the chain of border launches and
@@ -27,7 +26,7 @@ from math import ceil, prod
 
 from memlane.chip import LANES, SECTOR_BYTES, Chip
 from memlane.number_format import percent, size
-from memlane.stencils.choice import OTHER_REGISTERS, RATED_SHARE, default_variant, estimate, fused_variants
+from memlane.stencils.choice import RATED_SHARE, RESIDENT, default_variant, estimate, fused_variants, missed_share, places
 from memlane.stencils.geometry import Geometry, itemsize
 from memlane.stencils.grid import Grid
 from memlane.stencils.problem import Problem
@@ -35,6 +34,7 @@ from memlane.stencils.rule import Rule
 from memlane.stencils.scaling.kawamura import ASSUMED_LAUNCH_US
 from memlane.stencils.scaling.regions import Box, Schedule, Step
 from memlane.stencils.schedule import FusedSchedule, cannot_fuse
+from memlane.stencils.tiles import Tile, tile_us
 from memlane.stencils.variant import Variant
 
 _DRAM_SHARE = 0.98
@@ -43,16 +43,25 @@ _SEAM_MISSES = 0.5
 """Share of what blocks read twice, around their tiles, that comes from DRAM again and not from L2."""
 _L2_SHARE = 0.5
 """What launches of one step reach of the rates at which L2 is read and written, added up."""
-_RESIDENT, _EVICTED = 0.70, 0.84
-"""Shares of L2: fields of fewer bytes stay there between launches, of fields of more bytes nothing does."""
 _START, _MARCH_START, _TURN = 6.5, 5.5, 2.7
 """Latencies of L2 before a launch moves at its full rate, before a block marches, and in each plane of its march."""
 _SLOTS_A_READ = 4.4
 """Instructions that launches of one step issue for each value that a cell reads: a 27-point rule at 512^3, which they bound."""
 _BARRIER_US = 1.6
 """A barrier of the grid. Assumed: measured is a whole exchange by kernels that stay, 4.5 us with a barrier, two fences and a flag."""
-_FUSED_STEP_CYCLES = 200
-"""What each step of a turn takes in kernels of several steps, barrier included, where it has few cells."""
+_STAYING_US, _STAYING_SLOTS, _STAYING_TURN = 3.0, 18.0, 0.035
+"""What a rule takes longer in a kernel that stays than in a launch: beside its barrier, in slots of a lane for each cell, and as a share
+for each further step between two exchanges. Fitted to 18 times of two H200s."""
+_LOADED_SHARE, _MOST_LOADED_US, _BORDERS_US, _TOGETHER = 0.4, 20.0, 1.0, 4
+"""What borders of one step take longer where the device computes what lies between them: a share of the time of that, and at most so much;
+what they add to the work of the device; and the power by whose sum the longer of work and chain is taken, because each delays the other.
+These and the next are fitted to 291 times of a 7-point rule and of Himeno's on two H200s, of 2026-11-24, by
+`benchmarks/stencil_scaling.py`."""
+_FUSED_BORDERS, _NARROW, _APART_US, PACKED_US = 0.85, 1.5, 2.0, 8.0
+"""What borders of several steps take of the time that they take alone, and how much longer those along a row; what a launch takes longer
+whose device waits for an exchange behind it; and what an exchange takes longer whose messages are packed."""
+_ENDS_US = 1.4
+"""What neighbouring devices add to a step of kernels that keep cells on the multiprocessors: two H200s with faces of 256 KiB."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,7 @@ class CalibratedModel:
         steps by one kernel."""
         notes = []
         if stays:
-            notes.append(f"kernels that stay on their devices have not been measured: {_BARRIER_US:g} us for a barrier are assumed")
+            notes.append(f"kernels that stay on their devices: {_BARRIER_US:g} us for a barrier of the grid are assumed")
         if chip.links.launch_us is None:
             notes.append(f"{chip.name}: {ASSUMED_LAUNCH_US} us between launches are assumed, because its file has no [links] launch_us")
         if chip.copy_gb_per_s is None:
@@ -108,7 +117,7 @@ class CalibratedModel:
         read, write = self._dram_rates
         return (
             f"DRAM read at {_DRAM_SHARE * read:,.0f} GB/s and written at {_DRAM_SHARE * write:,.0f} GB/s, "
-            f"{self.launch_us:g} us between launches, fields stay in L2 up to {size(_RESIDENT * self.chip.l2_bytes)} a device"
+            f"{self.launch_us:g} us between launches, fields stay in L2 up to {size(RESIDENT * self.chip.l2_bytes)} a device"
         )
 
     def on_share(self, share: Box, nbytes: float) -> CalibratedModel:
@@ -149,14 +158,9 @@ class CalibratedModel:
         copy = self.chip.copy_gb_per_s or RATED_SHARE * self.chip.dram_gb_per_s
         return copy, copy
 
-    def missed(self, nbytes: float) -> float:
-        """Return which share of the bytes comes from DRAM where fields of so many bytes are used again and again."""
-        share = nbytes / self.chip.l2_bytes if self.chip.l2_bytes else 2.0
-        return min(max((share - _RESIDENT) / (_EVICTED - _RESIDENT), 0.0), 1.0)
-
     def _missed(self, box: Box, again: bool) -> float:
         own = prod(box) * sum(itemsize(self.problem.dtype(name)) for name in self.problem.fields)
-        return self.missed(own if again else max(self.resident_bytes, own))
+        return missed_share(own if again else max(self.resident_bytes, own), self.chip)
 
     def _direct(self, box: Box, rule: Rule, again: bool) -> LaunchTime:
         problem = self._on(box)
@@ -165,9 +169,9 @@ class CalibratedModel:
         (bx, by), cells = variant.block, prod(box)
         width, height, depth = bx * variant.vector, by * variant.rows, variant.planes
         blocks = ceil(nx / width) * ceil(ny / height) * ceil(nz / depth)
-        read, written = (sum(itemsize(problem.dtype(name)) for name in names) for names in (rule.reads, rule.writes))
+        read, written = (sum(self._row_bytes(rule, geometry, name) for name in names) / nx for names in (rule.reads, rule.writes))
         to_read, to_write = self._dram_rates
-        with_seams = self._with_seams(rule, geometry, width, height, depth)
+        with_seams = sum(self._seams(rule, geometry, name, (depth, height, width)) for name in rule.reads)
         fetched = read + _SEAM_MISSES * (with_seams - read)
         dram_us = 1e-3 * cells * (fetched / to_read + written / to_write) / _DRAM_SHARE
         l2_us = 0.0
@@ -176,24 +180,28 @@ class CalibratedModel:
             both = sectors + (self.chip.bandwidth.rate("l2", "write") or sectors)
             l2_us = ceil(blocks / self.chip.sm_count) * a_wave / (_L2_SHARE * both * SECTOR_BYTES * self.chip.clock_mhz)
         values = sum(len(several) * (2 if problem.dtype(name) == "f8" else 1) for name, several in rule.reads.items())
-        issue_us = cells * values * _SLOTS_A_READ / (self.chip.sm_count * self.chip.schedulers * LANES * self.chip.clock_mhz)
+        issued = ceil(nx / width) * width * ceil(ny / height) * height * nz  # lanes without cells of the region take part
+        issue_us = issued * values * _SLOTS_A_READ / (self.chip.sm_count * self.chip.schedulers * LANES * self.chip.clock_mhz)
         moving = max(issue_us, l2_us, missed * dram_us + (1 - missed) * l2_us)
         turn = _TURN * self._l2_us + missed * (self._dram_us - self._l2_us)
         resident = max(1, self.chip.max_threads_per_sm // (2 * bx * by)) * self.chip.sm_count
         march = _MARCH_START * self._l2_us + turn * min(depth, nz) * ceil(blocks / resident)
         return LaunchTime(self.launch_us + max(_START * self._l2_us + moving, march), moving)
 
-    @staticmethod
-    def _with_seams(rule: Rule, geometry: Geometry, width: int, height: int, depth: int) -> float:
-        """Return the bytes that a block reads for each of its cells, with the cells around its tile."""
-        total = 0.0
-        for name, several in rule.reads.items():
-            offsets = [geometry.offsets(one) for one in several]
-            grown = 1.0
-            for axis, extent in enumerate((depth, height, width)):
-                grown *= (extent + max(0, *(one[axis] for one in offsets)) - min(0, *(one[axis] for one in offsets))) / extent
-            total += grown * itemsize(geometry.problem.dtype(name))
-        return total
+    def _row_bytes(self, rule: Rule, geometry: Geometry, name: str) -> int:
+        """Return the bytes of the sectors in which a row of a region lies, with the cells beside it that are read."""
+        _, _, nx = geometry.extents
+        is_cut = nx < self.problem.grid.shape[-1]
+        size, beside = itemsize(geometry.problem.dtype(name)), any(geometry.offsets(one)[2] for one in rule.reads.get(name, ()))
+        return nx * size + (2 * SECTOR_BYTES if beside and is_cut else 0)
+
+    def _seams(self, rule: Rule, geometry: Geometry, name: str, tile: tuple[int, int, int]) -> float:
+        """Return the bytes that a block reads of a field for each of its cells, with the cells around its tile."""
+        offsets = [geometry.offsets(one) for one in rule.reads[name]]
+        grown = self._row_bytes(rule, geometry, name) / geometry.extents[2]
+        for axis, extent in enumerate(tile):
+            grown *= (extent + max(0, *(one[axis] for one in offsets)) - min(0, *(one[axis] for one in offsets))) / extent
+        return grown
 
     def _fused(self, box: Box, steps: int) -> LaunchTime:
         variant = self._variant(steps)
@@ -202,18 +210,11 @@ class CalibratedModel:
         return replace(one, us=self.launch_us + _MARCH_START * self._l2_us + one.busy_us)
 
     def _of_variant(self, box: Box, variant: Variant) -> LaunchTime:
-        """Return the time of a launch of several steps, without its start: what `choice` expects, and no less than the turns of a block."""
+        """Return the time of a launch of several steps, without its start."""
         problem, rule = self._on(box), self.problem.rules[0]
         kernel = FusedSchedule(problem, rule, variant)
-        expected = 1e6 * prod(box) * variant.steps / estimate(problem, rule, variant, self.chip).cells_per_s
-        planes = min(variant.planes, kernel.geometry.extents[0]) + variant.steps * (kernel.reach[0][0] + kernel.lag)
-        memory = self._l2_us + self._missed(box, False) * (self._dram_us - self._l2_us)
-        turn = variant.steps * _FUSED_STEP_CYCLES / self.chip.clock_mhz + memory
-        threads = LANES * kernel.warps
-        registers = self.chip.registers_per_sm // (threads * (kernel.value_registers + OTHER_REGISTERS))
-        places = max(1, min(self.chip.max_threads_per_sm // threads, registers)) * self.chip.sm_count
-        us = max(expected, turn * planes * ceil(kernel.blocks / places))
-        return LaunchTime(us, us, kernel.blocks / places)
+        us = 1e6 * prod(box) * variant.steps / estimate(problem, rule, variant, self.chip).cells_per_s
+        return LaunchTime(us, us, kernel.blocks / places(kernel, self.chip))
 
     def _variant(self, steps: int) -> Variant | None:
         """Return the fastest kernel of so many steps for the whole share; None where there is none."""
@@ -241,30 +242,53 @@ class CalibratedModel:
     def turn_us(self, steps: Sequence[Step], fused: int, exchange_us: float) -> tuple[float, bool]:
         """Return the time between two exchanges, and whether the devices' work decides it and not the chain of borders and exchange."""
         launches = steps[fused - 1 :: fused]
-        busy = self.inner_us(steps, fused)
+        inner = self.inner_us(steps, fused)
         if self.schedule == "independent":
-            return max(busy, exchange_us) + self.boundary_us(steps, fused), busy >= exchange_us
-        busy += sum(_together_us([self.launch(box, fused, at > 0) for box in one.borders]) for at, one in enumerate(launches))
-        chain = self.boundary_us(steps, fused) + exchange_us
-        return max(busy, chain), busy >= chain
+            return max(inner, exchange_us) + self.boundary_us(steps, fused), inner >= exchange_us
+        borders = sum(_together_us([self._border(box, fused, at > 0) for box in one.borders]) for at, one in enumerate(launches))
+        # Borders of one step share the memory with what lies between them, and end later than alone.
+        waits = 0.0 if fused > 1 else sum(min(_LOADED_SHARE * self.launch(one.inner, 1, at > 0).us, _MOST_LOADED_US)
+                                          for at, one in enumerate(launches) if one.inner)  # fmt: skip
+        busy = inner + borders * (_FUSED_BORDERS if fused > 1 else 1) + (0 if fused > 1 else _BORDERS_US * len(launches))
+        chain = self.boundary_us(steps, fused) + waits + exchange_us
+        return (busy**_TOGETHER + chain**_TOGETHER) ** (1 / _TOGETHER), busy >= chain
 
-    def resident_turn_us(self, steps: Sequence[Step], borders: Sequence[Step], exchange_us: float) -> tuple[float, float, float]:
+    def apart_us(self, steps: Sequence[Step], fused: int, exchange_us: float) -> float:
+        """Return the time between two exchanges where these follow all launches."""
+        return self.boundary_us(steps, fused) + exchange_us + _APART_US * len(steps[fused - 1 :: fused])
+
+    def _border(self, box: Box, steps: int, again: bool) -> LaunchTime:
+        """Return what a launch for a border takes; one along a row has parts of rows, which lie far from each other."""
+        one = self.launch(box, steps, again)
+        is_narrow = bool(self.share) and 2 * box[-1] < self.share[-1]
+        return replace(one, busy_us=one.busy_us * _NARROW) if is_narrow else one
+
+    def staying_turn_us(self, steps: Sequence[Step], borders: Sequence[Step], exchange_us: float) -> tuple[float, float, float]:
         """Return what kernels that stay take between two exchanges: the time of that, of all tiles and barriers, and of the borders.
 
         `steps` have all cells of a device in one piece, `borders` those that are computed first. All cells are computed step by step, with
         a barrier behind each rule. The other bound is the chain of an exchange: the borders of the first step wait for it, whole steps
         follow, and those of the last step come before the next exchange, whose time has a barrier in it.
         """
-        barriers = _BARRIER_US * len(self.problem.rules)
-        whole = [self._tiles_us(step.borders, at > 0) + barriers for at, step in enumerate(steps)]
+        barriers = (_BARRIER_US + _STAYING_US) * len(self.problem.rules)
+        slower = 1 + _STAYING_TURN * (len(steps) - 1)
+        whole = [slower * (self._tiles_us(step.borders, at > 0) + barriers) for at, step in enumerate(steps)]
         first, last = (self._tiles_us(borders[at].borders, at < 0 and len(steps) > 1) for at in (0, -1))
         chain = exchange_us + last + (first + barriers + sum(whole[1:-1]) if len(steps) > 1 else 0.0)
         return max(sum(whole), chain), sum(whole), last + (first if len(steps) > 1 else 0.0)
 
+    def tile_us(self, tile: Tile, sending_us: float) -> tuple[float, float]:
+        """Return what a step takes where multiprocessors keep the cells in tiles, and which part of it devices lose to each other. What
+        they send travels while the second half of a step is computed."""
+        own = tile_us(self.problem, tile, self.chip)
+        ends = _ENDS_US + max(0.0, sending_us - own / 2)
+        return own + ends, ends
+
     def _tiles_us(self, boxes: Sequence[Box], again: bool) -> float:
         """Return the time of some regions side by side inside a kernel that runs already."""
-        times = [self.launch(box, 1, again).us - self.launch_us * len(self.problem.rules) for box in boxes]
-        return max(times, default=0.0)
+        slots = self.chip.sm_count * self.chip.schedulers * LANES * self.chip.clock_mhz
+        times = [self.launch(box, 1, again).us + prod(box) * _STAYING_SLOTS / slots for box in boxes]
+        return max((one - self.launch_us * len(self.problem.rules) for one in times), default=0.0)
 
     def pack_us(self, nbytes: float) -> float:
         """Return the time to pack a face whose cells do not lie side by side, and to unpack it at the other end."""

@@ -118,6 +118,10 @@ class KawamuraModel:
         inner = self.inner_us(steps)
         return max(inner, exchange_us) + self.boundary_us(steps), inner >= exchange_us
 
+    def apart_us(self, steps: Sequence[Step], fused: int, exchange_us: float) -> float:
+        """Return the time between two exchanges where these follow all launches."""
+        return self.boundary_us(steps) + exchange_us
+
     def pack_us(self, nbytes: float) -> float:
         """Return the time to pack a face whose cells do not lie side by side, and to unpack it at the other end. The paper has none: it
         cuts the first axis only."""

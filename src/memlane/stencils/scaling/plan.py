@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Protocol
 
@@ -23,11 +23,12 @@ from memlane.stencils.geometry import ALIGNED
 from memlane.stencils.grid import Grid
 from memlane.stencils.problem import Problem, Swap, cycles_of
 from memlane.stencils.rule import Rule
-from memlane.stencils.scaling.calibrated import CalibratedModel
+from memlane.stencils.scaling.calibrated import PACKED_US, CalibratedModel
 from memlane.stencils.scaling.kawamura import CellWork, KawamuraModel
 from memlane.stencils.scaling.regions import SCHEDULES, can_cut, check_halo, divisions, largest_share, steps_of
 from memlane.stencils.scaling.work import Demand, presumed_swap
 from memlane.stencils.schedule import cannot_fuse
+from memlane.stencils.tiles import Tile, best_tile
 
 MODELS = ("memlane", "kawamura")
 STAYS = "persistent"
@@ -70,6 +71,8 @@ class Prediction:
     """`computation` or `communication`: which of the two the step waits for."""
     cells: int
     """Of the whole grid."""
+    tile: Tile | None = None
+    """In which the multiprocessors keep the cells, where a kernel stays on the devices and they hold them."""
 
     @property
     def gcells_per_s(self) -> float:
@@ -400,17 +403,32 @@ class _Planner:
         if model.stays and share.count:
             assert isinstance(model, CalibratedModel)
             whole = list(steps_of(share, reach, k, model.schedule, False))
-            turn, inner, boundary = model.resident_turn_us(whole, steps, exchange)
+            turn, inner, boundary = model.staying_turn_us(whole, steps, exchange)
             computes = inner >= turn
+            if k == 1 and (kept := self._in_tiles(model, parts)) is not None and kept.step_us < turn:
+                return kept
         elif cut:
             inner, boundary = model.inner_us(steps, fused), model.boundary_us(steps, fused)
             turn, computes = model.turn_us(steps, fused, exchange)
         else:
             inner, boundary = model.boundary_us(steps, fused), 0.0
-            turn, computes = inner + exchange, inner >= exchange
+            turn, computes = model.apart_us(steps, fused, exchange) if share.count else inner, inner >= exchange
         bound = "computation" if computes else "communication"
         times = turn / k, inner / k, exchange / k, boundary / k
         return Prediction(prod(parts), parts, k, fused, cut, *times, bound, grid.cells)
+
+    def _in_tiles(self, model: CalibratedModel, parts: tuple[int, ...]) -> Prediction | None:
+        """Return the prediction for kernels that keep the cells on the multiprocessors; None where these do not hold them."""
+        extent, grid = self.problem.grid.shape[0], self.problem.grid
+        planes = [-(-extent // parts[0]), extent // parts[0]]
+        tile = best_tile(replace(self.problem, cut=(0,)), planes, self.chip)
+        if tile is None or any(count > 1 for count in parts[1:]):
+            return None
+        assert self.wires is not None
+        share, message = largest_share(grid.shape, parts, self.demand.periodic), self.wires.link(prod(parts), self.transport).message
+        faces = 2 * self.demand.face_bytes(share, 0, 1) * sum(share.neighbours[0])  # each word beside a count
+        step, ends = model.tile_us(tile, message.us(faces) - message.us(0))
+        return Prediction(prod(parts), parts, 1, 1, True, step, step - ends, ends, 0.0, "computation", grid.cells, tile)
 
     def _held(self, parts: tuple[int, ...], k: int) -> list[int]:
         """Return the cells along each axis that the memory of a device has, with halos for k steps."""
@@ -433,6 +451,8 @@ class _Planner:
         total = sum(link.exchange_us(*face) for face in faces.values()) if in_turn else link.exchange_us(0, 0, *faces.values())
         packed = [] if link.name == "flags" else [nbytes * count for axis, (nbytes, count) in faces.items() if axis and nbytes]
         # Faces of all sides are packed side by side, where they are exchanged at once.
+        if packed:
+            total += PACKED_US
         return total + sum(self.model.pack_us(nbytes) for nbytes in (packed if in_turn or not packed else [sum(packed)]))
 
 

@@ -1,0 +1,153 @@
+"""Tiles in which multiprocessors keep the cells of a device for many steps: whether they can, which tiles, and what a step takes.
+
+A step of a block takes as long as its cells do, one after another through the pipelines of the multiprocessor, as its faces do, which all
+blocks store to L2 and read from there, and what blocks lose to each other: fences, flags and the first loads behind them. All of it is
+fitted to a 7-point rule in single precision on one H200, in tiles of 256 cells by 8 to 32 rows by 2 to 16 planes: 3.1 us a step for 16,384
+cells, 4.6 for 32,768 and 7.8 for 65,536.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from memlane.chip import LANES, SECTOR_BYTES, Chip
+from memlane.stencils.expression import Operation, parts
+from memlane.stencils.geometry import Geometry, itemsize
+from memlane.stencils.problem import Problem
+from memlane.stencils.rows import rows_of
+from memlane.stencils.variant import WARP, Variant, preferred_vector
+
+_SLOTS, _SLOTS_AN_OPERATION = 6.0, 0.95
+"""Slots of a lane that each cell takes, and each operation of the rule in addition; twice as many in double precision."""
+_SYNC, _PLANE = 5.2, 0.2
+"""Latencies of L2 from the last plane of a step to the first of the next one, and from plane to plane."""
+_SIDES = 0.3
+"""What the rows beside those of a thread take, as a share of the cells of one row."""
+_FEW_WARPS = 2.0
+"""By how much blocks of few warps are slower: this share over their number, with 16 warps as the measure."""
+_SPILLED = 0.25
+"""How much longer cells take that do not lie in shared memory, as a share."""
+_FACES = 1.5
+"""How often each cell of a face moves at the rate at which L2 is read: it is stored once and read once, in part beside the rest."""
+_CONSTANT_SHARE, _KEPT = 0.42, 0.7
+"""What reads of fields that no step changes reach of the rates of L2 and DRAM, because so few warps have few of them under way (Himeno M on
+two H200s), and the share of L2 up to which they find them there."""
+_MOST_THREADS, _MOST_SPILLED, _OTHER_REGISTERS = 512, 0.25, 40
+
+
+@dataclass(frozen=True)
+class Tile:
+    """How the cells of a device are cut into boxes, one for each multiprocessor."""
+
+    vector: int
+    """Cells along x of a thread."""
+    segments: int
+    """Warps side by side along x, which together have a row."""
+    rows: int
+    """Rows along y of a thread."""
+    warps: int
+    """Warps that follow each other along y."""
+    planes: int
+    """Planes of a tile along z."""
+    stored: int
+    """Planes of those that lie in shared memory; the others lie in the memory of the field, and so in L2."""
+
+    @property
+    def height(self) -> int:
+        """Rows of a tile."""
+        return self.rows * self.warps
+
+    @property
+    def threads(self) -> int:
+        return WARP * self.segments * self.warps
+
+    @property
+    def variant(self) -> Variant:
+        """The tile as kernels of one step are cut."""
+        return Variant(self.vector, (WARP * self.segments, self.warps), self.planes, self.rows, unroll=self.planes)
+
+    def blocks(self, planes: int, rows: int) -> int:
+        """Return how many tiles a part of so many planes has, each of which is a block."""
+        return ceil(planes / self.planes) * ceil(rows / self.height)
+
+    def __str__(self) -> str:
+        spilled = f", {self.planes - self.stored} of them in L2" if self.planes > self.stored else ""
+        threads = f"{WARP * self.segments} x {self.warps} threads of {self.vector} cells x {self.rows} rows"
+        return f"tiles of {self.planes} planes{spilled} of {self.height} rows, {threads}"
+
+
+def cannot_reside(problem: Problem) -> str:
+    """Return why no kernel can keep the cells of a problem on the multiprocessors; empty if one can."""
+    if len(problem.rules) != 1:
+        return "a step has several rules"
+    (rule,) = problem.rules
+    if problem.grid.dimensions != 3:
+        return "the grid does not have three axes"
+    if len(problem.swap) != 1 or len(problem.swap[0]) != 2 or rule.writes != problem.swap[0][:1]:
+        return "more than two fields change"
+    return ""
+
+
+def best_tile(problem: Problem, planes: Sequence[int], chip: Chip) -> Tile | None:
+    """Return the tile with the fastest step, where devices have so many planes each; None where no tile holds their cells."""
+    if cannot_reside(problem):
+        return None
+    return min(_tiles(problem, planes, chip), key=lambda one: (tile_us(problem, one, chip), one.planes), default=None)
+
+
+def tile_us(problem: Problem, tile: Tile, chip: Chip) -> float:
+    """Return the time of a step of a device whose blocks have a tile each, without what devices lose to each other."""
+    rule, (new, moving) = problem.rules[0], problem.swap[0]
+    double = 2 if itemsize(problem.dtype(new)) == 8 else 1
+    operations = sum(isinstance(part, Operation) for one in rule.body if not one.reduces for part in parts(one.value))
+    lanes = chip.schedulers * LANES
+    cell = double * (_SLOTS + _SLOTS_AN_OPERATION * operations) / lanes
+    cell *= (1 + _SIDES / tile.rows) * (1 + _FEW_WARPS * (WARP / tile.threads - 1 / 16))
+    cells, cycles = tile.height * problem.grid.shape[2] * tile.planes, (_SYNC + _PLANE * tile.planes) * chip.latency.l2
+    constant = sum(itemsize(problem.dtype(name)) for name in rule.reads if name != moving)
+    if constant * cells * chip.sm_count > _KEPT * chip.l2_bytes:
+        rate = _CONSTANT_SHARE * 1e3 * (chip.copy_gb_per_s or chip.dram_gb_per_s)
+        cell = max(cell, constant * chip.sm_count * chip.clock_mhz / rate)
+    if (sectors := chip.bandwidth.rate("l2", "read")) is not None:
+        moved = chip.sm_count / (sectors * SECTOR_BYTES)  # cycles for a byte of each block
+        cell = max(cell, constant * moved / _CONSTANT_SHARE)
+        depth, height, _ = (max(pair) for pair in Geometry(problem, rule).radius)
+        faces = 2 * problem.grid.shape[2] * (depth * tile.height + height * tile.planes)
+        cycles += _FACES * faces * itemsize(problem.dtype(moving)) * moved
+    return (cycles + cells * cell * (1 + _SPILLED * (tile.planes - tile.stored) / tile.planes)) / chip.clock_mhz
+
+
+def _tiles(problem: Problem, planes: Sequence[int], chip: Chip) -> Iterator[Tile]:
+    """Yield the tiles of which a device of the chip has no more than multiprocessors."""
+    rule, (_, moving) = problem.rules[0], problem.swap[0]
+    geometry, (_, ny, nx) = Geometry(problem, rule), problem.grid.shape
+    vector = next(cells for cells in (4, 2, 1) if cells <= preferred_vector(problem, rule) and nx % cells == 0)
+    width = itemsize(problem.dtype(moving))
+    if problem.cut and vector * width < 4:  # devices send each other words
+        return
+    segments, row_bytes = ceil(nx / (WARP * vector)), nx * width
+    depth, height = (max(1, *geometry.radius[axis]) for axis in range(2))
+    for rows in (4, 2, 1):
+        registers = _registers(geometry, Variant(vector, (WARP * segments, 1), rows=rows), moving)
+        for warps in range(1, min(_MOST_THREADS // (WARP * segments), ny // rows) + 1):
+            if registers > min(chip.max_registers_per_thread, chip.registers_per_sm // (WARP * segments * warps)):
+                continue
+            across = ceil(ny / (rows * warps))
+            if rows * warps < height or across > chip.sm_count:
+                continue
+            layers = max(ceil(max(planes) / (chip.sm_count // across)), depth)
+            stored = min(layers, chip.max_shared_bytes // (rows * warps * row_bytes))
+            # Each end of a device that has a neighbour is that of one tile.
+            if layers + (depth if problem.cut else 0) <= min(planes) and layers - stored <= _MOST_SPILLED * layers:
+                yield Tile(vector, segments, rows, warps, layers, stored)
+
+
+def _registers(geometry: Geometry, variant: Variant, moving: str) -> int:
+    """Return the registers that a thread needs, about."""
+    held = rows_of(geometry.reads(), variant, {moving: 1})
+    double = 2 if itemsize(geometry.problem.dtype(moving)) == 8 else 1
+    return (
+        double * (sum(row.depth * (row.low + variant.vector + row.high) for row in held) + variant.rows * variant.vector) + _OTHER_REGISTERS
+    )
