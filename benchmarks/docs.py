@@ -46,6 +46,7 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "rates": ("cpu/emulator", docs_emulator.rates),
     "peers": ("cpu/emulator", docs_emulator.peers),
     "loading": ("cpu/loading", docs_emulator.loading),
+    "cute": ("cpu/cute", docs_emulator.cute),
     "latency": ("h200/latency", docs_labs.latency),
     "latency-h100": ("h100/latency", docs_labs.latency),
     "fences": ("h200/latency", docs_labs.fences),

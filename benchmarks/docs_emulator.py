@@ -54,6 +54,15 @@ def loading(document: Document) -> str:
     return table(["repository", "`.cu` files", "load", "kernels", "of them the emulator runs", *reasons], lines)
 
 
+def cute(document: Document) -> str:
+    """How long CuTe's tutorials take to compile, and whether their products are right."""
+    rows = [row for row in document["rows"] if row["case"] != "cutlass"]
+    return table(
+        ["file of CuTe's tutorial", "", "value", "reach", ""],
+        [[row["case"], row["metric"], f"{number(row['value'])} {row['unit']}", verdict(row), row["note"]] for row in rows],
+    )
+
+
 _UNDER = "wavefronts of the searched layout, worst"
 """The metric of a row that tells of one pattern under all layouts."""
 

@@ -1,15 +1,15 @@
 """What `memlane explain` says of kernels that others wrote, beside labels that a reader gave before the tool had seen one of them.
 
-The kernels are NVIDIA's samples, Rodinia's, llm.c's and those of Triton's tutorials; and, as a second set, those of PolyBench-ACC, SHOC
-and a textbook. Their files are not part of this project: `public_sources.py` says which commits to clone. Then name the folder of the
-clones:
+The kernels are NVIDIA's samples, Rodinia's, llm.c's and those of Triton's tutorials; as a second set, those of PolyBench-ACC, SHOC and a
+textbook; and as a third, a series of matrix products, Parboil's, those of two more textbooks, and two of Liger. Their files are not part of
+this project: `public_sources.py` says which commits to clone. Then name the folder of the clones:
 
     python benchmarks/explain_public.py FOLDER --target cuda:0
 
 A file that is not there is a row that says so. Sizes are small enough for the emulator; on a GPU each kernel has a process of its own. A
 kernel agrees if the first finding is one that its label names, or nothing where that is the label. A third of the first set is held out:
-no rule was changed for one of these. The second set was labelled when that was over. The predictions stand with the labels, in
-`public_labels.toml`; each disagreement is judged in `public_verdicts.py`.
+no rule was changed for one of these. Each later set was labelled when that was over for the sets before. The predictions stand with the
+labels, in `public_labels.toml`; each disagreement is judged in `public_verdicts.py`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from public_llm import CASES as LLM_CASES
 from public_rodinia import CASES as RODINIA_CASES
 from public_samples import CASES as SAMPLE_CASES
 from public_second import CASES as SECOND_CASES
-from public_sources import NOTHING, check_commits, held_out, in_second_set, labels
+from public_sources import FIRST_SET, LATER_SETS, NOTHING, check_commits, held_out, labels, set_of
+from public_third import CASES as THIRD_CASES
 from public_triton import CASES as TRITON_CASES
-from public_verdicts import FIRST_RUN_OF_SECOND, SECOND_COMMIT
+from public_verdicts import FIRST_RUNS
 from running import measure, parser
 
 from memlane.diagnose import Findings, explain
@@ -49,9 +50,10 @@ SOURCES = [
     "benchmarks/public_samples.py",
     "benchmarks/public_second.py",
     "benchmarks/public_sources.py",
+    "benchmarks/public_third.py",
     "benchmarks/public_triton.py",
 ]
-CASES: tuple[Public, ...] = (*SAMPLE_CASES, *RODINIA_CASES, *LLM_CASES, *TRITON_CASES, *SECOND_CASES)
+CASES: tuple[Public, ...] = (*SAMPLE_CASES, *RODINIA_CASES, *LLM_CASES, *TRITON_CASES, *SECOND_CASES, *THIRD_CASES)
 SHARE = "share that agrees with the labels"
 REACH = 0.85
 AGREES = "first finding is one of the label"
@@ -79,16 +81,18 @@ def judged(case: Public, found: Findings) -> Row:
     said = "; ".join(f"{one.rule} at line {one.line} ({one.cost_cycles:.3g} warp cycles)" for one in found) or "nothing found"
     rank = rules.index(label.first) + 1 if label.first in rules else 0
     peer = {"findings": float(len(found)), "rank": float(rank), "held out": float(held_out(case.name))}
+    if label.line:
+        peer["at the line"] = float(bool(found) and found[0].line == label.line)
     note = f"label: {' or '.join(label.accepted)} ({label.why}) => {said}"
     return Row(case.name, AGREES, float(rules[0] in label.accepted), "", peer=peer, note=note)
 
 
 def totals(rows: Sequence[Row]) -> list[Row]:
-    """Over the second set, those that are held out of the first, those for which rules may have been changed, and all."""
+    """Over each later set, those that are held out of the first, those for which rules may have been changed, and all."""
     run = [row for row in rows if row.value is not None]
     parts = {
-        "second set": [row for row in run if in_second_set(row.case)],
-        "held out of the first": [row for row in run if held_out(row.case) and not in_second_set(row.case)],
+        **{name: [row for row in run if set_of(row.case) == name] for name in LATER_SETS},
+        "held out of the first": [row for row in run if held_out(row.case) and set_of(row.case) == FIRST_SET],
         "not held out": [row for row in run if not held_out(row.case)],
         "all": run,
     }
@@ -99,16 +103,16 @@ def totals(rows: Sequence[Row]) -> list[Row]:
             likeliest = sum(row.peer["rank"] == 1 for row in part)
             note = f"{agreed:.0f} of {len(part)} kernels; the likeliest finding of the label is first in {likeliest}"
             found.append(Row(name, SHARE, agreed / len(part), "share", REACH, "higher", note=note))
-    return [*found, *_first_run(run)]
+    return [*found, *(row for name in FIRST_RUNS for row in _first_run(name, parts[name]))]
 
 
-def _first_run(run: list[Row]) -> list[Row]:
-    """What was written down of the second set, once all of it has run: it is not measured again."""
-    agreed, kernels = FIRST_RUN_OF_SECOND
-    if sum(in_second_set(row.case) for row in run) < kernels:
+def _first_run(name: str, run: Sequence[Row]) -> list[Row]:
+    """What was written down of a later set, once all of it has run: it is not measured again."""
+    first = FIRST_RUNS[name]
+    if len(run) < first.kernels:
         return []
-    note = f"{agreed} of {kernels} kernels, with the rules of commit {SECOND_COMMIT}; all rows above are with the rules of now"
-    return [Row("second set, first run", SHARE, agreed / kernels, "share", REACH, "higher", note=note)]
+    note = f"{first.agreed} of {first.kernels} kernels, with the rules of commit {first.commit}; all rows above are with the rules of now"
+    return [Row(f"{name}, first run", SHARE, first.agreed / first.kernels, "share", REACH, "higher", note=note)]
 
 
 def run(name: str, options: argparse.Namespace) -> list[Row]:

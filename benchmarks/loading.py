@@ -5,15 +5,17 @@
     git clone https://github.com/karpathy/llm.c && git -C llm.c checkout f1e2ace651495b74ae22d45d1723443fd00ecd3a
     git clone https://github.com/brucefan1983/CUDA-Programming && git -C CUDA-Programming checkout 8b6c96ba30fafeb3f71c74b2abb18a6bf849822d
     git clone https://github.com/NVIDIA-developer-blog/code-samples && git -C code-samples checkout 72d62ec464442786a36754508bcb1094d197d6a5
-    python benchmarks/loading.py cuda-samples gpu-rodinia llm.c CUDA-Programming code-samples
+    python -m pip install --no-deps --target wheels nvidia-curand
+    python benchmarks/loading.py cuda-samples gpu-rodinia llm.c CUDA-Programming code-samples -I wheels/nvidia/cu13/include
 
 Each file is compiled to a module in a process of its own, with `Common` and the file's own folders to search for headers; where a header
-is not found and the message names a directory that has it, that is given with -I, as a user would. The module is loaded on an emulated
+is not found and the message names a directory that has it, that is given with -I, as a user would; and with -I of this program those of
+wheels that some samples need (cuRAND's headers are in none that memlane itself needs). The module is loaded on an emulated
 H200, which verifies it, and each of its kernels is lowered, which refuses what the emulator does not model.
 
 A file that does not load is put down to the first of these that its error names: its kernels launch kernels; it uses texture references,
 which CUDA 12 has ended; it uses functions of before sm_70 (`__shfl`), which nvcc refuses too; it needs a header that neither CUDA's wheels
-nor the clone have (cuRAND, cuDLA, DirectX); it is a piece of another file and no program by itself; or it has no kernel of its own (those
+nor the clone have (cuDLA, DirectX); it is a piece of another file and no program by itself; or it has no kernel of its own (those
 that a library launches are none).
 
 Prediction: nothing is left over, and of the kernels that compile the emulator runs 99 of 100 or more. At commit 1e50dac 131 of the 175
@@ -26,7 +28,7 @@ import argparse
 import multiprocessing
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -100,11 +102,11 @@ def folders(clone: Path, path: Path) -> list[Path]:
     return [folder for folder in (clone / "Common", *own) if folder.is_dir()]
 
 
-def loaded(clone: Path, path: Path, limit_s: float) -> Loaded:
-    """As `load`, in a process of its own that may take `limit_s` seconds."""
+def loaded(clone: Path, path: Path, limit_s: float, include: Sequence[Path] = ()) -> Loaded:
+    """As `load`, in a process of its own that may take `limit_s` seconds; headers are looked for in `include` last."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
         try:
-            return pool.apply_async(load, (path, folders(clone, path))).get(limit_s)
+            return pool.apply_async(load, (path, [*folders(clone, path), *include])).get(limit_s)
         except multiprocessing.TimeoutError:
             return Loaded(OTHER, error=f"more than {limit_s:.0f} s")
 
@@ -132,12 +134,13 @@ def main() -> None:
     parser.add_argument("clones", type=Path, nargs="+", help="clones of repositories")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds that one file may take")
     parser.add_argument("--errors", type=Path, help="a file for the errors of all files that do not load")
+    parser.add_argument("-I", dest="include", type=Path, action="append", default=[], help="a directory of headers that some files need")
     arguments = parser.parse_args()
     rows: list[Row] = []
     for clone in arguments.clones:
         found: dict[Path, Loaded] = {}
         for path in sorted(clone.rglob("*.cu")):
-            found[path.relative_to(clone)] = one = loaded(clone, path, arguments.limit)
+            found[path.relative_to(clone)] = one = loaded(clone, path, arguments.limit, arguments.include)
             if one.error and arguments.errors:
                 with arguments.errors.open("a") as log:
                     log.write(f"== {path}: {one.reason}\n{one.error}\n\n")

@@ -7,6 +7,11 @@
     git clone https://github.com/cavazos-lab/PolyBench-ACC
     git clone https://github.com/vetter/shoc
     git clone https://github.com/deeperlearning/professional-cuda-c-programming
+    git clone https://github.com/siboehm/SGEMM_CUDA
+    git clone https://github.com/abduld/Parboil
+    git clone https://github.com/PacktPublishing/Learn-CUDA-Programming
+    git clone https://github.com/R100001/Programming-Massively-Parallel-Processors
+    git clone https://github.com/linkedin/Liger-Kernel
 
 each checked out at the commit that `COMMITS` names: `git -C triton checkout 8e96b71b`, and so on. A clone at another commit is refused,
 because the labels were given for the one. For a machine without the clones, a few MiB of text are enough:
@@ -35,6 +40,8 @@ from memlane.errors import MemlaneError
 
 SAMPLES, RODINIA, LLM, TRITON = "cuda-samples", "gpu-rodinia", "llm.c", "triton"
 POLYBENCH, SHOC, PROFESSIONAL = "PolyBench-ACC", "shoc", "professional-cuda-c-programming"
+SGEMM, PARBOIL, LEARN = "SGEMM_CUDA", "Parboil", "Learn-CUDA-Programming"
+MASSIVELY, LIGER = "Programming-Massively-Parallel-Processors", "Liger-Kernel"
 COMMITS: Mapping[str, str] = {
     SAMPLES: "c94ff366aed18c797b8a85dfaac7817b0228b420",
     RODINIA: "9c10d3ea16ddba2ba057cc3951a9efc4c2cc18a4",
@@ -43,10 +50,19 @@ COMMITS: Mapping[str, str] = {
     POLYBENCH: "70ea4ca9047dc4ec9c3ca79b4c91b3b2cc1510e7",
     SHOC: "0aea03beba2f09fcb5935cc11737372fe4de9ec0",
     PROFESSIONAL: "ee58310bcdcec62a609f02b6c5193452d8102183",
+    SGEMM: "60cba6f9b20a198116c76f18de8047f44df8c8b8",
+    PARBOIL: "a4c63da28f45699e9a274cbc49af3e067162aa2b",
+    LEARN: "10bd9b59bfcc680d608ea1417da5089f73d91b11",
+    MASSIVELY: "a972fb50d5d8695844ab3d5621e3ec54c2388367",
+    LIGER: "ead96b618e5c67bddc6a6e9bcb99bfe6b5ab661c",
 }
 """Folder of a clone -> its commit."""
-SECOND = (POLYBENCH, SHOC, PROFESSIONAL)
-"""Clones that were labelled when all rules for the others had been mended."""
+FIRST_SET, SECOND_SET, THIRD_SET = "first set", "second set", "third set"
+LATER_SETS: Mapping[str, tuple[str, ...]] = {
+    SECOND_SET: (POLYBENCH, SHOC, PROFESSIONAL),
+    THIRD_SET: (SGEMM, PARBOIL, LEARN, MASSIVELY, LIGER),
+}
+"""Clones that were labelled when all rules for the sets before had been mended."""
 LABELS_FILE = Path(__file__).parent / "public_labels.toml"
 NOTHING = "nothing"
 COMMIT_FILE = "COMMIT"
@@ -64,6 +80,8 @@ class Label:
     accepted: tuple[str, ...]
     """Ids of findings, the likeliest first; `NOTHING` stands for none."""
     why: str
+    line: int = 0
+    """Where the first fault stands; 0 where the label does not say, or there is none."""
 
     @property
     def first(self) -> str:
@@ -75,20 +93,21 @@ def labels() -> Mapping[str, Label]:
     """By the name of a case, `<clone>: <kernel>`."""
     tables = tomllib.loads(LABELS_FILE.read_text(encoding="utf-8"))
     return {
-        f"{source}: {kernel}": Label(tuple(said.split(" or ")), why)
+        f"{source}: {kernel}": Label(tuple(said.split(" or ")), why, *line)
         for source, table in tables.items()
-        for kernel, (said, why) in table.items()
+        for kernel, (said, why, *line) in table.items()
     }
 
 
 def held_out(name: str) -> bool:
-    """Whether a case is one of those for which no rule is changed: a third of the first clones, and all of the second."""
-    return in_second_set(name) or int(sha256(name.encode()).hexdigest(), 16) % 3 == 0
+    """Whether a case is one of those for which no rule is changed: a third of the first clones, and all of the later sets."""
+    return set_of(name) != FIRST_SET or int(sha256(name.encode()).hexdigest(), 16) % 3 == 0
 
 
-def in_second_set(name: str) -> bool:
-    """Whether a case is of a clone of the second set."""
-    return name.partition(": ")[0] in SECOND
+def set_of(name: str) -> str:
+    """Return which set the clone of a case is of."""
+    clone = name.partition(": ")[0]
+    return next((one for one, clones in LATER_SETS.items() if clone in clones), FIRST_SET)
 
 
 def commit_of(clone: Path) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memlane
-from memlane.number_format import approximate, duration, extents, percent, plural, rounded, short, size
+from memlane.number_format import amount, approximate, duration, extents, percent, plural, rounded, short, size
 from memlane.report.transactions import with_ideal
 
 SOURCES = Path(memlane.__file__).parent
@@ -108,6 +108,12 @@ def test_words() -> None:
         "2 launches",
         "0 records",
         "1,000 accesses",
+    ]
+    assert [amount(1.0, "warp"), amount(1.0004, "warp"), amount(2.5, "warp"), amount(0, "byte")] == [
+        "1 warp",
+        "1 warp",
+        "2.5 warps",
+        "0 bytes",
     ]
     assert [extents((32, 1, 1)), extents((32, 32, 1)), extents((1, 1, 4))] == ["32", "32x32", "1x1x4"]
     assert [approximate(1234.4), approximate(12_345_678)] == ["1,234", "12.3 million"]

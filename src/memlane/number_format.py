@@ -67,6 +67,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{ending}"
 
 
+def amount(value: float, noun: str) -> str:
+    """Return a number, rounded, with its noun: `1 warp`, `2.5 warps`."""
+    text = rounded(value)
+    return f"{text} {noun}" if text == "1" else f"{text} {noun}s"
+
+
 def extents(dims: tuple[int, int, int]) -> str:
     """Return a grid or block without its trailing ones: `32x32` for (32, 32, 1)."""
     kept = dims if dims[2] > 1 else dims[:2] if dims[1] > 1 else dims[:1]

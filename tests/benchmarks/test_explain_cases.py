@@ -17,8 +17,8 @@ import public_sources
 import pytest
 from explain_cases import CASES, CLEAN, PLANTED, Case
 from explain_public import CASES as PUBLIC
-from public_sources import NOTHING, held_out, in_second_set, labels
-from public_verdicts import BOTH, FIRST_RUN_OF_SECOND, LABEL, RELABELLED, TOOL, VERDICTS
+from public_sources import FIRST_SET, LATER_SETS, NOTHING, held_out, labels, set_of
+from public_verdicts import BOTH, FIRST_RUNS, LABEL, RELABELLED, TOOL, VERDICTS
 from tests.synthetic import transpose
 
 from memlane.compile import cuda
@@ -46,30 +46,31 @@ def test_names_are_unique_and_lines_are_marked() -> None:
 
 def test_labels_of_public_kernels_are_findings() -> None:
     """Every kernel has a label and every label a kernel; a third of the first set is held out by a rule that nobody chose by looking, and
-    all of the second."""
+    all of the later ones."""
     names = [case.name for case in PUBLIC]
     assert len(names) >= 60
     assert sorted(names) == sorted(labels())
     known = {NOTHING, *(rule.id for rule in RULES)}
     assert {finding for label in labels().values() for finding in label.accepted} <= known
     assert all(label.why for label in labels().values())
-    second = [name for name in names if in_second_set(name)]
-    assert len(second) >= 40
-    assert all(map(held_out, second))
-    first = len(names) - len(second)
-    assert first / 4 < sum(map(held_out, names)) - len(second) < first / 2
+    for later in LATER_SETS:
+        assert len([name for name in names if set_of(name) == later]) >= 40
+    first = [name for name in names if set_of(name) == FIRST_SET]
+    assert all(held_out(name) for name in names if name not in first)
+    assert len(first) / 4 < sum(map(held_out, first)) < len(first) / 2
 
 
-def test_what_was_first_said_of_the_second_set_is_kept() -> None:
+@pytest.mark.parametrize("later", LATER_SETS)
+def test_what_was_first_said_of_a_later_set_is_kept(later: str) -> None:
     """Each of its kernels that did not agree at the first run has a verdict, and there is a row for that run once all of them ran."""
-    second = [name for name in labels() if in_second_set(name)]
-    agreed, kernels = FIRST_RUN_OF_SECOND
-    assert kernels == len(second)
-    assert agreed == kernels - sum(name in second for name in VERDICTS)
-    rows = [explain_public.judged(case, Findings()) for case in PUBLIC if in_second_set(case.name)]
+    names = [name for name in labels() if set_of(name) == later]
+    first = FIRST_RUNS[later]
+    assert first.kernels == len(names)
+    assert first.agreed == first.kernels - sum(name in names for name in VERDICTS)
+    rows = [explain_public.judged(case, Findings()) for case in PUBLIC if set_of(case.name) == later]
     first_run = explain_public.totals(rows)[-1]
-    assert (first_run.case, first_run.value) == ("second set, first run", agreed / kernels)
-    assert [row.case for row in explain_public.totals(rows[1:])] == ["second set", "all"]
+    assert (first_run.case, first_run.value) == (f"{later}, first run", first.agreed / first.kernels)
+    assert [row.case for row in explain_public.totals(rows[1:])] == [later, "all"]
 
 
 def test_verdicts_are_of_public_kernels() -> None:

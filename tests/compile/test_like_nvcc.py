@@ -217,7 +217,7 @@ def test_a_texture_reference_is_named_where_only_templates_use_it() -> None:
 def test_headers_that_ask_for_clocks_of_the_system_compile() -> None:
     source = """#include <unistd.h>
 #include <ctime>
-#if !_POSIX_TIMERS
+#if !_POSIX_TIMERS || _POSIX_VERSION < 200112L || _XOPEN_VERSION < 600 || _POSIX_THREADS < 200112L || !defined(_POSIX_CPUTIME)
 #error no timers
 #endif
 struct Stopwatch { double since; double read() { return (double)clock() / CLOCKS_PER_SEC - since; } };

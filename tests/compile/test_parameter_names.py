@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import memlane as ml
-from memlane.compile import parameter_names
+from memlane.compile import parameter_names, parameter_types
 from memlane.ptx import parse, print_module
 
 SOURCE = """
@@ -44,6 +44,21 @@ def test_names_are_those_of_the_definition(kernel: str, names: tuple[str, ...]) 
     found = [one for one in module.kernels.values() if kernel in one.title]
     assert found
     assert {parameter_names(module, one) for one in found} == {names}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "types"),
+    [
+        ("red", ("const T*", "T*", "float*", "int")),
+        ("norms", ("const float*", "float*", "int", "unsigned")),
+        ("forward", ("float*", "unsigned int")),
+        ("views", ("View<float>", "Pair", "const int*", "float*")),
+        ("several", ()),
+    ],
+)
+def test_types_are_those_of_the_definition(kernel: str, types: tuple[str, ...]) -> None:
+    module = ml.cuda(SOURCE, name="names.cu")
+    assert {parameter_types(module, one) for one in module.kernels.values() if kernel in one.title} == {types}
 
 
 def test_ptx_alone_has_no_names_of_the_source() -> None:

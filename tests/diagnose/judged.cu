@@ -129,3 +129,25 @@ extern "C" __global__ void every_second_word(float *out, const float *in)
     __syncthreads();
     out[threadIdx.x] = words[2 * threadIdx.x];
 }
+
+// Rows of a table, each of which all warps of a block read while it is still on its way: it takes as long as DRAM, and comes once.
+__global__ void rows_in_step(float* out, const float* table, int turns, int n) {
+    int lane = threadIdx.x % 32;
+    float sum = 0;
+    for (int k = 0; k < turns; k++) sum += table[k * n + blockIdx.x * 32 % n + lane];
+    out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+
+// Bytes by blocks of which a row is half a sector.
+__global__ void mixed_bytes(unsigned char* out, const unsigned char* one, const unsigned char* other, int n) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    out[y * n + x] = (one[y * n + x] + other[y * n + x]) / 2;
+}
+
+// Lanes go down a column of the first matrix, and all of a warp read one word of the second, on a line that is still on its way.
+__global__ void product_by_columns(float* out, const float* one, const float* other, int depth, int n) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x, column = blockIdx.y * blockDim.y + threadIdx.y;
+    float sum = 0;
+    for (int k = 0; k < depth; k++) sum += one[row * depth + k] * other[k * n + column];
+    out[row * n + column] = sum;
+}

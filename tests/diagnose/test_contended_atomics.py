@@ -54,7 +54,18 @@ def test_an_address_that_many_warps_update_with_a_lane_each() -> None:
     (one,) = found(one_lane_each(2000, 4000), "contended-atomics")
     assert "each address of its array gets 2,000 updates or more from all warps; at a cycle for each that is 50 % of the time" in str(one)
     assert (one.transactions, one.ideal_transactions) == (2000, 1)
-    assert (one.cost_cycles, one.cost_measured) == (1999, False)
+    assert (one.cost_low, one.cost_cycles, one.cost_high) == (1999, 2 * 4000 / 2, 2 * 4000)  # the two warps live for half of it
+
+
+def test_updates_of_whole_warps_keep_a_line_busy_too() -> None:
+    """By hand: 200 requests to four words of one line, of a sector each, are 234 of 400 cycles, in which 64 warps live."""
+    where = site(0, "red.global.add.u32", address_parameters=(0,))
+    entry = counted(where, 200, addresses=4, most_lanes_at_address=8, sectors=1, ideal_sectors=1)
+    made = trace([accesses(where, 10, (64, 1, 3))], [entry], arguments=("u4[32]",), lives=400)
+    (one,) = found(made, "contended-atomics")
+    assert "8 lanes of a request update one address" in str(one)
+    assert (one.cost_low, one.cost_high) == (200 * 28, 64 * 400)
+    assert np.isclose(one.cost_cycles, 64 * 200 / 0.853)
 
 
 def test_a_line_that_many_warps_update_with_a_lane_each() -> None:
@@ -62,7 +73,8 @@ def test_a_line_that_many_warps_update_with_a_lane_each() -> None:
     (one,) = found(one_lane_each(2000, 4000, "u4[32]"), "contended-atomics")
     assert "one line of 128 bytes gets 2,000 sectors of updates from all warps; at 0.853 in a cycle that is 59 % of the time" in str(one)
     assert (one.transactions, one.ideal_transactions) == (2000, 32)
-    assert (one.cost_cycles, one.cost_measured) == (2000 - 32, False)
+    assert (one.cost_low, one.cost_measured) == (2000 - 32, True)
+    assert np.isclose(one.cost_cycles, 2 * 4000 * (2000 / 0.853) / 4000)
 
 
 def test_what_warps_wait_for_one_address_beyond_one_update() -> None:

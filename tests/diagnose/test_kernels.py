@@ -155,3 +155,21 @@ def test_an_array_of_one_dimension_is_padded_behind_all_banks(target: Target, ke
     expected = "Leave 1 element of `words` free behind each 32 (index i + (i / 32)): then its lanes meet in no bank."
     assert conflict(found, "ld.").startswith(expected)
     assert max(np.bincount([(i + i // 32) % 32 for i in range(0, 64, 2)])) == 1
+
+
+def test_what_all_warps_load_while_it_is_on_its_way_was_not_driven_out(target: Target, kernels: LoadedModule) -> None:
+    """Each block reads 32 KiB of a table of 256 KiB, all of its warps the same row at a time: as slow as DRAM, and 31 of 32 from L1."""
+    found = said(kernels, "rows_in_step", (64,), (1024,), target.zeros(65536), target.zeros((256, 256)), 256, 256)
+    assert "cache-thrashing" not in rules(found)
+
+
+def test_rows_that_are_shorter_than_a_sector_begin_where_they_like(target: Target, kernels: LoadedModule) -> None:
+    images = [target.zeros((256, 256), "u1") for _ in range(3)]
+    assert set(rules(said(kernels, "mixed_bytes", (16, 16), (16, 16), *images, 256))) == {"narrow-access"}
+
+
+def test_waiting_for_a_line_on_its_way_is_not_saved_by_shared_memory(target: Target, kernels: LoadedModule) -> None:
+    """The words of the second matrix come with a line for all warps of a block, which wait for it together."""
+    one, other, out = target.zeros((128, 128)), target.zeros((128, 128)), target.zeros((128, 128))
+    found = said(kernels, "product_by_columns", (4, 4), (32, 32), out, one, other, 128, 128)
+    assert found[0].rule == "uncoalesced-global"

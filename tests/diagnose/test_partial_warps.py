@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from memlane.chip import load
 from memlane.record import BranchCounts, Trace
 from tests.diagnose.made import accesses, counted, found, site, trace
 from tests.synthetic import NAIVE
@@ -37,8 +38,9 @@ def test_threads_that_cannot_be_put_together_otherwise_are_no_finding() -> None:
 
 def test_lanes_without_a_thread_are_not_lost_to_a_branch() -> None:
     branch = BranchCounts(NAIVE, "transpose.cu", 7, executions=160, divergent=160)
+    own = (1000 - load("h200").latency.dram) / 4  # four lanes share a sector for which they wait in full warps too
     for mask, lanes, share in ((0x7F, 7, None), (0x0F, 4, 0.5)):
         entry = counted(PLACE, 160, lanes=lanes, sectors=1, ideal_sectors=1)
         said = found(_made((8, 1, 1), 1, mask, counts=[entry], branches=[branch]), "divergence")
-        assert [one.cost_cycles for one in said] == ([] if share is None else [160 * 1000 * share])
+        assert [one.cost_cycles for one in said] == ([] if share is None else [160 * (1000 - own) * share])
         assert all(f"have {lanes} of 8 lanes active" in str(one) for one in said)

@@ -57,6 +57,20 @@ def test_a_large_array_is_loaded_three_times_from_beyond_l1() -> None:
     assert "points to L2" in str(one)
 
 
+def test_what_lanes_that_lie_apart_bring_into_the_cache_is_another_finding() -> None:
+    """By hand: of 32 sectors 4 would do, so an eighth of the waiting is left for the loads that come again."""
+    made = trace(
+        [accesses(LOAD, 283, (1, 1, 1000))],
+        [counted(LOAD, 3 * 4096, sectors=32, ideal_sectors=4)],
+        arguments=(SMALL, LARGE, "64"),
+        lives=283_000,
+    )
+    (one,) = found(made, "cache-thrashing")
+    assert np.isclose(one.cost_cycles, (283 - 34.3) * 3 * 4096 * 2 / 3 / 8)
+    assert "times the 12 % of the sectors that lanes side by side would touch" in one.time
+    assert explain(made)[0].rule == "uncoalesced-global"
+
+
 def test_what_several_multiprocessors_load_is_not_loaded_again() -> None:
     assert found(loads(283, 3 * 4096, LARGE, blocks=4), "cache-thrashing") == []
 

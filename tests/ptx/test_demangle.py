@@ -29,6 +29,7 @@ from memlane.ptx.demangle import read
         ("_Z1kRA16_A3_f", "k(float (&) [16][3])"),
         ("_Z1kIJifEEvDpT_", "void k<int, float>(int, float)"),
         ("_Z1kIJEEvDpT_", "void k<>()"),
+        ("_Z1kIiiiiiiiiiiifEvT9_T10_", "void k<int, int, int, int, int, int, int, int, int, int, int, float>(int, float)"),
         ("_Z1kI3FooIS0_IiEEEvT_", "void k<Foo<Foo<int>>>(Foo<Foo<int>>)"),
         ("_ZN2ns3FooIiLj3EE3runIdEEvS1_PT_", "void ns::Foo<int, 3>::run<double>(ns::Foo<int, 3>, double*)"),
         ("_Z1kIL5Color2EEvv", "void k<(Color)2>()"),

@@ -17,6 +17,8 @@ from memlane.number_format import duration, percent, plural, rounded
 
 LATENCY = "latency"
 """What rules where no floor does: the warps wait for each other, for issue slots and for the latency of their accesses."""
+L2_READS = "L2 reads"
+"""The floor of what L2 delivers to all multiprocessors."""
 ATOMICS_OF_ONE_LINE = "atomics of one line"
 """The floor of the line of L2 that gets the most atomic operations."""
 RULING_SHARE = 0.9
@@ -128,7 +130,7 @@ def _of_dram(chip: Chip, traffic: Traffic) -> _Found:
 
 
 _L2: dict[str, tuple[tuple[tuple[str, str, str], ...], ...]] = {
-    "L2 reads": ((("read", "read", "sectors read"),), (("read_lines", "read_lines", "lines read"),)),
+    L2_READS: ((("read", "read", "sectors read"),), (("read_lines", "read_lines", "lines read"),)),
     "L2 writes": (
         (
             ("written", "write", "sectors written"),

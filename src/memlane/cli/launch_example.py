@@ -21,6 +21,8 @@ _DTYPES = {
     "int": "i4", "int2": "i4", "int3": "i4", "int4": "i4", "unsigned int": "u4", "uint2": "u4", "uint4": "u4", "long": "i8",
     "unsigned long": "u8", "long long": "i8", "unsigned long long": "u8", "short": "i2", "unsigned short": "u2", "char": "i1",
     "signed char": "i1", "unsigned char": "u1", "uchar4": "u1", "bool": "bool",
+    "int8_t": "i1", "uint8_t": "u1", "int16_t": "i2", "uint16_t": "u2", "int32_t": "i4", "uint32_t": "u4", "int64_t": "i8",
+    "uint64_t": "u8", "size_t": "u8", "unsigned": "u4", "uint": "u4", "half": "f2", "__half2": "f2", "half2": "f2", "uchar": "u1",
     "f32": "f4", "f64": "f8", "u32": "i4", "s32": "i4", "b32": "i4", "u16": "u2", "s16": "i2", "u8": "u1", "s8": "i1",
 }  # fmt: skip
 """By a type of C++ or of PTX, NumPy's name of it, or of the elements of a vector."""
@@ -36,7 +38,7 @@ def launch_example(kernel: Kernel) -> str:
     Where the source launches the kernel itself, its text is quoted behind them.
     """
     names = front_ends.parameter_names(kernel.module, kernel.function)
-    types = _types(kernel.title)
+    types = _types(kernel.title) or front_ends.parameter_types(kernel.module, kernel.function)
     words = [_shape(kernel)]
     for position, param in enumerate(kernel.function.params):
         name = names[position] if position < len(names) else ""

@@ -42,7 +42,7 @@ from memlane.compile.linking import link, ptx_module
 from memlane.compile.longer_rows import DeclaredArray, declared_array
 from memlane.compile.module import cuda
 from memlane.compile.numba_frontend import numba
-from memlane.compile.parameter_names import parameter_names
+from memlane.compile.parameter_names import parameter_names, parameter_types
 from memlane.compile.triton_frontend import triton
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "link",
     "numba",
     "parameter_names",
+    "parameter_types",
     "ptx_module",
     "triton",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from memlane.compile import hints, instantiations, libraries, macros, nvrtc, sources, standard, toolkit
+from memlane.compile import hints, instantiations, libraries, macros, nvrtc, nvrtc_headers, sources, standard, toolkit
 from memlane.compile.declarations import Unit
 from memlane.compile.device_launches import DeviceLaunches
 from memlane.compile.dialect import in_standard_cxx
@@ -26,8 +26,6 @@ _NO_HEADER = re.compile(
 )
 _STAND_IN = re.compile(r'^[^\n]*: #warning directive: "memlane has no (?P<header>[^"\n]+)"\n[^\n]*\n\s*\^\n\n?', re.MULTILINE)
 """A warning that stands for a header that was not found."""
-_BUILTIN = "__nv_nvrtc_builtin_header.h"
-"""How the compiler calls the header that it has in itself."""
 _FAILING_FILE = re.compile(r"^([^\n(]+)\(\d+\): error", re.MULTILINE)
 _REMARK = re.compile(r"^Remark: The warnings can be suppressed with [^\n]*\n+", re.MULTILINE)
 _BAD_EXPRESSION = re.compile(r"^__nv_name_map\(\d+\): error: [^\n]*\n(?:\s*#pragma nv_mangled_name (?P<expression>[^\n]*))?", re.MULTILINE)
@@ -128,7 +126,13 @@ def cuda_to_ptx(
             raise CompileError(f"there is no directory {entry} to search for headers; correct -I (include=... in Python)")
     settings = Options(arch, std, tuple(map(Path, include)), tuple(define), tuple(instantiate), lineinfo, tuple(options), relocatable)
     program = sources.gather(name, text, directory, settings.include)
-    return _Compilation(program, settings, path).run()
+    compilation = _Compilation(program, settings, path)
+    try:
+        return compilation.run()
+    except CompileError:
+        if not compilation.asks_for_all_headers:
+            raise
+    return _Compilation(sources.gather(name, text, directory, settings.include, read_all=True), settings, path).run()
 
 
 class _Compilation:
@@ -145,7 +149,8 @@ class _Compilation:
         self.sources = {file.name: file.text for file in program.files}
         self.device_launches = DeviceLaunches()
         self.options = options
-        self.macros = macros.collect([file.tokens for file in program.files], options.define)
+        library_macros = nvrtc_headers.macros_of(program.whole, options.include)
+        self.macros = macros.collect([*(file.tokens for file in program.files), library_macros], options.define)
         self.code: dict[str, DeviceCode] = {}
         pieces: set[str] = set()
         for file in program.files:
@@ -159,6 +164,7 @@ class _Compilation:
         self.absent: tuple[str, ...] = ()
         self.asked_host = False
         self.constexpr = False
+        self.asks_for_all_headers = False
         self.host: instantiations.Launched | None = None
 
     def run(self) -> CompiledPtx:
@@ -169,6 +175,7 @@ class _Compilation:
             answer = self._without_stand_ins(nvrtc.compile_request(self._request(device := self._device_texts(), device)))
             if answer.ptx:
                 return self._result(self._with_unnamed(answer, device))
+            self.asks_for_all_headers = self._fails_in_library(answer.log)
             if missing := _NO_HEADER.search(answer.log):
                 raise CompileError(
                     f'{missing["file"]}:{missing["line"]}: the header "{missing["header"]}" was not found; '
@@ -183,6 +190,11 @@ class _Compilation:
                 and not self._remove_refused(answer.log)
             ):
                 raise self._refusal(answer.log)
+
+    def _fails_in_library(self, log: str) -> bool:
+        """Whether the compiler does not take a header that was left to it, whatever the program makes of it."""
+        own = [error for error in nvrtc.errors(log) if error.file not in self.sources and "detected during" not in error.message]
+        return any(nvrtc_headers.is_left_whole(Path(error.file), self.options.include) for error in own)
 
     def _replace_libraries(self, log: str) -> bool:
         """Whether headers of libraries for the host are left out from now on, as where they are not there: those of a wheel that does not
@@ -356,8 +368,8 @@ class _Compilation:
         unused = [name for code in self.code.values() for name in code.templates if not any(f"{name}<" in title for title in titles)]
         notes += [f"no host code launches the kernel template {name}; ask for one with --instantiate '{name}<...>'" for name in unused]
         return CompiledPtx(
-            text=_with_short_names(answer.ptx, [*self.sources]),
-            sources=self.sources,
+            text=sources.with_short_names(answer.ptx, self.sources),
+            sources=self.sources | nvrtc_headers.texts(sources.file_names(answer.ptx), self.options.include),
             kernels=dict(zip(kernels, titles, strict=True)),
             instantiated=dict(answer.lowered),
             log=answer.log,
@@ -382,18 +394,3 @@ def _refused_expressions(log: str) -> set[str]:
 
 def _plain(expression: str) -> str:
     return "".join(expression.split())
-
-
-def _with_short_names(ptx: str, names: Sequence[str]) -> str:
-    """The compiler makes the names of files absolute; here they become again what we call them, and those of CUDA's headers relative to
-    the include directory."""
-    absolute = {os.path.join(os.getcwd(), name): name for name in (*names, standard.PRELUDE, _BUILTIN)}
-    roots = [f"{directory}{os.sep}" for directory in sorted(toolkit.include_directories(), reverse=True)]
-
-    def short(name: str) -> str:
-        name = absolute.get(name, name)
-        for root in roots:
-            name = name.removeprefix(root)
-        return name
-
-    return sources.with_file_names(ptx, short)

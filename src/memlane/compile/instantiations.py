@@ -46,6 +46,8 @@ class _File:
     parts: list[Part] = field(default_factory=list)
     """What may be left out."""
     left_out: list[Part] = field(default_factory=list)
+    kernel_bodies: list[Part] = field(default_factory=list)
+    """What which kernels are launched does not hang on. Compiling the kernels is what takes long."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,11 @@ def launched(
         _take_apart(file, reaching)
     lost: list[str] = []
     for _ in range(_ROUNDS):
-        texts = {name: in_standard_cxx(_text(file)) for name, file in program.items()}
-        answer = compiler(texts)
+        answer = compiler({name: in_standard_cxx(_text(file, file.kernel_bodies)) for name, file in program.items()})
         if answer.ptx:
             kernels = _KERNEL.findall(answer.ptx)
             names = dict.fromkeys(filter(None, map(_expression, kernels)))
+            texts = {name: in_standard_cxx(_text(file)) for name, file in program.items()}
             return Launched(tuple(names), tuple(lost), any("<" in title and "{" in title for title in map(demangle, kernels)), texts)
         refused = _refused(program, answer.log)
         if not refused:
@@ -170,6 +172,9 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
     """Fills in the parts of a file: host functions that reach a kernel are read, of others only the head."""
     file.parts += [Part(unit.start, unit.end) for unit in file.code.removable]
     file.parts += _device_functions(file)
+    for unit in file.code.kernels:
+        kernel = Body([token for token in tokens_inside(file.source.tokens, unit) if token.kind != "directive"]).function()
+        file.kernel_bodies += [] if kernel is None else [replace(kernel.body, instead="{}")]
     if file.code.is_piece:
         whole = Body([token for token in file.source.tokens if token.kind != "directive"])
         _take_statements_apart(file, whole, whole)
@@ -224,13 +229,13 @@ def _refused(files: Mapping[str, _File], log: str) -> dict[tuple[str, Part], str
     return chosen
 
 
-def _text(file: _File) -> str:
+def _text(file: _File, also_left_out: Sequence[Part] = ()) -> str:
     """The text of the file with what is left out replaced, so that what stays keeps its line and column."""
     pieces: list[str] = []
     position = 0
     text, tokens = with_constexpr(file.source.text, file.code.removable), file.source.tokens
     includes = [Part(tokens[index].start, tokens[index].end, f'#include "{name}"') for index, name in file.source.includes.items()]
-    edits = [*file.left_out, *includes, *_macros(tokens)]
+    edits = [*file.left_out, *also_left_out, *includes, *_macros(tokens)]
     for part in sorted(edits, key=lambda part: (part.start, -part.end)):
         if part.start >= position:
             pieces += [text[position : part.start], part.instead, *_remains(text, tokens, part)]

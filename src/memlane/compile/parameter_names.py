@@ -7,6 +7,7 @@ compiler has numbered them (`norms_param_0`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from memlane.compile.declarations import PARENTHESISED
 from memlane.compile.macros import collect
@@ -21,6 +22,7 @@ _NO_NAMES = frozenset(
      "union", "unsigned", "void", "volatile", "wchar_t")
 )  # fmt: skip
 """Words of a type, behind which a parameter may be left without a name."""
+_SAYS_NOTHING = frozenset({"__restrict__", "__restrict", "restrict", "volatile", "struct", "typename", "enum", "__grid_constant__"})
 
 
 def parameter_names(module: Module, kernel: Function) -> tuple[str, ...]:
@@ -30,27 +32,47 @@ def parameter_names(module: Module, kernel: Function) -> tuple[str, ...]:
     """
     if kernel.convention is not None:
         return kernel.convention.names
-    declared = _declared(module).get(plain_name(kernel.title).rpartition("::")[2], ())
-    fitting = {names for names in declared if len(names) == len(kernel.params)}
+    fitting = {tuple(one.name for one in parameters) for parameters in _fitting(module, kernel)}
     return fitting.pop() if len(fitting) == 1 else ()
 
 
+def parameter_types(module: Module, kernel: Function) -> tuple[str, ...]:
+    """Return the types of a kernel's arguments as the source writes them, `const float*`, in order; nothing where they are not known.
+
+    The name of a kernel has its types, unless that is `extern "C"`. Those of its template's parameters are what the template calls them.
+    """
+    fitting = {tuple(one.type for one in parameters) for parameters in _fitting(module, kernel)}
+    return fitting.pop() if len(fitting) == 1 and kernel.convention is None else ()
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    name: str
+    type: str
+
+
+def _fitting(module: Module, kernel: Function) -> list[tuple[_Parameter, ...]]:
+    """The parameters of each definition of a kernel that has as many as the kernel."""
+    declared = _declared(module).get(plain_name(kernel.title).rpartition("::")[2], ())
+    return [parameters for parameters in declared if len(parameters) == len(kernel.params)]
+
+
 @once_for_each
-def _declared(module: Module) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Return by plain name of a kernel the lists of names that its definitions have."""
+def _declared(module: Module) -> dict[str, tuple[tuple[_Parameter, ...], ...]]:
+    """Return by plain name of a kernel the parameters that its definitions have."""
     files = {name: tokenize(text) for name, text in module.sources.items()}
     marks = collect(files.values()).device
-    found: dict[str, tuple[tuple[str, ...], ...]] = {}
+    found: dict[str, tuple[tuple[_Parameter, ...], ...]] = {}
     for tokens in files.values():
         plain = [token for token in tokens if token.kind != "directive"]
         for place, token in enumerate(plain):
             if token.text == "__global__" or (token.text in marks and token.text not in ("__device__", "__constant__", "__shared__")):
-                for name, names in _definition(plain, place + 1):
-                    found[name] = (*found.get(name, ()), names)
+                for name, parameters in _definition(plain, place + 1):
+                    found[name] = (*found.get(name, ()), parameters)
     return found
 
 
-def _definition(tokens: Sequence[Token], place: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _definition(tokens: Sequence[Token], place: int) -> Iterator[tuple[str, tuple[_Parameter, ...]]]:
     """Yield the name and the parameters of the function defined behind a mark; nothing of a mere declaration, or of no function."""
     while place < len(tokens) and tokens[place].text not in (";", "{", "}", "="):
         if tokens[place].text != "(":
@@ -59,7 +81,7 @@ def _definition(tokens: Sequence[Token], place: int) -> Iterator[tuple[str, tupl
         before, end = tokens[place - 1], _end(tokens, place)
         if before.kind == "word" and before.text not in PARENTHESISED:
             if end < len(tokens) and tokens[end].text == "{":
-                yield before.text, tuple(_names(tokens[place + 1 : end - 1]))
+                yield before.text, tuple(_parameters(tokens[place + 1 : end - 1]))
             return
         place = end
 
@@ -74,21 +96,37 @@ def _end(tokens: Sequence[Token], place: int) -> int:
     return len(tokens)
 
 
-def _names(tokens: Sequence[Token]) -> Iterator[str]:
-    """Yield the name of each parameter: the last word of its own in front of a default value or the extents of an array."""
+def _parameters(tokens: Sequence[Token]) -> Iterator[_Parameter]:
+    """Yield each parameter. Its name is the last word of its own in front of a default value or the extents of an array."""
     depth, words, is_over = 0, 0, False
-    name = ""
+    name, named_at = "", 0
+    written: list[str] = []
     for token in (*tokens, Token("punct", ",", 0, 0)):
         if token.text == "," and depth == 0:
             if words:
-                yield name if words > 1 else ""
-            name, words, is_over = "", 0, False
+                type_words = [word for at, word in enumerate(written) if at != named_at or words == 1 or not name]
+                yield _Parameter(name if words > 1 else "", _type(type_words))
+            name, words, is_over, written = "", 0, False, []
             continue
         if depth == 0 and token.text == "(" and not is_over:  # a pointer or reference to something that has brackets of its own
             name, is_over = "", True
-        is_over |= depth == 0 and token.text in ("=", "[")
+        is_array = depth == 0 and token.text == "["
+        is_over |= is_array or (depth == 0 and token.text == "=")
+        if is_array or not is_over:
+            written.append("*" if is_array else token.text)
         depth += (token.text in _OPENING) - (token.text in _CLOSING)
         if token.kind == "word" and depth == 0 and not is_over:
             name, words = "" if token.text in _NO_NAMES or token.text.startswith("__") else token.text, words + 1
+            named_at = len(written) - 1
         elif token.text in ("*", "&") and depth == 0:
             name = ""
+
+
+def _type(words: Sequence[str]) -> str:
+    """The words of a type as C++ is written: `unsigned char*`, without what says nothing of its values."""
+    text = ""
+    for word in words:
+        if word in _SAYS_NOTHING:
+            continue
+        text += f" {word}" if text and (word[0].isalpha() or word[0] == "_") and (text[-1].isalnum() or text[-1] in "_*>&") else word
+    return text.removesuffix(" const") if text.endswith("* const") else text  # whether the pointer itself may change

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from memlane.compile.cubin import KernelUsage
 from memlane.errors import CompileError
+from memlane.number_format import plural
 from memlane.packages import pip_install
 from memlane.ptx import Function, Module, called_functions, names_in
 
@@ -28,7 +29,8 @@ def check_dynamic_shared(module: Module, kernels: Mapping[str, KernelUsage]) -> 
         for variable in [dynamic[one] for one in used] if len(used) == 1 else ():
             if beyond := usage.shared_bytes % min(variable.alignment, _MOST):
                 raise CompileError(
-                    f"the assembler puts the dynamic shared memory {variable.name} of kernel {name} {beyond} bytes behind a multiple of "
+                    f"the assembler puts the dynamic shared memory {variable.name} of kernel {name} {plural(beyond, 'byte')} behind a "
+                    "multiple of "
                     f"the {variable.alignment} that it is declared to be aligned to: install a newer one with: "
                     f"{pip_install('--upgrade', 'nvidia-nvjitlink')}"
                 )

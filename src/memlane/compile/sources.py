@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memlane.compile import libraries, standard, toolkit
+from memlane.compile import libraries, nvrtc_headers, standard, toolkit
 from memlane.compile.tokens import Token, directive, tokenize
 from memlane.errors import CompileError
 
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]*)(")', re.MULTILINE)
+_BUILTIN = "__nv_nvrtc_builtin_header.h"
+"""How the compiler calls the header that it has in itself."""
 _INCLUDE = re.compile(r'(?P<open>[<"])(?P<name>[^>"]+)[>"]')
 
 
@@ -39,6 +41,8 @@ class Program:
     """Headers in angle brackets that were found nowhere: of the system or of libraries for the host, as a rule."""
     library: tuple[str, ...]
     """Headers of CUDA that the files include, by the names written in `#include`."""
+    whole: tuple[Path, ...] = ()
+    """Headers of libraries that know NVRTC, which the compiler reads itself."""
 
 
 def read(path: Path) -> str:
@@ -49,15 +53,17 @@ def read(path: Path) -> str:
         raise CompileError(f"cannot read {path}: {cause.strerror}") from cause
 
 
-def gather(name: str, text: str, directory: Path, include: Sequence[Path]) -> Program:
+def gather(name: str, text: str, directory: Path, include: Sequence[Path], *, read_all: bool = False) -> Program:
     """The program whose main file is `text`. Quoted headers are looked for beside the file that includes them, then in `include`.
 
+    Headers of libraries that know NVRTC are left to the compiler, unless `read_all` says otherwise.
     A quoted header that is nowhere is left to the compiler, which knows whether the conditionals around its `#include` hold.
     """
     files: dict[str, SourceFile] = {}
     absent: dict[str, None] = {}
     quoted: set[str] = set()
     library: dict[str, None] = {}
+    whole: dict[Path, None] = {}
     known = standard.stand_ins()
     pending = [(name, text, directory)]
     while pending:
@@ -71,7 +77,9 @@ def gather(name: str, text: str, directory: Path, include: Sequence[Path]) -> Pr
             if found is None:
                 continue
             header = _find(found["name"], ([directory] if found["open"] == '"' else []) + list(include))
-            if header is not None:
+            if header is not None and not read_all and nvrtc_headers.is_left_whole(header, include):
+                whole[header] = None
+            elif header is not None:
                 file.includes[index] = display(header)
                 pending.append((display(header), read(header), header.parent))
             elif _in_toolkit(found["name"]):
@@ -80,7 +88,7 @@ def gather(name: str, text: str, directory: Path, include: Sequence[Path]) -> Pr
                 absent[found["name"]] = None
                 if found["open"] == '"' and not libraries.is_for_host(found["name"]):
                     quoted.add(found["name"])
-    return Program(tuple(files.values()), tuple(name for name in absent if name not in quoted), tuple(library))
+    return Program(tuple(files.values()), tuple(name for name in absent if name not in quoted), tuple(library), tuple(whole))
 
 
 def display(path: Path) -> str:
@@ -98,6 +106,21 @@ def file_names(ptx: str) -> set[str]:
 def with_file_names(ptx: str, name_of: Callable[[str], str]) -> str:
     """PTX whose line table calls each file what `name_of` makes of its name."""
     return _FILE.sub(lambda found: f"{found[1]}{name_of(found[2])}{found[3]}", ptx)
+
+
+def with_short_names(ptx: str, names: Iterable[str]) -> str:
+    """The compiler makes the names of files absolute; here they become again what we call them, and those of CUDA's headers relative to
+    the include directory."""
+    absolute = {os.path.join(os.getcwd(), name): name for name in (*names, standard.PRELUDE, _BUILTIN)}
+    roots = [f"{directory}{os.sep}" for directory in sorted(toolkit.include_directories(), reverse=True)]
+
+    def short(name: str) -> str:
+        name = absolute.get(name, name)
+        for root in roots:
+            name = name.removeprefix(root)
+        return name
+
+    return with_file_names(ptx, short)
 
 
 def with_includes(file: SourceFile, text: str) -> str:

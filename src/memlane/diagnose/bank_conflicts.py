@@ -17,7 +17,7 @@ from memlane.diagnose.contended_atomics import is_contended
 from memlane.diagnose.evidence import COUNTS, SAME, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, per_request
 from memlane.layout.padding import LaneDistances, least_padding, padded_wavefronts
-from memlane.number_format import rounded
+from memlane.number_format import amount, rounded
 from memlane.record import AccessExample, Site, SiteCounts
 
 MIN_RATIO = 1.25
@@ -81,7 +81,7 @@ def _cause(counts: SiteCounts) -> str:
     if (counts.lanes_per_address or 1) <= 1:
         return cause
     # Most atomics go to one word lane after lane; some are put together there, so it may be either.
-    return f"{cause}, or the same word one after the other ({rounded(counts.lanes_per_address)} lanes at an address on average)"
+    return f"{cause}, or the same word one after the other ({amount(counts.lanes_per_address or 0.0, 'lane')} at an address on average)"
 
 
 def _widest(evidence: Evidence, site: Site) -> int:

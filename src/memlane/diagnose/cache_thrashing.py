@@ -25,10 +25,11 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         return
     for found in reuses(evidence):
         times = found.times_per_sm
-        if times < MIN_TIMES or found.from_l1 >= MIN_FROM_L1 or found.fits_l1:
+        if times < MIN_TIMES or found.not_from_l2 >= MIN_FROM_L1 or found.fits_l1:
             continue
         again = 1 - 1 / times
-        cycles = max(0.0, found.mean - chip.latency.l1) * found.requests * again
+        needed = min(1.0, found.ideal_sectors / max(found.sectors, 1))
+        cycles = max(0.0, found.mean - chip.latency.l1) * found.requests * again * needed
         if cycles < MIN_SHARE * evidence.life:
             continue
         level = level_of(chip, found.mean)
@@ -39,16 +40,22 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
                 cycles,
                 0.0,
                 found.cycles * again,
-                f"the mean of {found.mean:.0f} cycles minus the {chip.latency.l1:.0f} of L1, for the loads beyond the first of each sector",
+                f"the mean of {found.mean:.0f} cycles minus the {chip.latency.l1:.0f} of L1, for the loads beyond the first of each sector"
+                f"{_for_needed(needed)}",
             ),
-            f"each sector is loaded {rounded(times)} times or more by a multiprocessor, but only {percent(found.from_l1)} of the loads are "
-            f"served by L1; the mean of {found.mean:.0f} cycles points to {level}",
+            f"each sector is loaded {rounded(times)} times or more by a multiprocessor, but only {percent(found.not_from_l2)} of the loads "
+            f"are served by L1; the mean of {found.mean:.0f} cycles points to {level}",
             "more is loaded between two loads of a sector than L1 holds, so it is evicted before it is used again",
             "Work on one part of the data at a time that fits in the cache (blocking), or keep data that is used again in shared memory.",
             found.requests,
             found.about,
-            **{"loads of a sector by a multiprocessor": times, "share served by L1": found.from_l1, "cycles per access": found.mean},
+            **{"loads of a sector by a multiprocessor": times, "share served by L1": found.not_from_l2, "cycles per access": found.mean},
         )
+
+
+def _for_needed(needed: float) -> str:
+    """Lanes that lie apart fill the cache with sectors that hardly hold anything they ask for: what these cost is another finding."""
+    return f", times the {percent(needed)} of the sectors that lanes side by side would touch" if needed < 1 else ""
 
 
 RULE = Rule("cache-thrashing", "cache thrashing", examine, (COUNTS, TIMES, ORIGINS, CALIBRATION, WHOLE))

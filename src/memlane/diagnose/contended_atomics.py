@@ -12,7 +12,7 @@ from memlane.diagnose.busy_address import Busy, BusyLine, busy, busy_line
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict
-from memlane.number_format import percent, rounded
+from memlane.number_format import percent, plural, rounded
 from memlane.record import SiteCounts
 
 MIN_LANES_PER_ADDRESS = 4.0
@@ -29,8 +29,8 @@ def is_contended(entry: SiteCounts) -> bool:
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """See the module."""
     for entry in evidence.accesses:
+        found, line = busy(evidence, entry), busy_line(evidence, entry)
         if not is_contended(entry):
-            found, line = busy(evidence, entry), busy_line(evidence, entry)
             if found is not None:
                 yield _of_warps(evidence, entry, found)
             elif line is not None:
@@ -45,10 +45,13 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             unit="lanes",
             transactions=entry.lanes,
             ideal=addresses,
-            what=f"{rounded(entry.lanes_per_address)} lanes of a request update one address, the mean of {entry.requests:,} requests",
+            what=f"{rounded(entry.lanes_per_address)} lanes of a request update one address, the mean of "
+            f"{plural(entry.requests, 'request')}",
             cause="updates of one address run one after the other",
             remedy=_remedy(site.space.startswith("shared")),
-            cost=_cost(evidence, entry),
+            cost=_cost(
+                evidence, entry, float(entry.lanes - addresses), max(one.share for one in (found, line) if one) if found or line else 0.0
+            ),
             requests=entry.requests,
             bytes_requested=entry.bytes,
             numbers={"lanes per address": entry.lanes / addresses, "most lanes at one address": float(entry.most_lanes_at_address or 0)},
@@ -72,7 +75,7 @@ def _of_line(evidence: Evidence, entry: SiteCounts, found: BusyLine) -> Verdict:
         f"cycle that is {percent(found.share)} of the time of the launch",
         cause="updates of one line run one after the other, whichever warp they come from",
         remedy=f"{_LESS_OFTEN}each address. {_COPIES}",
-        cost=_cost(evidence, entry, float((entry.addresses or 0) - ideal)),
+        cost=_cost(evidence, entry, float((entry.addresses or 0) - ideal), found.share),
         requests=entry.requests,
         bytes_requested=entry.bytes,
         numbers={"sectors of updates of a line": found.sectors, "share of the time that it is busy": found.share},
@@ -91,17 +94,29 @@ def _of_warps(evidence: Evidence, entry: SiteCounts, found: Busy) -> Verdict:
         f"{percent(found.share)} of the time of the launch",
         cause="updates of one address run one after the other, whichever warp they come from",
         remedy=f"{_LESS_OFTEN}the address. {_COPIES}",
-        cost=_cost(evidence, entry, float((entry.addresses or 0) - ideal)),
+        cost=_cost(evidence, entry, float((entry.addresses or 0) - ideal), found.share),
         requests=entry.requests,
         bytes_requested=entry.bytes,
         numbers={"updates of an address": each, "share of the time that it is busy": found.share},
     )
 
 
-def _cost(evidence: Evidence, entry: SiteCounts, beyond: float | None = None) -> Cost:
-    """One cycle for each update beyond the first at an address, or what was measured beyond the latency of one update."""
-    excess = float(entry.lanes - (entry.addresses or 0)) if beyond is None else max(beyond, 0.0)
+def _cost(evidence: Evidence, entry: SiteCounts, beyond: float, busy_share: float) -> Cost:
+    """One cycle for each of `beyond` updates, or what was measured beyond the latency of one update.
+
+    The end of an update without a result cannot be measured. All warps live on while an address is busy: for `busy_share` of the launch.
+    """
+    excess = max(beyond, 0.0)
     net, chip = evidence.cycles(entry.site), evidence.chip
+    held = min(busy_share, 1.0) * evidence.life
+    if chip is not None and not len(net) and held > excess:
+        return Cost(
+            held,
+            excess,
+            evidence.life,
+            f"the time of all warps, times {percent(min(busy_share, 1.0))}, the share of the launch for which it is busy; at least one "
+            "cycle for each update beyond the first",
+        )
     if chip is None or not len(net):
         return Cost(excess, excess, None, f"one cycle for each update beyond the first; {cost.unknown(chip)}", measured=False)
     if entry.site.space == "shared" and entry.wavefronts:

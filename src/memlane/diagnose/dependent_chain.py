@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from memlane.diagnose.cost import Cost, idle_share
 from memlane.diagnose.evidence import CALIBRATION, ORIGINS, RESIDENCY, TIMES, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
-from memlane.number_format import rounded
+from memlane.number_format import amount, rounded
 from memlane.record import Site
 from memlane.walks import reachable
 
@@ -45,7 +45,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
                 "the measured time of the chain minus one access of it, times the share of the time in which the other warps of a "
                 "scheduler wait too, if they wait independently",
             ),
-            f"a chain of {rounded(length)} accesses a warp, {each:.0f} cycles each, with {rounded(warps[0])} warps on a multiprocessor",
+            f"a chain of {rounded(length)} accesses a warp, {each:.0f} cycles each, with {amount(warps[0], 'warp')} on a multiprocessor",
             "each address is computed from the value that the access before has loaded, so no two of a warp are under way at once",
             "Follow several chains in each thread, give a multiprocessor more warps, or change the structure so that addresses are known "
             "beforehand (an array instead of a list, a wider node).",

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from memlane.chip import LANES
-from memlane.diagnose.cost import Cost
-from memlane.diagnose.evidence import BRANCHES, COUNTS, TIMES, Evidence
+from memlane.diagnose.cost import Cost, nearest_latency
+from memlane.diagnose.evidence import BRANCHES, COUNTS, TIMES, Evidence, Numbers
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
-from memlane.number_format import rounded
+from memlane.number_format import plural, rounded
 from memlane.record import BranchCounts, SiteCounts
 
 MAX_ACTIVE = 0.75
@@ -44,7 +44,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             found,
             f"accesses behind the branch at line {line} have {rounded(lanes)} of {rounded(existing)} lanes active",
             f"the lanes of a warp take both sides of that branch, one after the other, in {branch.divergent:,} of "
-            f"{branch.executions:,} executions",
+            f"{plural(branch.executions, 'execution')}",
             "Let all lanes of a warp take the same branch: sort or compact the work by the branch condition, or give each branch its own "
             "threads.",
             requests,
@@ -87,14 +87,29 @@ def _existing(evidence: Evidence, entries: list[SiteCounts]) -> float:
 def _cost(evidence: Evidence, entries: list[SiteCounts]) -> tuple[Cost, float]:
     """The cost, and the measured cycles of the accesses."""
     assert evidence.rows is not None
-    rows = evidence.rows
-    chosen = rows.of([number for entry in entries for number in evidence.numbers(entry.site)])
-    cycles = rows.cycles[chosen] * rows.weight[chosen]
-    idle = float((cycles * (1 - rows.lanes[chosen] / evidence.lanes_of_warps()[chosen])).sum())
-    total = float(np.sum(cycles))
+    rows, threads = evidence.rows, evidence.lanes_of_warps()
+    idle = total = 0.0
+    for entry in entries:
+        chosen = rows.of(evidence.numbers(entry.site))
+        cycles, weight = rows.cycles[chosen], rows.weight[chosen]
+        inactive = 1 - rows.lanes[chosen] / threads[chosen]
+        idle += float(((cycles - _for_own_sectors(evidence, entry, cycles)) * weight * inactive).sum())
+        total += float((cycles * weight).sum())
     return Cost(
-        idle, 0.0, total, "the measured time of the accesses times the share of their warps' threads that were not active in them"
+        idle,
+        0.0,
+        total,
+        "the measured time of the accesses times the share of their warps' threads that were not active in them, without what lanes with "
+        "sectors of their own wait for these",
     ), total
+
+
+def _for_own_sectors(evidence: Evidence, entry: SiteCounts, cycles: Numbers) -> Numbers:
+    """Cycles for which lanes with a sector of their own wait for it beyond the latency: there are as many sectors in full warps."""
+    chip = evidence.chip
+    if chip is None or not entry.sectors or not entry.lanes or entry.site.space not in ("global", "generic"):
+        return np.zeros_like(cycles)
+    return np.maximum(cycles - nearest_latency(chip, cycles), 0.0) * min(1.0, entry.sectors / entry.lanes)
 
 
 RULE = Rule("divergence", "divergent lanes", examine, (COUNTS, BRANCHES, TIMES))

@@ -53,7 +53,9 @@ def _told(entry: SiteCounts, name: str, limit: float, value: float, findings: li
     lines = sources.get(site.file, "").splitlines()
     quoted = f"\n{site.line:>6} | {lines[site.line - 1].strip()}" if 0 < site.line <= len(lines) else ""
     said = str(first) if first else f"{site.file}:{site.line}  {site.op} in {kernel_label(site.kernel)}"
-    return f"{said}\n       {_WORDS[name].format(value=_number(value))}, {name}={_number(limit)} was allowed{quoted}"
+    noun, rest = _WORDS[name]
+    measured = f"{_number(value)} {noun}{'' if _number(value) == '1' else 's'} {rest}"
+    return f"{said}\n       {measured}, {name}={_number(limit)} was allowed{quoted}"
 
 
 def _number(value: float) -> str:
@@ -76,7 +78,7 @@ _MEASURES: Mapping[str, Callable[[SiteCounts], float | None]] = {
     "max_excess_bytes": _excess_bytes,
 }
 _WORDS = {
-    "max_sectors_per_request": "{value} sectors per request on average",
-    "max_conflicts": "{value} wavefronts above the ideal",
-    "max_excess_bytes": "{value} bytes of sectors above the ideal",
+    "max_sectors_per_request": ("sector", "per request on average"),
+    "max_conflicts": ("wavefront", "above the ideal"),
+    "max_excess_bytes": ("byte", "of sectors above the ideal"),
 }

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from memlane.diagnose.cost import Cost, unknown
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
+from memlane.number_format import plural
 from memlane.record import SiteCounts
 
 MIN_SHARE = 0.01
@@ -23,7 +24,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             entry.site,
             found.cycles,
             found,
-            f"{entry.requests:,} requests to local memory",
+            f"{plural(entry.requests, 'request')} to local memory",
             "a per-thread array is indexed by a value known only at run time, or more values are live than fit in the registers",
             "Unroll the loops that index it, so that every index is known to the compiler, make it smaller, or keep it in shared memory, "
             "one column for each thread.",

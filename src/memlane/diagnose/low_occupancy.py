@@ -10,7 +10,7 @@ from memlane.chip import resident_blocks
 from memlane.diagnose.cost import Cost, idle_share
 from memlane.diagnose.evidence import CALIBRATION, RESIDENCY, TIMES, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
-from memlane.number_format import percent, rounded
+from memlane.number_format import percent, plural, rounded
 
 MAX_SHARE = 0.25
 """Resident warps over those that the multiprocessor can hold."""
@@ -60,10 +60,11 @@ def _cause(evidence: Evidence) -> str:
     plain = None if launch.perturbation is None else launch.perturbation.plain
     threads = int(np.prod(launch.block))
     blocks = launch.resident_blocks
+    of_threads = f"of {plural(threads, 'thread')} fit, limited by"
     if chip is not None and plain is not None:
         limits = resident_blocks(chip, threads, plain.registers, plain.shared_bytes).limited_by
-        return f"no more than {plain.resident_blocks} blocks of {threads} threads fit, limited by {' and '.join(limits)}"
-    return f"no more than {blocks} blocks of {threads} threads fit, limited by shared memory, registers or the number of blocks"
+        return f"no more than {plural(plain.resident_blocks, 'block')} {of_threads} {' and '.join(limits)}"
+    return f"no more than {plural(blocks or 0, 'block')} {of_threads} shared memory, registers or the number of blocks"
 
 
 RULE = Rule("low-occupancy", "low occupancy", examine, (TIMES, RESIDENCY, CALIBRATION))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memlane.chip import SECTOR_BYTES
 from memlane.diagnose import cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict, of_sectors, per_request
@@ -32,6 +33,8 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             continue
         if excess < MIN_SHARE * evidence.sectors or entry.lanes < MIN_LANES * entry.requests:
             continue
+        if (evidence.row_bytes(entry.site.nbytes) or SECTOR_BYTES) < SECTOR_BYTES:
+            continue  # rows of the block are shorter than a sector, wherever they begin
         if any(_key(one) in aligned for one in evidence.together(entry.site)):
             continue
         if not cost.is_felt(evidence, cost.of_sectors(evidence, entry)):

@@ -14,13 +14,16 @@ from memlane.chip import SECTOR_BYTES
 from memlane.diagnose.cost import MIN_FELT, Cost, unknown
 from memlane.diagnose.evidence import COUNTS, ORIGINS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, in_cycles
-from memlane.number_format import percent, rounded
+from memlane.number_format import amount, percent, plural
 from memlane.record import Place, Site, SiteCounts
 
 WIDTH = 4
 """Bytes of a lane from which on an access is not narrow: with those a request fills a line of 128 bytes."""
 MIN_FULL = 0.9
-"""Lanes of the mean request over those of a warp, and bytes asked for over those of the sectors."""
+"""Lanes of the mean request over those of a warp, and bytes asked for over those of the sectors; of a row of the block if that is
+shorter than a sector."""
+SHORTEST_ROW = 16
+"""Bytes of a row of the block, below which so much of each sector lies idle that it is the finding `partial-sectors`."""
 MAX_TIMES = 2.0
 """Loads or stores of each sector of the array in a launch, below which lanes must lie side by side: at one address they would be more."""
 MIN_SHARE = 0.02
@@ -51,8 +54,8 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             site,
             found.cycles / fewer,
             found,
-            f"each lane of {entry.requests:,} requests asks for {width}, so that a request moves "
-            f"{rounded(entry.bytes / entry.requests)} bytes of {WIDTH * evidence.lanes_per_warp()}",
+            f"each lane of {plural(entry.requests, 'request')} asks for {width}, so that a request moves "
+            f"{amount(entry.bytes / entry.requests, 'byte')} of {WIDTH * evidence.lanes_per_warp()}",
             f"a thread {_does(site.kind)} one element at a time",
             f"Let each thread {VERBS[site.kind]} {WIDTH // site.nbytes} neighbours at once, or more "
             f"({_VECTORS[site.nbytes]}), with correspondingly fewer threads or iterations.",
@@ -85,8 +88,11 @@ def _side_by_side(entry: SiteCounts, evidence: Evidence) -> bool:
     ):
         return False
     sectors, array = entry.sectors or 0, evidence.array_sectors(site)
-    full = entry.lanes >= MIN_FULL * evidence.lanes_per_warp() * entry.requests and entry.bytes >= MIN_FULL * sectors * SECTOR_BYTES
-    return full and bool(array) and sectors < MAX_TIMES * (array or 0.0) * max(len(evidence.launches), 1)
+    row = evidence.row_bytes(site.nbytes) or SECTOR_BYTES
+    row = row if SHORTEST_ROW <= row < SECTOR_BYTES else SECTOR_BYTES
+    full = entry.lanes >= MIN_FULL * evidence.lanes_per_warp() * entry.requests and entry.bytes >= MIN_FULL * sectors * row
+    times = sectors * row / SECTOR_BYTES / max(len(evidence.launches), 1)
+    return full and bool(array) and times < MAX_TIMES * (array or 0.0)
 
 
 def _cost(evidence: Evidence, entry: SiteCounts, fewer: float) -> Cost:

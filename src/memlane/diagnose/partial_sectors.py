@@ -9,7 +9,7 @@ from memlane.diagnose import cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict, of_sectors, per_request
 from memlane.diagnose.uncoalesced import shares_sectors, wasteful
-from memlane.number_format import percent
+from memlane.number_format import percent, plural
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
@@ -36,7 +36,7 @@ def _cause_and_remedy(row_bytes: int | None, rows: int, per_request: float) -> t
     """`rows`: of a block in one warp. Where each touches no more sectors than it would wherever it began, nothing is skipped in it."""
     if row_bytes is not None and row_bytes < SECTOR_BYTES:
         return (
-            f"a row of its block has no more than {row_bytes} bytes side by side, and a sector has {SECTOR_BYTES}",
+            f"a row of its block has no more than {plural(row_bytes, 'byte')} side by side, and a sector has {SECTOR_BYTES}",
             "Make the block wider and lower, so that its rows fill sectors.",
         )
     if row_bytes is not None and rows > 1 and per_request <= rows * (row_bytes // SECTOR_BYTES + 1):

@@ -10,7 +10,7 @@ from memlane.chip import LANES
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import TIMES, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
-from memlane.number_format import percent
+from memlane.number_format import percent, plural
 from memlane.record import LaunchInfo
 
 MIN_EMPTY = 0.25
@@ -30,7 +30,8 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
     rows = evidence.rows
     totals = np.bincount(rows.site, rows.cycles * rows.weight, len(evidence.sites))
     site = evidence.sites[int(totals.argmax())]
-    sizes = " or ".join(map(str, sorted({_threads(one) for one in launches})))
+    *few, most = sorted({_threads(one) for one in launches})
+    sizes = " or ".join([*map(str, few), plural(most, "thread")])
     yield in_cycles(
         site,
         evidence.life,
@@ -41,7 +42,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             "the lifetimes of all warps times the share of their lanes that no thread has: full warps would be as many fewer",
         ),
         f"{percent(empty)} of the lanes have no thread in the whole kernel, and most of the waiting is here",
-        f"blocks have {sizes} threads, and a warp takes the same time with {LANES}",
+        f"blocks have {sizes}, and a warp takes the same time with {LANES}",
         f"Give each block a multiple of {LANES} threads: merge several blocks into one, or give each thread less work.",
         int(rows.of([site.id]).sum()),
         **{"lanes without a thread, share": empty},

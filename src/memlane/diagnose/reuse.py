@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memlane.chip import SECTOR_BYTES
+from memlane.chip import SECTOR_BYTES, Chip
+from memlane.chip.floors import L2_READS
 from memlane.diagnose.cost import between_l1_and_l2
 from memlane.diagnose.evidence import Evidence, Numbers
 from memlane.record import Site
@@ -38,6 +39,9 @@ class Reuse:
     sectors that one multiprocessor moves."""
     from_l1: float
     """Share of the accesses that are as quick as L1."""
+    not_from_l2: float
+    """Share of the accesses that L1 serves, however long they take: an access to a line that is on its way waits for it. Where it is known
+    how much was read from L2, on the emulator, those for which that is too little; else those that are as quick as L1."""
     again: Numbers
     """Net cycles of the accesses that load what their multiprocessor has loaded before. They are taken to be the quickest, for the first
     load of a sector is a slow one; how many they are lies between two bounds, see `_again`."""
@@ -48,6 +52,8 @@ class Reuse:
     mean: float
     ideal_sectors: int
     """That the loads would touch if their lanes lay side by side, over all launches."""
+    sectors: int
+    """That the loads touch, over all launches."""
     of_neighbours: bool
     """Whether no single instruction loads each sector twice or more: then the place names elements that lie near each other, as stencils
     do."""
@@ -75,6 +81,7 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
         times = loaded / whole
         times_per_sm = max(times / sms, min(times, AT_LEAST_TWICE) if all(one.address_repeats for one in sites) else 0.0)
         from_l1 = float((cycles < between_l1_and_l2(chip)).mean())
+        sectors = sum(one.sectors or 0 for one in counted)
         certain, likely = _again(times, times_per_sm, from_l1)
         yield Reuse(
             sites[0],
@@ -84,13 +91,24 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
             times_per_sm,
             held,
             from_l1,
+            max(from_l1, 1.0 - _read_from_l2(evidence, chip) / max(sectors, 1)),
             np.sort(cycles)[: round(len(cycles) * likely)],
             round(len(cycles) * certain),
             rows.total(chosen),
             float(cycles.mean()),
             sum(one.ideal_sectors or 0 for one in counted),
+            sectors,
             max(one.ideal_sectors or 0 for one in counted) < AT_LEAST_TWICE * whole * max(len(evidence.launches), 1),
         )
+
+
+def _read_from_l2(evidence: Evidence, chip: Chip) -> float:
+    """Sectors that the launches read from L2, at most, by the emulator's model of time; infinite where there is none, as on a GPU."""
+    rate = chip.bandwidth.rate("l2", "read")
+    if rate is None or any(one.time is None or any(L2_READS in part for part in one.time.missing) for one in evidence.launches):
+        return math.inf
+    floors = (floor for one in evidence.launches if one.time for floor in one.time.floors)
+    return rate * sum(floor.cycles for floor in floors if floor.name == L2_READS)
 
 
 def _again(times: float, times_per_sm: float, from_l1: float) -> tuple[float, float]:

@@ -319,7 +319,8 @@ class _Reader(Cursor):
 
     def _template_parameter(self) -> Type:
         self.need("T")
-        index = self.index()
+        index = 0 if self.peek() == "_" else self.number() + 1  # a decimal number, unlike those of substitutions
+        self.need("_")
         if index >= len(self.arguments):
             raise UnreadError
         result = replace(self.arguments[index], parameter=index)

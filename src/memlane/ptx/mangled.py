@@ -96,7 +96,7 @@ class Cursor:
         return -int(self.text[start : self.at]) if negative else int(self.text[start : self.at])
 
     def index(self) -> int:
-        """The rest of `S_`, `S0_`, `SA_` in base 36, or of `T_`, `T0_`: 0, 1, 11."""
+        """The rest of `S_`, `S0_`, `SA_` in base 36: 0, 1, 11."""
         value = 0
         if self.take("_"):
             return 0

@@ -38,8 +38,10 @@
 #define HUGE_VALL HUGE_VAL
 #define MAXFLOAT 3.40282347e+38F
 
-#define FP_NAN 0
-#define FP_INFINITE 1
-#define FP_ZERO 2
-#define FP_SUBNORMAL 3
-#define FP_NORMAL 4
+// Enumerators of the same names, because libraries for NVRTC declare theirs.
+enum { FP_NAN, FP_INFINITE, FP_ZERO, FP_SUBNORMAL, FP_NORMAL };
+#define FP_NAN FP_NAN
+#define FP_INFINITE FP_INFINITE
+#define FP_ZERO FP_ZERO
+#define FP_SUBNORMAL FP_SUBNORMAL
+#define FP_NORMAL FP_NORMAL
