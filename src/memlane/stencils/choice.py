@@ -138,6 +138,26 @@ def _rotating(kernel: FusedSchedule) -> Variant:
     return replace(variant, unroll=turns, planes=variant.planes + -(variant.planes + around) % turns)
 
 
+def beside_border(problem: Problem, rule: Rule, variant: Variant, chip: Chip) -> Variant:
+    """Return a variant with as many planes a block as let all blocks end together where one border of the part is launched before them.
+
+    A border has few planes and as many tiles as they. Where the last layer of blocks finds no room beside it, it begins when the border
+    has ended, and is to be so much thinner than the others."""
+    kernel = FusedSchedule(problem, rule, variant)
+    around, border = kernel.steps * (kernel.reach[0][0] + kernel.lag), kernel.steps * max(kernel.reach[0])
+    between = kernel.geometry.extents[0] - border
+    blocks, room = kernel.blocks // kernel.grid[2], places(kernel, chip)
+    layers = room // blocks
+    if layers < 2 or ceil(between / variant.planes) != layers or between < layers * (2 * border + around):
+        return variant
+
+    def turns(planes: int) -> int:
+        first, last = (-(-(each + around) // variant.unroll) * variant.unroll for each in (planes, between - (layers - 1) * planes))
+        return max(first, last + border + around)
+
+    return replace(variant, planes=min(range(between // layers, ceil((between + border + around) / layers) + 1), key=turns))
+
+
 def estimates(problem: Problem, rule: Rule, chip: Chip) -> list[Estimate]:
     """Return the estimates of all variants worth a look, the fastest first."""
     found = [estimate(problem, rule, one, chip) for one in [default_variant(problem, rule), *fused_variants(problem, rule)]]

@@ -46,8 +46,8 @@ class FusedKernel(FusedSchedule):
     words: ClassVar[dict[str, int]] = {}
     word_count = 0
 
-    def __init__(self, problem: Problem, rule: Rule, variant: Variant, *, fmad: bool = True, way: int = 1) -> None:
-        super().__init__(problem, rule, variant, way)
+    def __init__(self, problem: Problem, rule: Rule, variant: Variant, *, fmad: bool = True) -> None:
+        super().__init__(problem, rule, variant)
         self.cell = CellFunction(problem, rule, fmad, False)
         self.name = f"{plain(rule.name)}_{self.steps}_steps"
 
@@ -77,45 +77,32 @@ class FusedKernel(FusedSchedule):
 
     def _position(self) -> list[str]:
         low, _, y_low, _ = self.halo
-        tile = f"(block_x * {self.warps} + threadIdx.y)" if self.flat else "block_x"
+        tile = f"(blockIdx.x * {self.warps} + threadIdx.y)" if self.flat else "blockIdx.x"
         lines = [
-            *self._block_order(),
             f"const int tile_x = {self.geometry.begin(2)}{tile} * {self.width} - {low}, x0 = tile_x + threadIdx.x * {self.vector};",
             *self._place_of_reads(),
             "const int y0 = 0;"
             if self.flat
-            else f"const int y0 = {self.geometry.begin(1)}block_y * {self.height} - {y_low} + threadIdx.y * {self.rows};",
-            march(self.geometry, "block_z", self.variant.planes),
-            *self._beginning(),
+            else f"const int y0 = {self.geometry.begin(1)}blockIdx.y * {self.height} - {y_low} + threadIdx.y * {self.rows};",
+            march(self.geometry, "blockIdx.z", self.variant.planes),
+            *march_begins(self.geometry, [*self.outputs, *self.inputs]),
+            *scalar_loads(self.problem, self.rule),
         ]
         tests = [f"x0 >= {self._border(2)[0]}", f"x0 + {self.vector} <= NX - {self._border(2)[1]}"]
         if not self.flat:
             tests += [f"y0 >= {self._border(1)[0]}", f"y0 + {self.rows} <= NY - {self._border(1)[1]}"]
         inner = " && ".join(tests)
         lines.append(f"const bool is_inner = __all_sync(0xffffffff, {inner});  // no boundary along x and y changes cells of this warp")
-        return [*lines, *(self._rows_in_shared() if self.rings else [])]
-
-    def _rows_in_shared(self) -> list[str]:
-        """Return the definition of the rows that other warps read."""
-        count, thread = self.shared_bytes // itemsize(self.shared_dtype), f"threadIdx.y * {WARP} + threadIdx.x"
-        return [
-            f"extern __shared__ {REGISTER[self.shared_dtype]} shared_rows[];  // rows that other warps read",
-            "// The first turns read planes that no turn has made. Nothing of them gets into results.",
-            f"for (int at = {thread}; at < {count}; at += {WARP * self.warps}) shared_rows[at] = 0;",
-            "__syncthreads();",
-        ]
-
-    def _block_order(self) -> list[str]:
-        """Return which part of the grid a block has."""
-        return ["const int block_x = blockIdx.x, block_y = blockIdx.y, block_z = blockIdx.z;"]
-
-    def _beginning(self) -> list[str]:
-        """Return what a launch does before it marches."""
-        return [*march_begins(self.geometry, [*self.outputs, *self.inputs]), *scalar_loads(self.problem, self.rule)]
-
-    def _plane(self, z: str) -> str:
-        """Return the plane of the grid that is `z` along the march."""
-        return z if self.way > 0 else f"first + end - 1 - ({z})"
+        if self.rings:
+            count = self.shared_bytes // itemsize(self.shared_dtype)
+            thread = f"threadIdx.y * {WARP} + threadIdx.x"
+            lines += [
+                f"extern __shared__ {REGISTER[self.shared_dtype]} shared_rows[];  // rows that other warps read",
+                "// The first turns read planes that no turn has made. Nothing of them gets into results.",
+                f"for (int at = {thread}; at < {count}; at += {WARP * self.warps}) shared_rows[at] = 0;",
+                "__syncthreads();",
+            ]
+        return lines
 
     @property
     def is_torn(self) -> bool:
@@ -150,31 +137,20 @@ class FusedKernel(FusedSchedule):
                 lines += self._load(cycle, shifted("first", early - self.steps * self.reach[0][0]), self.variant.ahead - early)
         return lines
 
-    @property
-    def _around(self) -> tuple[int, int]:
-        """Turns of a march before the first plane of results and behind the last."""
-        return self.steps * self.reach[0][0], self.steps * self.lag
-
     def _loop(self) -> list[str]:
-        begin, behind = self._around
-        return self._turns(f"first - {begin}", f"end + {behind}")
-
-    def _turns(self, start: str, stop: str) -> list[str]:
-        """Return the loop over some turns of the march."""
-        begin, behind = self._around
+        begin, behind = self.steps * self.reach[0][0], self.steps * self.lag
         unroll, (low, high) = self.variant.unroll, self._border(0)
         body: list[str] = [f"const int turn = i - first + {begin};"] if self.rings else []
         if self._keeps and self.flat:  # one test a turn; where a turn has many cells, two of it would take too many registers
-            least, most = map(self._plane, (f"i - {behind}", "i") if self.way > 0 else ("i", f"i - {behind}"))
-            near = f"is_inner && {least} >= {low} && {most} < NZ - {high}"
+            near = f"is_inner && i - {behind} >= {low} && i < NZ - {high}"
             body += either(near, self._turn(keeps=False), self._turn(keeps=True))
         else:
             body += self._turn(keeps=self._keeps)
         body += ["__syncthreads();"] if self.rings else []
         if unroll == 1:
-            return [f"for (int i = {start}; i < {stop}; ++i) {{", *indented(body, 1), "}"]
+            return [f"for (int i = first - {begin}; i < end + {behind}; ++i) {{", *indented(body, 1), "}"]
         return [
-            f"for (int group = {start}; group < {stop}; group += {unroll}) {{  // the last turns may be one too many",
+            f"for (int group = first - {begin}; group < end + {behind}; group += {unroll}) {{  // the last turns may be one too many",
             "#pragma unroll",
             f"    for (int u = 0; u < {unroll}; ++u) {{  // so that each plane stays in its registers",
             "        const int i = group + u;",
@@ -213,7 +189,7 @@ class FusedKernel(FusedSchedule):
 
     def _load_row(self, field: str, to: str, first: int, z: str, y: str) -> list[str]:
         dtype, name = self.problem.dtype(field), f"{plain(field)}_field"
-        line, z, y = line_of_read(self.geometry, field), self.geometry.held(self._plane(z)), self.geometry.held(y, 1)
+        line, z, y = line_of_read(self.geometry, field), self.geometry.held(z), self.geometry.held(y, 1)
         if not self.is_torn:
             return [*ascribed(self.rule, line, body_loads(dtype, name, to, first, (z, y, "x_read"), self.vector)), GENERATED]
         near = indented(body_loads(dtype, name, to, first, (z, y, "x0"), self.vector), 1)
@@ -246,8 +222,7 @@ class FusedKernel(FusedSchedule):
         inner += [f"{kind} {plain(name)}_value[{self.rows}][{self.vector}];" for name, kind in self.cell.results()]
         if kept and not self.flat:
             low, high = self._border(0)
-            plane = self._plane(z)
-            inner += either(f"is_inner && {plane} >= {low} && {plane} < NZ - {high}", self._update(), [*self._update(), *kept])
+            inner += either(f"is_inner && {z} >= {low} && {z} < NZ - {high}", self._update(), [*self._update(), *kept])
         else:
             inner += [*self._update(), *kept]
         for cycle in self.problem.swap:
@@ -286,13 +261,14 @@ class FusedKernel(FusedSchedule):
         at = shifted(z, dz), shifted("y0", row)
         lines = self._load_row(name, to, low, *at)
         for edge in sorted({dx + cell for dx in cells for cell in range(self.vector)} - set(range(self.vector))):
-            where = self.geometry.held(self._plane(at[0])), self.geometry.held(at[1], 1), self.geometry.held(shifted("x0", edge), 2)
+            where = self.geometry.held(at[0]), self.geometry.held(at[1], 1), self.geometry.held(shifted("x0", edge), 2)
             place = f"*cell_at({plain(name)}_field, {', '.join(where)})"
             lines += ascribed(self.rule, line_of_read(self.geometry, name), [f"{to}[{edge + low}] = widened({place});"])
         for edge in sorted({dx + cell for dx in cells for cell in range(self.vector)} if has_numbers(self.geometry) else ()):
-            beside = self._plane(at[0]), at[1], shifted("x0", edge)
-            number = f"{outside_name(self.problem.dtype(name))}({', '.join(beside)})"
-            lines.append(f"if ({self._outside(*beside)}) {to}[{edge + low}] = {number};")
+            behind = f"{at[0]}, {at[1]}, {shifted('x0', edge)}"
+            lines.append(
+                f"if ({self._outside(*at, shifted('x0', edge))}) {to}[{edge + low}] = {outside_name(self.problem.dtype(name))}({behind});"
+            )
         return lines
 
     def _own(self, stream: Stream, age: int, row: int, to: str, low: int) -> list[str]:
@@ -329,7 +305,7 @@ class FusedKernel(FusedSchedule):
     def _update(self) -> list[str]:
         values = []
         for name, given in self.cell.arguments():
-            dz, dy, dx = self.along(self.geometry.offsets(given))
+            dz, dy, dx = self.geometry.offsets(given)
             (z_low, _), (y_low, _), (x_low, _) = bounds(self.reads[name])
             values.append(f"{plain(name)}_around[{dz - z_low}][{shifted('r', dy - y_low)}][{shifted('c', dx - x_low)}]")
         values += [*scalar_names(self.rule), *(f"{plain(name)}_value[r][c]" for name, _ in self.cell.results())]
@@ -356,9 +332,9 @@ class FusedKernel(FusedSchedule):
         if not has_numbers(self.geometry):
             return []
         to = f"{stream.name}[{self.early(stream)}][r][c]" if value is None else f"{value}[r][c]"
-        where = f"{self._plane(z)}, y0 + r, x0 + c"
+        where = f"{z}, y0 + r, x0 + c"
         name = outside_name(self.problem.dtype(stream.cycle[0]))
-        return self._rows(f"if ({self._outside(self._plane(z), 'y0 + r', 'x0 + c')}) {to} = {name}({where});")
+        return self._rows(f"if ({self._outside(z, 'y0 + r', 'x0 + c')}) {to} = {name}({where});")
 
     def _border(self, axis: int) -> tuple[int, int]:
         """Return how many cells at the low and the high side of an axis a boundary keeps or replaces."""
@@ -367,7 +343,7 @@ class FusedKernel(FusedSchedule):
     def _keep_cells(self, cycle: tuple[str, ...], step: int, z: str) -> list[str]:
         """Return what boundaries make of the cells of a step: fixed ones keep their value, those behind faces have their number."""
         value = f"{plain(cycle[0])}_value"
-        tests = [*self.geometry.kept_test(0, self._plane(z)), *self.geometry.kept_test(1, "y0 + r"), *self.geometry.kept_test(2, "x0 + c")]
+        tests = [*self.geometry.kept_test(0, z), *self.geometry.kept_test(1, "y0 + r"), *self.geometry.kept_test(2, "x0 + c")]
         lines = []
         if tests:
             (z_low, _), (y_low, _), (x_low, _) = bounds(self.reads[cycle[1]])
@@ -419,10 +395,7 @@ class FusedKernel(FusedSchedule):
                 if of_tile
                 else ""
             )
-            stores = self._put(f"{plain(name)}_field", dtype, f"{plain(cycle[0])}_value[{row}]", z, shifted("y0", row))
+            place = z, shifted("y0", row), "x0"
+            stores = store_row(dtype, f"{plain(name)}_field", f"{plain(cycle[0])}_value[{row}]", place, self.vector)
             lines += [f"    {inside}{{", *ascribed(self.rule, line, indented(stores, 2)), "    }", GENERATED]
         return [*lines, "}"]
-
-    def _put(self, field: str, dtype: str, value: str, z: str, y: str) -> list[str]:
-        """Return the stores of the results of a thread in a row."""
-        return store_row(dtype, field, value, (self._plane(z), y, "x0"), self.vector)

@@ -11,15 +11,12 @@ from memlane.stencils.exchange import SharedStage, on_device
 from memlane.stencils.persistent import SIGNAL_WORDS, PersistentKernel, free_after
 from memlane.stencils.resident import ResidentKernel
 from memlane.stencils.stages import SCALARS, field_buffers, scalar_type, scalars_shape
-from memlane.stencils.staying_fused import StayingFusedKernel
 
 SIGNALS = "signals"
 """The buffer of flags and counts of a device."""
 ARRIVED = "arrived"
 """The buffer for planes of its neighbours, where they do not store into its halo."""
-StayingKernel = PersistentKernel | ResidentKernel | StayingFusedKernel
-SENDS_WORDS = (ResidentKernel, StayingFusedKernel)
-"""Kernels whose devices send each other words, and whose blocks have places of their own."""
+StayingKernel = PersistentKernel | ResidentKernel
 MOST_STEPS = 1000
 """Steps of one launch: behind each the host can stop."""
 
@@ -57,7 +54,7 @@ class _Writer:
                 self._add(name, subdomain, shape, problem.dtype(name))
             self._add(SCALARS, subdomain, rows, scalar_type(problem))
             self._add(SIGNALS, subdomain, (self.kernel.signal_rows(subdomain.planes), SIGNAL_WORDS), "u4")
-            if isinstance(self.kernel, SENDS_WORDS):
+            if isinstance(self.kernel, ResidentKernel):
                 self._add(ARRIVED, subdomain, self.kernel.arrival_shape, "u8")
 
     def _add(self, name: str, subdomain: Subdomain, shape: tuple[int, ...], dtype: str) -> None:
@@ -88,7 +85,7 @@ class _Writer:
         rows: list[View | int] = [scalars, done if stage.scalar_rows > 1 else 0, int(stage.scalar_rows > 1), steps]
         place = [subdomain.origin, subdomain.start, subdomain.stop]
         arguments: list[View | int]
-        if isinstance(kernel, SENDS_WORDS):
+        if isinstance(kernel, ResidentKernel):
             blocks, shared_bytes = kernel.blocks_of(subdomain.planes), kernel.shared_bytes
             arrived = [self.views[ARRIVED, other.device] for other in (*near, subdomain)]
             sent = list(dict.fromkeys(arrived))

@@ -51,19 +51,14 @@ class Stream:
 class FusedSchedule:
     """What a kernel of several steps by one rule computes where, and what it keeps."""
 
-    def __init__(self, problem: Problem, rule: Rule, variant: Variant, way: int = 1) -> None:
-        """`way`: 1 where blocks march up, -1 where they march down. Planes, and distances along z, count along the march."""
-        self.problem, self.rule, self.variant, self.way = problem, rule, variant, way
+    def __init__(self, problem: Problem, rule: Rule, variant: Variant) -> None:
+        self.problem, self.rule, self.variant = problem, rule, variant
         self.geometry = Geometry(problem, rule)
         self.steps, self.rows, self.vector = variant.steps, variant.rows, variant.vector
         self.warps = variant.block[1]
-        self.reads = {name: [self.along(self.geometry.offsets(one)) for one in several] for name, several in rule.reads.items()}
+        self.reads = {name: [self.geometry.offsets(one) for one in several] for name, several in rule.reads.items()}
         for name in problem.previous.values():  # what kept cells take
             self.reads[name] = sorted({*self.reads.get(name, []), (0, 0, 0)})
-
-    def along(self, offset: Offset3) -> Offset3:
-        """Return a distance with its part along z counted along the march."""
-        return self.way * offset[0], offset[1], offset[2]
 
     # -- the schedule ------------------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from memlane.errors import LaunchError, StencilError
 from memlane.launch import DeviceArray, LoadedModule, Target
 from memlane.stencils import Decomposition, Problem, Subdomain, Variant, cannot_stay
 from memlane.stencils.persistent import FROM_HIGH, FROM_LOW, GAVE_UP, LOW_IS_FREE, SIGNAL_WORDS, STATE
-from memlane.stencils.persistent_stage import SENDS_WORDS, StayingKernel
-from memlane.stencils.staying_fused import cannot_stay_fused
+from memlane.stencils.persistent_stage import StayingKernel
+from memlane.stencils.resident import ResidentKernel
 from memlane.stencils.tiles import Tile, best_tile, cannot_reside
 from memlane.targets.signals import LIMIT, wait_limit_s
 
@@ -47,10 +47,10 @@ class Residence:
         all tiles at the same time."""
         threads, blocks, signals, arrived = prod(kernel.block), [], [], []
         for subdomain, target, one in zip(subdomains, targets, loaded, strict=True):
-            shared_bytes = kernel.shared_bytes if isinstance(kernel, SENDS_WORDS) else 0
+            shared_bytes = kernel.shared_bytes if isinstance(kernel, ResidentKernel) else 0
             blocks.append(target.resident_blocks(one[kernel.name], threads, shared_bytes) * target.chip.sm_count)
             signals.append(target.zeros((kernel.signal_rows(subdomain.planes), SIGNAL_WORDS), "u4"))
-            if not isinstance(kernel, SENDS_WORDS):
+            if not isinstance(kernel, ResidentKernel):
                 continue
             arrived.append(target.zeros(kernel.arrival_shape, "u8"))
             if kernel.blocks_of(subdomain.planes) > blocks[-1]:
@@ -98,13 +98,12 @@ def staying(
     reasons = [cannot_stay(replace(problem, cut=way.cut)) for way in ways]
     if all(reasons):
         raise StencilError(f"no kernel can stay on its device for many steps: {reasons[0]}; use transport='flags'")
-    ways = [way for way, why in zip(ways, reasons, strict=True) if not why]
     if isinstance(variant, Variant) and variant.steps > 1:
-        planes = [one.planes for one in ways[0].subdomains]
-        why = next((why for each in planes if (why := cannot_stay_fused(replace(problem, cut=(0,)), problem.rules[0], variant, each))), "")
-        if why:
-            raise StencilError(f"a kernel of {variant} cannot stay on devices of {min(planes)} planes: {why}; use transport='flags'")
-    return ways
+        raise StencilError(
+            f"kernels that stay on their devices have no launches of several steps, and the variant is {variant}: leave it out, or use "
+            "transport='flags'"
+        )
+    return [way for way, why in zip(ways, reasons, strict=True) if not why]
 
 
 def tile_of(problem: Problem, decomposition: Decomposition, targets: Sequence[Target]) -> Tile | None:

@@ -37,7 +37,6 @@ from memlane.stencils.faces import face_kernels
 from memlane.stencils.geometry import ALIGNED, itemsize
 from memlane.stencils.persistent_stage import ARRIVED, SIGNALS, StayingKernel
 from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
-from memlane.stencils.staying_fused import StayingFusedKernel
 from memlane.stencils.turns import no_margins, wider, widest
 from memlane.targets import BoundPlan
 from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled, reduced
@@ -151,8 +150,6 @@ class SharedRun(Run):
         """In which the multiprocessors keep the cells; None where they do not."""
         self._cut(ways[choice.way], choice, fmad)
         self.transport, self.transport_reason = transport_of(self.decomposition, self.targets, transport)
-        if self._stays and isinstance(self._staying, StayingFusedKernel):
-            self.transport_reason = f"kernels that stay for many turns of {self.exchange_every} steps and send planes to each other"
         if self._tile is not None:
             self.transport_reason = f"kernels that stay and keep the cells on the multiprocessors, in {self._tile}"
         self._load(values, architecture(*targets))
@@ -197,8 +194,6 @@ class SharedRun(Run):
         """Return the kernel that stays on the devices: one that keeps their cells on the multiprocessors, where these hold them."""
         if self._tile is not None:
             return ResidentKernel(part, part.rules[0], self._tile, fmad=fmad)
-        if several := [one.variant for one in self.code.kernels if one.variant.steps > 1]:
-            return StayingFusedKernel(part, part.rules[0], several[0], fmad=fmad)
         single = [one for one in self.code.kernels if one.variant.steps == 1 and not one.reductions]
         return PersistentKernel(part, single, self.exchange_every, fmad=fmad)
 
@@ -347,8 +342,7 @@ class SharedRun(Run):
     def _stage(self, turn: Turn, turns: int, varying: bool) -> SharedStage:
         rows = turn.steps * turns if varying else 1
         given = self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap, self.transport == "host"
-        is_own = isinstance(self._staying, StayingFusedKernel) == (turn.kernels[0].variant.steps > 1) if self._stays else False
-        if is_own and not self._points.any and not any(kernel.reductions for kernel in turn.kernels):
+        if self._stays and not self._points.any and not any(kernel.reductions for kernel in turn.kernels):
             home = self._residence
             return PersistentStage(*given, kernel=home.kernel, blocks=tuple(home.blocks), polls=home.polls)
         if self._signals:

@@ -13,10 +13,9 @@ from functools import partial
 from memlane.errors import DeviceError, NetworkError, StencilError
 from memlane.launch import Target
 from memlane.stencils import Decomposition, Grid, Problem, Variant, cannot_fuse, decomposed
-from memlane.stencils.choice import estimates
+from memlane.stencils.choice import beside_border, estimates
 from memlane.stencils.scaling.plan import Prediction, best_exchange
 from memlane.stencils.scaling.regions import divisions
-from memlane.stencils.staying_fused import best_staying
 
 TRANSPORTS = ("peer", "flags", "persistent", "host", "mpi")
 
@@ -91,22 +90,16 @@ def choose(
         )
     found: list[tuple[Prediction, Choice]] = []
     for way, decomposition in enumerate(ways):
-        is_single = variant is not None or target.modelled
+        is_single = variant is not None or target.modelled or transport == "persistent"
         several = {} if is_single else _several_steps(problem, decomposition, target)
-        if transport == "persistent":
-            planes = [subdomain.planes for subdomain in decomposition.subdomains]
-            slabs = replace(problem, cut=decomposition.cut)
-            several = {} if len(planes) == 1 else {steps: best_staying(slabs, planes, steps, target.chip) for steps in several}
-            several = {steps: one for steps, one in several.items() if one is not None}
         for steps, one in {1 if variant is None else variant.steps: variant, **several}.items():
             every = [given] if given is not None else [steps * turns for turns in range(1, max(1, _MOST_STEPS // steps) + 1)]
-            if transport == "persistent" and steps > 1:  # each turn of a kernel that stays ends with an exchange
-                every = [one for one in every if one == steps]
-            for overlaps in ((True, False) if overlap == "auto" else (bool(overlap),)) if every else ():
+            for overlaps in (True, False) if overlap == "auto" else (bool(overlap),):
                 with suppress(StencilError):  # where nothing is left, subdomains are too thin, which is said when they get halos
                     best = _predicted(problem, decomposition, target, transport, every, steps, overlaps)
                     reason = f"{best.step_us:,.1f} us a step expected, bound by {best.bound}, by the model of {target.chip.name}"
-                    found.append((best, Choice(one, best.exchange_every, overlaps, reason, way, best.tile is not None)))
+                    cut = _beside_borders(problem, decomposition, one, target) if overlaps and steps > 1 and not is_single else one
+                    found.append((best, Choice(cut, best.exchange_every, overlaps, reason, way, best.tile is not None)))
     if not found:
         return Choice(variant, given or (1 if variant is None else variant.steps), overlap is not False, "not predicted")
     return min(found, key=lambda one: one[0].step_us)[1]
@@ -116,19 +109,29 @@ _MOST_STEPS = 16
 """Steps between two exchanges that are looked at."""
 
 
+def _thinnest(problem: Problem, decomposition: Decomposition) -> Grid:
+    """Return a grid with as few cells along each axis as any part has."""
+    grid = problem.grid
+    shape = (min(subdomain.spans[axis].cells for subdomain in decomposition.subdomains) for axis in range(grid.dimensions))
+    around = tuple("fixed" if axis in decomposition.cut else pair for axis, pair in enumerate(grid.conditions))
+    return Grid(tuple(shape), grid.dtype, around)
+
+
+def _beside_borders(problem: Problem, decomposition: Decomposition, variant: Variant | None, target: Target) -> Variant | None:
+    """Return a variant for what lies between borders: cut anew where two slabs have one border each."""
+    if variant is None or decomposition.cut != (0,) or len(decomposition.neighbours) != 1:
+        return variant
+    return beside_border(replace(problem, grid=_thinnest(problem, decomposition)), problem.rules[0], variant, target.chip)
+
+
 def _several_steps(problem: Problem, decomposition: Decomposition, target: Target) -> dict[int, Variant | None]:
     """Return for each number of steps that can share a launch the variant that the model expects to be fastest for a subdomain."""
     (rule, *more) = problem.rules
     if more or not problem.swap:
         return {}
-    grid, thinnest = (
-        problem.grid,
-        [min(subdomain.spans[axis].cells for subdomain in decomposition.subdomains) for axis in range(problem.grid.dimensions)],
-    )
-    around = tuple("fixed" if axis in decomposition.cut else pair for axis, pair in enumerate(grid.conditions))
-    like = Grid(tuple(thinnest), grid.dtype, around)
+    like = replace(problem, grid=_thinnest(problem, decomposition))
     found: dict[int, Variant | None] = {}
-    for one in estimates(replace(problem, grid=like), rule, target.chip):
+    for one in estimates(like, rule, target.chip):
         if one.variant.steps > 1 and not cannot_fuse(problem, one.variant.steps):
             found.setdefault(one.variant.steps, one.variant)
     return found

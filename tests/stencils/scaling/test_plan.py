@@ -11,8 +11,8 @@ import memlane as ml
 from memlane.chip import load
 from memlane.errors import ChipError, NetworkError, StencilError
 from memlane.network import load as load_network
-from memlane.stencils import Problem
-from memlane.stencils.choice import estimates
+from memlane.stencils import Problem, Variant
+from memlane.stencils.choice import beside_border, estimates
 from memlane.stencils.scaling import CalibratedModel, CellWork, Demand, best_exchange, plan_scaling, presumed_swap
 from memlane.stencils.scaling import plan as plan_module
 from memlane.stencils.scaling.regions import largest_share
@@ -62,6 +62,13 @@ def test_without_an_overlap_computation_follows_the_exchange() -> None:
         assert row.step_us == pytest.approx(row.inner_us + row.exchange_us + 2.0)  # launches wait for it
     cut = plan_scaling(seven, CUBE, 4, [1, 3], network=wires(50.0), axes=1, steps_per_launch=1).rows
     assert all(one.step_us < other.step_us for one, other in zip(cut, rows, strict=True))
+
+
+def test_blocks_behind_a_border_have_fewer_planes() -> None:
+    """65 tiles in two layers fill an H200. A border of 3 planes, which takes 9 turns of the loop, keeps the second layer waiting."""
+    for shape, planes, wanted in (((256, 512, 512), 129, 130), ((512, 512, 512), 258, 257), ((256, 256, 512), 129, 129)):
+        slab, variant = problem(shape), Variant(4, (32, 12), planes, 4, 3, unroll=3)
+        assert beside_border(slab, slab.rules[0], variant, load("h200")).planes == wanted
 
 
 def test_kernels_that_stay_take_barriers_for_launches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,8 +244,7 @@ def test_steps_that_share_a_launch() -> None:
         ({"schedule": "late"}, StencilError, "no schedule is called 'late'; known: independent, linked"),
         ({"model": "kawamura", "schedule": "linked"}, StencilError, "the model kawamura knows the schedule independent only"),
         ({"model": "kawamura", "transport": "persistent"}, StencilError, "has a launch for each step and knows no kernels that stay: use"),
-        ({"transport": "persistent", "steps_per_launch": 2, "exchange_every": 4}, StencilError,
-         "turns of 2 steps in a kernel that stays have an exchange each"),
+        ({"transport": "persistent", "steps_per_launch": 2}, StencilError, "kernels that stay on their devices have no launches of 2"),
         ({"transport": "persistent", "axes": [2, 3]}, StencilError, "share a grid that is cut along its first axis alone: use 1 axis"),
         ({"work": CellWork(1, 1)}, StencilError, "operations and bytes of a cell are for the model kawamura"),
         ({"chip": "h2"}, ChipError, "no chip is called 'h2'; known: a100, "),

@@ -284,12 +284,6 @@ class CalibratedModel:
         ends = _ENDS_US + max(0.0, sending_us - own / 2)
         return own + ends, ends
 
-    def staying_fused_us(self, variant: Variant, sending_us: float) -> tuple[float, float]:
-        """Return what a turn of several steps takes in a kernel that stays, and which part of it devices lose to each other."""
-        own = self._of_variant(self.share, variant).us + _BARRIER_US
-        ends = _ENDS_US + max(0.0, sending_us - own / 2)
-        return own + ends, ends
-
     def _tiles_us(self, boxes: Sequence[Box], again: bool) -> float:
         """Return the time of some regions side by side inside a kernel that runs already."""
         slots = self.chip.sm_count * self.chip.schedulers * LANES * self.chip.clock_mhz

@@ -28,9 +28,7 @@ from memlane.stencils.scaling.kawamura import CellWork, KawamuraModel
 from memlane.stencils.scaling.regions import SCHEDULES, can_cut, check_halo, divisions, largest_share, steps_of
 from memlane.stencils.scaling.work import Demand, presumed_swap
 from memlane.stencils.schedule import cannot_fuse
-from memlane.stencils.staying_fused import best_staying
 from memlane.stencils.tiles import Tile, best_tile
-from memlane.stencils.variant import Variant
 
 MODELS = ("memlane", "kawamura")
 STAYS = "persistent"
@@ -75,8 +73,6 @@ class Prediction:
     """Of the whole grid."""
     tile: Tile | None = None
     """In which the multiprocessors keep the cells, where a kernel stays on the devices and they hold them."""
-    staying: Variant | None = None
-    """How blocks are cut that make turns of several steps, where a kernel stays on the devices."""
 
     @property
     def gcells_per_s(self) -> float:
@@ -303,11 +299,12 @@ class _Planner:
             )
             raise StencilError(f"{fused} steps of {problem.rules[0].name} cannot share a launch ({why}): use 1 step a launch")
         self.problem, self.chip, self.wires, self.transport, self.model = problem, chip, wires, transport, model
-        self.fused = (fused,) if fused is not None else _FUSED
+        if model.stays and fused not in (None, 1):
+            raise StencilError(f"kernels that stay on their devices have no launches of {fused} steps: leave out steps_per_launch")
+        self.fused = (fused,) if fused is not None else (1,) if model.stays else _FUSED
         self.alone = (fused,) if fused is not None else _FUSED
         """How many steps may share a launch; `alone`, on one device, where no kernel stays."""
         self.overlap, self.demand = overlap, Demand(problem)
-        self._stay: dict[tuple[tuple[int, ...], int], Variant | None] = {}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -371,8 +368,6 @@ class _Planner:
 
     def _refusal(self, parts: tuple[int, ...], k: int) -> str:
         """Return why a grid cannot be cut so with k steps between exchanges; empty where it can."""
-        if self.model.stays and self.fused != (k,) and 1 not in self.fused:
-            return f"turns of {self.fused[0]} steps in a kernel that stays have an exchange each"
         if all(k % steps for steps in self.fused):
             return f"steps between exchanges are a multiple of the {self.fused[0]} steps of a launch"
         nbytes = self.demand.field_bytes(self._held(parts, k))
@@ -393,8 +388,6 @@ class _Planner:
         """Return the prediction for one way to cut and k steps between exchanges, with as many steps a launch as are fastest."""
         model = self._model_of(parts, k)
         fused = [steps for steps in self.fused if k % steps == 0 and model.can_fuse(steps)]
-        if model.stays:
-            fused = [steps for steps in fused if steps == 1 or (steps == k and self._staying(parts, steps) is not None)]
         if not fused:
             raise StencilError(f"a part of {parts} is too small for launches of {self.fused[0]} steps: use 1 step a launch")
         return min((self._predicted(model, parts, k, steps) for steps in fused), key=lambda one: one.step_us)
@@ -407,14 +400,6 @@ class _Planner:
         cut = self.overlap and share.count > 0 and can_cut(share, reach, k, model.schedule, units)
         steps = list(steps_of(share, reach, k, model.schedule, cut, units))
         exchange = self._exchange_us(parts, k)
-        if model.stays and share.count and fused > 1:
-            assert isinstance(model, CalibratedModel)
-            variant = self._staying(parts, fused)
-            assert variant is not None
-            turn, ends = model.staying_fused_us(variant, self._sending_us(parts, fused))
-            return Prediction(
-                prod(parts), parts, k, fused, True, turn / k, (turn - ends) / k, ends / k, 0.0, "computation", grid.cells, staying=variant
-            )
         if model.stays and share.count:
             assert isinstance(model, CalibratedModel)
             whole = list(steps_of(share, reach, k, model.schedule, False))
@@ -449,16 +434,6 @@ class _Planner:
         message = self.wires.link(prod(parts), self.transport).message
         faces = 2 * self.demand.face_bytes(share, 0, k) * sum(share.neighbours[0])  # each word beside a count
         return message.us(faces) - message.us(0)
-
-    def _staying(self, parts: tuple[int, ...], steps: int) -> Variant | None:
-        """Return the kernel that makes turns of so many steps by staying on the devices; None where there is none."""
-        if any(count > 1 for count in parts[1:]):
-            return None
-        if (parts, steps) not in self._stay:
-            extent = self.problem.grid.shape[0]
-            planes = [-(-extent // parts[0]), extent // parts[0]]
-            self._stay[parts, steps] = best_staying(replace(self.problem, cut=(0,)), planes, steps, self.chip)
-        return self._stay[parts, steps]
 
     def _held(self, parts: tuple[int, ...], k: int) -> list[int]:
         """Return the cells along each axis that the memory of a device has, with halos for k steps."""
