@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import Chip
+from memlane.emulate.clock.queues import BUSY_PARTS, Queues
 
 FEW_WAYS, MOST_WAYS = 16, 32
 """Places for the ways of a set in the arrays: the one or the other, of which a level may use fewer."""
@@ -35,23 +36,28 @@ LEVEL = np.dtype(
         ("places", "u8"),
         ("atomics", "u8"),
         ("atomic_busy", "u8"),
+        ("queues", "u8"),
+        ("delay", "u8"),
+        ("part_sectors", "u8"),
+        ("part_bytes", "u8"),
         *((name, "u8") for name in (*TRAFFIC, *FAR)),
     ]
 )
 """One cache. `tags`, `stamps` point to u64[sets, places]: number of the line + 1, and the use that touched it last; `arrivals` to
 i64[sets, places, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent; in L2 with `DIRTY` where it was stored to.
 `atomics`, of L2, to u64[sets, places, 2]: of requests of this launch with atomic operations in the line, their sectors, and for how many
-`BUSY_PARTS` of a clock they keep a part of L2 busy; null of an L1. `atomic_busy` is the sum of the latter over all lines."""
+`BUSY_PARTS` of a clock they keep a part of L2 busy; null of an L1. `atomic_busy` is the sum of the latter over all lines.
+`queues`, of L2, points to the queues of a launch; `delay` is for how long the last fetch from DRAM waited there. `part_sectors` are those that
+stores brought in which wrote parts of them, and `part_bytes` what such stores wrote."""
 
-BUSY_PARTS = 64
 PAIR_LINES, BLOCK_LINES = 2, 8
 """Neighbouring lines whose atomic operations one part of L2 does, and those that two parts do: one the pairs 0 and 3 of a block, the other
 1 and 2, by `atomic ladder` in benchmarks/results/h200/predict_calibration.json."""
 DIRTY_BIT = 62
 DIRTY = 1 << DIRTY_BIT
 
-CACHES = np.dtype([("l1", "u8"), ("l2", "u8")])
-"""Pointers to the first of the `LEVEL`s of the multiprocessors, and to that of L2."""
+CACHES = np.dtype([("l1", "u8"), ("l2", "u8"), ("queues", "u8")])
+"""Pointers to the first of the `LEVEL`s of the multiprocessors, to that of L2, and to the queues in front of it and behind."""
 
 
 class Level:
@@ -97,7 +103,7 @@ class Level:
         """Count from 0 what moves from now on."""
         if self.records["hottest"].any():
             self._atomics[:] = 0
-        for name in (*TRAFFIC, *FAR, "atomic_busy"):
+        for name in (*TRAFFIC, *FAR, "atomic_busy", "part_sectors", "part_bytes"):
             self.records[name] = 0
 
 
@@ -111,15 +117,20 @@ class Caches:
     shared_bytes: int = 0
     """Shared memory that the resident blocks of a multiprocessor take from L1 where both are one."""
     l2: Level | None = None
+    share: float = 1.0
+    """Of the chip's multiprocessors that these are, of what they pass to L2."""
     l1: Level = field(init=False)
+    queues: Queues = field(init=False)
     record: npt.NDArray[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         l2 = self.l2 or Level(self.chip, self.chip.l2_bytes, is_far=True)
         l1 = Level(self.chip, l1_bytes(self.chip, self.shared_bytes), self.sm_count)
         record = np.zeros(1, CACHES)
-        record["l1"], record["l2"] = l1.records.ctypes.data, l2.records.ctypes.data
-        for name, value in (("l1", l1), ("l2", l2), ("record", record)):
+        queues = Queues(self.chip, self.share)
+        record["l1"], record["l2"], record["queues"] = l1.records.ctypes.data, l2.records.ctypes.data, queues.address
+        l2.records["queues"], l2.records["delay"] = queues.address, 0
+        for name, value in (("l1", l1), ("l2", l2), ("queues", queues), ("record", record)):
             object.__setattr__(self, name, value)
 
     @property
