@@ -104,7 +104,7 @@ def test_a_busy_part_makes_accesses_longer_before_it_is_full() -> None:
 def test_costs_are_those_of_the_chip_file() -> None:
     found, rates = costs(H200), H200.bandwidth
     assert found["read"] == pytest.approx(1 / (rates.l2_read or 0))
-    both = found["fetched_pairs"] / 2 + found["written_back"]  # a sector read and one written
+    both = found["fetched_pairs"] / 2 + found["written_back"] + found["turned"]  # a sector read and one written
     assert both == pytest.approx(64 / (rates.dram_mixed or 0) * H200.clock_mhz / 1000)
     bare = replace(H200, copy_gb_per_s=None, bandwidth=replace(rates, l2_read=None, dram_read=None, dram_mixed=None, dram_write=None, dram_piece=None))
     assert "read" not in costs(bare)

@@ -32,6 +32,9 @@ WINDOWS = 3
 SMALLEST_CACHE = 4096
 FULL_SHARE = 0.9
 """Of the lines of L2, from which on it counts as full."""
+WRITTEN_WEIGHT = 4 / 3
+"""Of L2, what a line takes that is stored to, over one that is only read: by `streams` in benchmarks/results/h200/predict_calibration.json, where
+42 MB that are read stay in L2 and 42 MB of which half is written do not."""
 SHOWN_WAITS = 8
 MOST_CYCLES = 1 << 28
 """Cycles that a launch, or a sample of its blocks, may take: an eighth of a second on an H200."""
@@ -246,11 +249,12 @@ def _warm(target: Emulator, launch: Launch, sample: BlockSample | None) -> Sampl
     chip = target.chip
     kept = chip.l2_bytes if chip.l2_kept_bytes is None else chip.l2_kept_bytes
     target.empty_caches(kept)
-    if sample is None:
+    if sample is None:  # few blocks, which touch little
         _events(target, launch, None)
         return Sampled(_events(target, launch, None))
     half = _events(target, launch, replace(sample, blocks=max(1, sample.blocks // 2))).l2_lines
     lines = _events(target, launch, sample).l2_lines
+    kept = int(kept / (1 + (WRITTEN_WEIGHT - 1) * target.state.l2.dirty_share))
     each = max(0, lines - half) / max(1, sample.blocks - sample.blocks // 2)
     wanted = lines + each * (launch.blocks - sample.blocks)
     if lines >= FULL_SHARE * kept // chip.line_bytes:  # it cannot say what more the other blocks touch: as much as these

@@ -33,7 +33,7 @@ from typing import Any, Final
 from memlane.chip import Chip
 from memlane.emulate.clock.levels import CACHES, DIRTY, LEVEL
 from memlane.emulate.clock.places import bring_near, find
-from memlane.emulate.clock.queues import QUEUES, atomic_work, cost, packets, ring, wait_at, wait_in
+from memlane.emulate.clock.queues import QUEUES, atomic_work, cost, packets, ring, wait_at_dram, wait_at_l2, wait_in
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, Variable, constant, vector
 from memlane.emulate.code.sorting import before
 from memlane.emulate.layout import FULL
@@ -209,7 +209,8 @@ def _moved(e: Emit, rule: _Rule, kind: str, found: _Found) -> tuple[Mapping[str,
     if kind == LOAD_PAST_L1:
         return {"read": sectors}, {"read_lines": lines}
     if kind == ATOMIC:
-        return {"atomic": found.busy.get() if rule.packet else sectors}, {}
+        share, of = rule.spread
+        return {"atomic": e.udiv(e.mul(found.busy.get(), constant(I64, share)), constant(I64, of)) if rule.packet else sectors}, {}
     whole, part_lines = found.whole.get(), found.part_lines.get()
     by_line = {"written_lines": e.sub(lines, part_lines), "partly_written_lines": part_lines}
     return {"written": whole, "partly_written": e.sub(sectors, whole)}, by_line
@@ -222,10 +223,11 @@ def _wait_for_l2(e: Emit, rule: _Rule, kind: str, caches: Value, found: _Found, 
     with e.if_then(e.icmp_unsigned("!=", asked, constant(I64, 0))):
         sums = (_sum(e, [cost(e, queues, name, count) for name, count in limit.items()]) for limit in _moved(e, rule, kind, found))
         way = ring(e, queues, "reads" if kind in (LOAD, LOAD_PAST_L1) else "writes")
-        served = invoke(e, wait_at("l2"), queues, time, cost(e, queues, "served", e.add(asked, far)))
+        # What comes from DRAM is in L2 only then: where both are busy, one request waits for one of them.
         in_dram = e.intrinsic("smax", [e.sub(found.latest.get(), constant(I64, rule.dram)), constant(I64, 0)])
-        arrives = e.add(e.add(time, served), in_dram)
-        waited.set(e.add(served, invoke(e, wait_in, way, arrives, e.intrinsic("smax", [*sums]))))
+        arrives = e.add(time, in_dram)
+        served = invoke(e, wait_at_l2, queues, arrives, cost(e, queues, "served", e.add(asked, far)))
+        waited.set(e.add(served, invoke(e, wait_in, way, e.add(arrives, served), e.intrinsic("smax", [*sums]))))
     return waited.get()
 
 
@@ -360,7 +362,7 @@ def _wait_for_dram(e: Emit, kind: str, l2: Value, time: Value, is_first: Value) 
     if kind == STORE:
         return invoke(e, wait_in, ring(e, queues, "dram"), time, constant(I64, 0))
     amount = e.add(e.get(queues, QUEUES, "fetched"), cost(e, queues, "fetched_pairs", is_first))
-    waited = invoke(e, wait_at("dram"), queues, time, amount)
+    waited = invoke(e, wait_at_dram, queues, time, amount)
     e.put(waited, l2, LEVEL, "delay")
     return waited
 

@@ -87,6 +87,12 @@ class Level:
         """Lines that are there."""
         return int(np.count_nonzero(self._tags))
 
+    @property
+    def dirty_share(self) -> float:
+        """Of the lines that are there, those that were stored to."""
+        dirty = (self._arrivals >= DIRTY).any(axis=-1) & (self._tags != 0)
+        return float(np.count_nonzero(dirty)) / max(1, self.lines)
+
     def atomic_cycles(self) -> tuple[float, float]:
         """Return for how long the atomic operations of the busiest lines keep their part of L2 busy, and for how long those of the launch
         would keep one part busy that did them all."""

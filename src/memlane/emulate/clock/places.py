@@ -11,7 +11,7 @@ import llvmlite.ir as ir
 
 from memlane.chip import SECTOR_BYTES
 from memlane.emulate.clock.levels import DIRTY_BIT, FEW_WAYS, LEVEL, MOST_WAYS
-from memlane.emulate.clock.queues import QUEUES, cost, owe, ring
+from memlane.emulate.clock.queues import QUEUES, cost, write_to_dram
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.code.sorting import permute
 from memlane.emulate.runtime.helper import Helper
@@ -120,17 +120,18 @@ def _write_back(e: Emit, sectors: int, level: Value, place: Value, number: Value
 def _keep_dram_busy(e: Emit, sectors: int, level: Value, place: Value, back: Value) -> None:
     """Let sectors go to DRAM: pieces of it, whose rest is read first, where stores wrote parts of sectors that no others completed."""
     queues = e.get_pointer(level, LEVEL, "queues")
-    owed = e.variable(cost(e, queues, "written_back", back))
+    sectors_written, read = e.variable(back), e.variable(constant(I64, 0))
     covered = e.mul(e.get(level, LEVEL, "part_sectors"), constant(I64, round(SECTOR_BYTES * COVERED)))
     with e.if_then(e.icmp_unsigned("<", e.get(level, LEVEL, "part_bytes"), covered), likely=False):
         pairs = constant(I64, 0)
         for first in range(0, sectors, 2):
             both = e.or_(*(e.load(e.at(place, 8 * (first + one)), typ=I64) for one in range(2)))
             pairs = e.add(pairs, e.lshr(both, constant(I64, DIRTY_BIT)))
-        each = e.add(e.get(queues, QUEUES, "fetched_pairs"), cost(e, queues, "written_back", constant(I64, 2)))
-        whole = e.add(e.mul(pairs, each), e.mul(back, e.get(queues, QUEUES, "fetched")))
-        owed.set(e.intrinsic("umax", [owed.get(), whole]))
-    owe(e, ring(e, queues, "dram"), owed.get())
+        in_pairs = e.get(queues, QUEUES, "fetched_pairs")
+        read.set(e.add(e.mul(pairs, in_pairs), cost(e, queues, "fetched", back)))
+        by_pairs = e.icmp_unsigned("!=", in_pairs, constant(I64, 0))
+        sectors_written.set(e.select(by_pairs, e.shl(pairs, constant(I64, 1)), back))
+    write_to_dram(e, queues, sectors_written.get(), read.get())
 
 
 def _oldest(e: Emit, level: Value, stamps: Value) -> Value:

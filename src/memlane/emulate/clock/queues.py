@@ -8,15 +8,14 @@ clock, 1/141. Costs are added up behind the ring, and take a slot whenever they 
 when it arrives. So the rate is exact, a request that arrives at an idle part waits for nothing, and one that arrives at a busy part waits
 for all that came before it.
 
-Accesses take longer even before a queue fills: they do not arrive one by one, and meet in the banks of DRAM and in the slices of L2. The
-share of slots that were taken shortly before says by how much (`longer`).
+Accesses take longer even before a queue fills: they do not arrive one by one, they meet in the slices of L2 and in the banks of DRAM, and
+DRAM turns round between reads and writes. The share of slots that were taken shortly before says by how much.
 
 A sample of multiprocessors has its `share` of each rate. A rate that the chip's file lacks costs nothing.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ import numpy.typing as npt
 from memlane.chip import LANES, SECTOR_BYTES, Chip
 from memlane.emulate.clock.rings import RING_BYTES, STEP_BYTES, first_free, reserve, taken_before
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, vector
-from memlane.emulate.runtime.helper import Helper, helper, invoke
+from memlane.emulate.runtime.helper import helper, invoke
 
 SLOT_CYCLES = 8
 BUSY_PARTS = 64
@@ -33,26 +32,28 @@ COST_BITS = 16
 """Costs are in parts of a cycle, so many bits."""
 FULL_SLOT = SLOT_CYCLES << COST_BITS
 WORD_SLOTS = 64
-IN_COMPANY, LOADED_DRAM, LOADED_L2 = 0.06, 0.5, 1.0
-"""How much longer an access to DRAM takes when others are under way, and how much longer besides when DRAM is always busy; and one to
-L2 when L2 is: in proportion to the time for which it is. By `occupancy`, `copies by vector width` and `strided gathers` in
-benchmarks/results/h200/predict_measured.json."""
+IN_COMPANY, MIXED, LOADED_L2 = 0.06, 1.2, 1.1
+"""How much longer an access to DRAM takes when others are under way, and besides when DRAM is always busy with writes, between which it
+turns round; and one to L2 when L2 is always busy: each in proportion to the time for which it is. By `occupancy`, `copies by vector width`,
+`strided gathers` and `reduction ladder` in benchmarks/results/h200/predict_measured.json."""
+RECENT = 512 << COST_BITS
+"""Cycles for which DRAM is busy, of which it is known what share were writes: from then on earlier ones count half."""
 RINGS = ("reads", "writes", "l2", "dram")
 COSTS = (
     *("read", "read_lines", "written", "written_lines", "partly_written", "partly_written_lines", "atomic"),
-    *("served", "fetched", "fetched_pairs", "written_back"),
+    *("served", "fetched", "fetched_pairs", "written_back", "turned"),
 )
-"""Of a sector, or a line of a request, as `Traffic` calls them; `served`: of a sector that L2 takes or gives; `atomic`:
+"""Of a sector, or a line of a request, as `Traffic` calls them; `served`: of a sector that L2 takes or gives; `turned`: of a
+sector written where as much is read, because DRAM turns round between the two; `atomic`:
 of a sector, or of one of `BUSY_PARTS` of a clock for which a part of L2 is busy, where the chip's file says for how long it is."""
-LONGER = ("l2_longer", "dram_longer")
 QUEUES = np.dtype(
     [
         *((name, "u1", (STEP_BYTES,)) for name in RINGS),
-        *((name, "i8") for name in COSTS),
-        *((name, "i8", (1 + WORD_SLOTS,)) for name in LONGER),
+        *((name, "i8") for name in (*COSTS, "in_company", "mixed", "loaded_l2", "recent", "recent_writes")),
     ]
 )
-"""`LONGER`: cycles by which an access takes longer, by how many of the last `WORD_SLOTS` slots were taken."""
+"""`in_company`, `mixed`, `loaded_l2`: parts of a cycle by which an access takes longer, the latter two for each of the last `WORD_SLOTS` slots
+that was taken. `recent`, `recent_writes`: what DRAM did lately, and how much of that were writes, in parts of a cycle."""
 
 
 class Queues:
@@ -62,19 +63,13 @@ class Queues:
         self._record: npt.NDArray[Any] = np.zeros(1, QUEUES)
         for name, cycles in costs(chip).items():
             self._record[name] = round(cycles / share * (1 << COST_BITS))
-        for name, latency in zip(LONGER, (chip.latency.l2, chip.latency.dram), strict=True):
-            self._record[name] = [round(latency * longer(name, taken / WORD_SLOTS)) for taken in range(1 + WORD_SLOTS)]
+        latency, each = chip.latency, (1 << COST_BITS) / WORD_SLOTS
+        self._record["in_company"] = round(IN_COMPANY * latency.dram * (1 << COST_BITS))
+        self._record["mixed"], self._record["loaded_l2"] = round(MIXED * latency.dram * each), round(LOADED_L2 * latency.l2 * each)
 
     @property
     def address(self) -> int:
         return int(self._record.ctypes.data)
-
-
-def longer(name: str, utilization: float) -> float:
-    """Return how much longer an access takes than where nothing else is under way, when DRAM or L2 is busy for so much of the time."""
-    if name == "l2_longer":
-        return LOADED_L2 * utilization
-    return IN_COMPANY + LOADED_DRAM * utilization if utilization else 0.0
 
 
 def costs(chip: Chip) -> dict[str, float]:
@@ -86,11 +81,12 @@ def costs(chip: Chip) -> dict[str, float]:
     if rates.atomic_packets and rates.atomic_parts:
         found["atomic"] = 1 / (BUSY_PARTS * rates.atomic_parts)
     found["served"] = found.get("read", 0.0)
-    read, piece = rates.dram_read or rates.dram_mixed or chip.copy_gb_per_s or chip.dram_gb_per_s, rates.dram_piece or SECTOR_BYTES
-    written = 1 / (2 / rates.dram_mixed - 1 / read) if rates.dram_mixed else rates.dram_write or read
-    by_pair = piece > SECTOR_BYTES
-    found["fetched_pairs" if by_pair else "fetched"] = piece * chip.clock_mhz / 1000 / read
-    found["written_back"] = SECTOR_BYTES * chip.clock_mhz / 1000 / written
+    mixed = rates.dram_mixed or chip.copy_gb_per_s or chip.dram_gb_per_s
+    read, write, piece = rates.dram_read or mixed, rates.dram_write or mixed, rates.dram_piece or SECTOR_BYTES
+    each = chip.clock_mhz / 1000
+    found["fetched_pairs" if piece > SECTOR_BYTES else "fetched"] = piece * each / read
+    found["written_back"] = SECTOR_BYTES * each / write
+    found["turned"] = max(0.0, SECTOR_BYTES * each * (2 / mixed - 1 / read - 1 / write))
     return found
 
 
@@ -104,10 +100,19 @@ def cost(e: Emit, queues: Value, name: str, count: Value) -> Value:
     return e.mul(e.get(queues, QUEUES, name), count)
 
 
-def owe(e: Emit, queue: Value, amount: Value) -> None:
-    """Let a queue be busy for longer, from when something else arrives at it."""
-    debt = e.at(queue, RING_BYTES)
+def write_to_dram(e: Emit, queues: Value, sectors: Value, besides: Value) -> None:
+    """Keep DRAM busy with writes of so many sectors, and with what is read for them, from when something else arrives there."""
+    recent, writes = e.get(queues, QUEUES, "recent"), e.get(queues, QUEUES, "recent_writes")
+    twice = e.shl(e.sub(recent, writes), constant(I64, 1))
+    turned = e.intrinsic(
+        "smin",
+        [cost(e, queues, "turned", sectors), e.udiv(e.mul(cost(e, queues, "turned", sectors), twice), e.add(recent, constant(I64, 1)))],
+    )
+    amount = e.add(e.add(cost(e, queues, "written_back", sectors), turned), besides)
+    debt = e.at(ring(e, queues, "dram"), RING_BYTES)
     e.store(e.add(e.load(debt, typ=I64), amount), debt)
+    e.bump(queues, QUEUES, "recent", amount)
+    e.bump(queues, QUEUES, "recent_writes", amount)
 
 
 @helper("wait_in_queue", I64, POINTER, I64, I64)
@@ -123,17 +128,30 @@ def wait_in(e: Emit, queue: Value, time: Value, amount: Value) -> None:
     e.ret(e.intrinsic("smax", [e.sub(begins, time), constant(I64, 0)]))
 
 
-@cache
-def wait_at(name: str) -> Helper:
-    """`(queues: ptr, time: i64, amount: i64) -> i64`: as `wait_in` the queue of that name, and what accesses there take longer besides
-    where it is busy."""
+@helper("wait_at_l2", I64, POINTER, I64, I64)
+def wait_at_l2(e: Emit, queues: Value, time: Value, amount: Value) -> None:
+    """As `wait_in` the queue of L2, and what accesses to it take longer besides where it is busy."""
+    longer = e.mul(_busy(e, ring(e, queues, "l2"), time), e.get(queues, QUEUES, "loaded_l2"))
+    e.ret(e.add(invoke(e, wait_in, ring(e, queues, "l2"), time, amount), e.lshr(longer, constant(I64, COST_BITS))))
 
-    def build(e: Emit, queues: Value, time: Value, amount: Value) -> None:
-        queue = ring(e, queues, name)
-        taken = invoke(e, taken_before, queue, e.udiv(time, constant(I64, SLOT_CYCLES)))
-        e.ret(e.add(invoke(e, wait_in, queue, time, amount), e.get(queues, QUEUES, f"{name}_longer", taken)))
 
-    return Helper(f"memlane_wait_at_{name}", I64, (POINTER, I64, I64), build)
+@helper("wait_at_dram", I64, POINTER, I64, I64)
+def wait_at_dram(e: Emit, queues: Value, time: Value, amount: Value) -> None:
+    """As `wait_in` the queue of DRAM for something that is read, and what reads take longer besides where others are under way."""
+    recent, one = e.bump(queues, QUEUES, "recent", amount), constant(I64, 1)
+    with e.if_then(e.icmp_signed(">", recent, constant(I64, RECENT)), likely=False):
+        for name in ("recent", "recent_writes"):
+            e.put(e.lshr(e.get(queues, QUEUES, name), one), queues, QUEUES, name)
+    busy = _busy(e, ring(e, queues, "dram"), time)
+    written = e.udiv(e.mul(busy, e.get(queues, QUEUES, "recent_writes")), e.add(e.get(queues, QUEUES, "recent"), one))
+    company = e.select(e.icmp_signed(">", busy, constant(I64, 0)), e.get(queues, QUEUES, "in_company"), constant(I64, 0))
+    longer = e.add(company, e.mul(written, e.get(queues, QUEUES, "mixed")))
+    e.ret(e.add(invoke(e, wait_in, ring(e, queues, "dram"), time, amount), e.lshr(longer, constant(I64, COST_BITS))))
+
+
+def _busy(e: Emit, queue: Value, time: Value) -> Value:
+    """How many of the last `WORD_SLOTS` slots were taken."""
+    return invoke(e, taken_before, queue, e.udiv(time, constant(I64, SLOT_CYCLES)))
 
 
 def packets(chip: Chip, operation: str) -> tuple[int, int]:
