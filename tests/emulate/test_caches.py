@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from memlane.chip import Chip, load, names
 from memlane.emulate.clock.caches import ATOMIC, DRAM, L1, L2, LOAD, LOAD_PAST_L1, STORE, access_helper
-from memlane.emulate.clock.levels import FAR, TRAFFIC, Caches, Level, l1_bytes
+from memlane.emulate.clock.levels import FAR, GROUPED, TRAFFIC, Caches, Level, l1_bytes
+from memlane.emulate.clock.places import MIXERS
 from tests.emulate.machine import callable_of
 
 FULL = 0xFFFFFFFF
@@ -26,7 +27,8 @@ lane = np.arange(32, dtype=np.uint64)
 class SlowLevel:
     """Sets of {line: {sector: arrival}}, the line used longest ago first."""
 
-    def __init__(self, sets: int, ways: int) -> None:
+    def __init__(self, sets: int, ways: int, is_far: bool = False) -> None:
+        self.is_far = is_far
         self.bits, self.sets, self.ways = max(1, sets.bit_length() - 1), sets, ways
         self.lines: list[dict[int, dict[int, int]]] = [{} for _ in range(sets)]
         self.dirty: set[tuple[int, int]] = set()
@@ -35,9 +37,18 @@ class SlowLevel:
         """By line: sectors of requests with atomic operations."""
         self.written_back = 0
 
+    def set_of(self, line: int) -> int:
+        if not self.is_far:
+            fold = line ^ line >> self.bits
+            return (fold ^ fold >> 2 * self.bits) % self.sets
+        group, own = divmod(line, max(1, round(GROUPED * self.sets)))
+        for factor in MIXERS:
+            group = group * factor % (1 << 64)
+            group ^= group >> 32
+        return ((group % (1 << 32) * self.sets >> 32) + own) % self.sets
+
     def find(self, line: int, allocate: bool) -> dict[int, int] | None:
-        fold = line ^ line >> self.bits
-        lines = self.lines[(fold ^ fold >> 2 * self.bits) % self.sets]
+        lines = self.lines[self.set_of(line)]
         if line not in lines and not allocate:
             return None
         sectors = lines.pop(line, {})
@@ -55,7 +66,7 @@ class SlowCaches:
     def __init__(self, chip: Chip, fast: Caches) -> None:
         assert fast.l2 is not None
         self.l1 = [SlowLevel(fast.l1.sets, fast.l1.ways) for _ in range(fast.sm_count)]
-        self.l2 = SlowLevel(fast.l2.sets, fast.l2.ways)
+        self.l2 = SlowLevel(fast.l2.sets, fast.l2.ways, is_far=True)
         latency = chip.latency
         self.lines_per_pass = chip.coalescing.lines_per_wavefront
         self.moved: Counter[tuple[str, int]] = Counter()

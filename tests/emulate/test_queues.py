@@ -106,7 +106,9 @@ def test_costs_are_those_of_the_chip_file() -> None:
     assert found["read"] == pytest.approx(1 / (rates.l2_read or 0))
     both = found["fetched_pairs"] / 2 + found["written_back"] + found["turned"]  # a sector read and one written
     assert both == pytest.approx(64 / (rates.dram_mixed or 0) * H200.clock_mhz / 1000)
-    bare = replace(H200, copy_gb_per_s=None, bandwidth=replace(rates, l2_read=None, dram_read=None, dram_mixed=None, dram_write=None, dram_piece=None))
+    bare = replace(
+        H200, copy_gb_per_s=None, bandwidth=replace(rates, l2_read=None, dram_read=None, dram_mixed=None, dram_write=None, dram_piece=None)
+    )
     assert "read" not in costs(bare)
     assert costs(bare)["fetched"] == costs(bare)["written_back"] == pytest.approx(32 / H200.dram_gb_per_s * H200.clock_mhz / 1000)
 

@@ -30,11 +30,13 @@ SAMPLED_THREADS = 1 << 19
 WINDOWS = 3
 """Windows of neighbouring waves that the blocks of a larger sample are taken from, at least."""
 SMALLEST_CACHE = 4096
+CROWDED_SHARE = 0.5
+"""Of the lines of L2, up to which all that a launch touches stays there: sets have more lines or fewer, and some are full before others."""
 FULL_SHARE = 0.9
 """Of the lines of L2, from which on it counts as full."""
-WRITTEN_WEIGHT = 4 / 3
-"""Of L2, what a line takes that is stored to, over one that is only read: by `streams` in benchmarks/results/h200/predict_calibration.json, where
-42 MB that are read stay in L2 and 42 MB of which half is written do not."""
+WRITTEN_WEIGHT = 1.1
+"""Of L2, what a line takes that is stored to, over one that is only read: by `streams` in
+benchmarks/results/h200/predict_calibration.json, where 42 MB that are read stay in L2 and 42 MB of which half is written do not."""
 SHOWN_WAITS = 8
 MOST_CYCLES = 1 << 28
 """Cycles that a launch, or a sample of its blocks, may take: an eighth of a second on an H200."""
@@ -260,7 +262,7 @@ def _warm(target: Emulator, launch: Launch, sample: BlockSample | None) -> Sampl
     if lines >= FULL_SHARE * kept // chip.line_bytes:  # it cannot say what more the other blocks touch: as much as these
         wanted = lines * launch.blocks / sample.blocks
     share, dram = (max(1.0, one / max(1, lines)) for one in (min(_given_lines(launch), wanted), wanted))
-    if share * lines * chip.line_bytes > kept:
+    if share * lines * chip.line_bytes > CROWDED_SHARE * kept:
         target.empty_caches(max(min(SMALLEST_CACHE, kept), int(kept / share)))
         _events(target, launch, sample)
     return Sampled(_events(target, launch, sample), dram)

@@ -52,8 +52,8 @@ QUEUES = np.dtype(
         *((name, "i8") for name in (*COSTS, "in_company", "mixed", "loaded_l2", "recent", "recent_writes")),
     ]
 )
-"""`in_company`, `mixed`, `loaded_l2`: parts of a cycle by which an access takes longer, the latter two for each of the last `WORD_SLOTS` slots
-that was taken. `recent`, `recent_writes`: what DRAM did lately, and how much of that were writes, in parts of a cycle."""
+"""`in_company`, `mixed`, `loaded_l2`: parts of a cycle by which an access takes longer, the latter two for each of the last `WORD_SLOTS`
+slots that was taken. `recent`, `recent_writes`: what DRAM did lately, and how much of that were writes, in parts of a cycle."""
 
 
 class Queues:
