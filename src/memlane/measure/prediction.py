@@ -286,12 +286,13 @@ def _resident(target: Emulator, launch: Launch) -> int:
 
 
 def _registers(launch: Launch, chip: Chip) -> int | None:
-    """The registers of a thread, by the assembler, for the chip or else for what the module is for; None where it cannot be asked."""
+    """The registers of a thread, by the assembler, for the chip or else for what the module is for; None where it cannot be asked. No more
+    than the chip gives a thread: its own compiler would have kept the rest in local memory."""
     try:
         usage = _assembled(launch, chip).kernels.get(launch.kernel.name)
     except (CompileError, MissingDependency):
         return None
-    return None if usage is None else usage.registers
+    return None if usage is None else min(usage.registers, chip.max_registers_per_thread)
 
 
 def _assembled(launch: Launch, chip: Chip) -> Cubin:
