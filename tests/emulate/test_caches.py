@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlane.chip import Chip, load, names
 from memlane.emulate.clock.caches import ATOMIC, DRAM, L1, L2, LOAD, LOAD_PAST_L1, STORE, access_helper
-from memlane.emulate.clock.levels import FAR, GROUPED, TRAFFIC, Caches, Level, l1_bytes
-from memlane.emulate.clock.places import MIXERS
+from memlane.emulate.clock.levels import FAR, TRAFFIC, Caches, Level, l1_bytes
 from tests.emulate.machine import callable_of
 
 FULL = 0xFFFFFFFF
@@ -27,8 +27,7 @@ lane = np.arange(32, dtype=np.uint64)
 class SlowLevel:
     """Sets of {line: {sector: arrival}}, the line used longest ago first."""
 
-    def __init__(self, sets: int, ways: int, is_far: bool = False) -> None:
-        self.is_far = is_far
+    def __init__(self, sets: int, ways: npt.NDArray[np.uint64]) -> None:
         self.bits, self.sets, self.ways = max(1, sets.bit_length() - 1), sets, ways
         self.lines: list[dict[int, dict[int, int]]] = [{} for _ in range(sets)]
         self.dirty: set[tuple[int, int]] = set()
@@ -37,22 +36,14 @@ class SlowLevel:
         """By line: sectors of requests with atomic operations."""
         self.written_back = 0
 
-    def set_of(self, line: int) -> int:
-        if not self.is_far:
-            fold = line ^ line >> self.bits
-            return (fold ^ fold >> 2 * self.bits) % self.sets
-        group, own = divmod(line, max(1, round(GROUPED * self.sets)))
-        for factor in MIXERS:
-            group = group * factor % (1 << 64)
-            group ^= group >> 32
-        return ((group % (1 << 32) * self.sets >> 32) + own) % self.sets
-
     def find(self, line: int, allocate: bool) -> dict[int, int] | None:
-        lines = self.lines[self.set_of(line)]
+        fold = line ^ line >> self.bits
+        number = (fold ^ fold >> 2 * self.bits) % self.sets
+        lines = self.lines[number]
         if line not in lines and not allocate:
             return None
         sectors = lines.pop(line, {})
-        if len(lines) == self.ways:
+        if len(lines) == self.ways[number]:
             gone = next(iter(lines))
             del lines[gone], self.atomics[gone]
             back = {one for one in self.dirty if one[0] == gone}
@@ -66,7 +57,7 @@ class SlowCaches:
     def __init__(self, chip: Chip, fast: Caches) -> None:
         assert fast.l2 is not None
         self.l1 = [SlowLevel(fast.l1.sets, fast.l1.ways) for _ in range(fast.sm_count)]
-        self.l2 = SlowLevel(fast.l2.sets, fast.l2.ways, is_far=True)
+        self.l2 = SlowLevel(fast.l2.sets, fast.l2.ways)
         latency = chip.latency
         self.lines_per_pass = chip.coalescing.lines_per_wavefront
         self.moved: Counter[tuple[str, int]] = Counter()
@@ -243,4 +234,11 @@ def test_levels_use_nearly_all_of_each_chip(name: str) -> None:
         if nbytes == 0:
             continue  # a chip without that cache
         level = Level(chip, nbytes)
-        assert 0.94 * nbytes < level.sets * level.ways * chip.line_bytes <= nbytes
+        assert 0.94 * nbytes < int(level.ways.sum()) * chip.line_bytes <= nbytes
+
+
+def test_sets_of_l2_are_of_many_sizes_and_as_large_as_the_chip_has_them() -> None:
+    level = Level(H200, H200.l2_bytes, is_far=True)
+    assert int(level.ways.sum()) * H200.line_bytes == pytest.approx(H200.l2_bytes, rel=0.01)
+    assert level.ways.std() / level.ways.mean() == pytest.approx(0.1, abs=0.02)
+    assert level.ways.max() <= 32

@@ -30,8 +30,8 @@ SAMPLED_THREADS = 1 << 19
 WINDOWS = 3
 """Windows of neighbouring waves that the blocks of a larger sample are taken from, at least."""
 SMALLEST_CACHE = 4096
-CROWDED_SHARE = 0.5
-"""Of the lines of L2, up to which all that a launch touches stays there: sets have more lines or fewer, and some are full before others."""
+CROWDED_SHARE = 0.85
+"""Of the lines of L2, up to which all that a launch touches stays there. Beyond, some sets are full before others."""
 FULL_SHARE = 0.9
 """Of the lines of L2, from which on it counts as full."""
 WRITTEN_WEIGHT = 1.1

@@ -6,8 +6,8 @@
 
 The model
 - Lines of `line_bytes` in sectors of `sector_bytes`; a miss brings only the sectors asked for. Each cache is set associative with exact
-  LRU: L1 with 16 to 31 ways (fewer in tiny caches), the sets being a power of two, L2 with 32. Assumed: NVIDIA publishes neither;
-  simulators that were fitted to Volta and later take 48 ways and more in L1. Which set a line has: `places`.
+  LRU (`places`): the sets are a power of two, of 16 to 31 ways in L1 and 12 to 23 on average in L2, fewer in tiny caches. Assumed: NVIDIA
+  publishes neither; simulators that were fitted to Volta and later take 48 ways and more in L1.
 - L1 is written through. A store goes to L2; sectors that L1 holds stay valid (they are updated), others are not brought in. The V100
   white paper and the Turing tuning guide say that L1 caches stores since Volta, but not which ones allocate: that none does is assumed.
 - L2 keeps what is stored, without reading DRAM first (it has byte masks). What is written back keeps DRAM busy.

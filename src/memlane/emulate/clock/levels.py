@@ -30,8 +30,7 @@ LEVEL = np.dtype(
         ("stamps", "u8"),
         ("arrivals", "u8"),
         ("uses", "u8"),
-        ("sets", "u8"),
-        ("together", "u8"),
+        ("set_mask", "u8"),
         ("set_bits", "u8"),
         ("ways", "u8"),
         ("places", "u8"),
@@ -44,16 +43,16 @@ LEVEL = np.dtype(
         *((name, "u8") for name in (*TRAFFIC, *FAR)),
     ]
 )
-"""One cache. `tags`, `stamps` point to u64[sets, places]: number of the line + 1, and the use that touched it last; `arrivals` to
-i64[sets, places, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent; in L2 with `DIRTY` where it was stored to.
+"""One cache. `ways` points to u64[sets]; `tags`, `stamps` to u64[sets, places]: number of the line + 1, and the use that touched it last;
+`arrivals` to i64[sets, places, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent; in L2 with `DIRTY` where it was stored to.
 `atomics`, of L2, to u64[sets, places, 2]: of requests of this launch with atomic operations in the line, their sectors, and for how many
 `BUSY_PARTS` of a clock they keep a part of L2 busy; null of an L1. `atomic_busy` is the sum of the latter over all lines.
 `queues`, of L2, points to the queues of a launch; `delay` is for how long the last fetch from DRAM waited there. `part_sectors` are those
 that stores brought in which wrote parts of them, and `part_bytes` what such stores wrote."""
 
-GROUPED = 0.8
-"""Of the sets of L2, how many neighbouring lines have neighbouring ones: the larger, the less do sets differ in how many lines they get. By
-`streams` in benchmarks/results/h200/predict_calibration.json."""
+LEAST_FAR_WAYS, UNEVEN = 12, 0.1
+"""Ways of a set of L2, at least, on average; and the standard deviation over sets, as a share of that, by `streams` in
+benchmarks/results/h200/predict_calibration.json: what is kept of memory that is a little larger than L2, or a little smaller."""
 PAIR_LINES, BLOCK_LINES = 2, 8
 """Neighbouring lines whose atomic operations one part of L2 does, and those that two parts do: one the pairs 0 and 3 of a block, the other
 1 and 2, by `atomic ladder` in benchmarks/results/h200/predict_calibration.json."""
@@ -69,18 +68,20 @@ class Level:
 
     def __init__(self, chip: Chip, nbytes: int, count: int = 1, is_far: bool = False) -> None:
         lines = max(1, nbytes // chip.line_bytes)
-        self.sets = max(1, lines // MOST_WAYS) if is_far else 1 << max(0, (lines // FEW_WAYS).bit_length() - 1)
-        self.ways = min(lines // self.sets, MOST_WAYS)
-        places = FEW_WAYS if self.ways <= FEW_WAYS else MOST_WAYS
+        least = LEAST_FAR_WAYS if is_far else FEW_WAYS
+        self.sets = 1 << max(0, (lines // least).bit_length() - 1)
+        self.ways = _ways(lines, self.sets, UNEVEN if is_far else 0.0)
+        """Of each set."""
+        places = FEW_WAYS if self.ways.max() <= FEW_WAYS else MOST_WAYS
         shape = (count, self.sets, places)
         self._tags = np.zeros(shape, np.uint64)
         self._stamps = np.zeros(shape, np.uint64)
         self._atomics = np.zeros((*shape, 2) if is_far else 0, np.uint64)
         self._arrivals = np.zeros((*shape, chip.line_bytes // chip.sector_bytes), np.int64)
         self.records = np.zeros(count, LEVEL)
-        self.records["sets"], self.records["together"] = self.sets, max(1, round(GROUPED * self.sets))
+        self.records["set_mask"] = self.sets - 1
         self.records["set_bits"] = max(1, self.sets.bit_length() - 1)
-        self.records["ways"], self.records["places"] = self.ways, places
+        self.records["ways"], self.records["places"] = self.ways.ctypes.data, places
         for name, array in (("tags", self._tags), ("stamps", self._stamps), ("arrivals", self._arrivals)):
             self.records[name] = array.ctypes.data + array.strides[0] * np.arange(count, dtype=np.uint64)
         if is_far:
@@ -115,6 +116,16 @@ class Level:
             self._atomics[:] = 0
         for name in (*TRAFFIC, *FAR, "atomic_busy", "part_sectors", "part_bytes"):
             self.records[name] = 0
+
+
+def _ways(lines: int, sets: int, uneven: float) -> npt.NDArray[np.uint64]:
+    """How many of so many lines each set has: as many on average, the same in every run."""
+    each = lines / sets
+    if not uneven:
+        return np.full(sets, lines // sets, np.uint64)
+    draw = np.random.default_rng(sets)
+    wanted = each * (1 + uneven * draw.standard_normal(sets)) + draw.random(sets)  # the fraction decides by chance
+    return np.clip(np.floor(wanted), 1, MOST_WAYS).astype(np.uint64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """Where lines are in a cache of the clock layer: sets, ways, and which line makes room for another.
 
-In L1 the set is the line's number with its upper parts folded in, so that power-of-two strides spread. In L2 neighbouring lines have
-neighbouring sets, as many as `GROUPED` of all sets; where the next such group begins is drawn by a hash. So some sets have more lines than
-others, and a launch that touches about as much as L2 holds finds part of it there. The line that was used longest ago goes.
+The set is the line's number with its upper parts folded in, so that power-of-two strides spread. Sets of L2 have more ways or fewer, as if
+lines were spread less evenly over sets of one size: a launch that touches about as much as L2 holds finds part of it there. The line that
+was used longest ago goes.
 """
 
 from __future__ import annotations
@@ -16,34 +16,19 @@ from memlane.emulate.clock.levels import DIRTY_BIT, FEW_WAYS, LEVEL, MOST_WAYS
 from memlane.emulate.clock.queues import QUEUES, cost, write_to_dram
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.code.sorting import permute
-from memlane.emulate.layout import FULL
 from memlane.emulate.runtime.helper import Helper
 
 HOST_LINE_BYTES = 64
-MIXERS = (0x7FB5D329728EA185, 0x01DADEF4BC2DD44D)
-"""Of the hash: odd numbers without a pattern."""
 COVERED = 0.9
 """Of the bytes of sectors that stores wrote parts of: from there on, others are taken to have written the rest of each."""
 
 
-def _row(e: Emit, level: Value, line: Value, is_far: bool) -> Value:
+def _row(e: Emit, level: Value, line: Value) -> Value:
     """The number of the first place of a line's set; i64."""
-    if is_far:
-        sets, together = e.get(level, LEVEL, "sets"), e.get(level, LEVEL, "together")
-        group = e.udiv(line, together)
-        mixed = group
-        for factor in MIXERS:
-            mixed = e.mul(mixed, constant(I64, factor))
-            mixed = e.xor(mixed, e.lshr(mixed, constant(I64, 32)))
-        first = e.lshr(e.mul(e.and_(mixed, constant(I64, FULL)), sets), constant(I64, 32))
-        number = e.add(first, e.sub(line, e.mul(group, together)))
-        number = e.select(e.icmp_unsigned(">=", number, sets), e.sub(number, sets), number)
-    else:
-        bits = e.get(level, LEVEL, "set_bits")
-        fold = e.xor(line, e.lshr(line, bits))
-        fold = e.xor(fold, e.lshr(fold, e.shl(bits, constant(I64, 1))))
-        number = e.and_(fold, e.sub(e.get(level, LEVEL, "sets"), constant(I64, 1)))
-    return e.mul(number, e.get(level, LEVEL, "places"))
+    bits = e.get(level, LEVEL, "set_bits")
+    fold = e.xor(line, e.lshr(line, bits))
+    fold = e.xor(fold, e.lshr(fold, e.shl(bits, constant(I64, 1))))
+    return e.mul(e.and_(fold, e.get(level, LEVEL, "set_mask")), e.get(level, LEVEL, "places"))
 
 
 def _has_many_ways(e: Emit, level: Value) -> Value:
@@ -92,7 +77,7 @@ def find(sectors: int, allocate: bool, is_far: bool = False) -> Helper:
     keeps DRAM busy."""
 
     def build(e: Emit, level: Value, line: Value) -> None:
-        first = _row(e, level, line, is_far)
+        first = _row(e, level, line)
         stamps = e.element(e.get_pointer(level, LEVEL, "stamps"), first, I64)
         found = _match(e, level, first, line)
         way = e.variable(e.zext(e.lowest_bit(found), I64))
@@ -100,7 +85,7 @@ def find(sectors: int, allocate: bool, is_far: bool = False) -> Helper:
             if not allocate:
                 e.ret(e.inttoptr(constant(I64, 0), POINTER))
             else:
-                way.set(_oldest(e, level, stamps))
+                way.set(_oldest(e, level, first))
                 tags = e.element(e.get_pointer(level, LEVEL, "tags"), first, I64)
                 e.store(e.add(line, constant(I64, 1)), e.element(tags, way.get(), I64))
                 place = _arrivals(e, sectors, level, first, way.get())
@@ -151,14 +136,17 @@ def _keep_dram_busy(e: Emit, sectors: int, level: Value, place: Value, back: Val
     write_to_dram(e, queues, sectors_written.get(), read.get())
 
 
-def _oldest(e: Emit, level: Value, stamps: Value) -> Value:
-    """The way that was used longest ago, or never; i64."""
+def _oldest(e: Emit, level: Value, row: Value) -> Value:
+    """The way of a row that was used longest ago, or never; i64."""
+    stamps = e.element(e.get_pointer(level, LEVEL, "stamps"), row, I64)
+    number = e.udiv(row, e.get(level, LEVEL, "places"))
+    ways = e.load(e.element(e.get_pointer(level, LEVEL, "ways"), number, I64), typ=I64)
     oldest = e.variable(constant(I64, 0))
 
     def look(count: int) -> None:
         kind = ir.VectorType(I64, count)
         numbers = ir.Constant(kind, list(range(count)))
-        exists = e.icmp_unsigned("<", numbers, permute(e, e.splat(e.get(level, LEVEL, "ways")), [0] * count))
+        exists = e.icmp_unsigned("<", numbers, permute(e, e.splat(ways), [0] * count))
         ages = e.select(exists, e.load(stamps, typ=kind, align=8), constant(kind, -1))
         same = e.icmp_unsigned("==", ages, permute(e, e.splat(e.reduce("umin", ages)), [0] * count))
         oldest.set(e.zext(e.lowest_bit(e.bitcast(same, ir.IntType(count))), I64))
@@ -183,16 +171,16 @@ def bring_near(sectors: int, looks: bool, is_past_l1: bool) -> Helper:
         def line_of(lane: Value) -> Value:
             return e.load(e.element(lines, lane, I64), typ=I64)
 
-        def look_at_tags(level: Value, of: Value, is_far: bool) -> None:
+        def look_at_tags(level: Value, of: Value) -> None:
             with e.each_lane(of) as lane:
-                _prefetch_row(e, level, _row(e, level, line_of(lane), is_far), "tags")
+                _prefetch_row(e, level, _row(e, level, line_of(lane)), "tags")
 
-        def look_at_places(level: Value, of: Value, is_far: bool) -> Value:
+        def look_at_places(level: Value, of: Value) -> Value:
             """The lanes whose lines are not there."""
             missing = e.variable(constant(I32, 0))
             with e.each_lane(of) as lane:
                 line = line_of(lane)
-                row = _row(e, level, line, is_far)
+                row = _row(e, level, line)
                 found = _match(e, level, row, line)
                 with e.if_else(e.icmp_unsigned("!=", found, constant(I32, 0))) as (there, absent):
                     with there:
@@ -202,28 +190,27 @@ def bring_near(sectors: int, looks: bool, is_past_l1: bool) -> Helper:
                         _prefetch_row(e, level, row, "stamps")
             return missing.get()
 
-        def look_at_victims(level: Value, of: Value, is_far: bool) -> None:
+        def look_at_victims(level: Value, of: Value) -> None:
             with e.each_lane(of) as lane:
-                row = _row(e, level, line_of(lane), is_far)
-                stamps = e.element(e.get_pointer(level, LEVEL, "stamps"), row, I64)
-                e.prefetch(_arrivals(e, sectors, level, row, _oldest(e, level, stamps)))
+                row = _row(e, level, line_of(lane))
+                e.prefetch(_arrivals(e, sectors, level, row, _oldest(e, level, row)))
 
         if not is_past_l1:
-            look_at_tags(l1, lanes, False)
+            look_at_tags(l1, lanes)
         if looks:
-            missing = look_at_places(l1, lanes, False)
+            missing = look_at_places(l1, lanes)
             far.set(missing)
             with e.each_lane(e.and_(lanes, e.not_(missing))) as lane:  # the line is there, but maybe not the sector
                 line = line_of(lane)
-                row = _row(e, l1, line, False)
+                row = _row(e, l1, line)
                 way = e.zext(e.lowest_bit(_match(e, l1, row, line)), I64)
                 sector = e.zext(e.lowest_bit(e.load(e.element(wanted, lane, I32), typ=I32)), I64)
                 arrival = e.load(e.element(_arrivals(e, sectors, l1, row, way), sector, I64), typ=I64)
                 with e.if_then(e.icmp_unsigned("==", arrival, constant(I64, 0))):
                     far.set(e.or_(far.get(), e.shl(constant(I32, 1), lane)))
-            look_at_victims(l1, missing, False)
-        look_at_tags(l2, far.get(), True)
-        look_at_victims(l2, look_at_places(l2, far.get(), True), True)
+            look_at_victims(l1, missing)
+        look_at_tags(l2, far.get())
+        look_at_victims(l2, look_at_places(l2, far.get()))
 
     name = f"memlane_bring_near_{looks:d}{is_past_l1:d}_{sectors}"
     return Helper(name, VOID, (POINTER, POINTER, POINTER, POINTER, I32), build)
