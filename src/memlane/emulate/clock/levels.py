@@ -44,9 +44,9 @@ LEVEL = np.dtype(
     ]
 )
 """One cache. `ways` points to u64[sets]; `tags`, `stamps` to u64[sets, places]: number of the line + 1, and the use that touched it last;
-`arrivals` to i64[sets, places, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent; in L2 with `DIRTY` where it was stored to.
-`atomics`, of L2, to u64[sets, places, 2]: of requests of this launch with atomic operations in the line, their sectors, and for how many
-`BUSY_PARTS` of a clock they keep a part of L2 busy; null of an L1. `atomic_busy` is the sum of the latter over all lines.
+`arrivals` to i64[sets, places, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent; in L2 with `DIRTY` where it was
+stored to. `atomics`, of L2, to u64[sets, places, 2]: of requests of this launch with atomic operations in the line, their sectors, and for
+how many `BUSY_PARTS` of a clock they keep a part of L2 busy; null of an L1. `atomic_busy` is the sum of the latter over all lines.
 `queues`, of L2, points to the queues of a launch; `delay` is for how long the last fetch from DRAM waited there. `part_sectors` are those
 that stores brought in which wrote parts of them, and `part_bytes` what such stores wrote."""
 
