@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memlane.chip import Chip, load
 from memlane.compile import cuda
 from memlane.emulate import Emulator
-from memlane.emulate.clock.queues import COST_BITS, QUEUES, SLOT_CYCLES, Queues, costs, longer, wait_at, wait_in
+from memlane.emulate.clock.queues import COST_BITS, IN_COMPANY, QUEUES, SLOT_CYCLES, Queues, costs, wait_at_dram, wait_in
 from memlane.launch import LoadedModule
 from tests.emulate.machine import callable_of
 
@@ -94,11 +94,10 @@ def test_a_warp_that_ran_ahead_leaves_the_time_between_to_others() -> None:
 
 
 def test_a_busy_part_makes_accesses_longer_before_it_is_full() -> None:
-    queues, wait = Queues(H200), callable_of(wait_at("dram"))
+    queues, wait = Queues(H200), callable_of(wait_at_dram)
     waited = [wait(queues.address, 16 * turn, 8 << COST_BITS) for turn in range(400)]  # busy for half of the time
     assert waited[0] <= SLOT_CYCLES
-    assert np.mean(waited[100:]) == pytest.approx(longer("dram_longer", 0.5) * H200.latency.dram, abs=2 * SLOT_CYCLES)
-    assert longer("dram_longer", 0.0) == 0.0
+    assert np.mean(waited[100:]) == pytest.approx(IN_COMPANY * H200.latency.dram, abs=2 * SLOT_CYCLES)
 
 
 def test_costs_are_those_of_the_chip_file() -> None:
@@ -107,7 +106,9 @@ def test_costs_are_those_of_the_chip_file() -> None:
     both = found["fetched_pairs"] / 2 + found["written_back"] + found["turned"]  # a sector read and one written
     assert both == pytest.approx(64 / (rates.dram_mixed or 0) * H200.clock_mhz / 1000)
     bare = replace(
-        H200, copy_gb_per_s=None, bandwidth=replace(rates, l2_read=None, dram_read=None, dram_mixed=None, dram_write=None, dram_piece=None)
+        H200,
+        copy_gb_per_s=None,
+        bandwidth=replace(rates, l2_read=None, dram_read=None, dram_mixed=None, dram_write=None, dram_write_alone=None, dram_piece=None),
     )
     assert "read" not in costs(bare)
     assert costs(bare)["fetched"] == costs(bare)["written_back"] == pytest.approx(32 / H200.dram_gb_per_s * H200.clock_mhz / 1000)

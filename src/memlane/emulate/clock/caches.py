@@ -32,7 +32,7 @@ from typing import Any, Final
 from memlane.chip import Chip
 from memlane.emulate.clock.levels import CACHES, DIRTY, LEVEL
 from memlane.emulate.clock.places import bring_near, find
-from memlane.emulate.clock.queues import QUEUES, atomic_work, cost, packets, ring, wait_at_dram, wait_at_l2, wait_in
+from memlane.emulate.clock.queues import QUEUES, atomic_work, cost, packets, ring, since, wait_at_dram, wait_at_l2, wait_in
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, Variable, constant, vector
 from memlane.emulate.code.sorting import before
 from memlane.emulate.layout import FULL
@@ -226,7 +226,7 @@ def _wait_for_l2(e: Emit, rule: _Rule, kind: str, caches: Value, found: _Found, 
         in_dram = e.intrinsic("smax", [e.sub(found.latest.get(), constant(I64, rule.dram)), constant(I64, 0)])
         arrives = e.add(time, in_dram)
         served = invoke(e, wait_at_l2, queues, arrives, cost(e, queues, "served", e.add(asked, far)))
-        waited.set(e.add(served, invoke(e, wait_in, way, e.add(arrives, served), e.intrinsic("smax", [*sums]))))
+        waited.set(e.add(served, invoke(e, wait_in, way, since(e, queues, e.add(arrives, served)), e.intrinsic("smax", [*sums]))))
     return waited.get()
 
 
@@ -359,7 +359,7 @@ def _wait_for_dram(e: Emit, kind: str, l2: Value, time: Value, is_first: Value) 
     its pair is there."""
     queues = e.get_pointer(l2, LEVEL, "queues")
     if kind == STORE:
-        return invoke(e, wait_in, ring(e, queues, "dram"), time, constant(I64, 0))
+        return invoke(e, wait_in, ring(e, queues, "dram"), since(e, queues, time), constant(I64, 0))
     amount = e.add(e.get(queues, QUEUES, "fetched"), cost(e, queues, "fetched_pairs", is_first))
     waited = invoke(e, wait_at_dram, queues, time, amount)
     e.put(waited, l2, LEVEL, "delay")

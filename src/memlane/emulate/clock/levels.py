@@ -140,6 +140,8 @@ class Caches:
     l2: Level | None = None
     share: float = 1.0
     """Of the chip's multiprocessors that these are, of what they pass to L2."""
+    base: int = 0
+    """The cycle in which the launch begins."""
     l1: Level = field(init=False)
     queues: Queues = field(init=False)
     record: npt.NDArray[Any] = field(init=False)
@@ -148,7 +150,7 @@ class Caches:
         l2 = self.l2 or Level(self.chip, self.chip.l2_bytes, is_far=True)
         l1 = Level(self.chip, l1_bytes(self.chip, self.shared_bytes), self.sm_count)
         record = np.zeros(1, CACHES)
-        queues = Queues(self.chip, self.share)
+        queues = Queues(self.chip, self.share, self.base)
         record["l1"], record["l2"], record["queues"] = l1.records.ctypes.data, l2.records.ctypes.data, queues.address
         l2.records["queues"], l2.records["delay"] = queues.address, 0
         for name, value in (("l1", l1), ("l2", l2), ("queues", queues), ("record", record)):

@@ -49,7 +49,7 @@ of a sector, or of one of `BUSY_PARTS` of a clock for which a part of L2 is busy
 QUEUES = np.dtype(
     [
         *((name, "u1", (STEP_BYTES,)) for name in RINGS),
-        *((name, "i8") for name in (*COSTS, "in_company", "mixed", "loaded_l2", "recent", "recent_writes")),
+        *((name, "i8") for name in (*COSTS, "in_company", "mixed", "loaded_l2", "recent", "recent_writes", "base")),
     ]
 )
 """`in_company`, `mixed`, `loaded_l2`: parts of a cycle by which an access takes longer, the latter two for each of the last `WORD_SLOTS`
@@ -59,10 +59,12 @@ slots that was taken. `recent`, `recent_writes`: what DRAM did lately, and how m
 class Queues:
     """The queues of one launch on a chip, or on a `share` of its multiprocessors. Keep the object while generated code has `address`."""
 
-    def __init__(self, chip: Chip, share: float = 1.0) -> None:
+    def __init__(self, chip: Chip, share: float = 1.0, base: int = 0) -> None:
+        """`base`: the cycle in which the launch begins, so that a launch takes as long whenever that is."""
         self._record: npt.NDArray[Any] = np.zeros(1, QUEUES)
         for name, cycles in costs(chip).items():
             self._record[name] = round(cycles / share * (1 << COST_BITS))
+        self._record["base"] = base
         latency, each = chip.latency, (1 << COST_BITS) / WORD_SLOTS
         self._record["in_company"] = round(IN_COMPANY * latency.dram * (1 << COST_BITS))
         self._record["mixed"], self._record["loaded_l2"] = round(MIXED * latency.dram * each), round(LOADED_L2 * latency.l2 * each)
@@ -82,7 +84,7 @@ def costs(chip: Chip) -> dict[str, float]:
         found["atomic"] = 1 / (BUSY_PARTS * rates.atomic_parts)
     found["served"] = found.get("read", 0.0)
     mixed = rates.dram_mixed or chip.copy_gb_per_s or chip.dram_gb_per_s
-    read, write, piece = rates.dram_read or mixed, rates.dram_write or mixed, rates.dram_piece or SECTOR_BYTES
+    read, write, piece = rates.dram_read or mixed, rates.dram_write_alone or rates.dram_write or mixed, rates.dram_piece or SECTOR_BYTES
     each = chip.clock_mhz / 1000
     found["fetched_pairs" if piece > SECTOR_BYTES else "fetched"] = piece * each / read
     found["written_back"] = SECTOR_BYTES * each / write
@@ -93,6 +95,11 @@ def costs(chip: Chip) -> dict[str, float]:
 def ring(e: Emit, queues: Value, name: str) -> Value:
     """Return where a queue is."""
     return e.at(queues, int(QUEUES.fields[name][1]))  # type: ignore[index]
+
+
+def since(e: Emit, queues: Value, time: Value) -> Value:
+    """Return a time as the cycles since the launch began, in which rings count."""
+    return e.sub(time, e.get(queues, QUEUES, "base"))
 
 
 def cost(e: Emit, queues: Value, name: str, count: Value) -> Value:
@@ -131,8 +138,8 @@ def wait_in(e: Emit, queue: Value, time: Value, amount: Value) -> None:
 @helper("wait_at_l2", I64, POINTER, I64, I64)
 def wait_at_l2(e: Emit, queues: Value, time: Value, amount: Value) -> None:
     """As `wait_in` the queue of L2, and what accesses to it take longer besides where it is busy."""
-    longer = e.mul(_busy(e, ring(e, queues, "l2"), time), e.get(queues, QUEUES, "loaded_l2"))
-    e.ret(e.add(invoke(e, wait_in, ring(e, queues, "l2"), time, amount), e.lshr(longer, constant(I64, COST_BITS))))
+    longer = e.mul(_busy(e, ring(e, queues, "l2"), since(e, queues, time)), e.get(queues, QUEUES, "loaded_l2"))
+    e.ret(e.add(invoke(e, wait_in, ring(e, queues, "l2"), since(e, queues, time), amount), e.lshr(longer, constant(I64, COST_BITS))))
 
 
 @helper("wait_at_dram", I64, POINTER, I64, I64)
@@ -142,11 +149,11 @@ def wait_at_dram(e: Emit, queues: Value, time: Value, amount: Value) -> None:
     with e.if_then(e.icmp_signed(">", recent, constant(I64, RECENT)), likely=False):
         for name in ("recent", "recent_writes"):
             e.put(e.lshr(e.get(queues, QUEUES, name), one), queues, QUEUES, name)
-    busy = _busy(e, ring(e, queues, "dram"), time)
+    busy = _busy(e, ring(e, queues, "dram"), since(e, queues, time))
     written = e.udiv(e.mul(busy, e.get(queues, QUEUES, "recent_writes")), e.add(e.get(queues, QUEUES, "recent"), one))
     company = e.select(e.icmp_signed(">", busy, constant(I64, 0)), e.get(queues, QUEUES, "in_company"), constant(I64, 0))
     longer = e.add(company, e.mul(written, e.get(queues, QUEUES, "mixed")))
-    e.ret(e.add(invoke(e, wait_in, ring(e, queues, "dram"), time, amount), e.lshr(longer, constant(I64, COST_BITS))))
+    e.ret(e.add(invoke(e, wait_in, ring(e, queues, "dram"), since(e, queues, time), amount), e.lshr(longer, constant(I64, COST_BITS))))
 
 
 def _busy(e: Emit, queue: Value, time: Value) -> Value:
