@@ -112,6 +112,24 @@ def loads_under_way() -> Iterator[Variant]:
     yield from (of(8, 132, 1024, 32 * MI), of(4, 132, 128, 4 * MI), of(8, 132, 256, 4 * MI))
 
 
+# -- what L2 keeps ---------------------------------------------------------------------------------------------------------------------
+
+
+def kept() -> Iterator[Variant]:
+    """Passes over so much memory that L2 holds all of it, most of it, or little: what it keeps from one launch to the next."""
+
+    def of(kernel: str, megabytes: int, *arrays: int) -> Variant:
+        n = megabytes * MI // sum(arrays)
+
+        def launch(target: Target) -> Launch:
+            return call(target, kernel, blocks(n), 256).bind(*(floats(target, max(4, n * each // 4)) for each in arrays), n)
+
+        return Variant("what L2 keeps", f"{kernel}, {megabytes} MiB", launch)
+
+    for megabytes in (16, 24, 28, 30, 32, 34, 36, 38, 40, 42, 44, 48, 52, 60):
+        yield from (of("read4", megabytes, 0, 16), of("copy4", megabytes, 16, 16), of("scale", megabytes, 16))
+
+
 # -- streams, L1, textures -------------------------------------------------------------------------------------------------------------
 
 
@@ -210,6 +228,7 @@ GENERATORS: dict[str, Callable[[], Iterator[Variant]]] = {
     "atomic ladder": atomic_ladder,
     "loops": loops,
     "loads under way": loads_under_way,
+    "what L2 keeps": kept,
     "streams": streams,
     "reads from L1": near_reads,
     "fetches from textures": fetches,
@@ -219,6 +238,11 @@ GENERATORS: dict[str, Callable[[], Iterator[Variant]]] = {
 CALIBRATION = {family: tuple(generate()) for family, generate in GENERATORS.items()}
 ALL = {variant.title: variant for family in CALIBRATION.values() for variant in family}
 PROFILED = ("loops", "streams", "reads from L1", "fetches from textures")
+WARM = tuple(variant.title for variant in CALIBRATION["what L2 keeps"])
+WARM_LAUNCHES = 5
+"""Of a kernel whose traffic is counted when L2 holds what launches like it leave: the last one counts."""
+WARM_METRICS = ("dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_sector_hit_rate.pct")
+"""Few enough for the profiler to count in one pass: replays would change what L2 holds."""
 EXPLAINED = (
     *(f"copies by vector width: {name}" for name in ("16777216 char", "16777216 float", "4194304 float4")),
     *(f"reduction ladder: step {name}" for name in ("1, 4194304", "2, 4194304", "4, 4194304", "10, 33554432")),
@@ -235,12 +259,13 @@ assert all(title.partition(": ")[0] in TUNED for title in EXPLAINED)
 
 
 def launch_plainly(titles: Sequence[str], target: Target) -> None:
-    """Launch each variant once, and print its title and the name of its kernel."""
+    """Launch each variant once, or until L2 is warm, and print its title and the name of its kernel for each launch."""
     for title in titles:
         launch = (ALL.get(title) or VARIANTS[title]).launch(target)
-        print(f"{LAUNCHED}{plain_name(launch.kernel.title)}\t{title}", flush=True)
-        target.launch(launch)
-        target.sync()
+        for _ in range(WARM_LAUNCHES if title in WARM else 1):
+            print(f"{LAUNCHED}{plain_name(launch.kernel.title)}\t{title}", flush=True)
+            target.launch(launch)
+            target.sync()
 
 
 def profiled(titles: Sequence[str], metrics: Sequence[str], options: argparse.Namespace) -> tuple[dict[str, dict[str, float]], str]:
@@ -277,6 +302,8 @@ def main() -> None:
     store("predict_calibration", list(rows.values()), **head)
     titles = [title for title in rows if title.partition(": ")[0] in PROFILED]
     found, reason = profiled(titles, list(METRICS), options)
+    warm, why_cold = profiled([title for title in rows if title in WARM], WARM_METRICS, options)
+    found |= warm
     for title, counted in found.items():
         named = {METRICS[metric]: value for metric, value in counted.items() if metric in METRICS}
         rows[title] = replace(rows[title], peer={**rows[title].peer, **named})
@@ -288,7 +315,7 @@ def main() -> None:
     ]
     store("predict_calibration", [*rows.values(), *more], **head)
     show([*rows.values(), *more])
-    print("\n".join(filter(None, (reason, why))), file=sys.stderr)
+    print("\n".join(filter(None, (reason, why_cold, why))), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness import Row
 from predict import FLOOR, GROUPS, MEASURED, TIME, over_all, pairs_right, rank_correlation, seen_by_profiler
-from predict_calibration import ALL, CALIBRATION, EXPLAINED, PROFILED
+from predict_calibration import ALL, CALIBRATION, EXPLAINED, PROFILED, WARM
 from predict_families import SET_ASIDE, TUNED
 from predict_kernels import FAMILIES, GENERATORS, VARIANTS
 from predict_measured import joined
@@ -30,6 +30,7 @@ def test_no_kernel_set_aside_calibrates() -> None:
     assert len(ALL) == sum(map(len, CALIBRATION.values()))
     assert all(title in VARIANTS and title.partition(": ")[0] in TUNED for title in EXPLAINED)
     assert set(PROFILED) <= set(CALIBRATION)
+    assert set(WARM) <= set(ALL)
 
 
 def test_launches_are_found_among_those_of_others() -> None:
@@ -40,6 +41,11 @@ def test_launches_are_found_among_those_of_others() -> None:
     ]
     found = dict(joined([("copy", "copies: one"), ("fill", "stores: one")], seen))
     assert found == {"copies: one": {"profiled ns": 2.0}, "stores: one": {"profiled ns": 4.0}}
+
+
+def test_of_launches_of_one_title_the_last_counts() -> None:
+    seen = [Profiled("copy", {NANOSECONDS: duration}) for duration in (3.0, 2.0, 1.0)]
+    assert dict(joined([("copy", "copies: one")] * 3, seen)) == {"copies: one": {"profiled ns": 1.0}}
 
 
 def test_a_launch_that_was_not_seen_ends_the_list() -> None:

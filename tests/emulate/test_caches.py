@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ lane = np.arange(32, dtype=np.uint64)
 class SlowLevel:
     """Sets of {line: {sector: arrival}}, the line used longest ago first."""
 
-    def __init__(self, sets: int, ways: int) -> None:
+    def __init__(self, sets: int, ways: npt.NDArray[np.uint64]) -> None:
         self.bits, self.sets, self.ways = max(1, sets.bit_length() - 1), sets, ways
         self.lines: list[dict[int, dict[int, int]]] = [{} for _ in range(sets)]
         self.dirty: set[tuple[int, int]] = set()
@@ -37,11 +38,12 @@ class SlowLevel:
 
     def find(self, line: int, allocate: bool) -> dict[int, int] | None:
         fold = line ^ line >> self.bits
-        lines = self.lines[(fold ^ fold >> 2 * self.bits) % self.sets]
+        number = (fold ^ fold >> 2 * self.bits) % self.sets
+        lines = self.lines[number]
         if line not in lines and not allocate:
             return None
         sectors = lines.pop(line, {})
-        if len(lines) == self.ways:
+        if len(lines) == self.ways[number]:
             gone = next(iter(lines))
             del lines[gone], self.atomics[gone]
             back = {one for one in self.dirty if one[0] == gone}
@@ -232,4 +234,11 @@ def test_levels_use_nearly_all_of_each_chip(name: str) -> None:
         if nbytes == 0:
             continue  # a chip without that cache
         level = Level(chip, nbytes)
-        assert 0.94 * nbytes < level.sets * level.ways * chip.line_bytes <= nbytes
+        assert 0.94 * nbytes < int(level.ways.sum()) * chip.line_bytes <= nbytes
+
+
+def test_sets_of_l2_are_of_many_sizes_and_as_large_as_the_chip_has_them() -> None:
+    level = Level(H200, H200.l2_bytes, is_far=True)
+    assert int(level.ways.sum()) * H200.line_bytes == pytest.approx(H200.l2_bytes, rel=0.01)
+    assert level.ways.std() / level.ways.mean() == pytest.approx(0.1, abs=0.02)
+    assert level.ways.max() <= 32

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlane.chip import Chip, load, names
-from memlane.emulate.clock.issue import PIPES, SLOTS, Clock, interval_of
+from memlane.emulate.clock.issue import PIPES, Clock, interval_of
 from memlane.emulate.clock.latency import Timing, timing_of
+from memlane.emulate.clock.rings import SLOTS
 from tests.emulate.machine import callable_of
 
 H200 = load("h200")

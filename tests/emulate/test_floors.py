@@ -167,7 +167,8 @@ def test_l2_rules_where_the_same_is_read_again_and_again() -> None:
     one = kernel("again", chip)
     time = modelled(one, 8, 256, zeros(one, 1), zeros(one, 1024), 16)
     assert time.limited_by == "L2 reads"
-    assert time.cycles == pytest.approx(8 * 8 * 16 * 4 / 0.25, abs=1)
+    assert floor(time, "L2 reads") == pytest.approx(8 * 8 * 16 * 4 / 0.25)
+    assert floor(time, "L2 reads") < time.cycles < 1.2 * floor(time, "L2 reads")  # the way there and back, once
     assert floor(time, "DRAM") < 0.1 * time.cycles
 
 

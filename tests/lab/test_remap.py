@@ -42,6 +42,17 @@ def test_remaps_leave_fewer_sectors(result: Result) -> None:
     assert ratios[SPARSE] > 1.5
 
 
+def test_predicted_speed_ups_stand_beside_the_paper(result: Result) -> None:
+    column = result.tables["paper"].head.index("predicted")
+    predicted = {line[0]: line[column] for line in result.tables["paper"].lines}
+    rows = {row.case: row for row in result.rows if row.metric == "speed-up of the kernel, predicted"}
+    assert set(predicted) < set(rows)
+    assert all(rows[case].value == pytest.approx(value, abs=0.006) for case, value in predicted.items())
+    kmeans = next(row for case, row in rows.items() if case.startswith(KMEANS))
+    assert kmeans.peer["paper"] == 3.11
+    assert kmeans.peer["kernel without us"] > kmeans.peer["kernel with us"]
+
+
 def test_chunks_are_swept_with_and_without_overlap(result: Result) -> None:
     lines = result.tables["chunks"].lines
     assert {line[1] for line in lines} == {2}

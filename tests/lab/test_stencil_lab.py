@@ -201,6 +201,7 @@ def test_both_regimes_show_on_emulated_m2050s() -> None:
         assert ("communication" if "7-point" in str(by) and "4 devices" in str(by) else "computation") in str(claim)
     assert len(bound) == 4
     assert len(result.tables["modelled_kernels"].lines) == 4
+    assert all(line[4] is not None and line[4] > 0 for line in result.tables["modelled_kernels"].lines)  # predicted
 
 
 def test_sizes_and_devices_of_a_command_line() -> None:

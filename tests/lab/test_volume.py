@@ -149,8 +149,10 @@ def test_a_quick_run_measures_what_is_asked_for(emulator: Target) -> None:
     assert by_case["(0, 0, 0), 1x128, dependent", "access frequency"].peer["records lost"] == 0
     assert 0 < (by_case["(0, 0, 0), 128x1", "hit rate of the texture cache"].value or 0) < 1
     assert ("(0, 0, 0), 8x16", "frame rate") not in by_case  # not asked for
-    assert set(result.tables) == {"shapes", "frames", "correlations", "warps", "series", "claims"}
-    assert {name for name, table in result.tables.items() if table.printed} == {"shapes", "correlations", "claims"}
+    assert set(result.tables) == {"shapes", "frames", "correlations", "warps", "series", "claims", "paper"}
+    assert {name for name, table in result.tables.items() if table.printed} == {"shapes", "correlations", "claims", "paper"}
+    assert [(line[0], line[1], line[3]) for line in result.tables["paper"].lines[:2]] == [("simple", "1x128", 20), ("simple", "128x1", 13)]
+    assert all(line[4] is not None and line[4] > 0 for line in result.tables["paper"].lines)
     assert {"fig_5", "fig_10", "fig_11"} <= set(result.figures)
     assert [picture.shape for picture in result.pictures.values()] == [(16, 16, 3)] * 2
     assert "(0, 0, 0), 1x128" in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -60,6 +61,32 @@ def test_findings_say_by_how_much_the_launch_would_be_shorter(tmp_path: Path) ->
         assert finding.launch == f"The kernel would take {left} (modelled, without probes)"
     plain = ml.explain(traced("naive", predictions=False))[0]
     assert (plain.launch_us, plain.saved_us, plain.launch) == (None, None, "")
+
+
+def test_findings_are_ranked_by_how_much_the_launch_would_be_shorter() -> None:
+    """Both accesses of the kernel cost cycles of warps; the order follows the predicted launches, whichever saves more."""
+    code = """extern "C" __global__ void both(float* out, const float* in) {
+        __shared__ float tile[1024];
+        tile[threadIdx.x % 32 * 32 + threadIdx.x / 32] = in[32 * threadIdx.x];
+        __syncthreads();
+        out[threadIdx.x] = tile[threadIdx.x];
+    }"""
+    target, tracer = ml.target("emulator:h200"), ml.Tracer(predictions=True)
+    with tracer:
+        target.load(ml.cuda(code))["both"][4, 256](target.zeros(256), target.zeros(32 * 256))
+    trace = tracer.finish()
+    predicted = first(trace).predicted
+    assert predicted is not None
+    rules = set()
+    for best in predicted.changes:
+        changes = tuple(replace(one, us=predicted.us * (0.5 if one is best else 0.99)) for one in predicted.changes)
+        launch = replace(first(trace), predicted=replace(predicted, changes=changes))
+        findings = ml.explain(replace(trace, launches=(launch,)))
+        assert [one.rank for one in findings] == list(range(1, 1 + len(findings)))
+        saved = [one.saved_us for one in findings if one.saved_us is not None]
+        assert saved == sorted(saved, reverse=True)
+        rules.add(findings[0].rule)
+    assert rules == {"uncoalesced-global", "bank-conflict"}
 
 
 def test_arrays_are_left_as_the_program_left_them() -> None:

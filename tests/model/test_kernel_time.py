@@ -9,7 +9,7 @@ import pytest
 
 from memlane.chip import Events, Traffic, load
 from memlane.model.kernel import Sampled, predicted, whole_cycles
-from memlane.model.kernel.prediction import LATENCY, OVERLAP, combined
+from memlane.model.kernel.prediction import LATENCY
 
 H200 = load("h200")
 NAMES = ("read", "read_lines", "written", "written_lines", "partly_written", "partly_written_lines", "partly_written_bytes", "atomic")
@@ -36,11 +36,12 @@ def events(finishes: list[int], sms: int = 132, blocks: int | None = None, **mov
     )
 
 
-def test_parts_that_overlap_take_longer_than_the_longest_and_less_than_their_sum() -> None:
-    assert combined([]) == combined([0.0]) == 0.0
-    assert combined([100.0]) == pytest.approx(100.0)
-    assert combined([100.0, 100.0]) == pytest.approx(100.0 * 2 ** (1 / OVERLAP))
-    assert 100.0 < combined([100.0, 50.0, 20.0]) < 110.0
+def test_a_launch_ends_with_its_last_block_and_no_earlier_than_what_it_moved_allows() -> None:
+    sectors = 1 << 24
+    moved = {"read": sectors // 132, "read_lines": sectors // 528}
+    bound = sectors / (H200.bandwidth.l2_read or 0)
+    for last, by_hand in ((10 * bound, 10 * bound), (bound / 10, bound)):
+        assert predicted(H200, Sampled(events([int(last)], **moved))).cycles == pytest.approx(by_hand, rel=0.01)
 
 
 def test_a_launch_of_nothing_takes_what_lies_between_two_events() -> None:
@@ -55,7 +56,7 @@ def test_a_stream_from_dram_takes_its_bytes_over_the_bandwidth() -> None:
     one = predicted(H200, Sampled(stream))
     rates = H200.bandwidth
     to_sms, in_dram = sectors / (rates.l2_read * H200.clock_mhz), sectors * 32 / (rates.dram_read * 1e3)
-    by_hand = combined([max(2 * to_sms, in_dram), to_sms])  # L2 gets each sector, and gives it away
+    by_hand = max(2 * to_sms, in_dram)  # L2 gets each sector, and gives it away
     assert one.us - one.launch_us == pytest.approx(by_hand, rel=0.02)
     assert one.limiting in ("DRAM", "L2")
 

@@ -21,7 +21,7 @@ L2_READS = "L2 reads"
 """The floor of what L2 delivers to all multiprocessors."""
 ATOMICS_OF_ONE_LINE = "atomics of one line"
 """The floor of the line of L2 that gets the most atomic operations."""
-RULING_SHARE = 0.9
+RULING_SHARE = 0.7
 """Of the modelled time that a floor has to take by itself to be called the one that rules."""
 
 
@@ -68,7 +68,7 @@ class ModelledTime:
     cycles: int
     """The longest of the floors and of what the warps took."""
     scoreboard: int
-    """What the warps took: latencies, issue slots and conflicts, without the bandwidths of L2 and DRAM."""
+    """What the warps took: latencies, issue slots, conflicts, and waiting for what all multiprocessors share."""
     floors: tuple[Floor, ...]
     """The longest first; without those of parts that moved nothing."""
     missing: tuple[str, ...] = ()

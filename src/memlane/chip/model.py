@@ -247,6 +247,7 @@ class Bandwidth:
     dram_read: Gigabytes | None = None
     """What a long read reaches; None: the rated bandwidth counts."""
     dram_write: Gigabytes | None = None
+    dram_write_alone: Gigabytes | None = None
 
     def rate(self, where: Literal["l2", "sm"], way: str) -> float | None:
         """Amount a clock of the chip (`l2`) or of one multiprocessor (`sm`) in one way, `read` or `partial_write_lines`; where a way is not

@@ -109,7 +109,7 @@ def explain(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str],
 
 def examine(evidence: Sequence[Evidence], rules: Sequence[Rule] = RULES) -> Findings:
     """What these rules say of the kernels."""
-    findings: list[Finding] = []
+    weighed: list[tuple[float, Finding]] = []
     lacking: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for rule in rules:
         for part in (one for one in evidence if one.own_sites):
@@ -117,14 +117,23 @@ def examine(evidence: Sequence[Evidence], rules: Sequence[Rule] = RULES) -> Find
             if missing:
                 lacking.setdefault((rule.id, missing), []).append(part.kernel)
             else:
-                findings += [_finding(rule, verdict, part) for verdict in rule.examine(part)]
+                found = [_finding(rule, verdict, part) for verdict in rule.examine(part)]
+                weighed += [(_weight(one, part), one) for one in found]
     titles = {rule.id: rule.title for rule in rules}
     unexamined = [
         Unexamined(rule, titles[rule], tuple(dict.fromkeys(kernels)), missing, tuple(HOW_TO_GET[need] for need in missing))
         for (rule, missing), kernels in lacking.items()
     ]
-    ordered = sorted(findings, key=lambda finding: -finding.cost_cycles)
-    return Findings([replace(finding, rank=rank) for rank, finding in enumerate(ordered, 1)], unexamined)
+    ordered = sorted(weighed, key=lambda pair: -pair[0])
+    return Findings([replace(finding, rank=rank) for rank, (_, finding) in enumerate(ordered, 1)], unexamined)
+
+
+def _weight(finding: Finding, evidence: Evidence) -> float:
+    """Return what findings are ordered by: warp cycles. Where it is predicted by how much the launches would be shorter without one, so
+    large a share of the warps' time; for what warps wait at an access is not saved if they wait for something else then."""
+    if finding.saved_us is None or not finding.launch_us or evidence.life <= 0:
+        return finding.cost_cycles
+    return max(0.0, finding.saved_us) / finding.launch_us * evidence.life
 
 
 def uncounted_launches(trace: Trace) -> tuple[LaunchInfo, ...]:

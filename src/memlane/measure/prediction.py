@@ -30,8 +30,13 @@ SAMPLED_THREADS = 1 << 19
 WINDOWS = 3
 """Windows of neighbouring waves that the blocks of a larger sample are taken from, at least."""
 SMALLEST_CACHE = 4096
+CROWDED_SHARE = 0.85
+"""Of the lines of L2, up to which all that a launch touches stays there. Beyond, some sets are full before others."""
 FULL_SHARE = 0.9
 """Of the lines of L2, from which on it counts as full."""
+WRITTEN_WEIGHT = 1.1
+"""Of L2, what a line takes that is stored to, over one that is only read: by `streams` in
+benchmarks/results/h200/predict_calibration.json, where 42 MB that are read stay in L2 and 42 MB of which half is written do not."""
 SHOWN_WAITS = 8
 MOST_CYCLES = 1 << 28
 """Cycles that a launch, or a sample of its blocks, may take: an eighth of a second on an H200."""
@@ -246,17 +251,18 @@ def _warm(target: Emulator, launch: Launch, sample: BlockSample | None) -> Sampl
     chip = target.chip
     kept = chip.l2_bytes if chip.l2_kept_bytes is None else chip.l2_kept_bytes
     target.empty_caches(kept)
-    if sample is None:
+    if sample is None:  # few blocks, which touch little
         _events(target, launch, None)
         return Sampled(_events(target, launch, None))
     half = _events(target, launch, replace(sample, blocks=max(1, sample.blocks // 2))).l2_lines
     lines = _events(target, launch, sample).l2_lines
+    kept = int(kept / (1 + (WRITTEN_WEIGHT - 1) * target.state.l2.dirty_share))
     each = max(0, lines - half) / max(1, sample.blocks - sample.blocks // 2)
     wanted = lines + each * (launch.blocks - sample.blocks)
     if lines >= FULL_SHARE * kept // chip.line_bytes:  # it cannot say what more the other blocks touch: as much as these
         wanted = lines * launch.blocks / sample.blocks
     share, dram = (max(1.0, one / max(1, lines)) for one in (min(_given_lines(launch), wanted), wanted))
-    if share * lines * chip.line_bytes > kept:
+    if share * lines * chip.line_bytes > CROWDED_SHARE * kept:
         target.empty_caches(max(min(SMALLEST_CACHE, kept), int(kept / share)))
         _events(target, launch, sample)
     return Sampled(_events(target, launch, sample), dram)
@@ -280,12 +286,13 @@ def _resident(target: Emulator, launch: Launch) -> int:
 
 
 def _registers(launch: Launch, chip: Chip) -> int | None:
-    """The registers of a thread, by the assembler, for the chip or else for what the module is for; None where it cannot be asked."""
+    """The registers of a thread, by the assembler, for the chip or else for what the module is for; None where it cannot be asked. No more
+    than the chip gives a thread: its own compiler would have kept the rest in local memory."""
     try:
         usage = _assembled(launch, chip).kernels.get(launch.kernel.name)
     except (CompileError, MissingDependency):
         return None
-    return None if usage is None else usage.registers
+    return None if usage is None else min(usage.registers, chip.max_registers_per_thread)
 
 
 def _assembled(launch: Launch, chip: Chip) -> Cubin:

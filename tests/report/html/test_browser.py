@@ -129,7 +129,7 @@ def test_a_line_opens_with_its_distributions(page: Driver) -> None:
     assert detail.is_displayed()
     drawings = detail.find_elements(By.CSS_SELECTOR, "svg.histogram")
     assert len(drawings) == 2
-    assert "L1 40.3, L2 289, DRAM 719" in drawings[0].get_attribute("aria-label")
+    assert "L1 40.3, L2 289, DRAM 668" in drawings[0].get_attribute("aria-label")
     assert len(drawings[0].find_elements(By.CSS_SELECTOR, "line.level")) == 3
     bars = drawings[0].find_elements(By.CSS_SELECTOR, "rect.bar title")
     assert sum(int(bar.get_attribute("textContent").split(" of ")[0]) for bar in bars) == 20

@@ -27,17 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import LANES, Chip
-from memlane.emulate.code.build import I1, I32, I64, POINTER, Emit, Value, constant
-from memlane.emulate.runtime.helper import Helper, helper, invoke
-
-_WORDS = 128
-SLOTS = 64 * _WORDS
-"""Slots that a ring looks ahead."""
-_ENTRY_BYTES = 16
-_RING_BYTES = _WORDS * _ENTRY_BYTES
-"""An entry is a word of 64 slots and the number of that word since time 0, both u64."""
-_STEP_BYTES = _RING_BYTES + _ENTRY_BYTES
-"""From a ring to the next; behind each there is room for how many slots were taken from it."""
+from memlane.emulate.clock.rings import RING_BYTES, STEP_BYTES, reserve, reserve_many
+from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant
+from memlane.emulate.runtime.helper import Helper, invoke
 
 PIPES = ("alu", "fma", "imul", "fp64", "sfu", "convert", "shuffle", "vote", "tensor")
 """Pipes of a sub-core: fields of `Throughput`."""
@@ -53,10 +45,10 @@ class Clock:
         self._subcores = chip.schedulers
         self._issue_interval = interval_of(chip, "issue")
         self._intervals = {pipe: interval_of(chip, pipe) for pipe in PIPES}
-        self._port_bytes = _STEP_BYTES * (1 + len(PIPES))
+        self._port_bytes = STEP_BYTES * (1 + len(PIPES))
         self._lsu_offset = self._port_bytes * chip.schedulers
-        self._barrier_offset = self._lsu_offset + _STEP_BYTES
-        self.sm_bytes = self._barrier_offset + _STEP_BYTES
+        self._barrier_offset = self._lsu_offset + STEP_BYTES
+        self.sm_bytes = self._barrier_offset + STEP_BYTES
         self.wavefront_cycles = max(1, round(chip.warp_size / chip.throughput.memory))
         """Cycles for which a wavefront occupies the LSU."""
         self.lsu = _lsu(self._lsu_offset, self.wavefront_cycles)
@@ -106,7 +98,7 @@ class Clock:
         """Cycles for which each pipe that takes more than one for an instruction was occupied: [multiprocessor, sub-core]."""
         found = {}
         for number, (pipe, interval) in enumerate(self._intervals.items()):
-            places = [self._port_bytes * subcore + (1 + number) * _STEP_BYTES for subcore in range(self._subcores)]
+            places = [self._port_bytes * subcore + (1 + number) * STEP_BYTES for subcore in range(self._subcores)]
             if interval > 1:
                 found[pipe] = interval * np.stack([_count_behind(state, place) for place in places], axis=1)
         return found
@@ -114,7 +106,7 @@ class Clock:
 
 def _count_behind(state: npt.NDArray[np.uint8], ring: int) -> npt.NDArray[np.int64]:
     """What the ring at an offset passed, for each multiprocessor."""
-    return np.ascontiguousarray(state[:, ring + _RING_BYTES :][:, :8]).view(np.int64)[:, 0]
+    return np.ascontiguousarray(state[:, ring + RING_BYTES :][:, :8]).view(np.int64)[:, 0]
 
 
 def interval_of(chip: Chip, pipe: str) -> int:
@@ -136,7 +128,7 @@ def _issue(port_bytes: int, ring: int, interval: int, is_counted: bool, port_int
             if is_counted:
                 _count_one(e, port)
         if ring:
-            pipe = e.at(port, ring * _STEP_BYTES)
+            pipe = e.at(port, ring * STEP_BYTES)
             slot = invoke(e, reserve, pipe, e.udiv(start, constant(I64, interval)))
             if is_counted:
                 _count_one(e, pipe)
@@ -164,7 +156,7 @@ def _pass_over(port_bytes: int, is_counted: bool, port_interval: int) -> Helper:
 
 
 def _count_one(e: Emit, ring: Value) -> None:
-    passed = e.at(ring, _RING_BYTES)
+    passed = e.at(ring, RING_BYTES)
     e.store(e.add(e.load(passed, typ=I64), constant(I64, 1)), passed)
 
 
@@ -176,76 +168,8 @@ def _lsu(offset: int, interval: int) -> Helper:
         cycles = constant(I64, interval)
         last = invoke(e, reserve_many, e.at(sm, offset), e.udiv(time, cycles), wavefronts)
         first = e.sub(last, e.sub(e.zext(wavefronts, I64), constant(I64, 1)))
-        passed = e.at(sm, offset + _RING_BYTES)
+        passed = e.at(sm, offset + RING_BYTES)
         e.store(e.add(e.load(passed, typ=I64), e.zext(wavefronts, I64)), passed)
         e.ret(e.intrinsic("umax", [time, e.mul(first, cycles)]))
 
     return Helper(f"memlane_lsu_{offset}_{interval}", I64, (POINTER, I64, I32), build)
-
-
-class _Cursor:
-    """A walk over the words of a ring from a slot on."""
-
-    def __init__(self, e: Emit, ring: Value, slot: Value) -> None:
-        self._e, self._ring = e, ring
-        self._word = e.variable(e.lshr(slot, constant(I64, 6)))
-        self._from = e.variable(e.shl(constant(I64, -1), e.and_(slot, constant(I64, 63))))
-
-    def free(self) -> tuple[Value, Value, Value, Value]:
-        """The word's number, its entry, its taken slots, and those of its free slots that the walk may take.
-
-        An entry that holds an earlier word is as good as empty; one that holds a later word is past recall: nothing is free.
-        """
-        e = self._e
-        number = self._word.get()
-        entry = e.at(self._ring, e.mul(e.and_(number, constant(I64, _WORDS - 1)), constant(I64, _ENTRY_BYTES)))
-        owner = e.load(e.at(entry, 8), typ=I64)
-        taken = e.select(e.icmp_unsigned("==", owner, number), e.load(entry, typ=I64), constant(I64, 0))
-        taken = e.select(e.icmp_unsigned(">", owner, number), constant(I64, -1), taken)
-        return number, entry, taken, e.and_(e.not_(taken), self._from.get())
-
-    def take(self, number: Value, entry: Value, taken: Value) -> None:
-        self._e.store(taken, entry)
-        self._e.store(number, self._e.at(entry, 8))
-
-    def advance(self) -> None:
-        self._word.set(self._e.add(self._word.get(), constant(I64, 1)))
-        self._from.set(constant(I64, -1))
-
-
-@helper("reserve", I64, POINTER, I64)
-def reserve(e: Emit, ring: Value, slot: Value) -> None:
-    """Take the first free slot of a ring at or after `slot`."""
-    cursor = _Cursor(e, ring, slot)
-    with e.while_(lambda: constant(I1, 1)):
-        number, entry, taken, free = cursor.free()
-        with e.if_then(e.icmp_unsigned("!=", free, constant(I64, 0)), likely=True):
-            bit = e.lowest_bit(free)
-            cursor.take(number, entry, e.or_(taken, e.shl(constant(I64, 1), bit)))
-            e.ret(e.or_(e.shl(number, constant(I64, 6)), bit))
-        cursor.advance()
-    e.unreachable()
-
-
-@helper("reserve_many", I64, POINTER, I64, I32)
-def reserve_many(e: Emit, ring: Value, slot: Value, count: Value) -> None:
-    """Take the first `count` (at least 1) free slots of a ring at or after `slot`; the last of them."""
-    cursor = _Cursor(e, ring, slot)
-    left = e.variable(e.zext(count, I64))
-    last = e.variable(slot)
-    with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I64, 0))):
-        number, entry, taken, free = cursor.free()
-        with e.if_then(e.icmp_unsigned("!=", free, constant(I64, 0)), likely=True):
-            rest = e.variable(free)  # the free slots that are not wanted, once the lowest ones are gone from it
-            with e.while_(lambda rest=rest: e.and_(_is_some(e, left.get()), _is_some(e, rest.get()))):
-                bits = rest.get()
-                last.set(e.or_(e.shl(number, constant(I64, 6)), e.lowest_bit(bits)))
-                rest.set(e.and_(bits, e.sub(bits, constant(I64, 1))))
-                left.set(e.sub(left.get(), constant(I64, 1)))
-            cursor.take(number, entry, e.or_(taken, e.xor(free, rest.get())))
-        cursor.advance()
-    e.ret(last.get())
-
-
-def _is_some(e: Emit, bits: Value) -> Value:
-    return e.icmp_unsigned("!=", bits, constant(I64, 0))

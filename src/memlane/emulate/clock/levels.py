@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import Chip
+from memlane.emulate.clock.queues import BUSY_PARTS, Queues
 
 FEW_WAYS, MOST_WAYS = 16, 32
 """Places for the ways of a set in the arrays: the one or the other, of which a level may use fewer."""
@@ -35,23 +36,31 @@ LEVEL = np.dtype(
         ("places", "u8"),
         ("atomics", "u8"),
         ("atomic_busy", "u8"),
+        ("queues", "u8"),
+        ("delay", "u8"),
+        ("part_sectors", "u8"),
+        ("part_bytes", "u8"),
         *((name, "u8") for name in (*TRAFFIC, *FAR)),
     ]
 )
-"""One cache. `tags`, `stamps` point to u64[sets, places]: number of the line + 1, and the use that touched it last; `arrivals` to
-i64[sets, places, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent; in L2 with `DIRTY` where it was stored to.
-`atomics`, of L2, to u64[sets, places, 2]: of requests of this launch with atomic operations in the line, their sectors, and for how many
-`BUSY_PARTS` of a clock they keep a part of L2 busy; null of an L1. `atomic_busy` is the sum of the latter over all lines."""
+"""One cache. `ways` points to u64[sets]; `tags`, `stamps` to u64[sets, places]: number of the line + 1, and the use that touched it last;
+`arrivals` to i64[sets, places, sectors]: the cycle in which a sector arrives + 1, or 0 where it is absent; in L2 with `DIRTY` where it was
+stored to. `atomics`, of L2, to u64[sets, places, 2]: of requests of this launch with atomic operations in the line, their sectors, and for
+how many `BUSY_PARTS` of a clock they keep a part of L2 busy; null of an L1. `atomic_busy` is the sum of the latter over all lines.
+`queues`, of L2, points to the queues of a launch; `delay` is for how long the last fetch from DRAM waited there. `part_sectors` are those
+that stores brought in which wrote parts of them, and `part_bytes` what such stores wrote."""
 
-BUSY_PARTS = 64
+LEAST_FAR_WAYS, UNEVEN = 12, 0.1
+"""Ways of a set of L2, at least, on average; and the standard deviation over sets, as a share of that, by `streams` in
+benchmarks/results/h200/predict_calibration.json: what is kept of memory that is a little larger than L2, or a little smaller."""
 PAIR_LINES, BLOCK_LINES = 2, 8
 """Neighbouring lines whose atomic operations one part of L2 does, and those that two parts do: one the pairs 0 and 3 of a block, the other
 1 and 2, by `atomic ladder` in benchmarks/results/h200/predict_calibration.json."""
 DIRTY_BIT = 62
 DIRTY = 1 << DIRTY_BIT
 
-CACHES = np.dtype([("l1", "u8"), ("l2", "u8")])
-"""Pointers to the first of the `LEVEL`s of the multiprocessors, and to that of L2."""
+CACHES = np.dtype([("l1", "u8"), ("l2", "u8"), ("queues", "u8")])
+"""Pointers to the first of the `LEVEL`s of the multiprocessors, to that of L2, and to the queues in front of it and behind."""
 
 
 class Level:
@@ -59,9 +68,11 @@ class Level:
 
     def __init__(self, chip: Chip, nbytes: int, count: int = 1, is_far: bool = False) -> None:
         lines = max(1, nbytes // chip.line_bytes)
-        self.sets = 1 << max(0, (lines // 16).bit_length() - 1)
-        self.ways = lines // self.sets
-        places = FEW_WAYS if self.ways <= FEW_WAYS else MOST_WAYS
+        least = LEAST_FAR_WAYS if is_far else FEW_WAYS
+        self.sets = 1 << max(0, (lines // least).bit_length() - 1)
+        self.ways = _ways(lines, self.sets, UNEVEN if is_far else 0.0)
+        """Of each set."""
+        places = FEW_WAYS if self.ways.max() <= FEW_WAYS else MOST_WAYS
         shape = (count, self.sets, places)
         self._tags = np.zeros(shape, np.uint64)
         self._stamps = np.zeros(shape, np.uint64)
@@ -70,7 +81,7 @@ class Level:
         self.records = np.zeros(count, LEVEL)
         self.records["set_mask"] = self.sets - 1
         self.records["set_bits"] = max(1, self.sets.bit_length() - 1)
-        self.records["ways"], self.records["places"] = self.ways, places
+        self.records["ways"], self.records["places"] = self.ways.ctypes.data, places
         for name, array in (("tags", self._tags), ("stamps", self._stamps), ("arrivals", self._arrivals)):
             self.records[name] = array.ctypes.data + array.strides[0] * np.arange(count, dtype=np.uint64)
         if is_far:
@@ -80,6 +91,12 @@ class Level:
     def lines(self) -> int:
         """Lines that are there."""
         return int(np.count_nonzero(self._tags))
+
+    @property
+    def dirty_share(self) -> float:
+        """Of the lines that are there, those that were stored to."""
+        dirty = (self._arrivals >= DIRTY).any(axis=-1) & (self._tags != 0)
+        return float(np.count_nonzero(dirty)) / max(1, self.lines)
 
     def atomic_cycles(self) -> tuple[float, float]:
         """Return for how long the atomic operations of the busiest lines keep their part of L2 busy, and for how long those of the launch
@@ -97,8 +114,18 @@ class Level:
         """Count from 0 what moves from now on."""
         if self.records["hottest"].any():
             self._atomics[:] = 0
-        for name in (*TRAFFIC, *FAR, "atomic_busy"):
+        for name in (*TRAFFIC, *FAR, "atomic_busy", "part_sectors", "part_bytes"):
             self.records[name] = 0
+
+
+def _ways(lines: int, sets: int, uneven: float) -> npt.NDArray[np.uint64]:
+    """How many of so many lines each set has: as many on average, the same in every run."""
+    each = lines / sets
+    if not uneven:
+        return np.full(sets, lines // sets, np.uint64)
+    draw = np.random.default_rng(sets)
+    wanted = each * (1 + uneven * draw.standard_normal(sets)) + draw.random(sets)  # the fraction decides by chance
+    return np.clip(np.floor(wanted), 1, MOST_WAYS).astype(np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,15 +138,22 @@ class Caches:
     shared_bytes: int = 0
     """Shared memory that the resident blocks of a multiprocessor take from L1 where both are one."""
     l2: Level | None = None
+    share: float = 1.0
+    """Of the chip's multiprocessors that these are, of what they pass to L2."""
+    base: int = 0
+    """The cycle in which the launch begins."""
     l1: Level = field(init=False)
+    queues: Queues = field(init=False)
     record: npt.NDArray[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         l2 = self.l2 or Level(self.chip, self.chip.l2_bytes, is_far=True)
         l1 = Level(self.chip, l1_bytes(self.chip, self.shared_bytes), self.sm_count)
         record = np.zeros(1, CACHES)
-        record["l1"], record["l2"] = l1.records.ctypes.data, l2.records.ctypes.data
-        for name, value in (("l1", l1), ("l2", l2), ("record", record)):
+        queues = Queues(self.chip, self.share, self.base)
+        record["l1"], record["l2"], record["queues"] = l1.records.ctypes.data, l2.records.ctypes.data, queues.address
+        l2.records["queues"], l2.records["delay"] = queues.address, 0
+        for name, value in (("l1", l1), ("l2", l2), ("queues", queues), ("record", record)):
             object.__setattr__(self, name, value)
 
     @property

@@ -68,7 +68,7 @@ class Observed:
         sms, blocks = int(context["sm_count"][0]), int(context["blocks"][0])
         per_sm = -(-slot_count // sms)
         self._sms = clock.fresh(sms)
-        self._caches = Caches(chip, sms, per_sm * int(context["shared_bytes"][0]), device.l2)
+        self._caches = Caches(chip, sms, per_sm * int(context["shared_bytes"][0]), device.l2, sms / chip.sm_count, device.clock.cycles)
         self._finishes = np.zeros(blocks, np.int64)
         self._stalls = np.zeros((len(self._compiled.instructions), len(STALL_FIELDS)), np.int64)
         self._side_by_side = np.zeros(len(self._compiled.instructions), np.uint8)

@@ -106,7 +106,7 @@ def tables(found: Sequence[Outcome]) -> dict[str, Table]:
         for chunks in sorted({chunks for chunks, _ in one.sweep})
     ]
     published = tuple(_published(outcome) for outcome in found if outcome.case.name in PUBLISHED)
-    head = ("case", "kernel", "paper", "transfer %", "paper %", "total %", "paper total %", "why they may differ")
+    head = ("case", "kernel", "predicted", "paper", "transfer %", "paper %", "total %", "paper total %", "why they may differ")
     made = {
         "remap": overview,
         "counts": counts,
@@ -149,6 +149,7 @@ def _published(outcome: Outcome) -> tuple[str | float | None, ...]:
     return (
         _title(outcome),
         round(outcome.kernels["without"] / outcome.kernels["with"], 2),
+        round(outcome.model["without"] / outcome.model["with"], 2) if outcome.model else None,
         kernel,
         round(100 * (outcome.remapped[OVERLAPPED] / outcome.transfer - 1), 1),
         transfer,
@@ -172,6 +173,7 @@ def _rows(outcome: Outcome) -> list[Row]:
             better="higher",
             peer=kernels | sectors,
         ),
+        *_model_rows(case, outcome),
         Row(case, "overhead of the transfer, behind the copy", 100 * (outcome.remapped[BEHIND] / outcome.transfer - 1), "%"),
         Row(case, "overhead of the transfer, overlapped", 100 * (outcome.remapped[OVERLAPPED] / outcome.transfer - 1), "%"),
         Row(case, f"speed-up of the whole, {runs} runs", without / overlapped, "", better="higher", peer={"behind": without / behind}),
@@ -193,6 +195,17 @@ def _rows(outcome: Outcome) -> list[Row]:
     if (16, True) in outcome.sweep:
         shown.append(Row(case, "16 chunks, one after another over overlapped", outcome.sweep[16, False] / outcome.sweep[16, True], ""))
     return [replace(row, value=None if row.value is None else round(row.value, 5)) for row in shown]
+
+
+def _model_rows(case: str, outcome: Outcome) -> list[Row]:
+    """Return the speed-up that the model of kernels predicts for the chip, beside the paper's."""
+    if not outcome.model:
+        return []
+    peer = {f"kernel {name} us": value / 1e3 for name, value in outcome.model.items()}
+    peer |= {"paper": PUBLISHED[outcome.case.name][0]} if outcome.case.name in PUBLISHED else {}
+    return [
+        Row(case, "speed-up of the kernel, predicted", outcome.model["without"] / outcome.model["with"], "", better="higher", peer=peer)
+    ]
 
 
 def figures(found: Sequence[Outcome]) -> dict[str, Figure]:

@@ -13,11 +13,14 @@ from memlane.lab.remap.cases import SPARSE, Call, Case, Memory, Way
 from memlane.launch import DeviceArray, Target
 from memlane.layout import ArrayLayout
 from memlane.measure import count
+from memlane.measure.prediction import predict_launch
 from memlane.plan import PlanBuilder, Timeline, View
 from memlane.targets import BoundPlan
 from memlane.transfer import LaidOutArray, Transfer, gather, upload
 
 CHUNKS = (1, 2, 4, 8, 16, 32, 64)
+MOST_PREDICTED = 24
+"""Launches of a way that are predicted."""
 BEHIND, OVERLAPPED = "behind the copy", "overlapped"
 
 
@@ -44,6 +47,8 @@ class Outcome:
     """By chunks and overlap."""
     timelines: dict[str, Timeline] = field(default_factory=dict)
     """By `BEHIND` and `OVERLAPPED` with 16 chunks: when each step of the upload that remaps ran."""
+    model: dict[str, float] = field(default_factory=dict)
+    """As `kernels`, as the model of kernels predicts them for the chip of an emulator; empty where time is measured."""
     works: dict[int, float] = field(default_factory=dict)
     """Of the kernel on the remapped array, by how much one thread does."""
 
@@ -61,6 +66,8 @@ class Bench:
         memory: Memory = {name: self.target.zeros(*kind) for name, kind in case.made.items()}
         found.kernels["without"], _ = self._run(case, case.without, {**plain, **memory}, remapped=False)
         found.sectors["without"] = self._sectors(case.without, {**plain, **memory})
+        if self.target.modelled:
+            found.model["without"] = self._predicted(case.without, {**plain, **memory})
         if case.by_hand is not None:
             found.kernels["by hand"], found.preparation = self._run(case, case.by_hand, {**plain, **memory}, remapped=False)
         behind = self._laid_out(case, chunks=1, overlap=False)
@@ -74,6 +81,8 @@ class Bench:
         there = {**plain, **memory, case.remapped: array}
         found.kernels["with"], _ = self._run(case, case.with_remap, there, remapped=True)
         found.sectors["with"] = self._sectors(case.with_remap, there)
+        if self.target.modelled:
+            found.model["with"] = self._predicted(case.with_remap, there)
         for work, way in case.works.items() if sweep else ():
             found.works[work], _ = self._run(case, way, there, remapped=True)
         for chunks in sweep:
@@ -139,12 +148,22 @@ class Bench:
         times = [self.target.elapsed_ns(graph.replay) for _ in range(self.rounds)]
         return statistics.median(times)
 
+    def _predicted(self, way: Way, memory: Memory) -> float:
+        """Predict the time of a way's launches, one after another; of many, some that are spread evenly stand for all."""
+        module = self.target.load(way.module)
+        some = way.calls[:: -(-len(way.calls) // MOST_PREDICTED)]
+        launches = [module[one.kernel][one.grid, one.block].bind(*_arguments(one, memory)) for one in some]
+        return 1e3 * statistics.fmean(predict_launch(one).us for one in launches) * len(way.calls)
+
     def _sectors(self, way: Way, memory: Memory) -> int:
         """Return the sectors of the launch in the middle, which is as wide as any."""
         call = way.calls[len(way.calls) // 2]
         kernel = self.target.load(way.module)[call.kernel]
-        arguments = [memory[one] if isinstance(one, str) else one for one in call.arguments]
-        return count(kernel[call.grid, call.block], *arguments).total().sectors
+        return count(kernel[call.grid, call.block], *_arguments(call, memory)).total().sectors
+
+
+def _arguments(call: Call, memory: Memory) -> list[object]:
+    return [memory[one] if isinstance(one, str) else one for one in call.arguments]
 
 
 def _row_major(found: np.ndarray, layout: ArrayLayout) -> np.ndarray:

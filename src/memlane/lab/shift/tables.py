@@ -30,7 +30,7 @@ def tables(bench: Bench, measured: Measured, found: Sequence[Sequence[Outcome]],
     """All tables that have a line, by name. `most`: how many warps the overviews are of."""
     made = {f"{address}-{count}": _overview(measured, count, address, most) for address in _ADDRESS for count in COUNTS}
     made |= {"probes": _probes(measured, most), "tables": _placements(measured, most), "wavefronts": _wavefronts(bench, measured, most)}
-    made |= {"kernels": _kernels(found), "all": _all(bench, measured)}
+    made |= {"kernels": _kernels(found), "paper": _paper(measured, most), "all": _all(bench, measured)}
     return {name: table for name, table in made.items() if table.lines}
 
 
@@ -109,6 +109,18 @@ def _wavefronts(bench: Bench, measured: Measured, warps: int) -> Table:
             each = (many.value - one.value) / ((most - fewest) * warps)
             lines.append((pattern, f"{layout}, {kind}, {width} bytes", bench.wavefronts(case), each))
     return Table(("pattern", "access", "wavefronts by the rule", "by the clock_cycles"), tuple(lines), printed=False)
+
+
+def _paper(measured: Measured, warps: int) -> Table:
+    """The speed-ups that were published, of a column of elements of 8 bytes, beside ours of the same accesses."""
+    lines: list[Line] = []
+    for included, published in SLIDES.items():
+        case = Case("stride", RAP, WIDTHS[-1], "read", warps, 1, included)
+        if case in measured:
+            better = max(speed_up(measured, replace(case, layout=layout)).value for layout in (RAS, RAP))
+            theirs = max(speed_up(measured, replace(case, layout=layout, bare=True)).value for layout in (RAS, RAP))
+            lines.append(("included" if included else "excluded", better, theirs, published))
+    return Table(("address", "speed-up, ours", "speed-up, bare", "published"), tuple(lines))
 
 
 def _kernels(found: Sequence[Sequence[Outcome]]) -> Table:

@@ -13,7 +13,8 @@ from memlane.chip import Chip
 from memlane.errors import LaunchError
 from memlane.lab.stencil.cases import Case
 from memlane.lab.stencil.predict import MODELS, Point, Scaling, point_of
-from memlane.launch import Target
+from memlane.launch import Target, observing
+from memlane.measure.prediction import Forecaster
 from memlane.network import Link, Network, Transfer
 from memlane.plan import Span, Timeline
 from memlane.stencils.scaling import CalibratedModel, KawamuraModel, plan_scaling
@@ -198,6 +199,8 @@ class Kernel:
     us: float
     modelled: Mapping[str, float]
     """By model."""
+    predicted_us: float | None = None
+    """What the model of kernels predicts for the chip of an emulator, of all launches of a step; None where time is measured."""
 
 
 def measure_kernel(case: Case, target: Target, cut: str, effort: Effort) -> Kernel:
@@ -207,7 +210,16 @@ def measure_kernel(case: Case, target: Target, cut: str, effort: Effort) -> Kern
     point = _timed(run, replace(effort, turns=1))
     paper = KawamuraModel.of(case.problem, target.chip).kernel_us(case.shape)
     ours = CalibratedModel.of(case.problem, target.chip).on_share(case.shape, _bytes(case)).launch(case.shape, 1, False).us
-    return Kernel(case, cut, point.step, {"kawamura": paper, "memlane": ours})
+    predicted = _predicted_us(run) if target.modelled else None
+    return Kernel(case, cut, point.step, {"kawamura": paper, "memlane": ours}, predicted)
+
+
+def _predicted_us(run: SharedRun) -> float:
+    """Predict the launches of a step for the chip of an emulator, one after another."""
+    forecaster = Forecaster([run.target.chip])
+    with observing(forecaster):
+        run.steps(1)
+    return sum(one.predictions[0].us * one.launches for one in forecaster.forecasts if one.predictions)
 
 
 def _bytes(case: Case) -> int:

@@ -108,11 +108,8 @@ def tables(
         "predicted_steps": _all(predicted),
         clock: _measured(measured),
         f"{clock}_kernels": Table(
-            ("rule", "planes", "kernel", f"{clock}, us", *(f"model {model}, us" for model in MODELS)),
-            tuple(
-                (one.case.title, str(one.case.shape[0]), one.cut, round(one.us, 2), *(round(one.modelled[model], 2) for model in MODELS))
-                for one in kernels
-            ),
+            ("rule", "planes", "kernel", f"{clock}, us", "predicted, us", *(f"model {model}, us" for model in MODELS)),
+            tuple(_kernel_line(one) for one in kernels),
         ),
         "claims": Table(
             ("figure", "holds", "found in 2012", "by", "here"),
@@ -121,6 +118,12 @@ def tables(
         ),
     }
     return {name: table for name, table in found.items() if table.lines}
+
+
+def _kernel_line(one: Kernel) -> tuple[str | float | None, ...]:
+    predicted = None if one.predicted_us is None else round(one.predicted_us, 2)
+    by_model = (round(one.modelled[model], 2) for model in MODELS)
+    return (one.case.title, str(one.case.shape[0]), one.cut, round(one.us, 2), predicted, *by_model)
 
 
 def _best(predicted: Sequence[Scaling]) -> Table:

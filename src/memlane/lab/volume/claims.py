@@ -25,6 +25,8 @@ WIDE = SHAPES[3:]
 """Shapes of 8 threads or more in x."""
 SLOW, FAST = "1x128", "128x1"
 """The slowest and the fastest shape of the front view, in 2012."""
+SHARES = {(SIMPLE, SLOW): 0.20, (SIMPLE, FAST): 0.13, (DEPENDENT, SLOW): 0.80, (DEPENDENT, FAST): 0.50}
+"""Of figure 5: what stamps put into accesses, as a share of the time, by scheme and shape."""
 PAIR = ("2x64", "8x16")
 """The two shapes of figures 10 and 11."""
 RATE, HIT = "frame rate", "hit rate"

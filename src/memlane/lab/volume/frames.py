@@ -17,6 +17,7 @@ from memlane.lab.volume.renderer import Renderer
 from memlane.lab.volume.scene import Scene, View
 from memlane.launch import Target
 from memlane.measure import time
+from memlane.measure.prediction import predict_launch
 
 SCHEMES = ("dependent", "simple")
 """Ours, and stamps without any order, which are what the publication compares with."""
@@ -38,6 +39,8 @@ class Measured:
     """None where they are not known."""
     observed: Mapping[str, Observed | None]
     """By scheme; None where no fetch was recorded."""
+    predicted_us: float | None = None
+    """What the model of kernels predicts for the chip of an emulator; None where time is measured."""
 
     @property
     def hit_rate(self) -> float | None:
@@ -81,7 +84,8 @@ def measure(renderer: Renderer, frames: Sequence[Frame], pictures: Mapping[View,
         request.tell(f"{view}, {shape}")
         taken = time(renderer.call(shape), *renderer.arguments(view), repeats=REPEATS)
         seen = {scheme: watch(renderer, view, shape, scheme, every) for scheme in SCHEMES}
-        found[view, shape] = Measured(1e9 / taken.median_ns, rates.get((view, shape)), seen)
+        model = predict_launch(renderer.call(shape).bind(*renderer.arguments(view))).us if target.modelled else None
+        found[view, shape] = Measured(1e9 / taken.median_ns, rates.get((view, shape)), seen, model)
     return Frames(found, every, unknown, pictures)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from memlane.lab.result import Row, Table
-from memlane.lab.volume.claims import ALIKE, ALL_SAME, HIT, RATE, Claim, correlation, robust, spread
+from memlane.lab.volume.claims import ALIKE, ALL_SAME, HIT, RATE, SHARES, Claim, correlation, robust, spread
 from memlane.lab.volume.frames import SCHEMES, Frames, Measured
 from memlane.lab.volume.observe import Observed
-from memlane.lab.volume.scene import View
+from memlane.lab.volume.scene import FRONT, View
 
 FRAME_RATE, HIT_RATE = "frame rate", "hit rate of the texture cache"
 FREQUENCY, SHARE = "access frequency", "share of the warps' time in accesses"
@@ -37,6 +37,8 @@ def _frame_rows(case: str, one: Measured, frames: Frames) -> Iterator[Row]:
     yield Row(case, FRAME_RATE, _rounded(one.per_second), "frames/s", better="higher")
     reason = "" if one.hit_rate is not None else f"unknown: {frames.hits_unknown}"
     sectors = {"sectors looked up": _rounded(one.hits.sectors)} if one.hits and one.hits.sectors else {}
+    if one.predicted_us is not None:
+        yield Row(case, "predicted time of a frame", _rounded(one.predicted_us), "us", note="without what the texture cache misses")
     yield Row(case, HIT_RATE, None if one.hit_rate is None else _rounded(one.hit_rate), "share", None, "higher", sectors, reason)
     for scheme, seen in one.observed.items():
         if seen is None:
@@ -92,6 +94,7 @@ def tables(frames: Frames, warps: Mapping[str, Observed], turned: View, said: Se
     """Those that have lines, by name. `turned`: the viewpoint of `warps`."""
     found = {
         "shapes": _shapes(frames),
+        "paper": _paper(frames),
         "frames": _frames(frames),
         "correlations": _correlations(frames),
         "warps": _along(warps, turned),
@@ -116,6 +119,17 @@ def _shapes(frames: Frames) -> Table:
             line += (None, None) if seen is None else (seen.access_time, _percent(seen.share))
         lines.append(tuple(line))
     return Table(tuple(head), tuple(lines))
+
+
+def _paper(frames: Frames) -> Table:
+    """Figure 5: the shares that were published beside those here, and what a frame is predicted to take where time is modelled."""
+    lines: list[tuple[str | float | None, ...]] = []
+    for (scheme, shape), published in SHARES.items():
+        one = frames.of.get((FRONT, shape))
+        seen = one.observed[scheme] if one else None
+        if one is not None and seen is not None:
+            lines.append((scheme, shape, 100.0 * seen.share, 100.0 * published, one.predicted_us))
+    return Table(("stamps", "shape", "% of time", "published, %", "frame predicted, us"), tuple(lines))
 
 
 def _frames(frames: Frames) -> Table:

@@ -1,7 +1,7 @@
-"""The time of a launch: what its parts take for themselves, combined, and what every launch takes besides.
+"""The time of a launch: until its last block ends by the clock layer, in which accesses queue for what all multiprocessors share, and what
+every launch takes besides.
 
-The parts work at the same time, but not perfectly so: where two are busy for nearly as long, the launch takes longer than either. The
-combination is the power mean that fits the measured families best: the exponent is `OVERLAP` (infinity would be perfect overlap, 1 none).
+What a part is busy for bounds the time from below. Only atomic operations have no queue in the clock: those at one place are added.
 """
 
 from __future__ import annotations
@@ -9,18 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memlane.chip import STALL_FIELDS, Chip
+from memlane.chip import Chip
 from memlane.model.kernel.memory import AT_ONE_PLACE, FABRIC, shared_parts
 from memlane.model.kernel.multiprocessor import Part, Sampled, parts_of, whole_cycles
 from memlane.number_format import duration, percent
 
-OVERLAP = 4.0
-HIDDEN = 0.6
-"""The share of longer accesses that does not matter where warps wait for their blocks to begin, by `copies by vector width`."""
-LOADED, LOADED_POWER, ROUNDS = 0.8, 1.0, 12
-"""How much longer an access to DRAM takes when DRAM is always busy than when it is idle (0.8: 1.8 times), and the power of its utilization
-that this grows with, by `occupancy` in benchmarks/results/h200/predict_measured.json; and how often time and utilization are computed from
-each other."""
 LIMITING_SHARE = 0.6
 """Of the time, for which a part has to be busy to be called the one that limits; below that, latency does, as Nsight Compute's guide
 says."""
@@ -124,13 +117,8 @@ def predicted(chip: Chip, sampled: Sampled) -> Prediction:
     blocks = None if chip.bandwidth.blocks is None else sampled.events.blocks / chip.bandwidth.blocks
     if blocks is None:
         missing.append("blocks that begin")
-    others = _bottlenecks(shared.parts)
-    together = combined([warps, *others])
-    dram, waits = next((part.cycles for part in shared.parts if part.name == "DRAM"), 0.0), _dram_waits(sampled)
-    for _ in range(ROUNDS):  # the busier DRAM is, the longer each access to it takes
-        slower = waits * LOADED * (dram / together) ** LOADED_POWER if together else 0.0
-        loaded = warps * (1 + slower * (1 - HIDDEN * min(1.0, (blocks or 0.0) / warps))) if warps else 0.0
-        together = (together + combined([loaded, *others])) / 2
+    at_one_place = sum(part.cycles for part in shared.parts if part.name == AT_ONE_PLACE)
+    together = max([warps, *(part.cycles for part in shared.parts if part.name not in (FABRIC, AT_ONE_PLACE))]) + at_one_place
     launch_us = chip.links.event_us
     if launch_us is None:
         launch_us = chip.links.launch_us or 0.0
@@ -141,8 +129,6 @@ def predicted(chip: Chip, sampled: Sampled) -> Prediction:
         *([] if blocks is None else [Part(BLOCKS, blocks, f"{sampled.events.blocks:,} blocks")]),
     ]
     parts.sort(key=lambda part: -part.cycles)
-    at_one_place = sum(part.cycles for part in shared.parts if part.name == AT_ONE_PLACE)
-    together += at_one_place
     us = launch_us + together / chip.clock_mhz
     busy = tuple(part for part in parts if part.cycles > 0)
     return Prediction(
@@ -171,25 +157,3 @@ def _throughputs(chip: Chip, parts: Sequence[Part], cycles: float) -> dict[str, 
             elapsed = cycles + (ACTIVE_CYCLES if group == "L1" else ELAPSED_CYCLES)
             found[group] = max(found[group], part.cycles * (rated if group == "DRAM" else 1.0) / elapsed)
     return {group: min(1.0, share) for group, share in found.items()}
-
-
-def _dram_waits(sampled: Sampled) -> float:
-    """The share of the warps' time in which they wait for DRAM, about: for operands, as many of which come from there as sectors do."""
-    events = sampled.events
-    read = events.traffic.total("read")
-    if events.stalls is None or not read or not events.warp_cycles:
-        return 0.0
-    waited = float(events.stalls[:, STALL_FIELDS.index("dependency")].sum()) / events.warp_cycles
-    return min(1.0, waited) * min(1.0, events.traffic.fetched / read)
-
-
-def _bottlenecks(parts: Sequence[Part]) -> list[float]:
-    """What of the shared parts goes on side by side: the ways between multiprocessors and L2, and L2 with DRAM behind it."""
-    behind = max((part.cycles for part in parts if part.name in ("L2", "DRAM")), default=0.0)
-    return [behind, *(part.cycles for part in parts if part.name not in ("L2", "DRAM", FABRIC, AT_ONE_PLACE))]
-
-
-def combined(cycles: Sequence[float]) -> float:
-    """The time in which parts of a launch are done that overlap, each with what it takes for itself."""
-    longest = max(cycles, default=0.0)
-    return 0.0 if longest <= 0 else longest * sum((one / longest) ** OVERLAP for one in cycles) ** (1 / OVERLAP)
