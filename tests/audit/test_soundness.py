@@ -349,7 +349,10 @@ RECORDS: Mapping[str, Row] = {
     ),
     "halves the other way round": (lambda code: code.stored("PRMT {1}, {1}, 0x5410, RZ"), START),
     "put together by another selector": (lambda code: code.with_text(*packing(code, "0x5410")), START),
-    "put together by one of two selectors": (lambda code: code.before(packing(code, "")[0], constant("@P5 MOV R210, 0x5417")).packed_by("R210"), START),
+    "put together by one of two selectors": (
+        lambda code: code.before(packing(code, "")[0], constant("@P5 MOV R210, 0x5417")).packed_by("R210"),
+        START,
+    ),
     "put together by the same selector in a register": (lambda code: code.packed_by("R210"), ""),
     "in two pieces": (
         lambda code: code.with_text(code.store, code.instructions[code.store].text.replace(".128", ".64")),
