@@ -205,7 +205,7 @@ def test_another_register_is_not_what_the_leader_has(opcode: str, old: str, new:
     node = next(node for node in nodes if opcode in flow.nodes[node].opcode)
     text, count = re.subn(old, new, flow.nodes[node].text)
     assert count == 1, flow.nodes[node].text
-    other = replace(instruction(text), control=flow.nodes[node].control, offset=flow.nodes[node].offset)
+    other = replace(flow.nodes[node], text=text, operands=instruction(text).operands)
     assert verdicts(found, with_instruction(program, "tickets", node - first, other))["tickets"][0] == ISSUE_ONLY
 
 

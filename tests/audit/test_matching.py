@@ -9,7 +9,7 @@ import pytest
 
 from memlane.audit import altered_accesses
 from memlane.audit.altered_accesses import changes
-from memlane.audit.assembled import is_like
+from memlane.audit.assembled import Assembled, is_like
 from memlane.audit.matching import EXACT, HINT, MERGED, SiteExactness, exactness
 from memlane.audit.proof import prove
 from memlane.errors import MemlaneError
@@ -17,7 +17,8 @@ from memlane.instrument import trace
 from memlane.instrument.sites import site_table
 from memlane.ptx import parse
 from memlane.record import Site
-from memlane.sass import Access
+from memlane.sass import Access, disassemble
+from tests.emulate.test_wgmma import CASES
 from tests.instrument.kernels import EXAMPLES, example, kernel
 from tests.sass.code import cubin_of
 
@@ -350,3 +351,11 @@ def test_what_was_made_of_a_site_is_said_by_width() -> None:
 
     site = Site(0, "k", 0, "k.ptx", 1, 1, "ld.global.u64", "load", "global", 8)
     assert altered_accesses._described(Made(), "k", 0, site) == "1 x 4 B + 2 x 8 B"  # type: ignore[arg-type]
+
+
+def test_products_of_a_function_without_code_have_no_accesses() -> None:
+    module = parse(CASES["tf32"].text(), "wgmma.ptx")
+    (name,) = module.functions
+    index = next(at for at, one in enumerate(module.functions[name].instructions()) if one.name.startswith("wgmma.mma_async"))
+    program = disassemble(cubin_of(kernel(HEAD + "st.global.u32 [%a], %i; ret;")))
+    assert Assembled(module, program)._products[name, index] == {}

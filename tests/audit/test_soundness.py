@@ -257,6 +257,10 @@ PATHS: Mapping[str, Row] = {
         lambda code: code.before(code.access + 1, label=".L_by").before(code.access, "@P5 BRA `(.L_by)"),
         "can be reached without the access",
     ),
+    "an end of the kernel behind the access, and another way to the clock": (
+        lambda code: code.before(code.access + 1, "EXIT").before(code.access + 2, label=".L_by").before(code.start, "@P5 BRA `(.L_by)"),
+        "is not followed by its second clock read on every path",
+    ),
     "no second clock read": (lambda code: code.with_text(code.end, "NOP"), "does not have the second clock read"),
     "no first clock read": (lambda code: code.with_text(code.start, "NOP"), "does not have the first clock read"),
     "an end of the kernel in the window": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
@@ -371,5 +371,7 @@ def test_every_field_of_the_table_of_a_chip_has_a_unit_and_the_others_have_table
     assert catalogue._entries.__wrapped__(Latency)["l2"][1] == "cycles"
 
 
-def test_no_traffic_moves_nothing() -> None:
-    assert {one.name for one in fields(Traffic) if one.default not in (0, MISSING)} == {"wavefront_cycles"}
+def test_what_is_not_said_of_traffic_did_not_move() -> None:
+    traffic = Traffic({"read": [1, 2]}, 3, 4)
+    assert (traffic.total("read"), traffic.fetched, traffic.written_back) == (3, 3, 4)
+    assert traffic.hottest == traffic.fetched_pairs == traffic.allocated == traffic.allocated_pairs == 0

@@ -164,14 +164,20 @@ def test_elements_that_the_array_does_not_have(body: str, byte: int) -> None:
         ml.relayout(parse(HEAD.format(size=END, body=body), "k.ptx"), LAYOUTS[0], shared="tile")
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        """mov.u32 %v, -1; setp.gt.u32 %p, %lane, 9; @%p ld.shared.u32 %v, [%at];
+        setp.le.u32 %p, %lane, 9; @%p ld.shared.u32 %v, [%at]; st.global.u32 [%out], %v;""",
+        """add.u32 %x, %lane, 40; setp.gt.u32 %p, %lane, 9; @%p st.shared.u32 [%at], %x;
+        setp.le.u32 %p, %lane, 9; @%p st.shared.u32 [%at], %x; bar.warp.sync -1; ld.shared.u32 %v, [%at]; st.global.u32 [%out], %v;""",
+    ],
+    ids=["loads", "stores"],
+)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_an_address_that_some_lanes_made_is_not_there_for_others(layout: Layout) -> None:
-    """Both loads are under one predicate register, which holds for other lanes at the second."""
-    body = (
-        filled()
-        + """mov.u32 %v, -1; setp.gt.u32 %p, %lane, 9; @%p ld.shared.u32 %v, [%at];
-        setp.le.u32 %p, %lane, 9; @%p ld.shared.u32 %v, [%at]; st.global.u32 [%out], %v;"""
-    )
+def test_an_address_that_some_lanes_made_is_not_there_for_others(layout: Layout, body: str) -> None:
+    """Both accesses are under one predicate register, which holds for other lanes at the second."""
+    body = filled() + body
     changed = ml.relayout(parse(HEAD.format(size=END, body=body), "guards.ptx"), layout, shared="tile")
     out = emulator().zeros(LANES, np.int32)
     emulator().load(changed)["k"][1, LANES](out)
