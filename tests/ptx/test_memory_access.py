@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memlane import ptx
-from memlane.ptx import Address, Register, Sink, memory_access, memory_accesses, overwrites, registers_read, registers_written
+from memlane.ptx import Address, Register, Sink, memory_access, memory_accesses, overwrites, past_tense, registers_read, registers_written
 from tests.ptx.modules import CASES, first
 
 LOADS_AND_STORES = [
@@ -145,3 +145,25 @@ def test_rename_keeps_components_offsets_and_guards() -> None:
     instruction = first("@!%p1 st.global.v2.f32 [%rd1+4], {%v.x, %f1};")
     renamed = ptx.rename_instruction(instruction, lambda name: name + "_")
     assert ptx.instruction_text(renamed) == "@!%p1_ st.global.v2.f32 [%rd1_+4], {%v_.x, %f1_};"
+
+
+@pytest.mark.parametrize(
+    ("text", "space", "word"),
+    [
+        ("ld.global.u32 %r1, [%rd1];", "global", "read"),
+        ("st.shared.u32 [%r1], %r2;", "shared", "wrote"),
+        ("atom.global.add.u32 %r1, [%rd1], %r2;", "global", "updated"),
+        ("red.shared::cluster.add.u32 [%r1], %r2;", "shared", "updated"),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%r5];", "shared", "read"),
+        ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r2};", "shared", "wrote"),
+        ("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%rd1];", "shared", "read"),
+        ("wmma.store.d.sync.aligned.row.m16n16k16.global.f16 [%rd1], {%r1, %r2, %r3, %r4};", "global", "wrote"),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 4;", "shared", "wrote"),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 4;", "global", "read"),
+        ("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r2;", "global", "wrote"),
+        ("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r2;", "shared", "read"),
+        ("mbarrier.init.shared.b64 [%r1], 1;", "shared", "accessed"),
+    ],
+)
+def test_what_an_instruction_did_in_a_word(text: str, space: str, word: str) -> None:
+    assert past_tense(first(text), space) == word

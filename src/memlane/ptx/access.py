@@ -11,6 +11,7 @@ from memlane.ptx.types import SCALAR_TYPES, VECTOR_LENGTHS
 
 _OF_IMAGES = {"tex": "load", "tld4": "load", "suld": "load", "sust": "store", "sured": "reduction"}
 """What instructions do to a texture or a surface; the others ask for its shape."""
+_PAST_TENSE = {"load": "read", "store": "wrote", "atomic": "updated", "reduction": "updated"}
 MATRIX_ROW_BYTES = 16
 """`ldmatrix` and `stmatrix` move rows of eight 16-bit elements, one row for each address."""
 
@@ -81,6 +82,18 @@ def memory_access(instruction: Instruction) -> MemoryAccess | None:
     if not accesses:
         return None
     return next((access for access in accesses if access.kind == "load"), accesses[0])
+
+
+def past_tense(instruction: Instruction, space: str) -> str:
+    """Return what an instruction did to memory of a state space, in a word for messages: `read`, `wrote`, `updated` or `accessed`.
+
+    A copy reads memory of one space and writes that of another.
+    """
+    if is_product(instruction):
+        return _PAST_TENSE["load"]
+    kinds = {one.space.partition("::")[0]: one.kind for one in reversed(memory_accesses(instruction))}
+    kind = kinds.get(space.partition("::")[0]) or next(reversed(kinds.values()), "")
+    return _PAST_TENSE.get(kind, "accessed")
 
 
 def is_product(instruction: Instruction) -> bool:
