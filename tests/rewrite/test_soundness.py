@@ -13,6 +13,7 @@ from memlane.errors import RelayoutError
 from memlane.launch import Target
 from memlane.layout import Layout, Padded, RandomShift, XorSwizzle
 from memlane.ptx import Module, parse
+from memlane.rewrite.relayout import Tables
 
 LANES, ELEMENTS = 32, 256
 END = 4 * ELEMENTS
@@ -174,11 +175,12 @@ def test_elements_that_the_array_does_not_have(body: str, byte: int) -> None:
     ],
     ids=["loads", "stores"],
 )
+@pytest.mark.parametrize("tables", ["computed", "constant", "global"])
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_an_address_that_some_lanes_made_is_not_there_for_others(layout: Layout, body: str) -> None:
-    """Both accesses are under one predicate register, which holds for other lanes at the second."""
+def test_an_address_that_some_lanes_made_is_not_there_for_others(layout: Layout, tables: Tables, body: str) -> None:
+    """Both accesses are under one predicate register, which holds for other lanes at the second; a table is read under it too."""
     body = filled() + body
-    changed = ml.relayout(parse(HEAD.format(size=END, body=body), "guards.ptx"), layout, shared="tile")
+    changed = ml.relayout(parse(HEAD.format(size=END, body=body), "guards.ptx"), layout, shared="tile", tables=tables)
     out = emulator().zeros(LANES, np.int32)
     emulator().load(changed)["k"][1, LANES](out)
     assert out.numpy().tolist() == (LANE + 40).tolist()
