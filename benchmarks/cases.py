@@ -36,14 +36,15 @@ class Case:
 def cases(spelling: Spelling) -> tuple[Case, ...]:
     """The ways in which a form is tried; none where it needs a set-up of its own (see `SKIPPED`)."""
     opcode = spelling.row.opcode
-    if not spelling.group or spelling.has("async"):
+    if not spelling.group or (spelling.has("async") and not spelling.has("release")):
         return ()
     if spelling.group == "carry":
         return (_carry(spelling), *_carry_chains(spelling))
     if opcode in ("ld", "ldu"):
         return _and_wrapped(_load(spelling))
     if opcode == "st":
-        return _and_wrapped(_store(spelling))
+        is_narrow = spelling.has("async") and SCALAR_TYPES[spelling.form.slots["type"]].bits == 8
+        return () if is_narrow else _and_wrapped(_store(spelling))
     if opcode in ("atom", "red"):
         alone, *together = _atomics(spelling) or (None,)
         return () if alone is None else (*_and_wrapped(alone), *together)
@@ -66,9 +67,10 @@ SKIPPED = {
     "`cvta`, `isspacep`, `mapa`, `getctarank`": "their results are addresses",
     "`mma`, `ldmatrix`, `stmatrix`, `wmma`, `wgmma`": "fragments need a layout each",
     "`bar`, `barrier` without a result, `fence`, `membar`, `bra`, `call`, `ret`, `exit`, `trap`, `nanosleep`, `prefetch`": "no result",
-    "`tex`, `tld4`, `suld`, `sust`, `sured`, `cp.async`, `st.async`, `red.async`, `mbarrier`": "textures and queues need a set-up",
+    "`tex`, `tld4`, `suld`, `sust`, `sured`, `cp.async`, `mbarrier`, and what completes at one": "textures and queues need a set-up",
     "`barrier.cluster`, and memory of other blocks of a cluster": "one block is tried at a time",
     "generic addresses of shared and local memory": "the generic ones lie in global memory",
+    "`st.async` of 8 bits": "it takes registers of 8 bits alone",
     "scalar video instructions with a part `.h1` of the destination; with `.sat` and a part, where the result may be negative, or is "
     "shifted and may be too large; with `.sat` and `.u32`, where it may exceed 32 bits; with `.min` or `.max` and `.u32`, where it may be "
     "negative or have bit 31": "the assembler for sm_90 does not do what the manual says; the emulator refuses them",

@@ -120,14 +120,20 @@ RULE_COLUMNS = ("stride 1", "stride 2", "stride 32", "all the same", "lane/2", "
 
 def perturbation(document: Document) -> str:
     lost = {row["case"]: row["value"] for row in document["rows"] if row["metric"] == "records lost"}
-    lines = []
+    lines, errors = [], []
     for row in document["rows"]:
-        if row["metric"] != "records lost":
+        if row["unit"] == "cycles":
+            truth, error = (cell(row["peer"].get(name)) for name in ("truth", "error"))
+            errors.append([row["case"], truth, error, verdict(row)])
+        elif row["metric"] != "records lost":
             times = [cell(row["peer"].get(name)) for name in ("records", "original, us", "traced, us")]
             footprints = [_change(row["peer"], name) for name in ("registers", "local bytes", "blocks", "L1 hits, %")]
             lines.append([row["case"], *times, cell(row["value"]), *footprints, cell(lost.get(row["case"])), verdict(row)])
     facts = ["registers", "local bytes", "blocks", "L1 hits, %", "lost", "reach"]
-    return table(["launch", "records", "original, us", "traced, us", "ratio", *facts], lines)
+    of_launches = table(["launch", "records", "original, us", "traced, us", "ratio", *facts], lines)
+    if not errors:
+        return of_launches
+    return f"{of_launches}\n\n{table(['a load that is recorded', 'cycles without probes', 'error of its time', 'reach'], errors)}"
 
 
 def _change(peer: dict[str, float], name: str) -> str:

@@ -36,7 +36,7 @@ def load(case: Case, threads: Threads) -> list[list[int]]:
     return found
 
 
-@group_answers(_MOVE + "st")
+@group_answers(_MOVE + "st", _MOVE + "st-async")
 def store(case: Case, threads: Threads) -> list[list[int]]:
     nbytes = SCALAR_TYPES[case.operands[0]].nbytes
     found = []
@@ -92,7 +92,7 @@ def _kind(s: Spelling) -> str:
     return s.form.slots.get("type", "f32" if s.has("f32") else "u32")
 
 
-@group_answers(_SYNC + "atom", _SYNC + "red")
+@group_answers(_SYNC + "atom", _SYNC + "red", _SYNC + "red-async")
 def atomic(case: Case, threads: Threads) -> list[Sequence[int]]:
     s, kind = case.spelling, _kind(case.spelling)
     if len(case.operands) == 1:  # of every eighth thread, on one address that holds 12345

@@ -3,53 +3,53 @@
 Every launch of every example is timed as it is, with probes of the default scheme around all its accesses, with those in one warp of 32,
 and with those in all warps of one block of 32, in turn, each between two events of a graph, with the memory put to what it was; ratios are
 medians of the paired ratios. The buffer is the one that a user gets. The matrix product is timed with its shared loads alone traced too.
-Records and losses come from a trace of the launch, registers and resident blocks from the assembled code. Where Nsight Compute is
-installed, each launch is made once more each way under it, for the hit rate of the L1 cache. Launches of few warps have a median of their
-own: where one warp of 32 is all or most of the launch, a sample of it is no sample.
+Records and losses come from the timed launches, registers and resident blocks from the assembled code.
 
 The sizes of the examples are those that a reader wants to look at, so most launches last 5 to 10 us and leave the chip half empty. So each
-is launched once more with as much work as fills it many times over, where the shared loads of a matrix product, say, compete for the same
-issue slots as the probes around them. These rows have no reach, and medians of their own.
+is launched once more with as much work as fills it many times over, without the trace of every access, which would write a gigabyte of
+records each round. A sample has reaches for launches of 5 to 10 us and for those over 50 us, whatever they are: in some of them one warp
+of 32 is all of the launch, and no sample. Launches of many warps have medians of their own, without reaches.
 
-Prediction: no record is lost, no kernel spills, and the blocks on a multiprocessor stay the same except where a kernel of 32 registers or
-fewer gets more than 32 in blocks that would fill the multiprocessor. Every access: 1.4 in the median (1.77 while all warps took their
-slices from one counter, and each probe voted and branched for itself; 1.43 while each stored its record at once). The shared loads of the
-matrix product: 2.2, because a record is stored a window late and the next access no longer waits for that store, nor the probe for its
-registers (2.33 before that). Through shared memory: slower, because the stage needs the same stores and more instructions. Far above 2.5
-stay kernels that overlap their loads where the probe waits for each (csr_scalar, marching). One warp of 32: launches of 5 us end with their
-last warp, and that is one with probes, so 1.23 in the median (1.25 while the decision read its numbers from constant memory: 46
-instructions, now 33, and 18 for blocks); of that 0.03 is the decision and the registers (a sample that takes no warp or block at all), and
-0.05 the code of the second body. Blocks of 32: no less, for the same reason. Large launches: every access 3 to 5 where a kernel keeps the
-pipe of loads and stores or the issue slots busy (matmul, the transposes, the copies), since some 14 instructions and a store stand around
-each access; one warp of 32 1.25, because a block waits for its traced warp and most blocks have one; one block of 32 1.05 to 1.1, which is
-a 32nd of what every access costs, the decision, and a last block that lasts longer. The hit rate of the L1 cache rises where a kernel has
-none, because the stores of records count as hits, and changes by less than 10 points elsewhere.
+`--parts` times two samples more, which take no warp and no block: what they cost is the decision and the registers. `--hits` makes each
+launch once more each way under Nsight Compute, for the hit rate of the L1 cache.
+
+The last case asks whether what is recorded is still right: a warp follows a ring of addresses in shared memory, L1, L2 and DRAM, traced as
+a whole and as the one warp that a sample takes (`accuracy.py` says how the truth is known).
+
+Prediction, from the assembled code and a trial on an H100: no record is lost and no kernel spills. A warp that is not traced made its
+decision by 33 instructions, of which two waited for the constants of the trace, and then jumped over the traced body; it makes it by 30
+that read none, and goes on (17 for blocks). A traced warp waited for an atomic addition (0.076 of a launch of 5 to 10 us) and does not any
+more. So one warp in 32 costs 1.12 in launches of 5 to 10 us (1.23 before; 1.10 to be reached), one block 1.12 (1.21), every access 1.27
+(1.35; 1.2 to be reached), the matrix product with all shared loads 2.0 (2.1; 1.8 to be reached). Launches over 50 us: one warp 1.2 and one
+block 1.12 (1.26 and 1.22; 1.05 to be reached). There a block waits for its traced warp, and a kernel whose blocks all stay until the end
+for the traced one, which no way to begin a warp changes; what the limit of registers changes is `interleaved`, from 1.37 to 1.2. Bias as in
+`accuracy.py`, and the same in a sample.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
-import ncu
+import perturbation_hits
+from accuracy import accuracy_row, walk_alone, windows
+from chase import LEVELS, QUICK_LEVELS, Chase
 from harness import Row, median_ratio
 from replay import each_launch
 from running import EXAMPLES, example, example_arguments, failed, measure, parser
 
 from memlane.instrument import Sampling, Selection, TraceOptions
-from memlane.lab.profiler import UNTOUCHED, find
 from memlane.launch import Launch
-from memlane.measure import Tracer
+from memlane.measure.arena import Arena
 from memlane.measure.memory import Snapshot
-from memlane.measure.perturbation import rehearsed
-from memlane.record import Footprint, Perturbation, Trace, kernel_label
+from memlane.measure.perturbation import perturbation_of
+from memlane.measure.probed import ProbedModule, lent, probe
+from memlane.record import Footprint, Perturbation, kernel_label
+from memlane.targets import target
 
 SOURCES = [
     "src/memlane/audit",
@@ -58,10 +58,10 @@ SOURCES = [
     "src/memlane/driver",
     "examples",
     "benchmarks/perturbation.py",
+    "benchmarks/perturbation_hits.py",
     "benchmarks/replay.py",
     "benchmarks/ncu.py",
 ]
-ROUNDS = 15
 SCHEME = "dependent"
 EVERY = 32
 ALL, SAMPLED, SHARED = "every access", f"one warp of {EVERY}", "all shared loads"
@@ -71,164 +71,148 @@ NOTHING = Sampling(every=1 << 30, seed=5)
 """Of which no launch here has the warp or block that is drawn."""
 STAGED = "every access through shared memory"
 WAYS = {
-    ALL: TraceOptions(SCHEME),
-    SAMPLED: TraceOptions(SCHEME, sampling=Sampling(every=EVERY)),
-    BLOCKS: TraceOptions(SCHEME, sampling=Sampling(every=EVERY, whole_blocks=True)),
-    NONE: TraceOptions(SCHEME, sampling=NOTHING),
-    NO_BLOCK: TraceOptions(SCHEME, sampling=replace(NOTHING, whole_blocks=True)),
-    SHARED: TraceOptions(SCHEME, Selection(spaces={"shared"}, kinds={"load"})),
-    STAGED: TraceOptions(SCHEME, staging="shared"),
+    ALL: TraceOptions(SCHEME, tagged=True),
+    SAMPLED: TraceOptions(SCHEME, sampling=Sampling(every=EVERY), tagged=True),
+    BLOCKS: TraceOptions(SCHEME, sampling=Sampling(every=EVERY, whole_blocks=True), tagged=True),
+    NONE: TraceOptions(SCHEME, sampling=NOTHING, tagged=True),
+    NO_BLOCK: TraceOptions(SCHEME, sampling=replace(NOTHING, whole_blocks=True), tagged=True),
+    SHARED: TraceOptions(SCHEME, Selection(spaces={"shared"}, kinds={"load"}), tagged=True),
+    STAGED: TraceOptions(SCHEME, staging="shared", tagged=True),
 }
-REACHES = {ALL: 2.5, SAMPLED: 1.05, BLOCKS: 1.05}
-"""Of the median over all launches; that of every access holds for the shared loads of the matrix product too."""
 MATRIX_PRODUCT = "matmul"
+REACH_ALL, REACH_SHARED = 1.2, 1.8
+"""Of the median over all launches of the examples, and of the matrix product with its shared loads traced."""
+DURATIONS = {"of 5 to 10 us": (5.0, 10.0, 1.10), "over 50 us": (50.0, float("inf"), 1.05)}
+"""Launches by their time without probes, in us, and the reach of a sample's median over them."""
 LARGE = "large"
 LARGE_SIZES = {
     "copies": 1 << 22,
     "histogram": 1 << 24,
     "matmul": 1024,
-    "reduction": 1 << 26,
+    "reduction": 1 << 25,
     "spmv": 1 << 18,
     "stencil": 256,
     "transpose": 4096,
 }
 """Arguments of the example scripts, but of the one that is meant for a single warp."""
-LARGE_ROUNDS = 7
-PLAIN_WAYS = (ALL, SAMPLED, BLOCKS, NONE, NO_BLOCK)
-STAGED_TOO = (MATRIX_PRODUCT, "copies")
-"""Examples that are traced with stages in shared memory too: one of long loops, one of short kernels."""
+ROUNDS, LARGE_ROUNDS = 15, 7
 MANY_WARPS = 32 * EVERY
 """Launches of so many have a median of their own."""
-HIT_RATE = "l1tex__t_sector_hit_rate.pct"
 LOST, TIME = "records lost", "time with probes over time without"
+BIAS = "bias"
+BIAS_ROUNDS = 5
+BIAS_REACHES = {"shared": 1.0, "L1": 1.0, "L2": 2.0, "DRAM": 3.0}
 
 
 def run_case(name: str, options: argparse.Namespace) -> list[Row]:
     """All launches of one example."""
+    if name == BIAS:
+        return bias(options)
     if options.profiled:
-        each_launch(example(name), example_arguments(name, options.quick), options.target, partial(each_way, ways_of(name)))
+        perturbation_hits.launch_each_way(name, options, [WAYS[way] for way in ways_of(name, options)])
         return []
     rows: list[Row] = []
-    rates = hit_rates(name, options)
+    rates = perturbation_hits.of_example(name, options, len(ways_of(name, options)))
 
     def visit(number: int, launch: Launch) -> None:
         case = f"{name} {number}: {kernel_label(launch.kernel.title)}"
-        try:
-            reaches = {} if options.quick else {SHARED: REACHES[ALL]}
-            rows.extend(of_launch(case, launch, ways_of(name), 1 if options.quick else ROUNDS, rates.of(number), reaches))
-        except Exception as error:
-            rows.append(failed(case, f"{type(error).__name__}: {error}"))
+        rounds = 1 if options.quick else ROUNDS
+        rows.extend(rows_of(case, launch, ways_of(name, options), rounds, rates.of(number), options.quick))
 
     each_launch(example(name), example_arguments(name, options.quick), options.target, visit)
     if name in LARGE_SIZES and options.target.startswith("cuda") and not options.quick:
-        rows += large(name, options.target)
+        rows += large(name, options)
     return [replace(row, note=f"{row.note}; {rates.unknown}") if rates.unknown and row.metric == TIME else row for row in rows]
 
 
-def large(name: str, target: str) -> list[Row]:
+def large(name: str, options: argparse.Namespace) -> list[Row]:
     """All launches of one example with much to do."""
     rows: list[Row] = []
+    ways = [way for way in ways_of(name, options) if way not in (ALL, SHARED, STAGED)]
 
     def visit(number: int, launch: Launch) -> None:
         case = f"{name} {number}, {LARGE}: {kernel_label(launch.kernel.title)}"
-        try:
-            rows.extend(of_launch(case, launch, PLAIN_WAYS, LARGE_ROUNDS, (), {}))
-        except Exception as error:
-            rows.append(failed(case, f"{type(error).__name__}: {error}"))
+        rows.extend(rows_of(case, launch, ways, LARGE_ROUNDS, (), quick=False))
 
-    each_launch(example(name), [str(LARGE_SIZES[name])], target, visit)
+    each_launch(example(name), [str(LARGE_SIZES[name])], options.target, visit)
     return rows
 
 
-def ways_of(name: str) -> list[str]:
-    return [*PLAIN_WAYS, *([SHARED] if name == MATRIX_PRODUCT else []), *([STAGED] if name in STAGED_TOO else [])]
-
-
-def each_way(ways: Sequence[str], _: int, launch: Launch) -> None:
-    """The launch as it is and with probes, once each, for a profiler that watches this process."""
-    target, before = launch.kernel.target, Snapshot(launch)
-    target.launch(launch)
-    before.restore()
-    for way in ways:
-        traced(launch, WAYS[way])
-        before.restore()
+def ways_of(name: str, options: argparse.Namespace) -> list[str]:
+    parts = [NONE, NO_BLOCK, *([STAGED] if name in (MATRIX_PRODUCT, "copies") else [])]
+    return [ALL, SAMPLED, BLOCKS, *([SHARED] if name == MATRIX_PRODUCT else []), *(parts if options.parts else [])]
 
 
 @dataclass(frozen=True)
-class HitRates:
-    """Of the L1 cache, in the order of the launches: for each of the script those of `each_way`, then its own. Or why there are none."""
+class Timed:
+    """A launch with one kind of probes, timed."""
 
-    percent: Sequence[float] = ()
-    each: int = 1
-    """Launches for one of the script."""
-    unknown: str = field(default="")
-
-    def of(self, launch: int) -> Sequence[float]:
-        """As it is, and each way; empty if they are not known."""
-        return self.percent[launch * self.each : (launch + 1) * self.each]
+    times: list[float]
+    """In ns, a round each."""
+    records: int
+    lost: int
+    """Of the last round."""
+    change: Perturbation
 
 
-def hit_rates(name: str, options: argparse.Namespace) -> HitRates:
-    """What the profiler reads of all launches of one example."""
-    program = find() if options.target.startswith("cuda") and not options.quick else None
-    if program is None:
-        return HitRates()
-    with tempfile.TemporaryDirectory() as folder:
-        rows = Path(folder) / "rows.json"
-        script = [sys.executable, sys.argv[0], "--target", options.target, "--case", name, "--profiled", "--rows", str(rows)]
-        command = [program, *UNTOUCHED, "--metrics", HIT_RATE, "--csv", "--page", "raw", *script]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit / 2)
-        except subprocess.TimeoutExpired:
-            return HitRates(unknown="the profiler took too long for the hit rate of L1")
-    percent = [one.metrics[HIT_RATE] for one in ncu.parse(done.stdout) if HIT_RATE in one.metrics]
-    each = 1 + len(ways_of(name)) + 1
-    if not percent or len(percent) % each:
-        said = (done.stdout + done.stderr).strip().splitlines() or ["nothing"]
-        return HitRates(unknown=f"the profiler gave {len(percent)} hit rates of L1 for launches in {each} ways, and said: {said[-1]}")
-    return HitRates(percent, each)
-
-
-def of_launch(
-    case: str, launch: Launch, ways: Sequence[str], rounds: int, rates: Sequence[float], reaches: Mapping[str, float]
-) -> list[Row]:
-    """For each way losses, and the ratio of times with what was changed besides. `rates`: as the hit rates of one launch; `reaches`: of the
-    ratio, for ways that have one."""
-    before = Snapshot(launch)
-    plain, *probed = rehearsed(launch, [WAYS[way] for way in ways], None, rounds)
-    rows = []
-    warps = launch.blocks * launch.warps_per_block
-    for number, (way, times) in enumerate(zip(ways, probed, strict=True)):
-        made = traced(launch, WAYS[way])
+def timed(launch: Launch, ways: Sequence[str], rounds: int) -> tuple[list[float], list[Timed]]:
+    """Times of a launch as it is, and with each kind of probes, in turn; a first round does not count."""
+    device, before = launch.kernel.target, Snapshot(launch)
+    sent: list[tuple[Launch, Arena | None, ProbedModule | None]] = [(launch, None, None)]
+    times: list[list[float]] = [[] for _ in range(1 + len(ways))]
+    with ExitStack() as borrowed:
+        for way in ways:
+            probed = borrowed.enter_context(lent(launch.kernel.loaded, WAYS[way]))
+            arena = Arena(probed, None)
+            borrowed.callback(arena.close)
+            room = arena.make_room(replace(launch, runs_once=True))  # Once for each time that the buffer is emptied.
+            probed.twin.copy_constants()
+            sent.append((probed.twin_of(launch, first=room.first), arena, probed))
+        for turn in range((0 if device.modelled else 1) + rounds):
+            for (one, arena, _), samples in zip(sent, times, strict=True):
+                if arena is not None:
+                    arena.discard()
+                before.restore()  # Last, so that each launch finds its arrays in the caches alike.
+                [found] = device.time_launches([one])
+                if turn or device.modelled:
+                    samples.append(found.elapsed_ns)
         before.restore()
-        records = float(made.table.num_rows)
-        ratio, low, high = median_ratio(times, plain)
-        microseconds = {label: round(statistics.median(each) / 1e3, 2) for label, each in (("original, us", plain), ("traced, us", times))}
-        hits = {"L1 hits, %, original": rates[0], "L1 hits, %, traced": rates[1 + number]} if rates else {}
-        peer = {
-            "warps": float(warps),
-            "records": records,
-            **microseconds,
-            **hits,
-            **footprints(made.launches[0].perturbation if made.launches else None),
+        results = []
+        for (_, arena, probed), samples in zip(sent[1:], times[1:], strict=True):
+            assert arena is not None
+            assert probed is not None
+            decoded = arena.collect()
+            records, lost = sum(len(one.records) for one in decoded), sum(one.lost for one in decoded)
+            results.append(Timed(samples, records, lost, perturbation_of(launch, probed)))
+    return times[0], results
+
+
+def rows_of(case: str, launch: Launch, ways: Sequence[str], rounds: int, rates: Sequence[float], quick: bool) -> list[Row]:
+    """For each way losses, and the ratio of times with what was changed besides. `rates`: as the hit rates of one launch."""
+    try:
+        plain, results = timed(launch, ways, rounds)
+    except Exception as error:
+        return [failed(case, f"{type(error).__name__}: {error}")]
+    rows = []
+    for number, (way, one) in enumerate(zip(ways, results, strict=True)):
+        ratio, low, high = median_ratio(one.times, plain)
+        microseconds = {
+            label: round(statistics.median(each) / 1e3, 2) for label, each in (("original, us", plain), ("traced, us", one.times))
         }
+        hits = {"L1 hits, %, original": rates[0], "L1 hits, %, traced": rates[1 + number]} if rates else {}
+        warps, records = float(launch.blocks * launch.warps_per_block), float(one.records)
+        peer = {"warps": warps, "records": records, **microseconds, **hits, **footprints(one.change)}
         note = f"{rounds} rounds, 10 % to 90 %: {low:.2f} to {high:.2f}"
-        lost = "the buffer was full" if made.lost else ""
-        rows.append(Row(f"{case}, {way}", LOST, float(made.lost), "records", 0.0, peer={"records": records}, note=lost))
-        rows.append(Row(f"{case}, {way}", TIME, round(ratio, 3), "ratio", reaches.get(way), peer=peer, note=note))
+        lost = "the buffer was full" if one.lost else ""
+        rows.append(Row(f"{case}, {way}", LOST, float(one.lost), "records", 0.0, peer={"records": records}, note=lost))
+        reach = REACH_SHARED if way == SHARED and not quick else None
+        rows.append(Row(f"{case}, {way}", TIME, round(ratio, 3), "ratio", reach, peer=peer, note=note))
     return rows
 
 
-def traced(launch: Launch, options: TraceOptions) -> Trace:
-    """Send the launch out with probes; the memory is as it leaves it."""
-    tracer = Tracer(options)
-    launch.kernel.target.launch(tracer.launching(launch))
-    return tracer.finish()
-
-
-def footprints(found: Perturbation | None) -> dict[str, float]:
+def footprints(found: Perturbation) -> dict[str, float]:
     """Registers, local memory and resident blocks without and with probes, where there is assembled code to tell."""
-    if found is None or found.plain is None or found.probed is None:
+    if found.plain is None or found.probed is None:
         return {}
     return _named("original", found.plain) | _named("traced", found.probed)
 
@@ -243,15 +227,19 @@ def _named(which: str, footprint: Footprint) -> dict[str, float]:
 
 
 def medians(rows: Sequence[Row], quick: bool) -> list[Row]:
-    """Over all launches of the examples, over those of many warps among them, and over the large ones."""
+    """Over all launches of the examples, over those of each duration, and over those of many warps."""
     found = []
-    for way in PLAIN_WAYS:
-        every = [row for row in rows if row.metric == TIME and row.case.endswith(f", {way}") and row.value is not None]
-        timed = [row for row in every if f", {LARGE}: " not in row.case]
-        many = [row for row in timed if row.peer["warps"] >= MANY_WARPS]
-        found += median_of(f"median of the examples, {way}", timed, None if quick else REACHES.get(way))
-        found += median_of(f"median of the launches of {MANY_WARPS:,} warps or more, {way}", many, None)
-        found += median_of(f"median of the large launches, {way}", [row for row in every if row not in timed], None)
+    ratios = [row for row in rows if row.metric == TIME and row.value is not None]
+    for way in (ALL, SAMPLED, BLOCKS, NONE, NO_BLOCK):
+        every = [row for row in ratios if row.case.endswith(f", {way}")]
+        small = [row for row in every if f", {LARGE}: " not in row.case]
+        found += median_of(f"median of the examples, {way}", small, REACH_ALL if way == ALL and not quick else None)
+        for duration, (low, high, reach) in DURATIONS.items():
+            alike = [row for row in every if low <= row.peer["original, us"] <= high]
+            has_reach = way in (SAMPLED, BLOCKS) and not quick
+            found += median_of(f"median of the launches {duration}, {way}", alike, reach if has_reach else None)
+            many = [row for row in alike if row.peer["warps"] >= MANY_WARPS]
+            found += median_of(f"median of the launches {duration} with {MANY_WARPS:,} warps or more, {way}", many, None)
     return found
 
 
@@ -263,12 +251,38 @@ def median_of(case: str, rows: Sequence[Row], reach: float | None) -> list[Row]:
     return [Row(case, TIME, round(statistics.median(ratios), 3), "ratio", reach, note=note)]
 
 
+def bias(options: argparse.Namespace) -> list[Row]:
+    """The error of a recorded time, of a warp in a launch that is traced as a whole and of one that a sample takes."""
+    chase = Chase(target(options.target), (8 << 20) if options.quick else (512 << 20))
+    whole = f"{SCHEME}, {ALL}"
+    probed = {whole: chase.probed(SCHEME), f"{SCHEME}, {SAMPLED}": probe(chase.loaded, sampled(chase))}
+    rows, empty = [], {}
+    for level in QUICK_LEVELS if options.quick else LEVELS:
+        walks = walk_alone(chase, level, probed, 2 if options.quick else BIAS_ROUNDS)
+        if level.name in ("shared", "L1"):
+            empty = windows(chase, level, {whole: probed[whole]})
+        for way in probed:
+            row = accuracy_row(level, way, walks, empty.get(whole))
+            reach: Mapping[str, float] = {} if options.quick else BIAS_REACHES
+            rows.append(replace(row, reach=reach.get(level.name)) if row.value is not None else row)
+    return rows
+
+
+def sampled(chase: Chase) -> TraceOptions:
+    """Probes in one warp of 32, among them the only one of the chase."""
+    seed = next(seed for seed in range(1000) if Sampling(every=EVERY, seed=seed).chosen(1, 1).warps)
+    return replace(chase.options(SCHEME), sampling=Sampling(every=EVERY, seed=seed))
+
+
 def main() -> None:
     options_of = parser(__doc__)
-    options_of.set_defaults(limit=180.0)  # The large launches write a gigabyte of records each round.
+    options_of.add_argument("--parts", action="store_true", help="time samples that take nothing, and records through shared memory, too")
+    options_of.add_argument("--hits", action="store_true", help="read the hit rate of the L1 cache by Nsight Compute, too")
     options_of.add_argument("--profiled", action="store_true", help=argparse.SUPPRESS)
     options = options_of.parse_args()
-    measure("perturbation", EXAMPLES, run_case, options, over_all=partial(medians, quick=options.quick))
+    forward = [name for name in ("--parts", "--hits") if getattr(options, name[2:])]
+    over_all = partial(medians, quick=options.quick)
+    measure("perturbation", (*EXAMPLES, BIAS), run_case, options, forward, over_all=over_all)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from functools import cache, partial
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,30 @@ def test_no_function_is_too_long() -> None:
         if isinstance(node, ast.FunctionDef) and (lines := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES
     }
     assert long == {}
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Imports of types alone count too: what names each other is one thing, in however many files."""
+    modules = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in sources()}
+    imported = {name: {one for one in imports_of(path) if one in modules and one != name} for name, path in modules.items()}
+    TopologicalSorter(imported).prepare()  # raises CycleError, which names the modules of a circle
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules of memlane that a file imports, and what it imports from them, which may be modules too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {one.name for one in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = {f"{node.module}.{one.name}" for one in node.names}
+            found |= names | ({node.module} if any(not is_module(name) for name in names) else set())
+    return found
+
+
+def is_module(name: str) -> bool:
+    path = SOURCE.parent.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").exists()
 
 
 def test_every_module_says_what_it_is() -> None:

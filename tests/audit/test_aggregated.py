@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -184,6 +185,28 @@ def test_tracing_says_when_it_changes_who_does_the_atomic() -> None:
     apart = assemble(plain, options=("-Xptxas=-O0",)).data
     (told,) = (str(one) for one in changes(plain, apart, found, data) if one.site == site)
     assert told == "1 x 4 B in the original, 1 x 4 B by one lane for all traced"
+
+
+@pytest.mark.parametrize(
+    ("opcode", "old", "new"),
+    [
+        ("SHFL", r"(SHFL.IDX PT, R\d+), R\d+", r"\1, R201"),
+        ("FLO", r"(U?FLO.U32 \w+), (\w+)", r"\1, ~\2"),
+        ("SHFL", r"0x1f", "0x1e1f"),
+    ],
+)
+def test_another_register_is_not_what_the_leader_has(opcode: str, old: str, new: str) -> None:
+    """Another one handed over, the lanes that did not vote, or a hand-over to a part of the warp."""
+    found, data = traced()
+    program, (_, leader) = disassemble(data), windows()["tickets"]
+    flow = Assembled(found.module, program).flow
+    first = flow.entry("tickets")
+    nodes = range(leader, len(flow.nodes)) if opcode == "SHFL" else range(leader, first, -1)
+    node = next(node for node in nodes if opcode in flow.nodes[node].opcode)
+    text, count = re.subn(old, new, flow.nodes[node].text)
+    assert count == 1, flow.nodes[node].text
+    other = replace(flow.nodes[node], text=text, operands=instruction(text).operands)
+    assert verdicts(found, with_instruction(program, "tickets", node - first, other))["tickets"][0] == ISSUE_ONLY
 
 
 def handed_over(*behind: str) -> tuple[str, str]:

@@ -32,8 +32,15 @@ KERNELS = {
     "loop": """mov.u32 %n, %ctaid.x; mov.u32 %v2, 0;
         again: ld.global.u32 %v1, [%a]; mad.lo.u32 %v2, %v2, 3, %v1; membar.gl; sub.u32 %n, %n, 1; setp.gt.s32 %q, %n, 0; @%q bra again;
         st.global.u32 [%a+8], %v2; ret;""",
+    "labelled": "ld.global.u32 %v0, [%a]; on: ld.global.u32 %v1, [%a+64]; add.u32 %v0, %v0, %v1; st.global.u32 [%a+8], %v0; ret;",
+    "off its end": "ld.global.u32 %v0, [%a]; setp.eq.u32 %q, %v0, 7; @%q bra done; " + SLOW
+    + "st.global.u32 [%a+8], %v0; ret; done: add.u32 %v0, %v0, 1;",
+    "guarded in a loop": """mov.u32 %n, %ctaid.x; mov.u32 %v2, 0;
+        again: ld.global.u32 %v1, [%a]; mad.lo.u32 %v2, %v2, 3, %v1; membar.gl; setp.gt.u32 %q, %v1, 9; @%q st.global.u32 [%a+8], %v2;
+        membar.gl; sub.u32 %n, %n, 1; setp.gt.s32 %q, %n, 0; @%q bra again; ret;""",
 }  # fmt: skip
 PLACES = {"straight": (0, "ld"), "reduction": (0, "red"), "branch": (-1, "st"), "loop": (0, "ld")}
+PLACES |= {"labelled": (1, "ld"), "off its end": (-1, "st"), "guarded in a loop": (0, "st")}
 """The access that is asked about: which of its opcode in the text."""
 
 
@@ -72,6 +79,15 @@ class Code:
 
     def instead(self, index: int, text: str) -> Code:
         return replace(self, program=exchanged(self.program, "k", index, instruction(text)))
+
+    def by_branch(self) -> Code:
+        """With a branch over the access in the place of its guard."""
+        guard, _, bare = self.text(self.access).partition(" ")
+        over = f"@{guard[2:] if guard.startswith('@!') else f'!{guard[1:]}'} BRA `(.L_skip)"
+        made = replace(instruction(bare), ptx_line=self.line, control=self.instructions[self.access].control)
+        code = self.before(self.access + 1, label=".L_skip")
+        code = replace(code, program=exchanged(code.program, "k", code.access, made))
+        return code.before(code.access, replace(instruction(over), ptx_line=self.line))
 
     def verdict(self) -> tuple[str, str]:
         (found,) = (one for one in exactness(self.module, self.program) if one.site == self.site)
@@ -131,6 +147,16 @@ ROWS: Mapping[str, Row] = {
         "",
     ),
     "left by some before it": ("straight", lambda code: code.before(code.access, "@P5 EXIT"), "put a branch around it"),
+    "behind a label, as it is": ("labelled", lambda code: code, ""),
+    "behind a label, left by some before it": ("labelled", lambda code: code.before(code.access, "@P5 EXIT"), "put a branch around it"),
+    "in a kernel that some lanes leave by its end": ("off its end", lambda code: code, ""),
+    "guarded in a loop, as it is": ("guarded in a loop", lambda code: code, ""),
+    "guarded in a loop, by a branch": ("guarded in a loop", lambda code: code.by_branch(), ""),
+    "guarded in a loop, by a branch and a guard": (
+        "guarded in a loop",
+        lambda code: code.by_branch().before(code.access + 2, label=".L_more").before(code.access + 1, "@P5 BRA `(.L_more)"),
+        LESS,
+    ),
     "a reduction as it is": ("reduction", lambda code: code, ""),
     "lanes that agree first": ("reduction", lambda code: code.made_too("VOTE.ANY R200, PT, PT"), "combine their values first"),
     "a reduction with a load": ("reduction", lambda code: code.made_too("LDG.E R200, desc[UR4][R2.64]"), "until it succeeds"),

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from memlane.audit import altered_accesses
 from memlane.audit.altered_accesses import changes
+from memlane.audit.assembled import Assembled, is_like
 from memlane.audit.matching import EXACT, HINT, MERGED, SiteExactness, exactness
 from memlane.audit.proof import prove
 from memlane.errors import MemlaneError
 from memlane.instrument import trace
 from memlane.instrument.sites import site_table
 from memlane.ptx import parse
+from memlane.record import Site
+from memlane.sass import Access, disassemble
+from tests.emulate.test_wgmma import CASES
 from tests.instrument.kernels import EXAMPLES, example, kernel
 from tests.sass.code import cubin_of
 
@@ -320,3 +326,36 @@ def test_code_without_lines_is_refused() -> None:
     other = cubin_of(parse(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry other() { ret; }\n", "other.ptx"))
     with pytest.raises(MemlaneError, match=r"the assembled code has no kernel k; it was not assembled from k\.ptx"):
         exactness(module, other)
+
+
+@pytest.mark.parametrize(
+    ("space", "kind", "nbytes", "like"),
+    [("global", "load", 8, True), ("global", "load", 4, False), ("global", "store", 8, False), ("shared", "load", 8, False)],
+)
+def test_a_narrower_access_is_not_that_of_a_site(space: str, kind: str, nbytes: int, like: bool) -> None:
+    """But for textures, of which the assembler leaves out what nothing reads."""
+    site = Site(0, "k", 0, "k.ptx", 1, 1, "ld.global.u64", "load", "global", 8)
+    assert is_like(site, Access(kind, space, nbytes, 1)) == like
+    fetch = replace(site, op="tex.1d.v4.f32.s32", space="tex", nbytes=16)
+    assert is_like(fetch, Access("load", "tex", 8, 2))
+    assert not is_like(fetch, Access("load", "tex", 32, 8))
+
+
+def test_what_was_made_of_a_site_is_said_by_width() -> None:
+    class Made:
+        def accesses(self, function: str, instruction: int, space: str) -> dict[int, Access]:
+            return {number: Access("load", "global", nbytes, 1) for number, nbytes in enumerate((8, 4, 8))}
+
+        def is_combined(self, function: str, instruction: int) -> bool:
+            return False
+
+    site = Site(0, "k", 0, "k.ptx", 1, 1, "ld.global.u64", "load", "global", 8)
+    assert altered_accesses._described(Made(), "k", 0, site) == "1 x 4 B + 2 x 8 B"  # type: ignore[arg-type]
+
+
+def test_products_of_a_function_without_code_have_no_accesses() -> None:
+    module = parse(CASES["tf32"].text(), "wgmma.ptx")
+    (name,) = module.functions
+    index = next(at for at, one in enumerate(module.functions[name].instructions()) if one.name.startswith("wgmma.mma_async"))
+    program = disassemble(cubin_of(kernel(HEAD + "st.global.u32 [%a], %i; ret;")))
+    assert Assembled(module, program)._products[name, index] == {}

@@ -12,9 +12,10 @@ import pytest
 from memlane.audit.assembled import Assembled
 from memlane.audit.proof import SiteProof, prove, proved
 from memlane.errors import MemlaneError
-from memlane.instrument import SCHEMES, Selection, Traced, TraceOptions, trace
+from memlane.instrument import SCHEMES, Sampling, Selection, Traced, TraceOptions, trace
 from memlane.instrument.schemes import Access, Scheme, Stamps
-from memlane.ptx import parse
+from memlane.ptx import Module, parse
+from memlane.ptx.edit import with_items
 from memlane.record import COMPLETE, ISSUE_ONLY
 from memlane.sass import Register, disassemble, effects
 from tests.audit.mutations import mutations
@@ -50,6 +51,24 @@ def test_loads_of_the_examples_are_complete(path: Path, scheme: str) -> None:
     assert [proof.site for proof in proofs] == [site.id for site in found.sites if site.scheme]
     assert {(proof.completeness, proof.reason) for proof in loads(found, proofs)} == {(COMPLETE, "")}
     assert all(proof.copies >= 1 for proof in proofs)
+
+
+@pytest.mark.parametrize("whole_blocks", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_loads_of_sampled_examples_are_complete(path: Path, whole_blocks: bool) -> None:
+    """The traced body stands behind the original one, and registers may be limited to what the original's blocks leave it."""
+    options = TraceOptions(sampling=Sampling(every=32, whole_blocks=whole_blocks), tagged=True)
+    found = trace(example(path), options)
+    for module in (found.module, limited(found.module)):
+        proofs = prove(replace(found, module=module), cubin_of(module))
+        assert [proof.site for proof in proofs] == [site.id for site in found.sites if site.scheme]
+        assert {(proof.completeness, proof.reason) for proof in loads(found, proofs)} == {(COMPLETE, "")}
+
+
+def limited(module: Module) -> Module:
+    """With no more than 40 registers for each kernel."""
+    kernels = {name: replace(one, attributes=(*one.attributes, ".maxnreg 40")) for name, one in module.kernels.items()}
+    return with_items(module, kernels)
 
 
 @pytest.mark.parametrize("name", ["chase", "matmul", "spmv", "transpose"])

@@ -210,6 +210,12 @@ def test_a_barrier_in_a_register_comes_back() -> None:
     assert apart(moved.format("BMOV.32 B0, R9;")) == {2: ""}
 
 
+def test_a_barrier_that_was_moved_into_a_register_joins_nobody() -> None:
+    moved = "BSSY B0, `(.L_e); {} @P0 BRA `(.L_j); ST 1; .L_j:; BSYNC B0; .L_e:; ST 2; RET.ABS.NODEC R20 0x0"
+    assert apart("EXIT", moved.format(""), of="f") == {}
+    assert apart("EXIT", moved.format("BMOV.32.CLEAR R9, B0;"), of="f") == {2: ""}
+
+
 @pytest.mark.parametrize(
     ("between", "joins"),
     [

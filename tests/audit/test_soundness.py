@@ -113,9 +113,25 @@ class Code:
         """With instructions in front of the store of the record."""
         return self.before(self.store, *(self.words(self.store, text) for text in texts))
 
+    def packed_by(self, register: str) -> Code:
+        """Where the selector that puts the number of the site beside the start is in a register."""
+        index, text = packing(self, register)
+        return self.with_text(index, text).before(self.end + 1, constant(f"MOV {register}, 0x1054"))
+
     def proof(self) -> SiteProof:
         (found,) = prove(self.traced, self.program)
         return found
+
+
+def constant(text: str) -> Instruction:
+    """A move of a constant, which the encoding holds in full."""
+    return replace(instruction(text), encoding=int(text.rpartition("0x")[2], 16) << 32)
+
+
+def packing(code: Code, selector: str) -> tuple[int, str]:
+    """What puts the number of the site beside the start in the record, and its text with another selector."""
+    index = max(place for place in range(code.store) if code.instructions[place].opcode == "PRMT")
+    return index, code.instructions[index].text.replace("0x1054", selector)
 
 
 @cache
@@ -170,6 +186,7 @@ COUNTED: Mapping[str, Row] = {
     "one of another pipe may be": (lambda code: counted(code, depbar(code, 1), GLOBAL), UNWAITED),
     "one of each pipe behind it, one may be": (lambda code: counted(code, depbar(code, 1), GLOBAL, SURFACE), UNWAITED),
     "the other way round": (lambda code: counted(code, depbar(code, 1), SURFACE, GLOBAL), UNWAITED),
+    "one of another pipe, then two of its own": (lambda code: counted(code, depbar(code, 1), GLOBAL, SURFACE, SURFACE), UNWAITED),
     "one with another scoreboard": (lambda code: counted(code, depbar(code, 1), SURFACE, board=1), UNWAITED),
     "for another scoreboard": (lambda code: counted(code, depbar(code, 1, board=-1), SURFACE), UNWAITED),
     "for another one, and for its own at zero": (lambda code: counted(code, depbar(code, 1, -1, str(code.board))), ""),
@@ -240,6 +257,12 @@ PATHS: Mapping[str, Row] = {
         lambda code: code.before(code.access + 1, label=".L_by").before(code.access, "@P5 BRA `(.L_by)"),
         "can be reached without the access",
     ),
+    "an end of the kernel behind the access, and another way to the clock": (
+        lambda code: code.before(code.access + 1, "EXIT").before(code.access + 2, label=".L_by").before(code.start, "@P5 BRA `(.L_by)"),
+        "is not followed by its second clock read on every path",
+    ),
+    "no second clock read": (lambda code: code.with_text(code.end, "NOP"), "does not have the second clock read"),
+    "no first clock read": (lambda code: code.with_text(code.start, "NOP"), "does not have the first clock read"),
     "an end of the kernel in the window": (
         lambda code: code.before(code.access + 1, "@P5 EXIT"),
         "",
@@ -329,6 +352,12 @@ RECORDS: Mapping[str, Row] = {
         START,
     ),
     "halves the other way round": (lambda code: code.stored("PRMT {1}, {1}, 0x5410, RZ"), START),
+    "put together by another selector": (lambda code: code.with_text(*packing(code, "0x5410")), START),
+    "put together by one of two selectors": (
+        lambda code: code.before(packing(code, "")[0], constant("@P5 MOV R210, 0x5417")).packed_by("R210"),
+        START,
+    ),
+    "put together by the same selector in a register": (lambda code: code.packed_by("R210"), ""),
     "in two pieces": (
         lambda code: code.with_text(code.store, code.instructions[code.store].text.replace(".128", ".64")),
         "is not written in one piece",
@@ -470,3 +499,13 @@ WAITS: Mapping[str, Row] = {
 @pytest.mark.parametrize("name", WAITS)
 def test_waits_of_consumers(name: str) -> None:
     check(assembled(FAR, "exposed"), *WAITS[name])
+
+
+def test_what_else_is_awaited_between_the_clock_reads_of_a_wait_is_named() -> None:
+    """Wherever it stands between them."""
+    code = assembled(FAR, "exposed")
+    assert not code.proof().also_waits
+    late, waits = instruction("LDC R200, c[0x0][0x220]", 5), instruction("NOP", wait=5)
+    (also,) = code.before(code.end, waits, "NOP").before(code.wait, late).proof().also_waits
+    assert "LDC" in also
+    assert not code.before(code.end + 1, waits).before(code.wait, late).proof().also_waits

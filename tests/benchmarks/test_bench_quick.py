@@ -41,14 +41,27 @@ def test_outputs(quick: Quick) -> None:
 @pytest.mark.slow
 def test_perturbation(quick: Quick) -> None:
     rows = quick("perturbation", "transpose")
-    each, medians = rows[:-5], rows[-5:]
-    assert [row["metric"] for row in each] == ["records lost", "time with probes over time without"] * 15
-    ways = ["every access", "one warp of 32", "one block of 32", "a sample that takes no warp", "a sample that takes no block"]
+    each, medians = rows[:18], rows[18:]
+    assert [row["metric"] for row in each] == ["records lost", "time with probes over time without"] * 9
+    ways = ["every access", "one warp of 32", "one block of 32"]
     assert [row["case"].partition(", ")[2] for row in each] == [way for way in ways for _ in range(2)] * 3
     assert all(row["holds"] for row in each)
-    assert [row["peer"]["records"] for row in each[::10]] == [2 * 128, 4 * 128, 4 * 128]
-    assert medians[0]["value"] == statistics.median(row["value"] for row in each[1::10])
-    assert [row["case"] for row in medians] == [f"median of the examples, {way}" for way in ways]
+    assert [row["peer"]["records"] for row in each[::6]] == [2 * 128, 4 * 128, 4 * 128]
+    assert [row["peer"]["records"] for row in each[2::6]] == [2 * 4, 4 * 4, 4 * 4], "one of 32 warps"
+    assert medians[0]["value"] == statistics.median(row["value"] for row in each[1::6])
+    of_all = [row["case"] for row in medians if row["case"].startswith("median of the examples")]
+    assert of_all == [f"median of the examples, {way}" for way in ways]
+    assert {row["metric"] for row in medians} == {"time with probes over time without"}
+
+
+@pytest.mark.slow
+def test_what_tracing_does_to_recorded_times(quick: Quick) -> None:
+    """A sample of the only warp records what a trace of it all does."""
+    rows = quick("perturbation", "bias")
+    ways = ["every access", "one warp of 32"]
+    assert [row["case"] for row in rows] == [f"dependent, {way}, {level}" for level in ("shared", "L1", "L2", "DRAM") for way in ways]
+    for whole, sampled in list(zip(rows[::2], rows[1::2], strict=True))[:3]:
+        assert whole["value"] == sampled["value"] < 2
 
 
 @pytest.mark.slow

@@ -245,6 +245,20 @@ def test_only_what_stands_between_markers_changes(tmp_path: Path) -> None:
     assert docs.rewritten(text, tmp_path) == text
 
 
+def test_the_page_of_tracing_has_the_times_of_launches_and_the_errors_of_records_in_tables_of_their_own(tmp_path: Path) -> None:
+    rows = [
+        Row("chase 0: k, every access", "records lost", 0.0, "records", 0.0),
+        Row("chase 0: k, every access", "time with probes over time without", 1.25, "ratio", peer={"original, us": 8.0}),
+        Row("dependent, every access, L1", "error of the mean", 0.6, "cycles", 1.0, peer={"truth": 34.6, "error": -0.6}),
+    ]
+    write_result(tmp_path, "perturbation", *rows)
+    text = docs.content("perturbation", tmp_path)
+    first, second = text.split("a load that is recorded")
+    assert "| chase 0: k, every access |" in first
+    assert "1.25" in first
+    assert "| dependent, every access, L1 | 34.6 | -0.6 | at most 1 cycles: yes |" in second
+
+
 def test_the_table_of_stencils_names_other_tools_once_and_says_what_was_to_be_reached(tmp_path: Path) -> None:
     peer = {"copy, Gcell/s": 520.0, "PyTorch slices, Gcell/s": 24.7}
     rows = [

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from memlane import chip
-from memlane.chip import AccessKind, Chip
-from memlane.chip.model import KINDS
+from memlane.chip import AccessKind, Chip, catalogue
+from memlane.chip.floors import Traffic
+from memlane.chip.model import KINDS, Latency
 from memlane.errors import ChipError
 
 SHIPPED = Path(chip.__file__).parent / "data"
@@ -330,3 +332,46 @@ def test_a_way_that_is_not_known_to_be_slower_goes_like_whole_sectors() -> None:
     ways = ("read", "write", "partial_write", "write_lines", "partial_write_lines", "atomic", "read_lines")
     assert [known.rate("l2", way) for way in ways] == [5.0, 4.0, 4.0, 2.0, 2.0, 4.0, None]
     assert [known.rate("sm", way) for way in ways] == [None, None, 1.0, None, None, None, None]
+
+
+@pytest.mark.parametrize("name", ["h200", "v100", "rtx4090"])
+def test_a_chip_made_of_its_own_attributes_is_itself(name: str) -> None:
+    """Each attribute of the driver is in the unit that the catalogue takes it for."""
+    one = chip.load(name)
+    said = {attribute: getattr(one, field) * divisor for attribute, (field, divisor) in catalogue._ATTRIBUTES.items()}
+    expected = {
+        "clock_rate": one.clock_mhz * 1000,  # in kHz
+        "multiprocessor_count": one.sm_count,
+        "max_threads_per_block": one.max_threads_per_block,
+        "max_registers_per_multiprocessor": one.registers_per_sm,
+        "max_registers_per_block": one.max_registers_per_block,
+        "max_blocks_per_multiprocessor": one.max_blocks_per_sm,
+        "max_threads_per_multiprocessor": one.max_threads_per_sm,
+        "max_shared_memory_per_multiprocessor": one.shared_bytes_per_sm,
+        "max_shared_memory_per_block": one.max_static_shared_bytes,
+        "max_shared_memory_per_block_optin": one.max_shared_bytes,
+        "reserved_shared_memory_per_block": one.reserved_shared_bytes,
+        "total_constant_memory": one.constant_bytes,
+        "l2_cache_size": one.l2_bytes,
+        "total_memory": one.dram_bytes,
+        "warp_size": one.warp_size,
+    }
+    assert said == expected
+    again = chip.nearest(one.compute_capability, expected)
+    assert {field: getattr(again, field) for field, _ in catalogue._ATTRIBUTES.values()} == {
+        field: getattr(one, field) for field, _ in catalogue._ATTRIBUTES.values()
+    }
+
+
+def test_every_field_of_the_table_of_a_chip_has_a_unit_and_the_others_have_tables_of_their_own() -> None:
+    entries = catalogue._entries.__wrapped__(Chip)
+    assert set(entries) == {one.name for one in fields(Chip)} - catalogue._NOT_IN_THE_CHIP_TABLE
+    assert entries["sm_count"][1:] == ("", False)
+    assert entries["dram_bytes"][1] == "bytes"
+    assert catalogue._entries.__wrapped__(Latency)["l2"][1] == "cycles"
+
+
+def test_what_is_not_said_of_traffic_did_not_move() -> None:
+    traffic = Traffic({"read": [1, 2]}, 3, 4)
+    assert (traffic.total("read"), traffic.fetched, traffic.written_back) == (3, 3, 4)
+    assert traffic.hottest == traffic.fetched_pairs == traffic.allocated == traffic.allocated_pairs == 0

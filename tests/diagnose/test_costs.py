@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from memlane.chip import SECTOR_BYTES, load
 from memlane.diagnose import explain
-from memlane.diagnose.cost import between_l1_and_l2, idle_share, level_of, nearest_latency, sector_cycles
+from memlane.diagnose.cost import between_l1_and_l2, idle_share, level_of, nearest_latency, of_sectors, sector_cycles
 from tests.diagnose.made import accesses, counted, found, site, trace
 from tests.synthetic import counted as counted_only
 from tests.synthetic import counts
@@ -89,3 +91,17 @@ def test_rates() -> None:
     """A multiprocessor's share of 4,200 GB/s is 16.07 B a cycle."""
     assert sector_cycles(H200) == pytest.approx(SECTOR) == pytest.approx(1.9913, abs=1e-3)
     assert [idle_share(0.9, warps) for warps in (0.5, 1, 2)] == [0.9, 0.9, pytest.approx(0.81)]
+
+
+def test_a_place_that_moved_no_sector_costs_nothing() -> None:
+    """However its accesses are timed."""
+
+    class Timed:
+        chip = H200
+
+        def cycles(self, site: object) -> np.ndarray:
+            return np.array([500.0, 600.0])
+
+    for sectors in (0, None):
+        none = replace(counted_only(plain_site(0, "ld.global.f32", 1), 10), sectors=sectors, ideal_sectors=sectors)
+        assert of_sectors(Timed(), none).cycles == 0  # type: ignore[arg-type]

@@ -218,6 +218,15 @@ def test_what_is_ordered_is_no_race(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "store", ["st.async.release.gpu.global.u32", "st.async.mmio.release.sys.global.u32", "red.async.release.gpu.global.add.u32"]
+)
+def test_asynchronous_stores_that_release_order_as_others_do(store: str) -> None:
+    found, is_right = acquire(ACQUIRE.replace("st.release.gpu.global.u32", store))
+    assert found == ()
+    assert is_right
+
+
+@pytest.mark.parametrize(
     ("name", "old", "new", "space"),
     [
         ("last block", "        __threadfence();\n", "", "global"),

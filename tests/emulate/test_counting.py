@@ -188,3 +188,12 @@ def test_generated_counts_of_copies_equal_the_definition(nbytes: int, past_l1: b
                 found = cost(far.ctypes.data, 0, near.ctypes.data, 0, mask, reads, reads & whole) & (1 << 64) - 1
                 assert found & 0xFFFFFFFF == expected.wavefronts
                 assert found >> 32 & 0xFFFF == expected.ideal_wavefronts
+
+
+@pytest.mark.parametrize("step", [4, 32, 64])
+@pytest.mark.parametrize("missing", [0, 1, 31])
+def test_accesses_of_equal_distances_without_one_lane(step: int, missing: int) -> None:
+    """What is counted without looking at each lane is for full warps alone."""
+    addresses = np.uint64(1 << 46) + lane * np.uint64(step)
+    for name in ("h200", "v100", "gtx480"):
+        check(chips()[name], addresses, FULL & ~(1 << missing), 4)

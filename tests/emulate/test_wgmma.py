@@ -85,9 +85,7 @@ def test_an_operand_outside_shared_memory_is_named() -> None:
     case = replace(SHORT, right=Layout(0, K, 128, 256, 40960 - 128))
     with pytest.raises(BadAccess) as raised:
         emulator_run(case)
-    message = (
-        r"block \(0, 0, 0\), thread \(\d+, 0, 0\) accessed 16 bytes at 0xa0[0-7]0 \(wgmma.*\), outside the block's 40960 bytes of shared"
-    )
+    message = r"block \(0, 0, 0\), thread \(\d+, 0, 0\) read 16 bytes at 0xa0[0-7]0 \(wgmma.*\), outside the block's 40960 bytes of shared"
     assert re.search(message, str(raised.value))
 
 

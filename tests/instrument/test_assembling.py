@@ -9,8 +9,9 @@ import pytest
 from memlane import chip
 from memlane.compile import assemble
 from memlane.errors import MissingDependency
-from memlane.instrument import SCHEMES, TraceOptions, count, trace
+from memlane.instrument import SCHEMES, Sampling, TraceOptions, count, trace
 from memlane.ptx import Module, verify
+from memlane.sass import disassemble
 from tests.instrument.kernels import EXAMPLES, example, kernel
 
 
@@ -64,3 +65,22 @@ def test_every_kind_of_operand_assembles(scheme: str) -> None:
     passed = count(module, chip.load("h200")).module if scheme == "count" else trace(module, TraceOptions(scheme)).module
     verify(passed)
     assert assembled(passed) > 1000
+
+
+@pytest.mark.parametrize("whole_blocks", [False, True])
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_warps_that_are_not_traced_read_nothing_of_the_trace(path: Path, whole_blocks: bool) -> None:
+    """Constants of a module are in a bank of their own, which a kernel without any does not wait for. The decision is made by few
+    instructions, and the original code follows it: no jump leads there."""
+    options = TraceOptions(sampling=Sampling(every=32, whole_blocks=whole_blocks), tagged=True)
+    try:
+        program = disassemble(assemble(trace(example(path), options).module).data)
+    except MissingDependency as absent:
+        pytest.skip(str(absent))
+    for function in program.functions.values():
+        code = function.instructions
+        decision = next(index for index, one in enumerate(code) if one.opcode == "BRA")
+        ends = next(index for index, one in enumerate(code) if index > decision and one.opcode == "EXIT" and one.guard is None)
+        assert decision < (18 if whole_blocks else 32)
+        assert not [one.text for one in code[:ends] if "c[0x3]" in one.text]
+        assert any("c[0x3]" in one.text for one in code[ends:])

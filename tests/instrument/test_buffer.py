@@ -239,7 +239,7 @@ def test_foreign_and_damaged_data() -> None:
         decode(np.zeros(8192, np.uint8))
     newer = fresh(layout)
     newer[:HEADER_BYTES].view(HEADER_DTYPE)["version"] = 9
-    with pytest.raises(RecordError, match="this trace buffer has version 9; this memlane reads version 6"):
+    with pytest.raises(RecordError, match="this trace buffer has version 9; this memlane reads version 7"):
         decode(newer)
     with pytest.raises(RecordError, match=r"this trace buffer is damaged: 2 slices of 2 \+ 2 records take 5120 bytes, it has 5119"):
         decode(fresh(layout)[:-1])
@@ -281,3 +281,16 @@ def test_random_buffers_agree_with_a_loop() -> None:
     rows = decode(buffer).records
     found = list(zip(rows["slice"].tolist(), rows["start"].tolist(), rows["site"].tolist(), rows["execution"].tolist(), strict=True))
     assert found == expected
+
+
+def test_assigned_slices_hold_warps_where_one_has_begun() -> None:
+    """They lie behind those that are asked for; each is one warp, whichever of them were used."""
+    layout = buffer_layout(3, 2, 0, assigned=4)
+    assert layout.nbytes == HEADER_BYTES + (1 + 3 + 4) * layout.slice_bytes
+    buffer = fresh(layout, asked=2)
+    for number, warp in ((1, 10), (2, 11), (5, 20), (7, 21)):
+        fill(buffer, layout, number, {0: (100 + number, 200, 0, 1)}, warp=warp, lanes=0xF, attempted=1, begin_cycles=50, end_cycles=300)
+    decoded = decode(buffer)
+    assert decoded.warps["warp"].tolist() == [10, 11, 20, 21]
+    assert decoded.records["start"].tolist() == [101, 102, 105, 107]
+    assert decoded.lost == decoded.homeless_warps == 0

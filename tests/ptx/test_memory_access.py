@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memlane import ptx
-from memlane.ptx import Address, Register, Sink, memory_access, memory_accesses, overwrites, registers_read, registers_written
+from memlane.ptx import Address, Register, Sink, memory_access, memory_accesses, overwrites, past_tense, registers_read, registers_written
 from tests.ptx.modules import CASES, first
 
 LOADS_AND_STORES = [
@@ -27,10 +27,10 @@ LOADS_AND_STORES = [
     ("atom.add.noftz.f16x2 _, [%rd1], %r2;", "atomic", "generic", "f16x2", 1, 4, False, False),
     ("atom.global.add.v2.f32 {%f1, %f2}, [%rd1], {%f3, %f4};", "atomic", "global", "f32", 2, 8, False, True),
     ("red.global.max.s64 [%rd1], %rd2;", "reduction", "global", "s64", 1, 8, False, False),
-    ("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f1, %f2}];", "texture", "tex", "f32", 4, 16, True, True),
-    ("suld.b.1d.v2.b32.trap {%r1, %r2}, [%rd1, {%r3}];", "surface", "tex", "b32", 2, 8, False, True),
-    ("sust.b.1d.b32.trap [%rd1, {%r3}], {%r1};", "surface", "tex", "b32", 1, 4, False, False),
-    ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [%r5];", "matrix", "shared", "b32", 4, 16, False, True),
+    ("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f1, %f2}];", "load", "tex", "f32", 4, 16, True, True),
+    ("suld.b.1d.v2.b32.trap {%r1, %r2}, [%rd1, {%r3}];", "load", "surf", "b32", 2, 8, False, True),
+    ("sust.b.1d.b32.trap [%rd1, {%r3}], {%r1};", "store", "surf", "b32", 1, 4, False, False),
+    ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [%r5];", "load", "shared", "b32", 4, 16, False, True),
     ("prefetch.global.L2 [%rd1];", "prefetch", "global", "", 1, None, False, False),
 ]
 
@@ -47,7 +47,7 @@ def test_memory_access(
     assert not access.asynchronous
 
 
-ACTIONS = {
+KINDS = {
     "load": [
         "ld.const.u8 %r1, [%rd1];",
         "tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1}];",
@@ -60,19 +60,20 @@ ACTIONS = {
     ],
     "atomic": ["atom.add.noftz.f16x2 _, [%rd1], %r2;"],
     "reduction": ["red.global.max.s64 [%rd1], %rd2;", "sured.b.add.1d.u32.trap [%rd1, {%r3}], %r1;"],
-    "": ["prefetch.global.L2 [%rd1];"],
+    "prefetch": ["prefetch.global.L2 [%rd1];"],
+    "query": ["txq.width.b32 %r1, [%rd1];", "suq.width.b32 %r1, [%rd1];"],
 }
 
 
-@pytest.mark.parametrize("action", ACTIONS)
-def test_what_happens_to_the_memory_is_said_alike_for_all_instructions(action: str) -> None:
-    accesses = [memory_access(first(text)) for text in ACTIONS[action]]
-    assert [one and one.action for one in accesses] == [action] * len(accesses)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_happens_to_the_memory_is_said_alike_for_all_instructions(kind: str) -> None:
+    accesses = [memory_access(first(text)) for text in KINDS[kind]]
+    assert [one and one.kind for one in accesses] == [kind] * len(accesses)
 
 
 def test_a_copy_loads_its_source_and_stores_to_its_destination() -> None:
     accesses = memory_accesses(first("cp.async.ca.shared.global [%r1], [%rd1], 4;"))
-    assert {one.space: one.action for one in accesses} == {"shared": "store", "global": "load"}
+    assert {one.space: one.kind for one in accesses} == {"shared": "store", "global": "load"}
 
 
 def test_results_values_and_address_are_the_operands() -> None:
@@ -144,3 +145,25 @@ def test_rename_keeps_components_offsets_and_guards() -> None:
     instruction = first("@!%p1 st.global.v2.f32 [%rd1+4], {%v.x, %f1};")
     renamed = ptx.rename_instruction(instruction, lambda name: name + "_")
     assert ptx.instruction_text(renamed) == "@!%p1_ st.global.v2.f32 [%rd1_+4], {%v_.x, %f1_};"
+
+
+@pytest.mark.parametrize(
+    ("text", "space", "word"),
+    [
+        ("ld.global.u32 %r1, [%rd1];", "global", "read"),
+        ("st.shared.u32 [%r1], %r2;", "shared", "wrote"),
+        ("atom.global.add.u32 %r1, [%rd1], %r2;", "global", "updated"),
+        ("red.shared::cluster.add.u32 [%r1], %r2;", "shared", "updated"),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%r5];", "shared", "read"),
+        ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r2};", "shared", "wrote"),
+        ("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%rd1];", "shared", "read"),
+        ("wmma.store.d.sync.aligned.row.m16n16k16.global.f16 [%rd1], {%r1, %r2, %r3, %r4};", "global", "wrote"),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 4;", "shared", "wrote"),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 4;", "global", "read"),
+        ("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r2;", "global", "wrote"),
+        ("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r2;", "shared", "read"),
+        ("mbarrier.init.shared.b64 [%r1], 1;", "shared", "accessed"),
+    ],
+)
+def test_what_an_instruction_did_in_a_word(text: str, space: str, word: str) -> None:
+    assert past_tense(first(text), space) == word

@@ -195,7 +195,10 @@ def test_types_and_destinations(text: str, types: dict[str, str], writes: set[st
 
 # -- the assembler as an oracle -------------------------------------------------------------------------------------------------
 
-LATER_CHIPS = re.compile(r"\w+\.(\w+\.)?f32x2 |(add|sub|fma)\.(\w+\.)?f32\.b?f16 |(min|max)\.f32( \S+,){3}|cvt\.rs|redux\.sync\.\w+\.f32")
+LATER_CHIPS = re.compile(
+    r"\w+\.(\w+\.)?f32x2 |(add|sub|fma)\.(\w+\.)?f32\.b?f16 |(min|max)\.f32( \S+,){3}|cvt\.rs|redux\.sync\.\w+\.f32"
+    r"|(st|red)\.async\.(mmio\.)?release"
+)
 """Forms that only chips after sm_90 have."""
 EARLIER_CHIPS = re.compile(r"(shfl|vote)\.(?!sync)")
 """Forms that only chips before sm_70 have."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 import memlane as ml
 from memlane.errors import LayoutError, RelayoutError
 from memlane.layout import Fields, Permuted, array_layout, column_major
+from memlane.layout.expression import Expression
 
 CODE = """
 __device__ float squared(const float* row, int n) {
@@ -137,6 +141,40 @@ def test_an_array_of_more_than_32_bits_is_computed_in_64(kernels: object) -> Non
     assert "rem.u32" in str(ml_text(small))
     assert "rem.u64" in str(ml_text(large))
     assert "rem.u64" not in str(ml_text(small))
+
+
+class Shifted(Permuted):
+    """Places of which a part is shifted by what another index says; too large an array to be laid out so."""
+
+    def offset(self, place: Sequence[Expression]) -> Expression:
+        row, column = place
+        return row * 32 + (column >> (row & 1))
+
+
+class Divided(Permuted):
+    """Places that are made of what can be negative."""
+
+    def offset(self, place: Sequence[Expression]) -> Expression:
+        row, column = place
+        return row * 20 + (column - 8) // 3 + 4
+
+
+def test_shifts_of_64_bits_are_by_numbers_of_32(kernels: object) -> None:
+    """The assembler takes no other; of a constant nothing is to be made."""
+    changed = ml.relayout(kernels["norms"], Shifted((1 << 31, 20), (0, 1)), parameter=0, shape=(1 << 31, 20), dtype="f4")
+    text = ml_text(changed)
+    by = set(re.findall(r"sh[lr]\.[bu]64\s+\S+, \S+, (%\w+);", text))
+    assert by
+    for register in by:
+        assert re.search(rf"cvt\.u32\.u64\s+{register}, %", text), "it is filled"
+    constant = ml_text(ml.relayout(kernels["norms"], "tiled(8, 4)", parameter=0, shape=(1 << 31, 20), dtype="f4"))
+    assert re.search(r"sh[lr]\.[bu]64\s+\S+, \S+, \d", constant)
+    assert not re.search(r"cvt\.u32\.u64\s+\S+, \d", constant)
+
+
+def test_a_layout_that_divides_what_can_be_negative_is_refused(kernels: object) -> None:
+    with pytest.raises(LayoutError, match="divides a value that can be negative has no form for kernels"):
+        ml.relayout(kernels["norms"], Divided((96, 20), (0, 1)), parameter=0, shape=(96, 20), dtype="f4")
 
 
 def ml_text(kernel: object) -> str:

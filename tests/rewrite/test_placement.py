@@ -105,13 +105,18 @@ def test_multiples_follow_the_address() -> None:
     mul.wide.u32 %rd7, %r1, %r1;
     add.s64 %rd8, %rd2, %rd7;
     ld.shared.u32 %r5, [%rd8];
+    shl.b32 %r6, %r1, 1;
+    shl.b32 %r7, %r1, 2;
+    mul.lo.u32 %r8, %r6, %r7;
+    add.s32 %r0, %r8, tile;
+    ld.shared.u32 %r5, [%r0];
     ret;
 }
 """
     module = parse(text)
     found = accesses_to_shared(module.kernels["k"], shared_arrays(module))
     assert found.problems == ()
-    assert [one.pointer.multiple for one in found.accesses] == [8, 16, 8, 4, 1]
+    assert [one.pointer.multiple for one in found.accesses] == [8, 16, 8, 4, 1, 8]
     assert {one.pointer.offset for one in found.accesses} == {None}
 
 

@@ -167,6 +167,9 @@ def test_names() -> None:
         relayout_module(module, TILE, shared="rows")
     with pytest.raises(RelayoutError, match=r"k\.ptx has no dynamic shared memory; it has: tile, other"):
         relayout_module(module, TILE, shared=(0, 256))
+    for wanted in ((0, "256"), (0.5, 256), (0, 1, 2)):
+        with pytest.raises(RelayoutError, match="a range of dynamic shared memory is two numbers of bytes, got"):
+            relayout_module(module, TILE, shared=wanted)  # type: ignore[arg-type]
     with pytest.raises(RelayoutError, match=r"the range 8\.\.8 of dynamic shared memory is empty"):
         relayout_module(module, TILE, shared=(8, 8))
     with pytest.raises(RelayoutError, match=r"k\.ptx has no array in shared memory"):
@@ -178,6 +181,11 @@ def test_names() -> None:
     unread = parse(kernel("ld.shared.u32 %r3, [other];"), "k.ptx")
     with pytest.raises(RelayoutError, match="nothing accesses tile"):
         relayout_module(unread, TILE, shared="tile")
+
+
+def test_local_memory_of_a_function_is_no_shared_array() -> None:
+    module = parse(kernel(".local .align 4 .b8 depot[64];\nst.local.u32 [depot], 7;\nld.shared.u32 %r2, [%rd3];"), "k.ptx")
+    assert [one.title for one in shared_arrays(module)] == ["tile", "other"]
 
 
 def test_names_as_the_programmer_wrote_them() -> None:

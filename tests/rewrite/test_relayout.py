@@ -99,6 +99,24 @@ def test_the_printed_module_is_whole_and_keeps_lines() -> None:
     assert list(ml.relayout(module(), RandomPermuteShift(32, 32, 3), shared="turn::tile").variables) == list(module().variables)
     in_global = ml.relayout(module(), RandomPermuteShift(32, 32, 3), shared="turn::tile", tables="global")
     assert [one.space for name, one in in_global.variables.items() if name.startswith("memlane_layout")] == ["global"]
+    assert "ld.global.nc.u8" in print_module(in_global), "nobody writes the table"
+    assert ".nc" not in print_module(changed)
+
+
+@pytest.mark.parametrize("tables", ["constant", "global"])
+def test_a_table_that_accesses_of_several_widths_use_is_there_once(tables: Literal["constant", "global"]) -> None:
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k() {
+    .reg .b32 %r<5>; .reg .b64 %rd<3>; .shared .align 16 .b8 tile[4096];
+    mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 3; mov.u32 %r3, tile; add.u32 %r2, %r2, %r3;
+    ld.shared.u64 %rd1, [%r2]; ld.shared.u32 %r4, [%r2+4]; st.shared.u64 [%r2], %rd1; st.shared.u32 [%r2], %r4; ret;
+}
+"""
+    changed = relayout_module(parse(text, "k.ptx"), RandomShift(16, 32, 4), shared="tile", element=8, tables=tables).module
+    made = [one.initial for name, one in changed.variables.items() if name.startswith("memlane_layout")]
+    assert len(made) == len(set(made)) > 0
 
 
 @pytest.mark.parametrize("tables", ["computed", "constant", "global"])

@@ -13,6 +13,7 @@ from memlane.errors import RelayoutError
 from memlane.launch import Target
 from memlane.layout import Layout, Padded, RandomShift, XorSwizzle
 from memlane.ptx import Module, parse
+from memlane.rewrite.relayout import Tables
 
 LANES, ELEMENTS = 32, 256
 END = 4 * ELEMENTS
@@ -162,3 +163,38 @@ def test_elements_that_the_array_does_not_have(body: str, byte: int) -> None:
     """One beyond the end, or before the beginning: what such an access gets belongs to something else."""
     with pytest.raises(RelayoutError, match=f"`ld.shared.u32` accesses byte {byte} of tile, which has {END}"):
         ml.relayout(parse(HEAD.format(size=END, body=body), "k.ptx"), LAYOUTS[0], shared="tile")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        """mov.u32 %v, -1; setp.gt.u32 %p, %lane, 9; @%p ld.shared.u32 %v, [%at];
+        setp.le.u32 %p, %lane, 9; @%p ld.shared.u32 %v, [%at]; st.global.u32 [%out], %v;""",
+        """add.u32 %x, %lane, 40; setp.gt.u32 %p, %lane, 9; @%p st.shared.u32 [%at], %x;
+        setp.le.u32 %p, %lane, 9; @%p st.shared.u32 [%at], %x; bar.warp.sync -1; ld.shared.u32 %v, [%at]; st.global.u32 [%out], %v;""",
+    ],
+    ids=["loads", "stores"],
+)
+@pytest.mark.parametrize("tables", ["computed", "constant", "global"])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_an_address_that_some_lanes_made_is_not_there_for_others(layout: Layout, tables: Tables, body: str) -> None:
+    """Both accesses are under one predicate register, which holds for other lanes at the second; a table is read under it too."""
+    body = filled() + body
+    changed = ml.relayout(parse(HEAD.format(size=END, body=body), "guards.ptx"), layout, shared="tile", tables=tables)
+    out = emulator().zeros(LANES, np.int32)
+    emulator().load(changed)["k"][1, LANES](out)
+    assert out.numpy().tolist() == (LANE + 40).tolist()
+
+
+def test_static_shared_memory_may_be_filled_to_its_end() -> None:
+    """48 KiB with what the layout adds, and not a byte more."""
+    body = "add.u32 %x, %at, 0; ld.shared.u32 %v, [%x]; st.global.u32 [%out], %v;"
+    added = 4 * 16 * 16
+    layout = Padded(16, 16)
+    rest = 49152 - 48 - 4 * 16 * 17
+    whole = HEAD.format(size=added, body=body).replace(".b8 before[48]", f".b8 before[{rest}]")
+    used = "ld.shared.u32 %v, [before]; ld.shared.u32 %v, [behind];"
+    whole = whole.replace("    mov.u32 %lane", f"    {used}\n    mov.u32 %lane")
+    ml.relayout(parse(whole, "full.ptx"), layout, shared="tile")
+    with pytest.raises(RelayoutError, match="static shared memory in k; 49152 are allowed"):
+        ml.relayout(parse(whole.replace(f"before[{rest}]", f"before[{rest + 16}]"), "full.ptx"), layout, shared="tile")

@@ -328,6 +328,9 @@ class Device(Target):
     def stream(self) -> Stream:
         return self.streams.new()
 
+    def is_recording(self, stream: Stream) -> bool:
+        return self.streams.is_recording(stream)
+
     def adopt_stream(self, value: object) -> Stream:
         return self.streams.adopt(value)
 

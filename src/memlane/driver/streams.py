@@ -17,7 +17,7 @@ from cuda import core
 from cuda.bindings import driver
 from cuda.core.graph import Graph
 
-from memlane.driver.calls import done
+from memlane.driver.calls import CallError, done
 from memlane.driver.context import Context
 from memlane.errors import BadLaunch
 from memlane.launch import Event, Stream, event_handle, stream_handle
@@ -97,6 +97,15 @@ class Streams:
         if handle not in self._numbers:
             self._numbers[handle] = next(self._counter)
         return Stream(self._numbers[handle], Queue(self.context, found, is_apart, value))
+
+    def is_recording(self, stream: Stream) -> bool:
+        """Return whether a graph is captured from the stream; True where CUDA does not say."""
+        with self.context.current("the state of a stream"):
+            try:
+                status = done(driver.cuStreamIsCapturing(self.queue(stream).stream.handle))
+            except CallError:
+                return True
+        return bool(status != driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
 
     def join(self) -> None:
         """Put what comes next on the default stream behind all work that memlane has put on other streams. The context must be current."""

@@ -21,6 +21,7 @@ counting        the pass that puts it in, and its counters back to counts: `coun
 from memlane.instrument.buffer import (
     HEADER_BYTES,
     HEADER_DTYPE,
+    LAUNCH_DTYPE,
     NO_ENTRY,
     RECORD_DTYPE,
     SLICE_DTYPE,
@@ -47,6 +48,7 @@ __all__ = [
     "COUNTERS",
     "HEADER_BYTES",
     "HEADER_DTYPE",
+    "LAUNCH_DTYPE",
     "NO_ENTRY",
     "POINTER",
     "RECORD_DTYPE",

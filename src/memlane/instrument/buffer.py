@@ -6,8 +6,12 @@
              |
              +-- slice header, `capacity` records led by lane 0, `overflow` records led by other lanes
 
-The module variable `memlane_trace` says where it is and what a warp has to know of it (`ENTRY_DTYPE`), all in one sector, so that a warp
-waits for memory twice when it enters its kernel: for this sector, and for its slice. That it takes by an atomic addition to one of
+The module variable `memlane_trace` says where it is and what a warp has to know of it (`ENTRY_DTYPE`), all in one sector.
+
+A launch that runs exactly once gets slices of its own from the host: the parameter `memlane_launch` (`LAUNCH_DTYPE`) says which is the
+first, and a warp adds its number among those that are traced. So it waits for nothing. These slices, `assigned` of them, lie behind the
+others. A launch that may run again (in a graph), or whose traced warps cannot be numbered by a few instructions, has none: its warps each
+take a slice by an atomic addition to one of
 `HEADS` counters, each alone in its line, chosen by the number of the warp: thousands of warps that begin at once would stand in line at a
 single one. Counter k hands out the slices 1 + k, 1 + k + `HEADS`, ...; who finds one exhausted asks the next.
 
@@ -35,7 +39,7 @@ import numpy.typing as npt
 from memlane.errors import BadLaunch
 
 MAGIC = int.from_bytes(b"memlane\0", "little")
-VERSION = 6
+VERSION = 7
 
 _LINE_BYTES = 128
 HEADS = 32
@@ -43,13 +47,14 @@ HEADS = 32
 
 HEADER_DTYPE = np.dtype(
     {
-        "names": ["magic", "version", "slice_bytes", "capacity", "overflow", "slices", "homeless", "heads"],
-        "formats": ["<u8", "<u4", "<u4", "<u4", "<u4", "<u8", "<u8", ("<u8", (HEADS, _LINE_BYTES // 8))],
-        "offsets": [0, 8, 12, 16, 20, 24, _LINE_BYTES, 2 * _LINE_BYTES],
+        "names": ["magic", "version", "slice_bytes", "capacity", "overflow", "slices", "assigned", "homeless", "heads"],
+        "formats": ["<u8", "<u4", "<u4", "<u4", "<u4", "<u8", "<u8", "<u8", ("<u8", (HEADS, _LINE_BYTES // 8))],
+        "offsets": [0, 8, 12, 16, 20, 24, 32, _LINE_BYTES, 2 * _LINE_BYTES],
         "itemsize": (2 + HEADS) * _LINE_BYTES,
     }
 )
-"""`capacity`, `overflow`: records of a slice. `slices`: without slice 0. `homeless`: warps that found none. `heads`: a row for each
+"""`capacity`, `overflow`: records of a slice. `slices`: those that warps ask for, without slice 0. `assigned`: those behind them that the
+host gives to launches. `homeless`: warps that found none. `heads`: a row for each
 counter, a line of memory long; its first word says how many slices were asked of it."""
 
 ENTRY_DTYPE = np.dtype(
@@ -57,6 +62,10 @@ ENTRY_DTYPE = np.dtype(
 )
 """What `memlane_trace` holds: the address of the buffer, or 0 and nothing is recorded; the extents of its header, with `room` for the sum
 of capacity and overflow; and 0, which the assembler cannot know: what depends on it stays in the program."""
+
+LAUNCH_DTYPE = np.dtype([("tag", "<u4"), ("first", "<u4"), ("warps", "<u4")])
+"""What the last parameter of a tagged kernel holds: the number that the host gave the launch; the first of the slices that are the
+launch's own, 0 where it has none; the warps of a block."""
 
 SLICE_DTYPE = np.dtype(
     {
@@ -102,11 +111,13 @@ class BufferLayout:
     """The extents of a trace buffer."""
 
     slices: int
-    """Warps that can record; slice 0 comes on top."""
+    """Warps that can ask for a slice; slice 0 comes on top."""
     capacity: int
     """Records of a slice that lane 0 leads."""
     overflow: int
     """Records of a slice that other lanes lead."""
+    assigned: int = 0
+    """Slices behind these that the host gives to launches."""
 
     @property
     def slice_bytes(self) -> int:
@@ -116,12 +127,13 @@ class BufferLayout:
     @property
     def nbytes(self) -> int:
         """Bytes to allocate, at a multiple of 128, and to clear."""
-        return HEADER_BYTES + (self.slices + 1) * self.slice_bytes
+        return HEADER_BYTES + (1 + self.slices + self.assigned) * self.slice_bytes
 
 
-def buffer_layout(warps: int, records_per_warp: int, overflow_per_warp: int | None = None) -> BufferLayout:
-    """The buffer for `warps` warps, each with room for `records_per_warp` records led by lane 0 and `overflow_per_warp` led by
-    another lane (as many again where nothing is said, because a kernel may well spare lane 0).
+def buffer_layout(warps: int, records_per_warp: int, overflow_per_warp: int | None = None, assigned: int = 0) -> BufferLayout:
+    """The buffer for `warps` warps that ask for their slices, and with so many `assigned` slices, each with room for `records_per_warp`
+    records led by lane 0 and `overflow_per_warp` led by another lane (as many again where nothing is said, because a kernel may well
+    spare lane 0).
 
     Raises BadLaunch for extents that a buffer cannot have.
     """
@@ -130,11 +142,11 @@ def buffer_layout(warps: int, records_per_warp: int, overflow_per_warp: int | No
         raise BadLaunch(
             f"a trace buffer needs a warp or more and no negative number of records, got {warps}, {records_per_warp}, {overflow}"
         )
-    layout = BufferLayout(warps, records_per_warp, overflow)
-    if warps >= 1 << 31 or layout.slice_bytes >= 1 << 31:
+    layout = BufferLayout(warps, records_per_warp, overflow, assigned)
+    if warps + assigned >= 1 << 31 or layout.slice_bytes >= 1 << 31:
         raise BadLaunch(
-            f"a trace buffer of {warps} warps with {records_per_warp + overflow} records each is too large; trace one warp in N (`every`), "
-            "fewer blocks, or fewer sites"
+            f"a trace buffer of {warps + assigned} warps with {records_per_warp + overflow} records each is too large; trace one warp in N "
+            "(`every`), fewer blocks, or fewer sites"
         )
     return layout
 
@@ -148,6 +160,7 @@ def initial_header(layout: BufferLayout, asked: int = 0) -> npt.NDArray[np.uint8
     header["capacity"] = layout.capacity
     header["overflow"] = layout.overflow
     header["slices"] = layout.slices
+    header["assigned"] = layout.assigned
     header["heads"][0, :, 0] = _shares(min(asked, layout.slices))
     header["homeless"] = max(0, asked - layout.slices)
     return header.view(np.uint8)

@@ -235,7 +235,7 @@ def _count_access(prefix: str, chip: Chip, site: Site, kind: AccessKind | None, 
     r, skip = f"%{prefix}", f"${prefix}counted_{site.id}"
     at = {name: offset(COUNTER_DTYPE, name) for name in COUNTER_DTYPE.names or ()}
     accesses = memory_accesses(instruction)
-    rows = 8 * accesses[0].vector if accesses and accesses[0].kind == "matrix" else LANES
+    rows = 8 * accesses[0].vector if accesses and accesses[0].is_matrix else LANES
     counted = "" if kind is None else _count_transactions(r, chip, site, kind, accesses, scope, at, rows)
     return (
         f"{{\n{_warp(r, skip, site.id * COUNTER_DTYPE.itemsize)}.reg .b32 {r}one, {r}lanes;\nmov.u32 {r}one, 1;\n"

@@ -97,9 +97,9 @@ def decode(buffer: npt.NDArray[np.uint8], numbered: bool = False) -> Decoded:
     """
     buffer = np.ascontiguousarray(buffer).view(np.uint8).reshape(-1)
     layout = _read_header(buffer)
-    slices = buffer[HEADER_BYTES : layout.nbytes].reshape(layout.slices + 1, layout.slice_bytes)
+    slices = buffer[HEADER_BYTES : layout.nbytes].reshape(1 + layout.slices + layout.assigned, layout.slice_bytes)
     spill = slices[0, :SLICE_HEADER_BYTES].copy().view(SLICE_DTYPE)[0]
-    slices = _taken(slices, taken_slices(buffer))
+    slices = _taken(slices, np.concatenate([taken_slices(buffer), _assigned(slices, layout)]))
     headers = slices[:, :SLICE_HEADER_BYTES].copy().view(SLICE_DTYPE).reshape(-1)
     _count_unfinished(slices, headers, layout)
     led = np.minimum(headers["attempted"], layout.capacity).astype(np.int64)
@@ -158,13 +158,20 @@ def _read_header(buffer: npt.NDArray[np.uint8]) -> BufferLayout:
         raise RecordError(f"this is not a trace buffer: it begins with {int(header['magic']):#018x}, not {MAGIC:#018x}")
     if int(header["version"]) != VERSION:
         raise RecordError(f"this trace buffer has version {int(header['version'])}; this memlane reads version {VERSION}")
-    layout = BufferLayout(int(header["slices"]), int(header["capacity"]), int(header["overflow"]))
+    layout = BufferLayout(*(int(header[name]) for name in ("slices", "capacity", "overflow", "assigned")))
     if int(header["slice_bytes"]) != layout.slice_bytes or len(buffer) < layout.nbytes:
         raise RecordError(
-            f"this trace buffer is damaged: {layout.slices} slices of {layout.capacity} + {layout.overflow} records take {layout.nbytes}"
+            f"this trace buffer is damaged: {layout.slices + layout.assigned} slices of {layout.capacity} + {layout.overflow} records take "
+            f"{layout.nbytes}"
             f" bytes, it has {len(buffer)}, and slices of {int(header['slice_bytes'])} bytes instead of {layout.slice_bytes}"
         )
     return layout
+
+
+def _assigned(slices: npt.NDArray[np.uint8], layout: BufferLayout) -> Places:
+    """The numbers of the assigned slices whose warps have begun: those say which lanes they have."""
+    headers = slices[1 + layout.slices :, :SLICE_HEADER_BYTES].copy().view(SLICE_DTYPE).reshape(-1)
+    return 1 + layout.slices + np.flatnonzero(headers["lanes"])
 
 
 def _taken(slices: npt.NDArray[np.uint8], numbers: Places) -> npt.NDArray[np.uint8]:

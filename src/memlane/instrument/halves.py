@@ -1,11 +1,12 @@
 """A kernel with two bodies: the instrumented one for the warps that are traced, and the original for the others.
 
-    { body }        ->      decide; @others bra.uni $ml_original; { instrumented body; ret; } $ml_original: body
+    { body }        ->      decide; @chosen bra.uni $ml_traced; body; $ml_traced: { instrumented body; ret; }
 
 The decision is the same in all threads of a warp, for it is made from the block's index, the number of the warp (the linear index of the
 thread over 32: that is how hardware makes warps) and the SM. A warp that is not traced runs the original from its first instruction to its
 exit, takes no slice and touches no memory but the constant words of windows. A decision that needs no number of the warp does not look at
-its threads, so one for whole blocks is the cheapest.
+its threads, so one for whole blocks is the cheapest. The original stands in front, right behind the decision: its warps are the many, and
+fetch no instruction of the other body.
 
 Registers and labels of the instrumented body are its own, by the scoping of braces; debug sections go on naming labels of the original.
 Variables in shared and local memory stand in front, where both bodies see the same ones. Barriers meet across the bodies, because they
@@ -15,12 +16,14 @@ are known by their numbers.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
-from memlane.instrument.buffer import offset
+from memlane.instrument.buffer import LAUNCH_DTYPE, offset
 from memlane.instrument.probe import Braces, Draft, Original
 from memlane.instrument.sampling import SPANS, WORDS_DTYPE, Sampling
-from memlane.instrument.variables import WINDOW
-from memlane.ptx import Block, Function, Label, Variable, flatten_scopes, statements
+from memlane.instrument.variables import LAUNCH, WINDOW
+from memlane.ptx import Block, Directive, Function, Label, Variable, flatten_scopes, statements
+from memlane.ptx.edit import behind
 
 _OWN_SPACES = frozenset({"reg", "param"})
 """Of variables that each body has for itself."""
@@ -38,26 +41,33 @@ def _is_shared_by_both(one: object) -> bool:
     return isinstance(one, Variable) and one.space not in _OWN_SPACES
 
 
-def halves(draft: Draft, sampling: Sampling) -> Draft:
+def _is_place(one: object) -> bool:
+    """Whether it says of which line of the source what follows is."""
+    return isinstance(one, Directive) and one.text.startswith(".loc")
+
+
+def halves(draft: Draft, sampling: Sampling, tagged: bool) -> Draft:
     """The kernel with its instrumented and its original body; the instrumented one must not run off its end."""
     original = draft.kernel.body
     assert original is not None
-    label = f"${draft.prefix}original"
+    label = f"${draft.prefix}traced"
     nodes = (
         *(one for one in original.statements if _is_shared_by_both(one)),
-        *statements(_decide(draft.prefix, sampling, label)),
-        Braces(tuple(one for one in draft.nodes if not _is_shared_by_both(one))),
-        Label(label),
+        *statements(_decide(draft.prefix, sampling, tagged, label)),
         Original(
             tuple(one for one in original.statements if not _is_shared_by_both(one)),
             tuple((site.id, site.instruction) for site in draft.sites),
         ),
+        *behind(draft.kernel, "ret;"),
+        *islice((one for one in original.walk() if _is_place(one)), 1),
+        Label(label),
+        Braces(tuple(one for one in draft.nodes if not _is_shared_by_both(one))),
     )
     return replace(draft, nodes=nodes)
 
 
-def _decide(prefix: str, sampling: Sampling, label: str) -> str:
-    """PTX that goes to `label` unless the warp is to be traced."""
+def _decide(prefix: str, sampling: Sampling, tagged: bool, label: str) -> str:
+    """PTX that goes to `label` if the warp is to be traced. `tagged`: a parameter tells the warps of a block."""
     r, windows, draw = f"%{prefix}", sampling.windows - {"executions"}, sampling.draw
     of_warps = "warps" in windows or (draw is not None and not draw.whole_blocks)
     numbers = [f"mov.u32 {r}in_sms, %smid;\n"] if "sms" in windows else []
@@ -65,7 +75,7 @@ def _decide(prefix: str, sampling: Sampling, label: str) -> str:
     numbers += [_linear(r, "warps", "%tid", "%ntid") + f"shr.u32 {r}in_warps, {r}in_warps, 5;\n"] if of_warps else []
     tests: dict[str, str] = {name: _inside(r, name) for name in ("blocks", "warps", "sms") if name in windows}
     if draw is not None:
-        tests["drawn"] = ("" if draw.whole_blocks else _through_launch(r)) + draw.decide(
+        tests["drawn"] = ("" if draw.whole_blocks else _through_launch(r, tagged)) + draw.decide(
             f"{r}in_blocks", f"{r}is_drawn", (f"{r}x", f"{r}y")
         )
     first, *others = tests
@@ -76,9 +86,15 @@ def _decide(prefix: str, sampling: Sampling, label: str) -> str:
 .reg .b32 {r}in_blocks, {r}in_warps, {r}in_sms, {r}width, {r}height, {r}depth, {r}x, {r}y, {r}word;
 .reg .pred {", ".join(f"{r}is_{name}" for name in tests)};
 {"".join(numbers)}{"".join(tests.values())}mov.pred {r}chosen, {r}is_{first};
-{together}}}
-@!{r}chosen bra.uni {label};
+{together}{_uniform(r) if of_warps or "sms" in windows else ""}}}
+@{r}chosen bra.uni {label};
 """
+
+
+def _uniform(r: str) -> str:
+    """The decision again, of which the assembler knows that all lanes make the same: it then reads what the traced body needs behind it,
+    and not for all warps in front of it."""
+    return f"activemask.b32 {r}x;\nvote.sync.any.pred {r}chosen, {r}chosen, {r}x;\n"
 
 
 def _linear(r: str, name: str, index: str, extents: str) -> str:
@@ -106,15 +122,18 @@ def _inside(r: str, name: str) -> str:
     return "".join(lines)
 
 
-def _through_launch(r: str) -> str:
+def _through_launch(r: str, tagged: bool) -> str:
     """Behind the number of the warp in its block, whose extents are still there: that in the launch, in `in_blocks`."""
-    return f"""\
+    if tagged:
+        width = f"ld.param.u32 {r}width, [{LAUNCH}+{offset(LAUNCH_DTYPE, 'warps')}];\n"
+    else:
+        width = f"""\
 mov.u32 {r}depth, %ntid.z;
 mul.lo.u32 {r}width, {r}width, {r}height;
 mad.lo.u32 {r}width, {r}width, {r}depth, 31;
 shr.u32 {r}width, {r}width, 5;
-mad.lo.u32 {r}in_blocks, {r}in_blocks, {r}width, {r}in_warps;
 """
+    return f"{width}mad.lo.u32 {r}in_blocks, {r}in_blocks, {r}width, {r}in_warps;\n"
 
 
 def _word(r: str, at: int) -> str:

@@ -76,7 +76,8 @@ class TraceOptions:
     """Where records go first, of `STAGINGS`: into `global` memory, or into `shared` memory behind the kernel's own, where that leaves as
     many blocks on a multiprocessor (see `memlane.instrument.staging`); `auto` is what was measured to be quicker."""
     tagged: bool = False
-    """Whether kernels get one parameter more, by which the host numbers their launches. Whoever launches them has to pass it."""
+    """Whether kernels get one parameter more, by which the host describes their launches (`LAUNCH_DTYPE`) and gives those that run exactly
+    once slices of their own. Whoever launches them has to pass it."""
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:

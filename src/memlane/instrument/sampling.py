@@ -11,7 +11,7 @@ another window is no other kernel.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -78,30 +78,38 @@ class Draw:
         hashed = _hashed(group ^ np.uint64(self.seed))
         return ((hashed * np.uint64(self.every)) >> np.uint64(32)).astype(np.int64)
 
+    def divide(self, number: str, group: str, spare: str) -> str:
+        """PTX that puts the number of the group of the register `number` into `group`; the register `spare` changes."""
+        if self._shift:
+            return f"shr.u32 {group}, {number}, {self._shift};\n"
+        magic, first, second = _division(self.every)
+        return f"""\
+mul.hi.u32 {spare}, {number}, {magic:#x};
+sub.u32 {group}, {number}, {spare};
+shr.u32 {group}, {group}, {first};
+add.u32 {group}, {group}, {spare};
+shr.u32 {group}, {group}, {second};
+"""
+
+    @property
+    def _shift(self) -> int:
+        """By how many bits numbers are shifted to divide them; 0 where no power of two divides."""
+        return self.every.bit_length() - 1 if self.every & (self.every - 1) == 0 else 0
+
     def decide(self, number: str, drawn: str, spare: tuple[str, str]) -> str:
         """PTX that says in the predicate `drawn` whether the register `number` is drawn; `number` and two spare registers change.
 
         The assembler divides by numbers that it knows as by any other, so the arithmetic is written out.
         """
         group, place = spare
-        if self.every & (self.every - 1) == 0:
-            shift = self.every.bit_length() - 1
-            divide = f"shr.u32 {group}, {number}, {shift};\nand.b32 {number}, {number}, {self.every - 1:#x};\n"
-            scale = f"shr.u32 {place}, {place}, {32 - shift};\n"
+        if self._shift:
+            rest = f"and.b32 {number}, {number}, {self.every - 1:#x};\n"
+            scale = f"shr.u32 {place}, {place}, {32 - self._shift};\n"
         else:
-            magic, first, second = _division(self.every)
-            divide = f"""\
-mul.hi.u32 {place}, {number}, {magic:#x};
-sub.u32 {group}, {number}, {place};
-shr.u32 {group}, {group}, {first};
-add.u32 {group}, {group}, {place};
-shr.u32 {group}, {group}, {second};
-mul.lo.u32 {place}, {group}, {self.every};
-sub.u32 {number}, {number}, {place};
-"""
+            rest = f"mul.lo.u32 {place}, {group}, {self.every};\nsub.u32 {number}, {number}, {place};\n"
             scale = f"mul.hi.u32 {place}, {place}, {self.every};\n"
         return f"""\
-{divide}xor.b32 {group}, {group}, {self.seed:#x};
+{self.divide(number, group, place)}{rest}xor.b32 {group}, {group}, {self.seed:#x};
 mul.lo.u32 {group}, {group}, {_SPREAD:#x};
 shr.u32 {place}, {group}, {_SHIFT};
 xor.b32 {place}, {place}, {group};
@@ -178,6 +186,32 @@ class Sampling:
     def chooses_warps(self) -> bool:
         """Whether some warps are left out."""
         return self.every > 1 or bool(self.windows - {"executions"})
+
+    @property
+    def numbers_warps(self) -> bool:
+        """Whether each traced warp has a number of its own below `places`, by arithmetic alone: windows cut holes into the numbers."""
+        return not self.windows - {"executions"}
+
+    def places(self, blocks: int, warps_per_block: int) -> int:
+        """How many numbers the traced warps of such a launch have (`number`)."""
+        if self.draw is None:
+            return blocks * warps_per_block
+        if self.whole_blocks:
+            return -(-blocks // self.every) * warps_per_block
+        return -(-blocks * warps_per_block // self.every)
+
+    def number(self, result: str, names: Mapping[str, str], spare: tuple[str, str]) -> str:
+        """PTX that puts the number of a traced warp, below `places`, into the register `result`.
+
+        `names`: the registers with the number of the `block` in the grid, of the `warp` in its block and in the `launch`, and with the
+        `warps` of a block; two spare registers change.
+        """
+        if self.draw is None:
+            return f"mov.u32 {result}, {names['launch']};\n"
+        if self.whole_blocks:
+            group, place = spare
+            return self.draw.divide(names["block"], group, place) + f"mad.lo.u32 {result}, {group}, {names['warps']}, {names['warp']};\n"
+        return self.draw.divide(names["launch"], result, spare[0])
 
     def makes_the_same(self, other: Sampling) -> bool:
         """Whether kernels decide by the same code."""

@@ -18,7 +18,6 @@ from memlane.ptx import (
     Inlined,
     Instruction,
     Liveness,
-    MemoryAccess,
     Module,
     Origin,
     addressed_functions,
@@ -36,8 +35,8 @@ from memlane.ptx import (
 )
 from memlane.record import Call, Site, Skipped
 
-_BESIDE = {"prefetch": "a prefetch returns nothing"}
-"""Kinds of access that are no sites, with the reason."""
+_BESIDE = {"prefetch": "a prefetch returns nothing", "query": ""}
+"""Kinds of access that are no sites, with the reason; nothing is to be said of a question for the shape of a texture."""
 _OF_FRAGMENTS = "the assembler makes as many accesses of a wmma load or store as it likes, and they are not counted"
 _OF_NEIGHBOURS = "what an access to the shared memory of another block costs there is not published, and is not counted"
 _OF_BOXES = "the sectors of a box are those of its tensor map, which only the emulator can read; there they are counted"
@@ -210,22 +209,15 @@ def _site_or_reason(module: Module, function: Function, index: int, instruction:
     elif access is None or access.space == "param":
         return ""
     else:
-        kind, space = "copy" if access.asynchronous else access.action, _space(access)
+        # Of a copy the far side, where its time goes: one of the two is always shared memory.
+        kind, space = ("copy", "global") if access.asynchronous else (access.kind, access.space)
         nbytes = 0 if is_bulk(instruction) or instruction.opcode == "wmma" else access.nbytes
-    if not kind and access is not None:
-        return _BESIDE.get(access.kind, f"a {access.kind} is not instrumented")
-    if nbytes is None:
-        return ""  # It asks for the shape of a texture, not for its data.
+    if kind in _BESIDE:
+        return _BESIDE[kind]
+    assert nbytes is not None, instruction.name
     if kind == "atomic" and not used:
         kind = "reduction"
     return Site(number, function.title, index, *place_of(module, instruction), instruction.name, kind, space, nbytes)
-
-
-def _space(access: MemoryAccess) -> str:
-    """Of a copy the far side, where its time goes: one of the two is always shared memory."""
-    if access.asynchronous:
-        return "global"
-    return "surf" if access.kind == "surface" else access.space
 
 
 def live_results(function: Function) -> Mapping[int, tuple[str, ...]]:

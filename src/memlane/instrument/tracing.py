@@ -39,13 +39,13 @@ from memlane.instrument.variables import (
     constants_of,
     entry_space,
     entry_variable,
-    with_tag,
+    with_launch,
 )
 from memlane.instrument.visibility import OLDEST_TARGET, visible
 from memlane.instrument.waits import BARRIER, answer, completions, wait_of
 from memlane.instrument.warp import count_executions, enter, leave
 from memlane.ptx import Function, Instruction, Module, Variable, memory_access, statements
-from memlane.ptx.edit import EXITS, alias, behind, free_prefix, rewritten_parts
+from memlane.ptx.edit import EXITS, alias, behind, first_location, free_prefix, placed, rewritten_parts
 from memlane.record import ISSUE_ONLY, Site, Skipped
 from memlane.record.site import TIMED_KINDS
 
@@ -157,13 +157,13 @@ class Task:
 def passes(task: Task) -> Iterator[tuple[str, Draft]]:
     """What becomes of a kernel with timed sites: each pass by its name, in their order, with what it leaves."""
     options, sampling = task.options, task.options.sampling
-    kernel = with_tag(task.module, task.kernel) if options.tagged else task.kernel
+    kernel = with_launch(task.module, task.kernel) if options.tagged else task.kernel
     kernel = with_plain_variables(kernel) if sampling.chooses_warps else kernel
     yield "probes", (draft := _Probing(kernel, task).draft())
     if not task.counts:
         yield "together", (draft := together(draft, options.stages))
     if sampling.chooses_warps:
-        yield "halves", (draft := halves(draft, sampling))
+        yield "halves", (draft := halves(draft, sampling, options.tagged))
 
 
 def _last(made: Iterator[tuple[str, Draft]]) -> Draft:
@@ -197,10 +197,12 @@ class _Probing:
     def draft(self) -> Draft:
         """The kernel with its probes."""
         task, prefix, options = self._task, self._prefix, self._task.options
-        prologue = enter(prefix, task.scheme, task.number, _space(task.module, options), options.stages, options.tagged) + self._declared
+        prologue = enter(prefix, task.scheme, task.number, _space(task.module, options), options) + self._declared
         body: tuple[Node, ...] = rewritten_parts(self._kernel, self._rewrite, Braces)
         epilogue = f"{leave(prefix, options.stages)}{'ret;' if options.sampling.chooses_warps else ''}"
-        nodes = (*statements(prologue), *body, *behind(self._kernel, epilogue))
+        # Behind the original body, instructions without a place in the source would get that of its last one.
+        front = placed(prologue, first_location(self._kernel)) if options.sampling.chooses_warps else statements(prologue)
+        nodes = (*front, *body, *behind(self._kernel, epilogue))
         return Draft(self._kernel, nodes, prefix, tuple(self._sites), self._windows.consumers)
 
     @property

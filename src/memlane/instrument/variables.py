@@ -1,4 +1,4 @@
-"""The module variables through which instrumented kernels find the memory they write to, and the parameter that numbers their launches.
+"""The module variables through which instrumented kernels find the memory they write to, and the parameter that describes their launches.
 
 Variables and not parameters: any launcher can run an instrumented kernel, with the arguments of the original. Where the variable is
 null, as it is unless somebody sets it, the kernel records nothing and computes what it always did. What differs from launch to launch,
@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from memlane.chip import CONSTANT_BYTES, SECTOR_BYTES
 from memlane.errors import MemlaneError
+from memlane.instrument.buffer import LAUNCH_DTYPE
 from memlane.ptx import Function, Module, Variable
 from memlane.ptx.edit import with_items
 
@@ -25,25 +26,25 @@ COUNTERS = "memlane_counts"
 """Holds the address of the counters."""
 
 
-TAG = "memlane_tag"
-"""The last parameter of a kernel whose launches are numbered."""
+LAUNCH = "memlane_launch"
+"""The last parameter of a kernel whose launches are numbered: `memlane.instrument.buffer.LAUNCH_DTYPE`."""
+_LAUNCH = Variable("param", "b32", LAUNCH, (LAUNCH_DTYPE.itemsize // 4,), align=4)
 _PARAMETER_BYTES = {False: 4352, True: 32764}
 """What the parameters of a kernel may take, and what they may since PTX 8.1 on sm_70."""
 
 
-def with_tag(module: Module, kernel: Function) -> Function:
-    """Return a kernel with one more parameter, the number of the launch. MemlaneError where there is no room for it."""
+def with_launch(module: Module, kernel: Function) -> Function:
+    """Return a kernel with one more parameter, which describes the launch. MemlaneError where there is no room for it."""
     taken = 0
     for one in kernel.params:
         taken = -(-taken // one.alignment) * one.alignment + one.nbytes
-    tag = Variable("param", "u32", TAG)
     most = _PARAMETER_BYTES[module.version >= (8, 1)]
-    if -(-taken // tag.alignment) * tag.alignment + tag.nbytes > most:
+    if -(-taken // _LAUNCH.alignment) * _LAUNCH.alignment + _LAUNCH.nbytes > most:
         raise MemlaneError(
-            f"{kernel.title} has {taken:,} bytes of parameters, and tracing needs {tag.nbytes} more, beyond the {most:,} that a kernel may "
-            "have: pass less by value"
+            f"{kernel.title} has {taken:,} bytes of parameters, and tracing needs {_LAUNCH.nbytes} more, beyond the {most:,} that a kernel "
+            "may have: pass less by value"
         )
-    return replace(kernel, params=(*kernel.params, tag))
+    return replace(kernel, params=(*kernel.params, _LAUNCH))
 
 
 def check_instrumentable(module: Module) -> None:

@@ -51,6 +51,8 @@ def visible(scheme: Scheme, instruction: Instruction, access: Access, stores: st
     found = memory_access(instruction)
     if stores == "issued" or found is None or found.kind not in ("store", "reduction", "atomic") or access.value is not None:
         return None
+    if instruction.has("async"):  # a load or a fence of the same thread does not wait for it
+        return None
     address, named = found.address, instruction.form.slots.get("ss", "")
     if not isinstance(address, Address) or found.space not in ("global", "shared", "generic") or named == "shared::cluster":
         return None

@@ -22,18 +22,21 @@ from memlane.instrument.buffer import (
     HEADER_BYTES,
     HEADER_DTYPE,
     HEADS,
+    LAUNCH_DTYPE,
     RECORD_DTYPE,
     SLICE_DTYPE,
     SLICE_HEADER_BYTES,
     offset,
 )
+from memlane.instrument.options import TraceOptions
 from memlane.instrument.runs import BESIDE
-from memlane.instrument.sampling import WORDS_DTYPE
+from memlane.instrument.sampling import WORDS_DTYPE, Sampling
 from memlane.instrument.schemes import Scheme
 from memlane.instrument.staging import STAGE_RECORDS, declare_stage, find_stage, leave_stage
-from memlane.instrument.variables import POINTER, TAG, WINDOW
+from memlane.instrument.variables import LAUNCH, POINTER, WINDOW
 
 _HEADER = {field: offset(HEADER_DTYPE, field) for field in HEADER_DTYPE.names or ()}
+_LAUNCH = {field: offset(LAUNCH_DTYPE, field) for field in LAUNCH_DTYPE.names or ()}
 _SLICE = {field: offset(SLICE_DTYPE, field) for field in SLICE_DTYPE.names or ()}
 _EXECUTIONS = offset(WORDS_DTYPE, "executions")
 _TIMES = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "start")
@@ -46,14 +49,14 @@ _HEAD_BYTES = HEADER_DTYPE["heads"].base.itemsize * HEADER_DTYPE["heads"].shape[
 assert ENTRY_DTYPE.itemsize == 32, "two vectors of four words"
 
 
-def enter(prefix: str, scheme: Scheme, kernel: int, space: str, staged: bool = False, tagged: bool = False) -> str:
+def enter(prefix: str, scheme: Scheme, kernel: int, space: str, options: TraceOptions) -> str:
     """Before the first instruction of a kernel: take a slice and describe the warp in it.
 
     Lane 0 exists in every warp, for warps are made of consecutive threads, so it is the one that acts for the warp. The last thing it does
     is read the two clocks, so that the life of a warp does not begin with the wait for its slice. The barrier makes what it wrote
-    visible to the other lanes, which read `room` and `capacity`. `space`: where the buffer is told of; `staged`: records may go through a
-    stage; `tagged`: the launch has a number.
+    visible to the other lanes, which read `room` and `capacity`. `space`: where the buffer is told of.
     """
+    staged = options.stages
     r, label = f"%{prefix}", f"${prefix}"
     return f"""\
 .reg .b64 {r}buffer, {r}slice;
@@ -78,7 +81,7 @@ and.b32 {r}chunk, {r}lane, {r}unknown;
 add.u32 {r}chunk, {r}chunk, 1;
 mov.u32 {r}number, 0;
 @!{r}first bra {label}told;
-{_take(r, label, kernel, tagged)}{label}told:
+{_take(r, label, kernel, options)}{label}told:
 shfl.sync.idx.b32 {r}number, {r}number, 0, 31, {r}lanes;
 mad.wide.u32 {r}slice, {r}number, {r}bytes, {r}buffer;
 add.u64 {r}slice, {r}slice, {HEADER_BYTES};
@@ -93,17 +96,19 @@ selp.b32 {r}ask, {_NEVER}, {r}ask, {r}first;
 """
 
 
-def _take(r: str, label: str, kernel: int, tagged: bool) -> str:
-    """Lane 0 asks for a slice and describes the warp in it; leaves its number from 1, or 0 if there is none left.
+def _take(r: str, label: str, kernel: int, options: TraceOptions) -> str:
+    """Lane 0 takes a slice and describes the warp in it; leaves its number from 1, or 0 if there is none left.
 
-    It asks the counter with the number of the warp in the launch, modulo their number, and then those that follow.
+    It is the slice that the host has for the warp, or else the one that lane 0 asks for: the counter with the number of the warp in the
+    launch, modulo their number, and then those that follow.
     """
+    assigns = options.tagged and options.sampling.numbers_warps
     return f"""\
 {{
 .reg .b64 {r}block, {r}bx, {r}by, {r}width, {r}at, {r}taken, {r}of;
 .reg .b32 {r}x, {r}y, {r}z, {r}nx, {r}ny, {r}nz, {r}warp, {r}head, {r}tries;
 .reg .pred {r}again;
-{_numbers(r)}mov.u32 {r}tries, 0;
+{_numbers(r, options.tagged)}{_assigned(r, label, options.sampling) if assigns else ""}mov.u32 {r}tries, 0;
 cvt.u64.u32 {r}of, {r}slices;
 {label}ask:
 .pragma "nounroll";
@@ -123,14 +128,30 @@ bra {label}told;
 {label}own:
 cvt.u32.u64 {r}number, {r}taken;
 add.u32 {r}number, {r}number, 1;
-mad.wide.u32 {r}slice, {r}number, {r}bytes, {r}buffer;
+{f"{label}known:{chr(10)}" if assigns else ""}mad.wide.u32 {r}slice, {r}number, {r}bytes, {r}buffer;
 add.u64 {r}slice, {r}slice, {HEADER_BYTES};
-{_describe(r, kernel, tagged)}}}
+{_describe(r, kernel, options.tagged)}}}
 """
 
 
-def _numbers(r: str) -> str:
-    """Linear numbers: of the block in its grid (`block`), of the warp in its block (`warp`) and in the launch (`head`, 32 bits of it)."""
+def _assigned(r: str, label: str, sampling: Sampling) -> str:
+    """Take the slice that the host has for the warp, if the launch has slices of its own. Behind `_numbers`."""
+    names = {"block": f"{r}x", "warp": f"{r}warp", "launch": f"{r}head", "warps": f"{r}nz"}
+    return f"""\
+cvt.u32.u64 {r}x, {r}block;
+{sampling.number(f"{r}number", names, (f"{r}y", f"{r}z"))}ld.param.u32 {r}tries, [{LAUNCH}+{_LAUNCH["first"]}];
+add.u32 {r}number, {r}number, {r}tries;
+setp.ne.u32 {r}own, {r}tries, 0;
+@{r}own bra {label}known;
+mov.u32 {r}number, 0;
+"""
+
+
+def _numbers(r: str, tagged: bool) -> str:
+    """Linear numbers: of the block in its grid (`block`), of the warp in its block (`warp`) and in the launch (`head`, 32 bits of it); and
+    how many warps a block has (`nz`)."""
+    counted = f"mul.lo.u32 {r}nz, {r}nz, {r}ny;\nmad.lo.u32 {r}nz, {r}nz, {r}nx, 31;\nshr.u32 {r}nz, {r}nz, 5;\n"
+    told = f"ld.param.u32 {r}nz, [{LAUNCH}+{_LAUNCH['warps']}];\n"
     return f"""\
 mov.u32 {r}x, %ctaid.x;
 mov.u32 {r}y, %ctaid.y;
@@ -152,17 +173,14 @@ mov.u32 {r}nz, %ntid.z;
 mad.lo.u32 {r}warp, {r}z, {r}ny, {r}y;
 mad.lo.u32 {r}warp, {r}warp, {r}nx, {r}x;
 shr.u32 {r}warp, {r}warp, 5;
-mul.lo.u32 {r}nz, {r}nz, {r}ny;
-mad.lo.u32 {r}nz, {r}nz, {r}nx, 31;
-shr.u32 {r}nz, {r}nz, 5;
-cvt.u32.u64 {r}head, {r}block;
+{told if tagged else counted}cvt.u32.u64 {r}head, {r}block;
 mad.lo.u32 {r}head, {r}head, {r}nz, {r}warp;
 """
 
 
 def _describe(r: str, kernel: int, tagged: bool) -> str:
     """Fill the header of the slice."""
-    tag = f"ld.param.u32 {r}tag, [{TAG}];\nst.global.u32 [{r}slice+{_SLICE['tag']}], {r}tag;\n" if tagged else ""
+    tag = f"ld.param.u32 {r}tag, [{LAUNCH}+{_LAUNCH['tag']}];\nst.global.u32 [{r}slice+{_SLICE['tag']}], {r}tag;\n" if tagged else ""
     return f"""\
 {{
 .reg .b64 {r}grid, {r}cycles, {r}ns;

@@ -77,6 +77,10 @@ class Streams(Memory):
             return self.default_stream
         return value if isinstance(value, Stream) else self.adopt_stream(value)
 
+    def is_recording(self, stream: Stream) -> bool:
+        """Return whether what is put on the stream becomes part of a graph, which another library captures, and may run often."""
+        return False
+
     def record(self, stream: Stream | None = None) -> Event:
         """Return an event behind all work that is on the stream now; on the default stream, if none is given."""
         return DoneEvent()

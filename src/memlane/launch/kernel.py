@@ -141,6 +141,8 @@ class Launch:
     """Blocks of a cluster, as the launch asks for them; None leaves it to the kernel (`cluster_of`)."""
     origin: Origin | None = None
     """The step of a plan that it comes from, where somebody observes; None of a launch that is in no plan."""
+    runs_once: bool = field(default=False, compare=False)
+    """Whether it starts exactly once, for all that is known. A launch in a graph may start often."""
 
     @property
     def blocks(self) -> int:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from memlane.launch.bound import BoundStep
@@ -83,10 +84,16 @@ def adds_clock_reads() -> bool:
     return any(getattr(observer, "adds_clock_reads", False) for observer in _watching())
 
 
-def observed(launch: Launch) -> Launch:
-    """The launch as the observers want it, and checked where that is wished (`memlane.checks`), whether or not someone observes."""
+def observed(launch: Launch, *, once: bool = False) -> Launch:
+    """The launch as the observers want it, and checked where that is wished (`memlane.checks`), whether or not someone observes.
+
+    `once`: it is put on its stream right away and never again (`Launch.runs_once`).
+    """
     with _turn:
-        for observer in _watching():
+        watching = _watching()
+        if watching and once:
+            launch = replace(launch, runs_once=not launch.kernel.target.is_recording(launch.stream))
+        for observer in watching:
             launch = observer.launching(launch)
     return checked(launch)
 

@@ -27,7 +27,7 @@ class Target(Images, Graphs):
 
     def start(self, launch: Launch) -> None:
         """Start one launch, after the observers that are installed have seen it and may have changed it."""
-        self.launch(observed(launch))
+        self.launch(observed(launch, once=True))
 
     def graph(self, launches: Iterable[Launch]) -> StepGraph:
         """Return launches that follow each other as a graph, which starts them again and again (a CUDA graph on a GPU).

@@ -45,12 +45,41 @@ class _Buffer:
     owner: object
     layout: BufferLayout
     reserved: int = 0
-    """Warps of the launches sent out since it was empty."""
+    """Warps of the launches sent out since it was empty that ask for their slices."""
+    assigned: int = 0
+    """Slices that were given to launches since it was empty."""
 
-    def fits(self, warps: int, capacity: int, overflow: int) -> bool:
-        """Whether so many warps more find slices that hold so many records."""
+    def fits(self, need: _Need) -> bool:
+        """Whether a launch more finds slices that hold its records."""
         layout = self.layout
-        return self.reserved + warps <= layout.slices and capacity <= layout.capacity and overflow <= layout.overflow
+        return (
+            self.reserved + need.asking <= layout.slices
+            and self.assigned + need.assigned <= layout.assigned
+            and need.capacity <= layout.capacity
+            and need.overflow <= layout.overflow
+        )
+
+
+@dataclass(frozen=True)
+class _Need:
+    """What a launch needs of a buffer."""
+
+    asking: int
+    """Warps that ask for their slices."""
+    assigned: int
+    """Slices that are its own."""
+    capacity: int
+    overflow: int
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a launch finds in the trace buffer."""
+
+    records: int
+    """How many records all its warps may make, traced or not."""
+    first: int
+    """The first of the slices that are its own; 0 where its warps ask for theirs."""
 
 
 class Arena:
@@ -61,6 +90,8 @@ class Arena:
         self._target = probed.loaded.target
         self._records_per_warp = records_per_warp
         self._buffer: _Buffer | None = None
+        self._asks = self._assigns = False
+        """Whether there were launches whose warps ask for their slices, and such as have their own."""
         self._collected: list[Decoded] = []
         if probed.sampling.windows:
             probed.twin.set_words(WINDOW, probed.sampling.words())
@@ -80,24 +111,34 @@ class Arena:
             limited=limited,
         )
 
-    def make_room(self, launch: Launch, plan: LaunchPlan | None = None) -> int:
-        """See that the warps of `launch` find slices that are large enough; how many records all its warps may make, traced or not.
+    def make_room(self, launch: Launch, plan: LaunchPlan | None = None) -> Room:
+        """See that the warps of `launch` find slices that are large enough, and say which they are.
 
         If the present buffer has too few left, what it holds is taken out first, which waits for the launches before.
         """
         plan = plan or self.plan(launch)
-        warps, capacity, overflow = plan.chosen, plan.records_per_warp, plan.others_per_warp
-        if self._buffer is None or not self._buffer.fits(warps, capacity, overflow):
-            previous = self._buffer
-            pending = self._drain()
-            layout = buffer_layout(max(1, pending + warps), capacity, overflow)
-            if previous is not None and pending:
-                layout = self._as_promised(layout, previous.layout)
-            self._buffer = self._allocate(layout)
-            self._buffer.reserved = pending
-        self._buffer.reserved += warps
-        each = self._buffer.layout.capacity + self._buffer.layout.overflow
-        return max(warps * each, min(plan.warps * each, self._budget // _RECORD_BYTES))
+        assigned = self._probed.assignable(launch) if plan.chosen else 0
+        need = _Need(0 if assigned else plan.chosen, assigned, plan.records_per_warp, plan.others_per_warp)
+        if self._buffer is None or not self._buffer.fits(need):
+            self._buffer = self._renewed(need)
+        buffer, layout = self._buffer, self._buffer.layout
+        first = 1 + layout.slices + buffer.assigned if assigned else 0
+        buffer.reserved += need.asking
+        buffer.assigned += assigned
+        each = layout.capacity + layout.overflow
+        return Room(max(plan.chosen * each, min(plan.warps * each, self._budget // _RECORD_BYTES)), first)
+
+    def _renewed(self, need: _Need) -> _Buffer:
+        """An empty buffer with room for a launch, and for what may still come of those before."""
+        previous = self._buffer
+        self._asks, self._assigns = self._asks or need.asking > 0, self._assigns or need.assigned > 0
+        pending = self._drain()
+        layout = buffer_layout(max(1, pending + need.asking), need.capacity, need.overflow, need.assigned)
+        if previous is not None and pending:
+            layout = self._as_promised(layout, previous.layout)
+        buffer = self._allocate(layout)
+        buffer.reserved = pending
+        return buffer
 
     @property
     def _budget(self) -> int:
@@ -126,8 +167,9 @@ class Arena:
         return records - records // 4, records // 4, True
 
     def _allocate(self, least: BufferLayout) -> _Buffer:
-        spare = SPARE_BYTES[self._target.modelled] // least.slice_bytes
-        layout = replace(least, slices=max(least.slices, spare))
+        spare = SPARE_BYTES[self._target.modelled] // least.slice_bytes // max(1, self._asks + self._assigns)
+        slices = max(least.slices, spare) if self._asks else least.slices
+        layout = replace(least, slices=slices, assigned=max(least.assigned, spare) if self._assigns else 0)
         address, owner = self._target.allocate_cleared(layout.nbytes)
         self._target.write(address, initial_header(layout))
         self._probed.twin.set_words(POINTER, entry(address, layout))
@@ -139,7 +181,7 @@ class Arena:
         if buffer is None:
             return 0
         header, numbered = header_of(self._target, buffer.address), self._probed.sampling.executions is not None
-        self._collected.append(decode(filled_part(self._target, buffer.address, buffer.layout, header), numbered))
+        self._collected.append(decode(filled_part(self._target, buffer.address, buffer.layout, header, buffer.assigned), numbered))
         return max(0, buffer.reserved - slices_asked(header))
 
     def discard(self) -> None:
@@ -151,6 +193,8 @@ class Arena:
             address, layout = self._buffer.address, self._buffer.layout
             last = int(taken_slices(header_of(self._target, address)).max(initial=0))
             self._target.clear(address, HEADER_BYTES + (1 + last) * layout.slice_bytes)
+            if assigned := self._buffer.assigned:
+                self._target.clear(address + HEADER_BYTES + (1 + layout.slices) * layout.slice_bytes, assigned * layout.slice_bytes)
             self._target.write(address, initial_header(layout))
 
     def close(self) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from memlane.compile import KernelUsage, kernel_usage
 from memlane.errors import MemlaneError
 from memlane.instrument import TraceOptions
-from memlane.launch import Kernel, Launch, LaunchTime, Layers, LoadedModule
+from memlane.launch import Kernel, Launch, LaunchTime, Layers
 from memlane.measure.arena import Arena
 from memlane.measure.memory import Snapshot
-from memlane.measure.probed import ProbedModule, lent
+from memlane.measure.probed import ProbedModule, lent, usage_of
 from memlane.ptx import once_for_each
 from memlane.record import Footprint, Perturbation
 
@@ -80,12 +79,12 @@ def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: 
     times: list[list[LaunchTime]] = [[] for _ in range(1 + len(ways))]
     with ExitStack() as borrowed:
         for options in ways:
-            probed = borrowed.enter_context(lent(launch.kernel.loaded, options))
+            probed = borrowed.enter_context(lent(launch.kernel.loaded, replace(options, tagged=True)))
             arena = Arena(probed, records_per_warp)
             borrowed.callback(arena.close)
-            arena.make_room(launch)
+            room = arena.make_room(replace(launch, runs_once=True))  # Once for each time that the buffer is emptied.
             probed.twin.copy_constants()
-            twins.append((probed.twin_of(launch), arena))
+            twins.append((probed.twin_of(launch, first=room.first), arena))
         warm_up = 0 if target.modelled else 1
         for turn in range(warm_up + rounds):
             for (one, buffer), samples in zip(twins, times, strict=True):
@@ -102,7 +101,7 @@ def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: 
 def _footprint(launch: Launch) -> Footprint | None:
     """None if the target has no assembled code."""
     kernel, (x, y, z) = launch.kernel, launch.block
-    usage = _usage(kernel.loaded)
+    usage = usage_of(kernel.loaded)
     if usage is None:
         return None
     own = usage[kernel.name]
@@ -112,10 +111,3 @@ def _footprint(launch: Launch) -> Footprint | None:
         shared_bytes=own.shared_bytes + launch.shared_bytes,
         resident_blocks=kernel.target.resident_blocks(kernel, x * y * z, launch.shared_bytes),
     )
-
-
-@once_for_each
-def _usage(loaded: LoadedModule) -> Mapping[str, KernelUsage] | None:
-    """By the PTX name of each kernel; None if the target has no assembled code."""
-    code = loaded.target.assembled(loaded)
-    return None if code is None else kernel_usage(code)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
+from memlane.chip import LANES
+from memlane.compile import KernelUsage, kernel_usage
 from memlane.errors import BadLaunch
-from memlane.instrument import STAGE_RECORDS, Chosen, Sampling, Traced, TraceOptions, stage_bytes, unstaged_bytes
+from memlane.instrument import LAUNCH_DTYPE, STAGE_RECORDS, Chosen, Sampling, Traced, TraceOptions, stage_bytes, unstaged_bytes
 from memlane.instrument import trace as instrument
 from memlane.launch import Argument, Launch, LoadedModule
 from memlane.measure.twin import Twin, load_twin, rebound_to
-from memlane.ptx import Function, Instruction, Label, Symbol, flatten_scopes, once_for_each
+from memlane.ptx import Function, Instruction, Label, Module, Symbol, flatten_scopes, once_for_each
+from memlane.ptx.edit import with_items
 from memlane.record import Staging
 
 _SLOT_ALIGNMENT = 16
+_DECIDES = (".maxnreg", ".minnctapersm")
+"""Directives of a kernel that say how many registers it may have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +41,14 @@ class ProbedModule:
     def loaded(self) -> LoadedModule:
         return self.twin.loaded
 
-    def twin_of(self, launch: Launch, tag: int = 0) -> Launch:
-        """The launch with the kernel that has probes; `tag`: the number that its warps are to name it by."""
+    def twin_of(self, launch: Launch, tag: int = 0, first: int = 0) -> Launch:
+        """The launch with the kernel that has probes; `tag`: the number that its warps are to name it by; `first`: of the slices that are
+        its own, 0 where it has none."""
         kernel = self.loaded[launch.kernel.name]
         arguments = launch.arguments
         if len(kernel.function.params) > len(arguments):
-            arguments = (*arguments, Argument(struct.pack("<I", tag), "tag"))
+            described = np.array([(tag, first, launch.warps_per_block)], LAUNCH_DTYPE)
+            arguments = (*arguments, Argument(described.tobytes(), "tag"))
         return replace(launch, kernel=kernel, arguments=arguments, shared_bytes=self.shared_bytes(launch))
 
     def shared_bytes(self, launch: Launch) -> int:
@@ -96,6 +104,12 @@ class ProbedModule:
         """What of a launch is traced."""
         return self.sampling.chosen(launch.blocks, launch.warps_per_block)
 
+    def assignable(self, launch: Launch) -> int:
+        """How many slices of its own a launch takes that runs exactly once; 0 where its warps have to ask for theirs."""
+        if not (launch.runs_once and self.traced.options.tagged and self.sampling.numbers_warps):
+            return 0
+        return self.sampling.places(launch.blocks, launch.warps_per_block)
+
     def accesses_of(self, launch: Launch, records: int) -> int:
         """How many accesses, those of the probes among them, a launch may make that makes so many records."""
         memory = sum(bool(one.form.addresses) for one in self.loaded.module.kernels[launch.kernel.name].instructions())
@@ -121,7 +135,52 @@ def probe(loaded: LoadedModule, options: TraceOptions) -> ProbedModule:
     """Instrument the module and load it where the original is."""
     traced = instrument(loaded.module, options)
     rebound = rebound_to(loaded, traced.module)
-    return ProbedModule(traced.moved(rebound.module, rebound.preceding), load_twin(loaded, rebound))
+    twin = load_twin(loaded, rebound)
+    limits, first = _limits(loaded, twin.loaded) if options.sampling.chooses_warps else {}, (rebound, twin)
+    while limits:
+        rebound = replace(first[0], module=_with_limits(first[0].module, limits))
+        twin = load_twin(loaded, rebound)
+        if not (spilling := _spilling(first[1].loaded, twin.loaded)):
+            break
+        limits = {name: limit for name, limit in limits.items() if name not in spilling}
+        rebound, twin = first
+    return ProbedModule(traced.moved(rebound.module, rebound.preceding), twin)
+
+
+def _limits(original: LoadedModule, twin: LoadedModule) -> dict[str, int]:
+    """By the PTX name of a kernel: the registers with which a multiprocessor holds as many of its blocks as of the original's, where the
+    twin has more.
+
+    The warps that are not traced run in the same kernel, and would pay for registers that only the others use.
+    """
+    before, after = usage_of(original), usage_of(twin)
+    if before is None or after is None:
+        return {}
+    chip = original.target.chip
+    step = max(1, chip.register_unit // LANES)
+    full = chip.registers_per_sm // chip.max_threads_per_sm // step * step
+    limits = {name: max(full, -(-usage.registers // step) * step) for name, usage in before.items()}
+    decided = {name for name, one in twin.module.kernels.items() if any(text.startswith(_DECIDES) for text in one.attributes)}
+    return {name: limit for name, limit in limits.items() if name not in decided and name in after and after[name].registers > limit}
+
+
+def _with_limits(module: Module, limits: Mapping[str, int]) -> Module:
+    kernels = {name: module.kernels[name] for name in limits}
+    limited = {name: replace(one, attributes=(*one.attributes, f".maxnreg {limits[name]}")) for name, one in kernels.items()}
+    return with_items(module, limited, ())
+
+
+def _spilling(twin: LoadedModule, limited: LoadedModule) -> set[str]:
+    """The kernels of the limited twin that keep registers in local memory, which would be accesses among those that are timed."""
+    before, after = usage_of(twin) or {}, usage_of(limited) or {}
+    return {name for name, usage in before.items() if name not in after or after[name].local_bytes > usage.local_bytes}
+
+
+@once_for_each
+def usage_of(loaded: LoadedModule) -> Mapping[str, KernelUsage] | None:
+    """By the PTX name of each kernel; None if the target has no assembled code."""
+    code = loaded.target.assembled(loaded)
+    return None if code is None else kernel_usage(code)
 
 
 @once_for_each

@@ -40,25 +40,33 @@ def slices_asked(header: Bytes) -> int:
     return len(taken_slices(header)) + homeless_warps(header)
 
 
-def filled_part(target: Memory, address: int, layout: BufferLayout, header: Bytes) -> Bytes:
+def filled_part(target: Memory, address: int, layout: BufferLayout, header: Bytes, assigned: int = 0) -> Bytes:
     """A buffer with the same content as the one at `address`, for `memlane.instrument.decode`, but without slices that nobody took.
+    `assigned`: how many slices the host has given to launches.
 
     Large slices, which a kernel with loops gets because nobody knows how often it goes round, are cut to what the fullest of them holds.
     """
     taken = taken_slices(header)
     if layout.slice_bytes <= SMALL_SLICE_BYTES:
-        smaller = replace(layout, slices=int(taken.max(initial=0)))
+        smaller = replace(layout, slices=int(taken.max(initial=0)), assigned=assigned)
         held = np.empty(smaller.nbytes, np.uint8)
-        target.read(address, held)
-        held[:HEADER_BYTES].view(HEADER_DTYPE)["slices"] = smaller.slices
+        asked = HEADER_BYTES + (1 + smaller.slices) * layout.slice_bytes
+        target.read(address, held[:asked])
+        if assigned:
+            target.read(address + HEADER_BYTES + (1 + layout.slices) * layout.slice_bytes, held[asked:])
+        fields = held[:HEADER_BYTES].view(HEADER_DTYPE)
+        fields["slices"], fields["assigned"] = smaller.slices, assigned
         return held
-    starts = [address + HEADER_BYTES + number * layout.slice_bytes for number in (0, *taken.tolist())]
+    numbers = [0, *taken.tolist(), *range(1 + layout.slices, 1 + layout.slices + assigned)]
+    starts = [address + HEADER_BYTES + number * layout.slice_bytes for number in numbers]
     heads = np.empty(len(starts), SLICE_DTYPE)
     for number, start in enumerate(starts):
         target.read(start, heads[number : number + 1])
+    begun = np.flatnonzero(np.concatenate([np.ones(1 + len(taken), bool), heads["lanes"][1 + len(taken) :] != 0]))
+    heads, starts = heads[begun], [starts[number] for number in begun.tolist()]
     for number in (1 + np.flatnonzero((heads["attempted"][1:] == 0) & (heads["end_cycles"][1:] == 0))).tolist():
         heads["attempted"][number] = _written(target, starts[number], layout.capacity)
-    return _dense(target, starts, heads, layout, len(taken) + homeless_warps(header))
+    return _dense(target, starts, heads, layout, len(starts) - 1 + homeless_warps(header))
 
 
 def _written(target: Memory, slice_at: int, capacity: int) -> int:

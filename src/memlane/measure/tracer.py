@@ -123,8 +123,8 @@ class Tracer(Watching):
         plan.tell()
         room = arena.make_room(launch, plan)
         probed.twin.copy_constants()
-        layers = record.layers(probed.accesses_of(launch, room)) if launch.kernel.target.observes else launch.layers
-        return replace(probed.twin_of(launch, record.tag), layers=layers)
+        layers = record.layers(probed.accesses_of(launch, room.records)) if launch.kernel.target.observes else launch.layers
+        return replace(probed.twin_of(launch, record.tag, room.first), layers=layers)
 
     def _count(self, launch: Launch) -> Counts:
         """The transactions of the launch, from a run of its own whose effect on the arrays is undone."""
@@ -234,5 +234,5 @@ def trace(
     with apart(launch), lent(launch.kernel.loaded, tracer.options) as probed:
         tracer.adopt(probed)
         with observing(tracer):
-            launch.kernel.target.launch(observed(launch))
+            launch.kernel.target.launch(observed(launch, once=True))
         return tracer.finish()

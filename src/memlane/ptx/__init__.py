@@ -27,7 +27,7 @@ Inside the package imports go one way, from the last to the first:
 
 from __future__ import annotations
 
-from memlane.ptx.access import MemoryAccess, is_product, memory_access, memory_accesses, product_bytes
+from memlane.ptx.access import MemoryAccess, is_product, memory_access, memory_accesses, past_tense, product_bytes
 from memlane.ptx.build import instruction, statements
 from memlane.ptx.calls import addressed_functions, called_functions, called_name, special_registers
 from memlane.ptx.cfg import BasicBlock, ControlFlow, Loop
@@ -162,6 +162,7 @@ __all__ = [
     "overwrites",
     "parameter_use",
     "parse",
+    "past_tense",
     "print_module",
     "print_statements",
     "product_bytes",

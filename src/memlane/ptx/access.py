@@ -9,8 +9,9 @@ from memlane.chip import AccessKind
 from memlane.ptx.ir import Address, Immediate, Instruction, Operand, Register, TextureAddress, Vector, elements
 from memlane.ptx.types import SCALAR_TYPES, VECTOR_LENGTHS
 
-_OF_SURFACES = {"suld": "load", "sust": "store", "sured": "reduction"}
-"""What instructions do to a surface."""
+_OF_IMAGES = {"tex": "load", "tld4": "load", "suld": "load", "sust": "store", "sured": "reduction"}
+"""What instructions do to a texture or a surface; the others ask for its shape."""
+_PAST_TENSE = {"load": "read", "store": "wrote", "atomic": "updated", "reduction": "updated"}
 MATRIX_ROW_BYTES = 16
 """`ldmatrix` and `stmatrix` move rows of eight 16-bit elements, one row for each address."""
 
@@ -23,11 +24,12 @@ class MemoryAccess:
     """One memory operand of an instruction, and what happens there."""
 
     kind: str
-    """`load`, `store`, `atomic` (a result comes back), `reduction` (none does), `prefetch`, `texture` and `surface`, or `matrix` for the
-    collective loads and stores of a warp. Of an asynchronous copy the source is a `load` and the destination a `store`."""
+    """What happens to the memory, whichever instruction says it, in the words of `Site.kind`: `load`, `store`, `atomic` (a result comes
+    back) or `reduction` (none does); `prefetch`, or `query` for the shape of a texture or a surface, which touch no element. Of an
+    asynchronous copy the source is a `load` and the destination a `store`."""
     space: str
-    """`global`, `shared` (that of the block), `shared::cluster` (that of any block of the cluster), `local`, `const`, `param`, `tex`, or
-    `generic` if the instruction names none."""
+    """`global`, `shared` (that of the block), `shared::cluster` (that of any block of the cluster), `local`, `const`, `param`, `tex`,
+    `surf`, or `generic` if the instruction names none."""
     address: Address | TextureAddress
     type: str
     """The scalar type of one element; empty where the instruction has none."""
@@ -41,9 +43,8 @@ class MemoryAccess:
     """What is stored or combined, in order; of a compare-and-swap the comparand comes first."""
     read_only: bool = False
     """Whether the memory is promised not to change while the kernel runs: constants, `ld.global.nc`, `ldu`, textures."""
-    action: str = ""
-    """What happens to the memory, whichever instruction says it: `load`, `store`, `atomic` or `reduction`, as `Site.kind` has them; empty
-    where none does, as for a prefetch."""
+    is_matrix: bool = False
+    """Whether the lanes of a warp load or store a matrix together."""
     asynchronous: bool = False
     """Whether the access may complete after the instruction: `cp.async` and its kin."""
     read_bytes: Operand | None = None
@@ -51,9 +52,12 @@ class MemoryAccess:
 
 
 def access_kind(instruction: Instruction, read: Collection[str]) -> AccessKind:
-    """What the access of a memory instruction is for a chip's rules; `read`: the registers that any instruction of its function reads."""
-    effect = instruction.form.effect
-    if effect in ("atomic", "reduction"):
+    """By which of a chip's rules the access of an instruction is counted: its kind, and which instruction of the chip does it.
+
+    `read`: the registers that any instruction of its function reads.
+    """
+    access = memory_access(instruction)
+    if access is not None and access.kind in ("atomic", "reduction") and access.space != "surf":
         results = [one.name for one in elements(instruction.operand("d")) if isinstance(one, Register)]
         one = instruction.operand("b")
         is_one = isinstance(one, Immediate) and one.value == 1 and instruction.form.types.get("b") in ("u32", "s32")
@@ -61,7 +65,7 @@ def access_kind(instruction: Instruction, read: Collection[str]) -> AccessKind:
         if counts_up and "shared" in instruction.form.addresses.values() and not instruction.has("shared::cluster"):
             return "increment"  # only for shared memory of the block, by its name, is there an instruction that counts lanes
         return "compare_swap" if instruction.has("cas") else "atomic"
-    if effect == "store" or instruction.opcode == "stmatrix":
+    if access is not None and access.kind == "store" and not access.asynchronous:
         return "store"
     return "load_past_l1" if _past_l1(instruction) else "load"
 
@@ -78,6 +82,18 @@ def memory_access(instruction: Instruction) -> MemoryAccess | None:
     if not accesses:
         return None
     return next((access for access in accesses if access.kind == "load"), accesses[0])
+
+
+def past_tense(instruction: Instruction, space: str) -> str:
+    """Return what an instruction did to memory of a state space, in a word for messages: `read`, `wrote`, `updated` or `accessed`.
+
+    A copy reads memory of one space and writes that of another.
+    """
+    if is_product(instruction):
+        return _PAST_TENSE["load"]
+    kinds = {one.space.partition("::")[0]: one.kind for one in reversed(memory_accesses(instruction))}
+    kind = kinds.get(space.partition("::")[0]) or next(reversed(kinds.values()), "")
+    return _PAST_TENSE.get(kind, "accessed")
 
 
 def is_product(instruction: Instruction) -> bool:
@@ -122,7 +138,6 @@ def _plain(instruction: Instruction, letter: str) -> MemoryAccess:
         results=elements(instruction.operand("d")),
         values=(*elements(instruction.operand("b")), *elements(instruction.operand("c"))),
         read_only=space == "const" or "nc" in instruction.modifiers or instruction.opcode == "ldu",
-        action=form.effect,
     )
 
 
@@ -136,8 +151,8 @@ def _texture(instruction: Instruction, letter: str) -> MemoryAccess:
     scalar = form.slots.get("dtype") or form.slots.get("ctype") or ""
     vector = VECTOR_LENGTHS.get(form.slots.get("vec", ""), 4 if instruction.opcode == "tld4" else 1)
     return MemoryAccess(
-        kind=form.effect,
-        space="tex",
+        kind=_OF_IMAGES.get(instruction.opcode, "query"),
+        space="tex" if form.effect == "texture" else "surf",
         address=_address(instruction, letter),
         type=scalar,
         vector=vector,
@@ -145,7 +160,6 @@ def _texture(instruction: Instruction, letter: str) -> MemoryAccess:
         results=elements(instruction.operand("d")),
         values=elements(instruction.operand("v")),
         read_only=form.effect == "texture",
-        action="load" if form.effect == "texture" else _OF_SURFACES.get(instruction.opcode, ""),
     )
 
 
@@ -154,7 +168,7 @@ def _matrix(instruction: Instruction, letter: str) -> MemoryAccess:
     by_rows = instruction.opcode in ("ldmatrix", "stmatrix")
     results = elements(instruction.operand("d"))
     return MemoryAccess(
-        kind="matrix",
+        kind="load" if results else "store",
         space=form.addresses[letter],
         address=_address(instruction, letter),
         type=form.types.get("d") or form.types.get("b") or form.slots.get("type", ""),
@@ -162,7 +176,7 @@ def _matrix(instruction: Instruction, letter: str) -> MemoryAccess:
         nbytes=MATRIX_ROW_BYTES if by_rows else None,
         results=results,
         values=elements(instruction.operand("b")),
-        action="load" if results else "store",
+        is_matrix=True,
     )
 
 
@@ -181,7 +195,6 @@ def _copy(instruction: Instruction) -> tuple[MemoryAccess, ...]:
             "",
             1,
             nbytes,
-            action=kinds[letter],
             asynchronous=True,
             read_bytes=read.get(letter),
         )

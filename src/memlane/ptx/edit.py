@@ -141,6 +141,11 @@ def _falls_off(body: Block) -> bool:
     return True
 
 
+def first_location(function: Function) -> Location | None:
+    """Return the place in the source of the first instruction that has one."""
+    return next((one.location for one in function.instructions() if one.location is not None), None)
+
+
 def _last_location(body: Block) -> Location | None:
     location = None
     for one in body.instructions():

@@ -126,8 +126,8 @@ def _plainly_touched(one: Instruction) -> Iterator[tuple[bool, Address | None]]:
         address = operand if isinstance(operand, Address) else None
         access = accesses.get(id(operand))
         kind = "other" if access is None else access.kind
-        updates = kind not in ("load", "store", "matrix") or "reduce" in one.modifiers or one.opcode == "red"
-        stores = kind == "store" or one.opcode in ("stmatrix", "discard") or "store" in one.modifiers
+        updates = kind not in ("load", "store") or "reduce" in one.modifiers or one.opcode == "red"
+        stores = kind == "store" or one.opcode == "discard"
         if updates or not stores:
             yield False, address
         if updates or stores:

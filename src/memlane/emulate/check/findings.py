@@ -33,9 +33,7 @@ from memlane.emulate.run.faults import beside, line_of, position
 from memlane.emulate.run.memory import Allocation
 from memlane.launch import SPACE_NAMES, Launch, Report, cluster_of
 from memlane.launch.reports import Actor
-from memlane.ptx import INSERTED, Instruction, demangle
-
-_VERBS = {"load": "read", "store": "wrote", "atomic": "updated", "reduction": "updated"}
+from memlane.ptx import INSERTED, Instruction, demangle, past_tense
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class _Note:
 
     def access(self) -> str:
         """`block (0, 0, 0), thread (3, 0, 0) wrote 4 bytes (st.shared.f32)`."""
-        return f"{_thread(self.who)} {_verb(self.instruction, self.space)} {self.nbytes} bytes ({self.who.op})"
+        return f"{_thread(self.who)} {past_tense(self.instruction, self.space)} {self.nbytes} bytes ({self.who.op})"
 
 
 class Findings:
@@ -236,7 +234,7 @@ class Findings:
         other = note.other
         same_block = other.block == note.who.block
         where = f"thread {other.thread}" if same_block else _thread(other)
-        verb = "read" if note.kind == RACE_WITH_READ else _verb(note.other_instruction, note.space)
+        verb = "read" if note.kind == RACE_WITH_READ else past_tense(note.other_instruction, note.space)
         what = (
             f"{note.access()} at {_in(note.space, note.address, memory)}, which {where} had {_done(verb)} "
             f"at {other.place} ({other.op}), and nothing orders the two"
@@ -334,16 +332,6 @@ def _copies_of_one(one: Instruction, other: Instruction) -> bool:
 
 def _thread(actor: Actor) -> str:
     return f"block {actor.block}, thread {actor.thread}"
-
-
-def _verb(instruction: Instruction, space: str) -> str:
-    """What an instruction did to memory of a state space: a copy reads global and writes shared memory."""
-    effect = instruction.form.effect
-    if effect == "copy":
-        return "wrote" if space == "shared" else "read"
-    if effect == "matrix":
-        return "read" if instruction.opcode in ("ldmatrix", "wgmma") else "wrote"
-    return _VERBS.get(effect, "accessed")
 
 
 def _done(verb: str) -> str:

@@ -12,7 +12,7 @@ from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.layout import WARP
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.barriers import note_stop
-from memlane.ptx import Immediate, Instruction, is_product
+from memlane.ptx import Immediate, Instruction, is_product, memory_access
 
 _STRONG = ("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio")
 
@@ -38,10 +38,9 @@ def check_access(k: Lowering, space: str, pointer: Value, distance: Value, eleme
 
 def shape_of(instruction: Instruction, element_bytes: int, count: int) -> Shape:
     """What an instruction with a plain address does to memory."""
-    effect = instruction.form.effect
-    updates = effect in ("atomic", "reduction")
-    stores = effect == "store" or instruction.opcode == "stmatrix" or instruction.has("store")
-    loads = effect == "load" or instruction.opcode in ("ldmatrix", "wgmma") or instruction.has("load")
+    access = memory_access(instruction)
+    kind = "load" if is_product(instruction) else "" if access is None else access.kind
+    updates, stores, loads = kind in ("atomic", "reduction"), kind == "store", kind == "load"
     release = instruction.has("release") or instruction.has("acq_rel")
     return Shape(
         element_bytes,

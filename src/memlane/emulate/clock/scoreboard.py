@@ -8,7 +8,6 @@ value does. The times at which registers become ready lie behind the registers o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from memlane.chip import STALL_FIELDS, Chip
 from memlane.emulate.clock.assembled import Weight, weights
@@ -17,12 +16,10 @@ from memlane.emulate.clock.latency import Timing, timing_of
 from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.layout import BLOCK, CONTEXT, COPY_GROUPS, WARP
 from memlane.emulate.lower.body import Step, reads
+from memlane.emulate.lower.protocols import Emission
 from memlane.emulate.runtime.helper import invoke
 from memlane.launch import Made
 from memlane.ptx import Immediate, Instruction, Special, is_product, values_written
-
-if TYPE_CHECKING:
-    from memlane.emulate.lower.lowering import Lowering
 
 READY_BYTES = 8
 MOST_USES = 64
@@ -33,7 +30,7 @@ STALL_BYTES = 8 * len(STALL_FIELDS)
 class Scoreboard:
     """The times of the current place, while its code is written."""
 
-    def __init__(self, k: Lowering, chip: Chip, offsets: dict[str, int]) -> None:
+    def __init__(self, k: Emission, chip: Chip, offsets: dict[str, int]) -> None:
         self._k, self._chip, self._clock = k, chip, Clock(chip, is_counted=k.layers.predicts)
         self._offsets = offsets
         self._weights: list[Weight] = []

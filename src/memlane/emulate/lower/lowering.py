@@ -18,6 +18,7 @@ from memlane.emulate.code.build import FLOATS, I8, I32, I64, INTEGERS, Emit, Val
 from memlane.emulate.layers import Compiled
 from memlane.emulate.layout import BLOCK, CONTEXT, REGISTERS, WARP
 from memlane.emulate.lower.body import Step
+from memlane.emulate.lower.protocols import ControlFlow
 from memlane.emulate.lower.special import PREDICATES, SPECIAL
 from memlane.emulate.lower.variables import Frame
 from memlane.emulate.runtime.helper import Helper, invoke
@@ -28,7 +29,6 @@ from memlane.ptx.constants import bits_of
 
 if TYPE_CHECKING:
     from memlane.emulate.check.products import Products
-    from memlane.emulate.lower.flow import Flow
 
 
 _ALWAYS = (0, 1 << 62)
@@ -102,7 +102,7 @@ class Lowering:
         """Whether the instruction was executed before and goes on behind its wait."""
         self.reached_memory = False
         """Whether the code of the instruction goes to memory by `semantics.accesses`, where the layers see it."""
-        self.flow: Flow
+        self.flow: ControlFlow
         self._entry = e.block
         self._scratch: dict[str, Value] = {}
         self._values: dict[str, Value] = {}

@@ -3,78 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import llvmlite.ir as ir
 
 from memlane.chip import LANES
 from memlane.emulate.code.build import I32, I64, Value, constant, lane_numbers, vector
 from memlane.emulate.layout import BLOCK, CONTEXT, WARP, offset
+from memlane.emulate.lower.protocols import Emission
 from memlane.emulate.lower.variables import RESERVED, RESERVED_BYTES, WORKSPACE
 from memlane.ptx import GRID_WORKSPACE
 
-if TYPE_CHECKING:
-    from memlane.emulate.lower.lowering import Lowering
 
-
-def _thread(field: str) -> Callable[[Lowering], Value]:
+def _thread(field: str) -> Callable[[Emission], Value]:
     return lambda k: k.e.load_lanes(k.e.at(k.warp, offset(WARP, field)), I32)
 
 
-def _launch(field: str, axis: int = 0) -> Callable[[Lowering], Value]:
+def _launch(field: str, axis: int = 0) -> Callable[[Emission], Value]:
     return lambda k: k.e.splat(k.e.get(k.context, CONTEXT, field, axis))
 
 
-def _block(field: str, axis: int = 0) -> Callable[[Lowering], Value]:
+def _block(field: str, axis: int = 0) -> Callable[[Emission], Value]:
     return lambda k: k.e.splat(k.e.get(k.block, BLOCK, field, axis))
 
 
-def _cluster_of_block(axis: int) -> Callable[[Lowering], Value]:
+def _cluster_of_block(axis: int) -> Callable[[Emission], Value]:
     return lambda k: k.e.splat(k.e.udiv(k.e.get(k.block, BLOCK, "ctaid", axis), k.e.get(k.context, CONTEXT, "cluster", axis)))
 
 
-def _block_in_cluster(axis: int) -> Callable[[Lowering], Value]:
+def _block_in_cluster(axis: int) -> Callable[[Emission], Value]:
     return lambda k: k.e.splat(k.e.urem(k.e.get(k.block, BLOCK, "ctaid", axis), k.e.get(k.context, CONTEXT, "cluster", axis)))
 
 
-def _clusters(axis: int) -> Callable[[Lowering], Value]:
+def _clusters(axis: int) -> Callable[[Emission], Value]:
     return lambda k: k.e.splat(k.e.udiv(k.e.get(k.context, CONTEXT, "grid", axis), k.e.get(k.context, CONTEXT, "cluster", axis)))
 
 
-def _is_explicit_cluster(k: Lowering) -> Value:
+def _is_explicit_cluster(k: Emission) -> Value:
     return k.e.neg(k.e.get(k.context, CONTEXT, "explicit_cluster"))
 
 
-def _warp(field: str) -> Callable[[Lowering], Value]:
+def _warp(field: str) -> Callable[[Emission], Value]:
     return lambda k: k.e.splat(k.e.get(k.warp, WARP, field))
 
 
-def _always(number: int) -> Callable[[Lowering], Value]:
+def _always(number: int) -> Callable[[Emission], Value]:
     return lambda k: constant(vector(I32), number)
 
 
-def _bits(of_lane: Callable[[int], int]) -> Callable[[Lowering], Value]:
+def _bits(of_lane: Callable[[int], int]) -> Callable[[Emission], Value]:
     return lambda k: ir.Constant(vector(I32), [of_lane(lane) for lane in range(LANES)])
 
 
-def _total_shared(k: Lowering) -> Value:
+def _total_shared(k: Emission) -> Value:
     return k.e.splat(k.e.trunc(k.e.get(k.context, CONTEXT, "shared_bytes"), I32))
 
 
-def _clock(k: Lowering) -> Value:
+def _clock(k: Emission) -> Value:
     """The multiprocessor's time in the cycle in which this instruction is issued."""
     return k.e.splat(k.e.add(k.start, k.e.get(k.block, BLOCK, "origin")))
 
 
-def _low(value: Callable[[Lowering], Value]) -> Callable[[Lowering], Value]:
+def _low(value: Callable[[Emission], Value]) -> Callable[[Emission], Value]:
     return lambda k: k.e.trunc(value(k), vector(I32))
 
 
-def _high(value: Callable[[Lowering], Value]) -> Callable[[Lowering], Value]:
+def _high(value: Callable[[Emission], Value]) -> Callable[[Emission], Value]:
     return lambda k: k.e.trunc(k.e.lshr(value(k), constant(vector(I64), 32)), vector(I32))
 
 
-def _nanoseconds(k: Lowering) -> Value:
+def _nanoseconds(k: Emission) -> Value:
     """The device's time when the launch began, and the cycles since then at the chip's clock."""
     e = k.e
     cycles = e.sub(k.start, e.get(k.context, CONTEXT, "base"))
@@ -82,17 +79,17 @@ def _nanoseconds(k: Lowering) -> Value:
     return e.splat(e.add(e.get(k.context, CONTEXT, "start_ns"), elapsed))
 
 
-def _workspace(k: Lowering) -> Value:
+def _workspace(k: Emission) -> Value:
     return k.symbol_address(WORKSPACE, 0)
 
 
-def _reserved(offset: int) -> Callable[[Lowering], Value]:
+def _reserved(offset: int) -> Callable[[Emission], Value]:
     return lambda k: k.e.trunc(k.symbol_address(RESERVED, offset), vector(I32))
 
 
 _OF_GROUPS = 288
 """Bytes at the end of the reserved shared memory that cooperative groups expect at `%reserved_smem_offset_1`."""
-SPECIAL: dict[str, Callable[[Lowering], Value]] = {
+SPECIAL: dict[str, Callable[[Emission], Value]] = {
     **{f"%tid.{axis}": _thread(f"tid_{axis}") for axis in "xyz"},
     **{f"%ntid.{axis}": _launch("block", number) for number, axis in enumerate("xyz")},
     **{f"%ctaid.{axis}": _block("ctaid", number) for number, axis in enumerate("xyz")},
@@ -138,5 +135,5 @@ SPECIAL: dict[str, Callable[[Lowering], Value]] = {
 }
 """Name to value: 32 lanes of i32, or of i64 for the registers that have 64 bits."""
 
-PREDICATES: dict[str, Callable[[Lowering], Value]] = {"%is_explicit_cluster": _is_explicit_cluster}
+PREDICATES: dict[str, Callable[[Emission], Value]] = {"%is_explicit_cluster": _is_explicit_cluster}
 """Name to value: an i32 mask."""

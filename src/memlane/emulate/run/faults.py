@@ -43,7 +43,7 @@ from memlane.emulate.run.tensor_maps import map_trouble, place_trouble
 from memlane.emulate.run.textures import handle_trouble, surface_trouble
 from memlane.errors import BadAccess, Deadlock, KernelTrap, SourceError
 from memlane.launch import SPACE_NAMES, Launch
-from memlane.ptx import Instruction, Module
+from memlane.ptx import Instruction, Module, past_tense
 
 _OUT_OF_TURN = {
     NOT_ARRIVED: "waited at the barrier of its cluster without having arrived there: put barrier.cluster.arrive before each wait",
@@ -140,8 +140,8 @@ class _Fault:
     def _bad_access(self, misaligned: bool, gone: bool) -> str:
         context, instruction = self._context, self.instruction
         address, nbytes = int(context["fault_address"]), int(context["fault_bytes"])
-        verb = {"load": "read", "store": "wrote", "atomic": "updated", "reduction": "updated"}.get(instruction.form.effect, "accessed")
         space = SPACE_NAMES[int(context["fault_space"])]
+        verb = past_tense(instruction, space)
         head = f"{verb} {nbytes} bytes at {address:#x} ({instruction.name})"
         if misaligned:
             return f"{head}, which is not a multiple of {nbytes}{self._inside(space, address)}"

@@ -15,7 +15,7 @@ _WIDEST = 8
 """Bytes that the checker takes for one element."""
 
 
-@semantics("memory/atom", "memory/red")
+@semantics("memory/atom", "memory/red", "memory/red.async.release")
 def atom(k: Lowering) -> None:
     """Of a vector, each element is updated by itself."""
     instruction, scalar, space, count = (

@@ -131,7 +131,7 @@ def _store_registers(k: Lowering, sources: tuple[Operand, ...], registers: Vecto
             taken += width
 
 
-@semantics("memory/st")
+@semantics("memory/st", "memory/st.async.release")
 def st(k: Lowering) -> None:
     space, scalar, sources = state_space(k), SCALAR_TYPES[k.slot_type("b")], elements(k.instruction.operand("b"))
     registers = k.instruction.operand("a")

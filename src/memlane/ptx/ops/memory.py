@@ -55,12 +55,18 @@ OPS = (
     op("st.async", manual=_SECTION + "st-async", effect="store", types="b:type", spaces="mbar:shared")
     .form("st.async{.weak}{.ss}.mbarrier::complete_tx::bytes{.vec}.type [a], b, [mbar]")
     .where(ss="shared::cluster", vec="v2 v4", type="b32 b64 u32 u64 s32 s64 f32 f64"),
+    op("st.async.release", manual=_SECTION + "st-async", effect="store", types="b:type", spaces="a:global")
+    .form("st.async{.mmio}.release.scope.global.type [a], b")
+    .where(scope="gpu sys", type="b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64"),
     op("red.async", manual=_SYNC + "red-async", effect="reduction", types="b:type", spaces="mbar:shared")
     .form(f"red.async{_ASYNC}.count.u32   [a], b, [mbar]", types="b:u32")
     .form(f"red.async{_ASYNC}.bound.type  [a], b, [mbar]", type="u32 s32")
     .form(f"red.async{_ASYNC}.bitop.type  [a], b, [mbar]", type="b32")
     .form(f"red.async{_ASYNC}.add.type    [a], b, [mbar]", type="u32 s32 u64")
     .where(ss="shared::cluster", **_ATOMIC_OPERATIONS),
+    op("red.async.release", manual=_SYNC + "red-async", effect="reduction", types="b:type", spaces="a:global")
+    .form("red.async{.mmio}.release.scope.global.add.type [a], b")
+    .where(scope="gpu sys", type="u32 s32 u64"),
     op("atom", manual=_SYNC + "atom", effect="atomic", types="d:type b:type c:type policy:-")
     .form(f"atom{_ORDER}{{.ss}}.bitop{_HINT}.type d, [a], b{{, policy}}", type="b32 b64")
     .form(f"atom{_ORDER}{{.ss}}.cas.type          d, [a], b, c", type="b16 b32 b64 b128")
