@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -413,11 +414,12 @@ def main() -> None:
     command = parser(__doc__, "cuda:0")
     command.add_argument("--counts", default="", help="numbers of devices, as 1,2 (default: 1, 2, 4 and 8, as many as there are)")
     command.add_argument("--minutes", type=float, default=MINUTES, help=f"what all cases may take together (default {MINUTES:g})")
+    command.add_argument("--only", default="", help="regular expression of the cases to measure; rows of the others are kept")
     command.add_argument("--until", type=float, default=0.0, help=argparse.SUPPRESS)
     command.set_defaults(limit=80.0)
     options = command.parse_args()
     options.until = options.until or time.time() + 60 * options.minutes
-    names = names_of(counts_of(options)) if options.case is None else [options.case]
+    names = [one for one in names_of(counts_of(options)) if re.search(options.only, one)] if options.case is None else [options.case]
     head = machine(options) if options.rows is None else {}
     before = [] if options.rows else kept(results_of(head["chip"], options.out) / "stencil_scaling.json", names)
     forward = ["--until", str(options.until), "--limit", str(options.limit)]
