@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memlane
-from memlane.number_format import amount, approximate, duration, extents, percent, plural, rounded, short, size
+from memlane.chip import load
+from memlane.emulate import Emulator
+from memlane.errors import BadAccess, BadLaunch
+from memlane.measure import count, trace
+from memlane.number_format import approximate, duration, extents, percent, plural, plural_noun, rounded, short, size
+from memlane.ptx import parse
+from memlane.report import render_counts, render_trace, to_text
 from memlane.report.transactions import with_ideal
 
 SOURCES = Path(memlane.__file__).parent
+ONE_BYTE = """
+.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .reg .b32 %r<2>; .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [out];
+    mov.u32 %r1, 7;
+    st.global.u8 [%rd1], %r1;
+    ret;
+}
+"""
 
 
 @pytest.mark.parametrize(
@@ -109,12 +130,24 @@ def test_words() -> None:
         "0 records",
         "1,000 accesses",
     ]
-    assert [amount(1.0, "warp"), amount(1.0004, "warp"), amount(2.5, "warp"), amount(0, "byte")] == [
-        "1 warp",
-        "1 warp",
-        "2.5 warps",
-        "0 bytes",
+    assert [plural(1.0, "sector"), plural(1.5, "sector"), plural(0.25, "cycle"), plural(None, "lane")] == [
+        "1 sector",
+        "1.5 sectors",
+        "0.25 cycles",
+        "- lanes",
     ]
+    assert [plural_noun(noun) for noun in ("byte", "axis", "time axis", "index", "copy", "array", "box", "address", "branch")] == [
+        "bytes",
+        "axes",
+        "time axes",
+        "indices",
+        "copies",
+        "arrays",
+        "boxes",
+        "addresses",
+        "branches",
+    ]
+    assert [approximate(1.2, "warp cycle"), approximate(12_345_678, "warp cycle")] == ["1 warp cycle", "12.3 million warp cycles"]
     assert [extents((32, 1, 1)), extents((32, 32, 1)), extents((1, 1, 4))] == ["32", "32x32", "1x1x4"]
     assert [approximate(1234.4), approximate(12_345_678)] == ["1,234", "12.3 million"]
 
@@ -129,3 +162,41 @@ def test_no_message_writes_percent_or_microseconds_in_a_way_of_its_own() -> None
             if isinstance(node, ast.FormattedValue) and isinstance(node.format_spec, ast.JoinedStr):
                 spec = "".join(part.value for part in node.format_spec.values if isinstance(part, ast.Constant))
                 assert not spec.endswith("%"), f"{path}:{node.lineno}: use memlane.number_format.percent"
+
+
+OWN_WORDS = ("compile", "emulate/semantics", "lab", "model", "network", "stencils", "timeloop")
+"""Packages whose amounts are written by hand: titles of measured cases, and words of their own."""
+NOUNS = r" (bytes|bits|sectors|wavefronts|warps|threads|launches|records|accesses|cycles|requests|elements|blocks|rows|axes|dimensions)\b"
+
+
+def test_no_message_writes_the_plural_of_an_amount_by_hand() -> None:
+    """`1 byte` and `2 bytes`: lengths and sizes go through `plural`, which knows that 1 has no plural."""
+    for path in SOURCES.rglob("*.py"):
+        if path.relative_to(SOURCES).as_posix().startswith(OWN_WORDS):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            parts = node.values if isinstance(node, ast.JoinedStr) else []
+            for amount, behind in pairwise(parts):
+                if isinstance(amount, ast.FormattedValue) and isinstance(behind, ast.Constant) and re.match(NOUNS, str(behind.value)):
+                    text = ast.unparse(amount.value)
+                    assert not re.match(r"len\(|.*\bn?bytes$|.*\b(warps|lanes|threads)$", text), (
+                        f"{path}:{node.lineno}: use plural({text}, ...)"
+                    )
+
+
+def test_messages_about_one_thing_are_singular() -> None:
+    module = parse(ONE_BYTE, "one.ptx")
+    emulator = Emulator(load("h200"))
+    out = emulator.zeros(1, "u1")
+    counts = count(emulator.load(module)["k"][1, 1], out)
+    text = to_text(render_counts(counts), 200)
+    assert "Global memory: 1 byte requested, 32 moved (1 sector, ideal 1)." in text
+    with pytest.raises(BadAccess, match=r"wrote 1 byte at 0x[0-9a-f]+ .*just past the end of the 1-byte allocation"):
+        emulator.load(parse(ONE_BYTE.replace("[%rd1]", "[%rd1+1]"), "past.ptx"))["k"][1, 1](out)
+    with pytest.raises(BadAccess, match=r", 1 byte past the end of the 1-byte allocation"):
+        emulator.load(parse(ONE_BYTE.replace("[%rd1]", "[%rd1+2]"), "past.ptx"))["k"][1, 1](out)
+    with pytest.raises(BadLaunch, match=r"^kernel k takes 1 argument \(u64\), got 0$"):
+        emulator.load(module)["k"][1, 1]()
+    traced = trace(emulator.load(module)["k"][1, 1], out)
+    assert "1 access recorded" in to_text(render_trace(traced), 200)
+    assert "1 record kept" in to_text(render_trace(traced), 200)

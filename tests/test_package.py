@@ -22,7 +22,7 @@ from memlane import errors
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "memlane"
 PACKAGES = {module.name for module in pkgutil.iter_modules(memlane.__path__)}
-PUBLIC_NAMES = 48
+PUBLIC_NAMES = 40
 IMPORT_SECONDS = 0.3
 LINES = 700
 FUNCTION_LINES = 80
@@ -68,10 +68,10 @@ PTX = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry idle(.para
 def test_what_is_no_module_trace_or_text_is_told_so() -> None:
     target = memlane.target("emulator:h200")
     for act, message in (
-        (lambda: target.load("transpose.cu"), "load takes a module, as ml.cuda(path) or ml.parse(text) give it; got a str"),
+        (lambda: target.load("transpose.cu"), "load takes a module, as returned by ml.cuda(path) or ml.parse(text); got a str"),
         (lambda: memlane.explain(5), "explain takes a trace, the path of a record file, or counts; got a int"),  # type: ignore[arg-type]
         (lambda: memlane.explain([5]), "explain takes a trace, the path of a record file, or counts; got a list"),  # type: ignore[list-item]
-        (lambda: memlane.parse(5), "parse takes the text of PTX, as Path(...).read_text() gives it; got a int"),  # type: ignore[arg-type]
+        (lambda: memlane.parse(5), "parse takes PTX text, as returned by Path(...).read_text(); got a int"),  # type: ignore[arg-type]
     ):
         with pytest.raises(TypeError) as raised:
             act()
@@ -81,7 +81,7 @@ def test_what_is_no_module_trace_or_text_is_told_so() -> None:
 def test_a_kernel_without_grid_and_block_is_told_so_by_all_who_launch_it() -> None:
     kernel = memlane.target("emulator:h200").load(memlane.parse(PTX))["idle"]
     for act in (kernel, *(partial(measure, kernel) for measure in (memlane.trace, memlane.count, memlane.time))):
-        with pytest.raises(errors.BadLaunch, match=r"^idle has no grid and block yet: write idle\[grid, block\]"):
+        with pytest.raises(errors.BadLaunch, match=r"^idle needs a grid and a block: write idle\[grid, block\]"):
             act(5)
     with pytest.raises(errors.BadLaunch, match="repeats must be at least 1, got 0"):
         memlane.time(kernel[1, 1], 5, repeats=0)

@@ -124,7 +124,7 @@ def test_the_plans_of_their_page_run(capsys: pytest.CaptureFixture[str], tmp_pat
     exec(compile(modelled, "plans.md", "exec"), names)
     assert "scale: " in capsys.readouterr().out
     exec(compile(prediction, "plans.md", "exec"), names)
-    assert re.search(r"us in all, modelled$", capsys.readouterr().out.strip())
+    assert re.search(r"us in total, modelled$", capsys.readouterr().out.strip())
     monkeypatch.chdir(tmp_path)
     exec(compile(drawing, "plans.md", "exec"), names)
     assert {path.name for path in tmp_path.iterdir()} == {"upload.svg", "upload.html", "upload.pftrace"}

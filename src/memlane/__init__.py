@@ -10,24 +10,24 @@
     for finding in ml.explain(trace):
         print(finding)
 
-Programs     `cuda`, `numba`, `triton` and `parse` make a `Module`, and `link` one of several; `target(...)` names a `Target`, which loads
-             it and gives a `Kernel`
+Programs     `cuda`, `numba`, `triton` and `parse` make a `Module`, and `link` makes one from several; `target(...)` returns a `Target`,
+             which loads a module and returns its kernels (`Kernel`)
 Measuring    `trace` -> `Trace`, `count` -> `Counts`, `time`, `check`; each launches once and leaves memory as the plain launch would
-             (`time` restores it). `Tracer` (with `TraceOptions`), `Counter` and `Checker` do so with all launches of a `with` block.
-             `predict` says how long a launch takes on a chip that is not here
+             (`time` restores it). `Tracer` (with `TraceOptions`), `Counter` and `Checker` do the same for all launches in a `with` block.
+             `predict` predicts how long a launch takes on a chip that need not be present
 Reading      `explain` -> `Finding`s, `compare`, `load` reads a record file
-Changing     `relayout` moves an array in shared memory, or one behind a pointer; `advise_layout` says which layout pays
-Data         `DeviceArray`; `Launch`, one launch with all its arguments
-Plans        `PlanBuilder` makes a `Plan`: launches, copies and host functions over several `devices`, as data; `run` runs it once, a
-             `BoundPlan` again and again, or times it; `predicted` tells its times without running it; `draw` writes times as a picture,
-             a page or a trace for Perfetto
-Transfers    `upload` and `download` copy an array in another layout, in chunks that overlap with the transformation;
-             `memlane.transfer` has `gather` for rows by index, and `lay_out` for what is on the device already
-Stencils     `stencil` makes a rule of a Python function; on a `Grid` it becomes kernels, and a time loop that runs them;
+Changing     `relayout` changes the layout of an array in shared memory or behind a pointer; `advise_layout` names the layout that pays off
+Data         `DeviceArray`
+Plans        `PlanBuilder` makes a plan of launches, copies and host functions on several `devices`, as data; `run` runs it once, a
+             `BoundPlan` runs it repeatedly, or times it; `predicted` predicts its times; `draw` writes the times as a picture, a page or a
+             trace for Perfetto
+Transfers    `upload` and `download` copy an array and change its layout, in chunks, so that copies and transformations overlap;
+             `memlane.transfer` has `gather` for rows by index, and `lay_out` for arrays that are already on the device
+Stencils     `stencil` makes a rule from a Python function; on a `Grid` it becomes kernels and a time loop that runs them;
              `plan_scaling` predicts its steps on several devices
-Errors       all that a user can cause are `MemlaneError`s
+Errors       all errors that a user can cause are `MemlaneError`s
 
-Names are loaded when they are first used, so that the import is quick and opens neither CUDA nor the emulator.
+Names are loaded when they are first used, so that the import is fast and opens neither CUDA nor the emulator.
 """
 
 from __future__ import annotations
@@ -47,10 +47,8 @@ _HOME = {
     "Finding": "diagnose",
     "Grid": "stencils",
     "Kernel": "launch",
-    "Launch": "launch",
     "MemlaneError": "errors",
     "Module": "ptx",
-    "Plan": "plan",
     "PlanBuilder": "plan",
     "Target": "launch",
     "Trace": "record",
@@ -91,10 +89,8 @@ __all__ = [
     "Finding",
     "Grid",
     "Kernel",
-    "Launch",
     "MemlaneError",
     "Module",
-    "Plan",
     "PlanBuilder",
     "Target",
     "Trace",
@@ -131,12 +127,12 @@ if TYPE_CHECKING:
     from memlane.diagnose import Finding, compare, explain
     from memlane.errors import MemlaneError
     from memlane.instrument import TraceOptions
-    from memlane.launch import DeviceArray, Kernel, Launch, Target
+    from memlane.launch import DeviceArray, Kernel, Target
     from memlane.measure import Checker, Counter, Tracer, count, predict, time, trace
     from memlane.model import predicted
     from memlane.optimize.advise import advise_layout
     from memlane.optimize.relayout import relayout
-    from memlane.plan import Plan, PlanBuilder
+    from memlane.plan import PlanBuilder
     from memlane.ptx import Module, parse
     from memlane.record import Counts, Trace, load
     from memlane.report.timelines import draw

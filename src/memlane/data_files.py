@@ -71,7 +71,7 @@ class DataFiles:
         try:
             written = path.read_text(encoding="utf-8")
             if max(map(len, written.splitlines()), default=0) > _LONGEST_LINE or len(written) > _LONGEST_FILE:
-                limits = f"it may have {_LONGEST_FILE:,} characters, and {_LONGEST_LINE:,} in a line, and has more"
+                limits = f"it is too long: at most {_LONGEST_FILE:,} characters are allowed, and {_LONGEST_LINE:,} in a line"
                 raise self.error(f"{what}: {limits}")
             return tomllib.loads(written)
         except RecursionError:

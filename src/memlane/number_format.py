@@ -6,6 +6,8 @@ the percent sign, microseconds are `us`, and an unknown number is `-`, never 0.
 
 from __future__ import annotations
 
+from typing import SupportsFloat
+
 UNKNOWN = "-"
 
 
@@ -18,9 +20,10 @@ def rounded(value: float | None, digits: int = 3) -> str:
     return f"{value:,.{digits}g}"
 
 
-def approximate(value: float) -> str:
-    """Return a count of which the last digits do not matter: `1,234`, `12.3 million`."""
-    return f"{value:,.0f}" if abs(value) < 1e6 else f"{rounded(value / 1e6)} million"
+def approximate(value: float, noun: str = "") -> str:
+    """Return a count whose last digits do not matter, with its noun: `1,234 cycles`, `12.3 million cycles`."""
+    text = f"{value:,.0f}" if abs(value) < 1e6 else f"{rounded(value / 1e6)} million"
+    return f"{text} {noun if text == '1' else plural_noun(noun)}" if noun else text
 
 
 def short(value: int | None) -> str:
@@ -61,16 +64,20 @@ def size(nbytes: float) -> str:
     return f"{rounded(amount)} {units[0]}"
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun: `1 launch`, `2,000 launches`."""
-    ending = "" if count == 1 else "es" if noun.endswith(("ch", "s")) else "s"
-    return f"{count:,} {noun}{ending}"
+def plural(count: SupportsFloat | None, noun: str) -> str:
+    """Return a number with its noun, whose last word takes the plural unless one is written: `1 byte`, `2,000 launches`, `1.5 sectors`."""
+    text = f"{count:,}" if isinstance(count, int) else rounded(None if count is None else float(count))
+    return f"{text} {noun if text == '1' else plural_noun(noun)}"
 
 
-def amount(value: float, noun: str) -> str:
-    """Return a number, rounded, with its noun: `1 warp`, `2.5 warps`."""
-    text = rounded(value)
-    return f"{text} {noun}" if text == "1" else f"{text} {noun}s"
+def plural_noun(noun: str) -> str:
+    """Return the plural of a noun, or of the last word of several: `copies` for `copy`, `time axes` for `time axis`."""
+    for singular, ending in (("axis", "axes"), ("index", "indices")):
+        if noun.endswith(singular):
+            return noun.removesuffix(singular) + ending
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return noun + ("es" if noun.endswith(("ch", "sh", "s", "x")) else "s")
 
 
 def extents(dims: tuple[int, int, int]) -> str:

@@ -33,7 +33,10 @@ def settling(analysis: str, most: int) -> Iterator[int]:
     `most` is what the analysis can take at most, by what it may change: then nothing that is right runs into it.
     """
     yield from range(most)
-    raise UnsettledError(f"{analysis} did not settle in {most:,} rounds; this is an error in memlane, please report it with the kernel")
+    raise UnsettledError(
+        f"memlane could not determine {analysis}: no convergence after {most:,} rounds; this is a bug in memlane; please report it with "
+        "the kernel"
+    )
 
 
 def flowed(

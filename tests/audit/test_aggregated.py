@@ -116,14 +116,14 @@ def test_a_clock_that_is_read_before_the_result_is_handed_on_is_caught() -> None
     found = [(reason, offset) for reason, offset in (early(name, 0) for name in STRAIGHT) if reason]
     assert len(found) >= 2
     for reason, offset in found:
-        assert reason == f"a part of the atomic, at 0x{offset:04x}, comes behind the second clock read"
+        assert reason == f"a part of the atomic, at 0x{offset:04x}, comes after the second clock read"
 
 
 @pytest.mark.parametrize("name", STRAIGHT)
 def test_a_clock_that_is_read_before_all_have_the_result_is_caught(name: str) -> None:
     """The atomic is complete by then, and what hands its result on has begun."""
     reason, _ = early(name, 1)
-    assert "can come without a wait for a part of the atomic" in reason
+    assert "can execute without a wait for a part of the atomic" in reason
 
 
 def with_instruction(program: Program, kernel: str, index: int, one: Instruction) -> Program:
@@ -174,7 +174,7 @@ def test_counts_are_those_of_the_lanes_and_a_hint(name: str) -> None:
     assert (counted.requests, counted.lanes) == (len(executions), sum(mask.bit_count() for mask in executions))
     plain = module((name,))
     (verdict,) = (one for one in exactness(plain, cubin_of(plain)) if one.accesses and one.accesses[0].kind == "atomic")
-    assert (verdict.verdict, verdict.reason) == (HINT, "ptxas lets the lanes of a warp combine their values first")
+    assert (verdict.verdict, verdict.reason) == (HINT, "ptxas first combines the values of a warp's lanes")
 
 
 def test_tracing_says_when_it_changes_who_does_the_atomic() -> None:
@@ -226,7 +226,7 @@ def handed_over(*behind: str) -> tuple[str, str]:
 
 def test_who_reads_what_the_atomic_gave_by_another_way_is_found() -> None:
     """However far behind the hand-over, and on whatever way."""
-    nop, told = ["NOP"] * 3, "cannot be told"
+    nop, told = ["NOP"] * 3, "it is not known which lane"
     assert handed_over() == (COMPLETE, "")
     assert handed_over("MOV OLD, RZ", *nop, "MOV R201, OLD") == (COMPLETE, "")
     assert told in handed_over("MOV R201, OLD")[1]

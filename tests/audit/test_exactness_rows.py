@@ -117,13 +117,13 @@ ROWS: Mapping[str, Row] = {
     "as it is": ("straight", lambda code: code, ""),
     "left out": ("straight", lambda code: code.instead(code.access, "NOP"), NONE),
     "in another space": ("straight", lambda code: code.instead(code.access, "LDS R0, [R2]"), NONE),
-    "made twice": ("straight", lambda code: code.made_too(code.text(code.access)), "some of them one behind the other"),
+    "made twice": ("straight", lambda code: code.made_too(code.text(code.access)), "some of which run one after another"),
     "twice as wide": ("straight", lambda code: code.instead(code.access, code.text(code.access).replace("LDG.E", "LDG.E.64")), "8 B"),
     "a quarter as wide": ("straight", lambda code: code.instead(code.access, code.text(code.access).replace("LDG.E", "LDG.E.U8")), "1 B"),
     "a load made of a store": (
         "branch",
         lambda code: code.instead(code.access, "LDG.E R200, desc[UR4][R2.64+0x8]"),
-        "global load of the store",
+        "ptxas turned the store into 1 x 4 B global load",
     ),
     "under a condition": ("straight", lambda code: code.instead(code.access, f"@P5 {code.text(code.access)}"), "put a condition on it"),
     "under a condition that always holds": ("straight", lambda code: code.instead(code.access, f"@PT {code.text(code.access)}"), ""),
@@ -158,7 +158,7 @@ ROWS: Mapping[str, Row] = {
         LESS,
     ),
     "a reduction as it is": ("reduction", lambda code: code, ""),
-    "lanes that agree first": ("reduction", lambda code: code.made_too("VOTE.ANY R200, PT, PT"), "combine their values first"),
+    "lanes that agree first": ("reduction", lambda code: code.made_too("VOTE.ANY R200, PT, PT"), "first combines the values"),
     "a reduction with a load": ("reduction", lambda code: code.made_too("LDG.E R200, desc[UR4][R2.64]"), "until it succeeds"),
     "behind a branch, as it is": ("branch", lambda code: code, ""),
     "lanes that do not wait for each other": ("branch", lambda code: code.instead(code.at("BSYNC"), "NOP"), UNJOINED),
@@ -190,7 +190,7 @@ def test_a_function_of_which_the_kernel_has_code_too() -> None:
     line = next(one.ptx_line for one in program.functions["f"].instructions if one.opcode == "LDG")
     moved = inserted(program, "k", 4, replace(instruction("NOP"), ptx_line=line))
     assert {one.reason for one in exactness(module, moved)} == {
-        "ptxas inlined the function, and does not tell the accesses of its calls apart"
+        "ptxas inlined the function, so the accesses of its calls cannot be told apart"
     }
 
 

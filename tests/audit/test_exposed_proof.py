@@ -111,7 +111,7 @@ def test_changed_code_is_caught() -> None:
         caught[label] = proof.reason
     assert len(caught) == 11
     assert all(caught.values())
-    assert "is awaited at" in caught["awaited early"]
+    assert "the code waits for the access at" in caught["awaited early"]
 
 
 AHEAD = """
@@ -183,7 +183,7 @@ def test_what_is_done_between_the_clock_reads_of_a_wait_is_noticed() -> None:
     (wait,) = window.waits
     assert windows.wait_filled(window) == ""
     earlier = replace(window, waits=frozenset({wait - 10}))
-    assert "instructions stand in the wait that ends at 0x" in windows.wait_filled(earlier)
+    assert "instructions lie in the wait that ends at 0x" in windows.wait_filled(earlier)
 
 
 @pytest.mark.parametrize("waiting", [True, False])
@@ -199,7 +199,7 @@ def test_a_consumer_that_is_moved_before_the_clock_read_is_caught(waiting: bool)
     encoding = (nodes[consumer].encoding & ~target) | (nodes[operation].encoding & target) | (waiting << (64 + 52 + board))
     proof = prove(found, mutated(data, windows.code.program.functions["k"], {operation: encoding}))[0]
     assert proof.completeness == ISSUE_ONLY
-    assert ("the value is read at 0x" if waiting else "without a wait for what fills it") in proof.reason
+    assert ("the value is read at 0x" if waiting else "without a wait for the instruction that writes it") in proof.reason
 
 
 def test_a_load_that_shares_its_scoreboard_says_so() -> None:

@@ -29,8 +29,8 @@ HEAD = """
 
 
 LESS_OFTEN = "ptxas moved it to where it is executed less often, out of a loop or behind a branch"
-TURNS = "ptxas unrolled its loop, whose turns may differ between the lanes of a warp, so they may be served in other groups"
-UNJOINED = "the assembled code may not bring the lanes of a warp together before it, so they may be served in other groups"
+TURNS = "ptxas unrolled its loop, and the lanes of a warp may execute different numbers of iterations, so they may be grouped differently"
+UNJOINED = "the assembled code may not bring the lanes of a warp together before it, so they may be grouped differently"
 
 
 def verdicts(body: str, before: str = "") -> tuple[SiteExactness, ...]:
@@ -48,7 +48,7 @@ def test_the_examples_are_exact(path: Path) -> None:
     assert {(one.verdict, one.reason) for one in others} == {(EXACT, "")}
     assert {one.reason for one in found if one.exact_if_full} <= {TURNS}
     assert sum(one.exact_if_full for one in found) == (24 if path.stem == "spmv" else 0)
-    assert {one.reason for one in found if one.site in fetches} <= {"the assembled code does not tell which texture fetch is this one"}
+    assert {one.reason for one in found if one.site in fetches} <= {"it is not known which texture fetch of the assembled code this is"}
 
 
 def test_copies_that_may_read_less_than_they_store_are_exact() -> None:
@@ -90,7 +90,7 @@ def test_only_neighbours_by_address_are_said_to_be_merged() -> None:
     assert {one.site for one in merged} == set(group)
     (left,) = [one for one in found if one.verdict == HINT]
     assert left.site in (3, 5)
-    assert left.reason == "ptxas made no access for it; it may be part of a wider one of a neighbour"
+    assert left.reason == "ptxas made no access for it; a wider access may include it"
 
 
 def test_local_memory_is_a_hint() -> None:
@@ -254,7 +254,10 @@ def test_what_atomics_become() -> None:
         before=".shared .align 4 .b8 words[4];",
     )
     assert [one.verdict for one in found] == [EXACT, EXACT, HINT, EXACT]
-    assert found[2].reason == "ptxas made a loop of it that tries until it succeeds (1 x 4 B shared load and 1 x 4 B shared atomic a turn)"
+    assert (
+        found[2].reason
+        == "ptxas turned it into a loop that retries until it succeeds (1 x 4 B shared load and 1 x 4 B shared atomic per iteration)"
+    )
 
 
 def test_minima_of_signed_numbers_of_8_bytes_are_one_access() -> None:
@@ -264,12 +267,12 @@ def test_minima_of_signed_numbers_of_8_bytes_are_one_access() -> None:
 
 def test_a_reduction_to_one_address_is_combined_first() -> None:
     found = verdicts("red.shared.add.u32 [words], %i; ret;", before=".shared .align 4 .b8 words[4];")
-    assert found[0].reason == "ptxas lets the lanes of a warp combine their values first"
+    assert found[0].reason == "ptxas first combines the values of a warp's lanes"
 
 
 def test_dead_components_are_not_loaded() -> None:
     found = verdicts("ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%a]; st.global.v2.f32 [%a], {%f3, %f4}; ret;")
-    assert found[0].reason == "ptxas made 1 x 8 B global load of 16 B"
+    assert found[0].reason == "ptxas turned its 16 B into 1 x 8 B global load"
     assert found[1].verdict == EXACT
 
 
@@ -306,7 +309,7 @@ def test_probes_do_not_always_separate() -> None:
     assert changes(module, cubin_of(module), traced, data) == ()
     absent = [proof for proof in prove(traced, data) if proof.copies == 0]
     assert [proof.site for proof in absent] == [2, 3, 4]
-    neighbour = "merged with a neighbour: the assembler made one access of 16 B of it and the one of the same line"
+    neighbour = "merged with a neighbour: the assembler combined it with that of the same line into one access of 16 B"
     assert {proof.reason for proof in absent} == {neighbour}
 
 

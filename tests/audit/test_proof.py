@@ -85,7 +85,7 @@ def test_stores_are_issue_only() -> None:
     found, data = traced(BY_NAME["transpose"], "dependent")
     stores = [proof for proof in prove(claimed_complete(found), data) if found.sites[proof.site].kind == "store"]
     assert len(stores) == 5
-    assert all("raises no scoreboard that could be waited for" in proof.reason for proof in stores)
+    assert all("sets no scoreboard to wait for" in proof.reason for proof in stores)
 
 
 def test_proved_sites_carry_the_verdict() -> None:
@@ -168,7 +168,7 @@ ORDERED = "st.shared.b64 [slot], ADDRESS;\n"
 def test_a_probe_that_does_not_wait_is_caught(monkeypatch: pytest.MonkeyPatch, after: str) -> None:
     proof = with_probe(monkeypatch, after + "\n", ORDERED)
     assert proof.completeness == ISSUE_ONLY
-    assert "can come without a wait for scoreboard" in proof.reason
+    assert "can execute without a wait for scoreboard" in proof.reason
 
 
 def test_a_magic_value_out_of_range_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from tests.instrument.kernels import kernel
 from tests.sass.code import cubin_of, listing
 
 DIVERGENCE = Path(__file__).parents[2] / "benchmarks" / "kernels" / "divergence.cu"
-SERVED = "so they may be served in other groups"
+SERVED = "so they may be grouped differently"
 RETURN = "RET.ABS.NODEC R20 0x0"
 
 
@@ -345,7 +345,7 @@ def test_the_reason_names_the_line_of_the_call(divergence: Module) -> None:
     (*_, store) = site_table(divergence).of_kernel["pointer"].values()
     assert verdicts[store.id].reason == (
         "the lanes of a warp may return one after another from a call through a pointer in line 16, "
-        "and the assembled code may not bring the lanes of a warp together before it, so they may be served in other groups"
+        "and the assembled code may not bring the lanes of a warp together before it, so they may be grouped differently"
     )
 
 

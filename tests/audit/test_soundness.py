@@ -100,7 +100,7 @@ class Code:
         return replace(self, program=exchanged(self.program, "k", self.waiter, instruction("NOP"))).awaited_late()
 
     def awaited_late(self) -> Code:
-        """Where the access is awaited behind the second clock read, too, so that nothing takes its value before it is there."""
+        """Where the code waits for the access behind the second clock read, too, so that nothing takes its value before it is there."""
         return self.before(self.end + 1, instruction("NOP", wait=self.board))
 
     def words(self, index: int, text: str) -> str:
@@ -161,7 +161,7 @@ def test_the_code_itself_is_proved(name: str, scheme: str) -> None:
 
 # -- 2. the end waits -----------------------------------------------------------------------------------------------------------------
 
-UNWAITED = "can come without a wait for scoreboard"
+UNWAITED = "can execute without a wait for scoreboard"
 
 
 def depbar(code: Code, count: int, board: int = 0, others: str = "") -> str:
@@ -215,7 +215,7 @@ def test_who_speaks_for_an_access_without_a_scoreboard() -> None:
     """A later one of its pipe, where results return in order."""
     check(assembled("shared load"), lambda code: spoken_for(code, "LDS R200, [R202]"), "")
     check(assembled("shared load"), lambda code: spoken_for(code, "SHFL.IDX PT, R200, R202, RZ, 0x1f"), "")
-    silent = "without a wait for what fills it"
+    silent = "without a wait for the instruction that writes it"
     check(assembled("shared load"), lambda code: spoken_for(code, GLOBAL), silent)
     check(assembled("load"), lambda code: spoken_for(code, GLOBAL), silent)
 
@@ -460,7 +460,7 @@ def clocks(code: Code) -> dict[str, str]:
 
 WAITS: Mapping[str, Row] = {
     "as many instructions in the wait as there is room for": (lambda code: filled(code, ROOM), ""),
-    "one more": (lambda code: filled(code, ROOM + 1), f"{ROOM + 1} instructions stand in the wait"),
+    "one more": (lambda code: filled(code, ROOM + 1), f"{ROOM + 1} instructions lie in the wait"),
     "an operation that reads the value before it": (
         lambda code: code.before(
             code.wait, instruction(f"MOV R200, {code.instructions[code.access].operands[0].register}", wait=code.board)
@@ -469,7 +469,7 @@ WAITS: Mapping[str, Row] = {
     ),
     "a wait before it that nothing needs": (
         lambda code: code.before(code.wait, instruction("MOV R200, R201", wait=code.board)),
-        "the access is awaited",
+        "the code waits for the access",
     ),
     "a wait before it for another load, which has the same scoreboard": (
         lambda code: code.before(code.wait, instruction(GLOBAL, code.board), instruction("MOV R200, R204", wait=code.board)),

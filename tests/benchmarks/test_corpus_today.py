@@ -38,7 +38,7 @@ def test_all_sites_of_a_kernel_of_triton_are_exact(kernel: str) -> None:
 
 
 BEHIND = "ptxas moved it behind a branch, so that only lanes that need it access memory"
-APART = "the assembled code may not bring the lanes of a warp together before it, so they may be served in other groups"
+APART = "the assembled code may not bring the lanes of a warp together before it, so they may be grouped differently"
 
 
 @pytest.mark.slow

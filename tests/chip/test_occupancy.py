@@ -80,7 +80,7 @@ def test_agrees_with_the_calculator(name: str, threads: int, registers: int, sha
 
 
 def test_warps_and_fraction() -> None:
-    # 40 registers: 1280 a warp, 12 warps in each file of 16384, 48 in all, six blocks of 8.
+    # 40 registers: 1280 a warp, 12 warps in each file of 16384, 48 in total, six blocks of 8.
     assert resident_blocks(chip.load("h200"), 256, 40, 0) == Occupancy(6, ("registers",), 48, 0.75)
 
 

@@ -269,7 +269,7 @@ def test_launch_without_its_shape(memlane: Command, written: Write, option: str)
 
 def test_wrong_argument_count(memlane: Command, written: Write) -> None:
     answer = memlane("trace", written("fill.ptx", FILL), *ONE_WARP, "--arg", "u4[32]")
-    refused(answer, "kernel fill takes 2 arguments (u64, u32), 1 given", code=2)
+    refused(answer, "kernel fill takes 2 arguments (u64, u32), got 1", code=2)
 
 
 def test_wrong_argument_type(memlane: Command, written: Write) -> None:
@@ -293,19 +293,21 @@ def test_wrong_argument_size(memlane: Command, written: Write) -> None:
 def test_argument_that_says_nothing(memlane: Command, written: Write) -> None:
     path = written("fill.ptx", FILL)
     refused(memlane("trace", path, *ONE_WARP, "--arg", "32"), "--arg 32: write [NAME:]DTYPE[SHAPE]", code=2)
-    refused(memlane("trace", path, *ONE_WARP, "--arg", "f4[99999999,9999999]"), "bytes are more memory than this machine has", code=2)
+    refused(
+        memlane("trace", path, *ONE_WARP, "--arg", "f4[99999999,9999999]"), "bytes does not fit into the memory of this machine", code=2
+    )
 
 
 def test_block_larger_than_the_chip_allows(memlane: Command) -> None:
     answer = memlane("trace", TRANSPOSE, "--kernel", "naive", "--grid", 1, "--block", "64,32", *ARGUMENTS)
-    refused(answer, "a block of 64x32x1 has 2048 threads; h200 allows at most 1024", code=2)
+    refused(answer, "a block of 64x32x1 has 2,048 threads; h200 allows at most 1024", code=2)
     answer = memlane("trace", TRANSPOSE, "--kernel", "naive", "--grid", 1, "--block", "1,1,128", *ARGUMENTS)
     refused(answer, "block.z is 128; h200 allows at most 64", code=2)
 
 
 def test_more_shared_memory_than_the_chip_has(memlane: Command) -> None:
     answer = memlane("trace", TRANSPOSE, *NAIVE, *ARGUMENTS, "--shared", 1 << 20)
-    refused(answer, "asks for 1048576 bytes of dynamic shared memory; h200 has room for 232448", code=2)
+    refused(answer, "requests 1,048,576 bytes of dynamic shared memory; h200 has 232,448 left", code=2)
 
 
 # -- what goes wrong while it runs -----------------------------------------------------------------------------------------------
@@ -317,7 +319,7 @@ def test_out_of_bounds_access_on_the_emulator(memlane: Command, written: Write, 
     answer = memlane(command, path, "--kernel", "beyond", "--grid", 2, "--block", 64, "--arg", "f4[128]", "--arg", "32:i4")
     kept = command == "trace"
     refused(answer, "kernel beyond(float*, int), wrong.cu:3: block (1, 0, 0), thread (32, 0, 0) wrote 4 bytes at 0x", kept=kept)
-    refused(answer, "just behind the 512-byte allocation at 0x7", kept=kept)
+    refused(answer, "just past the end of the 512-byte allocation at 0x7", kept=kept)
 
 
 @pytest.mark.parametrize("command", ["trace", "count"])
@@ -325,14 +327,14 @@ def test_access_far_behind_an_array_is_told_of_that_array(memlane: Command, writ
     """And not of the buffer that a trace has behind it."""
     path = written("wrong.cu", WRONG_KERNELS)
     answer = memlane(command, path, "--kernel", "beyond", "--grid", 1, "--block", 32, "--arg", "f4[128]", "--arg", "100_000_000:i4")
-    refused(answer, "399999488 bytes behind the 512-byte allocation at 0x7", kept=command == "trace")
+    refused(answer, "399,999,488 bytes past the end of the 512-byte allocation at 0x7", kept=command == "trace")
 
 
 def test_misaligned_access_on_the_emulator(memlane: Command, written: Write) -> None:
     path = written("wrong.cu", WRONG_KERNELS)
     answer = memlane("trace", path, "--kernel", "askew", "--grid", 1, "--block", 64, "--arg", "f4[128]")
     refused(answer, "wrong.cu:6: block (0, 0, 0), thread (1, 0, 0) wrote 4 bytes at 0x", "which is not a multiple of 4", kept=True)
-    refused(answer, "1 bytes into the 512-byte allocation at 0x7", kept=True)
+    refused(answer, "1 byte into the 512-byte allocation at 0x7", kept=True)
 
 
 @pytest.mark.parametrize("command", ["trace", "count"])
@@ -341,7 +343,7 @@ def test_barrier_that_not_all_threads_reach(memlane: Command, written: Write, co
     answer = memlane(command, path, "--kernel", "stuck", "--grid", 1, "--block", 64, "--arg", "i4[64]")
     kept = command == "trace"
     waiting = "32 threads, the first (0, 0, 0), wait at barrier 1 (wrong.cu:12)"
-    refused(answer, "kernel stuck(int*): block (0, 0, 0) cannot go on", waiting, kept=kept)
+    refused(answer, "kernel stuck(int*): block (0, 0, 0) cannot continue", waiting, kept=kept)
     refused(answer, "32 threads, the first (32, 0, 0), have exited", kept=kept)
 
 
@@ -364,7 +366,7 @@ def test_records_until_a_trap_are_kept_and_the_file_says_so(memlane: Command, wr
     assert "executed trap" in launch.failed
     operations = [row["op"].partition(".")[0] for row in trace.table.to_pylist()]
     assert (operations.count("ld"), operations.count("st")) == (41, 40)
-    refused(memlane("explain", "half.parquet"), "has no transaction counts, because no launch ended: kernel half(int*, int)")
+    refused(memlane("explain", "half.parquet"), "has no transaction counts, because no launch completed: kernel half(int*, int)")
     for name in ("csv", "clog2", "perfetto"):
         assert memlane("export", "half.parquet", "--to", name).code == 0
     assert len(Path("half.csv").read_text().splitlines()) == 1 + 81
@@ -407,7 +409,7 @@ def test_launch_that_cannot_be_is_told_with_the_line_of_the_script(memlane: Comm
         "fill[1, 32](5)",
     )
     answer = memlane("trace", written("wrong.py", "\n".join(lines)))
-    refused(answer, "memlane: kernel fill takes 2 arguments (u64, u32), 1 given\n  reached from wrong.py:3: fill[1, 32](5)\n", quoted=True)
+    refused(answer, "memlane: kernel fill takes 2 arguments (u64, u32), got 1\n  reached from wrong.py:3: fill[1, 32](5)\n", quoted=True)
 
 
 def test_script_that_fails(memlane: Command, written: Write) -> None:
@@ -462,9 +464,13 @@ def test_options_that_a_script_or_a_kernel_has_no_use_for(memlane: Command, writ
 @pytest.mark.parametrize(
     ("option", "value", "choices"),
     [
-        ("--scheme", "slow", "there is no scheme 'slow'; choose among dependent, exposed, consume, simple, paper"),
-        ("--space", "far", "accesses have no space 'far'; choose among global, shared, shared::cluster, local, const, tex, surf, generic"),
-        ("--kind", "peek", "accesses have no kind 'peek'; choose among load, store, atomic, reduction"),
+        ("--scheme", "slow", "unknown scheme 'slow'; choose from dependent, exposed, consume, simple, paper"),
+        (
+            "--space",
+            "far",
+            "unknown space of accesses: 'far'; choose from global, shared, shared::cluster, local, const, tex, surf, generic",
+        ),
+        ("--kind", "peek", "unknown kind of accesses: 'peek'; choose from load, store, atomic, reduction"),
         ("--target", "gpu", "no target 'gpu'; this machine has emulator:a100, emulator:gtx480, "),
         ("--target", "emulator:z80", "no chip 'z80' to emulate"),
         ("--arch", "sm_1", "sm_1"),
@@ -487,7 +493,7 @@ def test_unknown_value_names_the_choices(memlane: Command, option: str, value: s
 )
 def test_selection_that_matches_nothing_names_what_there_is(memlane: Command, options: tuple[object, ...], asked: str) -> None:
     answer = memlane("trace", CUDA, *NAIVE, *ARGUMENTS, *options)
-    refused(answer, f"no access of naive is {asked}; there are: transpose.cu:{NAIVE_LINE} (global load, global store)\n")
+    refused(answer, f"no access of naive is {asked}; its accesses are: transpose.cu:{NAIVE_LINE} (global load, global store)\n")
     assert not Path("transpose.parquet").exists()
 
 
@@ -497,7 +503,7 @@ def test_selection_may_match_in_one_of_several_kernels(memlane: Command) -> None
 
 
 def test_unknown_format_names_those_that_exist(memlane: Command, record: Path) -> None:
-    refused(memlane("export", record, "--to", "xml"), "there is no exporter 'xml'; choose from: clog2, csv, otf2, perfetto", code=2)
+    refused(memlane("export", record, "--to", "xml"), "unknown export format 'xml'; choose from: clog2, csv, otf2, perfetto", code=2)
 
 
 @pytest.mark.parametrize(
@@ -521,7 +527,7 @@ def test_patience_is_an_option_and_an_endless_loop_names_its_line(memlane: Comma
     Path("spin.ptx").write_text(FILL.replace("    ret;", "AGAIN:\n    bra AGAIN;"))
     answer = memlane("count", "spin.ptx", "--grid", 1, "--block", 32, "--arg", "u4[32]", "--arg", "1:u4", "--patience", 2)
     line = 1 + Path("spin.ptx").read_text().splitlines().index("    bra AGAIN;")
-    refused(answer, f"kernel fill, spin.ptx:{line}", "looping here for 2 turns", "wait longer with --patience 20")
+    refused(answer, f"kernel fill, spin.ptx:{line}", "looping here for 2 iterations", "wait longer with --patience 20")
     refused(memlane("explain", record, "--patience", 2), f"--patience is for programs; {record} is a record file", code=2)
 
 
@@ -556,9 +562,9 @@ def test_truncated_record_file(memlane: Command, record: Path, command: str) -> 
 def test_foreign_record_file(memlane: Command, command: str) -> None:
     options = ("--to", "csv") if command == "export" else ()
     Path("notes.parquet").write_text("no Parquet at all, but long enough to be")
-    refused(memlane(command, "notes.parquet", *options), "notes.parquet is not a Parquet file, so no memlane record")
+    refused(memlane(command, "notes.parquet", *options), "notes.parquet is not a Parquet file, so it is not a memlane record")
     pq.write_table(pa.table({"x": [1]}), "other.parquet")
-    refused(memlane(command, "other.parquet", *options), "other.parquet is a Parquet file, but no memlane record")
+    refused(memlane(command, "other.parquet", *options), "other.parquet is a Parquet file, but not a memlane record")
     refused(memlane(command, "missing.parquet", *options), "missing.parquet: there is no such file", code=2)
 
 
@@ -567,14 +573,16 @@ def test_record_file_of_another_version(memlane: Command, record: Path, command:
     parquet = pq.read_table(record)
     pq.write_table(parquet.replace_schema_metadata({**(parquet.schema.metadata or {}), b"memlane_format": b"7"}), record)
     options = ("--to", "csv") if command == "export" else ()
-    refused(memlane(command, record, *options), "made.parquet has record format 7, this memlane reads up to 3; install a newer memlane")
+    refused(
+        memlane(command, record, *options), "made.parquet has record format 7, but this memlane reads only up to 3; install a newer memlane"
+    )
 
 
 def test_output_file_that_exists(memlane: Command, record: Path) -> None:
     before = record.read_bytes()
-    refused(memlane("trace", TRANSPOSE, *NAIVE, *ARGUMENTS, "-o", record), "exists; give --force", code=2)
+    refused(memlane("trace", TRANSPOSE, *NAIVE, *ARGUMENTS, "-o", record), "exists; pass --force", code=2)
     Path("made.csv").write_text("mine")
-    refused(memlane("export", record, "--to", "csv"), "made.csv exists; give --force", code=2)
+    refused(memlane("export", record, "--to", "csv"), "made.csv exists; pass --force", code=2)
     assert record.read_bytes() == before
     assert Path("made.csv").read_text() == "mine"
 
@@ -602,7 +610,7 @@ def test_input_that_is_missing_is_told_before_an_output_that_exists(memlane: Com
 def test_output_file_that_exists_is_found_before_anything_runs(memlane: Command, written: Write) -> None:
     written("slow.parquet", "old")
     answer = memlane("trace", written("slow.py", "print('ran')\n"))
-    refused(answer, "slow.parquet exists; give --force", code=2)
+    refused(answer, "slow.parquet exists; pass --force", code=2)
     assert answer.out == ""
 
 
@@ -658,7 +666,7 @@ def test_two_streams_and_a_replayed_graph_tracing_at_once(memlane: Command, writ
 def test_two_formats_at_once(memlane: Command, written: Write) -> None:
     refused(
         memlane("count", written("mixed.py", TWO_STREAMS_AND_A_GRAPH), "--json", "--csv"),
-        "--json and --csv exclude each other; pass one of them",
+        "--json and --csv cannot be combined; pass one of them",
         code=2,
     )
 

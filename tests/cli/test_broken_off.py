@@ -212,7 +212,7 @@ def test_a_checked_launch_that_broke_off_is_no_clean_one(memlane: Command, scrip
     answer = memlane("check", script(STUCK))
     assert (answer.code, answer.err) == (1, "")
     assert "Checked 1 launch of fill: nothing found." in answer.out
-    assert "Launch 1 (stuck) failed: kernel stuck: block (0, 0, 0) cannot go on" in flowing(answer.out)
+    assert "Launch 1 (stuck) failed: kernel stuck: block (0, 0, 0) cannot continue" in flowing(answer.out)
     Path("job.py").write_text(START.replace("fill[1, 32](out)\n", "") + STUCK)
     answer = memlane("check", "job.py", "--json")
     document = json.loads(answer.out)
@@ -262,7 +262,7 @@ def test_records_are_kept_under_a_label_and_replaced_without_force(memlane: Comm
     assert answer.lines[-2:] == ["Wrote job.parquet, replacing an incomplete recording", "Next: memlane explain job.parquet"]
     assert (load("job.parquet").failed, is_broken_off("job.parquet")) == ("", False)
     answer = memlane("trace", script(""))
-    assert (answer.code, answer.err) == (2, "memlane: job.parquet exists; give --force (force=True in Python) to replace it\n")
+    assert (answer.code, answer.err) == (2, "memlane: job.parquet exists; pass --force (force=True in Python) to replace it\n")
 
 
 @pytest.mark.parametrize("end", [end for end in ENDS if end != "bad access"])
@@ -280,14 +280,14 @@ def test_all_that_read_the_file_say_so(memlane: Command, script: Script) -> None
     assert json.loads(memlane("explain", "job.parquet", "--json").out)["failed"] == said
     assert json.loads(memlane("explain", "whole.parquet", "--json").out)["failed"] is None
     compared = flowing(memlane("compare", "whole.parquet", "job.parquet").out)
-    assert f"job.parquet lacks what came after it failed: {said}." in compared
+    assert f"job.parquet ends where its program failed: {said}." in compared
     assert "whole.parquet lacks" not in compared
     assert memlane("report", "job.parquet").code == 0
     assert f"The program failed: {said}." in Path("job.html").read_text()
     assert summary_document(load("job.parquet"))["failed"] == said
     Path("broken.json").write_text(memlane("count", script("sys.exit(3)"), "--json").out)
     Path("whole.json").write_text(memlane("count", script(""), "--json").out)
-    assert f"broken.json lacks what came after it failed: {said}." in flowing(memlane("compare", "broken.json", "whole.json").out)
+    assert f"broken.json ends where its program failed: {said}." in flowing(memlane("compare", "broken.json", "whole.json").out)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1", b"mine"])
@@ -321,7 +321,7 @@ def test_a_full_disk_leaves_the_table(memlane: Command, script: Script, command:
     assert os.listdir() == ["job.py"]
     lines = answer.err.splitlines()
     if command == "trace" or not end:
-        assert lines.pop(0).endswith("out cannot be written: No space left on device; nothing was left behind")
+        assert lines.pop(0).endswith("out cannot be written: No space left on device; no incomplete file was left")
     assert lines == (["memlane: job.py stopped with exit code 3"] if end else [])
     assert answer.code == (3 if end else 1)
 

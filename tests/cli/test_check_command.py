@@ -95,7 +95,7 @@ __global__ void k(int* out) {
     answer = memlane("check", path, "--grid", "1", "--block", "32", "--arg", "i4[40]")
     assert answer.code == 1
     assert "out of bounds, k" in answer.out
-    assert "cannot go on" in answer.err
+    assert "cannot continue" in answer.err
 
 
 @pytest.mark.parametrize("command", ["trace", "count"])

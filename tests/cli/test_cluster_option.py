@@ -28,7 +28,7 @@ def test_a_launch_in_clusters_is_counted(memlane: Command, words: tuple[object, 
     answer = memlane("count", *words, "--cluster", "2")
     assert answer.code == 0, answer.err
     assert "ld.shared::cluster.u32" in answer.out
-    assert "is not published" in " ".join(answer.out.split())
+    assert "is not documented" in " ".join(answer.out.split())
 
 
 def test_what_is_wrong_with_it_is_one_sentence(memlane: Command, words: tuple[object, ...]) -> None:

@@ -63,7 +63,7 @@ def test_top_brief_and_kernel_choose_what_is_shown(memlane: Command, record: str
     assert "tiled" not in of_naive
     assert "uncoalesced global access, naive" in of_naive
     other = memlane("explain", record, "--kernel", "other")
-    assert (other.code, other.err) == (2, "memlane: --kernel other: no such kernel was launched; there are naive, tiled, padded\n")
+    assert (other.code, other.err) == (2, "memlane: --kernel other: no such kernel was launched; launched kernels: naive, tiled, padded\n")
 
 
 def test_options_that_do_not_fit_the_input(memlane: Command, record: str) -> None:
@@ -105,7 +105,7 @@ def test_a_program_whose_only_launch_broke_off_says_so_first(memlane: Command, t
     first, then = answer.err.splitlines()
     assert first.startswith("memlane: kernel blur(float*, float const*), ")
     assert "read 4 bytes" in first
-    assert then.startswith("  nothing was explained, because no launch ended; to list every such access: memlane check ")
+    assert then.startswith("  nothing could be explained, because no launch completed; to list every faulty access: memlane check ")
     assert memlane("check", source, "--grid", 1, "--block", 32, "--arg", "f4[32]", "--arg", "f4[32]=random:1").code == 1
 
 

@@ -79,7 +79,7 @@ def test_a_gpu_that_failed_takes_along_what_it_counted() -> None:
 
     error = KernelTrap("kernel k trapped")
     error.add_note("reached from job.py:3: k()")
-    with pytest.raises(KernelTrap, match=r"^kernel k trapped. The records made until then are lost with the GPU memory") as raised:
+    with pytest.raises(KernelTrap, match=r"^kernel k trapped. The records until then are lost with the GPU memory") as raised:
         finished(unreadable, failure_of(error))
     assert raised.value.__notes__ == ["reached from job.py:3: k()"]
     stopped = failure_of_script(Path("job.py"), "job.py", SystemExit(3))

@@ -49,7 +49,7 @@ def test_vector_types_are_structures_that_say_their_alignment(memlane: Command, 
     assert sectors(answer.out) == {"st.global.v4.f32": 2 * 64}
     refused = memlane(*words, "{1:f4, 2:f4, 3:f4, 4:f4}")
     assert refused.code == 2
-    assert "argument 3 of vectors(float4*, int3, float4) is aligned to 16 bytes, these members to 4" in refused.err
+    assert "argument 3 of vectors(float4*, int3, float4) is aligned to 16 bytes, but these members to 4" in refused.err
     assert "'{...}@16'" in refused.err
 
 
@@ -66,10 +66,10 @@ def test_a_texture_is_an_argument(memlane: Command, kernels: Path) -> None:
         (
             "by_structure",
             ("f4[8]", "f4[8]", "8:i4", "2:f4"),
-            "kernel by_structure(Params) takes 1 argument (structure of 24 bytes), 4 given; write one --arg per argument, in order: "
+            "kernel by_structure(Params) takes 1 argument (structure of 24 bytes), got 4; pass one --arg per argument, in order: "
             "an array (u64) as f4[1024], a number as 1024:i4, a structure as '{f4[1024], 1024:i4}'",
         ),
-        ("pair", ("f8[64]",), "takes 2 arguments (u64, structure of 16 bytes), 1 given"),
+        ("pair", ("f8[64]",), "takes 2 arguments (u64, structure of 16 bytes), got 1"),
         (
             "pair",
             ("f8[64]", "3:i4"),
@@ -79,9 +79,9 @@ def test_a_texture_is_an_argument(memlane: Command, kernels: Path) -> None:
         (
             "pair",
             ("f8[64]", "{3:i4, 2:f4}"),
-            "--arg {3:i4, 2:f4}: argument 2 of pair(double*, Pair) has 16 bytes, these members take 8 (they lie at 0, 4)",
+            "--arg {3:i4, 2:f4}: argument 2 of pair(double*, Pair) has 16 bytes, but these members take 8 (their offsets are 0, 4)",
         ),
-        ("pair", ("{f8[64]}", "{3:i4, 2:f8}"), "--arg {f8[64]}: argument 1 of pair(double*, Pair) is not a structure, but u64"),
+        ("pair", ("{f8[64]}", "{3:i4, 2:f8}"), "--arg {f8[64]}: argument 1 of pair(double*, Pair) is u64, not a structure"),
     ],
 )
 def test_what_does_not_fit_a_parameter(memlane: Command, kernels: Path, kernel: str, arguments: tuple[str, ...], message: str) -> None:

@@ -28,7 +28,7 @@ def test_bad_input_is_told_before_anything_is_measured(memlane: Command) -> None
     )
     answer = memlane("lab", "latency", "--only", "L4")
     assert answer.code == 2
-    assert answer.err.startswith("memlane: --only L4: there is no such case; choose among: shared, L1")
+    assert answer.err.startswith("memlane: --only L4: no such case; choose from: shared, L1")
 
 
 def test_volume_takes_viewpoints_shapes_and_sizes(memlane: Command, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def cells(line: str) -> list[str]:
 def test_banks_prints_a_table(memlane: Command) -> None:
     answer = memlane("banks", "--patterns", "row,column,antidiagonal,(t, 2*t + c)", "--layouts", "row-major,pad(1),Swizzle<5, 0, 5>")
     assert answer.code == 0
-    assert answer.lines[0] == "loads of 4 bytes a lane, tile of 32x32, by the rules of h200"
+    assert answer.lines[0] == "loads of 4 bytes per lane, tile of 32x32, by the rules of h200"
     assert [cells(line) for line in answer.lines[1:6]] == [
         ["pattern", "ideal", "row-major", "pad(1)", "Swizzle<5, 0, 5>"],
         ["row", "1", "1", "1", "1"],
@@ -56,7 +56,7 @@ def test_search_prints_a_certificate_and_the_function(memlane: Command) -> None:
     answer = memlane("layout", "search", "--patterns", "row,column,diagonal,antidiagonal,block8x4", "--width", "4")
     assert answer.code == 0
     assert re.fullmatch(r"linear\([\d, ]+\) of 32x32", answer.lines[0])
-    assert re.fullmatch(r"  address: \d operations more than row-major; room: none more", answer.lines[1])
+    assert re.fullmatch(r"  address: \d operations more than row-major; space: none more", answer.lines[1])
     table = [cells(line)[:6] for line in answer.lines[4:9]]
     assert table == [
         ["row", "load 4 B", "1,024", "1", "1", "1"],
@@ -97,7 +97,7 @@ def test_search_shows_its_progress_on_a_terminal(memlane: Command, monkeypatch: 
 
 def test_show_draws_the_banks(memlane: Command) -> None:
     answer = memlane("layout", "show", "xor", "--rows", "4", "--columns", "4")
-    assert answer.lines[0] == "XorSwizzle(4x4): the bank of each element of 4 bytes; 64 bytes, address of 3 operations"
+    assert answer.lines[0] == "XorSwizzle(4x4): the bank of each element of 4 bytes; size 64 bytes; address: 3 operations"
     assert answer.lines[2:8] == [
         "  |  0  1  2  3",
         "--+------------",
@@ -112,22 +112,22 @@ def test_show_draws_the_banks(memlane: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["banks", "--patterns", "rows"], "no pattern is called 'rows'; there are contiguous (row), stride (column)"),
+        (["banks", "--patterns", "rows"], "unknown pattern 'rows'; choose from contiguous (row), stride (column)"),
         (["banks", "--layouts", "xor,"], "'xor,' is not a list; write names separated by commas"),
-        (["banks", "--layouts", "magic"], "no layout is called 'magic'; there are row-major"),
-        (["banks", "--width", "12"], "--width 12: a lane cannot access 12 bytes; it is one of 1, 2, 4, 8, 16"),
-        (["banks", "--chip", "h2000"], "no chip is called 'h2000'; known:"),
-        (["banks", "--access", "atomic"], "--access atomic: it is load, store or load,store"),
+        (["banks", "--layouts", "magic"], "unknown layout 'magic'; choose from row-major"),
+        (["banks", "--width", "12"], "--width 12: a lane cannot access 12 bytes; choose one of 1, 2, 4, 8, 16"),
+        (["banks", "--chip", "h2000"], "unknown chip 'h2000'; known chips:"),
+        (["banks", "--access", "atomic"], "--access atomic: choose load, store or load,store"),
         (["banks", "--rows", "0"], "rows of RowMajor must be at least 1, got 0"),
         (["banks", "--columns", "24"], "the columns of an XOR swizzle must be a power of two, got 24"),
-        (["banks", "--patterns", "(t, exit())"], "formula '(t, exit())': 'exit()' is not allowed; a formula has integers"),
-        (["banks", "--patterns", "(lane)"], "formula '(lane)': nothing is called 'lane'; there are t, r, c, rows, columns"),
+        (["banks", "--patterns", "(t, exit())"], "formula '(t, exit())': 'exit()' is not allowed; a formula may contain integers"),
+        (["banks", "--patterns", "(lane)"], "formula '(lane)': unknown name 'lane'; choose from t, r, c, rows, columns"),
         (["layout", "search", "--patterns", "row", "--rows", "33"], "the rows of a tile to search for must be a power of two, got 33"),
-        (["layout", "search", "--patterns", "row", "--width", "4,8"], "--width 4,8: give one width; other widths go with a pattern"),
+        (["layout", "search", "--patterns", "row", "--width", "4,8"], "--width 4,8: give one width; to use another width for one pattern"),
         (["layout", "search", "--patterns", "random"], "random accesses cost the same under every fixed layout"),
         (["layout", "search", "--patterns", "row,row"], "the pattern row is named twice"),
         (["layout", "search", "--patterns", "row", "--chip", "s1070"], "the bank rule of s1070 is too slow to evaluate"),
-        (["layout", "show", "Swizzle<3, 0, 2>"], "Swizzle<3, 0, 2>: the shift must be an integer of at least 3 either way"),
+        (["layout", "show", "Swizzle<3, 0, 2>"], "Swizzle<3, 0, 2>: the shift must be an integer of magnitude 3 or more"),
         (["layout", "show", "xor", "--element", "3"], "--element 3: an element has 1, 2, 4, 8 or 16 bytes"),
     ],
 )  # fmt: skip

@@ -38,4 +38,4 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_chip_is_said_before_anything_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", EXAMPLE, "--chip", "h200,h300"]) == 1
-    assert "no chip is called 'h300'" in capsys.readouterr().err
+    assert "unknown chip 'h300'" in capsys.readouterr().err

@@ -25,7 +25,7 @@ def test_an_older_page_is_replaced_only_when_asked(memlane: Command) -> None:
     transpose().save("a.parquet")
     assert memlane("report", "a.parquet", "-o", "b.html").code == 0
     refused = memlane("report", "a.parquet", "-o", "b.html")
-    assert (refused.code, refused.err) == (2, "memlane: b.html exists; give --force (force=True in Python) to replace it\n")
+    assert (refused.code, refused.err) == (2, "memlane: b.html exists; pass --force (force=True in Python) to replace it\n")
     assert memlane("report", "a.parquet", "-o", "b.html", "--force").code == 0
 
 
@@ -57,9 +57,9 @@ def test_a_second_file_that_cannot_be_compared_is_refused(memlane: Command) -> N
     transpose().save("a.parquet")
     for arguments, code, said in (
         (["b.parquet"], 2, "b.parquet: there is no such file"),
-        (["a.parquet", "a.parquet"], 2, "a page shows one record file, or two, before and after; here are 3"),
+        (["a.parquet", "a.parquet"], 2, "a page shows one record file, or two (before and after); got 3"),
         (["a.parquet", "--target", "cuda:0"], 2, "--target is for programs; a.parquet is a record file"),
-        (["a.parquet", "--kernel", "naive="], 2, "--kernel naive=: write the name in the first file"),
+        (["a.parquet", "--kernel", "naive="], 2, "--kernel naive=: pair the name in the first file"),
         (["a.parquet", "--kernel", "none"], 1, "a.parquet has no kernel none"),
     ):
         answer = memlane("report", "a.parquet", *arguments)

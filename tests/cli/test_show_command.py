@@ -21,13 +21,13 @@ def test_a_line_is_drawn_from_a_run(memlane: Command) -> None:
         "transpose.cu:18  st.global.f32 of out (argument 1)",
         "  out[x * n + y] = in[y * n + x];",
         "32 lanes x 4 B touch 32 sectors where 4 would do.",
-        "1,024 bytes move, and 128 of them (12 %) are asked for.",
+        "1,024 bytes are moved, of which 128 (12 %) were requested.",
     ]
     assert "  +7,936 │█░░░░░░░│········│········│········│ 31" in answer.lines
     assert answer.lines[-2:] == ["Other accesses of this line: --op ld.global.f32 --array in", "Wrote naive.svg"]
     assert ElementTree.parse("naive.svg").getroot().get("aria-label", "").startswith("32 lanes x 4 B touch 32 sectors where 4 would do.")
     again = memlane("show", "transpose.cu:18", SCRIPT, "--svg", "naive.svg", "--", "64")
-    assert (again.code, again.err) == (2, "memlane: naive.svg exists; give --force (force=True in Python) to replace it\n")
+    assert (again.code, again.err) == (2, "memlane: naive.svg exists; pass --force (force=True in Python) to replace it\n")
 
 
 def test_a_line_is_drawn_from_a_record_and_by_the_rules_of_another_chip(memlane: Command, recorded: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_picture_is_not_folded_where_the_terminal_is_narrow(memlane: Command, 
 
 def test_warp_block_execution_and_operation_can_be_chosen(memlane: Command) -> None:
     answer = memlane("show", "transpose.cu:33", SCRIPT, "--in-block", "3", "--warp", "9", "--op", "ld", "--", "64")
-    assert "Only bank 9 is asked for 32 different words; each takes a wavefront." in answer.lines
+    assert "Only bank 9 must deliver 32 different words; each takes a wavefront." in answer.lines
     assert "tiled, launch 1, block 3, warp 9, execution 0; shared memory by the rules of h200" in answer.lines
     answer = memlane("show", "transpose.cu:33", SCRIPT, "--execution", "4", "--", "64")
     assert answer.err == "memlane: there is no access at transpose.cu:33 by block 0, warp 0, execution 4\n"
@@ -100,7 +100,7 @@ def test_accesses_of_one_line_to_one_array_are_told_apart(memlane: Command, tmp_
     launch = ["--grid", "1", "--block", "32", "--target", "emulator:h200", "--arg", "f4[1024]"]
     answer = memlane("show", "twice.cu:2", file, *launch)
     assert "32 lanes x 4 B touch 32 sectors where 4 would do." in answer.lines
-    others = "Other accesses of this line: 1 more of the same finding at this place, none more expensive, twice.cu:2:5 --op st.global.u32"
+    others = "Other accesses of this line: 1 more finding of this kind at this place, none more expensive, twice.cu:2:5 --op st.global.u32"
     assert answer.lines[-1] == others
     other = memlane("show", "twice.cu:2:5", file, *launch)
     assert "32 lanes x 4 B touch 4 sectors: the fewest possible." in other.lines
@@ -124,7 +124,7 @@ def test_a_kernel_of_a_file_is_drawn(memlane: Command) -> None:
     [
         (("transpose.cu", SCRIPT), "'transpose.cu' is not a source line: write FILE:LINE or FILE:LINE:COLUMN, for example transpose.cu:18"),
         (("transpose.cu:18", "no.py"), "no file no.py"),
-        (("transpose.cu:18", SCRIPT, "--chip", "g80"), "--chip g80: no chip is called 'g80'; known: "),
+        (("transpose.cu:18", SCRIPT, "--chip", "g80"), "--chip g80: unknown chip 'g80'; known chips: "),
         (("transpose.cu:18", SCRIPT, "--launch", "7", "--", "64"), f"{SCRIPT} made 3 launches, numbered from 0; there is no launch 7"),
         (("transpose.cu:19", SCRIPT, "--", "64"), "transpose.cu:19 has no memory access; the nearest that have: line 18: ld.global.f32, "),
     ],
@@ -145,7 +145,7 @@ def test_records_without_addresses_say_how_to_get_them(memlane: Command, recorde
     replace(load(recorded), chip="mine").save("mine.parquet")
     answer = memlane("show", "transpose.cu:18", "mine.parquet")
     assert answer.err.startswith(
-        "memlane: the trace is of the chip mine, for which there is no chip file here; choose another with --chip: a100, "
+        "memlane: the trace was taken on mine, and there is no chip file for it here; choose another chip with --chip: a100, "
     )
     assert memlane("show", "transpose.cu:18", "mine.parquet", "--chip", "h200").code == 0
     answer = memlane("show", "transpose.cu:18", recorded, "--warp", "3")

@@ -69,8 +69,8 @@ def test_an_array_without_elements_is_an_empty_allocation(memlane: Command, tmp_
     path.write_text('extern "C" __global__ void write(unsigned char* out) { out[threadIdx.x] = 1; }')
     answer = memlane(command, path, "--grid", 1, "--block", 1, "--arg", "u1[0]")
     assert answer.code == 1
-    assert "block (0, 0, 0), thread (0, 0, 0) wrote 1 bytes at 0x" in answer.err
-    assert "just behind the empty allocation at 0x" in answer.err
+    assert "block (0, 0, 0), thread (0, 0, 0) wrote 1 byte at 0x" in answer.err
+    assert "just past the end of the empty allocation at 0x" in answer.err
 
 
 def test_file_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_wrong_argument_is_told_what_to_write(text: str, message: str) -> None:
 def test_file_of_another_type_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "values.npy"
     np.save(path, np.zeros((2, 2)))
-    with pytest.raises(CommandError, match=r"holds f8\[2, 2\]"):
+    with pytest.raises(CommandError, match=r"the array in .* is f8\[2, 2\]"):
         parse_argument(f"x:f4[2,2]={path}")
 
 
@@ -180,13 +180,13 @@ def test_textures_have_the_options_of_the_target(emulator: Target) -> None:
         ("{}", r"--arg {}: write a structure as its members, separated by commas, for example '{f4\[1024\]=arange, 1024:i4}'"),
         ("{1:i4,}", "write a structure as its members, separated by commas"),
         ("{1:i4, 5}", r"--arg 5: write .* or a structure as '{f4\[1024\], 1024:i4}'"),
-        ("{1:i4}@3", "a structure is aligned to a power of two up to 128 bytes, not to 3"),
-        ("texture(5:i4)", r"a texture is made of an array, for example 'texture\(f4\[64,64\]=random:7, filter=linear\)'"),
-        ("texture(f4[8], filtr=linear)", "a texture has no 'filtr'; it has channels, filter, address, normalized"),
-        ("texture(f4[8], normalized=maybe)", "normalized is true or false, not 'maybe'"),
-        ("surface(f4[8], channels=many)", "channels is a number, not 'many'"),
-        ("tensor_map(f4[8,8])", "a tensor map needs the box that is copied, as in 'tensor_map"),
-        ("tensor_map(f4[8,8], box=8by8)", "a box is written as 64x32, not '8by8'"),
+        ("{1:i4}@3", "the alignment of a structure is a power of two up to 128 bytes, not 3"),
+        ("texture(5:i4)", r"a texture needs an array, for example 'texture\(f4\[64,64\]=random:7, filter=linear\)'"),
+        ("texture(f4[8], filtr=linear)", "a texture takes no 'filtr'; it takes channels, filter, address, normalized"),
+        ("texture(f4[8], normalized=maybe)", "normalized must be true or false, not 'maybe'"),
+        ("surface(f4[8], channels=many)", "channels must be a number, not 'many'"),
+        ("tensor_map(f4[8,8])", "a tensor map needs the shape of its box, as in 'tensor_map"),
+        ("tensor_map(f4[8,8], box=8by8)", "write a box as 64x32, not '8by8'"),
     ],
 )
 def test_wrong_structure_or_image_is_told_what_to_write(text: str, message: str) -> None:

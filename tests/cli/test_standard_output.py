@@ -103,7 +103,7 @@ def test_counts_go_into_a_file_in_the_form_of_its_name(memlane: Command) -> None
 def test_counts_are_not_written_over_what_is_there(memlane: Command, tmp_path: Path) -> None:
     Path("counts.json").write_text("mine")
     answer = memlane(*COUNT, *ARGUMENTS, "-o", "counts.json")
-    assert (answer.code, answer.err) == (2, "memlane: counts.json exists; give --force (force=True in Python) to replace it\n")
+    assert (answer.code, answer.err) == (2, "memlane: counts.json exists; pass --force (force=True in Python) to replace it\n")
     assert Path("counts.json").read_text() == "mine"
     assert memlane(*COUNT, *ARGUMENTS, "-o", "counts.json", "--csv", "-f").code == 0
     assert Path("counts.json").read_text().startswith("launch,")
@@ -168,10 +168,7 @@ def test_a_directory_that_takes_no_files_is_refused_before_anything_runs(
         )
         assert answer.err.count("\n") == 1
     answer = memlane("lab", "shift", "--quick", "--out", "a.parquet")
-    assert (
-        answer.err
-        == "memlane: a.parquet is a file, but several files are to be written; they go into a.parquet; name a directory with --out\n"
-    )
+    assert answer.err == "memlane: a.parquet is a file, but several files will be written to a.parquet; name a directory with --out\n"
 
 
 def test_a_trace_that_goes_nowhere_has_no_next_step(memlane: Command) -> None:

@@ -21,7 +21,7 @@ def test_a_sample_is_told_in_every_report(memlane: Command) -> None:
     assert "tiled: traced 1 in 8 warps (seed 3); 16 of 128 warps, so each access stands for 8." in answer.lines
     assert "Accesses and cycles are those of the traced part, not scaled; transactions per request were counted in" in answer.out
     text = memlane("explain", "transpose.parquet", "--why").out
-    assert "tiled: times were taken of 1 in 8 warps (seed 3); transactions are of the whole launch." in text
+    assert "tiled: times cover 1 in 8 warps (seed 3); transactions cover the whole launch." in text
     assert "3,968 of 4,096 wavefronts are excess" in text, "as if all warps had been traced"
     (sample,) = json.loads(memlane("explain", "transpose.parquet", "--json").out)["samples"]
     assert (sample["launch"], sample["text"], sample["weight"]) == (0, "1 in 8 warps (seed 3)", 8.0)
@@ -50,7 +50,7 @@ def test_windows_of_all_kinds(memlane: Command) -> None:
         (("--every", "0"), "memlane: a sample takes 1 in N warps or blocks, with N from 1 to 2^31, got 0\n"),
         (
             ("--whole-blocks",),
-            "memlane: whole blocks are asked for but no sample of them; say with `every` that one in N is to be traced\n",
+            "memlane: whole blocks were requested without a sample; pass `every` to trace one block in N\n",
         ),
         (("--sms", "x"), "memlane: 'x' is not an SM window; write numbers and ranges with both ends, such as 0-3,17\n"),
     ],
@@ -68,23 +68,23 @@ def test_stores_are_timed_until_others_see_them(memlane: Command) -> None:
     rows = [line for line in answer.lines if line.startswith("  st.")]
     assert len(rows) == 2
     assert all(" visible " in row for row in rows)
-    assert "Timed until every thread of the device sees what they store" in answer.out
+    assert "Timed until every thread of the device sees the stored value" in answer.out
 
 
 def test_stores_that_nobody_can_wait_for_are_refused(memlane: Command) -> None:
     answer = memlane("trace", PTX, *TILED, *ARGUMENTS, "--stores", "device", "--scheme", "simple")
     assert answer.code == 2
-    assert "the scheme simple does not wait for anything, so it cannot time stores until device; choose among dependent" in answer.err
+    assert "the scheme simple does not wait for anything, so it cannot time stores until device; choose from dependent" in answer.err
 
 
 def test_a_window_beside_every_launch(memlane: Command) -> None:
     answer = memlane("trace", PTX, *TILED, *ARGUMENTS, "--blocks", "9-12")
     assert answer.code == 1
     assert answer.err.splitlines() == [
-        "memlane: note: tiled: nothing of a launch of 128 warps is traced, because no warp is among blocks 9-12; it has "
+        "memlane: note: tiled: no warp of a launch of 128 warps is traced, because none is in blocks 9-12; it has "
         "blocks 0 to 3 with warps "
         "0 to 31",
-        "memlane: no warp of 1 launch is among blocks 9-12; there are blocks 0 to 3 and warps 0 to 31",
+        "memlane: no warp of 1 launch is in blocks 9-12; blocks are numbered 0 to 3 and warps 0 to 31",
     ]
 
 

@@ -97,7 +97,7 @@ def test_a_user_without_a_home_has_neither_cache_nor_chips(memlane: Command, hom
         chip_path(chip.load("h200"))
     Path("job.py").write_text(START)
     assert memlane("count", "job.py").code == 0
-    assert "no  cache: the emulator compiles each kernel anew" in memlane("doctor").out
+    assert "no  cache: the emulator recompiles each kernel" in memlane("doctor").out
 
 
 def test_a_chip_that_is_not_found_names_the_folder_that_was_not_read(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def test_the_cache_may_be_switched_off(monkeypatch: pytest.MonkeyPatch, said: st
 
 def test_a_folder_in_the_place_of_yes_or_no_is_told(memlane: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMLANE_CACHE", "/tmp/cache")
-    said = "MEMLANE_CACHE=/tmp/cache: write 0 to do without the cache, or 1; MEMLANE_CACHE_DIR names its directory"
+    said = "MEMLANE_CACHE=/tmp/cache: set it to 0 (no cache) or 1; MEMLANE_CACHE_DIR names the cache directory"
     assert f"no  cache: {said}" in memlane("doctor").out
     never_seen = "mov.u32 %r1, %tid.x;\n    add.u32 %r1, %r1, 77;"
     Path("job.py").write_text(START.replace("mov.u32 %r1, %tid.x;", never_seen))

@@ -94,7 +94,7 @@ def test_assembled_code_is_linked_for_a_gpu_and_refused_by_the_emulator(program:
     linked, alone = assemble(module).data, assemble(link("main.cu", "other.cu")).data
     assert b"_Z7shiftedf" in linked
     assert b"_Z7shiftedf" in alone
-    message = r"^other.cubin: assembled code runs on a GPU only, not on the emulator; link the .cu or .ptx file that it was made of$"
+    message = r"^other.cubin: assembled code runs only on a GPU, not on the emulator; link the .cu or .ptx file that it was made from$"
     with pytest.raises(UnsupportedPtx, match=message):
         ml.target("emulator:h200").load(module)
     again = link(module, ml.parse(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry e () { ret; }", "e.ptx"))
@@ -155,7 +155,9 @@ def test_what_a_kernel_alone_lacks_is_told(program: Path) -> None:
 
 def test_dynamic_parallelism_is_refused_by_name_where_it_is_linked() -> None:
     source = "__global__ void child(int* p) { *p = 1; }\n__global__ void parent(int* p) { child<<<1, 1>>>(p); }\n"
-    message = r"^`parent\(int\*\)` \(cdp.cu:2\) calls the CUDA runtime \(`\w+`\), and memlane runs no kernels that launch kernels or call"
+    message = (
+        r"^`parent\(int\*\)` \(cdp.cu:2\) calls the CUDA runtime \(`\w+`\), but memlane does not run kernels that launch kernels or call"
+    )
     with pytest.raises(LinkError, match=message):
         link(cuda(source, name="cdp.cu", relocatable=True))
     with pytest.raises(CompileError, match=r"\(dynamic parallelism\): launch the inner kernel from the host"):

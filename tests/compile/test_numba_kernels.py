@@ -141,7 +141,7 @@ def test_a_bad_access_names_the_line_of_python(target: Target) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (((8,), (8,)), "kernel vector_add takes 3 arguments (f4[:], f4[:], f4[:]), 2 given"),
+        (((8,), (8,)), "kernel vector_add takes 3 arguments (f4[:], f4[:], f4[:]), got 2"),
         (((8,), (8,), (2, 4)), "argument 3 of vector_add is f4[2, 4], but the kernel was compiled for f4[:]"),
     ],
 )

@@ -135,7 +135,7 @@ def test_what_is_compiled_in_is_no_argument(target: Target) -> None:
             "vector_add was compiled for blocks of 128x1x1 threads, got 2x1x1; write the grid alone, vector_add[grid,], or "
             "vector_add[(2, 2),] for a grid of 2x2",
         ),
-        ((1,), ("out", "a", 8), "kernel vector_add takes 4 arguments (u64 pointer, u64 pointer, u64 pointer, u32), 3 given"),
+        ((1,), ("out", "a", 8), "kernel vector_add takes 4 arguments (u64 pointer, u64 pointer, u64 pointer, u32), got 3"),
         ((1,), ("out", "a", "wide", 8), "argument 3 of vector_add is f8[8], but the kernel was compiled for a pointer to f4"),
     ],
 )
@@ -152,7 +152,7 @@ def test_launches_are_checked_against_the_signature(
 def test_a_matrix_product_needs_its_shared_memory(target: Target) -> None:
     case = CASES["matmul"]()
     needed = case.module.kernels["matmul"].convention.shared_bytes  # type: ignore[union-attr]
-    with pytest.raises(BadLaunch, match=f"^matmul needs {needed} bytes of dynamic shared memory, got 16$"):
+    with pytest.raises(BadLaunch, match=f"^matmul needs {needed:,} bytes of dynamic shared memory, got 16$"):
         target.load(case.module)["matmul"][1, None, None, 16]
 
 

@@ -59,12 +59,12 @@ def test_boxes_and_swizzles_are_those_that_triton_chose(target: Target) -> None:
     launch = call.bind(target.tensor_map(a, (16, 64), swizzle="128B"), b, c)
     assert [argument.text for argument in launch.arguments[1:5]] == ["shape 64", "shape 32", "strides 32", "strides 1"]
     with pytest.raises(
-        BadLaunch, match=r"swizzle none, but the kernel was compiled for f16\[:, :\] in boxes of 16 x 64 and swizzle 128B: make"
+        BadLaunch, match=r"swizzle none, but the kernel was compiled for f16\[:, :\] in boxes of 16 x 64 and swizzle 128B: create"
     ):
         call.bind(target.tensor_map(a, (16, 64)), b, c)
     with pytest.raises(BadLaunch, match=r"argument 1 of added is the number 3, but the kernel was compiled for an array, f16"):
         call.bind(3, b, c)
-    with pytest.raises(BadLaunch, match=r"an array of float32 has elements of 4 bytes, and f16 has 2"):
+    with pytest.raises(BadLaunch, match=r"an array of float32 has elements of 4 bytes, but f16 has 2"):
         call.bind(c, b, c)
     with pytest.raises(BadLaunch, match=r"takes 3 arguments \(f16\[:, :\] in boxes of 16 x 64, f32"):
         call.bind(a)

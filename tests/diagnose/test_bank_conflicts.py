@@ -21,7 +21,7 @@ def test_the_tiled_column_in_one_paragraph() -> None:
     (found,) = findings(counted(site(4, "ld.shared.f32", 10, TILED), 32_768, wavefronts=32, ideal_wavefronts=1))
     assert str(found) == (
         "transpose.cu:10  ld.shared.f32 in tiled: 32-way bank conflict: each request takes 32 wavefronts where 1 would do, because "
-        "lanes ask for different words of the same bank. 1,015,808 of 1,048,576 wavefronts are excess. Pad each row "
+        "lanes access different words of the same bank. 1,015,808 of 1,048,576 wavefronts are excess. Pad each row "
         "of the shared array by one element, or swizzle the index, so that the lanes fall in different banks."
     )
     assert found.excess_bytes is None
@@ -52,13 +52,13 @@ def test_a_padding_leaves_wider_accesses_of_the_array_aligned() -> None:
 def test_the_ways_of_a_conflict(wavefronts: float, ideal: int, words: str) -> None:
     (found,) = findings(counted(site(0, "ld.shared.f32", 4), 1000, wavefronts=wavefronts, ideal_wavefronts=ideal))
     assert words in str(found)
-    assert "lanes ask for different words of the same bank" in str(found)
+    assert "lanes access different words of the same bank" in str(found)
 
 
 def test_atomics_conflict_in_a_bank_or_at_one_word() -> None:
     alone = replace(counted(site(0, "atom.shared.u32", 4), 10, wavefronts=8, ideal_wavefronts=1), addresses=320, most_lanes_at_address=1)
     (found,) = findings(replace(alone, addresses=160, most_lanes_at_address=8))
-    expected = "lanes update different words of the same bank, or the same word one after the other (2 lanes at an address on average)."
+    expected = "lanes update different words of the same bank, or the same word one after another (2 lanes per address on average)."
     assert f"because {expected}" in str(found)
     (found,) = findings(alone)
     assert "because lanes update different words of the same bank." in str(found)
@@ -111,7 +111,7 @@ def test_one_element_more_in_a_row_need_not_end_a_conflict_of_narrow_blocks() ->
         rows, entries = [made.accesses(load, 40, (1, 1, 10))], [made.counted(load, 10, wavefronts=2, ideal_wavefronts=1)]
         (found,) = made.found(made.trace(rows, entries, lives=1_000, block=block), "bank-conflict")
         said[block] = found.remedy
-    assert "so that the rows of one warp fall in different banks (padding by one element need not do)" in said[16, 16, 1]
+    assert "so that the rows of one warp fall in different banks (padding by one element may not be enough)" in said[16, 16, 1]
     assert said[32, 8, 1] == said[256, 1, 1]
     assert said[32, 8, 1].startswith("Pad each row of the shared array by one element")
 
@@ -121,5 +121,5 @@ def test_a_copy_may_wait_on_either_side() -> None:
     where = replace(site(0, "ld.global.b128", 4), op="cp.async.ca.shared.global", kind="copy")
     (found,) = findings(counted(where, 1000, wavefronts=8, ideal_wavefronts=4))
     assert "lanes of a copy wait for each other: each request takes 8 wavefronts where 4 would do" in str(found)
-    assert "because lanes meet in a bank of the lines that they read or of the places that they write" in str(found)
-    assert found.remedy.startswith("Let neighbouring lanes copy whole lines of 128 bytes")
+    assert "because lanes use the same bank where they read or where they write" in str(found)
+    assert found.remedy.startswith("Let neighbouring lanes copy whole 128-byte lines")

@@ -258,7 +258,7 @@ def test_different_kernels_are_refused_or_paired() -> None:
     with pytest.raises(CommandError) as raised:
         compare(one, other)
     assert str(raised.value) == (
-        "before is of ns::naive and after of tiled: different kernels; to compare two of them anyway, pair them with --kernel "
+        "before has ns::naive and after has tiled, which are different kernels; to compare two of them anyway, pair them with --kernel "
         "ns::naive=tiled"
     )
     [kernel] = compare(one, other, {"ns::naive": "tiled"}).kernels
@@ -327,7 +327,9 @@ def test_staging_is_named_where_it_differs() -> None:
 
 
 def test_a_trace_and_counts_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"^before is a trace and after holds counts, which have no times; compare two of a kind$"):
+    with pytest.raises(
+        CommandError, match=r"^before is a trace and after holds counts, which have no times; compare two traces or two files of counts$"
+    ):
         compare(made(), counts(4))
     with pytest.raises(TypeError, match="compare takes traces, counts, or the paths of their files; got a int"):
         compare(made(), 5)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ ATOMIC = site(0, "atom.global.add.u32")
 def test_lanes_that_wait_for_each_other() -> None:
     (one,) = explain(counts(counted(ATOMIC, 10, addresses=1, most_lanes_at_address=3.2)))
     assert (one.rule, one.unit, one.transactions, one.ideal_transactions) == ("contended-atomics", "lanes", 320, 10)
-    assert "32 lanes of a request update one address" in str(one)
+    assert "32 lanes of a request update the same address" in str(one)
     assert (one.cost_cycles, one.cost_measured) == (310, False)  # one cycle for each beyond the first
 
 
@@ -52,7 +52,10 @@ def one_lane_each(updates: int, lives: int, array: str = "u4[1]", op: str = "red
 def test_an_address_that_many_warps_update_with_a_lane_each() -> None:
     """By hand: 2000 updates of one address in a launch of 4000 cycles keep it busy for half of the time; each but one waits for another."""
     (one,) = found(one_lane_each(2000, 4000), "contended-atomics")
-    assert "each address of its array gets 2,000 updates or more from all warps; at a cycle for each that is 50 % of the time" in str(one)
+    assert (
+        "each address of its array receives 2,000 updates or more from all warps; at one cycle each, they take 50 % of the launch's time"
+        in str(one)
+    )
     assert (one.transactions, one.ideal_transactions) == (2000, 1)
     assert (one.cost_low, one.cost_cycles, one.cost_high) == (1999, 2 * 4000 / 2, 2 * 4000)  # the two warps live for half of it
 
@@ -63,7 +66,7 @@ def test_updates_of_whole_warps_keep_a_line_busy_too() -> None:
     entry = counted(where, 200, addresses=4, most_lanes_at_address=8, sectors=1, ideal_sectors=1)
     made = trace([accesses(where, 10, (64, 1, 3))], [entry], arguments=("u4[32]",), lives=400)
     (one,) = found(made, "contended-atomics")
-    assert "8 lanes of a request update one address" in str(one)
+    assert "8 lanes of a request update the same address" in str(one)
     assert (one.cost_low, one.cost_high) == (200 * 28, 64 * 400)
     assert np.isclose(one.cost_cycles, 64 * 200 / 0.853)
 
@@ -71,7 +74,10 @@ def test_updates_of_whole_warps_keep_a_line_busy_too() -> None:
 def test_a_line_that_many_warps_update_with_a_lane_each() -> None:
     """By hand: 32 words are one line, which takes 0.853 sectors of updates in a cycle; 2000 keep it busy for 2345 of 4000 cycles."""
     (one,) = found(one_lane_each(2000, 4000, "u4[32]"), "contended-atomics")
-    assert "one line of 128 bytes gets 2,000 sectors of updates from all warps; at 0.853 in a cycle that is 59 % of the time" in str(one)
+    assert (
+        "one 128-byte line receives 2,000 sectors of updates from all warps; at 0.853 per cycle, they take 59 % of the launch's time"
+        in str(one)
+    )
     assert (one.transactions, one.ideal_transactions) == (2000, 32)
     assert (one.cost_low, one.cost_measured) == (2000 - 32, True)
     assert np.isclose(one.cost_cycles, 2 * 4000 * (2000 / 0.853) / 4000)

@@ -15,7 +15,7 @@ def test_a_chain_of_one_warp_costs_all_but_one_access() -> None:
     """One warp on a multiprocessor: nobody else fills the wait."""
     (one,) = found(trace([accesses(CHAINED, 700, (4, 1, 100))]), "dependent-chain")
     assert np.isclose(one.cost_cycles, 4 * 99 * 700)
-    assert "a chain of 100 accesses a warp, 700 cycles each, with 1 warp on a multiprocessor" in str(one)
+    assert "a chain of 100 accesses per warp, 700 cycles each, with 1 warp per multiprocessor" in str(one)
 
 
 def test_many_warps_fill_the_wait() -> None:

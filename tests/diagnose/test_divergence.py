@@ -21,7 +21,7 @@ def test_half_of_the_lanes_are_half_of_the_time_at_the_branch() -> None:
     assert (one.line, one.source) == (7, "__shared__ float tile[TILE][TILE];")
     beyond = (1000 - DRAM) * 2 / 16  # an eighth of the waiting is for sectors that are as many in full warps
     assert np.isclose(one.cost_cycles, 80 * (1000 - beyond) / 2)
-    assert "behind the branch at line 7 have 16 of 32 lanes active" in str(one)
+    assert "after the branch at line 7 have 16 of 32 lanes active" in str(one)
     assert "in 100 of 100 executions" in str(one)
 
 

@@ -105,7 +105,7 @@ def test_rule_ids_are_unique() -> None:
 def test_records_that_disagree_with_their_sites_are_refused() -> None:
     trace = transpose()
     moved = replace(trace, sites=(replace(trace.sites[0], line=5), *trace.sites[1:]))
-    message = r"^the trace is inconsistent: row 0 is of line 4 in a launch of naive.*, but its site 0 is at line 5 of naive"
+    message = r"^the trace is inconsistent: row 0 is at line 4 of naive.*, but its site 0 is at line 5 of naive"
     with pytest.raises(RecordError, match=message):
         explain(moved)
     fewer = replace(trace, launches=trace.launches[:1])
@@ -131,5 +131,5 @@ def test_a_rule_is_asked_only_where_it_knows_enough() -> None:
     found = explain(counts(counted(site(0, "ld.global.f32", 4), 10, sectors=4, ideal_sectors=4)))
     assert {one.rule for one in found.unexamined} == {rule.id for rule in RULES if set(rule.needs) - {"transaction counts"}}
     (outliers,) = [one for one in found.unexamined if one.rule == "latency-outliers"]
-    assert outliers.missing == ("times", "the calibration of the chip")
+    assert outliers.missing == ("times", "the measured latencies of the chip")
     assert "record a trace (`memlane trace`)" in str(outliers)

@@ -20,7 +20,7 @@ def test_one_busy_warp_of_four() -> None:
     """By hand: 160 accesses against 10 of three others; they are done 150 accesses of 500 cycles earlier."""
     (one,) = found(uneven(), "imbalance")
     assert one.cost_cycles == 3 * 150 * 500
-    assert "the busiest warp of a block makes 3.37 times as many accesses as the mean" in str(one)
+    assert "the busiest warp of a block makes 3.37 times as many accesses as the average one" in str(one)
     assert one.line == 8
 
 

@@ -80,7 +80,7 @@ def test_a_chain_among_many_warps_costs_what_they_do_not_fill(target: Target, ke
 def test_rows_of_a_narrow_block_are_to_be_made_wider(target: Target, kernels: LoadedModule) -> None:
     found = said(kernels, "narrow_rows", (16, 16), (4, 4), target.zeros((64, 64)), target.zeros((64, 64)), 64)
     assert rules(found) == ["partial-warps", "partial-sectors", "partial-sectors"]  # 16 threads are half a warp
-    assert found[1].cause == "a row of its block has no more than 16 bytes side by side, and a sector has 32"
+    assert found[1].cause == "a row of its block has at most 16 contiguous bytes, and a sector has 32"
     assert found[1].remedy == "Make the block wider and lower, so that its rows fill sectors."
 
 
@@ -115,7 +115,7 @@ def test_a_line_that_all_warps_update(target: Target, kernels: LoadedModule) -> 
     keys = target.array(np.random.default_rng(1).integers(0, 16, 65536, np.int32))
     found = said(kernels, "few_bins", (64,), (256,), target.zeros(256, "i4"), keys, 65536)
     (one,) = [one for one in found if one.rule == "contended-atomics"]
-    assert "one line of 128 bytes gets 4,096 sectors of updates from all warps; at 0.853 in a cycle that is" in str(one)
+    assert "one 128-byte line receives 4,096 sectors of updates from all warps; at 0.853 per cycle, they take" in str(one)
     assert 0.3 < one.evidence["share of the time that it is busy"] <= 1
     spread = target.array(np.arange(65536, dtype=np.int32))
     assert "contended-atomics" not in rules(said(kernels, "few_bins", (64,), (256,), target.zeros(65536, "i4"), spread, 65536))
@@ -124,7 +124,7 @@ def test_a_line_that_all_warps_update(target: Target, kernels: LoadedModule) -> 
 def test_lanes_with_the_same_element_are_counted(target: Target, kernels: LoadedModule) -> None:
     found = said(kernels, "eight_rows_for_a_warp", (64,), (32,), target.zeros(2048), target.zeros((8, 1024)), 1024)
     (one,) = [one for one in found if one.arrays == ("in",)]
-    assert one.cause == "its lanes ask for few different elements, one for 4 lanes, and these do not lie side by side"
+    assert one.cause == "its lanes access few different elements, one per 4 lanes, which are not contiguous"
 
 
 def conflict(found: Findings, op: str) -> str:
@@ -136,7 +136,8 @@ def test_the_padding_that_helps_is_named(target: Target, kernels: LoadedModule) 
     """By hand: two rows of 16 lanes fall in 32 banks where rows are 16 banks apart, as those of 48 words are; a word more does little."""
     found = said(kernels, "two_rows_of_a_window", (8,), (16, 16), target.zeros(256), target.zeros((32, 32)))
     expected = (
-        "Pad each row of `window` by 28 elements, from 20 to 48: then its lanes meet in no bank. `memlane fix` tries that, and swizzles."
+        "Pad each row of `window` by 28 elements, from 20 to 48, so that its lanes use different banks. `memlane fix` tries that, and "
+        "swizzles."
     )
     assert conflict(found, "ld.") == expected
 
@@ -146,13 +147,13 @@ def test_a_padding_that_does_not_help_is_not_advised(target: Target, kernels: Lo
     of 4 words, with which they are 160 words apart, all in one bank, or as before."""
     found = said(kernels, "rows_of_vectors", (8,), (256,), target.zeros(1024), target.zeros(1024))
     assert conflict(found, "ld.").endswith(
-        "no padding of the rows of `tile` that keeps its accesses of 16 bytes aligned takes fewer wavefronts."
+        "no padding of the rows of `tile` that keeps its accesses of 16 bytes aligned reduces the wavefronts."
     )
 
 
 def test_an_array_of_one_dimension_is_padded_behind_all_banks(target: Target, kernels: LoadedModule) -> None:
     found = said(kernels, "every_second_word", (8,), (256,), target.zeros(256), target.zeros(256))
-    expected = "Leave 1 element of `words` free behind each 32 (index i + (i / 32)): then its lanes meet in no bank."
+    expected = "Leave 1 element of `words` unused after every 32 (index i + (i / 32)), so that its lanes use different banks."
     assert conflict(found, "ld.").startswith(expected)
     assert max(np.bincount([(i + i // 32) % 32 for i in range(0, 64, 2)])) == 1
 

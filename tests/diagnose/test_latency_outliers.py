@@ -15,8 +15,8 @@ def test_one_in_twenty_takes_half_of_the_time() -> None:
     cycles = np.where(EXECUTIONS % 20 == 10, 1000, 40)
     (one,) = found(trace([accesses(site(0), cycles, (4, 2, 40))], lives=5000), "latency-outliers")
     assert one.cost_cycles == 8 * 2 * 960
-    assert "5.1 % of the accesses take 55 % of the time: 1000 cycles against a median of 40" in str(one)
-    assert "most are served by L1, and these, by their latency, by DRAM" in str(one)
+    assert "5.1 % of the accesses take 55 % of the time: 1,000 cycles against a median of 40" in str(one)
+    assert "most accesses are served by L1; these, judging by their latency, by DRAM" in str(one)
 
 
 @pytest.mark.parametrize(

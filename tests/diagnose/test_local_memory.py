@@ -29,10 +29,10 @@ def test_one_of_a_kind_is_not_several() -> None:
     (one,) = found(trace([accesses(LOCAL, 40, (1, 1, 1))], [counted(LOCAL, 1, sectors=4, ideal_sectors=4)]), "local-memory")
     assert "1 request to local memory" in str(one)
     atomic = counted(site(0, "atom.global.add.u32"), 1, addresses=1)
-    assert "update one address, the mean of 1 request," in str(explain(counts(atomic))[0])
+    assert "update the same address, on average over 1 request," in str(explain(counts(atomic))[0])
     row_of_one = trace(
         [accesses(site(0, "ld.global.u8"), 400, (1, 1, 40))],
         [counted(site(0, "ld.global.u8"), 40, sectors=16, ideal_sectors=1)],
         block=(1, 32, 1),
     )
-    assert any("a row of its block has no more than 1 byte side by side" in str(one) for one in explain(row_of_one))
+    assert any("a row of its block has at most 1 contiguous byte," in str(one) for one in explain(row_of_one))

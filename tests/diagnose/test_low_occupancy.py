@@ -13,7 +13,7 @@ def test_eight_warps_that_wait_nine_tenths_of_their_time() -> None:
     made = trace([accesses(site(0), 900, (1, 2, 100))], grid=(132 * 5, 1, 1), resident_blocks=4)
     (one,) = found(made, "low-occupancy")
     assert np.isclose(one.cost_share or 0, 0.9**2 - 0.9**8)
-    assert "8 of 64 possible warps are on a multiprocessor" in str(one)
+    assert "8 of 64 possible warps are resident on a multiprocessor" in str(one)
     assert "no more than 4 blocks of 64 threads fit" in str(one)
 
 

@@ -27,8 +27,8 @@ def test_bytes_one_at_a_time_wait_four_times_as_often(op: str, nbytes: int, arra
     (one,) = found(rows_of(op, nbytes, array=array), "narrow-access")
     assert one.cost_cycles == pytest.approx(200 * 700 * saved)
     assert one.cost_low == 200 * saved
-    assert f"a request moves {32 * nbytes} bytes of 128" in one.what
-    assert f"read {4 // nbytes} neighbours at once" in one.remedy
+    assert f"a request moves {32 * nbytes} bytes of a possible 128" in one.what
+    assert f"read {4 // nbytes} neighbouring elements at once" in one.remedy
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_stores_cost_their_issue_at_least() -> None:
     assert found(rows_of("st.global.u8", 1, cycles=700), "narrow-access") == []
     (one,) = found(rows_of("st.global.u8", 1, cycles=180), "narrow-access")
     assert (one.cost_cycles, one.cost_measured) == (150, False)
-    assert "store to 4 neighbours at once" in one.remedy
+    assert "store to 4 neighbouring elements at once" in one.remedy
 
 
 def test_two_narrow_arrays_at_one_place_are_each_read_once() -> None:

@@ -19,7 +19,7 @@ def _made(block: tuple[int, int, int], warps: int, mask: int = 0xFF, blocks: int
 def test_blocks_of_eight_threads_waste_three_quarters_of_their_lives() -> None:
     (one,) = found(_made((8, 1, 1), 1), "partial-warps")
     assert (one.cost_cycles, one.cost_share) == (0.75 * 4 * 100_000, 0.75)
-    assert "75 % of the lanes have no thread" in str(one)
+    assert "75 % of the lanes of the whole kernel have no thread" in str(one)
     assert "blocks have 8 threads" in str(one)
 
 

@@ -89,13 +89,11 @@ def test_lanes_that_share_sectors_use_them_in_part(sectors: int, ideal: int, rul
     (one,) = explain(counts(counted(site(0), 100, sectors=sectors, ideal_sectors=ideal)))
     assert one.rule == rule
     if rule == "partial-sectors":
-        assert f"of the sectors that move {100 * ideal / sectors:.0f} % is used" in str(one)
+        assert f"only {100 * ideal / sectors:.0f} % of the moved bytes are used" in str(one)
         assert one.evidence["used share"] == ideal / sectors
 
 
-@pytest.mark.parametrize(
-    ("sectors", "words"), [(5, "which begin inside a sector or have only a part of their lanes"), (8, "skip the data")]
-)
+@pytest.mark.parametrize(("sectors", "words"), [(5, "which begin inside a sector or have inactive lanes"), (8, "skip the data")])
 def test_rows_of_a_tile_with_its_border_skip_nothing(sectors: int, words: str) -> None:
     """Two rows of 16 lanes and then of 4: 24 lanes in the mean request of 5 sectors, where 2.5 would do."""
     entry = counted(site(0), 1000, 24, sectors=sectors, ideal_sectors=2.5)

@@ -20,8 +20,8 @@ ELSE = "for example through a shared-memory tile, or by another layout of the ar
 def test_the_naive_store_in_one_paragraph() -> None:
     (found,) = findings(counted(site(1, "st.global.f32", 4), 32_768, sectors=32, ideal_sectors=4))
     assert str(found) == (
-        "transpose.cu:4  st.global.f32 in naive: each request touches 32 sectors where 4 would do (8 times the traffic), because every "
-        "lane touches a sector of its own. 917,504 of 1,048,576 sectors are excess (28 MiB). Let neighbouring threads store to "
+        "transpose.cu:4  st.global.f32 in naive: each request touches 32 sectors where 4 would do (8 times the traffic), because each "
+        "lane touches a different sector. 917,504 of 1,048,576 sectors are excess (28 MiB). Let neighbouring threads store to "
         "neighbouring addresses, for example through a shared-memory tile, or by another layout of the array: `memlane fix` tries some."
     )
 
@@ -37,8 +37,8 @@ def test_the_evidence_as_numbers() -> None:
 @pytest.mark.parametrize(
     ("op", "per_request", "cause"),
     [
-        ("ld.global.f32", {"sectors": 32, "ideal_sectors": 4}, "every lane touches a sector of its own"),
-        ("ld.global.f32", {"sectors": 17, "ideal_sectors": 4}, "the addresses of its lanes do not lie side by side"),
+        ("ld.global.f32", {"sectors": 32, "ideal_sectors": 4}, "each lane touches a different sector"),
+        ("ld.global.f32", {"sectors": 17, "ideal_sectors": 4}, "the addresses of its lanes are not contiguous"),
     ],
 )
 def test_the_cause_says_no_more_than_was_counted(op: str, per_request: dict[str, float], cause: str) -> None:

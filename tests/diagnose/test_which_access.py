@@ -73,7 +73,7 @@ def test_accesses_of_one_array_in_one_column_are_told_by_what_they_move(target: 
     console = Console(width=200)
     with console.capture() as shown:
         console.print(render_worst([one]))
-    assert "(ld.global.f32: 18 sectors a request on average, 4 to 32, ideally 4)" in shown.get()
+    assert "(ld.global.f32: 18 sectors per request on average, 4 to 32, ideally 4)" in shown.get()
 
 
 def test_statements_of_one_line_are_told_by_their_columns() -> None:

@@ -33,7 +33,7 @@ def test_a_fault_names_every_kernel_that_can_have_caused_it(running: list[str], 
         ("CUDA_ERROR_OUT_OF_MEMORY", DeviceError, "cuda:0 refused X: not enough free device memory"),
         ("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", BadLaunch, "more registers or shared memory"),
         ("CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", BadLaunch, "not all blocks fit on the GPU at once"),
-        ("CUDA_ERROR_NOT_FOUND", DeviceError, "the assembler leaves out what no kernel uses"),
+        ("CUDA_ERROR_NOT_FOUND", DeviceError, "because the assembler removes what no kernel uses"),
     ],
 )
 def test_kinds(name: str, kind: type[Exception], part: str) -> None:

@@ -80,10 +80,10 @@ def test_foreign_objects_that_have_no_device_memory() -> None:
 
 
 def test_foreign_arrays_elsewhere_are_refused() -> None:
-    with pytest.raises(BadLaunch, match=r"^a OnDevice lives on cuda:1, the kernel on cuda:0; copy it there first$"):
+    with pytest.raises(BadLaunch, match=r"^a OnDevice is on cuda:1, but the kernel is on cuda:0; copy it there first$"):
         device_memory(OnDevice(2, 1), 0, "cuda:0")
 
 
 def test_foreign_arrays_that_keep_their_memory_are_refused() -> None:
-    with pytest.raises(BadLaunch, match=r"^a OnDevice does not hand out its memory: it requires a gradient$"):
+    with pytest.raises(BadLaunch, match=r"^a OnDevice does not expose its memory: it requires a gradient$"):
         device_memory(OnDevice(2, 0), 0, "cuda:0")

@@ -169,7 +169,7 @@ class Case:
 
 def placed(box: npt.NDArray[Any], swizzle: str) -> npt.NDArray[np.uint8]:
     """The bytes of a box as they lie in shared memory: in each line of 128 bytes, pieces of 16 bytes that stand in the first one at place j
-    stand in line r at place j ^ (r mod n), counted within their row."""
+    stand at line r at place j ^ (r mod n), counted within their row."""
     in_line, period = SWIZZLE_ROWS[swizzle]
     rows = np.ascontiguousarray(box).reshape(-1, box.shape[-1]).view(np.uint8)
     pieces = rows.reshape(len(rows), -1, 16)

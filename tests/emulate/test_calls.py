@@ -201,7 +201,7 @@ def test_accesses_of_a_function_that_cannot_be_inlined_follow_those_of_the_kerne
 def test_what_does_not_fit_is_refused() -> None:
     target = emulator()
     text = program("{ .param .b64 x; call (x), twice, (x); } ret;", before=FUNCTIONS)
-    with pytest.raises(PtxTypeError, match="the arguments or results of this call are not those of twice"):
+    with pytest.raises(PtxTypeError, match="the arguments or results of this call do not match those of twice"):
         target.load(parse(text, "test.ptx"))["k"][1, 32](target.zeros(32, np.uint64))
 
 

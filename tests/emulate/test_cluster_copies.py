@@ -169,5 +169,5 @@ def test_the_checker_finds_what_comes_behind_the_arrival() -> None:
 
 
 def test_a_copy_to_a_block_that_is_not_there() -> None:
-    with pytest.raises(BadAccess, match=r"in the shared memory of the block of rank 5, and its cluster has ranks 0 to 3"):
+    with pytest.raises(BadAccess, match=r"in the shared memory of the block of rank 5, but its cluster has only ranks 0 to 3"):
         sent(MULTICAST.replace("MASK", "46"), Layers(), cluster=4, blocks=4)

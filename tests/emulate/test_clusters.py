@@ -221,12 +221,12 @@ TILE = ".shared .align 8 .b8 tile[256]; mov.u32 %r1, tile; mov.u32 %r2, 1;"
         ),
         (
             f"{TILE} {SYNC} mapa.shared::cluster.u32 %r3, %r1, 5; st.shared::cluster.u32 [%r3], 1; {SYNC} ret;",
-            "wrote 4 bytes at 0x6000000 (st.shared::cluster.u32), in the shared memory of the block of rank 5, and its cluster has ranks 0 "
-            "to 1",
+            "wrote 4 bytes at 0x6000000 (st.shared::cluster.u32), in the shared memory of the block of rank 5, but its cluster has only "
+            "ranks 0 to 1",
         ),
         (
             f"{TILE} {SYNC} mapa.shared::cluster.u32 %r3, %r1, %r2; st.shared.u32 [%r3], 1; {SYNC} ret;",
-            "which mapa made an address in the shared memory of the block of rank 1: access it as .shared::cluster",
+            "which mapa mapped to the shared memory of the block of rank 1: access it as .shared::cluster",
         ),
         (
             f"{TILE} {SYNC} cvta.shared.u64 %rd1, 0; mapa.u64 %rd2, %rd1, %r2; ld.u64 %rd3, [%rd2+252]; {SYNC} ret;",
@@ -239,7 +239,7 @@ TILE = ".shared .align 8 .b8 tile[256]; mov.u32 %r1, tile; mov.u32 %r2, 1;"
         (
             f"{TILE} mov.u32 %r5, %cluster_ctarank; setp.eq.u32 %p1, %r5, 0; @%p1 exit; {SYNC}"
             "mapa.shared::cluster.u32 %r3, %r1, 0; ld.shared::cluster.u32 %r4, [%r3]; ret;",
-            "in the shared memory of block (0, 0, 0) of its cluster, which has ended: let the cluster wait for all (cluster.sync())",
+            "in the shared memory of block (0, 0, 0) of its cluster, which has ended: synchronise the cluster (cluster.sync())",
         ),
         (
             "barrier.cluster.wait; ret;",
@@ -266,7 +266,7 @@ def test_a_deadlock_names_all_blocks_of_the_cluster() -> None:
         """,
         threads=64,
     )
-    assert text.startswith("kernel k: block (1, 0, 0) cannot go on: 32 threads, the first (0, 0, 0), wait at barrier 1 (bad.ptx:")
+    assert text.startswith("kernel k: block (1, 0, 0) cannot continue: 32 threads, the first (0, 0, 0), wait at barrier 1 (bad.ptx:")
     assert "which needs 64 threads; 32 threads, the first (32, 0, 0), wait at the barrier of their cluster (bad.ptx:" in text
     assert ". Of block (0, 0, 0) of its cluster 64 threads, the first (0, 0, 0), wait at the barrier of their cluster (bad.ptx:" in text
 
@@ -325,6 +325,6 @@ def test_a_launch_that_was_changed_has_whole_clusters_too() -> None:
     call = target.load(module())["ring"][(4, 2), 64]
     launch = call.bind(target.zeros((8, 64, 4), np.uint32), 7)
     with pytest.raises(
-        BadLaunch, match=r"the grid \(1, 1, 1\) of ring is not a multiple of its clusters, \(4, 2, 1\): launch whole clusters"
+        BadLaunch, match=r"the grid \(1, 1, 1\) of ring is not a multiple of its cluster size \(4, 2, 1\): launch whole clusters"
     ):
         target.launch(replace(launch, grid=(1, 1, 1)))

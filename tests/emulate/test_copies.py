@@ -107,7 +107,7 @@ def test_a_guard() -> None:
     ("more", "message"),
     [
         ("add.u64 %rd1, %rd1, 4;", r"thread \(0, 0, 0\) read 16 bytes at 0x\w+ .* not a multiple of 16"),
-        ("add.u64 %rd1, %rd1, 4096;", r"thread \(0, 0, 0\) read 16 bytes at 0x\w+ .*behind the 512-byte allocation"),
+        ("add.u64 %rd1, %rd1, 4096;", r"thread \(0, 0, 0\) read 16 bytes at 0x\w+ .*past the end of the 512-byte allocation"),
         ("add.u64 %rd3, %rd3, 16;", r"thread \(31, 0, 0\) wrote 16 bytes at 0x200 .*outside the block's 512 bytes of shared memory"),
     ],
 )

@@ -30,7 +30,7 @@ def test_an_empty_array_is_called_empty() -> None:
     nothing = target.empty(0, np.float32)
     assert nothing.nbytes == 0
     kernel = target.load(parse(program("st.global.f32 [%out], 1.0; ret;"), "test.ptx"))["k"]
-    with pytest.raises(BadAccess, match=f"just behind the empty allocation at {nothing.address:#x}"):
+    with pytest.raises(BadAccess, match=f"just past the end of the empty allocation at {nothing.address:#x}"):
         kernel[1, 32](nothing)
     assert target.empty(0, np.float32).address != nothing.address
 
@@ -48,7 +48,7 @@ def test_a_store_behind_an_allocation() -> None:
         before=SOURCE,
     )
     assert text.startswith("kernel k, store.cu:17: block (0, 0, 0), thread (0, 1, 0) wrote 4 bytes at 0x")
-    assert text.endswith("(st.global.u32), 20 bytes behind the 4096-byte allocation at OUT")
+    assert text.endswith("(st.global.u32), 20 bytes past the end of the 4096-byte allocation at OUT")
 
 
 def test_a_load_before_an_allocation() -> None:
@@ -60,13 +60,13 @@ def test_a_load_before_an_allocation() -> None:
 
 def test_an_access_that_reaches_beyond_its_allocation() -> None:
     assert launch("ld.global.u64 %rd1, [%out]; st.global.u64 [%out], %rd1; ret;", nbytes=4).endswith(
-        "reaching beyond the 4-byte allocation at OUT"
+        "extending past the end of the 4-byte allocation at OUT"
     )
 
 
 def test_a_null_pointer() -> None:
     text = launch("mov.u64 %rd1, 0; atom.global.add.u32 %r1, [%rd1], 1; ret;")
-    assert "updated 4 bytes at 0x0 (atom.global.add.u32), which is nowhere near an allocation" in text
+    assert "updated 4 bytes at 0x0 (atom.global.add.u32), which is not near any allocation" in text
 
 
 def test_freed_memory() -> None:
@@ -135,7 +135,7 @@ def test_a_barrier_that_not_all_threads_reach() -> None:
         before=SOURCE,
     )
     assert text == (
-        "kernel k: block (0, 0, 0) cannot go on: 40 threads, the first (0, 0, 0), wait at barrier 1 (store.cu:7); "
+        "kernel k: block (0, 0, 0) cannot continue: 40 threads, the first (0, 0, 0), wait at barrier 1 (store.cu:7); "
         "24 threads, the first (40, 0, 0), wait at barrier 0 (store.cu:5)"
     )
 
@@ -162,7 +162,7 @@ def test_an_endless_loop_is_reported() -> None:
     target = emulator(patience=3)
     out = target.zeros(8, np.uint32)
     kernel = target.load(parse(program("AGAIN: ld.volatile.global.u32 %r1, [%out]; setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN; ret;")))["k"]
-    with pytest.raises(Deadlock, match="has been looping here for 3 turns"):
+    with pytest.raises(Deadlock, match="has been looping here for 3 iterations"):
         kernel[1, 32](out)
 
 
@@ -209,8 +209,8 @@ def test_an_endless_loop_names_the_lines_that_its_threads_are_at(layers: Layers,
     with pytest.raises(Deadlock) as caught:
         target.launch(one)
     assert str(caught.value) == (
-        f"kernel k, {lines}: block (0, 0, 0) has been looping here for 3 turns without any thread passing a barrier or ending; if it does "
-        "end, wait longer with --patience 30, in Python with target.patience = 30"
+        f"kernel k, {lines}: block (0, 0, 0) has been looping here for 3 iterations without any thread passing a barrier or ending; if "
+        "the kernel does terminate, wait longer with --patience 30, in Python with target.patience = 30"
     )
 
 
@@ -253,5 +253,5 @@ def test_an_access_is_told_by_the_user_s_array_and_not_by_a_variable_of_a_trace(
     address, _kept = target.memory.allocate(32, "memlane_trace")
     distance = address + 64 - out.address
     kernel = target.load(parse(program(f"add.u64 %rd0, %out, {distance}; st.global.f32 [%rd0], 1.0; ret;"), "test.ptx"))["k"]
-    with pytest.raises(BadAccess, match=f"{distance - 4096} bytes behind the 4096-byte allocation at {out.address:#x}"):
+    with pytest.raises(BadAccess, match=f"{distance - 4096:,} bytes past the end of the 4096-byte allocation at {out.address:#x}"):
         kernel[1, 32](out)

@@ -57,7 +57,7 @@ def test_what_cannot_be_freed() -> None:
     one.free(0)
     one.free(address)
     for wrong in (address, address + 16):
-        with pytest.raises(BadAccess, match=r"^a kernel frees 0x[0-9a-f]+, which `malloc` did not return, or which was freed already$"):
+        with pytest.raises(BadAccess, match=r"^a kernel frees 0x[0-9a-f]+, which `malloc` did not return or which is already freed$"):
             one.free(wrong)
 
 

@@ -88,7 +88,7 @@ def test_a_policy_for_caches_is_no_count_and_no_mask() -> None:
     ],
 )
 def test_a_policy_stands_where_the_hint_says(line: str) -> None:
-    with pytest.raises(PtxTypeError, match=r"the operands of `.*` do not fit"):
+    with pytest.raises(PtxTypeError, match=r"the operands of `.*` do not match"):
         parse(program(line))
 
 

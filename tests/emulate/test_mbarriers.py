@@ -187,7 +187,11 @@ def test_bulk_copies_come_and_go() -> None:
 
 @pytest.mark.parametrize(
     ("size", "ahead", "message"),
-    [(24, 0, "18 .*not a multiple of 16"), (512, 8, "08 .*not a multiple of 16"), (512, 16, "just behind the 512-byte allocation")],
+    [
+        (24, 0, "18 .*not a multiple of 16"),
+        (512, 8, "08 .*not a multiple of 16"),
+        (512, 16, "just past the end of the 512-byte allocation"),
+    ],
 )
 def test_bulk_copies_stay_aligned_and_inside(size: int, ahead: int, message: str) -> None:
     target = emulator()

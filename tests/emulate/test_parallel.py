@@ -247,7 +247,7 @@ def test_blocks_that_pass_barriers_while_they_wait_make_room_for_others() -> Non
 
 
 def test_a_grid_that_the_device_does_not_hold_is_no_more_resident_in_threads() -> None:
-    with pytest.raises(Deadlock, match="has been looping here for 2000 turns"):
+    with pytest.raises(Deadlock, match="has been looping here for 2,000 iterations"):
         launched(GRID_BARRIER, np.zeros(16 + 133, np.uint32), blocks=133, width=64, shared=NEARLY_ALL_SHARED, patience=2000)
 
 
@@ -277,7 +277,7 @@ def test_who_waits_for_a_thread_that_works_is_patient() -> None:
 
 def test_nobody_waits_for_ever_in_vain() -> None:
     body = "again: ld.volatile.global.u32 %r1, [%out]; setp.eq.u32 %p1, %r1, 0; @%p1 bra again;"
-    with pytest.raises(Deadlock, match="has been looping here for 1000 turns"):
+    with pytest.raises(Deadlock, match="has been looping here for 1,000 iterations"):
         launched(body, np.zeros(4, np.uint32), patience=1000)
 
 
@@ -316,9 +316,13 @@ ONE_BLOCK_ONLY = "setp.ne.u32 %p1, %r60, 50; @%p1 bra forever; {}; forever: ld.v
 @pytest.mark.parametrize(
     ("fault", "error", "message"),
     [
-        ("st.global.u32 [%out+80], 1", BadAccess, r"block \(50, 0, 0\), thread \(0, 0, 0\) wrote 4 bytes at 0x[0-9a-f]+ .*64 bytes behind"),
+        (
+            "st.global.u32 [%out+80], 1",
+            BadAccess,
+            r"block \(50, 0, 0\), thread \(0, 0, 0\) wrote 4 bytes at 0x[0-9a-f]+ .*64 bytes past the end",
+        ),
         ("trap", KernelTrap, r"block \(50, 0, 0\), thread \(0, 0, 0\) executed trap"),
-        ("setp.eq.u32 %p2, %tid, 3; @%p2 bra aside; bar.sync 0; aside: bar.sync 1", Deadlock, r"block \(50, 0, 0\) cannot go on: "),
+        ("setp.eq.u32 %p2, %tid, 3; @%p2 bra aside; bar.sync 0; aside: bar.sync 1", Deadlock, r"block \(50, 0, 0\) cannot continue: "),
     ],
     ids=["access", "trap", "barrier"],
 )
@@ -385,7 +389,7 @@ def test_what_is_observed_runs_in_one_order(layers: Layers) -> None:
 
 
 def test_an_emulator_without_threads_is_refused() -> None:
-    with pytest.raises(BadLaunch, match="an emulator of 0 threads runs nothing: give 1 or more, or leave them out"):
+    with pytest.raises(BadLaunch, match="an emulator needs at least 1 thread, got threads=0: pass 1 or more, or leave it out"):
         emulator(threads=0)
 
 

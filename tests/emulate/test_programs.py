@@ -423,7 +423,7 @@ def test_a_grid_that_synchronises_itself_must_fit_on_the_chip() -> None:
     assert not target.load(module("locks"))["spin"].cooperative
     smooth[132 * 8, 256](a, a, 0, 1)
     message = (
-        "smooth(float*, float*, int, int) synchronises its whole grid, so all 1057 blocks must be on the chip at once; h200 holds 1056 of "
+        "smooth(float*, float*, int, int) synchronises its whole grid, so all 1,057 blocks must be on the chip at once; h200 holds 1056 of "
         "them (8 on each of 132 multiprocessors): launch fewer, and let each thread do more"
     )
     with pytest.raises(BadLaunch, match=f"^{re.escape(message)}$"):

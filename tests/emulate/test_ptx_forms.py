@@ -92,7 +92,8 @@ def test_a_variable_of_a_function_is_one_for_all_calls() -> None:
             "tex.1d.v4.f32.s32 {%f0, %f1, %f2, %f3}, [picture, {%r0}];",
             ".global .texref picture;",
             UnsupportedPtx,
-            "`picture` is a reference (`.texref`), to which nothing is bound here: pass a texture object, as a parameter of type `.u64`",
+            "`picture` is a reference (`.texref`), which is not bound to an image here: pass a texture object instead, as a parameter of "
+            "type `.u64`",
         ),
         (
             "{ .param .b32 a; st.param.b32 [a], 1; call far, (a); }",
@@ -119,5 +120,5 @@ def test_refused(body: str, before: str, kind: type[MemlaneError], message: str)
 
 
 def test_a_parameter_that_is_a_texture_reference_is_refused() -> None:
-    with pytest.raises(UnsupportedPtx, match=r"`t` is a reference \(`\.texref`\), to which nothing is bound here"):
+    with pytest.raises(UnsupportedPtx, match=r"`t` is a reference \(`\.texref`\), which is not bound to an image here"):
         emulator().load(parse(f"{HEAD}.visible .entry k(.param .texref t) {{ ret; }}"))

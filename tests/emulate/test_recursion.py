@@ -154,7 +154,9 @@ def test_calls_through_pointers() -> None:
 
 
 def test_a_pointer_to_a_function_of_another_kind_is_told() -> None:
-    with pytest.raises(BadAccess, match=r"thread \(0, 0, 0\) called 0x7b0000000030, which is not a function that fits this call"):
+    with pytest.raises(
+        BadAccess, match=r"thread \(0, 0, 0\) called 0x7b0000000030, which is not the address of a function that matches this call"
+    ):
         run(f"mov.u32 %r1, 3; mov.u32 %r2, 0; {BY_POINTER}", before=POINTERS)
 
 

@@ -163,7 +163,7 @@ def test_faults_say_what_a_tensor_map_should_be() -> None:
     target = emulator()
     array = target.zeros((64, 32), np.float32)
     tiles = target.tensor_map(array, (8, 32))
-    with pytest.raises(LaunchError, match=r"another number of dimensions"):
+    with pytest.raises(LaunchError, match=r"a different number of dimensions"):
         _launch(target, load_program(1), "load", tiles, 1024, 0)
     with pytest.raises(LaunchError, match=r"which is not a tensor map of an emulator: make it with target.tensor_map"):
         _launch(target, load_program(1), "load", bytes(128), 1024, 0)
@@ -180,7 +180,7 @@ def test_a_box_begins_at_a_multiple_of_16_bytes() -> None:
     """As a GPU has it: it takes others for illegal instructions."""
     target = emulator()
     for dtype, x, told in (
-        ("f4", 30, r"begins 120 bytes into a row \(x is 30\).* with an x that is a multiple of 4, and take a wider box"),
+        ("f4", 30, r"begins 120 bytes into a row \(x is 30\).* at an x that is a multiple of 4, and use a wider box"),
         ("f4", -5, r"begins -20 bytes into a row \(x is -5\)"),
         ("f8", 37, r"begins 296 bytes into a row .* a multiple of 2,"),
         ("u1", 900, r"begins 900 bytes into a row .* a multiple of 16,"),
@@ -207,7 +207,7 @@ def test_no_box_is_stored_in_front_of_the_array() -> None:
     target = emulator()
     tiles = target.tensor_map(target.zeros((64, 32), np.float32), (8, 16))
     _launch(target, load_program(2), "load", tiles, 512, -4, -8)
-    for at, told in (((-4, 0), r"begins at -4 along x, in front of the array: only loads may"), ((0, -8), r"begins at -8 along y,")):
+    for at, told in (((-4, 0), r"begins at -4 along x, before the array, where only loads may begin"), ((0, -8), r"begins at -8 along y,")):
         for program in (store_program(2), store_program(2, "add")):
             with pytest.raises(LaunchError, match=told):
                 _launch(target, program, "store", tiles, 512, *at)

@@ -161,7 +161,7 @@ def test_a_trap_names_the_thread_and_the_place(kernels: LoadedModule) -> None:
     line = line_of("COPY(copy_2d_trap,")
     assert refusal(kernels, "copy_2d_trap", pixels(), -2) == (
         f"kernel copy_2d_trap, textures.cu:{line}: block (0, 0, 0), thread (0, 0, 0) read a surface at (-8, 0), x in bytes "
-        "(suld.b.2d.v4.b8.trap): outside, for it is a 2d image of u1 x 4, 7 x 5, and its lines have 28 bytes"
+        "(suld.b.2d.v4.b8.trap): out of bounds; the surface (2d image of u1 x 4, 7 x 5) has rows of 28 bytes"
     )
     assert "thread (5, 0, 0) read a surface at (28, 0)" in refusal(kernels, "copy_2d_trap", pixels(), 2)
 

@@ -101,7 +101,7 @@ def test_a_trace_without_rows_is_a_header(tmp_path: Path) -> None:
 def test_an_existing_file_stays_without_force(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(SOURCE)
-    with pytest.raises(RecordError, match=r"t\.csv exists; give --force"):
+    with pytest.raises(RecordError, match=r"t\.csv exists; pass --force"):
         export(transpose(), "csv", path)
     assert path.read_text() == SOURCE
     export(transpose(), "csv", path, force=True)
@@ -116,7 +116,7 @@ def test_an_export_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_names_those_that_exist(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"there is no exporter 'xlsx'; choose from: .*csv"):
+    with pytest.raises(CommandError, match=r"unknown export format 'xlsx'; choose from: .*csv"):
         export(transpose(), "xlsx", tmp_path / "t.xlsx")
 
 

@@ -110,9 +110,9 @@ def test_what_many_locations_take_is_said_before(
     monkeypatch.setattr("memlane.export.otf2.MANY", locations)
     assert main(command) == 0
     assert capsys.readouterr().err == (
-        f"memlane: note: the archive has {locations} locations, each with two files and half a MiB of memory until all is written, which "
-        f"takes {locations // 2} MiB and some seconds for each thousand; "
-        "trace fewer warps (--every 32, --sms 0-3) or export --to perfetto\n"
+        f"memlane: note: the archive has {locations} locations, with two files each; writing it needs {locations // 2} MiB of "
+        "memory and some seconds per thousand locations; "
+        "to make it smaller, trace fewer warps (--every 32, --sms 0-3), or export --to perfetto\n"
     )
 
 
@@ -159,10 +159,10 @@ def test_only_an_archive_is_replaced(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "letter").write_text("dear")
-    with pytest.raises(RecordError, match=r"home is a directory without traces\.otf2, so it may hold something else; name another$"):
+    with pytest.raises(RecordError, match=r"home is a directory without traces\.otf2, so it may hold other files; name another directory$"):
         export(transpose(), "otf2", home, force=True)
     assert (home / "letter").read_text() == "dear"
-    with pytest.raises(RecordError, match=r"letter is a file, and this format is a directory; name another$"):
+    with pytest.raises(RecordError, match=r"letter is a file, but this format is a directory; name another path$"):
         export(transpose(), "otf2", home / "letter", force=True)
     with pytest.raises(RecordError, match=r"cannot be written: there is no directory .*nowhere$"):
         export(transpose(), "otf2", tmp_path / "nowhere" / "t.otf2")
@@ -172,7 +172,7 @@ def test_an_archive_that_exists_stays_without_force_and_is_replaced_with_it(tmp_
     trace = transpose()
     path = tmp_path / "t.otf2"
     export(replace(trace, table=trace.table.slice(0, 0)), "otf2", path)
-    with pytest.raises(RecordError, match=r"t\.otf2 exists; give --force"):
+    with pytest.raises(RecordError, match=r"t\.otf2 exists; pass --force"):
         export(trace, "otf2", path)
     assert len(read(path)) == len(trace.warps)
     export(trace, "otf2", path, force=True)
@@ -184,7 +184,7 @@ def test_an_export_that_fails_keeps_the_old_archive(tmp_path: Path) -> None:
     trace = transpose()
     path = tmp_path / "t.otf2"
     export(trace, "otf2", path)
-    with pytest.raises(RecordError, match="whose clocks it does not hold"):
+    with pytest.raises(RecordError, match="lacks the clocks of some of its warps"):
         export(replace(trace, warps=trace.warps[:0]), "otf2", path, force=True)
     assert len(read(path)) == len(trace.warps) + trace.table.num_rows
     assert os.listdir(tmp_path) == ["t.otf2"]

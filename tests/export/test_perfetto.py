@@ -155,7 +155,7 @@ def test_the_counter_is_the_mean_number_in_flight() -> None:
         busy = sum(one.end - one.begin for one in shown.slices if one.facts and one.path[0] == f"SM {sm}")
         assert sum(value for _, value in samples) * width == pytest.approx(busy, rel=0.02)
         asked = sum(row["sectors"] or 0 for row in trace.table.to_pylist() if row["sm"] == sm)
-        assert sum(value for _, value in shown.counters[f"SM {sm}", "sectors asked for"]) * width == pytest.approx(asked, rel=0.02)
+        assert sum(value for _, value in shown.counters[f"SM {sm}", "sectors requested"]) * width == pytest.approx(asked, rel=0.02)
 
 
 def test_a_trace_without_accesses_shows_its_warps() -> None:

@@ -56,7 +56,7 @@ def full_trace() -> Trace:
         plain.launches[1],
         perturbation=Perturbation(foot, replace(foot, registers=40), "", 100.0, 150.5, 3),
         sample=Sample(4, 2, ((0, 1),), ((0, 2),), ((0, 4),), (0, 9), 2, 7),
-        staging=Staging("shared", 8, "as is quicker"),
+        staging=Staging("shared", 8, "whichever is faster"),
         resident_blocks=8,
         cluster=(1, 1, 1),
         failed="it broke",

@@ -58,10 +58,10 @@ from tests.ptx.examples_of_rows import registers
         (lambda text: parse_extent("--grid", text), "9" * 5000, "write X, X,Y or X,Y,Z, for example --grid 32,32"),
         (parse_argument, "f4[" + "9" * 5000 + "]", "the extents of an array are whole numbers of at most 18 digits, as in f4[64,64]"),
         (parse_argument, f"f4[{','.join(['1'] * 40)}]", "an array has at most 32 axes, not 40"),
-        (parse_argument, f"f4[{','.join(['9' * 18] * 32)}]", "bytes are more memory than this machine has"),
-        (parse_argument, "tensor_map(f4[4], box=\u00b2)", "a box is written as 64x32, not '\u00b2'"),
-        (parse_argument, "texture(f4[4], channels=" + "9" * 5000 + ")", "channels is a number, not "),
-        (parse_argument, "{1:i4}@" + "9" * 5000, "a structure is aligned to a power of two up to 128 bytes, not to 999"),
+        (parse_argument, f"f4[{','.join(['9' * 18] * 32)}]", "bytes does not fit into the memory of this machine"),
+        (parse_argument, "tensor_map(f4[4], box=\u00b2)", "write a box as 64x32, not '\u00b2'"),
+        (parse_argument, "texture(f4[4], channels=" + "9" * 5000 + ")", "channels must be a number, not "),
+        (parse_argument, "{1:i4}@" + "9" * 5000, "the alignment of a structure is a power of two up to 128 bytes, not 999"),
         (parse_argument, "{" * 30_000 + "1:i4" + "}" * 30_000, "structures may be nested at most 16 deep"),
         (parse_argument, "1e300:f4", "1e300 is not of type float32"),
         (parse_argument, "a[4]", "a is not a number type; use NumPy's names, for example f4, f8, i4, u8, i8, float32"),
@@ -129,17 +129,17 @@ def _rule(table: str, name: str, value: str, unit: str = "") -> str:
     [
         ("x = " + "[\n" * 100_000, "its arrays or tables are nested too deeply"),
         ("x = " + "9" * 5000, "cannot read the chip file"),
-        ('like = "mine"', "there is no mine.toml beside it that it could be like"),
-        ('like = ["h200"]', "like must be the name of a chip beside it or of one that comes with memlane, as in \"h200\", not ['h200']"),
-        ('like = "a/b"', "like must be the name of a chip beside it"),
-        (_rule("banks", "lanes_4", "5", "lanes"), "must divide the 32 lanes of a warp, and 5 does not"),
+        ('like = "mine"', "like names mine.toml, but there is no such file in its directory"),
+        ('like = ["h200"]', "or a chip that comes with memlane, as in \"h200\", not ['h200']"),
+        ('like = "a/b"', "like must name a chip file in the same directory"),
+        (_rule("banks", "lanes_4", "5", "lanes"), "must divide 32, the number of lanes of a warp; 5 does not"),
         (_rule("banks", "banks", "4294967296"), "[banks] banks must be at most 1,024, not 4294967296"),
-        (_rule("chip", "max_threads_per_sm", "31"), "[chip] max_threads_per_sm must be at least the 32 of a warp, not 31"),
+        (_rule("chip", "max_threads_per_sm", "31"), "[chip] max_threads_per_sm must be at least 32, the threads of a warp, not 31"),
         (_rule("banks", "banks", "3"), "banks times bank_bytes must be a multiple of 16 bytes"),
         (_rule("latency", "l1", "inf", "cycles"), "[latency] l1 must be at most 1,125,899,906,842,624, not inf"),
         (_rule("latency", "l1", "nan", "cycles"), "[latency] l1 must be a positive number, not nan"),
-        (_rule("chip", "sm_count", "0x" + "f" * 3000), "not a number of 12000 bits"),
-        ('like = "h200"\n[chip]\nsm_count = { value = 7, source = ["x"] }', "[chip] sm_count has the source ['x']; it must be a text"),
+        (_rule("chip", "sm_count", "0x" + "f" * 3000), "not a number of 12,000 bits"),
+        ('like = "h200"\n[chip]\nsm_count = { value = 7, source = ["x"] }', "[chip] sm_count: the source must be a string, not ['x']"),
     ],
 )  # fmt: skip
 def test_chip_files_that_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -154,7 +154,7 @@ def test_chip_files_that_are_refused(tmp_path: Path, text: str, message: str) ->
 def test_chips_that_are_like_each_other(tmp_path: Path) -> None:
     for name, other in (("a", "b"), ("b", "c"), ("c", "a")):
         (tmp_path / f"{name}.toml").write_text(f'like = "{other}"', encoding="utf-8")
-    with pytest.raises(ChipError, match=r"c\.toml: there is no a\.toml beside it that it could be like"):
+    with pytest.raises(ChipError, match=r"c\.toml: like names a\.toml, but there is no such file in its directory"):
         from_file(tmp_path / "a.toml")
 
 
@@ -176,7 +176,7 @@ def test_arrays_that_are_refused(tmp_path: Path, content: bytes) -> None:
     [
         ("[" * 100_000, "is neither a record file of memlane trace nor the output of memlane count --json"),
         ('{"kind": "counts", "launches": ' + "9" * 5000 + "}", "is neither a record file of memlane trace nor"),
-        ('{"kind": "counts", "launches": [], "sources": 1.5}', "missing or unreadable: it.sources is no object; write it again with"),
+        ('{"kind": "counts", "launches": [], "sources": 1.5}', "missing or unreadable: it.sources is not an object; write it again with"),
         ('{"kind": "counts", "launches": [], "sources": {"a": 1}}', "missing or unreadable: it.sources['a'] is not a string"),
         ('{"kind": "counts", "launches": [{"sites": [], "kernel": "k", "chip": "c", "grid": [Infinity, 1, 1], "block": [1, 1, 1]}]}',
          "missing or unreadable: launches[0].grid[0] is not a whole number from 0 on"),
@@ -364,8 +364,8 @@ def test_no_message_is_endless() -> None:
             "load_bytes = { value = 2, unit = 'bytes', source = 'global' }\ntransactions = ",
             "load_bytes must be a multiple of",
         ),
-        ("[coalescing]", "[coalescing" + ".b" * 60_000 + "]", "4,096 in a line, and has more"),
-        ('source = "banks"', f'source = "{"-" * 4000}"', "has the source '-----"),
+        ("[coalescing]", "[coalescing" + ".b" * 60_000 + "]", "4,096 in a line"),
+        ('source = "banks"', f'source = "{"-" * 4000}"', ": the source '-----"),
     ],
 )
 def test_numbers_of_a_chip_that_do_not_fit_each_other(old: str, new: str, message: str, tmp_path: Path) -> None:
@@ -390,7 +390,7 @@ def test_times_of_warps_that_no_clock_shows(tmp_path: Path) -> None:
         trace.save(tmp_path / "a.parquet")
     finally:
         full_trace.cache_clear()
-    with pytest.raises(RecordError, match="the begin_cycles of a warp is not a time"):
+    with pytest.raises(RecordError, match="the begin_cycles of a warp is out of range"):
         load(tmp_path / "a.parquet")
 
 

@@ -65,7 +65,7 @@ def test_dynamic_shared_memory(on_gpu: LoadedModule, on_emulator: LoadedModule, 
 def test_a_block_cannot_have_more_shared_memory_than_there_is(on_gpu: LoadedModule) -> None:
     room = on_gpu.target.max_shared_bytes(on_gpu["reverse"])
     assert room == on_gpu.target.chip.max_shared_bytes
-    with pytest.raises(BadLaunch, match=rf"^reverse asks for {room + 1} bytes of dynamic shared memory; .* has room for {room} beside"):
+    with pytest.raises(BadLaunch, match=rf"^reverse requests {room + 1:,} bytes of dynamic shared memory; .* has {room} left beside"):
         on_gpu["reverse"][1, 256, None, room + 1].bind(0, 0)
 
 
@@ -126,7 +126,7 @@ def test_occupancy(gpu: Device, on_gpu: LoadedModule) -> None:
         (1, 1025, "block.x is 1025; "),
         (1, (1, 1, 65), "block.z is 65; "),
         ((1, 65536), 1, "grid.y is 65536; "),
-        (1, (32, 33), "a block of 32x33x1 has 1056 threads; "),
+        (1, (32, 33), "a block of 32x33x1 has 1,056 threads; "),
     ],
 )
 def test_limits_of_the_chip(on_gpu: LoadedModule, grid: int | tuple[int, ...], block: int | tuple[int, ...], message: str) -> None:
@@ -152,7 +152,7 @@ def test_what_a_gpu_cannot_do(gpu: Device, on_gpu: LoadedModule, emulator: Targe
     launch = replace(on_gpu["bounded"][1, 1].bind(), layers=Layers(counts=True))
     with pytest.raises(BadLaunch, match=r"^cuda:0 cannot observe a launch by itself; use ml.trace or ml.count, or the emulator$"):
         gpu.launch(launch)
-    with pytest.raises(BadLaunch, match=r"^argument 1 of add_one lives on emulator:h200, the kernel on cuda:0; "):
+    with pytest.raises(BadLaunch, match=r"^argument 1 of add_one is on emulator:h200, but the kernel is on cuda:0; "):
         on_gpu["add_one"][1, 32](emulator.zeros(1, "i4"), emulator.zeros(1, "i4"), 1)
     with pytest.raises(BadLaunch, match=r"^stream 9 was not made by this cuda:0; make one with target.stream\(\)$"):
         on_gpu["bounded"][1, 1, Stream(9)]()

@@ -200,5 +200,5 @@ def test_replaying_a_plan_costs_what_its_graph_costs(gpus: tuple[Target, ...]) -
 def test_a_plan_for_devices_that_are_missing_is_refused(gpus: tuple[Target, ...]) -> None:
     b = PlanBuilder()
     b.copy(b.array("b", 8, "u2", 1), b.array("a", 8, "u2", 0))
-    with pytest.raises(BadPlan, match="the plan uses device 1, and there is a target for 1 only"):
+    with pytest.raises(BadPlan, match="the plan uses device 1, but there are targets for only 1"):
         run(b.plan(), targets=gpus[:1])

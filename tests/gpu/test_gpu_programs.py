@@ -56,5 +56,5 @@ def test_a_grid_that_does_not_fit_is_refused_with_the_limit(gpu: Device) -> None
     most = gpu.resident_blocks(smooth, 96, 0) * gpu.chip.sm_count
     smooth[most, 96](a, b, 1000, 1)
     gpu.sync()
-    with pytest.raises(BadLaunch, match=f"all {most + 1} blocks must be on the chip at once; .* holds {most} of them"):
+    with pytest.raises(BadLaunch, match=f"all {most + 1:,} blocks must be on the chip at once; .* holds {most} of them"):
         smooth[most + 1, 96](a, b, 1000, 1)

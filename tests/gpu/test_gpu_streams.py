@@ -167,7 +167,7 @@ def test_copies_from_pinned_memory_go_beside_a_kernel(gpu: Device, on_gpu: Loade
     assert not computed.done()
     computed.wait()
     assert np.array_equal(array.numpy(), pinned)
-    with pytest.raises(BadLaunch, match=r"^cuda:0 copies beside the host from and to pinned memory only: make the array "):
+    with pytest.raises(BadLaunch, match=r"^cuda:0 copies asynchronously only from and to pinned memory: allocate the array "):
         gpu.start_copy(array, np.zeros(size, "u1"))
 
 

@@ -97,9 +97,9 @@ def test_what_a_kernel_is_told_of_its_buffer() -> None:
 
 
 def test_extents_that_no_buffer_has() -> None:
-    with pytest.raises(BadLaunch, match="needs a warp or more and no negative number of records, got 0, 4, 4"):
+    with pytest.raises(BadLaunch, match="needs at least one warp and no negative number of records, got 0 warps, 4 records per warp"):
         buffer_layout(0, 4)
-    with pytest.raises(BadLaunch, match="2 warps with 80000000 records each is too large; trace one warp in N"):
+    with pytest.raises(BadLaunch, match="2 warps with 80,000,000 records each is too large; trace one warp in N"):
         buffer_layout(2, 40_000_000)
 
 
@@ -233,7 +233,7 @@ def test_what_a_consumer_waited_comes_with_its_record() -> None:
 
 def test_foreign_and_damaged_data() -> None:
     layout = buffer_layout(2, 2)
-    with pytest.raises(RecordError, match="100 bytes are no trace buffer: its header alone has 4352"):
+    with pytest.raises(RecordError, match="100 bytes are not a trace buffer: its header alone has 4352"):
         decode(np.zeros(100, np.uint8))
     with pytest.raises(RecordError, match="this is not a trace buffer: it begins with 0x0000000000000000, not 0x00656e616c6d656d"):
         decode(np.zeros(8192, np.uint8))
@@ -241,11 +241,14 @@ def test_foreign_and_damaged_data() -> None:
     newer[:HEADER_BYTES].view(HEADER_DTYPE)["version"] = 9
     with pytest.raises(RecordError, match="this trace buffer has version 9; this memlane reads version 7"):
         decode(newer)
-    with pytest.raises(RecordError, match=r"this trace buffer is damaged: 2 slices of 2 \+ 2 records take 5120 bytes, it has 5119"):
+    with pytest.raises(
+        RecordError,
+        match="this trace buffer is damaged: its header describes 2 slices of 2 \\+ 2 records, which take 5,120 bytes, but it has 5119",
+    ):
         decode(fresh(layout)[:-1])
     scrambled = fresh(layout)
     scrambled[:HEADER_BYTES].view(HEADER_DTYPE)["slice_bytes"] = 64
-    with pytest.raises(RecordError, match="slices of 64 bytes instead of 256"):
+    with pytest.raises(RecordError, match="its slices have 64 bytes instead of 256"):
         decode(scrambled)
     crowded = fresh(layout, asked=1)
     fill(crowded, layout, 1, {}, block=1 << 32)

@@ -320,9 +320,9 @@ def test_selections_and_branches() -> None:
 
 def test_refusals() -> None:
     module = kernel("ret;")
-    with pytest.raises(MemlaneError, match=r"k.ptx is instrumented already \(it declares memlane_counts\)"):
+    with pytest.raises(MemlaneError, match=r"k.ptx is already instrumented \(it declares memlane_counts\)"):
         count(count(module, CHIP).module, CHIP)
-    with pytest.raises(MemlaneError, match=r"needs instructions of sm_80, and k.ptx has .target sm_75; compile it for sm_80 or later"):
+    with pytest.raises(MemlaneError, match=r"needs instructions of sm_80, but k.ptx has .target sm_75; compile it for sm_80 or later"):
         count(kernel("ret;", head=".version 8.0\n.target sm_75\n.address_size 64"), CHIP)
     with pytest.raises(ChipError, match="groups its accesses by rules that only the emulator can count; use memlane"):
         count(module, replace(CHIP, name="old", banks=replace(CHIP.banks, broadcast="one word")))

@@ -252,24 +252,24 @@ def test_what_cannot_be_followed_is_waited_for_behind_the_access_with_the_reason
         setp.lt.u32 %q1, %i, 7; @%q1 ld.global.u32 %v1, [%a]; add.u64 %a, %a, 128; add.u32 %i, %i, 1;
         setp.lt.u32 %q2, %i, 40; @%q2 bra again;
         add.u32 %s, %s, %v1; st.global.u32 [%a], %s; ret;"""
-    assert sites(skipped) == [("dependent", "it may be executed again before what it loads is read")]
+    assert sites(skipped) == [("dependent", "it may be executed again before its loaded value is read")]
     many = "".join(f".reg .u32 %w{n}; ld.global.u32 %w{n}, [%a+{4 * n}];" for n in range(10))
     many += "".join(f"add.u32 %s, %s, %w{n};" for n in range(10)) + "st.global.u32 [%a], %s; ret;"
-    crowded = ("dependent", "more than 8 loads are under way there")
+    crowded = ("dependent", "more than 8 loads are in flight there")
     assert sites(many) == [("exposed", "")] * 8 + [crowded] * 2
     hidden = """
         { .reg .u32 %t; ld.global.u32 %t, [%a]; setp.lt.u32 %q1, %i, 7; @%q1 bra over; add.u32 %s, %s, %t; }
     over:
         st.global.u32 [%a], %s; ret;"""
-    assert sites(hidden) == [("dependent", "what it loads is out of sight where no instruction reads it any more")]
+    assert sites(hidden) == [("dependent", "its loaded value is not read before this function returns")]
     wide = sites("ld.global.s32 %o, [%a]; st.global.u64 [%a], %o; add.u64 %o, %o, 1; st.global.u64 [%a], %o; ret;")
-    why = "the assembler widens what it loads by an instruction of its own, and other instructions fill the same register"
+    why = "the assembler widens its loaded value with a separate instruction, and other instructions write the same register"
     assert wide == [("dependent", why)]
     assert sites(".reg .u64 %w; ld.global.s32 %w, [%a]; st.global.u64 [%a], %w; ret;") == [("exposed", "")], "nobody else does"
     assert sites("ld.global.u32 %o, [%a]; st.global.u64 [%a], %o; ret;") == [("exposed", "")], "there is nothing to spread"
     assert sites("ld.global.u32 %v1, [%a]; st.global.u32 [%a], %s; ret;") == [("dependent", "")], "nothing reads it anywhere"
     acquired = sites("ld.acquire.gpu.global.u32 %v1, [%a]; st.global.u32 [%a], %v1; ret;")
-    assert acquired == [("dependent", "it acquires, so the assembler itself waits for it at once")]
+    assert acquired == [("dependent", "it has acquire semantics, so the assembler itself waits for it immediately")]
 
 
 def test_who_waits_first_is_named() -> None:

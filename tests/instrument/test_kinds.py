@@ -207,7 +207,7 @@ def test_copies_name_their_waits() -> None:
     lines = [number for number, line in enumerate(text_of(COPIES), 1) if "wait_" in line]
     assert reasons == [f"a copy completes at its wait: line {lines[0]}, {lines[1]}"] * 2
     lost = [site.reason for site in trace(module(COPIES.replace("cp.async.wait_all;", "").replace("cp.async.wait_group 1;", ""))).sites]
-    assert "a copy completes at its wait, and this kernel has none for it" in lost
+    assert "a copy completes at its wait, and this kernel has no wait for it" in lost
     tracked = COPIES.replace(
         "cp.async.wait_all;", "cp.async.mbarrier.arrive.noinc.shared.b64 [%r4]; TRY: mbarrier.test_wait.shared.b64 %p1, [%r4], %rd9;"
     )
@@ -228,7 +228,7 @@ def test_a_question_with_a_time_limit_and_a_reduction_in_bulk() -> None:
     waits = [proofs[site.id] for site in found.sites if site.kind == "wait"]
     assert [(one.completeness, one.reason, one.copies) for one in waits] == [(COMPLETE, "", 2)] * 2
     (reduction,) = (proofs[site.id] for site in found.sites if site.op.startswith("cp.reduce"))
-    assert (reduction.copies, reduction.reason) == (1, "a copy completes at its wait, and this kernel has none for it")
+    assert (reduction.copies, reduction.reason) == (1, "a copy completes at its wait, and this kernel has no wait for it")
 
 
 # -- waits in time ----------------------------------------------------------------------------------------------------------------
@@ -332,11 +332,11 @@ def test_rows_of_copies_have_their_sectors_and_counts_say_what_has_none(target: 
     assert (rows["cp.async.ca.shared.global"]["sectors"], rows["cp.async.cg.shared.global"]["sectors"]) == (32, 16)
     assert (rows["cp.async.wait_all"]["sectors"], rows["cp.async.wait_all"]["bytes"]) == (None, 0)
     told = " ".join(to_text(render_trace(made), 200).split())
-    assert "A wait is complete when it has returned; a copy is timed from its own start until then." in told
+    assert "A wait is complete when it has returned; a copy is timed from its start until its wait has returned." in told
     counts = count(bulk[1, 128], target.array(data), target.array(data), np.uint32(0))
     assert {one.site.kind for one in counts.sites} == {"load", "store"}
     ((op, reason),) = [(one.op.split(".shared")[0], one.reason) for one in counts.skipped]
-    assert (op, reason) == ("cp.async.bulk", "the transactions of a bulk copy are not those of its lanes, and are not counted")
+    assert (op, reason) == ("cp.async.bulk", "the transactions of a bulk copy do not follow from its lanes, so they are not counted")
 
 
 # -- surfaces ---------------------------------------------------------------------------------------------------------------------------
@@ -405,10 +405,10 @@ def test_waits_that_do_not_wait_are_caught() -> None:
     gone = mutated(data, function, {wait: nop_of(function)})
     assert "has no such access" in reason_of_wait(groups, gone)
     elsewhere = mutated(data, function, {index: with_write_scoreboard(code[index], 4) for index in closes})
-    assert reason_of_wait(groups, elsewhere).endswith("is for scoreboard 0, which no group of copies raises")
+    assert reason_of_wait(groups, elsewhere).endswith("is for scoreboard 0, which no group of copies sets")
     weaker = prove(groups, mutated(data, function, {later: code[wait].encoding}))
     (reason,) = (proof.reason for proof in weaker if groups.sites[proof.site].op == "cp.async.wait_all")
-    assert reason.endswith("lets 1 of the groups of copies go on, where the kernel lets 0")
+    assert reason.endswith("leaves 1 of the groups of copies pending, but the kernel leaves 0")
 
     (function,) = disassemble(asked).functions.values()
     code = function.instructions

@@ -62,7 +62,8 @@ def test_waits_are_timed_and_products_are_named_with_the_reason() -> None:
     assert {(one.op, one.reason) for one in trace(module).skipped} == {
         (
             "wgmma.mma_async.sync.aligned.m64n24k8.f32.tf32.tf32",
-            "a product of a warpgroup is counted and not timed: it completes at its wait, wgmma.wait_group, which is an access of its own",
+            "a warpgroup product (wgmma) is counted but not timed: it completes at wgmma.wait_group, which is timed as an access of its "
+            "own",
         )
     }
 
@@ -140,7 +141,7 @@ def test_products_that_the_assembler_made_one_of_are_hints() -> None:
     module = parse(text, "wgmma.ptx")
     sites = [site.id for site in site_table(module).sites if site.kind == "product"]
     found = [one for one in exactness(module, assemble(module, arch="sm_90a").data) if one.site in sites]
-    reason = "the assembled code has other products behind its fence, or in another order"
+    reason = "the assembled code has different products after its fence, or has them in a different order"
     assert [(one.verdict, one.reason) for one in found] == [("hint", reason)] * 2
 
 
@@ -195,9 +196,7 @@ def test_products_that_wait_for_each_other_are_told() -> None:
     plain, slow = assemble(module, arch="sm_90a"), assemble(traced.module, arch="sm_90a", options=("-Xptxas=-O0",))
     assert "wgmma.mma_async instructions are serialized" in slow.log
     told = {str(one) for one in changes(module, plain.data, traced, slow.data) if traced.sites[one.site].kind == "wait"}
-    message = (
-        "0.0 % of the products are waited for before the next in the original, 100 % of the products are waited for before the next traced"
-    )
+    message = "a wait after 0.0 % of the products in the original, a wait after 100 % of the products traced"
     assert told == {message}
 
 
@@ -210,7 +209,7 @@ def test_waits_that_do_not_wait_are_caught() -> None:
     (_, first), (last, _) = waits
     for instead, message in (
         (nop_of(code), "no such access"),
-        (first.encoding, "lets 1 of the groups of products go on, where the kernel lets 0"),
+        (first.encoding, "leaves 1 of the groups of products pending, but the kernel leaves 0"),
     ):
         found = prove(traced, mutated(cubin, code, {last: instead}))
         assert any(message in one.reason for one in found if traced.sites[one.site].op.startswith("wgmma"))
@@ -225,7 +224,7 @@ def test_traced_and_counted_products_are_the_same() -> None:
         assert np.array_equal(found, c - 4 * (a @ b))
     traced, counts = made
     text = " ".join(to_text(render_trace(traced)).split())
-    assert text.count("1 x wgmma.mma_async.sync.aligned.m64n24k8.f32.tf32.tf32 in k (a product of a warpgroup is counted and not") == 4
+    assert text.count("1 x wgmma.mma_async.sync.aligned.m64n24k8.f32.tf32.tf32 in k (a warpgroup product (wgmma) is counted but not") == 4
     waits = [number for number, site in enumerate(traced.sites) if site.kind == "wait"]
     rows = traced.table["site"].to_numpy()
     assert [int((rows == number).sum()) for number in waits] == [4, 4], "one for each warp"

@@ -55,14 +55,14 @@ def test_windows_as_people_write_them(said: Any, spans: object) -> None:
         ({"sms": [range(8), 3]}, r"the SM windows 0-7 and 3 overlap; write 0-7 instead"),
         ({"blocks": "7-3"}, r"the block window 7-3 is empty, because it ends before it begins; write 3-7"),
         ({"blocks": range(4, 4)}, r"the block window range\(4, 4\) is empty or leaves numbers out; give a range of consecutive numbers"),
-        ({"warps": []}, r"the list of warps to trace is empty, so that nothing would be traced; leave it out to trace all"),
+        ({"warps": []}, r"the list of warps to trace is empty; leave it out to trace all"),
         ({"blocks": ""}, r"'' is not a block window; write numbers and ranges with both ends, such as 0-3,17"),
         ({"blocks": "a-b"}, r"'a-b' is not a block window; write numbers and ranges with both ends, such as 0-3,17"),
-        ({"blocks": "0,2,4,6,8"}, r"a trace has at most 4 windows of blocks, got 5: 0,2,4,6,8; trace them in turn"),
+        ({"blocks": "0,2,4,6,8"}, r"a trace has at most 4 windows of blocks, got 5: 0,2,4,6,8; trace them one after another"),
         ({"blocks": 1 << 32}, r"the block window from 4294967296 to below 4294967297 is empty or not within 0 to 2\^32 - 2"),
         ({"executions": "0-3,9"}, r"the executions to trace are one window, such as 10-20, got 0-3,9"),
         ({"every": 0}, r"a sample takes 1 in N warps or blocks, with N from 1 to 2\^31, got 0"),
-        ({"whole_blocks": True}, r"whole blocks are asked for but no sample of them; say with `every` that one in N is to be traced"),
+        ({"whole_blocks": True}, r"whole blocks were requested without a sample; pass `every` to trace one block in N"),
         ({"seed": -1}, r"the seed of a sample is a number from 0 to below 2\^64, got -1"),
     ],
 )
@@ -72,7 +72,7 @@ def test_windows_that_make_no_sense(window: dict[str, Any], message: str) -> Non
 
 
 def test_a_launch_too_large_to_be_numbered() -> None:
-    with pytest.raises(BadLaunch, match=r"a launch of 8,589,934,592 warps is too large for a sample, which numbers up to 2\^32 of them"):
+    with pytest.raises(BadLaunch, match=r"a launch of 8,589,934,592 warps is too large for a sample, which supports up to 2\^32 warps"):
         Sampling.of(every=2).chosen(1 << 28, 32)
     assert Sampling().chosen(1 << 28, 32).warps == 1 << 33
 
@@ -221,7 +221,9 @@ def test_variables_in_memory_are_declared_once() -> None:
 
 def test_a_module_that_fills_constant_memory() -> None:
     full = kernel(".reg .b32 %r<2>; ld.global.u32 %r1, [0]; ret;", before=".const .b8 table[65500];")
-    with pytest.raises(MemlaneError, match=r"windows need 104 bytes of constant memory, and k\.ptx leaves 36 of 65536; trace it without"):
+    with pytest.raises(
+        MemlaneError, match="windows need 104 bytes of constant memory, but k\\.ptx leaves only 36 of 65536; trace it without"
+    ):
         trace(full, TraceOptions(sampling=Sampling.of(blocks=1)))
     trace(full)
     trace(full, TraceOptions(sampling=HALVES))

@@ -148,5 +148,5 @@ def test_options_without_stages_say_why() -> None:
     assert "memlane_dynamic" not in print_module(
         trace(kernel(OWN, before=".extern .shared .b8 own[];"), TraceOptions(staging="global")).module
     )
-    with pytest.raises(MemlaneError, match="records are not staged in 'l1' memory; choose among auto, shared, global"):
+    with pytest.raises(MemlaneError, match="unknown staging 'l1'; choose from auto, shared, global"):
         TraceOptions(staging="l1")

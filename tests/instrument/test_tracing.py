@@ -98,8 +98,8 @@ def test_what_an_access_measures() -> None:
         ("reduction", "issue-only"),
         ("store", "issue-only"),
     ]
-    assert sites[1].reason == "no instruction reads what it loads, so nothing waits for it"
-    assert sites[3].reason == "a reduction returns no value that could be waited for"
+    assert sites[1].reason == "no instruction reads the loaded value, so nothing waits for it"
+    assert sites[3].reason == "a reduction returns no value to wait for"
     assert [site.nbytes for site in sites] == [4, 4, 4, 4, 4, 8]
 
 
@@ -292,14 +292,14 @@ def test_an_old_version_of_ptx_is_raised_to_one_that_knows_the_instructions() ->
 
 def test_refusals() -> None:
     with pytest.raises(
-        MemlaneError, match=r"scale.ptx is instrumented already \(it declares memlane_trace\); instrument the original module"
+        MemlaneError, match=r"scale.ptx is already instrumented \(it declares memlane_trace\); instrument the original module"
     ):
         trace(trace(parse(SCALE, "scale.ptx")).module)
     with pytest.raises(MemlaneError, match=r"k.ptx has addresses of 32 bits; only .address_size 64 can be instrumented"):
         trace(kernel("ret;", head=".version 8.0\n.target sm_90\n.address_size 32"))
-    with pytest.raises(MemlaneError, match=r"there is no scheme 'fence'; choose among dependent, exposed, consume, simple, paper"):
+    with pytest.raises(MemlaneError, match=r"unknown scheme 'fence'; choose from dependent, exposed, consume, simple, paper"):
         TraceOptions("fence")
-    with pytest.raises(MemlaneError, match=r"accesses have no space 'Global'; choose among global, shared"):
+    with pytest.raises(MemlaneError, match=r"unknown space of accesses: 'Global'; choose from global, shared"):
         Selection(spaces={"Global"})
-    with pytest.raises(MemlaneError, match=r"accesses have no kind 'read'; choose among load, store, atomic, reduction"):
+    with pytest.raises(MemlaneError, match=r"unknown kind of accesses: 'read'; choose from load, store, atomic, reduction"):
         Selection(kinds={"read"})

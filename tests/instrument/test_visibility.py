@@ -140,7 +140,7 @@ def test_reports_and_files_tell_them_apart(loaded: LoadedModule, tmp_path: Path)
         (1, 0, 0), (0, 1, 0), (0, 0, 1),
     ]  # fmt: skip
     text = " ".join(to_text(render_trace(made), 200).split())
-    assert "Timed until every thread of the device sees what they store, with the load or the fence that tells: k.ptx:" in text
+    assert "Timed until every thread of the device sees the stored value, as confirmed by the load or fence listed: k.ptx:" in text
     assert "visible" in text
     path = tmp_path / "t.parquet"
     made.save(path)
@@ -167,13 +167,13 @@ def test_a_claim_without_anything_behind_the_store_is_refused() -> None:
     found = traced("issued")
     sites = tuple(replace(site, completeness=DEVICE_VISIBLE, reason="") for site in found.sites)
     (reason,) = reasons(replace(found, sites=sites), assembled("issued"))
-    assert "can come without the load or fence that tells" in reason
+    assert "can execute without the load or fence that confirms the store" in reason
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("ld.relaxed.gpu.global.u32 %ml_back, [%rd3+16]", "ld.relaxed.gpu.global.u32 %ml_back, [%rd3+20]", "is not from the address"),
+        ("ld.relaxed.gpu.global.u32 %ml_back, [%rd3+16]", "ld.relaxed.gpu.global.u32 %ml_back, [%rd3+20]", "does not read the address"),
         (
             "ld.relaxed.gpu.global.u32 %ml_back, [%rd3+16]",
             "ld.relaxed.cta.global.u32 %ml_back, [%rd3+16]",
@@ -204,7 +204,7 @@ def test_code_without_the_witness_or_without_the_wait_for_it_is_caught(stores: s
     first = next(index for index, one in enumerate(code) if witness(one))
     gone = mutated(assembled(stores), function, {first: nop_of(function)})
     (reason,) = reasons(traced(stores), gone)
-    assert "can come without the load or fence that tells" in reason or "is not from the address" in reason
+    assert "can execute without the load or fence that confirms the store" in reason or "does not read the address" in reason
     control = code[first].control
     board = control.write_scoreboard if stores == "device" else control.read_scoreboard
     assert board is not None
@@ -218,13 +218,15 @@ def test_code_without_the_witness_or_without_the_wait_for_it_is_caught(stores: s
 
 
 def test_refusals() -> None:
-    with pytest.raises(MemlaneError, match="stores are not timed until 'system'; choose among issued, block, device"):
+    with pytest.raises(MemlaneError, match="stores cannot be timed until 'system'; choose from issued, block, device"):
         TraceOptions(stores="system")
     with pytest.raises(
-        MemlaneError, match="the scheme simple does not wait for anything, so it cannot time stores until device; choose among dependent, "
+        MemlaneError, match="the scheme simple does not wait for anything, so it cannot time stores until device; choose from dependent, "
     ):
         TraceOptions("simple", stores="device")
     old = kernel("ret;", head=".version 8.0\n.target sm_61\n.address_size 64")
-    with pytest.raises(MemlaneError, match=r"stores are read back by loads of sm_70, and k.ptx has .target sm_61; compile it for sm_70"):
+    with pytest.raises(
+        MemlaneError, match=r"timing stores until they are visible needs loads of sm_70, but k.ptx has .target sm_61; compile it for sm_70"
+    ):
         instrument(old, TraceOptions(stores="block"))
     assert not TraceOptions().makes_the_same(TraceOptions(stores="block"))

@@ -158,7 +158,7 @@ def test_the_result_has_a_row_for_the_truth_and_one_for_each_scheme(emulator: Ta
 
 
 def test_a_case_that_is_not_known_is_named(emulator: Target) -> None:
-    with pytest.raises(CommandError, match=r"--only L4: there is no such case; choose among: shared, L1, .*fences, DRAM"):
+    with pytest.raises(CommandError, match=r"--only L4: no such case; choose from: shared, L1, .*fences, DRAM"):
         LABS["latency"].run(emulator, Request(only=("L4",)))
     assert len(CASES) == len(NAMES) + 4
 

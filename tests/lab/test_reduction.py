@@ -225,11 +225,11 @@ def test_nothing_sums_to_nothing() -> None:
     [
         (lambda t: reduce(t.zeros(0), "min"), "min of no elements"),
         (lambda t: reduce(t.zeros((3, 0)), "argmax", 1), "argmax of no elements"),
-        (lambda t: reduce(t.zeros(4, np.uint8)), "arrays of uint8 cannot be reduced; convert to one of: int32"),
+        (lambda t: reduce(t.zeros(4, np.uint8)), "arrays of uint8 cannot be reduced; convert them to one of: int32"),
         (lambda t: reduce(t.zeros(4), "mean"), "choose among: sum, product"),
         (lambda t: reduce(t.zeros(4), axis=1), "axis 1 is out of range for an array of 1 dimension"),
         (lambda t: reduce(t.zeros(4), axis="rows"), "axis must be a whole number or None"),
-        (lambda t: reduce(np.zeros(4)), "copy it to one, with target.array"),
+        (lambda t: reduce(np.zeros(4)), "copy it to one with target.array"),
         (lambda t: reduce(t.zeros((4, 4)), axis=0, reproducible=True), "leave out the axis"),
         (lambda t: t.zeros(4).item(), "item() is for arrays of one element"),
         (lambda t: t.adopt(np.zeros(4)), "copy it there with target.array"),

@@ -156,7 +156,7 @@ def test_a_quick_run_of_one_pattern(emulator: Target) -> None:
 
 
 def test_a_pattern_that_is_not_there() -> None:
-    with pytest.raises(CommandError, match="--only zigzag: there is no such case; choose among: contiguous, stride"):
+    with pytest.raises(CommandError, match="--only zigzag: no such case; choose from: contiguous, stride"):
         LABS["shift"].run(target("emulator:h200"), Request(only=("zigzag",)))
     assert CASES[:5] == PATTERNS
 

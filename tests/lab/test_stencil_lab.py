@@ -216,5 +216,5 @@ def test_sizes_and_devices_of_a_command_line() -> None:
             settings_of((size,), None)
     with pytest.raises(CommandError, match="--devices 0: give a number from 1 to 32"):
         settings_of((), 0)
-    with pytest.raises(CommandError, match="--only speed: there is no such case; choose among: scaling, measured, kernel"):
+    with pytest.raises(CommandError, match="--only speed: no such case; choose from: scaling, measured, kernel"):
         LABS["stencil"].run(target(M2050), Request(only=("speed",)))

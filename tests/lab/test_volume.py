@@ -167,7 +167,7 @@ def test_a_quick_run_measures_what_is_asked_for(emulator: Target) -> None:
         (SimpleNamespace(views=["1,2"]), r"--view 1,2: give three angles in degrees, about x, y and z, such as 90,0,90"),
         (SimpleNamespace(views=["a,0,0"]), r"--view a,0,0: give three angles"),
         (SimpleNamespace(views=["0,0,inf"]), r"--view 0,0,inf: give three angles"),
-        (SimpleNamespace(shapes=["3x4"]), r"--shape 3x4: blocks have 128 threads here; choose among: 1x128, .*128x1"),
+        (SimpleNamespace(shapes=["3x4"]), r"--shape 3x4: blocks have 128 threads here; choose from: 1x128, .*128x1"),
         (SimpleNamespace(size=2), r"--size 2: give a number from 4 to 2048"),
         (SimpleNamespace(image=100_000), r"--image 100000: give a number from 4 to 8192"),
     ],
@@ -185,7 +185,7 @@ def test_settings_are_what_was_asked_for(emulator: Target) -> None:
     assert chosen.scene(emulator, quick=False) == Scene(32, 256)
     assert settings_of([], [], None, None) == Settings()
     assert view_of("90,0,90") == TURNED
-    with pytest.raises(CommandError, match="--only fig: there is no such case; choose among: image, share, frequency, warps"):
+    with pytest.raises(CommandError, match="--only fig: no such case; choose from: image, share, frequency, warps"):
         VOLUME.run(emulator, Request(only=("fig",)))
     assert VOLUME.cases == CASES
     for case, shapes in (("warps", "2x64 with 8x16"), ("share", "1x128 with 128x1")):

@@ -274,7 +274,7 @@ def test_a_profiler_that_knows_no_textures_is_asked_for_all_accesses(tmp_path: P
 def test_why_there_are_no_counters_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = [(FRONT, "1x128")]
     fake_profiler(tmp_path, monkeypatch, "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission")
-    assert counted(FakeTarget(), Scene(16, 16), frames)[1].startswith("ncu may not read the counters here")
+    assert counted(FakeTarget(), Scene(16, 16), frames)[1].startswith("ncu has no permission to read the counters")
     fake_profiler(tmp_path, monkeypatch, "==ERROR== Failed to find metric x")
     assert counted(FakeTarget(), Scene(16, 16), frames)[1] == "ncu counted nothing: ==ERROR== Failed to find metric x"
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))

@@ -91,24 +91,24 @@ Call = Callable[[LoadedModule, FakeTarget], object]
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda k, t: bound(k, "scale", t.zeros(1)), "kernel scale takes 3 arguments (u64, u32, f32), 1 given"),
-        (lambda k, t: bound(k, "pointers"), "kernel pointers takes 2 arguments (u64 pointer, u64), 0 given"),
-        (lambda k, t: bound(k, "record", b""), "kernel record takes 4 arguments (24 bytes, s16, f64, b32), 1 given"),
-        (lambda k, t: bound(k, "plain", 1), "kernel plain takes 0 arguments (none), 1 given"),
+        (lambda k, t: bound(k, "scale", t.zeros(1)), "kernel scale takes 3 arguments (u64, u32, f32), got 1"),
+        (lambda k, t: bound(k, "pointers"), "kernel pointers takes 2 arguments (u64 pointer, u64), got 0"),
+        (lambda k, t: bound(k, "record", b""), "kernel record takes 4 arguments (24 bytes, s16, f64, b32), got 1"),
+        (lambda k, t: bound(k, "plain", 1), "kernel plain takes 0 arguments (none), got 1"),
         (
             lambda k, t: bound(k, "scale", np.zeros(3), 1, 1.0),
-            "argument 1 of scale is a NumPy array, which lies on the host; the parameter is u64: pass a number, or copy the array with "
+            "argument 1 of scale is a NumPy array, which is in host memory; the parameter is u64: pass a number, or copy the array with "
             "target.array(x)",
         ),
         (lambda k, t: bound(k, "scale", "text", 1, 1.0), "argument 1 of scale is a str; the parameter is u64: pass a number, or copy"),
         (
             lambda k, t: bound(k, "scale", FakeTarget(name="other").zeros(1), 1, 1.0),
-            "argument 1 of scale lives on other, the kernel on fake; copy it with target.array(x.numpy()), or let the kernel "
-            "reach it with target.enable_peer(x.target)",
+            "argument 1 of scale is on other, but the kernel is on fake; copy it with target.array(x.numpy()), or let the kernel "
+            "access it with target.enable_peer(x.target)",
         ),
         (
             lambda k, t: bound(k, "scale", FakeTarget().zeros(1), 1, 1.0),
-            "argument 1 of scale lives on another fake, the kernel on fake; copy it",
+            "argument 1 of scale is on another fake, but the kernel is on fake; copy it",
         ),
         (lambda k, t: bound(k, "scale", 0, t.zeros(1), 1.0), "argument 2 of scale is an array, but the parameter is u32, a number"),
         (

@@ -80,7 +80,7 @@ def test_large_clusters_are_allowed_by_who_asks_for_them() -> None:
             16,
             16,
             "h200",
-            "has 16 blocks, and more than 8 run on some GPUs only: allow it by kernel.allow_nonportable_clusters()[...]",
+            "has 16 blocks, but only some GPUs support more than 8: allow it with kernel.allow_nonportable_clusters()[...]",
         ),
         ("free", 32, 32, "h200", "a cluster of 32x1x1 has 32 blocks; no GPU takes more than 16: launch smaller clusters"),
         (
@@ -88,7 +88,7 @@ def test_large_clusters_are_allowed_by_who_asks_for_them() -> None:
             2,
             2,
             "a100",
-            "free needs clusters of 2x1x1 blocks, and a100 has compute capability 8.0: clusters need 9.0, so launch it on",
+            "free needs clusters of 2x1x1 blocks, but a100 has compute capability 8.0, and clusters need 9.0: launch it on",
         ),
         ("free", 2, (0, 1), "h200", "the cluster must be positive in each dimension, got (0, 1)"),
         ("free", 2, "two", "h200", "the cluster must be an int or a tuple of up to 3 ints, got 'two'"),

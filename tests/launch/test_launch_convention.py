@@ -70,8 +70,18 @@ def test_a_vector_lies_in_fortran_order_too(target: FakeTarget) -> None:
     with pytest.raises(BadLaunch) as raised:
         kernel(target, "spread", fortran)[1, 32].bind(target.empty((2, 5), "f4"), 1)
     assert str(raised.value) == (
-        "argument 1 of spread lies in memory in C order, but the kernel was compiled for Fortran order; compile it for C order"
+        "argument 1 of spread is in C order, but the kernel was compiled for Fortran order; compile it for C order"
     )
+
+
+def test_a_call_without_a_grid_says_what_to_write(target: FakeTarget) -> None:
+    for name, message in (
+        ("fixed", "fixed needs a grid: write fixed[grid,](arguments)"),
+        ("spread", "spread needs a grid and a block: write spread[grid, block](arguments)"),
+    ):
+        with pytest.raises(BadLaunch) as raised:
+            kernel(target, name)(1)
+        assert str(raised.value) == message
 
 
 def test_the_block_and_the_shared_memory_need_not_be_named(target: FakeTarget) -> None:
@@ -94,7 +104,7 @@ def test_a_convention_outlives_rewriting_but_not_printing(target: FakeTarget) ->
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("spread", (), "kernel spread takes 2 arguments (f4[:, :], f32), 0 given"),
+        ("spread", (), "kernel spread takes 2 arguments (f4[:, :], f32), got 0"),
         ("spread", (3, 1.0), "argument 1 of spread is the number 3, but the kernel was compiled for an array, f4[:, :]"),
         ("spread", ((4, "f4"), 1.0), "argument 1 of spread is f4[4], but the kernel was compiled for f4[:, :]"),
         ("spread", (((4, 4), "f8"), 1.0), "argument 1 of spread is f8[4, 4], but the kernel was compiled for f4[:, :]"),

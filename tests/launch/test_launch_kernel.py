@@ -77,7 +77,7 @@ def test_an_unknown_name_lists_those_that_exist(kernels: LoadedModule) -> None:
 def test_an_ambiguous_name_lists_those_that_answer(kernels: LoadedModule) -> None:
     with pytest.raises(BadLaunch) as raised:
         kernels["red"]
-    assert str(raised.value) == "several kernels of k.cu answer to 'red': void red<256>(int*), void red<512>(int*); use the full name"
+    assert str(raised.value) == "several kernels of k.cu match 'red': void red<256>(int*), void red<512>(int*); use the full name"
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,11 @@ def test_bad_configurations(kernels: LoadedModule, configuration: tuple[object, 
         ((1, 2048), "block.x is 2048; h200 allows at most 1024"),
         ((1, (1, 1, 65)), "block.z is 65; h200 allows at most 64"),
         (((1, 65536), 1), "grid.y is 65536; h200 allows at most 65535"),
-        ((1, (64, 32)), "a block of 64x32x1 has 2048 threads; h200 allows at most 1024"),
-        ((1, 1, None, 1001), "plain asks for 1001 bytes of dynamic shared memory; h200 has room for 1000 beside its own"),
+        ((1, (64, 32)), "a block of 64x32x1 has 2,048 threads; h200 allows at most 1024"),
+        (
+            (1, 1, None, 1001),
+            "plain requests 1,001 bytes of dynamic shared memory; h200 has 1,000 left besides the kernel's static shared memory",
+        ),
     ],
 )
 def test_what_the_chip_does_not_allow(kernels: LoadedModule, configuration: tuple[object, ...], message: str) -> None:

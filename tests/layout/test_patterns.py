@@ -65,15 +65,15 @@ def test_lists_keep_what_is_in_parentheses_together() -> None:
 @pytest.mark.parametrize(
     ("word", "rows", "columns", "message"),
     [
-        ("rows", 32, 32, "no pattern is called 'rows'; there are contiguous (row), stride (column), strideN"),
-        ("block8x8", 32, 32, "block8x8: a block of 8x8 has 64 elements; one for each of 32 lanes is wanted"),
+        ("rows", 32, 32, "unknown pattern 'rows'; choose from contiguous (row), stride (column), strideN"),
+        ("block8x8", 32, 32, "block8x8: a block of 8x8 has 64 elements; it needs 32, one per lane"),
         ("block16x2", 8, 32, "block16x2: a block of 16x2 does not fit a tile of 8x32"),
         ("block8x4", 12, 32, "block8x4: blocks of 8x4 do not divide a tile of 12x32; anyblock8x4 begins anywhere"),
         ("xordiagonal", 24, 32, "for an xor-diagonal the rows of a tile must be a power of two, got 24"),
         ("row", 0, 32, "the rows of a tile must be at least 1, got 0"),
-        ("row", 1 << 12, 1 << 12, "a tile of 4096x4096 has 16,777,216 offsets; at most 65,536 are looked at one by one"),
-        ("(t, r, c)", 32, 32, "formula '(t, r, c)' has 3 parts; a row and a column are wanted, or the row-major index alone"),
-        ("(lane, c)", 32, 32, "formula '(lane, c)': nothing is called 'lane'; there are t, r, c, rows, columns"),
+        ("row", 1 << 12, 1 << 12, "a tile of 4096x4096 has 16,777,216 offsets; at most 65,536 can be examined"),
+        ("(t, r, c)", 32, 32, "formula '(t, r, c)' has 3 parts; give a row and a column, or only the row-major index"),
+        ("(lane, c)", 32, 32, "formula '(lane, c)': unknown name 'lane'; choose from t, r, c, rows, columns"),
     ],
 )
 def test_what_is_no_pattern_is_refused(word: str, rows: int, columns: int, message: str) -> None:

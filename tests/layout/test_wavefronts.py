@@ -201,17 +201,17 @@ def test_vectors_of_a_tile_of_elements() -> None:
     assert count(keeps, vectors, H200, 16, element=4).worst == 4
     assert count(keeps, floats, H200, 4, element=4).worst == 4
     assert count(Swizzle(32, 32, 3, 2, 3), vectors, H200, 16, element=4).worst == 4
-    with pytest.raises(LayoutError, match=r"^XorSwizzle\(32x32\) tears vectors of 4 elements, the first at \(1, 0\): they do not lie"):
+    with pytest.raises(LayoutError, match=r"^XorSwizzle\(32x32\) splits vectors of 4 elements, the first at \(1, 0\): their elements"):
         count(XorSwizzle(32, 32), vectors, H200, 16, element=4)
 
 
 @pytest.mark.parametrize(
     ("width", "element", "message"),
     [
-        (12, None, "a lane cannot access 12 bytes; it is one of 1, 2, 4, 8, 16"),
-        (16, 3, "a lane cannot hold elements of 3 bytes; it is one of 1, 2, 4, 8, 16"),
+        (12, None, "a lane cannot access 12 bytes; choose one of 1, 2, 4, 8, 16"),
+        (16, 3, "a lane cannot hold elements of 3 bytes; choose one of 1, 2, 4, 8, 16"),
         (4, 8, "an access of 4 bytes does not hold whole elements of 8 bytes"),
-        (8, 4, "RowMajor(32x32) has 32x32 elements, but the pattern row is one of a tile of 32x64"),
+        (8, 4, "RowMajor(32x32) has 32x32 elements, but the pattern row is for a tile of 32x64"),
     ],
 )
 def test_widths_that_do_not_fit(width: int, element: int | None, message: str) -> None:

@@ -148,7 +148,7 @@ def test_reports_tell_the_line_of_the_function(loaded: LoadedModule) -> None:
         to_text(render_counts(count(loaded["k"][1, THREADS], out, data, N))),
     ):
         assert [int(line) for line in re.findall(r"^ +(\d+)(?:  .*)?$", text, re.MULTILINE)] == [2, 13, 21]
-        assert "Not looked at" not in text
+        assert "Not examined" not in text
         ways = "2 by sum (called.cu:17) > at (called.cu:7), at (called.cu:20); called.cu:13 by put (called.cu:18), put (called.cu:20)."
         assert f"Called, summed over the calls: called.cu:{ways}" in " ".join(text.split())
 
@@ -213,7 +213,7 @@ def test_what_the_assembler_made_of_an_access_of_a_function_is_told() -> None:
 def test_a_function_that_the_assembler_inlined_is_no_evidence() -> None:
     program = disassemble(cubin_of(CALLS_IN_A_LOOP))
     found = exactness(CALLS_IN_A_LOOP, replace(program, functions={"k": program.functions["k"]}))
-    reason = "ptxas inlined the function, and does not tell the accesses of its calls apart"
+    reason = "ptxas inlined the function, so the accesses of its calls cannot be told apart"
     assert [(one.verdict, one.reason) for one in found] == [(HINT, reason), (HINT, reason), (EXACT, "")]
 
 

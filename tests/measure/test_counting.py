@@ -12,10 +12,11 @@ import pytest
 from memlane.chip import load
 from memlane.diagnose import explain
 from memlane.emulate import Emulator
-from memlane.measure import count
+from memlane.measure import count, trace
 from memlane.ptx import parse
 from memlane.record import Counts
-from memlane.report import counts_document, render_counts, to_text
+from memlane.report import counts_document, render_counts, render_trace, to_text
+from memlane.report.html import render_page
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "ptx"
 
@@ -154,8 +155,25 @@ def test_counts_that_depend_on_the_order_of_threads_say_so() -> None:
     emulator = Emulator(load("h200"))
     seen = count(emulator.load(parse(TICKETS, "tickets.ptx"))["k"][1, 32], emulator.zeros(1, "u4"), emulator.zeros(512, "u4"))
     assert [one.site.op for one in seen.sites if one.site.id in seen.order_dependent] == ["st.global.u32"]
-    assert "May depend on the order in which threads run: tickets.ptx:11 st.global.u32." in to_text(render_counts(seen), 200)
+    assert "Counts that may depend on the order in which threads run: tickets.ptx:11 st.global.u32." in to_text(render_counts(seen), 200)
     assert counts_document(seen)["launches"][0]["order_dependent"] == sorted(seen.order_dependent)
+
+
+def test_a_trace_and_its_page_name_the_counts_that_depend_on_the_order_of_threads() -> None:
+    emulator = Emulator(load("h200"))
+    kernel = emulator.load(parse(TICKETS, "tickets.ptx"))["k"][1, 32]
+    traced = trace(kernel, *traced_arrays(emulator))
+    said = "Counts that may depend on the order in which threads run: tickets.ptx:11 st.global.u32. Their addresses or"
+    assert said in to_text(render_trace(traced), 200)
+    assert said in render_page(traced)
+    plain = trace(
+        emulator.load(parse(TICKETS.replace("%r1, 64, %rd2", "%r2, 64, %rd2"), "plain.ptx"))["k"][1, 32], *traced_arrays(emulator)
+    )
+    assert "depend on the order in which threads run" not in to_text(render_trace(plain), 200) + render_page(plain)
+
+
+def traced_arrays(emulator: Emulator) -> tuple[object, object]:
+    return emulator.zeros(1, "u4"), emulator.zeros(512, "u4")
 
 
 COPIES = """\
@@ -185,8 +203,10 @@ def test_copies_that_fill_with_zeros_explain_what_did_not_move(nbytes: int, move
     emulator = Emulator(load("h200"))
     seen = count(emulator.load(parse(COPIES, "copies.ptx"))["k"][1, 32], emulator.zeros(1024, "u4"), np.uint32(nbytes))
     text = to_text(render_counts(seen), 200)
-    assert f"Global memory: 640 bytes asked for, {moved:,} moved" in text
-    assert ("; fewer bytes move than are asked for where copies fill a part with zeros instead of reading it." in text) is explained
+    assert f"Global memory: 640 bytes requested, {moved:,} moved" in text
+    assert (
+        "; fewer bytes are moved than requested where copies fill part of their destination with zeros instead of reading it." in text
+    ) is explained
 
 
 def test_lanes_that_share_an_address_explain_what_did_not_move() -> None:
@@ -194,7 +214,7 @@ def test_lanes_that_share_an_address_explain_what_did_not_move() -> None:
     text = KERNEL_OF_ONE_ADDRESS
     seen = count(emulator.load(parse(text, "one.ptx"))["k"][1, 32], emulator.zeros(8, "u4"))
     assert (
-        "128 bytes asked for, 32 moved (1 sector, ideal 1); fewer bytes move than are asked for where lanes of a request ask for the same"
+        "128 bytes requested, 32 moved (1 sector, ideal 1); fewer bytes are moved than requested where lanes of a request access the same"
         in (to_text(render_counts(seen), 200))
     )
 

@@ -65,7 +65,7 @@ def test_what_they_cost_is_not_counted_and_said_so() -> None:
     # A generic address with the rank of the own block is one of its own memory: there are 8 lanes of each warp, which add one to one word.
     assert by_op["atom.add.u32"].wavefronts == 64
     told = {one.op: one.reason for one in found.skipped}
-    assert told["ld.shared::cluster.u32"].startswith("what an access to the shared memory of another block costs there is not published")
+    assert told["ld.shared::cluster.u32"].startswith("the cost of an access to the shared memory of another block is not documented")
 
 
 def test_kernels_in_clusters_are_traced_in_part_and_through_a_stage() -> None:
@@ -99,7 +99,7 @@ def test_generic_accesses_that_all_go_to_another_block_have_no_known_cost() -> N
     assert (remote.sectors, remote.wavefronts) == (None, None)
     assert (own.sectors, own.wavefronts) == (0, 8)
     # 8 warps store 128 bytes, 4 sectors; what went to shared memory by a generic address is no global memory
-    assert "Global memory: 1,024 bytes asked for, 1,024 moved (32 sectors, ideal 32)." in to_text(render_counts(found), 120)
+    assert "Global memory: 1,024 bytes requested, 1,024 moved (32 sectors, ideal 32)." in to_text(render_counts(found), 120)
 
 
 def test_a_picture_of_an_access_to_another_block_is_refused_with_the_reason() -> None:

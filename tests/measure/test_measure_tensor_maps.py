@@ -53,7 +53,7 @@ def test_sectors_of_boxes_are_counted_where_the_map_can_be_read() -> None:
     assert told == {("cp.async.bulk.tensor.2d.shared::cluster", _REASON)}
 
 
-_REASON = "the sectors of a box are those of its tensor map, which only the emulator can read; there they are counted"
+_REASON = "the sectors of a box depend on its tensor map, which only the emulator can read, so only the emulator counts them"
 
 
 @pytest.mark.parametrize("operation", ["", "add"])

@@ -84,7 +84,7 @@ def test_why_resident_blocks_are_not_known_is_kept_and_read(target: Emulator, mo
     assert launch.staging is not None
     assert launch.staging.unknown == "the driver said CUDA_ERROR_UNKNOWN"
     said = " ".join(to_text(render_trace(traced)).split())
-    assert "How many blocks of sum a multiprocessor holds is not known: the driver said CUDA_ERROR_UNKNOWN" in said
+    assert "It is not known how many blocks of sum a multiprocessor holds: the driver said CUDA_ERROR_UNKNOWN" in said
     (known,) = traced_on(target, module).launches
     assert known.staging is not None
     assert (known.staging.unknown, known.resident_blocks) == ("", 2)
@@ -128,7 +128,7 @@ def test_reports_have_one_line_for_each_kernel_and_the_numbers(module: Module) -
     both = tuple(replace(launch, id=number, perturbation=known) for number in range(2))
     made = replace(made, launches=both, modelled=False)
     line = (
-        "Without -> with probes, sum: registers 30 -> 46, local memory 0 -> 16 bytes a thread; blocks on a multiprocessor 8 -> 5; "
+        "Without -> with probes, sum: registers 30 -> 46, local memory 0 -> 16 bytes per thread; blocks per multiprocessor 8 -> 5; "
         "time 2 -> 5 us (2.5 times, median of 5); hit rate of L1 unknown: counters need Nsight Compute."
     )
     assert " ".join(to_text(render_trace(made)).split()).count(line) == 1

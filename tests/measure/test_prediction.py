@@ -99,7 +99,7 @@ def test_a_chip_that_cannot_hold_a_block_says_so() -> None:
     kernel = target.load(ml.cuda(SOURCE, name="p.cu"))["count"]
     total = target.zeros(1, np.uint32)
     with pytest.raises(
-        BadLaunch, match=r"a block of 1024 x 1 x 1 has 1024 threads; s1070 allows at most 512|block.x is 1024; s1070 allows at most 512"
+        BadLaunch, match=r"a block of 1024 x 1 x 1 has 1,024 threads; s1070 allows at most 512|block.x is 1024; s1070 allows at most 512"
     ):
         ml.predict(kernel[4, 1024], total, chip="s1070")
     with pytest.raises(BadLaunch, match=r"gtx480 cannot hold a block of count.*: 64 threads of \d+ registers, with their shared memory"):
@@ -122,12 +122,13 @@ extern "C" __global__ void spin(int* out, int stop) {
     )
     spin, out = target.load(code)["spin"], target.zeros(1024, np.int32)
     said = (
-        r"kernel spin.*, .*spin\.cu:[45]: block \(\d+, 0, 0\) has been looping here for 100,000 cycles or turns of a loop, the most that "
+        r"kernel spin.*, .*spin\.cu:[45]: block \(\d+, 0, 0\) has been looping here for 100,000 cycles or loop iterations, the limit for "
     )
     for grid, block in ((1, 32), (264, 256)):
         with pytest.raises(
             Deadlock,
-            match=said + r"a predicted launch may take \(5\.05e-05 s on this chip\); if it does end, allow more with --most-cycles 1000000",
+            match=said
+            + r"a predicted launch \(5\.05e-05 s on this chip\); if the kernel does terminate, raise the limit with --most-cycles 1000000",
         ):
             ml.predict(spin[grid, block], out, 1, most_cycles=100_000)
     assert ml.predict(spin[1, 32], out, 512, most_cycles=100_000).cycles < 100_000
@@ -150,7 +151,7 @@ def test_a_grid_that_the_chip_cannot_hold_says_so() -> None:
 
 def test_an_unknown_chip_and_another_target_are_refused() -> None:
     call, arguments = turned(64)
-    with pytest.raises(ChipError, match="no chip is called 'h300'"):
+    with pytest.raises(ChipError, match="unknown chip 'h300'"):
         ml.predict(call, *arguments, chip="h300")
     fake = FakeTarget()
     kernel = fake.load(ml.cuda(SOURCE, name="p.cu"))["count"]

@@ -124,7 +124,7 @@ def test_where_runs_are_observed_those_that_nobody_saw_end_are_left_out(kernels:
 def test_a_kernel_without_room_for_a_tag_is_refused_by_its_name(kernels: LoadedModule) -> None:
     text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry full(.param .b8 all[4352])\n"
     full = parse(text + "{ .reg .b64 a; .reg .b32 v; ld.param.u64 a, [all]; ld.global.u32 v, [a]; st.global.u32 [a+4], v; ret; }")
-    with pytest.raises(MemlaneError, match="full has 4,352 bytes of parameters, and tracing needs 12 more, beyond the 4,352 that"):
+    with pytest.raises(MemlaneError, match="full has 4,352 bytes of parameters, and tracing needs 12 more, which exceeds the 4,352 that"):
         probe(kernels.target.load(full), TraceOptions(tagged=True))
 
 

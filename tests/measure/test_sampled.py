@@ -291,7 +291,7 @@ def test_a_window_beside_the_launch_is_told(kernels: LoadedModule, data: DeviceA
     caplog.set_level(logging.INFO, "memlane.measure")
     made = trace(kernels["add"][1, 64], data, 9, blocks="5-9")
     assert caplog.messages == [
-        "add: nothing of a launch of 2 warps is traced, because no warp is among blocks 5-9; it has blocks 0 to 0 with warps 0 to 1"
+        "add: no warp of a launch of 2 warps is traced, because none is in blocks 5-9; it has blocks 0 to 0 with warps 0 to 1"
     ]
     assert made.table.num_rows == 0
     assert np.array_equal(data.numpy()[:64], np.arange(64) + 9)

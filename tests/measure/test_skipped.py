@@ -53,7 +53,7 @@ PTX = """\
 }
 """
 HELPER = Skipped("helper", "ld.global.u32", "calls.ptx", 8, "called, not inlined: it calls itself", ("calls", "only_calls"))
-NOTE = "Not looked at: 1 x ld.global.u32 in helper (called, not inlined: it calls itself; calls.ptx:8)."
+NOTE = "Not examined: 1 x ld.global.u32 in helper (called, not inlined: it calls itself; calls.ptx:8)."
 
 
 @pytest.fixture
@@ -105,6 +105,6 @@ def test_many_are_told_in_part(calls: LoadedModule) -> None:
     counts = count(calls["plain"][1, 1], data)
     many = [Skipped("f(int)", "st.global.u8", "/src/f.cu", line // 2, "called, not inlined", ("plain",)) for line in range(40)]
     text = flowing(to_text(render_counts(type(counts)(**{**vars(counts), "skipped": tuple(many)})), 2000))
-    assert "Not looked at: 2 x st.global.u8 in f (called, not inlined; f.cu:0); 2 x" in text
+    assert "Not examined: 2 x st.global.u8 in f (called, not inlined; f.cu:0); 2 x" in text
     assert text.count(" x st.global.u8") == 8
     assert "f.cu:7); and 24 more." in text

@@ -61,12 +61,12 @@ def test_none_where_a_block_has_no_room(module: Module) -> None:
     staging = found.launches[0].staging
     assert staging is not None
     assert staging.memory == "global"
-    assert staging.reason.endswith(f"bytes of dynamic shared memory, and has room for {room:,}")
+    assert staging.reason.endswith(f"bytes of dynamic shared memory, but only {room:,} are available")
 
 
 def test_nothing_is_said_where_nobody_asked(module: Module) -> None:
     traced = sums(Emulator(load("h200")), module, "auto")
-    assert traced.launches[0].staging == Staging("global", 0, "as is quicker", False)
+    assert traced.launches[0].staging == Staging("global", 0, "whichever is faster", False)
     assert "Records of" not in to_text(render_trace(traced))
 
 

@@ -24,7 +24,7 @@ def test_time_restores_memory(kernels: LoadedModule, data: DeviceArray) -> None:
 
 def test_time_restores_memory_when_the_kernel_fails(kernels: LoadedModule, target: Emulator) -> None:
     short = target.array(np.arange(32, dtype=np.uint32))
-    with pytest.raises(Exception, match="just behind the 128-byte allocation"):
+    with pytest.raises(Exception, match="just past the end of the 128-byte allocation"):
         time(kernels["add"][1, 64], short, 5)
     assert np.array_equal(short.numpy(), np.arange(32))
 

@@ -124,7 +124,7 @@ def test_one_trace_holds_one_target(kernels: LoadedModule, data: DeviceArray, mo
     with observing(Tracer()):
         kernels["add"][1, 32](data, 1)
         with pytest.raises(
-            MemlaneError, match=r"one trace holds devices of one kind, and launches went to emulator:h200 and to emulator:a100"
+            MemlaneError, match=r"a trace holds devices of one kind, but launches went to emulator:h200 and to emulator:a100"
         ):
             other.load(module)["add"][1, 32](other.zeros(32, "u4"), 1)
 
@@ -238,7 +238,7 @@ def test_a_gpu_that_fails_says_that_the_records_are_lost(kernels: LoadedModule, 
         raise KernelTrap("kernel add failed on cuda:0")
 
     monkeypatch.setattr(kernels.target, "sync", fails)
-    with pytest.raises(KernelTrap, match=r"^kernel add failed on cuda:0\. The records made until then are lost with the GPU memory"):
+    with pytest.raises(KernelTrap, match=r"^kernel add failed on cuda:0\. The records until then are lost with the GPU memory"):
         tracer.finish()
 
 
@@ -301,7 +301,7 @@ def test_a_scheme_that_needs_shared_memory_says_so_where_there_is_none_left(kern
     room = kernels.target.chip.max_shared_bytes
     assert trace(kernels["add"][1, 32, None, room - 32], data, 1, scheme="consume").table.num_rows == 2
     with pytest.raises(
-        BadLaunch, match="the scheme 'consume' needs 32 bytes of shared memory behind those of add, which leaves 31; choose another"
+        BadLaunch, match="the scheme 'consume' needs 32 bytes of shared memory in addition to those of add, which leaves 31; choose another"
     ):
         trace(kernels["add"][1, 32, None, room - 31], data, 1, scheme="consume")
 
@@ -339,11 +339,11 @@ def test_memory_that_cannot_be_put_back_is_recognised(target: Emulator, monkeypa
     }
     found = {name: not_restorable(kernels[name][1, 32].bind(*values)) for name, values in calls.items()}
     assert found["known"] == ""
-    unknown = "may write to memory that is not one of the arrays that the kernel was given"
-    assert found["table"] == f"st in line 11 {unknown}"
-    assert found["member"] == f"st in line 13 {unknown}"
-    assert found["variable"] == f"st in line 14 {unknown}"
-    assert found["number"] == f"st in line 15 {unknown}"
+    unknown = "may write to memory outside the arrays that were passed to the kernel"
+    assert found["table"] == f"st at line 11 {unknown}"
+    assert found["member"] == f"st at line 13 {unknown}"
+    assert found["variable"] == f"st at line 14 {unknown}"
+    assert found["number"] == f"st at line 15 {unknown}"
     monkeypatch.setattr(memory, "MOST_SAVED", 255)
     assert "B of its arrays would have to be copied to the host and back" in not_restorable(kernels["known"][1, 32].bind(*calls["known"]))
 

@@ -121,7 +121,7 @@ def test_what_the_cell_defines_stays(shell: InteractiveShell) -> None:
         ("", "x = 1", "the cell launched no kernel through memlane, so there is nothing to show"),
         ("--speed", "x = 1", "unrecognized arguments: --speed; %%memlane [--target NAME]"),
         ("--into 2x", "x = 1", "--into 2x: that is not the name of a variable"),
-        ("--scheme quick", "x = 1", "there is no scheme 'quick'; choose among "),
+        ("--scheme quick", "x = 1", "unknown scheme 'quick'; choose from "),
         ("--only-count --show a.cu:1", "x = 1", "--only-count does not trace; leave out --show and --counts"),
         ("--into 'a", "x = 1", "No closing quotation; %%memlane"),
     ],

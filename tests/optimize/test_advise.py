@@ -80,7 +80,7 @@ def test_one_dimension_is_taken_for_rows_as_far_apart_as_lanes_read(kernels: obj
     assert np.array_equal(array.numpy(), rows().ravel())
     (said,) = advise_layout(call, array, sums, COUNT, shapes={0: (COUNT, 64)})
     assert said.tried == advice.tried
-    with pytest.raises(LayoutError, match=r"has 16384 elements, which do not fill an array of shape \(3, 64\)"):
+    with pytest.raises(LayoutError, match=r"has 16,384 elements, which do not fill an array of shape \(3, 64\)"):
         advise_layout(call, array, sums, COUNT, shapes={0: (3, 64)})
 
 
@@ -138,7 +138,7 @@ def test_what_cannot_be_followed_is_said(kernels: object) -> None:
     (advice,) = advise_layout(kernels["lost"][1, 32], array, other, out, 0)
     assert not advice.tried
     assert "No layout could be tried: kernels.cu:" in advice.verdict
-    assert "by the path taken" in advice.verdict
+    assert "depending on the path taken" in advice.verdict
 
 
 def test_nothing_is_said_of_arrays_that_are_read_well(kernels: object) -> None:
@@ -152,7 +152,7 @@ def test_when_it_pays() -> None:
     assert advice.best is best
     assert (advice.break_even(), advice.break_even(uploaded=False)) == (3, 5)
     assert "1.67 times as fast" in advice.verdict
-    assert "pays after 3 launches; on the device it takes 2 us and pays after 5 launches" in advice.verdict
+    assert "pays off after 3 launches; on the device it takes 2 us and pays off after 5 launches" in advice.verdict
     assert replace(advice, tried=(replace(best, same=False),)).break_even() == inf
     assert replace(advice, tried=(replace(best, time_ns=990.0),)).best is None
     assert replace(advice, tried=(replace(best, exposed_ns=None),)).break_even() == 5

@@ -95,16 +95,17 @@ def test_the_verdict_says_why_a_remap_does_not_pay() -> None:
     slower = Tried(column_major((4, 4)), 20, 1500.0, True, 2000.0, 900.0)
     advice = LayoutAdvice("k", "t", True, 0, (4, 4), "f4", 80, 10, (80, 1000.0), (slower,), ())
     assert advice.verdict.endswith(
-        "No remap pays: under Permuted(4x4, order (1, 0)), the fastest that was tried, the launch takes 1.5 us instead of 1 us (modelled). "
-        "It moves 4 times fewer sectors. Each access computed its place from the old one here; the layout's index function in the source "
-        "may be faster."
+        "No remap pays off: with Permuted(4x4, order (1, 0)), the fastest layout tried, the launch takes 1.5 us instead of 1 us "
+        "(modelled). It moves 4 times fewer sectors. Here, each access computes its new position from the old one; the layout's index "
+        "function in the source may be faster."
     )
     wrong = LayoutAdvice("k", "t", True, 0, (4, 4), "f4", 80, 10, (80, 1000.0), (Tried(slower.layout, 1, 1.0, False, 0.0, 0.0),), ())
-    assert wrong.verdict.endswith("No remap pays: under each layout that was tried the launch computes other values.")
+    assert wrong.verdict.endswith("No remap pays off: with every layout that was tried, the launch computes different values.")
 
 
 def test_an_upload_cannot_choose_a_layout_by_itself() -> None:
     with pytest.raises(
-        LayoutError, match=r"layout 'auto' depends on the kernels that read the array: ml\.advise_layout\(kernel\[grid, block\]"
+        LayoutError,
+        match=r"layout 'auto' depends on the kernels that read the array: call advice = ml\.advise_layout\(kernel\[grid, block\]",
     ):
         upload("emulator:h200", np.zeros((4, 4), "f4"), layout="auto")

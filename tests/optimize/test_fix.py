@@ -70,19 +70,21 @@ def test_the_layout_is_written_in_the_language_of_the_kernel() -> None:
     assert found.best is not None
     layout = found.best.layout
     assert layout is not None
-    assert found.source("place").endswith(f"// element (i, j) of 32x32 at [place(i, j)] of an array of {layout.size} elements\n")
+    assert found.source("place").endswith(f"// element (i, j) of 32x32 at [place(i, j)] of an array of {layout.size:,} elements\n")
     python = replace(found, language="Numba")
     scope: dict[str, Any] = {"np": np, "cuda": SimpleNamespace(jit=lambda device: lambda function: function)}
     exec(python.source("place"), scope)
     assert [scope["place"](i, j) for i in range(32) for j in range(32)] == [layout(i, j) for i in range(32) for j in range(32)]
-    assert python.source("place").endswith(f"# element (i, j) of 32x32 at [place(i, j)] of an array of {layout.size} elements\n")
+    assert python.source("place").endswith(f"# element (i, j) of 32x32 at [place(i, j)] of an array of {layout.size:,} elements\n")
     assert found.advice == python.advice == ""
 
 
 def test_triton_has_no_place_for_a_layout() -> None:
     found = replace(turned()[0], language="Triton")
     assert found.source("place") == ""
-    assert found.advice.startswith("Triton lays out shared memory itself, so a layout cannot be written in its source; memlane.relayout(")
+    assert found.advice.startswith(
+        "Triton chooses the layout of shared memory itself, so a layout cannot be written in its source; memlane.relayout("
+    )
     assert replace(found, tried=()).advice == ""
 
 
@@ -103,11 +105,11 @@ def test_what_does_not_help_is_said() -> None:
     assert found.verdict == f"No layout of {found.array.title} that was tried (1) makes turn faster, {by}."
     little = replace(found, tried=tuple(replace(one, quicker=1.013) for one in found.tried))
     assert little.best is None
-    assert f"makes turn faster by the 2.0 % that count; the best is faster by 1.3 %, {by}." in little.verdict
+    assert f"makes turn faster by at least 2.0 %; the best is 1.3 % faster, {by}." in little.verdict
     (refused,) = fix(kernel("turn")[1, (32, 32)], *arguments, layouts=[RowMajor(31, 31)])
     assert refused.tried == ()
     assert "could be tried: " in refused.verdict
-    assert "name a layout of all its elements" in refused.verdict
+    assert "choose a layout for all its elements" in refused.verdict
 
 
 def test_without_conflicts_nothing_is_tried() -> None:
@@ -143,7 +145,7 @@ def test_results_that_depend_on_the_order_of_threads_are_told() -> None:
     target = ml.target("emulator:h200")
     (found,) = fix(target.load(ml.cuda(text))["ticket"][1, 32], target.zeros(32, np.int64), layouts=[XorSwizzle(32, 32)])
     assert found.best is None
-    assert "gave other results than the original" in found.verdict
+    assert "gave results that differ from the original" in found.verdict
 
 
 def test_dynamic_memory_and_vectors() -> None:

@@ -42,7 +42,7 @@ def test_it_is_as_good_as_the_known_linear_layout(found: Certificate) -> None:
     assert found.layout.is_bijective
     assert found.extra.operations < known.cost.operations - RowMajor(32, 32).cost.operations
     assert found.beats_rap
-    assert found.verdict.startswith("Better than RAP: 7 wavefronts for one access of each pattern, where RAP is expected to take 11.")
+    assert found.verdict.startswith("Better than RAP: 7 wavefronts for one access of each pattern; RAP is expected to take 11.")
 
 
 def test_the_certificate_is_what_every_offset_says(found: Certificate) -> None:
@@ -79,7 +79,7 @@ def test_the_cheapest_of_the_best_is_taken() -> None:
 def test_it_says_when_rap_is_not_beaten() -> None:
     equal = search_layout(("row", "column"))
     assert not equal.beats_rap
-    assert equal.verdict == "None of them is better than RAP: 2 wavefronts for one access of each pattern with either; RAP needs a table."
+    assert equal.verdict == "No layout is better than RAP: both take 2 wavefronts for one access of each pattern, but RAP needs a table."
     # Any two rows meet in every bank: half of a warp in one row of banks, half in another, each offset another half.
     lost = search_layout(("(r + t * c, c * t * t + r * t)",), terms=1)
     assert not lost.beats_rap
@@ -182,17 +182,17 @@ def test_progress_is_told() -> None:
     [
         ({"patterns": ()}, "no pattern to search for; name at least one, as in --patterns row,column"),
         ({"patterns": ("row", "row")}, "the pattern row is named twice"),
-        ({"patterns": ("row", "column", "Stride@4")}, "column and Stride@4 are one pattern; name it once"),
+        ({"patterns": ("row", "column", "Stride@4")}, "column and Stride@4 are the same pattern; name it once"),
         ({"patterns": ("row", "random@8")}, "random accesses cost the same under every fixed layout"),
         ({"patterns": ("random",)}, "random accesses cost the same under every fixed layout, so there is nothing to search for"),
         ({"patterns": ("row",), "rows": 24}, "the rows of a tile to search for must be a power of two, got 24"),
         ({"patterns": ("row",), "columns": 0}, "the columns of a tile to search for must be at least 1, got 0"),
         ({"patterns": ("row",), "columns": -32}, "the columns of a tile to search for must be at least 1, got -32"),
-        ({"patterns": ("row",), "terms": 5}, "swizzles of up to 4 terms are searched, got 5"),
+        ({"patterns": ("row",), "terms": 5}, "a search covers swizzles of up to 4 terms, got 5"),
         ({"patterns": ("row",), "terms": 0}, "the terms of a swizzle must be at least 1, got 0"),
-        ({"patterns": ("row",), "width": 12}, "a lane cannot access 12 bytes; it is one of 1, 2, 4, 8, 16"),
-        ({"patterns": ("row@3",)}, "'row@3': a lane cannot access 3 bytes; it is one of 1, 2, 4, 8, 16"),
-        ({"patterns": ("row@16",), "element": 4, "columns": 2}, "row by 16 bytes does not divide rows of 2 elements of 4 bytes"),
+        ({"patterns": ("row",), "width": 12}, "a lane cannot access 12 bytes; choose one of 1, 2, 4, 8, 16"),
+        ({"patterns": ("row@3",)}, "'row@3': a lane cannot access 3 bytes; choose one of 1, 2, 4, 8, 16"),
+        ({"patterns": ("row@16",), "element": 4, "columns": 2}, "row with 16 bytes does not divide rows of 2 elements of 4 bytes"),
         ({"patterns": ("row",), "chip": chip.load("s1070")}, "the bank rule of s1070 is too slow to evaluate"),
     ],
 )  # fmt: skip

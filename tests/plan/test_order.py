@@ -122,7 +122,7 @@ def test_steps_of_one_queue_follow_each_other_and_others_do_not() -> None:
     (race,) = races(apart)
     assert str(race) == (
         "step 0 writes and step 1 writes the same bytes of buffer 'b' without an order (b u1[8] and b u1[8]): "
-        "let one wait for the other, or put both on one queue"
+        "make one wait for the other, or put both on the same queue"
     )
 
 

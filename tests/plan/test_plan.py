@@ -54,7 +54,7 @@ def test_slices_are_those_of_numpy(parts: list[object]) -> None:
 
 def test_an_index_by_an_array_or_beyond_the_end_is_refused_and_reads_nothing() -> None:
     view = Buffer("b", 16).view("i4")
-    with pytest.raises(BadPlan, match=r"a view of b is sliced by whole numbers and slices, not by \[0, 1\]"):
+    with pytest.raises(BadPlan, match=r"index a view of b with integers and slices, not with \[0, 1\]"):
         view[[0, 1]]
     with pytest.raises(BadPlan, match=r"no such part of b i4\[4\]: index 4 is out of bounds"):
         view[4]
@@ -91,7 +91,7 @@ def test_a_plan_prints_as_a_table() -> None:
         "  2  device 0  queue 1  upload 1: copy 2,048 B host -> device",
         "  3  device 0  queue 0  work grid 4 block 128  after 2",
         "  4  repeat 10 times, rotating device <- other, until total f4[] is not zero (every 2)",
-        "       0  device 0  queue 3  work grid 4x2 block 128  after 1 of the turn before",
+        "       0  device 0  queue 3  work grid 4x2 block 128  after 1 of the previous turn",
         "       1  host      queue 0  call numpy:sum  after 0",
     ]
 
@@ -142,7 +142,7 @@ def test_json_names_each_buffer_once_and_leaves_out_what_is_as_usual() -> None:
         ('{"memlane_plan": 1}', "this plan is damaged: buffers is missing"),
         (
             '{"memlane_plan": 1, "buffers": [], "steps": [{"is": "Jump"}]}',
-            "steps[0] of this plan is of kind 'Jump', which version 1 does not know",
+            "steps[0] of this plan is of kind 'Jump', which version 1 does not support",
         ),
         ('{"memlane_plan": 1, "buffers": [], "steps": [{"buffer": "x"}]}', 'this plan is damaged: steps[0] is {"buffer": "x"}'),
         ('{"memlane_plan": 1, "buffers": [{"name": "a", "nbytes": "4"}], "steps": []}', 'this plan is damaged: buffers[0].nbytes is "4"'),
@@ -167,57 +167,57 @@ copy = Copy(b8.view(), a8.view())
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Buffer("", 8), "a buffer needs a name, by which memory is bound to it"),
+        (lambda: Buffer("", 8), "a buffer needs a name, so that memory can be bound to it"),
         (lambda: Buffer("a", -1), "buffer 'a' cannot have -1 bytes"),
-        (lambda: Buffer("a", 8, "disk"), "buffer 'a' cannot live on 'disk'; give a device number, 'host' or 'pinned'"),
+        (lambda: Buffer("a", 8, "disk"), "buffer 'a' cannot be placed on 'disk'; pass a device number, 'host' or 'pinned'"),
         (
             lambda: a8.view("f4", 3),
             "a f4[3] covers bytes 0 to 12 of buffer 'a', which has 8: make the buffer larger or the view smaller",
         ),
         (lambda: View(a8, "f4", (2,), (-4,)), "covers bytes -4 to 4 of buffer 'a', which has 8"),
         (lambda: View(a8, "O", (1,), (8,)), "a view of a cannot have elements of type O"),
-        (lambda: View(a8, "u1", (1, 1), (8,)), "a view of a has 2 axes and 1 strides"),
-        (lambda: Copy(a8.view("f4"), b8.view("f8")), "a copy needs two views of one shape and element size, not b f8[1] and a f4[2]"),
+        (lambda: View(a8, "u1", (1, 1), (8,)), "a view of a has 2 axes and 1 stride"),
+        (lambda: Copy(a8.view("f4"), b8.view("f8")), "a copy needs two views of the same shape and element size, not b f8[1] and a f4[2]"),
         (lambda: Copy(a8.view()[:5], a8.view()[3:]), "a copy cannot read what it writes: a u1[5] at 3 and a u1[5] overlap"),
-        (lambda: Launch(KERNEL, (1, 1, 1), (1, 1, 1), reads=()), "work declares what it reads but not what it writes: give both"),
-        (lambda: HostCall("sum", ()), "a host function is named as package.module:function, which 'sum' is not"),
+        (lambda: Launch(KERNEL, (1, 1, 1), (1, 1, 1), reads=()), "work declares what it reads but not what it writes: pass both"),
+        (lambda: HostCall("sum", ()), "name a host function as package.module:function, not 'sum'"),
         (
             lambda: HostCall("m:f", (a8.view(),)),
-            "host function m:f cannot be given a u1[8], which belongs to device 0: copy it to a buffer on the host",
+            "host function m:f cannot use a u1[8], which is on device 0: copy it to a buffer on the host",
         ),
-        (lambda: Together(((0, planned(KERNEL, 1, 1)),) * 2), "kernels that run together need a device each; given were [0, 0]"),
+        (lambda: Together(((0, planned(KERNEL, 1, 1)),) * 2), "kernels that run together need one device each, got [0, 0]"),
         (lambda: Step(planned(KERNEL, 1, 1)), "the launch of work grid 1 block 1 needs a device"),
-        (lambda: Step(copy), "copy 8 B a -> b needs the device that does it"),
+        (lambda: Step(copy), "copy 8 B a -> b needs a device to run on"),
         (
             lambda: Step(planned(KERNEL, 1, 1, host8.view()), 0),
-            "cannot reach h u1[8], which lies in ordinary memory of the host: make it pinned, or copy it",
+            "cannot access h u1[8], which is in pageable host memory: make it pinned, or copy it",
         ),
         (lambda: Plan((Step(copy, 0, after=(1,)),)), "step 0 of the plan waits for step 1, which does not exist"),
         (
             lambda: Plan((Step(copy, 0, after=(1,)), Step(copy, 0))),
-            "step 0 of the plan waits for step 1, which stands behind it: put step 1 first",
+            "step 0 of the plan waits for step 1, which comes after it: put step 1 first",
         ),
         (
             lambda: Plan((Step(copy, 0, after=(2,)), Step(copy, 0, after=(0,)), Step(copy, 0, after=(1,)))),
-            "steps 0, 1 and 2 of the plan wait for each other in a circle, so none of them can start",
+            "steps 0, 1 and 2 of the plan wait for each other in a cycle, so none of them can start",
         ),
         (lambda: Plan((Step(copy, 0, after=(0,)),)), "step 0 of the plan waits for itself"),
         (
             lambda: Plan((Step(copy, 0, after_last_turn=(0,)),)),
-            "step 0 of the plan waits for a turn before, but does not stand in a repeat",
+            "step 0 of the plan waits for a previous turn, but is not in a repeat",
         ),
         (
             lambda: Plan((Step(copy, 0), Step(Copy(Buffer("b", 9).view()[:8], a8.view()), 0))),
             "the plan has two buffers with the name 'b': ",
         ),
         (lambda: Repeat((), -1), "a repeat cannot run -1 times"),
-        (lambda: Repeat((), 1, ((a8,),)), "buffers that rotate are two or more different ones, not (a)"),
-        (lambda: Repeat((), 1, ((a8, host8),)), "buffers that rotate have one size and one home, unlike a, h"),
+        (lambda: Repeat((), 1, ((a8,),)), "a group of rotating buffers needs two or more different buffers, not (a)"),
+        (lambda: Repeat((), 1, ((a8, host8),)), "rotating buffers must have the same size and home, unlike a, h"),
         (lambda: Repeat((), 1, ((a8, b8), (b8, a8))), "a buffer can rotate in one group only"),
-        (lambda: Repeat((), 1, until=a8.view("f8")[0]), "a repeat ends by a single element on the host, which a f8[] is not"),
+        (lambda: Repeat((), 1, until=a8.view("f8")[0]), "the end condition of a repeat must be a single element on the host, not a f8[]"),
         (
             lambda: Repeat((), 9, ((a8, b8),), until=host8.view("f8")[0], every=3),
-            "a repeat that may end after any 3 turns, or after 9, does not say which of 2 rotating buffers holds the result: ",
+            "after a repeat that may end after any 3 turns, or after 9, it is not known which of 2 rotating buffers holds the result: ",
         ),
         (lambda: planned(KERNEL, (1, 0), 1), "a grid, block or cluster has one to three extents of at least 1, not (1, 0)"),
     ],
@@ -234,9 +234,11 @@ def test_a_builder_keeps_steps_on_their_side_of_a_repeat() -> None:
     b = PlanBuilder()
     first = b.copy(b8.view(), a8.view())
     with b.repeat(2) as loop:
-        with pytest.raises(BadPlan, match="copy 8 B a -> b was added around an open repeat: add it through the builder of the repeat"):
+        with pytest.raises(
+            BadPlan, match="copy 8 B a -> b was added outside a repeat whose block is still open: add it through the builder of the repeat"
+        ):
             b.copy(b8.view(), a8.view())
-        with pytest.raises(BadPlan, match="a step cannot wait for one on the other side of a repeat's border"):
+        with pytest.raises(BadPlan, match="a step cannot wait across the boundary of a repeat"):
             loop.copy(b8.view(), a8.view(), after=[first])
         loop.copy(b8.view(), a8.view())
     assert len(b.plan().steps) == 2
@@ -246,7 +248,7 @@ def test_steps_wait_for_one_step_or_for_a_whole_repeat() -> None:
     b = PlanBuilder()
     first = b.copy(b8.view(), a8.view())
     with b.repeat(2, after=first) as loop:
-        with pytest.raises(BadPlan, match="a step cannot wait for a repeat whose block is still open: put it behind the block"):
+        with pytest.raises(BadPlan, match="a step cannot wait for a repeat whose block is still open: add the step after the block"):
             loop.copy(b8.view(), a8.view(), after=loop)
         loop.copy(b8.view(), a8.view(), queue=1)
         loop.copy(b8.view(), a8.view(), queue=2)
@@ -260,13 +262,13 @@ def test_steps_wait_for_one_step_or_for_a_whole_repeat() -> None:
 def test_arrays_have_names_of_their_own_in_repeats_too() -> None:
     b = PlanBuilder()
     b.array("t", 64, "f4", 0)
-    with b.repeat(2) as loop, pytest.raises(BadPlan, match=r"^the plan has an array 't' already: give each a name of its own$"):
+    with b.repeat(2) as loop, pytest.raises(BadPlan, match=r"^the plan already has an array 't': use a different name$"):
         loop.array("t", 64, "f4", 0)
 
 
 def test_steps_of_another_plan_and_what_is_no_kernel_are_refused() -> None:
     b = PlanBuilder()
-    with pytest.raises(BadPlan, match=r"^a step cannot wait for a step of another plan: both have to come from one builder$"):
+    with pytest.raises(BadPlan, match=r"^a step cannot wait for a step of another plan: add both with the same builder$"):
         b.copy(b8.view(), a8.view(), after=PlanBuilder().copy(b8.view(), a8.view()))
     with pytest.raises(BadPlan, match=r"^a launch needs a kernel of a loaded module, or its ref, not a str$"):
         b.launch("scale", 1, 1)  # type: ignore[arg-type]
@@ -277,5 +279,5 @@ def test_a_timeline_prints_in_the_order_of_time_with_turns() -> None:
     assert str(Timeline(spans, is_modelled=True)).splitlines()[1:] == [
         "     0.00 us      2.00 us   device 0 queue 0: heat, turn 7",
         "     2.00 us      3.00 us * device 0 queue 1: late",
-        "3 us in all, modelled",
+        "3 us in total, modelled",
     ]

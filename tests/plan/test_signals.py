@@ -67,23 +67,23 @@ def test_a_launch_may_raise_a_flag_itself():
     assert [buffer.name for buffer in plan.flags] == ["flag"]
     assert str(plan).splitlines()[0].endswith("send grid 1 block 32, raise flag")
     behind = Step(replace(plan.steps[1].action), 1, 1, ())
-    with pytest.raises(BadPlan, match=r"does not stand behind the put that raises flag: add that put to its `after`"):
+    with pytest.raises(BadPlan, match=r"does not wait for the put that raises flag: add that put to its `after`"):
         Plan((plan.steps[0], behind))
-    with pytest.raises(BadPlan, match=r"flag flag is raised by 1 steps and awaited by 0"):
+    with pytest.raises(BadPlan, match=r"flag flag is raised by 1 step and awaited by 0"):
         Plan(plan.steps[:1])
 
 
 def test_each_flag_has_one_put_and_one_wait_behind_it():
-    with pytest.raises(BadPlan, match=r"flag flag1 is raised by 1 steps and awaited by 0: give each pair of a put and a wait a flag"):
+    with pytest.raises(BadPlan, match=r"flag flag1 is raised by 1 step and awaited by 0: give each pair of a put and a wait its own flag"):
         with_steps(ring(), lambda steps: steps[:6])
-    with pytest.raises(BadPlan, match=r"'wait for flag0' does not stand behind the put that raises flag0: add that put to its `after`"):
+    with pytest.raises(BadPlan, match=r"'wait for flag0' does not wait for the put that raises flag0: add that put to its `after`"):
         with_steps(ring(), lambda steps: [replace(one, after=()) if "wait for flag0" in one.name else one for one in steps])
     b = PlanBuilder()
     flag = b.flag("flag", 1)
     put = b.put([], [flag], device=0)
     with b.repeat(3, after=[put]) as loop:
         loop.wait([flag], device=1)
-    with pytest.raises(BadPlan, match=r"does not stand behind the put that raises flag"):
+    with pytest.raises(BadPlan, match=r"does not wait for the put that raises flag"):
         b.plan()
 
 
@@ -94,11 +94,11 @@ def test_a_flag_is_for_signals_alone():
     b.wait([flag], device=1, after=[put])
     with pytest.raises(BadPlan, match=r"buffer flag is a flag and cannot hold data: use another buffer"):
         b.plan()
-    with pytest.raises(BadPlan, match=r"device 0 cannot wait for flag flag, which lives on 1: let it live there"):
+    with pytest.raises(BadPlan, match=r"device 0 cannot wait for flag flag, whose home is 1: make the waiting device the home of the flag"):
         Step(Wait((flag,)), 0)
-    with pytest.raises(BadPlan, match=r"needs the device that does it"):
+    with pytest.raises(BadPlan, match=r"needs a device to run on"):
         Step(Wait((flag,)))
-    with pytest.raises(BadPlan, match=r"a put needs a flag that says when it is complete"):
+    with pytest.raises(BadPlan, match=r"a put needs a flag that signals its completion"):
         Put((), ())
     with pytest.raises(BadPlan, match=r"a wait needs a flag to wait for"):
         Wait(())

@@ -93,7 +93,7 @@ def test_a_prototype_ends_where_the_next_declaration_begins() -> None:
 
 @pytest.mark.parametrize("head", [".visible .func f (.param .u32 a)", ".func f ()", ".visible .entry f (.param .u32 a)"])
 def test_other_prototypes_end_with_a_semicolon(head: str) -> None:
-    with pytest.raises(PtxSyntaxError, match=r"expected `;` or a body in braces behind the head of `f`, found `\.global`"):
+    with pytest.raises(PtxSyntaxError, match=r"expected `;` or a body in braces after the head of `f`, found `\.global`"):
         parse(f"{HEAD}{head}\n.global .u32 g = 5;")
 
 
@@ -141,13 +141,13 @@ def test_mad_without_a_rounding_rounds_to_nearest_in_old_modules() -> None:
         ("add.u32 %r1.b0, %r2, %r3;", "the register `%r1` is a `.b32`: it has no element `.b0`"),
         (".reg .v2 .u32 v; mov.u32 %r1, v.z;", "the register `v` is a vector of 2: it has no element `.z`"),
         (".reg .v2 .u32 v; mov.v2.u32 {v.x, v.q}, {%r1, %r2};", "the register `v` is a vector of 2: it has no element `.q`"),
-        (".reg .v4 .u64 v;", "a vector register has 2 or 4 elements, is no predicate and has at most 128 bits"),
-        (".reg .v2 .pred v;", "a vector register has 2 or 4 elements, is no predicate and has at most 128 bits"),
-        ("mov.f32 %f1, %f2+1;", "a constant is added to registers of integers of 16, 32 or 64 bits, but `%f2` is declared as `.f32`"),
-        ("mov.b64 %rd1, {%r1+1, %r2};", "a register with a constant cannot stand inside another operand"),
+        (".reg .v4 .u64 v;", "a vector register has 2 or 4 elements, at most 128 bits, and cannot be a predicate"),
+        (".reg .v2 .pred v;", "a vector register has 2 or 4 elements, at most 128 bits, and cannot be a predicate"),
+        ("mov.f32 %f1, %f2+1;", "a constant can be added only to integer registers of 16, 32 or 64 bits, but `%f2` is declared as `.f32`"),
+        ("mov.b64 %rd1, {%r1+1, %r2};", "a register plus a constant cannot be part of another operand"),
         ("ld.global.u32 %r1, a[1];", "`a` is not an array: an index needs one"),
         (".shared .u32 s[4]; ld.shared.u32 %r1, s[%r2];", "an index in a register is not supported: compute the address of `s`"),
-        ("vmad.s32.s32.s32 %r1, %r2, %r3, -%r4;", "a minus in front of a register is not supported, though `vmad` has one: negate the"),
+        ("vmad.s32.s32.s32 %r1, %r2, %r3, -%r4;", "a minus sign before a register is not supported, although `vmad` has one: negate the"),
         ("t: .branchtargets;", "expected a label, found `;`"),
     ],
 )

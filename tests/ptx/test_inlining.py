@@ -243,7 +243,7 @@ def test_copies_of_a_function_mean_the_one_shared_variable_that_it_has() -> None
 
 def test_a_variable_stays_inside_where_its_name_means_something_else() -> None:
     function = f".func g() {{ .reg .b32 s; ret; }} .func f() {{ .shared .b32 s; {ACCESS} ret; }}"
-    assert reasons(function, "call g; call f;") == {"f": "it has s in shared memory, of which there is one"}
+    assert reasons(function, "call g; call f;") == {"f": "it has s in shared memory, which all its calls share"}
 
 
 def test_where_each_instruction_comes_from() -> None:
@@ -282,16 +282,16 @@ def test_what_stays_is_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) ->
     both = f".func g(); .func f() {{ {ACCESS} call g; ret; }} .func g() {{ call f; ret; }}"
     assert reasons(both, "call f;") == {"f": "it calls itself"}
     assert reasons(f".func f() {{ {{ .shared .b32 s; {ACCESS} }} ret; }}", "call f;") == {
-        "f": "it has s in shared memory, of which there is one"
+        "f": "it has s in shared memory, which all its calls share"
     }
     address = f".func f(.param .b64 a) {{ {ACCESS} mov.b64 %rd2, a; ret; }}"
     passing = "{ .param .b64 x; st.param.b64 [x], 1; call f, (x); }"
-    assert reasons(address, passing) == {"f": "it does more with a than to load or store it"}
+    assert reasons(address, passing) == {"f": "it does more with a than load or store it"}
     assert reasons(f".func f(.param .b64 a, .param .b64 b) {{ {ACCESS} ret; }}", passing) == {
-        "f": "a call passes it another number of arguments"
+        "f": "a call passes it a different number of arguments"
     }
     assert reasons(f".func f(.param .b32 a) {{ {ACCESS} ret; }}", passing) == {"f": "a call passes x for its a"}
-    assert reasons(plain, ".local .b64 words; call f;") == {"f": "its words is something else in k"}
+    assert reasons(plain, ".local .b64 words; call f;") == {"f": "its words has a different meaning in k"}
     monkeypatch.setattr(inlining, "MOST_INSTRUCTIONS", 12)
     assert reasons(plain, "call f; call f;") == {}
     many = f".func f() {{ {ACCESS * 5} ret; }}".replace(ACCESS * 5, ACCESS + "ld.global.u64 %rd1, [words];" * 5)
@@ -300,16 +300,16 @@ def test_what_stays_is_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_reasons_name_what_the_programmer_wrote() -> None:
     shared = f".func f() {{ {{ .shared .b32 _ZZ3sumPfE4tile; {ACCESS} }} ret; }}"
-    assert reasons(shared, "call f;") == {"f": "it has sum(float*)::tile in shared memory, of which there is one"}
+    assert reasons(shared, "call f;") == {"f": "it has sum(float*)::tile in shared memory, which all its calls share"}
     second = f".func f(.param .b64 _Z3sumPf_param_1) {{ {ACCESS} mov.b64 %rd2, _Z3sumPf_param_1; ret; }}"
     passing = "{ .param .b64 x; st.param.b64 [x], 1; call f, (x); }"
-    assert reasons(second, passing) == {"f": "it does more with parameter 2 than to load or store it"}
+    assert reasons(second, passing) == {"f": "it does more with parameter 2 than load or store it"}
 
 
 def test_a_parameter_that_another_call_needs_stays_a_variable() -> None:
     functions = f".extern .func outside(.param .b64 a); .func f(.param .b64 a) {{ {ACCESS} ret; }}"
     found = reasons(functions, "{ .param .b64 x; st.param.b64 [x], 1; call f, (x); call outside, (x); }")
-    assert found == {"f": "its call shares a parameter with one that stays"}
+    assert found == {"f": "its call shares a parameter with a call that is not inlined"}
 
 
 def test_functions_that_access_nothing_and_pointers_are_left_alone() -> None:

@@ -53,9 +53,9 @@ REFUSED = [
     ("add.s32 %r1, !%p1, 2;", 15, "`%p1` is declared as `.pred`"),
     (f"ld.global.v8.b16 {EIGHT_HALVES}, [%rd1];", 11, "`ld.global.v8.b16`: a vector of 8 has elements of 32 bits, not `.b16`"),
     (f"@%p1 st.v8.u8 [%rd1], {EIGHT_HALVES};", 9, "`st.v8.u8`: a vector of 8 has elements of 32 bits, not `.u8`"),
-    ("ld.shared.v4.f64 {%fd1, %fd2, %fd3, %fd4}, [%rd1];", 11, "`ld.shared.v4.f64` moves 256 bits, which takes `.target sm_100` or later"),
-    ("ld.global.nc.v4.u64 {%rd2, %rd3, %rd4, %rd5}, [%rd1];", 14, "moves 256 bits, which takes `.target sm_100`"),
-    ("{ .reg .b128 q<3>; st.global.v2.b128 [%rd1], {q1, q2}; }", 30, "`st.global.v2.b128` moves 256 bits: an access has 128 at most"),
+    ("ld.shared.v4.f64 {%fd1, %fd2, %fd3, %fd4}, [%rd1];", 11, "`ld.shared.v4.f64` moves 256 bits, which needs `.target sm_100` or later"),
+    ("ld.global.nc.v4.u64 {%rd2, %rd3, %rd4, %rd5}, [%rd1];", 14, "moves 256 bits, which needs `.target sm_100`"),
+    ("{ .reg .b128 q<3>; st.global.v2.b128 [%rd1], {q1, q2}; }", 30, "`st.global.v2.b128` moves 256 bits: an access moves at most 128"),
 ]
 
 

@@ -32,9 +32,9 @@ def test_the_file_appears_at_the_end_and_alone(tmp_path: Path) -> None:
 def test_an_existing_file_needs_force(tmp_path: Path) -> None:
     target = tmp_path / "out"
     write(target, b"old")
-    with pytest.raises(RecordError, match="out exists; give --force"):
+    with pytest.raises(RecordError, match="out exists; pass --force"):
         write(target, b"new")
-    with pytest.raises(RecordError, match="out exists; give --force"):
+    with pytest.raises(RecordError, match="out exists; pass --force"):
         check_output(target)
     assert target.read_bytes() == b"old"
     write(target, b"new", force=True)
@@ -120,7 +120,7 @@ def test_the_system_refuses_in_the_middle_of_a_record(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
 def test_a_full_device() -> None:
-    with pytest.raises(RecordError, match="/dev/full cannot be written: No space left on device; nothing was left behind"):
+    with pytest.raises(RecordError, match="/dev/full cannot be written: No space left on device; no incomplete file was left"):
         transpose().save("/dev/full")
     assert Path("/dev/full").is_char_device()
 

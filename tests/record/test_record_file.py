@@ -82,7 +82,7 @@ def test_metadata_is_plain_ascii_whatever_the_source_says(tmp_path: Path) -> Non
 
 def test_an_existing_file_stays(saved: Path) -> None:
     before = saved.read_bytes()
-    with pytest.raises(RecordError, match=r"transpose\.parquet exists; give --force"):
+    with pytest.raises(RecordError, match=r"transpose\.parquet exists; pass --force"):
         transpose().save(saved)
     assert saved.read_bytes() == before
     transpose(chip="another").save(saved, force=True)
@@ -117,7 +117,7 @@ def test_a_file_of_another_kind(tmp_path: Path, content: bytes, message: str) ->
 
 def test_a_parquet_file_of_someone_else(tmp_path: Path) -> None:
     pq.write_table(pa.table({"city": ["Aachen"]}), tmp_path / "cities.parquet")
-    with pytest.raises(RecordError, match=r"cities\.parquet is a Parquet file, but no memlane record"):
+    with pytest.raises(RecordError, match=r"cities\.parquet is a Parquet file, but not a memlane record"):
         load(tmp_path / "cities.parquet")
 
 
@@ -214,7 +214,7 @@ def test_a_row_of_another_device_than_its_launch(tmp_path: Path) -> None:
 
 def test_a_newer_format(saved: Path) -> None:
     rewrite(saved, memlane_format="4", memlane_header="whatever")
-    with pytest.raises(RecordError, match="has record format 4, this memlane reads up to 3; install a newer memlane"):
+    with pytest.raises(RecordError, match="has record format 4, but this memlane reads only up to 3; install a newer memlane"):
         load(saved)
 
 
@@ -256,20 +256,20 @@ PAIR = [1, 1]
         (lambda h: h["sites"][1].update(line=-1), r"header\.sites\[1\]\.line is not a whole number from 0 on"),
         (lambda h: h["sites"][1].update(line=True), r"header\.sites\[1\]\.line is not a whole number from 0 on"),
         (lambda h: h["sites"][0].update(line=10**30), r"header\.sites\[0\]\.line is not a whole number from 0 on"),
-        (lambda h: h["sites"][0].update(id=9), r"header\.sites are not numbered from 0 on"),
+        (lambda h: h["sites"][0].update(id=9), r"the ids in header\.sites are not 0, 1, 2"),
         (lambda h: h["sites"][0].pop("kernel"), r"header\.sites\[0\] has no kernel"),
-        (lambda h: h["launches"][1].update(id=99), r"header\.launches are not numbered from 0 on"),
+        (lambda h: h["launches"][1].update(id=99), r"the ids in header\.launches are not 0, 1, 2"),
         (lambda h: h["launches"][0].update(grid=3), r"header\.launches\[0\]\.grid is not a list"),
         (lambda h: h["launches"][0].update(grid=PAIR), r"header\.launches\[0\]\.grid has 2 entries, not 3"),
         (lambda h: h["launches"][0]["counts"][0].update(sectors="9"), r"header\.launches\[0\]\.counts\[0\]\.sectors is not a whole number"),
-        (lambda h: h["launches"][0]["counts"][0].update(site=7), r"header\.launches\[0\]\.counts\[0\]\.site is no object"),
-        (lambda h: h.update(sources=[1]), r"header\.sources is no object"),
+        (lambda h: h["launches"][0]["counts"][0].update(site=7), r"header\.launches\[0\]\.counts\[0\]\.site is not an object"),
+        (lambda h: h.update(sources=[1]), r"header\.sources is not an object"),
         (lambda h: h.update(windows={"paper": float("nan")}), r"header\.windows\['paper'\] is not a number"),
         (lambda h: h.update(modelled=1), r"header\.modelled is not a truth value"),
-        (lambda h: h["warps"].update(rows=1 << 40), "the warp columns do not fit their description"),
+        (lambda h: h["warps"].update(rows=1 << 40), "the warp columns do not match their description"),
         (lambda h: h["warps"].update(rows=-1), r"header\.warps\.rows is not a whole number from 0 on"),
-        (lambda h: h["warps"]["fields"][0].__setitem__(1, "O"), "the warp columns do not fit their description"),
-        (lambda h: h["launches"].pop(), "a warp names launch 1, there are 1"),
+        (lambda h: h["warps"]["fields"][0].__setitem__(1, "O"), "the warp columns do not match their description"),
+        (lambda h: h["launches"].pop(), "a warp names launch 1, but there are only 1"),
         (lambda h: h.pop("sites"), "header has no sites"),
     ],
 )
@@ -309,7 +309,7 @@ def test_json_that_is_no_header(saved: Path, text: str) -> None:
 
 def test_warps_beyond_the_limit_are_neither_written_nor_read(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memlane.record.header.WARPS_LIMIT_BYTES", 100)
-    with pytest.raises(RecordError, match="too large for one record file: 416 bytes where 100 may be; trace fewer launches"):
+    with pytest.raises(RecordError, match="too large for one record file: 416 bytes, but at most 100 are allowed; trace fewer launches"):
         transpose().save(saved, force=True)
     with pytest.raises(RecordError, match="more than 100 bytes"):
         load(saved)
@@ -321,7 +321,7 @@ def test_no_memory_for_the_file(saved: Path, monkeypatch: pytest.MonkeyPatch, er
         raise error
 
     monkeypatch.setattr("memlane.record.file.decode", refuse)
-    with pytest.raises(RecordError, match=r"transpose\.parquet cannot be read: it needs more memory than there is"):
+    with pytest.raises(RecordError, match=r"transpose\.parquet cannot be read: there is not enough memory"):
         load(saved)
 
 
@@ -341,7 +341,7 @@ def test_a_record_without_one_of_its_columns(saved: Path) -> None:
 def test_rows_that_name_an_unknown_site(tmp_path: Path, known: int) -> None:
     """The sixth is the first that five sites lack."""
     save(replace(transpose(), sites=transpose().sites[:known]), tmp_path / "few.parquet")
-    with pytest.raises(RecordError, match=rf"few\.parquet is damaged: a row names site 5, the header has {known}"):
+    with pytest.raises(RecordError, match=rf"few\.parquet is damaged: a row names site 5, but the header has only {known}"):
         load(tmp_path / "few.parquet")
 
 

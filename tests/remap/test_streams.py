@@ -271,7 +271,7 @@ TOO_LITTLE: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"layout": "column-major", "then": _refused, "keep": False, "chunks": 4},
-        "104,448 bytes for chunks do not fit on emulator:h200, where 20,000 bytes are free: ask for more chunks, or leave chunks='auto'",
+        "104,448 bytes for chunks do not fit on emulator:h200, where 20,000 bytes are free: pass a larger chunks=, or chunks='auto'",
     ),
 ]
 
@@ -288,7 +288,7 @@ def test_chunks_that_do_not_fit_beside_their_array_are_said() -> None:
     host = numbers(512, 16)
     target = Emulator(load("h200"), memory_bytes=host.nbytes + 7000)
     sentence = (
-        "^32,768 bytes for .* and 24,576 for chunks on their way do not fit on emulator:h200, where 39,768 bytes are free: ask for more"
+        "^32,768 bytes for .* and 24,576 for chunks in transit do not fit on emulator:h200, where 39,768 bytes are free: pass a larger"
     )
     with pytest.raises(DeviceError, match=sentence):
         upload(target, host, layout="column-major", chunks=4)
@@ -304,10 +304,13 @@ def test_chunks_that_do_not_fit_beside_their_array_are_said() -> None:
 
 HERE = ml.target("emulator:h200")
 WRONG: list[tuple[Callable[[], object], str]] = [
-    (lambda: upload(HERE, numbers(4, 4), keep=False), "keep=False leaves no array on the device: say with then= which kernel reads each"),
+    (
+        lambda: upload(HERE, numbers(4, 4), keep=False),
+        "keep=False leaves no array on the device: pass then= to name the kernel that reads each",
+    ),
     (
         lambda: upload(HERE, numbers(4, 4), keep=False, then=_refused, reads="all"),
-        "reads='all' needs the whole array on the device: leave it out",
+        "reads='all' needs the whole array on the device, but keep=False",
     ),
     (
         lambda: upload(HERE, numbers(4, 4), layout=Selection(np.zeros(3, "i4"), 4), keep=False, then=_refused),
@@ -315,13 +318,13 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: upload(HERE, numbers(4, 4), layout=OfTile((4, 4), ColumnMajor(4, 4)), keep=False, then=_refused),
-        "is for the whole array, and keep=False lays out each chunk by itself: give a layout's name, or a function of the shape",
+        "is for the whole array, but keep=False applies the layout to each chunk: pass a layout's name, or a function of the shape",
     ),
     (
         lambda: upload(HERE, numbers(40, 4), keep=False, then=lambda chunk: (Sums(HERE).kernel[1, 32], chunk.array), chunks=4),
         r"chunk\.array names the whole array, .* give the kernel chunk\.data, which holds elements 0 to 15 along axis 0, or leave out keep",
     ),
-    (lambda: _given_the_host(), r"gives the kernel the host's array, which no kernel reaches: give it chunk\.data, where the chunk has"),
+    (lambda: _given_the_host(), r"passes the host's array to the kernel, which cannot access it: pass chunk\.data, the chunk on the"),
 ]
 
 

@@ -117,7 +117,7 @@ def test_structures_become_arrays_of_their_fields(target: Target) -> None:
     host["mass"] += 1
     every_second.transfer.run()  # which reads the host's own memory again
     assert np.array_equal(download(every_second), host[::-2])
-    with pytest.raises(LayoutError, match="no field 'spin' laid out by itself; its fields are: position, mass, charge"):
+    with pytest.raises(LayoutError, match="no separate field 'spin'; its fields are: position, mass, charge"):
         array.field("spin")
 
 
@@ -301,7 +301,7 @@ def test_memory_that_cannot_be_pinned_is_said() -> None:
                 raise DeviceError("the driver pins no more memory")
             return super().pinned(shape, dtype)
 
-    with pytest.raises(DeviceError, match=r"no pinned memory of 33,554,432 bytes to stage a chunk in: .*; ask for more chunks"):
+    with pytest.raises(DeviceError, match=r"no pinned memory of 33,554,432 bytes to stage a chunk in: .*; pass a larger chunks="):
         upload(Unpinnable(), np.zeros((4096, 2048), "f4"), chunks=1)
 
 
@@ -390,55 +390,61 @@ class OnDevice:
 HERE = ml.target("emulator:h200")
 WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: upload(HERE, numbers(4, 4), layout=column_major((4, 5))), r"for an array of shape \(4, 5\), not \(4, 4\)"),
-    (lambda: upload(HERE, numbers(4, 4), layout="helix"), "no layout of arrays is called 'helix'"),
-    (lambda: upload(HERE, np.array([object()])), "are Python objects, which a device does not know: convert them"),
-    (lambda: upload(HERE, "text of a file"), "host must be an array of NumPy, or one that is seen through DLPack, not a str"),
-    (lambda: upload(HERE, OnDevice()), r"in device memory: lay it out there by memlane.transfer.lay_out\(target.adopt\(array\)"),
-    (lambda: upload(HERE, numbers(4, 4), chunks=0), "chunks is a number of at least 1, or 'auto', not 0"),
+    (lambda: upload(HERE, numbers(4, 4), layout="helix"), "unknown array layout 'helix'"),
+    (lambda: upload(HERE, np.array([object()])), "are Python objects, which a device cannot hold: convert them"),
+    (lambda: upload(HERE, "text of a file"), "host must be a NumPy array or support DLPack, not a str"),
+    (lambda: upload(HERE, OnDevice()), r"in device memory: change its layout there with memlane.transfer.lay_out\(target.adopt\(array\)"),
+    (lambda: upload(HERE, numbers(4, 4), chunks=0), "chunks must be a number of at least 1, or 'auto', not 0"),
     (lambda: upload(HERE, numbers(4, 4), threads=0), "the host copies with at least one thread, not 0"),
-    (lambda: upload(HERE, numbers(4, 4), then=lambda chunk: 7), r"then\(chunk\) returns a tuple of kernel\[grid, block\]"),
+    (lambda: upload(HERE, numbers(4, 4), then=lambda chunk: 7), r"then\(chunk\) must return a tuple of kernel\[grid, block\]"),
     (lambda: upload(HERE, np.zeros((2, 2, 2, 2, 2), "f4")), "for arrays of 1 to 4 dimensions, not 5"),
-    (lambda: upload(HERE, np.zeros(3, [("x", ">f4"), ("y", "u1")]), layout="soa"), "are not turned on the way: convert them first"),
+    (
+        lambda: upload(HERE, np.zeros(3, [("x", ">f4"), ("y", "u1")]), layout="soa"),
+        "are not converted during the upload: convert them first",
+    ),
     (
         lambda: download(HERE.array(numbers(4, 4)), np.empty((4, 5), "f4")),
-        r"the array to fill has \(4, 5\) elements of float32; the download has",
+        r"the array to fill has shape \(4, 5\) of float32; the download has",
     ),
     (lambda: download(HERE.array(numbers(4, 4)), np.broadcast_to(np.float32(1), (4, 4))), "the array to fill is read-only"),
     (lambda: download(HERE.array(numbers(4, 4)), layout="pad(1)"), "needs 20 elements, but the array has 16"),
-    (lambda: lay_out(HERE.array(numbers(4, 5)), layout="column-major", in_place=True), "only a square matrix is transposed where it lies"),
-    (lambda: lay_out(HERE.array(numbers(4, 4)), layout="column-major", shape=(3, 4)), "cannot be taken for one of shape"),
+    (lambda: lay_out(HERE.array(numbers(4, 5)), layout="column-major", in_place=True), "only a square matrix can be transposed in place"),
+    (lambda: lay_out(HERE.array(numbers(4, 4)), layout="column-major", shape=(3, 4)), "cannot have the shape"),
     (lambda: lay_out(HERE.array(numbers(4, 4)), layout="pad(4)", out=HERE.zeros(16)), "has 64 bytes; .* needs 128"),
     (lambda: _overlapping(), "overlaps with the one that is read"),
     (lambda: upload(HERE, numbers(4, 4), layout=Selection(np.zeros(3, "i4"), 5)), r"is for an array of 5 rows, not one of shape \(4, 4\)"),
     (
         lambda: upload(HERE, numbers(4, 4), layout=Selection(np.zeros(3, "i4"), 4), then=print),
-        "then= is for layouts that keep each element",
+        "then= works only with layouts that contain each element",
     ),
-    (lambda: upload(None, numbers(4, 4)), r"the target is one of ml\.target\(\), or its name, not None"),
-    (lambda: upload(HERE, [[1.0, 2.0]]), "host must be an array of NumPy, .* not a list: use np.asarray for a list"),
+    (lambda: upload(None, numbers(4, 4)), r"the target must be an object that ml\.target\(\) returns, or its name, not None"),
+    (lambda: upload(HERE, [[1.0, 2.0]]), "host must be a NumPy array or support DLPack, not a list: use np.asarray for a list"),
     (
         lambda: upload(HERE, HERE.zeros((4, 4))),
-        r"host is an array on emulator:h200 already: lay it out there by memlane\.transfer\.lay_out",
+        r"host is already an array on emulator:h200: change its layout there with memlane\.transfer\.lay_out",
     ),
     (lambda: upload(HERE, np.ma.masked_array(numbers(4, 4), numbers(4, 4) > 50)), r"whose mask would be lost: .* host\.filled\(value\)"),
-    (lambda: upload(HERE, np.empty((0, 4)), layout="helix"), "no layout of arrays is called 'helix'"),
-    (lambda: upload(HERE, numbers(4, 4), layout=lambda shape: None), r"returns a layout of memlane\.layout for \(4, 4\), not NoneType"),
-    (lambda: upload(HERE, np.zeros((5, 3), [("x", "f4"), ("y", "f4")]), layout="soa"), r"not of shape \(5, 3\): reshape it to \(-1,\)"),
+    (lambda: upload(HERE, np.empty((0, 4)), layout="helix"), "unknown array layout 'helix'"),
+    (lambda: upload(HERE, numbers(4, 4), layout=lambda shape: None), r"must return a layout of memlane\.layout for \(4, 4\), not NoneType"),
+    (lambda: upload(HERE, np.zeros((5, 3), [("x", "f4"), ("y", "f4")]), layout="soa"), r"not one of shape \(5, 3\): reshape it to \(-1,\)"),
     (
         lambda: upload(HERE, np.zeros(5, [("x", "f4"), ("y", "f4")]), layout=Fields((4, 2), (1, 1))),
-        r"is not for 5 structures of 8 bytes; layout='soa' is made for them",
+        r"does not fit 5 structures of 8 bytes; use layout='soa'",
     ),
     (
         lambda: upload(HERE, np.zeros(5, [("x", "f4", 2), ("y", "f4")]), layout=Fields((5, 3), (1, 1, 1))).field("x"),
-        "field 'x' lies in several parts under Fields.*: upload the structures with layout='soa'",
+        "field 'x' is in several parts under Fields.*: upload the structures with layout='soa'",
     ),
-    (lambda: upload(HERE, numbers(4, 4), chunks="4"), "chunks is a number of at least 1, or 'auto', not '4'"),
+    (lambda: upload(HERE, numbers(4, 4), chunks="4"), "chunks must be a number of at least 1, or 'auto', not '4'"),
     (lambda: upload(HERE, numbers(4, 4), threads="4"), "the host copies with at least one thread, not '4': give a number, or leave it out"),
     (lambda: upload(HERE, numbers(4, 4), then=7), r"then= is a function of a chunk .* write then=lambda chunk: \(kernel\[grid, block\]"),
     (lambda: upload(HERE, numbers(4, 4), reads="chunks"), "reads= is 'chunk' or 'all', not 'chunks'"),
-    (lambda: download(numbers(4, 4)), "what is downloaded must be an array on a target, as ml.upload, .* give it, not a ndarray"),
-    (lambda: download(HERE.zeros((2, 3)), [0] * 6), r"must be one of NumPy, not a list: make it by np\.empty\(\(2, 3\), 'float32'\)"),
-    (lambda: download(HERE.zeros((2, 3)), np.zeros((2, 3), "i4")), "has .* elements of int32; the download has .* of float32: make it by"),
+    (lambda: download(numbers(4, 4)), "what is downloaded must be an array on a target, as returned by ml.upload, .*, not a ndarray"),
+    (lambda: download(HERE.zeros((2, 3)), [0] * 6), r"must be a NumPy array, not a list: create it with np\.empty\(\(2, 3\), 'float32'\)"),
+    (
+        lambda: download(HERE.zeros((2, 3)), np.zeros((2, 3), "i4")),
+        "has shape .* of int32; the download has shape .* of float32: create it with",
+    ),
     (lambda: lay_out(numbers(4, 4), layout="column-major"), "what is laid out must be an array on a target"),
     (lambda: lay_out(HERE.zeros((4, 4)), layout="pad(1)", out=numbers(4, 5)), "out must be an array on a target"),
     (lambda: gather(HERE, numbers(4, 4), np.zeros(3)), "integers of 32 or 64 bits, not an array of float64"),

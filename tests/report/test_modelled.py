@@ -85,7 +85,7 @@ def test_documents_have_the_numbers(timed: Trace) -> None:
         first = json.loads(to_json(document))["times"][0]
         assert (first["kernel"], first["limited_by"], first["with_probes"]) == (timed.launches[0].kernel, "L2 writes of one SM", False)
         assert first["cycles"] == 2065 > first["scoreboard"]
-        assert first["floors"][0]["moved"] == "1,024 lines written in part at 0.496 a clock"
+        assert first["floors"][0]["moved"] == "1,024 lines written in part at 0.496 per clock"
 
 
 def test_the_page_and_a_comparison_say_it(timed: Trace) -> None:

@@ -75,19 +75,19 @@ def drawn(one: AccessExample, chip: Chip = CHIP) -> Drawing:
     [
         (
             example([4096 * lane for lane in LANES]),
-            "32 lanes x 4 B touch 32 sectors where 4 would do. 1,024 bytes move, and 128 of them (12 %) are asked for.",
+            "32 lanes x 4 B touch 32 sectors where 4 would do. 1,024 bytes are moved, of which 128 (12 %) were requested.",
         ),
         (
             example([256 + 4 * lane for lane in LANES]),
-            "32 lanes x 4 B touch 4 sectors: the fewest possible. All 128 bytes that move are asked for.",
+            "32 lanes x 4 B touch 4 sectors: the fewest possible. All 128 bytes moved were requested.",
         ),
         (
             example([8 + 8 * lane for lane in LANES], nbytes=8),
-            "32 lanes x 8 B touch 9 sectors where 8 would do. 288 bytes move, and 256 of them (89 %) are asked for.",
+            "32 lanes x 8 B touch 9 sectors where 8 would do. 288 bytes are moved, of which 256 (89 %) were requested.",
         ),
         (
             example([4 + 128 * lane for lane in LANES], space="shared"),
-            "32 lanes x 4 B take 32 wavefronts where 1 would do. Only bank 1 is asked for 32 different words; each takes a wavefront.",
+            "32 lanes x 4 B take 32 wavefronts where 1 would do. Only bank 1 must deliver 32 different words; each takes a wavefront.",
         ),
         (
             example([8 * lane for lane in LANES], space="shared"),
@@ -96,11 +96,11 @@ def drawn(one: AccessExample, chip: Chip = CHIP) -> Drawing:
         (example([132 * lane for lane in LANES], space="shared"), "32 lanes x 4 B take 1 wavefront: the fewest possible."),
         (
             example([64 * lane for lane in LANES], mask=1 << 7),
-            "1 lane x 4 B touches 1 sector: the fewest possible. 32 bytes move, and 4 of them (12 %) are asked for.",
+            "1 lane x 4 B touches 1 sector: the fewest possible. 32 bytes are moved, of which 4 (12 %) were requested.",
         ),
         (
             example([8] * 32, space="local"),
-            "32 lanes x 4 B touch 4 sectors: the fewest possible. All 128 bytes that move are asked for.",
+            "32 lanes x 4 B touch 4 sectors: the fewest possible. All 128 bytes moved were requested.",
         ),
     ],
 )
@@ -243,7 +243,7 @@ def test_places() -> None:
             "k.cu:2",
             "",
             "",
-            "the trace holds no addresses of lanes: it was recorded by an older memlane, or all its launches broke off; memlane show "
+            "the trace holds no addresses of lanes: it was recorded by an older memlane, or all its launches failed; memlane show "
             "k.cu:2 PROGRAM --target emulator:h200 draws it from a run on the emulator",
         ),
         (

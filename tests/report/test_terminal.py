@@ -43,7 +43,7 @@ def test_a_line_with_several_branches_is_named_once() -> None:
     (one,) = transpose().launches[0].branches
     several = (one, replace(one, executions=6, divergent=2), replace(one, line=8, divergent=0), replace(one, line=8, divergent=4))
     text = " ".join(to_text(render_counts(counts(*transpose().launches[0].counts, branches=several)), 120).split())
-    assert "18 executed by a warp, 7 divergent: transpose.cu:4 (3 of 10), transpose.cu:8 (4 of 8)." in text
+    assert "18 executions by warps, 7 divergent: transpose.cu:4 (3 of 10), transpose.cu:8 (4 of 8)." in text
 
 
 def test_totals_tell_what_moved_and_where_lanes_meet() -> None:
@@ -53,9 +53,9 @@ def test_totals_tell_what_moved_and_where_lanes_meet() -> None:
     )
     alone = replace(counted(site(8, "red.global.u32", 10, TILED), 4, sectors=4, ideal_sectors=4), addresses=128, most_lanes_at_address=1)
     text = " ".join(to_text(render_counts(counts(*transpose().launches[0].counts, spill, bins, alone)), 120).split())
-    assert "Global memory: 5,632 bytes asked for, 23,552 moved (736 sectors, ideal 176)." in text
+    assert "Global memory: 5,632 bytes requested, 23,552 moved (736 sectors, ideal 176)." in text
     assert "Shared memory: 20 wavefronts, ideal 4; 16 are conflicts." in text
-    assert "Local memory, as in PTX (a hint: the assembler may keep it in registers): 3 requests, 12 sectors, 384 bytes moved." in text
+    assert "Local memory in PTX (a hint: the assembler may keep it in registers): 3 requests, 12 sectors, 384 bytes moved." in text
     assert "Lanes per address of atomics, on average per request: transpose.cu:9 4 (at most 9)." in text
 
 
@@ -86,7 +86,7 @@ def test_how_well_the_clocks_line_up_is_said_of_what_was_measured(long: int, how
     warps["begin_ns"][0] += 5_000 * (long > 1)
     warps["begin_cycles"][0] += 9_900 * (long > 1)
     text = to_text(render_trace(replace(trace, warps=warps)), 200)
-    assert f"Clocks: those of 2 SMs line up within 2500 ns ({how}; the timer steps by 5000 ns)." in text
+    assert f"Clocks: aligned across 2 SMs to within 2500 ns ({how}; the timer steps by 5000 ns)." in text
     assert "Clocks:" not in to_text(render_trace(transpose()), 200)
 
 
@@ -150,8 +150,8 @@ def test_a_terminal_gets_colour_where_transactions_are_wasted() -> None:
 def test_times_carry_their_meaning() -> None:
     text = " ".join(to_text(render_trace(transpose())).split())
     assert (
-        "modelled for NVIDIA H200 (no GPU was measured); probe dependent, paper (an empty window reads, not subtracted: dependent 6)."
-        in text
+        "modelled for NVIDIA H200 (no GPU was measured); probe dependent, paper; the time of the probe itself is not subtracted: "
+        "dependent 6." in text
     )
     assert "The probe makes accesses wait for each other" in text
     assert "issued = the access had left the warp and may complete later (a store returns no value to wait for)" in text
@@ -160,7 +160,9 @@ def test_times_carry_their_meaning() -> None:
 def test_losses_come_first_below_the_tables_with_what_they_mean_for_the_times() -> None:
     notes = to_text(render_trace(transpose()), 140).rpartition("\n\n")[2].splitlines()
     assert notes[0] == "Target emulator:h200; 120 records kept, 2 lost."
-    assert notes[1].startswith("The buffer was full: times are of the first records of each warp; accesses and shares lack those")
+    assert notes[1].startswith(
+        "The buffer was full: times cover only the first records of each warp, and accesses and shares do not include"
+    )
     whole = transpose(launches=tuple(replace(entry, lost=0) for entry in transpose().launches))
     assert "first records" not in to_text(render_trace(whole), 140)
 

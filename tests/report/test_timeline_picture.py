@@ -58,7 +58,7 @@ def test_boxes_lie_where_their_times_are_and_the_critical_path_is_framed() -> No
     assert len(together) == 2
     framed = [name for name, found in boxes.items() if "s-bad" in str(found[0].get("class"))]
     assert [name.partition(":")[0] for name in framed] == ["upload <0>", "upload 1, turn 3", "together"]
-    assert "10 us in all, modelled" in str(root.get("aria-label"))
+    assert "10 us in total, modelled" in str(root.get("aria-label"))
 
 
 def test_rows_are_the_queues_of_the_host_and_then_of_the_devices() -> None:
@@ -72,11 +72,11 @@ def test_a_timeline_is_drawn_to_a_file_that_is_not_overwritten(tmp_path: Path) -
     line, path = Timeline(spans(), is_modelled=True), tmp_path / "plan.svg"
     ml.draw(line, path)
     assert path.read_text().startswith("<svg")
-    with pytest.raises(RecordError, match=r"plan.svg exists; give --force \(force=True in Python\) to replace it"):
+    with pytest.raises(RecordError, match=r"plan.svg exists; pass --force \(force=True in Python\) to replace it"):
         ml.draw(line, path)
     for name in ("plan.svg", "plan.html", "plan.pftrace"):
         ml.draw(Timeline((), is_modelled=True), tmp_path / name, force=True)
-    with pytest.raises(CommandError, match=r"plan.png: a timeline is written as .svg, .html, .pftrace; let the name end in one of these$"):
+    with pytest.raises(CommandError, match=r"plan\.png: a timeline can be written as .*; choose a file name that ends in one of these$"):
         ml.draw(line, tmp_path / "plan.png")
 
 

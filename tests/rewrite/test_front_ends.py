@@ -51,7 +51,7 @@ def test_triton(layout: Layout) -> None:
 @pytest.mark.triton
 def test_what_triton_moves_by_sixteen_bytes_is_not_torn() -> None:
     case = case_of("triton", "matmul")
-    with pytest.raises(RelayoutError, match=r"triton_kernels\.py:\d+: XorSwizzle\(32x32\) tears `.*`, which accesses 16 bytes of dynamic"):
+    with pytest.raises(RelayoutError, match=r"triton_kernels\.py:\d+: XorSwizzle\(32x32\) splits `.*`, which accesses 16 bytes of dynamic"):
         ml.relayout(case.module, XorSwizzle(32, 32), shared="dynamic[0:2048]", element_bytes=2)
     run(case, OfVectors(32, 32, XorSwizzle(32, 4), 8), "dynamic[0:2048]", 2)
 
@@ -66,7 +66,7 @@ def test_a_fix_for_numba_is_written_in_python() -> None:
     assert found.language == "Numba"
     assert replace(found, tried=(replace(found.tried[0], quicker=2.0),)).source("place") == (
         "@cuda.jit(device=True)\ndef place(i, j):\n    return (i * 37) + j\n"
-        "# element (i, j) of 32x33 at [place(i, j)] of an array of 1184 elements\n"
+        "# element (i, j) of 32x33 at [place(i, j)] of an array of 1,184 elements\n"
     )
 
 

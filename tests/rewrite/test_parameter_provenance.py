@@ -98,8 +98,8 @@ V4 = "ld.param.u64 %rd1, [a];\nmul.wide.u32 %rd5, %r1, 16;\nadd.s64 %rd2, %rd1, 
         (LOAD + "mov.u64 %rd5, a;\nld.param.u64 %rd6, [%rd5];\nld.global.u32 %r5, [%rd6+20];", "mov.u64 %rd5", "of the parameter itself"),
         ("mov.u64 %rd5, a;\ncvta.param.u64 %rd5, %rd5;\nld.u64 %rd6, [%rd5];", "mov.u64 %rd5", "address of the parameter itself is taken"),
         ("ld.param.v2.u32 {%r8, %r9}, [a];", "ld.param.v2", "only a part of its address is read here"),
-        (AT + "setp.gt.u32 %p1, %r1, 3;\nselp.b64 %rd2, %rd1, %rd9, %p1;\nld.global.u32 %r5, [%rd2];", "ld.global", "by the path taken"),
-        (AT + "setp.gt.u32 %p1, %r1, 3;\n@%p1 mov.u64 %rd2, %rd9;\nld.global.u32 %r5, [%rd2];", "ld.global", "by the path taken"),
+        (AT + "setp.gt.u32 %p1, %r1, 3;\nselp.b64 %rd2, %rd1, %rd9, %p1;\nld.global.u32 %r5, [%rd2];", "ld.global", "on the path taken"),
+        (AT + "setp.gt.u32 %p1, %r1, 3;\n@%p1 mov.u64 %rd2, %rd9;\nld.global.u32 %r5, [%rd2];", "ld.global", "depending on the path taken"),
         (LOAD + "mov.u64 %rd3, loc;\nst.local.u64 [%rd3], %rd1;\nld.local.u64 %rd4, [%rd3];", "st.local", "is stored to memory"),
         (LOAD + "mov.u64 %rd3, sh;\natom.shared.exch.b64 %rd4, [%rd3], %rd1;", "atom.shared", "is stored to memory"),
         (LOAD + "mov.b64 {%r7, %r8}, %rd1;", "mov.b64", "computes with its address"),
@@ -108,9 +108,9 @@ V4 = "ld.param.u64 %rd1, [a];\nmul.wide.u32 %rd5, %r1, 16;\nadd.s64 %rd2, %rd1, 
         (LOAD + "min.u64 %rd3, %rd1, %rd2;", "min.u64", "computes with its address"),
         (LOAD + "xor.b64 %rd3, %rd1, %rd9;", "xor.b64", "computes with its address"),
         (LOAD + "cvt.u32.u64 %r8, %rd1;", "cvt.u32", "computes with its address"),
-        (LOAD + "cvta.to.shared.u64 %rd3, %rd1;", "cvta.to.shared", "taken for an address in another space"),
-        (AT + "prefetch.global.L2 [%rd2];", "prefetch", "in a way that is not followed"),
-        (AT + "cp.async.bulk.prefetch.L2.global [%rd1], 64;", "cp.async.bulk", "in a way that is not followed"),
+        (LOAD + "cvta.to.shared.u64 %rd3, %rd1;", "cvta.to.shared", "used as an address in another state space"),
+        (AT + "prefetch.global.L2 [%rd2];", "prefetch", "in a way that memlane cannot follow"),
+        (AT + "cp.async.bulk.prefetch.L2.global [%rd1], 64;", "cp.async.bulk", "in a way that memlane cannot follow"),
         (V4, "ld.global.v4", "accesses 16 bytes of the array of parameter 'a' at once"),
         (V4.replace(VECTOR, "cp.async.cg.shared.global [%r1], [%rd2], 16, 4"), "cp.async", "16 bytes"),
         (V4.replace(VECTOR, "atom.global.add.u64 %rd6, [%rd2], 5"), "atom.global", "8 bytes"),
@@ -151,12 +151,12 @@ def test_arguments_that_would_be_read_wrongly_are_refused() -> None:
     with pytest.raises(BadLaunch, match=r"^argument 1 of k has 16 bytes, and Permuted\(8x12, order \(1, 0\)\) takes 384: upload"):
         changed[1, 32](other, out, other)
     with pytest.raises(
-        BadLaunch, match=r"^the array of parameter 2 of k, i4\[96\], overlaps with that of parameter 0, which lies as Permuted"
+        BadLaunch, match=r"^the array of parameter 2 of k, i4\[96\], overlaps with that of parameter 0, which has the layout Permuted"
     ):
         changed[1, 32](array, out, ml.DeviceArray(TARGET, array.address, (96,), array.dtype, array))
     wide = ml.relayout(kernel(V4), "row-major", parameter=0, shape=HOST.shape, dtype="i4")
     whole = TARGET.zeros(200, "i4")
-    with pytest.raises(BadLaunch, match=r"^argument 1 of k begins at 0x\w+, and the kernel accesses 16 bytes at once"):
+    with pytest.raises(BadLaunch, match=r"^argument 1 of k begins at 0x\w+, but the kernel accesses 16 bytes at once"):
         wide[1, 8](ml.DeviceArray(TARGET, whole.address + 4, (96,), whole.dtype, whole), out, other)
 
 

@@ -122,8 +122,8 @@ def test_structures_of_several_widths_are_laid_out_by_their_widest_word(kernels:
     target = kernels.target
     weigh, out = target.load(ml.cuda(MIXED, name="mixed.cu"))["weigh"], target.zeros(32, "f8")
     sentence = (
-        r"tears: they would not lie side by side; words of 8 bytes stay whole: upload with memlane.layout.Fields\(\(32, 3\), "
-        r"\(1, 1, 1\)\), and give relayout the same with its shape and dtype='V8'"
+        r"splits: they would not be contiguous; to keep words of 8 bytes together, upload with memlane.layout.Fields\(\(32, 3\), "
+        r"\(1, 1, 1\)\), and pass the same layout to relayout with its shape and dtype='V8'"
     )
     with pytest.raises(RelayoutError, match=sentence):
         ml.relayout(weigh, "soa", parameter="p", shape=host.shape, dtype=host.dtype)
@@ -189,17 +189,17 @@ def ml_text(kernel: object) -> str:
         (
             "stored",
             {},
-            r"kernels.cu:36: the array of parameter 'stored_param_0' cannot be laid out otherwise: its address is stored to memory",
+            r"kernels.cu:36: the layout of the array of parameter 'stored_param_0' cannot be changed: its address is stored to memory",
         ),
-        ("either", {}, r"kernels.cu:32: .* may be "),
-        ("wide", {}, r"kernels.cu:28: `ld.* accesses 16 bytes of .* tears"),
-        ("unused", {}, "accesses nothing through parameter 'unused_param_0'"),
-        ("members", {}, "parameter 'members_param_0' of members.* is not a pointer, so no array can be laid out behind it"),
-        ("doubles", {"dtype": "V12"}, "accesses 8 bytes, which may lie on both sides of the border of two elements of 12"),
+        ("either", {}, r"kernels.cu:32: .* an address of this array or something else"),
+        ("wide", {}, r"kernels.cu:28: `ld.* accesses 16 bytes of .* splits"),
+        ("unused", {}, "makes no access through parameter 'unused_param_0'"),
+        ("members", {}, "parameter 'members_param_0' of members.* is not a pointer, so it has no array whose layout could change"),
+        ("doubles", {"dtype": "V12"}, "accesses 8 bytes, which may cross the boundary between two elements of 12"),
         ("norms", {"parameter": 9}, "has parameters 0 to 3, no 9"),
         ("norms", {"parameter": "b"}, "has no parameter 'b'; it has: a, out, rows, n$"),
         ("norms", {"shape": None}, "pass shape= and dtype="),
-        ("norms", {"layout": "soap"}, "no layout of arrays is called 'soap'"),
+        ("norms", {"layout": "soap"}, "unknown array layout 'soap'"),
     ],
 )
 def test_what_cannot_be_followed_is_refused(kernels: object, kernel: str, options: dict[str, object], sentence: str) -> None:

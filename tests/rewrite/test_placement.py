@@ -122,7 +122,7 @@ def test_multiples_follow_the_address() -> None:
 
 def test_what_32_bits_do_not_hold_is_refused() -> None:
     placement = Placement(Strided(2, 2, 1 << 30, 1 << 29), 4, 1)
-    with pytest.raises(LayoutError, match="do not fit 32 bits"):
+    with pytest.raises(LayoutError, match="do not fit into 32 bits"):
         emit(placement.program(4), "%x", lambda kind: "%y", {}, "")
 
 

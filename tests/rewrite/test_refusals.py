@@ -42,28 +42,28 @@ def kernel(body: str, variables: str = "", head: str = "", name: str = "k") -> s
         ("ld.shared.u32 %r2, [%rd3];\nmul.lo.s64 %rd4, %rd3, 3;", "mul.lo.s64", "`mul.lo.s64` computes with its address"),
         ("ld.shared.u32 %r2, [%rd3];\nxor.b64 %rd4, %rd3, 16;", "xor.b64", "`xor.b64` computes with its address"),
         ("ld.shared.u32 %r2, [%rd3];\nxor.b64 %rd4, %rd3, %rd1;", "xor.b64", "`xor.b64` computes with its address"),
-        ("ld.shared.u32 %r2, [%rd3];\nsetp.lt.u64 %p1, %rd3, 4096;", "setp", "compared with something else"),
+        ("ld.shared.u32 %r2, [%rd3];\nsetp.lt.u64 %p1, %rd3, 4096;", "setp", "compared with something other"),
         ("ld.shared.u32 %r2, [%rd3];\nmov.b64 {%r3, %r4}, %rd3;", "mov.b64", "computes with its address"),
         ("ld.shared.u32 %r2, [%rd3];\ncvt.u32.u64 %r5, %rd3;\nshfl.sync.idx.b32 %r3, %r5, 0, 31, -1;", "shfl", "given to other lanes"),
         ("ld.shared.u32 %r2, [%rd3];\ncvta.shared.u64 %rd4, %rd3;\ncvt.u32.u64 %r5, %rd4;", "cvt.u32", "`cvt.u32.u64` computes"),
         (
             "mov.u64 %rd5, other;\nsetp.eq.u32 %p1, %r1, 0;\nselp.b64 %rd6, %rd3, %rd5, %p1;\nld.shared.u32 %r2, [%rd6];",
             "ld.shared.u32",
-            "may be of this array or of something else, by the path taken (other)",
+            "belongs to this array or to something else (other)",
         ),
         (
             "setp.eq.u32 %p1, %r1, 0;\n@%p1 mov.u64 %rd3, 0;\nld.shared.u32 %r2, [%rd3];",
             "ld.shared.u32",
-            "may be of this array or of something else",
+            "belongs to this array or to something else",
         ),
-        ("ld.shared.u32 %r2, [%rd3];\nld.shared.u32 %r3, [%r1];", "ld.shared.u32 %r3", "comes from somewhere else, and may lead to it"),
-        ("ld.shared.u32 %r2, [%rd3];\nst.shared.u32 [64], %r2;", "st.shared.u32", "comes from somewhere else, and may lead to it"),
+        ("ld.shared.u32 %r2, [%rd3];\nld.shared.u32 %r3, [%r1];", "ld.shared.u32 %r3", "comes from an unknown source and may point to it"),
+        ("ld.shared.u32 %r2, [%rd3];\nst.shared.u32 [64], %r2;", "st.shared.u32", "comes from an unknown source and may point to it"),
         (
             "ld.shared.u32 %r2, [%rd3];\ncp.async.bulk.global.shared::cta.bulk_group [%rd9], [%rd3], 64;",
             "cp.async.bulk",
-            "accesses it in a way that is not followed",
+            "accesses it in a way that memlane cannot follow",
         ),
-        ("mbarrier.init.shared.b64 [%rd3], 32;", "mbarrier.init", "`mbarrier.init.shared.b64` accesses it in a way that is not followed"),
+        ("mbarrier.init.shared.b64 [%rd3], 32;", "mbarrier.init", "`mbarrier.init.shared.b64` accesses it in a way that memlane"),
         ("{\n.param .b64 a;\nst.param.b64 [a], %rd3;\ncall g, (a);\n}", "st.param", "its address is passed to a call"),
     ],
 )  # fmt: skip
@@ -74,7 +74,7 @@ def test_escapes(body: str, line: str, reason: str) -> None:
         relayout_module(parse(text, "k.ptx"), TILE, shared="tile")
     number = next(number for number, one in enumerate(text.splitlines(), 1) if one.strip().startswith(line))
     assert str(caught.value).startswith(f"k.ptx:{number}:")
-    assert "tile cannot be laid out otherwise: " in str(caught.value)
+    assert "the layout of tile cannot be changed: " in str(caught.value)
     assert reason in str(caught.value)
     assert "^^^" in str(caught.value)
 
@@ -115,36 +115,40 @@ LOOP:
 
 def test_torn_accesses() -> None:
     module = parse(kernel("ld.shared.v4.u32 {%r2, %r3, %r4, %r5}, [%rd3];"), "k.ptx")
-    with pytest.raises(RelayoutError, match=r"tears `ld.shared.v4.u32`, which accesses 16 bytes of tile at once: those from byte 32 would"):
+    with pytest.raises(
+        RelayoutError, match=r"splits `ld\.shared\.v4\.u32`, which accesses 16 bytes of tile at once: those from byte 32 on would"
+    ):
         relayout_module(module, TILE, shared="tile")
-    with pytest.raises(RelayoutError, match=r"Padded\(8x8, pad=1\) tears `ld.shared.v4.u32`"):
+    with pytest.raises(RelayoutError, match=r"Padded\(8x8, pad=1\) splits `ld.shared.v4.u32`"):
         relayout_module(module, Padded(8, 8, 1), shared="tile")
     assert relayout_module(module, Padded(8, 8, 4), shared="tile").added_bytes == 128
     assert relayout_module(module, OfVectors(8, 8, XorSwizzle(8, 2), 4), shared="tile").accesses == 1
     copy = parse(kernel("cp.async.cg.shared.global [%rd3], [%rd9], 16;"), "k.ptx")
-    with pytest.raises(RelayoutError, match="tears `cp"):
+    with pytest.raises(RelayoutError, match="splits `cp"):
         relayout_module(copy, TILE, element=4, shared="tile")
     rows = parse(kernel("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r2, %r3, %r4, %r5}, [%rd3];"))
-    with pytest.raises(RelayoutError, match="tears `ldmatrix"):
+    with pytest.raises(RelayoutError, match="splits `ldmatrix"):
         relayout_module(rows, XorSwizzle(8, 16), element=2, shared="tile")
     assert relayout_module(rows, OfVectors(8, 16, XorSwizzle(8, 2), 8), element=2, shared="tile").accesses == 1
 
 
 def test_sizes() -> None:
     module = parse(kernel("ld.shared.u32 %r2, [%rd3];"), "k.ptx")
-    with pytest.raises(RelayoutError, match=r"tile has 256 bytes, and RowMajor\(7x7\) is one of 49 elements of 4 bytes: name a layout"):
+    with pytest.raises(
+        RelayoutError, match="tile has 256 bytes, but RowMajor\\(7x7\\) is a layout of 49 elements of 4 bytes: choose a layout"
+    ):
         relayout_module(module, RowMajor(7, 7), shared="tile")
     with pytest.raises(RelayoutError, match="elements have 1, 2, 4, 8 or 16 bytes, got 3"):
         relayout_module(module, TILE, element=3, shared="tile")
     with pytest.raises(
-        RelayoutError, match=r"Padded\(8x8, pad=6200\) takes 198656 bytes where tile has 256, which makes 198912 bytes of static"
+        RelayoutError, match=r"Padded\(8x8, pad=6200\) takes 198,656 bytes where tile has 256, which makes 198,912 bytes of static"
     ):
         relayout_module(module, Padded(8, 8, 6200), shared="tile")
-    with pytest.raises(RelayoutError, match=r"puts two elements at one place"):
+    with pytest.raises(RelayoutError, match=r"puts two elements at the same offset"):
         relayout_module(module, Strided(8, 8, 1, 1), shared="tile")
-    with pytest.raises(RelayoutError, match=r"k.ptx:\d+:\d+: `ld.shared.u32` accesses byte 256 of tile, which has 256"):
+    with pytest.raises(RelayoutError, match=r"k.ptx:\d+:\d+: `ld.shared.u32` accesses byte 256 of tile, which has only 256 bytes"):
         relayout_module(parse(kernel("ld.shared.u32 %r2, [tile+256];"), "k.ptx"), TILE, shared="tile")
-    with pytest.raises(RelayoutError, match="constant memory, which has 65536"):
+    with pytest.raises(RelayoutError, match="constant memory to 81,920 bytes, but it has 65,536"):
         relayout_module(big_table(), Gather(256, 160, np.random.default_rng(0).permutation(256 * 160)), shared="tile", element=1)
 
 
@@ -154,7 +158,7 @@ def big_table() -> ml.Module:
 
 def test_tables_lie_somewhere() -> None:
     module = parse(kernel("ld.shared.u32 %r2, [%rd3];"), "k.ptx")
-    with pytest.raises(RelayoutError, match="are computed, or lie in constant or global memory, not in 'shared'"):
+    with pytest.raises(RelayoutError, match="are computed, or are in constant or global memory, not in 'shared'"):
         relayout_module(module, RandomShift(8, 8, 1), shared="tile", tables="shared")  # type: ignore[arg-type]
 
 
@@ -179,7 +183,7 @@ def test_names() -> None:
     with pytest.raises(RelayoutError, match="pass a kernel of a loaded module, or a module, not a int"):
         ml.relayout(3, TILE)  # type: ignore[call-overload]
     unread = parse(kernel("ld.shared.u32 %r3, [other];"), "k.ptx")
-    with pytest.raises(RelayoutError, match="nothing accesses tile"):
+    with pytest.raises(RelayoutError, match="there is no access to tile whose address memlane can follow"):
         relayout_module(unread, TILE, shared="tile")
 
 
@@ -200,7 +204,7 @@ def test_names_as_the_programmer_wrote_them() -> None:
     assert find_array(module, "first::tile").title == "ns::first(int*)::tile"
     assert find_array(module, "ns::first::tile") == find_array(module, "ns::first(int*)::tile")
     assert "cells" in find_array(module, "turned::cells").title
-    with pytest.raises(RelayoutError, match=r"several arrays of .* answer to 'tile': .*::tile; use the full name"):
+    with pytest.raises(RelayoutError, match=r"several arrays of .* match 'tile': .*::tile; use the full name"):
         find_array(module, "tile")
     kernel = ml.target("emulator:h200").load(module)["second"]
     assert find_array(module, "tile", kernel.function).title == "second(int*)::tile"
@@ -215,9 +219,9 @@ def test_dynamic_memory_does_not_grow() -> None:
     """
     module = ml.cuda(text)
     with pytest.raises(
-        RelayoutError, match=r"Padded\(8x8, pad=1\) takes 288 bytes, and dynamic\[0:256\] has 256: dynamic shared memory has no"
+        RelayoutError, match=r"Padded\(8x8, pad=1\) takes 288 bytes, and dynamic\[0:256\] has 256: the dynamic shared memory after"
     ):
         relayout_module(module, Padded(8, 8), shared="dynamic[0:256]")
-    with pytest.raises(RelayoutError, match=r"accesses 4 bytes at once, which may lie on both sides of the ends of dynamic\[2:258\]"):
+    with pytest.raises(RelayoutError, match=r"accesses 4 bytes at once, which may cross an end of dynamic\[2:258\]"):
         relayout_module(module, TILE, shared="dynamic[2:258]")
     assert relayout_module(module, TILE).array.title == "dynamic[0:256]"

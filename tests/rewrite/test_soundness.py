@@ -47,7 +47,7 @@ ADDRESSES: dict[str, tuple[str, str, object]] = {
     "low bits cleared": ("and.b32 %x, %at, -16;", "%x", (LANE + 40) // 4 * 4),
     "low bits changed": ("xor.b32 %x, %at, 8;", "%x", (LANE + 40) ^ 2),
     "the one or the other": ("sub.s32 %x, %at, 8; setp.gt.u32 %p, %lane, 9; selp.b32 %x, %x, %at, %p;", "%x", LANE + 40 - 2 * (LANE > 9)),
-    "by the path taken": ("mov.u32 %x, %at; setp.gt.u32 %p, %lane, 9; @%p sub.s32 %x, %at, 8;", "%x", LANE + 40 - 2 * (LANE > 9)),
+    "depending on the path taken": ("mov.u32 %x, %at; setp.gt.u32 %p, %lane, 9; @%p sub.s32 %x, %at, 8;", "%x", LANE + 40 - 2 * (LANE > 9)),
     "generic, a constant subtracted": ("cvta.shared.u64 %y, %wide; sub.s64 %y, %y, 4;", "generic %y", LANE + 39),
     "generic and back, a constant subtracted": (
         "cvta.shared.u64 %y, %wide; sub.s64 %y, %y, 4; cvta.to.shared.u64 %y, %y; cvt.u32.u64 %x, %y;",
@@ -133,14 +133,14 @@ REFUSED: dict[str, tuple[str, str]] = {
     "minus another array": ("mov.u32 %x, behind; sub.s32 %x, %at, %x; ld.shared.u32 %v, [%at];", "`sub.s32` computes with its address"),
     "that or another array": (
         "mov.u32 %x, behind; setp.gt.u32 %p, %lane, 3; selp.b32 %x, %x, %at, %p; ld.shared.u32 %v, [%x];",
-        "may be of this array or of something else",
+        "belongs to this array or to something else",
     ),
-    "that or a number": ("mov.u32 %x, %at; setp.gt.u32 %p, %lane, 3; @%p mov.u32 %x, 0; ld.shared.u32 %v, [%x];", "or of something else"),
-    "from a number": ("ld.shared.u32 %v, [%at]; mov.u32 %x, 64; ld.shared.u32 %v, [%x];", "comes from somewhere else"),
-    "from a difference": ("sub.s32 %x, %at, %tile; ld.shared.u32 %v, [%x];", "comes from somewhere else"),
-    "from memory": ("ld.shared.u32 %x, [%at]; ld.shared.u32 %v, [%x];", "comes from somewhere else"),
+    "that or a number": ("mov.u32 %x, %at; setp.gt.u32 %p, %lane, 3; @%p mov.u32 %x, 0; ld.shared.u32 %v, [%x];", "or to something else"),
+    "from a number": ("ld.shared.u32 %v, [%at]; mov.u32 %x, 64; ld.shared.u32 %v, [%x];", "comes from an unknown source"),
+    "from a difference": ("sub.s32 %x, %at, %tile; ld.shared.u32 %v, [%x];", "comes from an unknown source"),
+    "from memory": ("ld.shared.u32 %x, [%at]; ld.shared.u32 %v, [%x];", "comes from an unknown source"),
     "kept in memory": ("st.shared.u32 [behind], %at; ld.shared.u32 %v, [%at];", "its address is stored to memory"),
-    "compared with a number": ("setp.lt.u32 %p, %at, 4096; ld.shared.u32 %v, [%at];", "compared with something else"),
+    "compared with a number": ("setp.lt.u32 %p, %at, 4096; ld.shared.u32 %v, [%at];", "compared with something other"),
     "compared with another array": ("mov.u32 %x, behind; setp.lt.u32 %p, %at, %x; ld.shared.u32 %v, [%at];", "compared with something"),
 }  # fmt: skip
 """Instructions, and a part of the reason why the array stays where it is."""
@@ -161,7 +161,7 @@ def test_what_is_not_known_is_refused(name: str) -> None:
 )
 def test_elements_that_the_array_does_not_have(body: str, byte: int) -> None:
     """One beyond the end, or before the beginning: what such an access gets belongs to something else."""
-    with pytest.raises(RelayoutError, match=f"`ld.shared.u32` accesses byte {byte} of tile, which has {END}"):
+    with pytest.raises(RelayoutError, match=f"`ld.shared.u32` accesses byte {byte} of tile, which has only {END:,} bytes"):
         ml.relayout(parse(HEAD.format(size=END, body=body), "k.ptx"), LAYOUTS[0], shared="tile")
 
 

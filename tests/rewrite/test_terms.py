@@ -118,5 +118,5 @@ def test_what_has_no_form_in_unsigned_numbers_is_refused() -> None:
         with pytest.raises(ValueError, match="of a value that can be negative"):
             emitted(value)
     assert "shr.u32" in emitted((index + 5) >> 1)
-    with pytest.raises(LayoutError, match=r"values up to [\d,]+ on the way to an address do not fit 32 bits"):
+    with pytest.raises(LayoutError, match=r"intermediate values up to [\d,]+ of an address do not fit into 32 bits"):
         emitted(index * (1 << 28))

@@ -302,5 +302,5 @@ def test_barriers_that_never_settle_are_an_error(monkeypatch: pytest.MonkeyPatch
     body = ".L_1:\n- - BSSY B0, `(.L_2)\n- - NOP\n.L_2:\n- - BSYNC B0\n- - @P0 BRA `(.L_1)\n- - EXIT"
     assert flow(("k", body)).successors[2] == (2,)
     monkeypatch.setattr(flow_module, "_merged", lambda _, new: new)
-    with pytest.raises(UnsettledError, match="where lanes converge did not settle"):
+    with pytest.raises(UnsettledError, match="could not determine where lanes converge: no convergence after"):
         flow(("k", body))

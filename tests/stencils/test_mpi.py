@@ -246,7 +246,7 @@ def test_processes_of_one_machine_take_different_gpus(monkeypatch):
     target_of_process(0)
     target_of_process(2)
     with pytest.raises(
-        DeviceError, match=r"process 3 of this machine has no GPU of its own, because there are 3: start 3, or pass targets"
+        DeviceError, match=r"process 3 of this machine has no GPU of its own, because there are only 3: start 3 processes, or pass targets"
     ):
         target_of_process(3)
     monkeypatch.setenv("MEMLANE_TARGET", "emulator:h200")

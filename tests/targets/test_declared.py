@@ -107,7 +107,7 @@ def test_a_plan_that_says_less_than_the_kernel_may_do_is_refused_where_it_is_bou
     changed = from_json(text)
     assert changed != plan
     with pytest.raises(
-        BadPlan, match=r"add may write through argument 1, first u4\[64\], and the plan says that it does not: make the plan"
+        BadPlan, match=r"add may write through argument 1, first u4\[64\], but the plan says that it does not: make a new plan"
     ):
         run(changed, {"shared": H200.zeros(N, "u4")}, targets=[H200], modules=[ADD])
 
@@ -142,7 +142,7 @@ def test_what_a_launch_touches_outside_of_what_it_declares_is_found() -> None:
         "to u4[100]; 112 bytes lie outside"
     )
     assert wrote.place == "<ptx>:11"
-    assert (wrote.memory, wrote.remedy) == ("to+400", "Add to writes= of the launch what it writes, or correct the index.")
+    assert (wrote.memory, wrote.remedy) == ("to+400", "Add this range to writes= of the launch, or correct the index.")
     (read,) = checked(summed(slice(1, None), EVERYTHING), **arrays)
     assert "read byte 0 of buffer 'of' (block (0, 0, 0), thread (0, 0, 0), ld.global.u32), but declares" in read.what
     assert "declares that it reads of u4[127] at 4; 4 bytes lie outside" in read.what
@@ -197,4 +197,4 @@ def test_parts_of_words_are_told_apart_only_as_far_as_the_shadow_remembers() -> 
         run(b.plan(), targets=[H200], modules=[module])
     (report,) = checker.reports
     assert "buffer 'to', or one just before it (block (0, 0, 0), thread (7, 0, 0), st.global.u8)" in report.what
-    assert "at least 1 bytes lie outside" in report.what
+    assert "at least 1 byte lies outside" in report.what

@@ -326,7 +326,7 @@ def one_step(**homes: Any) -> Plan:
         ),
         (
             lambda: run(one_step(a="host", b=1), targets=[H200]),
-            "the plan uses device 1, and there is a target for 1 only: pass `targets`",
+            "the plan uses device 1, but there are targets for only 1: pass `targets`",
         ),
         (
             lambda: run(one_step(a="host", b=1), targets=[H200, H200]),
@@ -336,7 +336,7 @@ def one_step(**homes: Any) -> Plan:
         (lambda: run(one_step(a=0, b="host"), {"a": EIGHT}, targets=[H200]), "bind an array of emulator:h200 to it, not a ndarray"),
         (
             lambda: run(one_step(a=0, b="host"), {"a": Emulator(load("h200")).zeros(8, "u2")}, targets=[H200]),
-            "buffer 'a' belongs to device 0, emulator:h200, but is bound to an array of another emulator:h200",
+            "buffer 'a' belongs to device 0, emulator:h200, but is bound to an array on another emulator:h200",
         ),
         (
             lambda: run(one_step(a="host", b=0), {"a": H200.zeros(8, "u2")}, targets=[H200]),
@@ -344,7 +344,7 @@ def one_step(**homes: Any) -> Plan:
         ),
         (
             lambda: run(one_step(a="host", b=0), {"a": np.zeros((8, 2), "u2")[:, 0]}, targets=[H200]),
-            "not C-contiguous: bind np.ascontiguousarray(x)",
+            "not C-contiguous: bind a contiguous copy, np.ascontiguousarray(x)",
         ),
         (lambda: run(one_step(a="host", b=0), {"a": EIGHT[:7]}, targets=[H200]), "buffer 'a' has 16 bytes, but is bound to an array of 14"),
         (
@@ -353,7 +353,7 @@ def one_step(**homes: Any) -> Plan:
         ),
         (
             lambda: run(one_step(a="pinned", b=0), {"a": EIGHT}, targets=[GraphingEmulator()]),
-            "buffer 'a' is pinned, but is bound to ordinary memory: make the array with target.pinned(shape, dtype), or",
+            "buffer 'a' is pinned, but is bound to pageable memory: make the array with target.pinned(shape, dtype), or",
         ),
         (
             lambda: run(Plan((Step(planned(NOTHING, 1, 1), 0),)), targets=[H200]),
@@ -373,7 +373,7 @@ def one_step(**homes: Any) -> Plan:
                 targets=[H200, Emulator(load("h200"))],
                 modules=[MIX],
             ),
-            "kernels on device 0 reach memory of device 1, but another emulator:h200 and emulator:h200 are not peers",
+            "kernels on device 0 access memory of device 1, but another emulator:h200 and emulator:h200 are not peers",
         ),
         (lambda: run(one_step(a="host", b="host"), {"a": EIGHT}, targets=[H200])["c"], "the plan has no buffer 'c'; it has a, b"),
     ],
@@ -397,7 +397,7 @@ def test_kernels_that_wait_for_each_other_for_ever_are_a_deadlock() -> None:
     flags = [Buffer(f"flag{device}", 4, device).view("u4") for device in range(2)]
     targets = [Emulator(load("h200"), device=device, patience=64) for device in range(2)]
     bound = {f"flag{device}": target.zeros(1, "u4") for device, target in enumerate(targets)}
-    with pytest.raises(Deadlock, match=r"kernel ping, <ptx>:15:3: block .* has been looping here for 64 turns"):
+    with pytest.raises(Deadlock, match=r"kernel ping, <ptx>:15:3: block .* has been looping here for 64 iterations"):
         run(waiting(flags), bound, targets=targets, modules=[SIGNALS])
 
 
@@ -441,7 +441,7 @@ def test_a_plan_that_may_end_early_has_no_times() -> None:
     value, flag = b.array("value", 1, "i4", "host"), b.array("flag", (), "i4", "host")
     with b.repeat(10, until=flag) as loop:
         loop.call("tests.targets.test_plans:halve", value, flag, reads=[value], writes=[value, flag])
-    with pytest.raises(BadPlan, match="a plan with a repeat that may end early has no times beforehand"):
+    with pytest.raises(BadPlan, match="a plan with a repeat that may end early cannot be timed in advance"):
         BoundPlan(b.plan(), {"value": np.array([200], "i4")}, targets=[H200]).time()
 
 
@@ -451,12 +451,12 @@ class Graphless(Emulator):
 
 
 def test_what_is_no_single_graph_is_said() -> None:
-    with pytest.raises(BadLaunch, match=r"^emulator:h200 has no graphs of steps: it runs them one after another$"):
+    with pytest.raises(BadLaunch, match=r"^emulator:h200 does not support graphs of steps; it runs the steps one after another$"):
         BoundPlan(one_step(a="host", b=0), {"a": EIGHT}, targets=[Graphless(load("h200"))]).graph()
     b = PlanBuilder()
     with b.repeat(10, until=b.array("flag", (), "i4", "host")):
         pass
-    with pytest.raises(BadPlan, match=r"^a plan with a repeat that may end early is no single graph: run it$"):
+    with pytest.raises(BadPlan, match=r"^a plan with a repeat that may end early cannot be a single graph: run it$"):
         BoundPlan(b.plan(), {"flag": EIGHT}, targets=[H200]).graph()
 
 
@@ -478,7 +478,7 @@ def test_arguments_are_checked_before_anything_runs() -> None:
     b.copy(far, near)
     b.launch(H200.load(MIX)["mix"], 1, 1, far, 2, reads=[far], writes=[far], label="half")
     array = H200.zeros(8, "u2")
-    with pytest.raises(BadPlan, match=r"^step 1 \(half\): kernel mix takes 6 arguments \(.*\), 2 given$"):
+    with pytest.raises(BadPlan, match=r"^step 1 \(half\): kernel mix takes 6 arguments \(.*\), got 2$"):
         run(b.plan(), {"near": EIGHT + 1, "far": array}, targets=[H200], modules=[MIX])
     assert not array.numpy().any()
 

@@ -98,7 +98,7 @@ def test_a_wait_that_nobody_ends_is_an_error_that_names_it():
     with pytest.raises(
         LaunchError,
         match=r"device 1 \(emulator:h200:1\) waited at step 0\.8 \(wait for flag1\) for flag 'flag1', which device 0 \(emulator:h200\) "
-        r"raises at step 0\.4 \(put 32 B to rows1, raise flag1\): it was raised 1 times, and 4 were waited for\. "
+        r"raises at step 0\.4 \(put 32 B to rows1, raise flag1\): it was raised 1 times, but 4 were expected\. "
         r"The results in memory are incomplete; set MEMLANE_WAIT_LIMIT_S",
     ):
         _raised_never(bound)

@@ -132,7 +132,7 @@ def test_devices_are_as_deterministic_as_the_first() -> None:
 
 def test_a_gpu_has_no_patience(machine: pytest.MonkeyPatch) -> None:
     having(machine, TWO_GPUS)
-    with override(None, patience=5), pytest.raises(DeviceError, match="cuda:0 runs a launch until it ends and has no patience to set"):
+    with override(None, patience=5), pytest.raises(DeviceError, match="cuda:0 runs every launch to its end, so it has no patience to set"):
         target("cuda:0")
 
 
@@ -230,9 +230,9 @@ def test_the_doctor_says_where_machine_code_is_kept(machine: pytest.MonkeyPatch,
     (folder / "one.code").write_bytes(b"x" * 250_000)
     assert cache() == f"yes cache: {folder} holds 1 piece of machine code, 244 KiB of at most 256 MiB"
     machine.setenv("MEMLANE_CACHE_DIR", str(folder / "one.code"))
-    assert cache() == f"no  cache: {folder / 'one.code'} cannot be written; name a folder that can in MEMLANE_CACHE_DIR"
+    assert cache() == f"no  cache: {folder / 'one.code'} cannot be written; set MEMLANE_CACHE_DIR to a folder that can be written"
     machine.setenv("MEMLANE_CACHE", "0")
-    assert cache().startswith("no  cache: the emulator compiles each kernel anew")
+    assert cache().startswith("no  cache: the emulator recompiles each kernel")
 
 
 def test_the_doctor_lists_devices(machine: pytest.MonkeyPatch) -> None:

@@ -107,5 +107,5 @@ def test_an_unknown_limit_is_refused_before_anything_runs(pytester: pytest.Pytes
     result = run(pytester, TEST.replace("max_sectors_per_request=32", "max_sectors=32"))
     result.assert_outcomes()
     result.stderr.fnmatch_lines(
-        ["ERROR: *test_within: the mark memlane takes max_sectors_per_request=, max_conflicts=, max_excess_bytes= and not max_sectors"]
+        ["ERROR: *test_within: the mark memlane takes max_sectors_per_request=, max_conflicts=, max_excess_bytes=, not max_sectors"]
     )

@@ -53,7 +53,7 @@ def test_what_the_checker_finds_fails_the_launch_and_shows_its_line(pytester: py
     result.stdout.re_match_lines(
         [
             r"E +memlane\.errors\.CheckFailed: shift\.cu:4  out of bounds in shift\(float\*, float const\*\): block \(0, 0, 0\), "
-            r"thread \(31, 0, 0\) read 4 bytes \(ld\.global\.f32\) at 0x\w+, just behind the 128-byte allocation at 0x\w+, "
+            r"thread \(31, 0, 0\) read 4 bytes \(ld\.global\.f32\) at 0x\w+, just past the end of the 128-byte allocation at 0x\w+, "
             r"argument 2 \(f4\[32\]\)\. .*",
             r"E +4 \| out\[i\] = in\[i \+ 1\];",
         ]

@@ -40,7 +40,9 @@ class Absent:
         for other, offset in self._near(beside, own.offset):
             made = max(self._bytes(other))
             if made > self.sites[other].nbytes and abs(own.offset - offset) < made:
-                return f"merged with a neighbour: the assembler made one access of {made} B of it and the one of {self._line(other, site)}"
+                return (
+                    f"merged with a neighbour: the assembler combined it with that of {self._line(other, site)} into one access of {made} B"
+                )
         before = (one for one in beside.get(own.offset, ()) if self._at(one) < self._at(number))
         equal = [other for other in before if self.sites[other].nbytes >= site.nbytes]
         if not equal:

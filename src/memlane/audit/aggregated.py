@@ -72,7 +72,7 @@ class Aggregations:
 
     def of(self, access: int, made: Set[int]) -> Aggregation:
         """Of an atomic; `made`: the nodes that the assembler made of its instruction."""
-        unknown = Aggregation(reason=f"who does the access at 0x{self.nodes[access].offset:04x} for the lanes of its warp cannot be told")
+        unknown = Aggregation(reason=f"it is not known which lane performs the access at 0x{self.nodes[access].offset:04x} for its warp")
         guard = self.nodes[access].guard
         tests = frozenset[int]() if guard is None or guard.register is None else self.waiting.definitions(access, guard.register)
         is_handed = any(self._shuffles(node, access) for node in made)

@@ -48,7 +48,7 @@ def changes(module: Module, original: bytes | Program, traced: Traced, assembled
             if site.op.startswith("wgmma"):
                 products = products or tuple(_waited_products(code, kernel) for code in (before, after))
                 if products[1] > products[0]:
-                    was, now = (f"{percent(float(share))} of the products are waited for before the next" for share in products)
+                    was, now = (f"a wait after {percent(float(share))} of the products" for share in products)
             if was != now:
                 found.append(SiteChange(number, was, now))
     return tuple(sorted(found, key=lambda change: change.site))
@@ -60,7 +60,7 @@ def _described(code: Assembled, function: str, instruction: int, site: Site) -> 
     text = " + ".join(f"{count} x {nbytes} B" for nbytes, count in sorted(counted.items())) or "none"
     if not (site.is_atomic and code.is_combined(function, instruction)):
         return text
-    return f"{text} by one lane for all" if counted.total() == 1 else f"{text}, of which one by one lane for all"
+    return f"{text} by one lane for all" if counted.total() == 1 else f"{text}, one of them by one lane for all"
 
 
 def _waited_products(code: Assembled, kernel: str) -> Fraction:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from memlane.audit.windows import Window, Windows, is_store, reads_clock
 from memlane.instrument.probe import ProbeLines
+from memlane.number_format import plural
 from memlane.record import Site
 from memlane.sass import Register, collect, effects, waits_for
 
@@ -96,10 +97,10 @@ class ExposedWindows(Windows):
         events = window.starts | window.waits | window.ends | accesses
         for end in window.ends - window.unread:
             if not self._comes_from(end, events, window.waits):
-                return f"the second clock read {self._at(end)} can be reached without the one before the wait"
+                return f"the second clock read {self._at(end)} can be reached without the clock read before the wait"
         for gate in window.gates if window.certain else ():
             if not self._comes_from(gate, events, accesses):
-                return f"the clock read {self._at(gate)} in front of the consumer can be reached without the access"
+                return f"the clock read {self._at(gate)} before the consumer can be reached without the access"
         return ""
 
     def _comes_from(self, node: int, events: frozenset[int], wanted: frozenset[int]) -> bool:
@@ -119,7 +120,7 @@ class ExposedWindows(Windows):
                     return f"the value is read {self._at(node)}, before the clock read that begins the wait"
             for node in self._awaiting(access, in_front):
                 if not self._shares(node, access):
-                    return f"the access is awaited {self._at(node)}, before the clock read that begins the wait"
+                    return f"the code waits for the access {self._at(node)}, before the clock read that begins the wait"
         return ""
 
     def wait_filled(self, window: Window) -> str:
@@ -129,7 +130,7 @@ class ExposedWindows(Windows):
         for end in sorted(window.ends - window.unread):
             between, _ = self._before(end, window.waits)
             if len(between) > _AROUND_WAIT:
-                return f"{len(between)} instructions stand in the wait that ends {self._at(end)}: their time would count as exposed"
+                return f"{plural(len(between), 'instruction')} lie in the wait that ends {self._at(end)}: their time would count as exposed"
         return ""
 
     def shared_waits(self, window: Window) -> tuple[str, ...]:

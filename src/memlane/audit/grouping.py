@@ -41,10 +41,12 @@ class Apart:
 
 
 _TOGETHER = Apart()
-_TURNS = Apart("ptxas unrolled its loop, whose turns may differ between the lanes of a warp, so they may be served in other groups", True)
-AHEAD = "its loop has several ways back or entrances, where the assembled code may wait for lanes that run ahead on PTX"
+_TURNS = Apart(
+    "ptxas unrolled its loop, and the lanes of a warp may execute different numbers of iterations, so they may be grouped differently", True
+)
+AHEAD = "its loop has several back edges or entries, where the assembled code may wait for lanes that PTX lets run ahead"
 _AHEAD = Apart(AHEAD)
-_COPIES = Apart("ptxas made copies of it on ways that lanes of a warp may take apart, so they may be served in other groups")
+_COPIES = Apart("ptxas duplicated it on paths that the lanes of a warp may take separately, so they may be grouped differently")
 
 
 def is_guarded(instruction: Instruction) -> bool:

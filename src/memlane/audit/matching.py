@@ -102,7 +102,7 @@ class _Functions:
     def verdicts(self, name: str, calls: Calls, sites: Mapping[int, Site]) -> list[SiteExactness]:
         """Of the sites of a function, by index, that it has where these calls lead to it."""
         if calls and self.code.is_elsewhere(name):
-            reason = "ptxas inlined the function, and does not tell the accesses of its calls apart"
+            reason = "ptxas inlined the function, so the accesses of its calls cannot be told apart"
             return [SiteExactness(site.id, HINT, reason, ()) for site in sites.values()]
         callees = [*(caller for caller, _ in calls[1:]), name][: len(calls)]
         apart = [self._called_apart(caller, index, callee) for (caller, index), callee in zip(calls, callees, strict=True)]
@@ -205,7 +205,7 @@ class _Kernel:
     def called_apart(self, index: int, calls: Collection[int]) -> Apart:
         """What is to be said of a call, of which the assembler made these."""
         if not calls:
-            return Apart("ptxas made no such call")
+            return Apart("the assembled code has no such call")
         # What prepares a call may stand in front of the branch that decides on it: it tells of a block nothing that others would not.
         is_last = self.text.last[self.block[index]] == index
         reason = ("" if is_last else self._moved(index, calls)) or self._narrowed(index, calls)
@@ -214,29 +214,29 @@ class _Kernel:
     def _reason(self, index: int, site: Site) -> str:
         made = self.made[index]
         if site.space == "local":
-            return "local memory: the assembler decides what of it is kept in registers"
+            return "local memory: the assembler may keep it in registers"
         if not made:
             return self._absent(index, site)
         if site.is_atomic and any(access.kind == "load" for access in made.values()):
-            return f"ptxas made a loop of it that tries until it succeeds ({_listed(made.values())} a turn)"
+            return f"ptxas turned it into a loop that retries until it succeeds ({_listed(made.values())} per iteration)"
         if {access.kind for access in made.values()} != {site.kind}:
-            return f"ptxas made {_listed(made.values())} of the {site.kind}"
+            return f"ptxas turned the {site.kind} into {_listed(made.values())}"
         if site.kind != "product" and self.code.is_combined(self.text.name, index):
-            return "ptxas lets the lanes of a warp combine their values first"
+            return "ptxas first combines the values of a warp's lanes"
         if index in self.wider:
             return self._merged(index)
         if any(access.nbytes != site.nbytes for access in made.values()):
-            return f"ptxas made {_listed(made.values())} of {site.nbytes} B"
+            return f"ptxas turned its {site.nbytes} B into {_listed(made.values())}"
         most = self.most[self.block[index]]
         if len(made) < most:
-            return f"the assembled code has it {_times(len(made))}, and another access of its block {_times(most)}"
+            return f"it occurs {_times(len(made))} in the assembled code, but another access of the same basic block occurs {_times(most)}"
         return self._repeated(index, made) or self._moved(index, made) or self._narrowed(index, made)
 
     def _repeated(self, index: int, made: Collection[int]) -> str:
         """Whether one execution of its basic block may execute several of what was made of it. In a loop these are its turns."""
         if index in self.text.looping or not any(self.grouping.chains.leads(*pair) for pair in permutations(made, 2)):
             return ""
-        return f"ptxas made {_listed(self.made[index].values())} of it, some of them one behind the other"
+        return f"ptxas turned it into {_listed(self.made[index].values())}, some of which run one after another"
 
     def _narrowed(self, index: int, made: Collection[int]) -> str:
         """Whether fewer lanes execute it than its basic block: it was moved behind a branch, or stands under a condition."""
@@ -295,11 +295,11 @@ class _Kernel:
         if index in self.carrier:
             return self._merged(self.carrier[index])
         if (self.block[index], *_likeness(site)) in self.wider_beside:
-            return "ptxas made no access for it; it may be part of a wider one of a neighbour"
+            return "ptxas made no access for it; a wider access may include it"
         if site.space in ("tex", "surf"):
-            return f"the assembled code does not tell which {'texture fetch' if site.space == 'tex' else 'surface access'} is this one"
+            return f"it is not known which {'texture fetch' if site.space == 'tex' else 'surface access'} of the assembled code this is"
         if site.kind == "product":
-            return "the assembled code has other products behind its fence, or in another order"
+            return "the assembled code has different products after its fence, or has them in a different order"
         if site.space == "const":
             return "ptxas made it an operand of other instructions"
         return "ptxas made no access for it: its value was already known, or nothing uses it"

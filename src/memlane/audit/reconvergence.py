@@ -74,7 +74,7 @@ class _Parting:
     @property
     def reason(self) -> str:
         returned = f"the lanes of a warp may return one after another from {self.cause}, and " if self.cause else ""
-        return f"{returned}{APART}, so they may be served in other groups"
+        return f"{returned}{APART}, so they may be grouped differently"
 
 
 class Reconvergence:

@@ -149,9 +149,9 @@ class Windows:
             scoreboard = self.nodes[access].control.write_scoreboard
             missed = window.ends & self.waiting.unwaited(access)
             if missed and scoreboard is None:
-                return f"the access {self._at(access)} raises no scoreboard that could be waited for"
+                return f"the access {self._at(access)} sets no scoreboard to wait for"
             if missed:
-                return f"the second clock read {self._at(min(missed))} can come without a wait for scoreboard {scoreboard} of the access"
+                return f"the second clock read {self._at(min(missed))} can execute without a wait for scoreboard {scoreboard} of the access"
         return ""
 
     def not_handed_over(self, window: Window) -> str:
@@ -164,10 +164,12 @@ class Windows:
         # The number of a lane may be asked for once more by anybody.
         parts = sorted(node for node in window.made if is_late(self.nodes[node]) and self.nodes[node].opcode != "S2R")
         if late := [node for node in parts if window.ends & set().union(*self._before(node, window.starts))]:
-            return f"a part of the atomic, {self._at(late[0])}, comes behind the second clock read"
+            return f"a part of the atomic, {self._at(late[0])}, comes after the second clock read"
         for node in parts:
             if missed := window.ends & self.waiting.unwaited(node):
-                return f"the second clock read {self._at(min(missed))} can come without a wait for a part of the atomic, {self._at(node)}"
+                return (
+                    f"the second clock read {self._at(min(missed))} can execute without a wait for a part of the atomic, {self._at(node)}"
+                )
         return ""
 
     def _aggregation(self, window: Window, access: int) -> Aggregation:
@@ -180,9 +182,9 @@ class Windows:
         if one.opcode == _HOLD_GROUP:  # These groups have a counter of their own.
             what, left = "products", one.operands[-1].value or 0
         elif board not in self._group_boards:
-            return f"the wait {self._at(wait)} is for scoreboard {board}, which no group of copies raises"
+            return f"the wait {self._at(wait)} is for scoreboard {board}, which no group of copies sets"
         if left > window.left:
-            return f"the wait {self._at(wait)} lets {left} of the groups of {what} go on, where the kernel lets {window.left}"
+            return f"the wait {self._at(wait)} leaves {left} of the groups of {what} pending, but the kernel leaves {window.left}"
         return ""
 
     @cached_property
@@ -195,7 +197,10 @@ class Windows:
         for access in window.accesses:
             _, stops = self._after(access, window.ends | window.witnesses)
             if stops & window.ends:
-                return f"the second clock read {self._at(min(stops & window.ends))} can come without the load or fence that tells"
+                return (
+                    f"the second clock read {self._at(min(stops & window.ends))} can execute without the load or fence that confirms "
+                    "the store"
+                )
         for witness in window.witnesses:
             reason = self._no_fence(window, witness) if _is_fence(self.nodes[witness]) else self._not_read_back(window, witness)
             if reason:
@@ -205,7 +210,7 @@ class Windows:
     def _no_fence(self, window: Window, fence: int) -> str:
         board = self.nodes[fence].control.read_scoreboard
         if board is None:
-            return f"the fence {self._at(fence)} raises no scoreboard that could be waited for"
+            return f"the fence {self._at(fence)} sets no scoreboard to wait for"
         between, _ = collect(
             self.flow.successors[fence], self.flow.successors.__getitem__, lambda node: board in waits_for(self.nodes[node])
         )
@@ -219,9 +224,9 @@ class Windows:
             return f"the load {where} does not read from a level that the whole device shares"
         for store in window.accesses:
             if load in self._after(store, window.ends)[0] and self._address(store) != self._address(load):
-                return f"the load {where} is not from the address that is stored to {self._at(store)}"
+                return f"the load {where} does not read the address that is stored to {self._at(store)}"
         missed = window.ends & self.waiting.unwaited(load)
-        return f"the second clock read {self._at(min(missed))} can come without a wait for the load {where}" if missed else ""
+        return f"the second clock read {self._at(min(missed))} can execute without a wait for the load {where}" if missed else ""
 
     def _address(self, node: int) -> tuple[str, frozenset[tuple[Register, frozenset[int]]]]:
         """The address of an access: as it is written, and who wrote the registers in it."""
@@ -258,7 +263,7 @@ class Windows:
                 elif producer in between:
                     return f"{register} of the access is produced {self._at(producer)}, after the first clock read"
                 elif window.starts & self.waiting.unwaited(producer):
-                    return f"the first clock read does not wait for {register} of the access, which is produced {self._at(producer)}"
+                    return f"the first clock read does not wait for {register} of the access, a register produced {self._at(producer)}"
         return ""
 
     # -- 4. record ----------------------------------------------------------------------------------------------------------------
@@ -321,7 +326,7 @@ class Windows:
                 used = effects(self.nodes[node])
                 for register in (used.reads | used.writes) & written:
                     if used.exact and producer in self.waiting.definitions(node, register):
-                        where = f"{self._at(node)} without a wait for what fills it {self._at(producer)}"
+                        where = f"{self._at(node)} without a wait for the instruction that writes it {self._at(producer)}"
                         return f"the control words are wrong: {register} is used {where}"
         return ""
 

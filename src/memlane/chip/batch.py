@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from memlane.chip import access
 from memlane.chip.model import LANES, WIDTHS, AccessKind, BankRule, Chip
+from memlane.number_format import plural
 
 Addresses = npt.NDArray[np.uint64]
 Masks = npt.NDArray[np.uint32]
@@ -77,7 +78,7 @@ def _each(rule: _Rule, chip: Chip, addresses: Addresses, active: Masks, nbytes: 
     widths = np.broadcast_to(np.asarray(nbytes), len(addresses))
     for width in np.unique(widths):
         if width not in WIDTHS:
-            raise ValueError(f"a lane cannot access {width} bytes; it is one of {WIDTHS}")
+            raise ValueError(f"a lane cannot access {plural(width, 'byte')}; choose one of {WIDTHS}")
         chosen = np.flatnonzero(widths == width)
         for first in range(0, len(chosen), _CHUNK):
             rows = chosen[first : first + _CHUNK]

@@ -50,6 +50,7 @@ from memlane.chip.model import (
 )
 from memlane.data_files import DataFiles
 from memlane.errors import ChipError
+from memlane.number_format import plural
 from memlane.source import shortened
 
 _TABLES: Mapping[str, type] = {"banks": BankRule, "coalescing": CoalescingRule, "latency": Latency, "throughput": Throughput}
@@ -123,7 +124,7 @@ def load(name: str) -> Chip:
     """Return the chip called `name`; ChipError names those that exist."""
     path = FILES.find(name)
     if path is None:
-        raise ChipError(f"no chip is called {name!r}; known: {', '.join(names())}{unread_directory()}")
+        raise ChipError(f"unknown chip {name!r}; known chips: {', '.join(names())}{unread_directory()}")
     return from_file(path)
 
 
@@ -204,13 +205,13 @@ def _text(path: Path, users: tuple[Path, ...] = ()) -> dict[str, Any]:
     name = text.pop("like")
     if not isinstance(name, str) or not _FILE_NAME.fullmatch(name):
         raise ChipError(
-            f'{path}: like must be the name of a chip beside it or of one that comes with memlane, as in "h200", not {_shown(name)}'
+            f'{path}: like must name a chip file in the same directory or a chip that comes with memlane, as in "h200", not {_shown(name)}'
         )
     name = f"{name}.toml"
     candidates = (path.with_name(name), Path(__file__).parent / "data" / name)
     relative = next((one for one in candidates if one.resolve() not in (path.resolve(), *users) and one.is_file()), None)
     if relative is None:
-        raise ChipError(f"{path}: there is no {name} beside it that it could be like")
+        raise ChipError(f"{path}: like names {name}, but there is no such file in its directory")
     said = _text(relative, (path.resolve(), *users))
     for name, entry in text.items():
         both = isinstance(entry, dict) and isinstance(said.get(name), dict)
@@ -236,14 +237,14 @@ def _entries(kind: type) -> Mapping[str, tuple[Any, str, bool]]:
 def _shown(value: Any) -> str:
     """A value as a message quotes it."""
     if isinstance(value, int) and value.bit_length() > 64:
-        return f"a number of {value.bit_length()} bits"
+        return f"a number of {plural(value.bit_length(), 'bit')}"
     try:
         return shortened(repr(value))
     except ValueError:  # Python writes no number of thousands of digits
         return "what it is"
 
 
-_PLACE = re.compile(r"\[(?P<table>\w+)\](?: (?:lacks the entry '\w+'|has an unknown entry '(?P<unknown>\w+)|(?P<entry>\w+)))?")
+_PLACE = re.compile(r"\[(?P<table>\w+)\](?: (?:has no entry '\w+'|has an unknown entry '(?P<unknown>\w+)|(?P<entry>\w+)))?")
 
 
 def _line_of(path: Path, what: str) -> int | None:
@@ -293,11 +294,11 @@ class _ChipFile:
             raise self.fail('product must be a string, as in "NVIDIA H200"')
         own = self.table("chip", Chip)
         if own["max_threads_per_sm"] < LANES:
-            raise self.fail(f"[chip] max_threads_per_sm must be at least the {LANES} of a warp, not {own['max_threads_per_sm']}")
+            raise self.fail(f"[chip] max_threads_per_sm must be at least {LANES}, the threads of a warp, not {own['max_threads_per_sm']}")
         parts: dict[str, Any] = {name: kind(**self.table(name, kind)) for name, kind in _TABLES.items()}
         for where, number in (("[chip] line_bytes", own["line_bytes"]), ("[coalescing] load_bytes", parts["coalescing"].load_bytes or 0)):
             if number % own["sector_bytes"]:
-                raise self.fail(f"{where} must be a multiple of the {own['sector_bytes']} bytes of a sector, not {number}")
+                raise self.fail(f"{where} must be a multiple of the {plural(own['sector_bytes'], 'byte')} of a sector, not {number}")
         parts |= {name: kind(**self.table(name, kind)) for name, kind in _RATES.items() if name in self.text}
         for name, base in _VARIANTS.items():
             if name in self.text:
@@ -335,7 +336,7 @@ class _ChipFile:
                     values[entry], unit, *self.source(f"[{name}] {entry}", given[entry])
                 )
             elif whole and not optional:
-                raise self.fail(f"[{name}] lacks the entry {entry!r}")
+                raise self.fail(f"[{name}] has no entry {entry!r}")
         return values
 
     def value(self, where: str, entry: Any, wanted: Any, unit: str) -> Any:
@@ -344,7 +345,7 @@ class _ChipFile:
         if unknown := set(entry) - {"value", "unit", "source"}:
             raise self.fail(f"{where} has an unknown key {shortened(min(unknown))!r}; it may have value, unit and source")
         if entry.get("unit", "") != unit:
-            raise self.fail(f"{where} is in {_shown(entry.get('unit', ''))}; it must be in {unit!r}")
+            raise self.fail(f"{where}: the unit is {_shown(entry.get('unit', ''))}, but must be {unit!r}")
         value = entry["value"]
         if get_origin(wanted) is tuple:
             if isinstance(value, list) and len(value) == 3 and all(type(part) is int and 0 < part <= MOST for part in value):
@@ -356,7 +357,7 @@ class _ChipFile:
             ):
                 raise self.fail(f"{where} must be a positive {'integer' if wanted is int else 'number'}, not {_shown(value)}")
             if unit == "lanes" and LANES % value:
-                raise self.fail(f"{where} must divide the {LANES} lanes of a warp, and {_shown(value)} does not")
+                raise self.fail(f"{where} must divide {LANES}, the number of lanes of a warp; {_shown(value)} does not")
             most = MOST if where.startswith("[chip]") or wanted is float else MOST_OF_A_RULE
             if value > most:
                 raise self.fail(f"{where} must be at most {most:,}, not {_shown(value)}")
@@ -371,12 +372,10 @@ class _ChipFile:
         """Kind and text of an entry's source."""
         named = entry.get("source", "")
         if not isinstance(named, str):
-            raise self.fail(f"{where} has the source {_shown(named)}; it must be a text")
+            raise self.fail(f"{where}: the source must be a string, not {_shown(named)}")
         text = str(self.text.get("sources", {}).get(named, named))
         kind, _, rest = text.partition(":")
         if kind not in KINDS or not rest.strip():
             begins = ", ".join(f"{one}:" for one in KINDS)
-            raise self.fail(
-                f"{where} has the source {shortened(text)!r}; it needs a name from [sources], or a text that begins with one of {begins}"
-            )
+            raise self.fail(f"{where}: the source {shortened(text)!r} must be a name from [sources], or begin with one of {begins}")
         return kind, rest.strip()

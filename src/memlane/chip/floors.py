@@ -93,10 +93,10 @@ class ModelledTime:
 
         first = self.floors[0] if self.floors else None
         if first is None:
-            parts = [f"{time(self.cycles)}, limited by latency: no sector and no wavefront moved"]
+            parts = [f"{time(self.cycles)}, limited by latency: no sectors or wavefronts were moved"]
         elif self.limited_by == LATENCY:
             share = percent(first.cycles / max(self.cycles, 1))
-            parts = [f"{time(self.cycles)}, limited by latency; the busiest part, {first.name}, needs {share} of that ({first.moved})"]
+            parts = [f"{time(self.cycles)}, limited by latency; the busiest part, {first.name}, needs {share} of that time ({first.moved})"]
         else:
             rest = f"; without this limit {time(self.scoreboard)}" if self.scoreboard < self.cycles else ""
             parts = [f"{time(self.cycles)}, limited by {first.name} ({first.moved}{rest})"]
@@ -125,7 +125,9 @@ _Found = Iterator[Floor | str]
 def _of_dram(chip: Chip, traffic: Traffic) -> _Found:
     read, write = (rate or chip.dram_gb_per_s for rate in (chip.bandwidth.dram_read, chip.bandwidth.dram_write))
     ns = (traffic.fetched / read + traffic.written_back / write) * SECTOR_BYTES
-    moved = f"{traffic.fetched:,} sectors read at {rounded(read)} GB/s and {traffic.written_back:,} written at {rounded(write)} GB/s"
+    moved = (
+        f"{plural(traffic.fetched, 'sector')} read at {rounded(read)} GB/s and {traffic.written_back:,} written at {rounded(write)} GB/s"
+    )
     yield Floor("DRAM", ns * chip.clock_mhz / 1000, moved)
 
 
@@ -155,7 +157,9 @@ def _of_l2(chip: Chip, traffic: Traffic) -> _Found:
         yield (
             name
             if rate is None
-            else Floor(name, traffic.hottest / rate, f"{traffic.hottest:,} sectors of requests at the busiest line at {rate:g} a clock")
+            else Floor(
+                name, traffic.hottest / rate, f"{plural(traffic.hottest, 'sector')} requested from the busiest line at {rate:g} per clock"
+            )
         )
 
 
@@ -184,10 +188,10 @@ def _amounts(traffic: Traffic, where: Literal["l2", "sm"], names: Sequence[str])
 
 def _sum(name: str, rated: Sequence[tuple[str, float, str]], amounts: Sequence[int]) -> Floor:
     pairs = [(amount, rate, words) for amount, (_, rate, words) in zip(amounts, rated, strict=True) if amount]
-    told = " and ".join(f"{amount:,} {words} at {rate:g} a clock" for amount, rate, words in pairs)
+    told = " and ".join(f"{amount:,} {words} at {rate:g} per clock" for amount, rate, words in pairs)
     return Floor(name, sum(amount / rate for amount, rate, _ in pairs), told)
 
 
 def _of_lsu(traffic: Traffic) -> _Found:
     most, cycles = max(traffic.sms["wavefronts"], default=0), traffic.wavefront_cycles
-    yield Floor("LSU of one SM", float(most * cycles), f"{most:,} wavefronts of {cycles} clock{'s' if cycles > 1 else ''}")
+    yield Floor("LSU of one SM", float(most * cycles), f"{plural(most, 'wavefront')} of {plural(cycles, 'clock')}")

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip.model import LANES, WIDTHS, AccessKind, BankRule, Chip
+from memlane.number_format import plural
 
 Addresses = npt.NDArray[np.uint64] | Sequence[int]
 Mask = int | npt.NDArray[np.bool_] | Sequence[bool]
@@ -25,7 +26,7 @@ LOCAL_WORD, LOCAL_ROW = 4, 4 * LANES
 def active_lanes(addresses: Addresses, active: Mask, nbytes: int) -> list[Lane]:
     """The active lanes in order; ValueError for what is no access."""
     if nbytes not in WIDTHS:
-        raise ValueError(f"a lane cannot access {nbytes} bytes; it is one of {WIDTHS}")
+        raise ValueError(f"a lane cannot access {plural(nbytes, 'byte')}; choose one of {WIDTHS}")
     if isinstance(active, int | np.integer):
         flags: Iterable[bool] = (bool(int(active) >> lane & 1) for lane in range(LANES))
     else:

@@ -30,7 +30,7 @@ def resident_blocks(chip: Chip, threads_per_block: int, registers_per_thread: in
     The multiprocessor is taken to give all the shared memory it can (the largest carve-out). Nothing is said of barriers and clusters.
     """
     if threads_per_block < 1 or registers_per_thread < 0 or shared_bytes_per_block < 0:
-        raise ValueError("a block has at least one thread, and no negative number of registers or bytes")
+        raise ValueError("a block needs at least one thread, and its registers and bytes must not be negative")
     warps_per_block = -(-threads_per_block // chip.warp_size)
     limits = {
         "threads": chip.max_warps_per_sm // warps_per_block if threads_per_block <= chip.max_threads_per_block else 0,

@@ -21,8 +21,8 @@ from memlane.errors import CommandError, MemlaneError
 
 COMMANDS = {
     "trace": "Record when each memory access started and completed, and print a table by source line.",
-    "count": "Count the transactions of every memory access: sectors, wavefronts, and the fewest that would suffice.",
-    "check": "Run on the emulator and report accesses out of bounds, unwritten memory, data races, bad barriers and masks.",
+    "count": "Count the transactions of every memory access: sectors, wavefronts, and the fewest possible of each.",
+    "check": "Run on the emulator and report accesses out of bounds, reads of unwritten memory, data races, misused barriers and masks.",
     "explain": "Explain what is wrong with the memory accesses of a program or a record file, most expensive first.",
     "compare": (
         "Show what changed from A to B: counts, transactions, latency and time of each source line, and which changes are "
@@ -30,18 +30,18 @@ COMMANDS = {
     ),
     "predict": "Predict how long the launches of a program take on other chips, and what limits them.",
     "fix": "Try other layouts of a kernel's shared-memory arrays without changing its source, and show which make it faster.",
-    "show": "Draw one access of a warp: its lanes onto sectors or banks, wavefront by wavefront.",
+    "show": "Draw how the lanes of one access map to sectors or banks, wavefront by wavefront.",
     "export": "Write the records of a trace in another format.",
-    "report": "Write one HTML page: findings, source with its heat, time line, warps. It needs no network and can be sent to anyone.",
+    "report": "Write one HTML page: findings, annotated source, timeline, warps. The page needs no network and can be sent to anyone.",
     "banks": "Count the wavefronts of shared-memory access patterns under each layout: mean and worst over all offsets in a tile.",
     "doctor": "List what is installed and what this machine can do, with the command that installs each missing part.",
 }
 """By the module and function of the same name: the first sentence of its help, so that the list of all needs none of them."""
 GROUPS = {
-    "layout": ("Layouts of shared memory: search for one that suits a set of patterns, or show one.", ("search", "show")),
-    "stencil": ("Stencils on several GPUs, before anything runs.", ("plan",)),
+    "layout": ("Search for a shared-memory layout that suits a set of access patterns, or show one.", ("search", "show")),
+    "stencil": ("Predict the time of stencils on several GPUs before anything runs.", ("plan",)),
     "lab": (
-        "Experiments on this machine; each is one command.",
+        "Run experiments on this machine, each with one command.",
         ("bandwidth", "latency", "reduction", "remap", "shift", "stencil", "volume"),
     ),
 }

@@ -13,6 +13,7 @@ from memlane.errors import CommandError, MemlaneError
 from memlane.launch import DeviceArray, Kernel, Target
 from memlane.launch.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap
 from memlane.launch.texture import Surface, Texture
+from memlane.number_format import plural
 
 POINTER_BYTES = 8
 
@@ -133,21 +134,20 @@ def check_arguments(kernel: Kernel, specs: Sequence[Spec]) -> None:
     if kernel.function.convention is not None:
         return
     if len(params) != len(specs):
-        listed = ", ".join(f"structure of {one.nbytes} bytes" if one.shape is not None else one.type for one in params) or "none"
+        listed = ", ".join(f"structure of {plural(one.nbytes, 'byte')}" if one.shape is not None else one.type for one in params) or "none"
         raise CommandError(
-            f"kernel {kernel.title} takes {len(params)} argument{'' if len(params) == 1 else 's'} ({listed}), "
-            f"{len(specs)} given; write one --arg per argument, in order: an array (u64) as f4[1024], a number as "
-            f"1024:i4, a structure as '{{f4[1024], 1024:i4}}'"
+            f"kernel {kernel.title} takes {plural(len(params), 'argument')} ({listed}), got {len(specs)}; pass "
+            "one --arg per argument, in order: an array (u64) as f4[1024], a number as 1024:i4, a structure as '{f4[1024], 1024:i4}'"
         )
     for position, (param, spec) in enumerate(zip(params, specs, strict=True), 1):
         where = f"--arg {spec.text}: argument {position} of {kernel.title}"
         if isinstance(spec, StructureSpec):
             if param.shape is None:
-                raise CommandError(f"{where} is not a structure, but {param.type}")
+                raise CommandError(f"{where} is {param.type}, not a structure")
             _check_layout(where, spec, param.nbytes, param.align or 1)
         elif param.shape is not None and not (isinstance(spec, ImageSpec) and spec.kind == "tensor_map"):
             raise CommandError(
-                f"{where} is a structure of {param.nbytes} bytes: write its members in braces, in order, for example "
+                f"{where} is a structure of {plural(param.nbytes, 'byte')}: write its members in braces, in order, for example "
                 "'{f4[1024]=arange, 1024:i4}'"
             )
 
@@ -155,9 +155,9 @@ def check_arguments(kernel: Kernel, specs: Sequence[Spec]) -> None:
 def _check_layout(where: str, spec: StructureSpec, nbytes: int, alignment: int) -> None:
     if spec.nbytes != nbytes:
         offsets = ", ".join(map(str, spec.offsets))
-        raise CommandError(f"{where} has {nbytes} bytes, these members take {spec.nbytes} (they lie at {offsets})")
+        raise CommandError(f"{where} has {plural(nbytes, 'byte')}, but these members take {spec.nbytes} (their offsets are {offsets})")
     if spec.alignment != alignment:
         raise CommandError(
-            f"{where} is aligned to {alignment} bytes, these members to {spec.alignment}: the types differ, or one says its alignment, "
-            f"which is written behind the braces: '{{...}}@{alignment}'"
+            f"{where} is aligned to {plural(alignment, 'byte')}, but these members to {spec.alignment}: correct their types, or give the "
+            f"alignment after the braces: '{{...}}@{alignment}'"
         )

@@ -14,6 +14,7 @@ from memlane.cli.later import later
 from memlane.cli.output import wrong_use
 from memlane.cli.terminal import show, show_json
 from memlane.errors import CommandError
+from memlane.number_format import plural
 
 if TYPE_CHECKING:
     from rich import table as rich_tables
@@ -57,7 +58,7 @@ def banks(
     chip: Annotated[str, typer.Option(metavar="NAMES", help="Chips whose bank rules to use, separated by commas.")] = "h200",
     access: o.AccessKinds = "load",
     draws: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100_000, help="How many random layouts the means of `ras` and `rap` are taken over.")
+        int, typer.Option(metavar="N", min=1, max=100_000, help="Number of random layouts to average over for `ras` and `rap`.")
     ] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
@@ -74,15 +75,14 @@ def banks(
         show_json({**report.document_head("banks"), "rows": rows, "columns": columns, "entries": entries})
         return
     for (name, nbytes, kind), cells in found:
-        head = f"{kind}s of {nbytes} bytes a lane, tile of {rows}x{columns}, by the rules of {name}"
+        head = f"{kind}s of {plural(nbytes, 'byte')} per lane, tile of {rows}x{columns}, by the rules of {name}"
         show(texts.Text(head, style="bold"), _table(words, specs, cells), texts.Text())
     show(texts.Text(_NOTE, style="dim"))
 
 
 _NOTE = (
-    "Wavefronts of one access of a warp: the mean over all offsets in the tile / the worst, or one number if they are "
-    "equal. Ideal: the fewest for the same bytes; conflicts: the wavefronts above the ideal. ras and rap without a seed: "
-    "over random draws."
+    "Wavefronts of one access of a warp: mean / worst over all offsets in the tile, or one number if both are equal. Ideal: the fewest "
+    "possible for the same bytes. Conflicts: wavefronts above the ideal. ras and rap without a seed: averaged over random layouts."
 )
 
 
@@ -91,7 +91,7 @@ def widths(text: str) -> list[int]:
     words = layout.split_names(text)
     for word in words:
         if word not in ("1", "2", "4", "8", "16"):
-            raise CommandError(f"--width {text}: a lane cannot access {word} bytes; it is one of 1, 2, 4, 8, 16")
+            raise CommandError(f"--width {text}: a lane cannot access {word} bytes; choose one of 1, 2, 4, 8, 16")
     return [int(word) for word in words]
 
 

@@ -47,12 +47,12 @@ def check(
     seed: Annotated[
         int | None,
         typer.Option(
-            "--seed", metavar="N", help="Shuffle the order in which the warps of a block take their turns.", rich_help_panel=o.RUN
+            "--seed", metavar="N", help="Shuffle the order in which the warps of a block run, with this seed.", rich_help_panel=o.RUN
         ),
     ] = None,
     as_json: o.Json = False,
 ) -> None:
-    """Run on the emulator and report accesses out of bounds, unwritten memory, data races, bad barriers and masks."""
+    """Run on the emulator and report accesses out of bounds, reads of unwritten memory, data races, misused barriers and masks."""
     checker = measure.Checker(only_launch=launch, stop=stop, seed=seed)
     with for_a_document(as_json), progress.progress("checking"):
         failure = program.run(target or _emulator(), checker, deterministic)

@@ -48,9 +48,10 @@ def count(
     target: o.TargetName = "",
     check: o.Checked = False,
     deterministic: o.Deterministic = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.", rich_help_panel=o.RESULT)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.", rich_help_panel=o.RESULT)] = False,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="CSV instead of a table, one line for each access of the PTX.", rich_help_panel=o.RESULT)
+        bool,
+        typer.Option("--csv", help="Print CSV instead of a table, with one line for each access in the PTX.", rich_help_panel=o.RESULT),
     ] = False,
     output: Annotated[
         Path | None,
@@ -64,7 +65,7 @@ def count(
     ] = None,
     force: o.Force = False,
 ) -> None:
-    """Count the transactions of every memory access: sectors, wavefronts, and the fewest that would suffice."""
+    """Count the transactions of every memory access: sectors, wavefronts, and the fewest possible of each."""
     form = _form(as_json, as_csv, output)
     program.check()
     place = None if output is None else may_write(output, program.path, force)
@@ -98,7 +99,7 @@ def _write(counted: _Counted, place: Path, force: bool) -> None:
 def _form(as_json: bool, as_csv: bool, output: Path | None) -> str:
     """`json`, `csv` or `table`: what was asked for, else what the name of the file says."""
     if as_json and as_csv:
-        raise CommandError("--json and --csv exclude each other; pass one of them")
+        raise CommandError("--json and --csv cannot be combined; pass one of them")
     if as_json or as_csv:
         return "json" if as_json else "csv"
     return _FORMS.get(output.suffix.lower(), "table") if output is not None else "table"

@@ -33,7 +33,7 @@ FINDINGS = "Which findings, and how"
 Top = Annotated[
     int | None, typer.Option("--top", metavar="N", min=1, help="Show the N most expensive findings; default: 3.", rich_help_panel=FINDINGS)
 ]
-Why = Annotated[bool, typer.Option("--why", help="Show all findings, with how the cost of each was found.", rich_help_panel=FINDINGS)]
+Why = Annotated[bool, typer.Option("--why", help="Show all findings, and how the cost of each was found.", rich_help_panel=FINDINGS)]
 Brief = Annotated[bool, typer.Option("--brief", help="Show one line for each finding.", rich_help_panel=FINDINGS)]
 
 
@@ -95,7 +95,7 @@ def _explained(done: Recording, program: Program) -> Findings:
             raise
         if isinstance(done.failure.error, BadAccess):
             command = f"memlane check {shlex.quote(str(program.path))}{program.launch_words}"
-            done.failure.error.add_note(f"nothing was explained, because no launch ended; to list every such access: {command}")
+            done.failure.error.add_note(f"nothing could be explained, because no launch completed; to list every faulty access: {command}")
         raise done.failure.error from None
 
 
@@ -104,7 +104,7 @@ def _of_kernel(trace: Trace, findings: Findings, clean: tuple[str, ...], name: s
     titles = dict.fromkeys(launch.kernel for launch in trace.launches)
     found = [title for title in titles if name in (title, report.label(title), title.partition("(")[0])]
     if not found:
-        raise CommandError(f"--kernel {name}: no such kernel was launched; there are {', '.join(map(report.label, titles))}")
+        raise CommandError(f"--kernel {name}: no such kernel was launched; launched kernels: {', '.join(map(report.label, titles))}")
     kept = diagnose.Findings(
         [one for one in findings if one.kernel in found], [one for one in findings.unexamined if set(one.kernels) & set(found)]
     )

@@ -112,7 +112,7 @@ def _report(fixer: Fixer, as_json: bool, failed: str) -> None:
 
 def _print(fix: Fix) -> None:
     show(texts.Text.assemble((f"{record.kernel_label(fix.kernel)}: {fix.array.title.rpartition('::')[2]}", "bold"), f" on {fix.target}"))
-    names = ("wavefronts", "modelled us" if fix.modelled else "us", "times as fast", "registers", "shared bytes", "blocks an SM")
+    names = ("wavefronts", "modelled us" if fix.modelled else "us", "times as fast", "registers", "shared bytes", "blocks per SM")
     tried = (fix.original, *fix.tried)
     # On a terminal that is too narrow for it a long name goes on in the next line; in a file nothing keeps it from being whole.
     room = 24 if on_terminal() else max(len(_cells(one)[0]) for one in tried)
@@ -134,7 +134,7 @@ def _print(fix: Fix) -> None:
 
 
 def _cells(one: Measured) -> list[str]:
-    name = "as it is" if one.layout is None else str(one.layout)
+    name = "original" if one.layout is None else str(one.layout)
     fits = ("" if number is None else f"{number:,}" for number in (one.needs.registers, one.needs.shared_bytes, one.needs.blocks))
     name += " in the source" if one.in_source else ""
     return [name + ("" if one.same else " (other output)"), f"{one.wavefronts:,}", f"{one.time_ns / 1e3:.2f}", f"{one.quicker:.2f}", *fits]

@@ -64,7 +64,10 @@ LabTarget = Annotated[
     ),
 ]
 Quick = Annotated[
-    bool, typer.Option("--quick", help="Use small sizes and few repetitions, to test that it works; the numbers are not measurements.")
+    bool,
+    typer.Option(
+        "--quick", help="Use small sizes and few repetitions, to test that everything works; the numbers are not valid measurements."
+    ),
 ]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Directory for result.json, tables as CSV and figures; default: lab-NAME.")
@@ -127,7 +130,7 @@ def reduction(
         ),
     ] = None,
     block: Annotated[
-        list[int] | None, typer.Option("--block", metavar="N", help="Threads of a block, 64 to 1024; repeat for several. Default: 128.")
+        list[int] | None, typer.Option("--block", metavar="N", help="Threads per block, 64 to 1024; repeat for several. Default: 128.")
     ] = None,
 ) -> None:
     """Measure a sum in the seven steps of the reduction course and five more: how quick each is, why, and beside PyTorch and CuPy."""
@@ -198,7 +201,7 @@ def volume(
     ] = None,
     shape: Annotated[
         list[str] | None,
-        typer.Option("--shape", metavar="WxH", help="A shape of blocks, such as 8x16; repeat for several. Default: all eight."),
+        typer.Option("--shape", metavar="WxH", help="A block shape, such as 8x16; repeat for several. Default: all eight."),
     ] = None,
     size: Annotated[int | None, typer.Option("--size", metavar="N", help="Voxels along each side of the volume.")] = None,
     image: Annotated[int | None, typer.Option("--image", metavar="N", help="Pixels along each side of the image.")] = None,
@@ -255,7 +258,7 @@ def _run(
         made = lab_table.fitted(table, columns())
         show(made.grid, width=max(columns(), made.width))
         if made.left_out:
-            show(texts.Text(f"columns left out here: {', '.join(made.left_out)}; {title}.csv has all", style="dim"))
+            show(texts.Text(f"columns not shown here: {', '.join(made.left_out)}; {title}.csv has all of them", style="dim"))
         show(texts.Text())
     options = [*(["--quick"] if quick else []), *(["--only", only] if only else []), *said]
     paths, left_out = result.save(folder, where, ["memlane", "lab", name, "--target", target.name, *options])

@@ -16,6 +16,7 @@ from memlane.cli.output import wrong_use
 from memlane.cli.terminal import show as display
 from memlane.cli.terminal import show_json
 from memlane.errors import CommandError
+from memlane.number_format import plural
 
 if TYPE_CHECKING:
     from rich import console as consoles
@@ -43,26 +44,31 @@ def search(
         str,
         typer.Option(
             metavar="NAMES",
-            help="Patterns, separated by commas, the most important first: row, column, strideN, diagonal, antidiagonal, xordiagonal, "
-            "blockRxC, anyblockRxC, or formulas of lane t and offset r, c as in '(t, 2 * t + c)'. row@16 asks for 16 bytes a lane.",
+            help=(
+                "Patterns, separated by commas, the most important first: row, column, strideN, diagonal, antidiagonal, xordiagonal, "
+                "blockRxC, anyblockRxC, or formulas of lane t and offset r, c as in '(t, 2 * t + c)'. row@16 requests 16 bytes per "
+                "lane."
+            ),
         ),
     ],
-    width: Annotated[str, typer.Option(metavar="BYTES", help="Bytes per lane, for patterns that do not say.")] = "4",
+    width: Annotated[str, typer.Option(metavar="BYTES", help="Bytes per lane, for patterns that do not specify them.")] = "4",
     element: Annotated[
-        int | None, typer.Option(metavar="BYTES", help="Bytes of an element of the tile; default: those of the narrowest access.")
+        int | None, typer.Option(metavar="BYTES", help="Bytes per element of the tile; default: the width of the narrowest access.")
     ] = None,
     rows: o.TileRows = 32,
     columns: o.TileColumns = 32,
     chip: Annotated[str, typer.Option(metavar="NAME", help="The chip whose bank rules to use.")] = "h200",
     access: o.AccessKinds = "load,store",
     padding: Annotated[bool, typer.Option("--padding", help="Allow layouts that take more memory.")] = False,
-    terms: Annotated[int, typer.Option(metavar="N", help="The most terms of a swizzle, 1 to 4; each costs up to 3 operations.")] = 3,
+    terms: Annotated[
+        int, typer.Option(metavar="N", help="The maximum number of terms of a swizzle, 1 to 4; each costs up to 3 operations.")
+    ] = 3,
     as_json: o.Json = False,
 ) -> None:
     """Find the layout of a shared-memory tile that is best for all of the patterns, and prove by exhaustion what it is worth."""
     chosen = widths(width)
     if len(chosen) != 1:
-        raise CommandError(f"--width {width}: give one width; other widths go with a pattern, as in row@16")
+        raise CommandError(f"--width {width}: give one width; to use another width for one pattern, append it to the pattern, as in row@16")
     with wrong_use(), _progress() as progress:
         found = optimize.search_layout(
             layouts.split_names(patterns), width=chosen[0], element=element, rows=rows, columns=columns, chip=chips.load(chip),
@@ -75,18 +81,20 @@ def search(
 
 
 def show(
-    layout: Annotated[str, typer.Argument(metavar="LAYOUT", help="A layout as `memlane banks` takes it, for example 'Swizzle<3, 2, 3>'.")],
+    layout: Annotated[
+        str, typer.Argument(metavar="LAYOUT", help="A layout in the notation of `memlane banks`, for example 'Swizzle<3, 2, 3>'.")
+    ],
     rows: o.TileRows = 32,
     columns: o.TileColumns = 32,
-    element: Annotated[int, typer.Option(metavar="BYTES", help="Bytes of an element.")] = 4,
+    element: Annotated[int, typer.Option(metavar="BYTES", help="Bytes per element.")] = 4,
 ) -> None:
     """Show the bank of each element under a layout, and the layout as CUDA C++."""
     if element not in (1, 2, 4, 8, 16):
         raise CommandError(f"--element {element}: an element has 1, 2, 4, 8 or 16 bytes")
     with wrong_use():
         one = layouts.read_spec(layout).of(rows, columns)
-    room = f"{one.size * element:,} bytes"
-    typer.echo(f"{one}: the bank of each element of {element} bytes; {room}, address of {one.cost}\n")
+    room = f"{plural(one.size * element, 'byte')}"
+    typer.echo(f"{one}: the bank of each element of {plural(element, 'byte')}; size {room}; address: {one.cost}\n")
     typer.echo(one.picture(element_bytes=element))
     typer.echo(one.cuda_source(o.LAYOUT_FUNCTION), nl=False)
 
@@ -106,7 +114,7 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
 
 def _print(found: Certificate) -> None:
     room = found.layout.size - found.layout.rows * found.layout.columns
-    address = f"  address: {found.extra} more than row-major; room: {f'{room:,} elements' if room else 'none'} more"
+    address = f"  address: {found.extra} more than row-major; space: {plural(room, 'element') if room else 'none'} more"
     table = rich_tables.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("pattern", "access"):
         table.add_column(name, overflow="fold")
@@ -125,7 +133,7 @@ def _print(found: Certificate) -> None:
 def _how(found: Certificate) -> str:
     return (
         f"Wavefronts of a warp's access by the rules of {found.entries[0].chip}, counted at every offset of each pattern. RAP: mean / "
-        f"worst seen over {found.rap[0].draws} random draws. Searched: {found.exhaustive}; {found.examined:,} layouts."
+        f"worst observed over {found.rap[0].draws} random layouts. Searched: {found.exhaustive}; {plural(found.examined, 'layout')}."
     )
 
 

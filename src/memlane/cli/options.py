@@ -19,8 +19,8 @@ else:
 
 KERNEL = "Launch of a .cu or .ptx file"
 COMPILE = "Compilation of a .cu file"
-WHAT = "What is looked at"
-RUN = "Where and how it runs"
+WHAT = "What to observe"
+RUN = "Where and how to run"
 RESULT = "Result"
 """The groups in which a help lists options, in this order; others come before the last one."""
 
@@ -58,7 +58,7 @@ InputOrRecord = Annotated[
         help="A Python script that launches kernels through memlane, a .cu or .ptx file, or a record file written by `memlane trace`.",
     ),
 ]
-ScriptArguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the script, behind `--`.")]
+ScriptArguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the script, after `--`.")]
 RecordFile = Annotated[Path, typer.Argument(metavar="FILE", help="A record file written by `memlane trace`.")]
 TargetName = Annotated[
     str,
@@ -76,8 +76,8 @@ Deterministic = Annotated[
     typer.Option(
         "--deterministic",
         help=(
-            "On the emulator: run every launch on one core, so that results that depend on the order of blocks are the "
-            "same each time. Traced, counted and checked launches always run that way."
+            "On the emulator: run every launch on one core, so that results that depend on block order are the same in every run. "
+            "Traced, counted and checked launches always run that way."
         ),
         rich_help_panel=RUN,
     ),
@@ -88,7 +88,7 @@ Patience = Annotated[
         "--patience",
         metavar="TURNS",
         min=1,
-        help="On the emulator: after how many turns of a loop without progress a launch is ended as endless; default: 65536.",
+        help="On the emulator: stop a launch as endless after this many loop iterations without progress; default: 65536.",
         rich_help_panel=RUN,
     ),
 ]
@@ -110,12 +110,15 @@ KernelName = Annotated[
         "--kernel", "-k", metavar="NAME", help="The kernel, for example 'red<256>'; default: the only one.", rich_help_panel=KERNEL
     ),
 ]
-Grid = Annotated[str, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks of the grid.", rich_help_panel=KERNEL)]
-BlockShape = Annotated[str, typer.Option("--block", metavar="X[,Y[,Z]]", help="Threads of a block.", rich_help_panel=KERNEL)]
+Grid = Annotated[str, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks in the grid.", rich_help_panel=KERNEL)]
+BlockShape = Annotated[str, typer.Option("--block", metavar="X[,Y[,Z]]", help="Threads per block.", rich_help_panel=KERNEL)]
 ClusterShape = Annotated[
     str,
     typer.Option(
-        "--cluster", metavar="X[,Y[,Z]]", help="Blocks of a cluster, for a kernel that does not declare it.", rich_help_panel=KERNEL
+        "--cluster",
+        metavar="X[,Y[,Z]]",
+        help="Blocks per cluster, for a kernel that does not declare its cluster size.",
+        rich_help_panel=KERNEL,
     ),
 ]
 KernelArguments = Annotated[
@@ -131,7 +134,9 @@ KernelArguments = Annotated[
         rich_help_panel=KERNEL,
     ),
 ]
-SharedBytes = Annotated[int, typer.Option("--shared", metavar="BYTES", help="Dynamic shared memory of each block.", rich_help_panel=KERNEL)]
+SharedBytes = Annotated[
+    int, typer.Option("--shared", metavar="BYTES", help="Bytes of dynamic shared memory per block.", rich_help_panel=KERNEL)
+]
 Define = Annotated[list[str], typer.Option("--define", "-D", metavar="NAME[=VALUE]", help="Define a macro.", rich_help_panel=COMPILE)]
 Include = Annotated[
     list[Path], typer.Option("-I", "--include", metavar="DIR", help="Search a directory for headers.", rich_help_panel=COMPILE)
@@ -151,8 +156,8 @@ Link = Annotated[
         "--link",
         metavar="FILE",
         help=(
-            "Link another .cu or .ptx file whose functions and variables the kernel uses. For a GPU it may be assembled "
-            "code of nvcc -rdc=true."
+            "Link another .cu or .ptx file that defines functions or variables of the kernel. For a GPU, it may also be assembled code "
+            "from nvcc -rdc=true."
         ),
         rich_help_panel=COMPILE,
     ),
@@ -192,7 +197,7 @@ def kernel_pairs(texts: Sequence[str]) -> dict[str, str] | None:
     for text in texts:
         one, _, other = text.partition("=")
         if not one or (not other and "=" in text):
-            raise CommandError(f"--kernel {text}: write the name in the first file, = and the name in the second, as naive=tiled")
+            raise CommandError(f"--kernel {text}: pair the name in the first file with the name in the second, as in naive=tiled")
         pairs[one] = other or one
     return pairs or None
 
@@ -207,5 +212,5 @@ def access_kinds(text: str) -> list[AccessKind]:
     }
     found = kinds.get(text.replace(" ", ""))
     if found is None:
-        raise CommandError(f"--access {text}: it is load, store or load,store")
+        raise CommandError(f"--access {text}: choose load, store or load,store")
     return found

@@ -46,7 +46,7 @@ def may_fill(folder: Path) -> Path:
     """`folder`, a directory for files, which need not be there yet. CommandError if no files can be made in it."""
     there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
     if not there.is_dir():
-        raise CommandError(f"{there} is a file, but several files are to be written; they go into {folder}; name a directory with --out")
+        raise CommandError(f"{there} is a file, but several files will be written to {folder}; name a directory with --out")
     if not os.access(there, os.W_OK | os.X_OK):
         raise CommandError(
             f"{folder} cannot be written: you have no permission to create files in the directory {there.absolute()}; "

@@ -48,14 +48,14 @@ def predict(
     ] = False,
     most_cycles: Annotated[
         int | None,
-        typer.Option("--most-cycles", metavar="N", min=1, help="Cycles after which a kernel counts as endless.", rich_help_panel=o.RUN),
+        typer.Option("--most-cycles", metavar="N", min=1, help="Stop a kernel as endless after this many cycles.", rich_help_panel=o.RUN),
     ] = None,
     as_json: o.Json = False,
 ) -> None:
     """Predict how long the launches of a program take on other chips, and what limits them."""
     chips = [chip_files.load(name.strip()) for name in chip.split(",") if name.strip()]
     if not chips:
-        raise CommandError(f"--chip names no chip; known: {', '.join(chip_files.names())}")
+        raise CommandError(f"--chip is empty; known chips: {', '.join(chip_files.names())}")
     predictor = predicting.Forecaster(chips, every_block=every_block, only_launch=launch, most_cycles=most_cycles)
     with for_a_document(as_json), progress.progress("predicting"):
         failure = program.run(f"emulator:{chips[0].name}", predictor)

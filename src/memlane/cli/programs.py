@@ -21,6 +21,7 @@ from memlane.cli.later import later
 from memlane.cli.notes import compile_notes
 from memlane.cli.output import wrong_use
 from memlane.errors import CommandError, MemlaneError
+from memlane.number_format import plural
 
 if TYPE_CHECKING:
     from memlane import compile as front_ends
@@ -165,7 +166,7 @@ def nothing_launched(program: Program, seen: int, any_taken: bool, launch: int |
         text = f"{program.path} launched no kernel through memlane, so there is nothing to {verb}"
         return failure_of(CommandError(f"{text}{unseen_launches(sys.modules)}", exit_code=1))
     if not any_taken:
-        made = "one launch, number 0" if seen == 1 else f"{seen} launches, numbered from 0"
+        made = "one launch, number 0" if seen == 1 else f"{plural(seen, 'launch')}, numbered from 0"
         return failure_of(CommandError(f"{program.path} made {made}; there is no launch {launch}", exit_code=1))
     return None
 

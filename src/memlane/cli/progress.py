@@ -85,7 +85,7 @@ class _Narrator:
     def launching(self, launch: Launch) -> Launch:
         grid = "x".join(str(extent) for extent in launch.grid if extent > 1) or "1"
         name = record.kernel_label(launch.kernel.title)
-        self._text = f"{self._doing} launch {self._number}: {name}, {grid} block{'' if launch.blocks == 1 else 's'}"
+        self._text = f"{self._doing} launch {self._number}: {name}, {grid} {'block' if launch.blocks == 1 else 'blocks'}"
         self._display.reset(self._task, total=None, description=self._text)
         self._number += 1
         self._began = time.perf_counter()

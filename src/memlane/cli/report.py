@@ -36,7 +36,7 @@ def report(
     output: o.Output = None,
     force: o.Force = False,
 ) -> None:
-    """Write one HTML page: findings, source with its heat, time line, warps. It needs no network and can be sent to anyone.
+    """Write one HTML page: findings, annotated source, timeline, warps. The page needs no network and can be sent to anyone.
 
     A program is traced and its transactions are counted, as by `memlane explain`. Two record files make one page, before and after;
     `--kernel naive=tiled` then compares two kernels of different names.
@@ -64,7 +64,7 @@ def report(
 def _write_comparison(program: Program, output: Path | None, force: bool, **unused: object) -> None:
     """Write the page of two record files. Raises CommandError for options that only a program has a use for."""
     if len(program.arguments) > 1:
-        raise CommandError(f"a page shows one record file, or two, before and after; here are {1 + len(program.arguments)}")
+        raise CommandError(f"a page shows one record file, or two (before and after); got {1 + len(program.arguments)}")
     other = Path(program.arguments[0])
     replace(program, arguments=()).refuse_options(**unused)
     default = Path(f"{program.path.stem}-{other.stem}.html")

@@ -9,6 +9,7 @@ from memlane.errors import CommandError
 from memlane.instrument import Selection, site_table
 from memlane.launch import Kernel, Launch
 from memlane.measure import LaunchPlan, Watching
+from memlane.number_format import plural
 from memlane.record import Site, kernel_label
 
 _LINES_SHOWN = 20
@@ -31,7 +32,9 @@ class LaunchedKernels(Watching):
         if not sites or any(selection.takes(site, kernel.name) for kernel, site in sites):
             return
         names = ", ".join(dict.fromkeys(kernel_label(kernel.title) for kernel, _ in sites))
-        raise CommandError(f"no access of {names} is {_asked(selection)}; there are: {_listed([site for _, site in sites])}", exit_code=1)
+        raise CommandError(
+            f"no access of {names} is {_asked(selection)}; its accesses are: {_listed([site for _, site in sites])}", exit_code=1
+        )
 
 
 def check_plans(plans: Sequence[LaunchPlan]) -> None:
@@ -40,8 +43,8 @@ def check_plans(plans: Sequence[LaunchPlan]) -> None:
         return
     blocks, warps = max(plan.blocks for plan in plans), max(plan.warps_per_block for plan in plans)
     raise CommandError(
-        f"no warp of {len(plans)} launch{'es' if len(plans) > 1 else ''} is among {plans[0].sample}; there are blocks 0 to {blocks - 1} "
-        f"and warps 0 to {warps - 1}",
+        f"no warp of {plural(len(plans), 'launch')} is in {plans[0].sample}; blocks are numbered 0 to {blocks - 1} and warps 0 to "
+        f"{warps - 1}",
         exit_code=1,
     )
 
@@ -61,5 +64,5 @@ def _listed(sites: list[Site]) -> str:
     for site in sorted(sites, key=lambda site: (site.file, site.line)):
         kinds.setdefault((PurePath(site.file).name, site.line), {})[f"{site.space} {site.kind}"] = None
     places = [f"{file}:{line} ({', '.join(found)})" for (file, line), found in kinds.items()]
-    more = [f"and {len(places) - _LINES_SHOWN} more lines"] if len(places) > _LINES_SHOWN else []
+    more = [f"and {plural(len(places) - _LINES_SHOWN, 'more line')}"] if len(places) > _LINES_SHOWN else []
     return ", ".join([*places[:_LINES_SHOWN], *more])

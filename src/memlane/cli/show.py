@@ -16,6 +16,7 @@ from memlane.cli.output import may_write
 from memlane.cli.programs import Program, nothing_launched
 from memlane.cli.terminal import show as display
 from memlane.errors import ChipError, CommandError
+from memlane.number_format import plural
 
 if TYPE_CHECKING:
     from memlane import chip as chips
@@ -114,7 +115,7 @@ def show(
     target: o.TargetName = "",
     force: o.Force = False,
 ) -> None:
-    """Draw one access of a warp: its lanes onto sectors or banks, wavefront by wavefront.
+    """Draw how the lanes of one access map to sectors or banks, wavefront by wavefront.
 
     INPUT is a program, which is run on the emulator, or the record file of a trace that was taken there.
     """
@@ -191,14 +192,14 @@ def _recorded(program: Program, place: SourcePlace, asked: _Asked, launch: int |
             f"name the program instead: memlane show {place} PROGRAM {given[0]} ..."
         )
     if program.arguments or program.launch.kernel or program.launch.grid or program.launch.block or program.launch.arguments:
-        raise CommandError(f"{program.path} is a record file; options and arguments of a program have no meaning for it")
+        raise CommandError(f"{program.path} is a record file, so it takes no options or arguments of a program")
     return record.load(program.path)
 
 
 def _chip_of(trace: Trace) -> Chip:
     if trace.chip not in chips.names():
         raise CommandError(
-            f"the trace is of the chip {trace.chip}, for which there is no chip file here; choose another with --chip: "
+            f"the trace was taken on {trace.chip}, and there is no chip file for it here; choose another chip with --chip: "
             f"{', '.join(chips.names())}"
         )
     return chips.load(trace.chip)
@@ -245,7 +246,7 @@ def _others(trace: Trace, drawn: Site) -> list[str]:
     for site in here:
         columns.setdefault((site.op, site.array), {})[site.column] = None
     alike = sum((one.op, one.array, one.column) == (drawn.op, drawn.array, drawn.column) for one in here) - 1
-    told = [f"{alike} more of the same finding at this place, none more expensive"] if alike else []
+    told = [f"{plural(alike, 'more finding')} of this kind at this place, none more expensive"] if alike else []
     for (op, array), of_it in sorted(columns.items(), key=lambda one: (one[0][1] or "~", one[0][0])):
         options = f"--op {op}" + (f" --array {array}" if array else "")
         same = (op, array) == (drawn.op, drawn.array)

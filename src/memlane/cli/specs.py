@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from memlane.cli.arguments import ArgumentSpec, ImageSpec, Spec, StructureSpec
 from memlane.errors import CommandError
+from memlane.number_format import plural
 from memlane.source import shortened
 
 _SPEC = re.compile(r"^(?:(?P<name>[A-Za-z_]\w*):)?(?P<dtype>[A-Za-z]\w*)\[(?P<shape>[\d,\s]*)\](?:=(?P<fill>.+))?$")
@@ -65,7 +66,7 @@ def _structure(text: str, members: str, alignment: str | None, depth: int) -> St
         )
     least = int((alignment or "1")[:9])
     if least & (least - 1) or not 1 <= least <= MOST_ALIGNED:
-        raise CommandError(f"--arg {text}: a structure is aligned to a power of two up to {MOST_ALIGNED} bytes, not to {alignment}")
+        raise CommandError(f"--arg {text}: the alignment of a structure is a power of two up to {MOST_ALIGNED} bytes, not {alignment}")
     return StructureSpec(text, tuple(_parsed(piece, depth + 1) for piece in pieces), least)
 
 
@@ -73,16 +74,16 @@ def _image(text: str, kind: str, inside: str, depth: int) -> ImageSpec:
     first, *others = _pieces(inside)
     array = _parsed(first, depth + 1)
     if not isinstance(array, ArgumentSpec) or isinstance(array.host, np.generic):
-        raise CommandError(f"--arg {text}: a {kind.replace('_', ' ')} is made of an array, for example '{_IMAGES[kind]}'")
+        raise CommandError(f"--arg {text}: a {kind.replace('_', ' ')} needs an array, for example '{_IMAGES[kind]}'")
     options = {}
     for piece in others:
         name, equals, value = (part.strip() for part in piece.partition("="))
         if name not in _OPTIONS[kind]:
             known = ", ".join(_OPTIONS[kind])
-            raise CommandError(f"--arg {text}: a {kind.replace('_', ' ')} has no {name!r}; it has {known}, as in '{_IMAGES[kind]}'")
+            raise CommandError(f"--arg {text}: a {kind.replace('_', ' ')} takes no {name!r}; it takes {known}, as in '{_IMAGES[kind]}'")
         options[name] = _option(text, name, value if equals else "true")
     if kind == "tensor_map" and "box" not in options:
-        raise CommandError(f"--arg {text}: a tensor map needs the box that is copied, as in '{_IMAGES[kind]}'")
+        raise CommandError(f"--arg {text}: a tensor map needs the shape of its box, as in '{_IMAGES[kind]}'")
     return ImageSpec(text, kind, array, options)
 
 
@@ -90,15 +91,15 @@ def _option(text: str, name: str, value: str) -> object:
     if name == "box":
         extents = value.split("x")
         if not all(map(_is_whole, extents)):
-            raise CommandError(f"--arg {text}: a box is written as 64x32, not {value!r}")
+            raise CommandError(f"--arg {text}: write a box as 64x32, not {value!r}")
         return tuple(int(extent) for extent in extents)
     if name == "channels":
         if not _is_whole(value):
-            raise CommandError(f"--arg {text}: channels is a number, not {value!r}")
+            raise CommandError(f"--arg {text}: channels must be a number, not {value!r}")
         return int(value)
     if name in ("normalized", "layered", "cube"):
         if value not in ("true", "false"):
-            raise CommandError(f"--arg {text}: {name} is true or false, not {value!r}")
+            raise CommandError(f"--arg {text}: {name} must be true or false, not {value!r}")
         return value == "true"
     return value
 
@@ -121,7 +122,9 @@ def _array_or_number(text: str) -> ArgumentSpec:
         try:
             return ArgumentSpec(text, _fill(text, shape, kind, match["fill"] or "zeros"))
         except (MemoryError, OverflowError, ValueError):
-            raise CommandError(f"--arg {text}: {math.prod(shape) * kind.itemsize:,} bytes are more memory than this machine has") from None
+            raise CommandError(
+                f"--arg {text}: an array of {plural(math.prod(shape) * kind.itemsize, 'byte')} does not fit into the memory of this machine"
+            ) from None
     if match := _SCALAR.match(text):
         kind = _dtype(text, match["dtype"])
         try:
@@ -201,7 +204,7 @@ def _from_file(text: str, shape: tuple[int, ...], kind: np.dtype[Any], path: Pat
     ) as error:
         raise CommandError(f"--arg {text}: cannot read {path}: {shortened(str(error)) or 'it is not a .npy file'}") from None
     if host.dtype != kind or (shape and host.shape != shape):
-        raise CommandError(f"--arg {text}: {path} holds {host.dtype.str[1:]}{list(host.shape)}")
+        raise CommandError(f"--arg {text}: the array in {path} is {host.dtype.str[1:]}{list(host.shape)}")
     return np.ascontiguousarray(host)
 
 

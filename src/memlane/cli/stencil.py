@@ -70,7 +70,7 @@ _Network = Annotated[
     typer.Option(
         "--network",
         metavar="NAME",
-        help=f"What connects them: {', '.join(network_names())}, or a .toml file; default: the links between peers of the chip's file.",
+        help=f"The network between the devices: {', '.join(network_names())}, or a .toml file; default: the peer links in the chip file.",
         autocompletion=o.one_of(*network_names()),
         rich_help_panel=_MACHINE,
     ),
@@ -93,7 +93,13 @@ _Axes = Annotated[
 ]
 _StepsPerLaunch = Annotated[
     int | None,
-    typer.Option("--steps-per-launch", metavar="N", min=1, help="Steps per launch; default: the fastest number.", rich_help_panel=o.WHAT),
+    typer.Option(
+        "--steps-per-launch",
+        metavar="N",
+        min=1,
+        help="Steps per launch; default: the number that is predicted to be fastest.",
+        rich_help_panel=o.WHAT,
+    ),
 ]
 _Schedule = Annotated[
     str,
@@ -101,8 +107,8 @@ _Schedule = Annotated[
         "--schedule",
         metavar="NAME",
         help=(
-            "Whether the planes between the borders read values that the borders computed (linked) or not (independent); "
-            "default: as the model does."
+            "Whether the planes between the borders read values that the borders computed (linked) or not (independent); default: the "
+            "choice of the model."
         ),
         autocompletion=o.one_of("linked", "independent"),
         rich_help_panel=o.WHAT,
@@ -110,7 +116,7 @@ _Schedule = Annotated[
 ]
 _NoOverlap = Annotated[
     bool,
-    typer.Option("--no-overlap", help="Let all launches of a device follow the exchange.", rich_help_panel=o.WHAT),
+    typer.Option("--no-overlap", help="Run all launches of a device after the exchange.", rich_help_panel=o.WHAT),
 ]
 _Dtype = Annotated[
     str,
@@ -130,7 +136,7 @@ _Swap = Annotated[
     typer.Option(
         "--swap",
         metavar="NEW,OLD",
-        help="Fields to swap after a step; default: the written field and the only field that is read from neighbours.",
+        help="Fields to swap after each step; default: the field that is written and the one field that is read from neighbours.",
         rich_help_panel=_PROBLEM,
     ),
 ]

@@ -34,7 +34,7 @@ Stores = Annotated[
     typer.Option(
         "--stores",
         metavar="UNTIL",
-        help="Time stores until they are issued, or visible to their block, or to the device.",
+        help="Time stores until they are issued, visible to their block, or visible to the device.",
         autocompletion=one_of(*STORES),
         rich_help_panel=PROBE,
     ),
@@ -44,7 +44,7 @@ Staging = Annotated[
     typer.Option(
         "--staging",
         metavar="WHERE",
-        help=f"Where records are buffered: {', '.join(STAGINGS)}; auto chooses what was measured to be faster.",
+        help=f"Where records are buffered: {', '.join(STAGINGS)}; auto chooses the faster one, based on measurements.",
         autocompletion=one_of(*STAGINGS),
         rich_help_panel=PROBE,
     ),
@@ -61,7 +61,7 @@ Perturbation = Annotated[
     bool,
     typer.Option(
         "--perturbation",
-        help="Also time each launch without and with probes, with more launches before the traced one.",
+        help="Also time each launch without and with probes, in extra launches before the traced one.",
         rich_help_panel=PROBE,
     ),
 ]
@@ -96,7 +96,7 @@ Executions = Annotated[
     typer.Option(
         "--executions",
         metavar="A-B",
-        help="Record the A-th to the B-th execution of each access by a thread, counted from 0.",
+        help="Record only the A-th to B-th execution of each access by a thread, counted from 0.",
         rich_help_panel=WHAT,
     ),
 ]
@@ -112,4 +112,4 @@ WholeBlocks = Annotated[
         rich_help_panel=WHAT,
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Which warps or blocks `--every` takes.", rich_help_panel=WHAT)]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="The seed for the random choice of `--every`.", rich_help_panel=WHAT)]

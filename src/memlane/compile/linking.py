@@ -25,7 +25,7 @@ def link(
     lineinfo: bool = True,
     options: Sequence[str] = (),
 ) -> Module:
-    """Link modules and files into one module, in which `extern __device__` functions and variables of one are those of another.
+    """Link modules and files into one module, and resolve their `extern __device__` functions and variables.
 
     module = ml.link("main.cu", "physics.cu", "tables.ptx", include=["inc"])
 

@@ -17,7 +17,7 @@ from memlane.diagnose.contended_atomics import is_contended
 from memlane.diagnose.evidence import COUNTS, SAME, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, per_request
 from memlane.layout.padding import LaneDistances, least_padding, padded_wavefronts
-from memlane.number_format import amount, rounded
+from memlane.number_format import plural, rounded
 from memlane.record import AccessExample, Site, SiteCounts
 
 MIN_RATIO = 1.25
@@ -75,13 +75,13 @@ def _ways(entry: SiteCounts, ratio: float) -> str:
 
 def _cause(counts: SiteCounts) -> str:
     if counts.site.kind == "copy":
-        return "lanes meet in a bank of the lines that they read or of the places that they write, or the two are not aligned alike"
-    asked = VERBS[counts.site.kind] if counts.site.is_atomic else "ask for"
+        return "lanes use the same bank where they read or where they write, or the two sides are aligned differently"
+    asked = VERBS[counts.site.kind] if counts.site.is_atomic else "access"
     cause = f"lanes {asked} different words of the same bank"
     if (counts.lanes_per_address or 1) <= 1:
         return cause
     # Most atomics go to one word lane after lane; some are put together there, so it may be either.
-    return f"{cause}, or the same word one after the other ({amount(counts.lanes_per_address or 0.0, 'lane')} at an address on average)"
+    return f"{cause}, or the same word one after another ({plural(counts.lanes_per_address, 'lane')} per address on average)"
 
 
 def _widest(evidence: Evidence, site: Site) -> int:
@@ -101,7 +101,7 @@ def _seen_remedy(evidence: Evidence, entry: SiteCounts) -> str:
     counted = {one.id: evidence.by_site[one.instruction] for one in evidence.sites if one.instruction in evidence.by_site}
     seen = sum(one.transactions * counted[one.site].requests for one in own if one.site in counted)
     if abs(seen - (entry.wavefronts or 0)) > SAME * seen:
-        return "Its accesses differ, so one padding of its rows need not suit them all: `memlane fix` tries paddings and swizzles."
+        return "Its accesses differ, so one padding of its rows may not suit all of them: `memlane fix` tries paddings and swizzles."
     text = evidence.sources.get(site.file, "")
     rows = written_rows(text, evidence.kernel, site.array) if site.array else None
     of_array = {one.id for one in evidence.own_sites if one.array == site.array and one.kind != "copy"}
@@ -127,19 +127,22 @@ def _padding(chip: Chip, rows: Rows | None, seen: Sequence[tuple[AccessExample, 
     mine = [lanes[number] for number in lanes if number in own]
     requests = sum(one.weight for one in mine)
     now, then = (padded_wavefronts(mine, columns, more, element, chip) / requests for more in (0, pad))
-    aligned = f" that keeps its accesses of {vector * element} bytes aligned" if vector > 1 else ""
+    aligned = f" that keeps its accesses of {plural(vector * element, 'byte')} aligned" if vector > 1 else ""
     named = f"`{array}`" if array else "the shared array"
     if then >= (1 - SAME) * now:
         of_rows = f"of the rows of {named}" if rows else f"of {named}"
-        return f"Swizzle the index (`memlane fix` tries some ways): no padding {of_rows}{aligned} takes fewer wavefronts."
-    more = f"{pad} element{'s' if pad > 1 else ''}"
+        return f"Swizzle the index (`memlane fix` tries several swizzles): no padding {of_rows}{aligned} reduces the wavefronts."
+    more = plural(pad, "element")
     longer = f"Pad each row of {named} by {more}, from {columns} to {columns + pad}"
     if rows is None:
-        longer = f"Leave {more} of {named} free behind each {columns} (index i + {f'{pad} * ' if pad > 1 else ''}(i / {columns}))"
+        longer = f"Leave {more} of {named} unused after every {columns} (index i + {f'{pad} * ' if pad > 1 else ''}(i / {columns}))"
     least = sum(one.weight * ideal for one, ideal in zip(mine, _ideals(seen, own), strict=True)) / requests
     if then <= (1 + SAME) * least:
-        return f"{longer}: then its lanes meet in no bank. `memlane fix` tries that, and swizzles."
-    return f"{longer}, for {rounded(then)} wavefronts a request instead of {rounded(now)}, or swizzle the index; `memlane fix` tries both."
+        return f"{longer}, so that its lanes use different banks. `memlane fix` tries that, and swizzles."
+    return (
+        f"{longer}, which takes {plural(then, 'wavefront')} per request instead of {rounded(now)}, or swizzle the index; `memlane fix` "
+        "tries both."
+    )
 
 
 def _distances(example: AccessExample, requests: int, element: int) -> LaneDistances:
@@ -158,18 +161,18 @@ def _remedy(counts: SiteCounts, narrow_rows: bool, widest: int) -> str:
     bytes of the widest access to the array, which must stay aligned."""
     if counts.site.kind == "copy":
         return (
-            "Let neighbouring lanes copy whole lines of 128 bytes between places with the same offset within 32 bytes; where lanes meet "
+            "Let neighbouring lanes copy whole 128-byte lines, with the same offset within 32 bytes on both sides. If lanes conflict "
             "in shared memory, pad its rows by whole copies or swizzle the index."
         )
     if not counts.site.is_atomic and narrow_rows:
         return (
-            "Choose the length of a row of the shared array so that the rows of one warp fall in different banks (padding by one element "
-            "need not do), or swizzle the index."
+            "Choose the length of a row of the shared array so that the rows of one warp fall in different banks (padding by one "
+            "element may not be enough), or swizzle the index."
         )
     if not counts.site.is_atomic and widest > counts.site.nbytes:
         return (
-            f"Swizzle the index, or pad each row of the shared array by {widest // counts.site.nbytes} elements, so that the lanes fall in "
-            f"different banks and its accesses of {widest} bytes stay aligned; `memlane fix` tries both."
+            f"Swizzle the index, or pad each row of the shared array by {plural(widest // counts.site.nbytes, 'element')}, so that the "
+            f"lanes fall in different banks and its accesses of {plural(widest, 'byte')} stay aligned; `memlane fix` tries both."
         )
     if not counts.site.is_atomic:
         return "Pad each row of the shared array by one element, or swizzle the index, so that the lanes fall in different banks."

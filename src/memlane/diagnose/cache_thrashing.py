@@ -10,7 +10,7 @@ from memlane.diagnose.evidence import CALIBRATION, COUNTS, ORIGINS, TIMES, WHOLE
 from memlane.diagnose.reloaded_sectors import MIN_FROM_L1
 from memlane.diagnose.reuse import reuses
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
-from memlane.number_format import percent, rounded
+from memlane.number_format import percent, plural, rounded
 
 MIN_TIMES = 1.5
 """Loads of each sector by one multiprocessor, at least."""
@@ -40,12 +40,14 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
                 cycles,
                 0.0,
                 found.cycles * again,
-                f"the mean of {found.mean:.0f} cycles minus the {chip.latency.l1:.0f} of L1, for the loads beyond the first of each sector"
-                f"{_for_needed(needed)}",
+                (
+                    f"the mean of {plural(round(found.mean), 'cycle')} minus the {chip.latency.l1:.0f} of an L1 hit, for every load of a "
+                    f"sector after the first{_for_needed(needed)}"
+                ),
             ),
-            f"each sector is loaded {rounded(times)} times or more by a multiprocessor, but only {percent(found.not_from_l2)} of the loads "
-            f"are served by L1; the mean of {found.mean:.0f} cycles points to {level}",
-            "more is loaded between two loads of a sector than L1 holds, so it is evicted before it is used again",
+            f"a multiprocessor loads each sector {rounded(times)} times or more, but L1 serves only {percent(found.not_from_l2)} of these "
+            f"loads; the mean of {plural(round(found.mean), 'cycle')} points to {level}",
+            "between two loads of a sector, more data is loaded than L1 holds, so the sector is evicted before it is used again",
             "Work on one part of the data at a time that fits in the cache (blocking), or keep data that is used again in shared memory.",
             found.requests,
             found.about,
@@ -55,7 +57,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 
 def _for_needed(needed: float) -> str:
     """Lanes that lie apart fill the cache with sectors that hardly hold anything they ask for: what these cost is another finding."""
-    return f", times the {percent(needed)} of the sectors that lanes side by side would touch" if needed < 1 else ""
+    return f", times the {percent(needed)} of the sectors that contiguous lanes would touch" if needed < 1 else ""
 
 
 RULE = Rule("cache-thrashing", "cache thrashing", examine, (COUNTS, TIMES, ORIGINS, CALIBRATION, WHOLE))

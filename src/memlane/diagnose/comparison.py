@@ -16,7 +16,7 @@ from memlane.diagnose.matching import match_lines
 from memlane.diagnose.side import Line, Side, SideKernel, read_side
 from memlane.diagnose.spread import Numbers, median_change
 from memlane.errors import CommandError
-from memlane.number_format import rounded
+from memlane.number_format import plural, rounded
 from memlane.record import Counts, Trace
 
 Subject = Trace | Counts | Sequence[Counts] | str | os.PathLike[str]
@@ -165,7 +165,8 @@ def compare_sides(first: Side, second: Side, kernels: Mapping[str, str] | None =
     if first.is_trace != second.is_trace:
         trace, counts = (first, second) if first.is_trace else (second, first)
         raise CommandError(
-            f"{trace.name} is a trace and {counts.name} holds counts, which have no times; compare two of a kind", exit_code=1
+            (f"{trace.name} is a trace and {counts.name} holds counts, which have no times; compare two traces or two files of counts"),
+            exit_code=1,
         )
     pairs = _pairs(first, second, kernels)
     notes, timed = _conditions(first, second)
@@ -192,8 +193,8 @@ def _pairs(first: Side, second: Side, wanted: Mapping[str, str] | None) -> list[
         raise CommandError(f"{empty.name} holds no accesses, so there is nothing to compare", exit_code=1)
     here, other = (", ".join(kernel.label for kernel in side.kernels) for side in (first, second))
     raise CommandError(
-        f"{first.name} is of {here} and {second.name} of {other}: different kernels; to compare two of them anyway, "
-        f"pair them with --kernel {first.kernels[0].label}={second.kernels[0].label}",
+        f"{first.name} has {here} and {second.name} has {other}, which are different kernels; to compare two of them anyway, pair them "
+        f"with --kernel {first.kernels[0].label}={second.kernels[0].label}",
         exit_code=1,
     )
 
@@ -208,9 +209,11 @@ def _named(side: Side, name: str) -> SideKernel:
 
 def _conditions(first: Side, second: Side) -> tuple[tuple[str, ...], bool]:
     """What is not equal about the two sides, and whether their times can be compared."""
-    notes = [f"{side.name} lacks what came after it failed: {side.failed.rstrip('.')}" for side in (first, second) if side.failed]
+    notes = [f"{side.name} ends where its program failed: {side.failed.rstrip('.')}" for side in (first, second) if side.failed]
     if first.chip != second.chip:
-        notes.append(f"{first.name} is of {first.chip}, {second.name} of {second.chip}: transactions are counted by the rules of each chip")
+        notes.append(
+            f"{first.name} was taken on {first.chip}, {second.name} on {second.chip}: transactions are counted by the rules of each chip"
+        )
     if not first.is_trace:
         return tuple(notes), False
     reasons = []
@@ -234,7 +237,7 @@ def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed
     if one.shapes != other.shapes:
         notes.append(f"grid and block differ: {' and '.join(one.shapes)} before, {' and '.join(other.shapes)} after")
     if sampled:
-        notes.append("on at least one side only some of the warps were traced; its times are of those warps")
+        notes.append("on at least one side only some of the warps were traced; its times cover only those warps")
     if one.staged and other.staged and one.staged != other.staged:
         notes.append(
             f"records went {_staged(one.staged)} before and {_staged(other.staged)} after: the lifetime of a warp includes the cost of that"
@@ -242,9 +245,9 @@ def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed
     if timed:
         notes += _read_otherwise(matched.pairs)
         if one.limited_by and other.limited_by:
-            notes.append(
-                f"the modelled time is limited by {' and '.join(one.limited_by)} before and by {' and '.join(other.limited_by)} after"
-            )
+            before, after = " and ".join(one.limited_by), " and ".join(other.limited_by)
+            both = f"{before} before and after" if before == after else f"{before} before and by {after} after"
+            notes.append(f"the modelled time is limited by {both}")
     return KernelChange(
         before=one.label,
         after=other.label,
@@ -355,7 +358,7 @@ def _of_kernel(kernel: KernelChange) -> str:
     parts = _whole(kernel)
     parts += [_of_line(line) for line in changed[:_MOST]]
     if len(changed) > _MOST:
-        parts.append(f"{len(changed) - _MOST} more lines changed")
+        parts.append(f"{plural(len(changed) - _MOST, 'more line')} changed")
     parts += [f"line {line.line} ({line.op}) is gone" for line in kernel.only_before[:_MOST]]
     parts += [f"line {line.line} ({line.op}) is new" for line in kernel.only_after[:_MOST]]
     is_noisy = any(line.cycles_p50.difference is not None and not line.cycles_p50.is_exact for line in kernel.lines)
@@ -363,7 +366,7 @@ def _of_kernel(kernel: KernelChange) -> str:
     if not parts:
         return f"{name}: no change{beyond}."
     still = sum(not line.is_change for line in kernel.lines)
-    rest = f"; no change{beyond} in {still} other access{'' if still == 1 else 'es'}" if still else ""
+    rest = f"; no change{beyond} in {plural(still, 'other access')}" if still else ""
     return f"{name}: {'; '.join(parts)}{rest}."
 
 

@@ -45,8 +45,10 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             unit="lanes",
             transactions=entry.lanes,
             ideal=addresses,
-            what=f"{rounded(entry.lanes_per_address)} lanes of a request update one address, the mean of "
-            f"{plural(entry.requests, 'request')}",
+            what=(
+                f"{plural(entry.lanes_per_address, 'lane')} of a request update the same address, on average over "
+                f"{plural(entry.requests, 'request')}"
+            ),
             cause="updates of one address run one after the other",
             remedy=_remedy(site.space.startswith("shared")),
             cost=_cost(
@@ -59,9 +61,9 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 
 
 _LESS_OFTEN = (
-    "Update it less often: add up over several iterations, and over the block in shared memory, before one thread of the block updates "
+    "Update it less often: accumulate over several iterations, and over the block in shared memory, before one thread of the block updates "
 )
-_COPIES = "Or spread the updates over copies that are added up at the end."
+_COPIES = "Or spread the updates over several copies and add these up at the end."
 
 
 def _of_line(evidence: Evidence, entry: SiteCounts, found: BusyLine) -> Verdict:
@@ -71,8 +73,10 @@ def _of_line(evidence: Evidence, entry: SiteCounts, found: BusyLine) -> Verdict:
         unit="lanes",
         transactions=max(entry.addresses or 0, ideal + 1),
         ideal=ideal,
-        what=f"one line of 128 bytes gets {round(found.sectors):,} sectors of updates from all warps; at {rounded(found.rate)} in a "
-        f"cycle that is {percent(found.share)} of the time of the launch",
+        what=(
+            f"one 128-byte line receives {plural(round(found.sectors), 'sector')} of updates from all warps; at {rounded(found.rate)} per "
+            f"cycle, they take {percent(found.share)} of the launch's time"
+        ),
         cause="updates of one line run one after the other, whichever warp they come from",
         remedy=f"{_LESS_OFTEN}each address. {_COPIES}",
         cost=_cost(evidence, entry, float((entry.addresses or 0) - ideal), found.share),
@@ -90,8 +94,10 @@ def _of_warps(evidence: Evidence, entry: SiteCounts, found: Busy) -> Verdict:
         unit="lanes",
         transactions=max(entry.addresses or 0, ideal + 1),
         ideal=ideal,
-        what=f"each address of its array gets {round(each):,} updates or more from all warps; at a cycle for each that is "
-        f"{percent(found.share)} of the time of the launch",
+        what=(
+            f"each address of its array receives {plural(round(each), 'update')} or more from all warps; at one cycle each, they take "
+            f"{percent(found.share)} of the launch's time"
+        ),
         cause="updates of one address run one after the other, whichever warp they come from",
         remedy=f"{_LESS_OFTEN}the address. {_COPIES}",
         cost=_cost(evidence, entry, float((entry.addresses or 0) - ideal), found.share),
@@ -114,11 +120,11 @@ def _cost(evidence: Evidence, entry: SiteCounts, beyond: float, busy_share: floa
             held,
             excess,
             evidence.life,
-            f"the time of all warps, times {percent(min(busy_share, 1.0))}, the share of the launch for which it is busy; at least one "
-            "cycle for each update beyond the first",
+            f"the lifetimes of all warps times the {percent(min(busy_share, 1.0))} of the launch for which the address is busy; at least "
+            "one cycle for each update after the first",
         )
     if chip is None or not len(net):
-        return Cost(excess, excess, None, f"one cycle for each update beyond the first; {cost.unknown(chip)}", measured=False)
+        return Cost(excess, excess, None, f"one cycle for each update after the first; {cost.unknown(chip)}", measured=False)
     if entry.site.space == "shared" and entry.wavefronts:
         return cost.of_wavefronts(evidence, entry)
     latency = chip.latency.shared_atomic if entry.site.space == "shared" else chip.latency.global_atomic
@@ -129,13 +135,16 @@ def _cost(evidence: Evidence, entry: SiteCounts, beyond: float, busy_share: floa
         max(excess, waited),
         min(excess, waited),
         max(excess, waited),
-        f"the larger of one cycle for each update beyond the first and what the accesses took beyond {latency:.0f} cycles, one update",
+        (
+            "the larger of two: one cycle for each update after the first, and the time of the accesses above the "
+            f"{plural(round(latency), 'cycle')} of one update"
+        ),
     )
 
 
 def _remedy(shared: bool) -> str:
     first = "Add up in registers first (a warp reduction, such as `__reduce_add_sync`), and let one lane update the address"
-    return f"{first}." if shared else f"{first}; or collect in shared memory and update global memory once for each block."
+    return f"{first}." if shared else f"{first}; or collect the updates in shared memory and update global memory once for each block."
 
 
 RULE = Rule("contended-atomics", "atomics on one address", examine, (COUNTS,))

@@ -13,6 +13,7 @@ import numpy as np
 
 from memlane.chip import SECTOR_BYTES, Chip
 from memlane.diagnose.evidence import Evidence, Numbers
+from memlane.number_format import plural
 from memlane.record import SiteCounts
 
 MIN_FELT = 0.002
@@ -63,7 +64,7 @@ def sector_cycles(chip: Chip) -> float:
 
 def unknown(chip: Chip | None) -> str:
     """Why no time is modelled."""
-    return "no time of completion is known" if chip is not None else "no file describes the chip"
+    return "the time of completion is not known" if chip is not None else "there is no chip file"
 
 
 def of_sectors(evidence: Evidence, counts: SiteCounts) -> Cost:
@@ -84,8 +85,8 @@ def of_sectors(evidence: Evidence, counts: SiteCounts) -> Cost:
         cycles,
         min(busy, share),
         max(cycles, part * max(0.0, float(net.mean()) - quickest)),
-        f"the larger of {each:.2g} cycles for each excess sector (the rate of the device memory) and the excess sectors' share of what the "
-        "accesses took beyond the latency of the level nearest to each; at most their share of what they took beyond the quickest tenth's",
+        f"the excess sectors' share of the time above the latency of the nearest memory level, but at least {each:.2g} cycles for each "
+        "excess sector, the rate of device memory; upper bound: their share of the time above the fastest tenth of the accesses",
     )
 
 
@@ -108,8 +109,8 @@ def of_wavefronts(evidence: Evidence, counts: SiteCounts) -> Cost:
         cycles,
         float(excess),
         high,
-        f"mean of {mean:.0f} cycles minus {modelled:.0f} modelled: the latency of {latency:.0f} with the least wavefronts, and the waiting "
-        "for other warps in proportion to the wavefronts that are left",
+        f"mean of {plural(round(mean), 'cycle')} minus the {modelled:.0f} modelled without conflicts (latency {latency:.0f} with the "
+        "fewest wavefronts, and a correspondingly shorter wait for other warps)",
     )
 
 

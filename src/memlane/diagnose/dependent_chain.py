@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from memlane.diagnose.cost import Cost, idle_share
 from memlane.diagnose.evidence import CALIBRATION, ORIGINS, RESIDENCY, TIMES, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
-from memlane.number_format import amount, rounded
+from memlane.number_format import plural
 from memlane.record import Site
 from memlane.walks import reachable
 
@@ -42,11 +42,12 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
                 found,
                 0.0,
                 total,
-                "the measured time of the chain minus one access of it, times the share of the time in which the other warps of a "
-                "scheduler wait too, if they wait independently",
+                "the measured time of the chain minus one of its accesses, times the share of the time in which the other warps of a "
+                "scheduler also wait, assuming that warps wait independently",
             ),
-            f"a chain of {rounded(length)} accesses a warp, {each:.0f} cycles each, with {amount(warps[0], 'warp')} on a multiprocessor",
-            "each address is computed from the value that the access before has loaded, so no two of a warp are under way at once",
+            f"a chain of {plural(length, 'access')} per warp, {plural(round(each), 'cycle')} each, with {plural(warps[0], 'warp')} per "
+            "multiprocessor",
+            "each address depends on the value that the previous access loaded, so a warp never has two of them in flight",
             "Follow several chains in each thread, give a multiprocessor more warps, or change the structure so that addresses are known "
             "beforehand (an array instead of a list, a wider node).",
             int(chosen.sum()),

@@ -42,7 +42,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             max(entries, key=lambda entry: entry.requests).site,
             measured,
             found,
-            f"accesses behind the branch at line {line} have {rounded(lanes)} of {rounded(existing)} lanes active",
+            f"accesses after the branch at line {line} have {rounded(lanes)} of {plural(existing, 'lane')} active",
             f"the lanes of a warp take both sides of that branch, one after the other, in {branch.divergent:,} of "
             f"{plural(branch.executions, 'execution')}",
             "Let all lanes of a warp take the same branch: sort or compact the work by the branch condition, or give each branch its own "
@@ -99,8 +99,8 @@ def _cost(evidence: Evidence, entries: list[SiteCounts]) -> tuple[Cost, float]:
         idle,
         0.0,
         total,
-        "the measured time of the accesses times the share of their warps' threads that were not active in them, without what lanes with "
-        "sectors of their own wait for these",
+        "the measured time of the accesses, without the wait of lanes for sectors that no other lane touches, times the share of their "
+        "warps' threads that were inactive",
     ), total
 
 

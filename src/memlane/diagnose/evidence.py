@@ -24,7 +24,7 @@ COUNTS, TIMES, BRANCHES, CALIBRATION, RESIDENCY, ORIGINS, WHOLE = (
     "transaction counts",
     "times",
     "counts of branches",
-    "the calibration of the chip",
+    "the measured latencies of the chip",
     "how many blocks fit on a multiprocessor",
     "where addresses come from",
     "all warps of the launch",
@@ -34,7 +34,7 @@ HOW_TO_GET = {
     COUNTS: "record it with `memlane trace --counts`",
     TIMES: "record a trace (`memlane trace`) with a scheme that waits for the access, such as dependent",
     BRANCHES: "record it with `memlane trace --counts`",
-    CALIBRATION: "describe the chip with `memlane lab latency`",
+    CALIBRATION: "measure them with `memlane lab latency`",
     RESIDENCY: "record a trace with this version of memlane",
     ORIGINS: "record a trace with this version of memlane",
     WHOLE: "trace the whole launch, without --every, --blocks, --warps, --sms or --executions",
@@ -358,8 +358,9 @@ def check(trace: Trace, name: str) -> None:
         row = int(wrong[0])
         said = trace.sites[int(site[row])]
         raise RecordError(
-            f"{name} is inconsistent: row {row} is of line {trace.table['line'][row].as_py()} in a launch of "
-            f"{trace.launches[int(launch[row])].kernel}, but its site {said.id} is at line {said.line} of {said.kernel}; record it again"
+            f"{name} is inconsistent: row {row} is at line {trace.table['line'][row].as_py()} of "
+            f"{trace.launches[int(launch[row])].kernel}, but its site {said.id} is at line {said.line} of {said.kernel}; record it "
+            "again"
         )
 
 

@@ -93,17 +93,17 @@ class Finding:
 
     @property
     def ideal_per_request(self) -> float:
-        """The least transactions per request that would do, on average."""
+        """The fewest possible transactions per request, on average."""
         return self.ideal_transactions / max(self.requests, 1)
 
     @property
     def ratio(self) -> float:
-        """The transactions over the least that would do."""
+        """The transactions divided by the fewest possible."""
         return self.transactions / max(self.ideal_transactions, 1)
 
     @property
     def excess_transactions(self) -> int:
-        """The transactions beyond the least that would do."""
+        """The transactions above the fewest possible."""
         return self.transactions - self.ideal_transactions
 
     @property
@@ -116,7 +116,8 @@ class Finding:
 
     @property
     def access(self) -> str:
-        """The arrays and calls that tell this access from others of its place: `gamma and beta; called at norm.cu:30`. May be empty."""
+        """The arrays and calls that distinguish this access from others at the same place: `gamma and beta; called at norm.cu:30`. May be
+        empty."""
         called = f"called at {joined(self.called_at)}" if self.called_at else ""
         return "; ".join(part for part in (joined(self.arrays), called) if part)
 
@@ -129,28 +130,36 @@ class Finding:
     def cost(self) -> str:
         """The cost as a sentence: the transactions in excess, or else the warp cycles that fixing this would save."""
         if self.unit == CYCLES:
-            return f"{'About' if self.cost_measured else 'At least'} {approximate(self.cost_cycles)} warp cycles would be saved"
+            return f"{'About' if self.cost_measured else 'At least'} {approximate(self.cost_cycles, 'warp cycle')} would be saved"
         moved = "" if self.excess_bytes is None else f" ({size(self.excess_bytes)})"
-        return f"{self.excess_transactions:,} of {self.transactions:,} {self.unit} are excess{moved}"
+        return f"{self.excess}{moved}"
+
+    @property
+    def excess(self) -> str:
+        """The excess transactions as a sentence: `917,504 of 1,048,576 sectors are excess`."""
+        excess = self.excess_transactions
+        return f"{excess:,} of {self.transactions:,} {self.unit} {'is' if excess == 1 else 'are'} excess"
 
     @property
     def time(self) -> str:
         """The cost in warp cycles as a sentence, with its bounds and how it was found."""
         if not self.cost_measured:
-            return f"At least {approximate(self.cost_cycles)} warp cycles ({self.method})."
+            return f"At least {approximate(self.cost_cycles, 'warp cycle')} ({self.method})."
         share = "" if self.cost_share is None else f", {percent(self.cost_share)} of the time of its warps"
         bounds = [approximate(self.cost_low), approximate(self.cost_cycles if self.cost_high is None else self.cost_high)]
         between = "" if bounds[0] == bounds[1] else f", between {bounds[0]} and {bounds[1]}"
         modelled = "modelled times: " if self.times_modelled else ""
-        return f"{approximate(self.cost_cycles)} warp cycles{share}{between} ({modelled}{self.method})."
+        return f"{approximate(self.cost_cycles, 'warp cycle')}{share}{between} ({modelled}{self.method})."
 
     @property
     def launch(self) -> str:
-        """By how much the launches would be shorter without it, as a sentence; empty where that was not predicted."""
+        """How much shorter the launches would be without it, as a sentence; empty if that was not predicted."""
         if self.launch_us is None or self.saved_us is None:
             return ""
-        left = self.launch_us - self.saved_us
-        return f"The kernel would take {duration(1e3 * left)} instead of {duration(1e3 * self.launch_us)} (modelled, without probes)"
+        now, then = duration(1e3 * self.launch_us), duration(1e3 * (self.launch_us - self.saved_us))
+        if then == now:
+            return f"This alone does not slow the kernel down: it takes {now} with or without it (modelled, without probes)"
+        return f"The kernel would take {then} instead of {now} (modelled, without probes)"
 
     def __str__(self) -> str:
         of = f" of {self.access}" if self.arrays else f" ({self.access})" if self.access else ""

@@ -18,7 +18,7 @@ block: where blocks do the same, some get one more because the last wave is not 
 MIN_SHARE = 0.15
 """What waits at most, over the lifetimes of the kernel's warps."""
 
-_BUSIEST = "the busiest one is not, summed"
+_BUSIEST = "the busiest one is still working"
 _WITH_PROBES = "measured with probes"
 
 
@@ -59,10 +59,10 @@ def _of_warps(evidence: Evidence, rows: Rows) -> Verdict | None:
             min(waited, evidence.life),
             0.0,
             excess,
-            f"the time for which warps of a block are there and done with their accesses while {_BUSIEST}, but no more than all warps "
-            f"lived; at most as if none of them left before it; {_WITH_PROBES}",
+            f"the time for which warps have finished their accesses but not exited while {_BUSIEST}, summed over the warps; upper "
+            f"bound: as if no warp exited early; {_WITH_PROBES}",
         ),
-        f"the busiest warp of a block makes {rounded(ratio)} times as many accesses as the mean",
+        f"the busiest warp of a block makes {rounded(ratio)} times as many accesses as the average one",
         "Share the work evenly among the warps of a block, for example by striding over all of it with the whole block.",
         ratio,
     )
@@ -107,11 +107,11 @@ def _of_multiprocessors(evidence: Evidence, rows: Rows) -> Verdict | None:
             min(evidence.life * float(1 - lasted.mean() / lasted.max()), excess),
             0.0,
             excess,
-            "the part of all lives by which the busiest multiprocessor lasts longer than the mean one; at most the time for which others "
-            f"have nothing to do while {_BUSIEST}, for as many warps as they hold; {_WITH_PROBES}",
+            "the lifetimes of all warps times the share by which the busiest multiprocessor runs longer than the average one; upper "
+            f"bound: the time for which the others are idle while {_BUSIEST}, for all warps that they can hold; {_WITH_PROBES}",
         ),
-        f"the busiest multiprocessor makes {rounded(ratio)} times as many accesses as the mean",
-        "Make blocks of equal work, or more and smaller ones, so that the last to finish finishes early; or hand work out at run time.",
+        f"the busiest multiprocessor makes {rounded(ratio)} times as many accesses as the average one",
+        "Give all blocks the same amount of work, use more and smaller blocks, or distribute the work at run time.",
         ratio,
     )
 
@@ -148,7 +148,7 @@ def _verdict(
         evidence.life,
         cost,
         what,
-        "how often it is executed differs most at this line",
+        "the number of executions differs most at this line",
         remedy,
         int(rows.of(evidence.numbers(site)).sum()),
         **{"accesses of the busiest over the mean": ratio},

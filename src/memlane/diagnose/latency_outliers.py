@@ -16,7 +16,7 @@ from memlane.diagnose.cost import Cost, level_of
 from memlane.diagnose.evidence import CALIBRATION, TIMES, Evidence, Rows
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.diagnose.uncoalesced import wasteful
-from memlane.number_format import percent
+from memlane.number_format import percent, plural
 from memlane.record import Site
 
 CACHED = ("global", "local", "generic")
@@ -62,11 +62,14 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             site,
             total,
             Cost(excess, 0.0, excess, "the time of the outliers above the median of the line"),
-            f"{percent(float(outliers.mean()))} of the accesses take {percent(excess / total)} of the time: {typical:.0f} cycles against a "
-            f"median of {median:.0f}",
-            f"most are served by {level_of(chip, median)}, and these, by their latency, by {level_of(chip, typical)} or after a long wait",
-            "Find out what these accesses read (`memlane show` draws single accesses). Then prefetch that data, store it beside data that "
-            "is used often, or give it to other warps.",
+            f"{percent(float(outliers.mean()))} of the accesses take {percent(excess / total)} of the time: "
+            f"{plural(round(typical), 'cycle')} against a median of {median:.0f}",
+            (
+                f"most accesses are served by {level_of(chip, median)}; these, judging by their latency, by {level_of(chip, typical)} "
+                "or after a long wait"
+            ),
+            "Find out what these accesses read (`memlane show` draws single accesses). Then prefetch that data, store it next to data "
+            "that is used often, or give it to other warps.",
             int(chosen.sum()),
             **{"median, cycles": median, "outliers' median, cycles": typical, "outliers, share": float(outliers.mean())},
         )

@@ -9,6 +9,7 @@ from memlane.chip import SECTOR_BYTES
 from memlane.diagnose.finding import Finding
 from memlane.diagnose.rules import explain
 from memlane.errors import MemlaneError
+from memlane.number_format import plural_noun
 from memlane.record import Counts, SiteCounts, kernel_label
 
 
@@ -54,7 +55,7 @@ def _told(entry: SiteCounts, name: str, limit: float, value: float, findings: li
     quoted = f"\n{site.line:>6} | {lines[site.line - 1].strip()}" if 0 < site.line <= len(lines) else ""
     said = str(first) if first else f"{site.file}:{site.line}  {site.op} in {kernel_label(site.kernel)}"
     noun, rest = _WORDS[name]
-    measured = f"{_number(value)} {noun}{'' if _number(value) == '1' else 's'} {rest}"
+    measured = f"{_number(value)} {noun if value == 1 else plural_noun(noun)} {rest}"
     return f"{said}\n       {measured}, {name}={_number(limit)} was allowed{quoted}"
 
 

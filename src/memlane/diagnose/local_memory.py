@@ -46,10 +46,10 @@ def _cost(evidence: Evidence, entry: SiteCounts) -> Cost:
                 cycles,
                 min(cycles, float(entry.requests)),
                 cycles,
-                f"all {mean:.0f} cycles of the mean access, because a register takes none",
+                f"all {plural(round(mean), 'cycle')} of the mean access, because a register takes none",
             )
     cycles = latency * entry.requests
-    return Cost(cycles, float(entry.requests), None, f"{latency:.0f} cycles for each request; {unknown(chip)}", measured=False)
+    return Cost(cycles, float(entry.requests), None, f"{plural(round(latency), 'cycle')} for each request; {unknown(chip)}", measured=False)
 
 
 def _stack(evidence: Evidence) -> int:

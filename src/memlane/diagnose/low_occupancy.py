@@ -43,10 +43,10 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             excess,
             0.0,
             now * evidence.life,
-            f"all warps of a scheduler wait at once for {percent(now)} of the time, with half of the possible warps for "
-            f"{percent(then)}, if each waits for memory for {percent(share)} of its time, as traced, independently",
+            f"all warps of a scheduler wait at the same time for {percent(now)} of the time, and for {percent(then)} with half of the "
+            f"possible warps; this assumes that each warp waits independently for {percent(share)} of its time, as traced",
         ),
-        f"{rounded(warps)} of {most} possible warps are on a multiprocessor, and most of the waiting is here",
+        f"{rounded(warps)} of {plural(most, 'possible warp')} are resident on a multiprocessor, and they wait longest here",
         _cause(evidence),
         "Use less of the limiting resource per block, or choose another number of threads, so that more warps fit. Or keep more accesses "
         "of each thread in flight.",

@@ -45,7 +45,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             cost.of_sectors(evidence, entry),
             f"each request touches {touched} sectors where {enough} would do",
             "its rows do not begin at a multiple of 32 bytes",
-            "Start each row at a multiple of 32 bytes: pad the pitch, round the offset, or move the data in front of it elsewhere.",
+            "Start each row at a multiple of 32 bytes: pad the pitch, round the offset, or move the data that precedes it elsewhere.",
         )
 
 

@@ -14,7 +14,7 @@ from memlane.chip import SECTOR_BYTES
 from memlane.diagnose.cost import MIN_FELT, Cost, unknown
 from memlane.diagnose.evidence import COUNTS, ORIGINS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, in_cycles
-from memlane.number_format import amount, percent, plural
+from memlane.number_format import percent, plural
 from memlane.record import Place, Site, SiteCounts
 
 WIDTH = 4
@@ -49,15 +49,15 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         found = _cost(evidence, entry, fewer)
         if found.cycles < _least(evidence, found.measured):
             continue
-        width = "a byte" if site.nbytes == 1 else f"{site.nbytes} bytes"
+        width = "a byte" if site.nbytes == 1 else f"{plural(site.nbytes, 'byte')}"
         yield in_cycles(
             site,
             found.cycles / fewer,
             found,
-            f"each lane of {plural(entry.requests, 'request')} asks for {width}, so that a request moves "
-            f"{amount(entry.bytes / entry.requests, 'byte')} of {WIDTH * evidence.lanes_per_warp()}",
+            f"each lane of {plural(entry.requests, 'request')} accesses {width}, so a request moves "
+            f"{plural(entry.bytes / entry.requests, 'byte')} of a possible {WIDTH * evidence.lanes_per_warp()}",
             f"a thread {_does(site.kind)} one element at a time",
-            f"Let each thread {VERBS[site.kind]} {WIDTH // site.nbytes} neighbours at once, or more "
+            f"Let each thread {VERBS[site.kind]} {WIDTH // site.nbytes} neighbouring elements at once, or more "
             f"({_VECTORS[site.nbytes]}), with correspondingly fewer threads or iterations.",
             entry.requests,
             tuple(about[site.place]),
@@ -100,13 +100,13 @@ def _cost(evidence: Evidence, entry: SiteCounts, fewer: float) -> Cost:
     net = evidence.cycles(entry.site)
     least = entry.requests * fewer
     if not len(net):
-        return Cost(least, least, None, f"one cycle for each request that would not be made; {unknown(evidence.chip)}", measured=False)
+        return Cost(least, least, None, f"one cycle for each request that would be saved; {unknown(evidence.chip)}", measured=False)
     cycles = float(net.mean()) * least
     return Cost(
         max(cycles, least),
         least,
         max(cycles, least),
-        f"the mean of {net.mean():.0f} cycles for the {percent(fewer)} of the accesses that would not be made",
+        f"the mean of {plural(round(net.mean()), 'cycle')} for the {percent(fewer)} of the accesses that would be saved",
     )
 
 

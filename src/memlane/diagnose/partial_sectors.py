@@ -25,7 +25,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         yield of_sectors(
             entry,
             cost.of_sectors(evidence, entry),
-            f"of the sectors that move {percent(used)} is used: each request touches {touched} where {enough} would do",
+            f"only {percent(used)} of the moved bytes are used: each request touches {touched} where {enough} would do",
             cause,
             remedy,
             **{"used share": used},
@@ -36,13 +36,13 @@ def _cause_and_remedy(row_bytes: int | None, rows: int, per_request: float) -> t
     """`rows`: of a block in one warp. Where each touches no more sectors than it would wherever it began, nothing is skipped in it."""
     if row_bytes is not None and row_bytes < SECTOR_BYTES:
         return (
-            f"a row of its block has no more than {plural(row_bytes, 'byte')} side by side, and a sector has {SECTOR_BYTES}",
+            f"a row of its block has at most {plural(row_bytes, 'contiguous byte')}, and a sector has {SECTOR_BYTES}",
             "Make the block wider and lower, so that its rows fill sectors.",
         )
     if row_bytes is not None and rows > 1 and per_request <= rows * (row_bytes // SECTOR_BYTES + 1):
         return (
-            f"a warp has {rows} rows of its block, which begin inside a sector or have only a part of their lanes",
-            "Let each row begin at a multiple of 32 bytes, and make the block wider and lower, so that a warp has fewer rows.",
+            f"a warp covers {plural(rows, 'row')} of its block, which begin inside a sector or have inactive lanes",
+            "Let each row begin at a multiple of 32 bytes, and make the block wider and lower, so that a warp covers fewer rows.",
         )
     return (
         "the lanes skip the data between the elements that they access",

@@ -11,7 +11,7 @@ from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import CALIBRATION, COUNTS, ORIGINS, TIMES, WHOLE, Evidence, Numbers
 from memlane.diagnose.reuse import Reuse, reuses
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
-from memlane.number_format import percent, rounded
+from memlane.number_format import percent, plural, rounded
 
 MIN_TIMES = 4.0
 """Loads of each sector from which on it is worth a word."""
@@ -44,12 +44,15 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
                 staged,
                 float(beyond[: found.certain].sum()),
                 found.cycles * (1 - 1 / found.times),
-                f"what the loads beyond the first of each sector, {len(found.again):,} of {found.requests:,}, took over the "
-                f"{chip.latency.shared:.0f} cycles of shared memory, the quickest being taken for them, and of their waiting in L1 "
-                f"{percent(share)}, the share of all sectors that such loads need; registers would save all of it",
+                f"{len(found.again):,} of {plural(found.requests, 'load')} repeat a sector, assumed to be the fastest ones: their time "
+                f"above the {plural(round(chip.latency.shared), 'cycle')} of shared memory, with {percent(share)} of their wait in L1, "
+                "which is the share of repeated sectors in all sectors; upper bound: with the whole wait",
             ),
-            f"each sector of its array is loaded {rounded(found.times)} times or more, {percent(found.from_l1)} of the loads from L1",
-            "threads of a multiprocessor load the same data over and over",
+            (
+                f"each sector of its array is loaded {rounded(found.times)} times or more, and L1 serves {percent(found.from_l1)} of "
+                "the loads"
+            ),
+            "the threads of a multiprocessor load the same data again and again",
             "Load it once into shared memory, or into registers for several results of a thread, and use it from there.",
             found.requests,
             found.about,

@@ -153,7 +153,7 @@ def _of_trace(trace: Trace, name: str) -> list[Evidence]:
     silent = uncounted_launches(trace)
     if silent and len(silent) == len(trace.launches):
         if all(launch.failed for launch in silent):
-            raise RecordError(f"{name} has no transaction counts, because no launch ended: {silent[0].failed}")
+            raise RecordError(f"{name} has no transaction counts, because no launch completed: {silent[0].failed}")
         if trace.modelled and not trace.table.num_rows:
             raise RecordError(
                 f"{name} has no accesses, because none of its memory instructions was executed, so there is nothing to explain"

@@ -13,7 +13,7 @@ from memlane.chip import SECTOR_BYTES
 from memlane.diagnose import cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, of_sectors, per_request
-from memlane.number_format import rounded
+from memlane.number_format import plural, rounded
 from memlane.record import AccessExample, Site, SiteCounts
 
 MIN_RATIO = 1.5
@@ -104,12 +104,12 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 
 def _cause(counts: SiteCounts, sectors: int) -> str:
     if sectors == counts.lanes:
-        return "every lane touches a sector of its own"
+        return "each lane touches a different sector"
     words = (counts.ideal_sectors or 0) * SECTOR_BYTES / max(counts.site.nbytes, 1)
     together = counts.lanes / max(words, 1)
     if together >= SHARED_BY and not counts.site.is_atomic:
-        return f"its lanes ask for few different elements, one for {rounded(together)} lanes, and these do not lie side by side"
-    return "the addresses of its lanes do not lie side by side"
+        return f"its lanes access few different elements, one per {plural(together, 'lane')}, which are not contiguous"
+    return "the addresses of its lanes are not contiguous"
 
 
 def remedy(site: Site) -> str:

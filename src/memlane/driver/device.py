@@ -48,6 +48,7 @@ from memlane.launch import (
     chained,
     whole_copy,
 )
+from memlane.number_format import plural
 from memlane.ptx import Module
 
 
@@ -92,14 +93,14 @@ class Device(Target):
     # -- memory --------------------------------------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int) -> tuple[int, object]:
-        with self._current(f"{nbytes} bytes of memory"):
+        with self._current(f"{plural(nbytes, 'byte')} of memory"):
             buffer = self._device.allocate(max(1, nbytes), stream=DEFAULT)
         return int(buffer.handle), buffer
 
     def free_bytes(self) -> int:
         """Return what the driver reports as free, and what the memory pool holds without using it."""
         attribute = driver.CUmemPool_attribute
-        with self._current("to ask for its free memory"):
+        with self._current("a query of its free memory"):
             free, _ = done(driver.cuMemGetInfo())
             pool = done(driver.cuDeviceGetMemPool(self._device.device_id))
             held = int(done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)))
@@ -107,33 +108,33 @@ class Device(Target):
         return int(free) + held - used
 
     def read(self, address: int, host: npt.NDArray[Any]) -> None:
-        with self._behind_all(f"a copy of {host.nbytes} bytes to the host"):
+        with self._behind_all(f"a copy of {plural(host.nbytes, 'byte')} to the host"):
             if host.nbytes:
                 done(driver.cuMemcpyDtoHAsync(host.ctypes.data, address, host.nbytes, DEFAULT.handle))
             self.streams.wait_for_default()
 
     def write(self, address: int, host: npt.NDArray[Any]) -> None:
-        with self._behind_all(f"a copy of {host.nbytes} bytes to the device"):
+        with self._behind_all(f"a copy of {plural(host.nbytes, 'byte')} to the device"):
             if host.nbytes:
                 done(driver.cuMemcpyHtoDAsync(address, host.ctypes.data, host.nbytes, DEFAULT.handle))
             self.streams.wait_for_default()
 
     def clear(self, address: int, nbytes: int) -> None:
         if nbytes:
-            with self._behind_all(f"to clear {nbytes} bytes"):
+            with self._behind_all(f"to clear {plural(nbytes, 'byte')}"):
                 done(driver.cuMemsetD8Async(address, 0, nbytes, DEFAULT.handle))
 
     def start_copy(self, destination: Place, source: Place, stream: Stream | None = None) -> Event:
         copy = whole_copy(destination, source)
         for place in (destination, source):
             if isinstance(place, np.ndarray) and not self.is_pinned(place):
-                raise BadLaunch(f"{self.name} copies beside the host from and to pinned memory only: make the array with target.pinned")
+                raise BadLaunch(f"{self.name} copies asynchronously only from and to pinned memory: allocate the array with target.pinned")
             if not isinstance(place, np.ndarray) and not isinstance(place.target, Device):
-                raise BadLaunch(f"{self.name} does not reach memory of {place.target.name_beside(self)}: copy it through the host")
+                raise BadLaunch(f"{self.name} cannot access memory of {place.target.name_beside(self)}: copy it through the host")
         ends = (copy.destination.target, copy.source.target)
         others = [one.streams for one in ends if isinstance(one, Device) and one is not self]
         queue = self.streams.queue(stream)
-        with self._current(f"a copy of {source.nbytes} bytes"), self.streams.across(queue, others):
+        with self._current(f"a copy of {plural(source.nbytes, 'byte')}"), self.streams.across(queue, others):
             start_copy(copy, queue.stream.handle)
         self.streams.keep(stream, (destination, source))
         return self.record(stream)
@@ -217,8 +218,8 @@ class Device(Target):
         threads, ready = block[0] * block[1] * block[2], self._kernel(kernel)
         if threads > ready.max_threads_per_block:
             raise BadLaunch(
-                f"a block of {kernel.title} may have at most {ready.max_threads_per_block} threads on {self.name}, by its launch bounds or "
-                f"its {ready.registers} registers a thread; {threads} asked for"
+                f"a block of {kernel.title} may have at most {plural(ready.max_threads_per_block, 'thread')} on {self.name}, by its launch "
+                f"bounds or its {plural(ready.registers, 'register')} per thread; got {threads}"
             )
 
     def _library(self, loaded: LoadedModule) -> Library:
@@ -276,15 +277,18 @@ class Device(Target):
 
     def enable_peer(self, other: Copies) -> None:
         if not isinstance(other, Device):
-            raise DeviceError(f"{self.name} and {other.name} are not peers: a GPU reaches the memory of other GPUs only")
+            raise DeviceError(f"{self.name} and {other.name} are not peers: a GPU can access only the memory of other GPUs")
         if self.reaches(other):
             return
         if other._device.device_id == self._device.device_id:  # two targets of one GPU share its memory
             self._peers.add(other)
             return
-        with self._current(f"to reach memory of {other.name}"):
+        with self._current(f"access to the memory of {other.name}"):
             if not self._device.can_access_peer(other._device):
-                raise DeviceError(f"{self.name} and {other.name} are not peers: this machine has no link by which kernels reach across")
+                raise DeviceError(
+                    f"{self.name} and {other.name} are not peers: this machine has no link through which kernels can access the memory "
+                    "of both"
+                )
             other._device.memory_resource.peer_accessible_by.add(self._device)
         self._peers.add(other)
 
@@ -296,7 +300,7 @@ class Device(Target):
             return pinned_array(shape, dtype)
 
     def is_pinned(self, host: npt.NDArray[Any]) -> bool:
-        with self._current("to look at memory of the host"):
+        with self._current("a query of host memory"):
             return is_pinned(int(host.ctypes.data))
 
     def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> DeviceGraph:
@@ -321,7 +325,7 @@ class Device(Target):
 
     def start_graph(self, steps: Sequence[BoundStep], built: BuiltGraph, stream: Stream | None) -> None:
         """Start a graph of this device; asynchronous."""
-        with self._current(f"a graph of {len(steps)} steps"):
+        with self._current(f"a graph of {plural(len(steps), 'step')}"):
             self.context.running.update(built.titles)
             self.streams.start(built.graph, stream, built.others)
 
@@ -341,7 +345,7 @@ class Device(Target):
         self.streams.wait_for(event, stream)
 
     def sync(self) -> None:
-        with self._current("to wait for its work"):
+        with self._current("a wait for its work"):
             done(driver.cuCtxSynchronize())
         self.context.running.clear()
         self.streams.kept.clear()

@@ -15,16 +15,16 @@ _FAULTS: dict[str, tuple[type[LaunchError], str]] = {
     "CUDA_ERROR_ILLEGAL_ADDRESS": (BadAccess, "a thread read or wrote an address outside every allocation"),
     "CUDA_ERROR_MISALIGNED_ADDRESS": (BadAccess, "a thread used an address that is not a multiple of the size of its access"),
     "CUDA_ERROR_INVALID_ADDRESS_SPACE": (BadAccess, "an access to one memory space was given an address in another"),
-    "CUDA_ERROR_HARDWARE_STACK_ERROR": (BadAccess, "a thread ran out of its stack, or destroyed it"),
+    "CUDA_ERROR_HARDWARE_STACK_ERROR": (BadAccess, "a thread overflowed or corrupted its stack"),
     "CUDA_ERROR_INVALID_PC": (LaunchError, "a thread jumped to an address without code"),
     "CUDA_ERROR_ILLEGAL_INSTRUCTION": (
         KernelTrap,
-        "a thread stopped itself, executed an instruction that this GPU does not have, or copied a box (cp.async.bulk.tensor) that begins "
-        "where none may",
+        "a thread stopped itself, executed an instruction that this GPU lacks, or copied a tensor box (cp.async.bulk.tensor) from an "
+        "invalid start",
     ),
     "CUDA_ERROR_LAUNCH_FAILED": (KernelTrap, "a thread executed `trap`, or reached outside the shared memory of its block"),
     "CUDA_ERROR_ASSERT": (KernelTrap, "an assertion in the kernel failed"),
-    "CUDA_ERROR_LAUNCH_TIMEOUT": (LaunchError, "the kernel ran longer than this system lets a kernel run"),
+    "CUDA_ERROR_LAUNCH_TIMEOUT": (LaunchError, "the kernel ran longer than this system allows"),
 }
 """Errors of a running kernel. All of them end the CUDA context of the process."""
 
@@ -35,8 +35,8 @@ _REFUSALS: dict[str, tuple[type[MemlaneError], str]] = {
         BadLaunch,
         "it synchronises its whole grid, and not all blocks fit on the GPU at once (probes need registers too): launch fewer blocks",
     ),
-    "CUDA_ERROR_INVALID_CLUSTER_SIZE": (BadLaunch, "no multiprocessors near each other have room for a cluster: make it smaller"),
-    "CUDA_ERROR_NOT_FOUND": (DeviceError, "the assembled code does not have it; the assembler leaves out what no kernel uses"),
+    "CUDA_ERROR_INVALID_CLUSTER_SIZE": (BadLaunch, "no group of neighbouring multiprocessors has space for a cluster: make it smaller"),
+    "CUDA_ERROR_NOT_FOUND": (DeviceError, "the assembled code does not contain it, because the assembler removes what no kernel uses"),
     "CUDA_ERROR_NO_BINARY_FOR_GPU": (DeviceError, "the assembled code is for another GPU"),
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": (DeviceError, "the driver is older than the code; update the driver"),
 }

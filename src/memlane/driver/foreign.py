@@ -28,17 +28,17 @@ def device_memory(value: Any, device: int, target: str) -> tuple[int, int, str] 
     if kind is None:
         return None
     if kind[0] == _CUDA and kind[1] != device:
-        raise BadLaunch(f"a {type(value).__name__} lives on cuda:{kind[1]}, the kernel on {target}; copy it there first")
+        raise BadLaunch(f"a {type(value).__name__} is on cuda:{kind[1]}, but the kernel is on {target}; copy it there first")
     try:
         view = StridedMemoryView.from_any_interface(value, stream_ptr=_LEGACY_STREAM)
     except BufferError as refusal:
-        raise BadLaunch(f"a {type(value).__name__} does not hand out its memory: {refusal}") from refusal
+        raise BadLaunch(f"a {type(value).__name__} does not expose its memory: {refusal}") from refusal
     shape = tuple(int(extent) for extent in view.shape)
     itemsize, dtype = _element(view, value)
     if not _contiguous(shape, view.strides):
         raise BadLaunch(
-            f"a {type(value).__name__} of shape {shape} does not lie in memory in C order (strides {tuple(view.strides)}, in elements); "
-            "a kernel sees only its address: pass a contiguous copy, or the array that it is a view of"
+            f"a {type(value).__name__} of shape {shape} is not C-contiguous (strides {tuple(view.strides)}, in elements), and a kernel "
+            "gets only its address: pass a contiguous copy, or the array that it is a view of"
         )
     return int(view.ptr), math.prod(shape) * itemsize, f"{dtype}[{', '.join(map(str, shape))}]"
 

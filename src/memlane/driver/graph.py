@@ -29,6 +29,7 @@ from memlane.driver.parameters import Parameters
 from memlane.driver.streams import Streams
 from memlane.errors import BadLaunch, MemlaneError
 from memlane.launch import BoundCall, BoundCopy, BoundStep, Launch, Rows, Stream, same_kinds
+from memlane.number_format import plural
 
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -121,7 +122,7 @@ class _Builder:
                 events.append((origin, start, end))
                 ends.append([end_node])
         titles = {step.action.kernel.title: None for step in steps if isinstance(step.action, Launch)}
-        with self.first.current(f"a graph of {len(steps)} steps"):
+        with self.first.current(f"a graph of {plural(len(steps), 'step')}"):
             executable, others = self.definition.instantiate(), self._others(workers)
         return BuiltGraph(
             executable, self.definition, nodes, workers, others, self.functions, titles=titles, raised=self.raised, events=events
@@ -287,13 +288,13 @@ class DeviceGraph:
     def update(self, steps: Sequence[BoundStep]) -> None:
         """Let replays from now on do other steps of the same kinds. Where the driver cannot change a node, the graph is made anew."""
         if not same_kinds(self.steps, steps):
-            raise BadLaunch("a graph can be updated with steps of the same kinds and order only: prepare another graph")
+            raise BadLaunch("a graph can be updated only with steps of the same kinds in the same order: prepare another graph")
         changed = [number for number, (before, after) in enumerate(zip(self.steps, steps, strict=True)) if before.action != after.action]
         self._retire()
-        with self.owner.context.refusals(f"other memory for a graph of {len(steps)} steps"):
+        with self.owner.context.refusals(f"other memory for a graph of {plural(len(steps), 'step')}"):
             try:
                 if any(_has_pitch(steps[number]) for number in changed):
-                    raise CallError("the driver gives copies of rows no other place")
+                    raise CallError("the driver cannot change the addresses of copies of rows")
                 for number in changed:
                     with self.built.workers[number].current("a step of a plan"):
                         self.built.set_step(number, steps[number])

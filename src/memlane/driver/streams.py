@@ -48,11 +48,11 @@ class DeviceEvent(Event):
         return int(self.event.handle)
 
     def done(self) -> bool:
-        with self._context.refusals("to look at its work"):
+        with self._context.refusals("a query of its work"):
             return bool(self.event.is_done)
 
     def wait(self) -> None:
-        with self._context.refusals("to wait for its work"):
+        with self._context.refusals("a wait for its work"):
             self.event.sync()
 
 
@@ -162,7 +162,7 @@ class Streams:
     def wait_on(self, stream: Stream | None) -> None:
         """Wait for the work on a stream so far."""
         queue = self.queue(stream)
-        with self.context.current("to wait for its work"):
+        with self.context.current("a wait for its work"):
             done(driver.cuStreamSynchronize(queue.stream.handle))
 
     def record(self, stream: Stream | None) -> DeviceEvent:
@@ -178,7 +178,7 @@ class Streams:
             event.wait()
             return
         handle = event_handle(event, self.context.name)
-        with self.context.current("to wait for an event"):
+        with self.context.current("a wait for an event"):
             done(driver.cuStreamWaitEvent(queue.stream.handle, handle, 0))
 
     def keep(self, stream: Stream | None, kept: object) -> None:

@@ -269,13 +269,15 @@ class Emulator(Target):
 
     def enable_peer(self, other: Copies) -> None:
         if not isinstance(other, Emulator):
-            raise DeviceError(f"{self.name} and {other.name} are not peers: an emulated device reaches the memory of emulated ones only")
+            raise DeviceError(
+                f"{self.name} and {other.name} are not peers: an emulated device can access only the memory of emulated devices"
+            )
         if other is self or other.memory in self.memory.peers:
             return
         if other.device == self.device:
             raise DeviceError(
-                f"{other.name_beside(self)} and {self.name} are not peers, for both have the addresses of device {self.device}: "
-                "name emulated devices with numbers, as emulator:h200:1, or take them from ml.devices"
+                f"{other.name_beside(self)} and {self.name} are not peers, because both use the addresses of device {self.device}: "
+                "give emulated devices different numbers, as in emulator:h200:1, or get them from ml.devices"
             )
         self.memory.peers = (*self.memory.peers, other.memory)
         self.shadows.join(other.shadows)
@@ -303,7 +305,7 @@ class Emulator(Target):
 
     def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> StepGraph:
         if timed:
-            raise BadLaunch(f"times of steps on {self.name} are modelled: BoundPlan.time gives them, and ml.time those of a launch")
+            raise BadLaunch(f"times of steps on {self.name} are modelled: use BoundPlan.time for a plan, or ml.time for a launch")
         return EmulatedGraph(self, tuple(steps))
 
 

@@ -18,7 +18,7 @@ exporters: dict[str, AnyExporter] = {entry.name: entry for entry in (csv.EXPORTE
 def exporter(name: str) -> AnyExporter:
     """The exporter called `name`; CommandError with the names that exist otherwise."""
     if name not in exporters:
-        raise CommandError(f"there is no exporter {name!r}; choose from: {', '.join(sorted(exporters))}")
+        raise CommandError(f"unknown export format {name!r}; choose from: {', '.join(sorted(exporters))}")
     return exporters[name]
 
 

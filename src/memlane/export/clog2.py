@@ -68,7 +68,7 @@ def write(trace: Trace, stream: BinaryIO) -> None:
     states = [*_operations(trace), *lives]
     if len(states) > MOST_STATES:
         raise RecordError(
-            f"CLOG-2 numbers at most {MOST_STATES} kinds of access, and this trace has {len(states) - len(lives)}; trace fewer sites"
+            f"CLOG-2 supports at most {MOST_STATES} kinds of access, but this trace has {len(states) - len(lives)}; trace fewer sites"
         )
     ranks = int(drawn.lives.place.max()) + 1 if len(drawn.lives.place) else 1
     defined = [_state(number, name, name in lives) for number, name in enumerate(states)]

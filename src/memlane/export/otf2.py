@@ -38,8 +38,8 @@ def write(trace: Trace, folder: Path) -> None:
     shown = lines(drawn)
     if len(shown.places) >= MANY:
         _LOGGER.info(
-            "the archive has %s locations, each with two files and half a MiB of memory until all is written, which takes %s MiB and some "
-            "seconds for each thousand; trace fewer warps (--every 32, --sms 0-3) or export --to perfetto",
+            "the archive has %s locations, with two files each; writing it needs %s MiB of memory and some seconds per thousand "
+            "locations; to make it smaller, trace fewer warps (--every 32, --sms 0-3), or export --to perfetto",
             f"{len(shown.places):,}",
             f"{len(shown.places) * 2 * CHUNK_BYTES >> 20:,}",
         )

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memlane.number_format import plural
+
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -36,7 +38,7 @@ class Pattern:
         for number, (name, width) in enumerate(widths.items()):
             wanted = varint(mark(number, width))
             if data.count(wanted) != 1:
-                raise ValueError(f"the mark of {name} is {data.count(wanted)} times in a message")
+                raise ValueError(f"the placeholder of {name} occurs {plural(data.count(wanted), 'time')} in a message")
             fields[name] = (data.index(wanted), width)
         return cls(data, fields)
 
@@ -51,7 +53,7 @@ class Pattern:
                 made[:, offset + place] = (left & np.uint64(0x7F)).astype(np.uint8) | (0 if last else 0x80)
                 left >>= np.uint64(7)
             if left.any():
-                raise ValueError(f"a value of {name} takes more than {width} bytes")
+                raise ValueError(f"a value of {name} takes more than {plural(width, 'byte')}")
         return made
 
 

@@ -95,7 +95,7 @@ def _head(proto: Any, trace: Trace, layout: _Layout) -> bytes:
     explicit = proto.TrackDescriptor.ChildTracksOrdering.EXPLICIT
     for sm in layout.sms:
         _track(made, layout.sm_track(sm), trace.sm_name(sm), 0, sm, child_ordering=explicit)
-        for which, (name, unit) in enumerate((("accesses in flight", "accesses"), ("sectors asked for", "sectors/ns"))):
+        for which, (name, unit) in enumerate((("accesses in flight", "accesses"), ("sectors requested", "sectors/ns"))):
             counter = _track(made, layout.counter_track(sm, which), name, layout.sm_track(sm), which)
             counter.counter.unit_name = unit
     for number, (sm, slot, lane) in enumerate(layout.lines.places):

@@ -99,7 +99,8 @@ def tracks(trace: Trace) -> Tracks:
     ends = np.where(warps["end_ns"] > 0, ends, begins)
     if np.isnan(begins).any() or np.isnan(start).any():
         raise RecordError(
-            "this trace does not hold the clock rate of its chip, and its launches are too short to find it: no common time axis"
+            "this trace does not contain the clock rate of its chip, and its launches are too short to determine it, so there is "
+            "no common time axis"
         )
     np.minimum.at(begins, life, start)
     np.maximum.at(ends, life, end)
@@ -129,7 +130,7 @@ def _lives_of_rows(rows: dict[str, npt.NDArray[Any]], warps: npt.NDArray[Any]) -
     place = np.searchsorted(keys, wanted, sorter=order)
     found = order[np.minimum(place, len(order) - 1)] if len(order) else np.zeros(len(wanted), np.int64)
     if len(wanted) and (not len(order) or (keys[found] != wanted).any()):
-        raise RecordError("this trace has accesses of warps whose clocks it does not hold, so they have no place on a common time axis")
+        raise RecordError("this trace lacks the clocks of some of its warps, so their accesses cannot be placed on a common time axis")
     return found.astype(np.int64)
 
 

@@ -37,6 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import BadLaunch
+from memlane.number_format import plural
 
 MAGIC = int.from_bytes(b"memlane\0", "little")
 VERSION = 7
@@ -140,13 +141,14 @@ def buffer_layout(warps: int, records_per_warp: int, overflow_per_warp: int | No
     overflow = records_per_warp if overflow_per_warp is None else overflow_per_warp
     if warps < 1 or records_per_warp < 0 or overflow < 0:
         raise BadLaunch(
-            f"a trace buffer needs a warp or more and no negative number of records, got {warps}, {records_per_warp}, {overflow}"
+            f"a trace buffer needs at least one warp and no negative number of records, got {plural(warps, 'warp')}, "
+            f"{plural(records_per_warp, 'record')} per warp and an overflow of {overflow:,}"
         )
     layout = BufferLayout(warps, records_per_warp, overflow, assigned)
     if warps + assigned >= 1 << 31 or layout.slice_bytes >= 1 << 31:
         raise BadLaunch(
-            f"a trace buffer of {warps + assigned} warps with {records_per_warp + overflow} records each is too large; trace one warp in N "
-            "(`every`), fewer blocks, or fewer sites"
+            f"a trace buffer of {plural(warps + assigned, 'warp')} with {plural(records_per_warp + overflow, 'record')} each is too large; "
+            "trace one warp in N (`every`), fewer blocks, or fewer sites"
         )
     return layout
 

@@ -46,13 +46,13 @@ from memlane.walks import flowed
 MOST_OPEN = 8
 """Windows that may be open at one place: each holds three registers."""
 
-AGAIN = "it may be executed again before what it loads is read"
-CROWDED = f"more than {MOST_OPEN} loads are under way there"
-OUT_OF_SIGHT = "what it loads is out of sight where no instruction reads it any more"
-WIDENED = "the assembler widens what it loads by an instruction of its own, and other instructions fill the same register"
-TAKEN = "a product of a warpgroup takes what it loads, and the registers of products that are under way are not to be touched"
-ACQUIRES = "it acquires, so the assembler itself waits for it at once"
-NOWHERE = "no path leads from it to an instruction that reads what it loads"
+AGAIN = "it may be executed again before its loaded value is read"
+CROWDED = f"more than {MOST_OPEN} loads are in flight there"
+OUT_OF_SIGHT = "its loaded value is not read before this function returns"
+WIDENED = "the assembler widens its loaded value with a separate instruction, and other instructions write the same register"
+TAKEN = "a warpgroup product (wgmma) uses its loaded value, and the registers of products in flight must not be touched"
+ACQUIRES = "it has acquire semantics, so the assembler itself waits for it immediately"
+NOWHERE = "no path leads from it to an instruction that reads its loaded value"
 
 _ACQUIRING = frozenset({"acquire", "acq_rel"})
 

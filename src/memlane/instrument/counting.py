@@ -25,6 +25,7 @@ from memlane.instrument.sites import place_of, site_table, uncounted
 from memlane.instrument.transactions import check_countable, copies, local_sectors, meeting, sectors, wavefronts
 from memlane.instrument.variables import COUNTERS, assembled, check_instrumentable, pointer
 from memlane.launch import SITE_FIELDS
+from memlane.number_format import plural
 from memlane.ptx import (
     SCALAR_TYPES,
     Address,
@@ -123,7 +124,7 @@ def read_counters(counted: Counted, counters: npt.NDArray[Any], kernel: str) -> 
     """
     raw = np.ascontiguousarray(counters).view(np.uint8).reshape(-1)
     if len(raw) != counted.nbytes:
-        raise RecordError(f"the counters of this module have {counted.nbytes} bytes, got {len(raw)}")
+        raise RecordError(f"the counters of this module have {plural(counted.nbytes, 'byte')}, got {len(raw)}")
     split = len(counted.sites) * COUNTER_DTYPE.itemsize
     of_sites, of_branches = raw[:split].view(COUNTER_DTYPE), raw[split:].view(BRANCH_DTYPE)
     return (
@@ -164,8 +165,8 @@ def _check_target(module: Module) -> None:
     architecture = int("".join(filter(str.isdecimal, module.target[0])) or 0)
     if architecture < _OLDEST_TARGET:
         raise MemlaneError(
-            f"counting on a GPU needs instructions of sm_{_OLDEST_TARGET}, and {module.name} has .target {module.target[0]};"
-            f" compile it for sm_{_OLDEST_TARGET} or later, or count on the emulator"
+            f"counting on a GPU needs instructions of sm_{_OLDEST_TARGET}, but {module.name} has .target {module.target[0]}; compile "
+            f"it for sm_{_OLDEST_TARGET} or later, or count on the emulator"
         )
 
 

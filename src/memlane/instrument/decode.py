@@ -22,6 +22,7 @@ from memlane.instrument.buffer import (
     homeless_warps,
     taken_slices,
 )
+from memlane.number_format import plural
 
 _START_MASK, _END_MASK = (1 << 48) - 1, (1 << 32) - 1
 """Of the bits that a record has of each."""
@@ -152,7 +153,7 @@ def _places(slices: npt.NDArray[np.uint8], layout: BufferLayout) -> Rows:
 def _read_header(buffer: npt.NDArray[np.uint8]) -> BufferLayout:
     """The layout."""
     if len(buffer) < HEADER_BYTES:
-        raise RecordError(f"{len(buffer)} bytes are no trace buffer: its header alone has {HEADER_BYTES}")
+        raise RecordError(f"{plural(len(buffer), 'byte')} are not a trace buffer: its header alone has {HEADER_BYTES}")
     header = buffer[:HEADER_BYTES].copy().view(HEADER_DTYPE)[0]
     if int(header["magic"]) != MAGIC:
         raise RecordError(f"this is not a trace buffer: it begins with {int(header['magic']):#018x}, not {MAGIC:#018x}")
@@ -161,9 +162,9 @@ def _read_header(buffer: npt.NDArray[np.uint8]) -> BufferLayout:
     layout = BufferLayout(*(int(header[name]) for name in ("slices", "capacity", "overflow", "assigned")))
     if int(header["slice_bytes"]) != layout.slice_bytes or len(buffer) < layout.nbytes:
         raise RecordError(
-            f"this trace buffer is damaged: {layout.slices + layout.assigned} slices of {layout.capacity} + {layout.overflow} records take "
-            f"{layout.nbytes}"
-            f" bytes, it has {len(buffer)}, and slices of {int(header['slice_bytes'])} bytes instead of {layout.slice_bytes}"
+            f"this trace buffer is damaged: its header describes {layout.slices + layout.assigned} slices of {layout.capacity} + "
+            f"{plural(layout.overflow, 'record')}, which take {plural(layout.nbytes, 'byte')}, but it has {len(buffer)}; its slices "
+            f"have {plural(int(header['slice_bytes']), 'byte')} instead of {layout.slice_bytes}"
         )
     return layout
 

@@ -40,7 +40,7 @@ class Selection:
         for label, chosen, known in (("space", self.spaces, SPACES), ("kind", self.kinds, KINDS)):
             for word in sorted(chosen or ()):
                 if word not in known:
-                    raise MemlaneError(f"accesses have no {label} {word!r}; choose among {', '.join(known)}")
+                    raise MemlaneError(f"unknown {label} of accesses: {word!r}; choose from {', '.join(known)}")
 
     def takes(self, site: Site, kernel: str) -> bool:
         """Whether the site of the kernel with the PTX name `kernel` is chosen."""
@@ -81,15 +81,15 @@ class TraceOptions:
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:
-            raise MemlaneError(f"there is no scheme {self.scheme!r}; choose among {', '.join(SCHEMES)}")
+            raise MemlaneError(f"unknown scheme {self.scheme!r}; choose from {', '.join(SCHEMES)}")
         if self.staging not in STAGINGS:
-            raise MemlaneError(f"records are not staged in {self.staging!r} memory; choose among {', '.join(STAGINGS)}")
+            raise MemlaneError(f"unknown staging {self.staging!r}; choose from {', '.join(STAGINGS)}")
         if self.stores not in STORES:
-            raise MemlaneError(f"stores are not timed until {self.stores!r}; choose among {', '.join(STORES)}")
+            raise MemlaneError(f"stores cannot be timed until {self.stores!r}; choose from {', '.join(STORES)}")
         if self.stores != "issued" and not waits_until_visible(SCHEMES[self.scheme]):
             waiting = ", ".join(name for name, scheme in SCHEMES.items() if waits_until_visible(scheme))
             raise MemlaneError(
-                f"the scheme {self.scheme} does not wait for anything, so it cannot time stores until {self.stores}; choose among {waiting}"
+                f"the scheme {self.scheme} does not wait for anything, so it cannot time stores until {self.stores}; choose from {waiting}"
             )
 
     @classmethod
@@ -108,27 +108,27 @@ class TraceOptions:
         stores: str = "issued",
         staging: str = "auto",
     ) -> TraceOptions:
-        """Return options with windows and samples given as for `ml.trace`; see `Sampling.of`."""
+        """Return options with windows and samples as in `ml.trace`; see `Sampling.of`."""
         sampling = Sampling.of(
             blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed, whole_blocks=whole_blocks
         )
         return cls(scheme, selection or Selection(), sampling, stores, staging)
 
     def makes_the_same(self, other: TraceOptions) -> bool:
-        """Return whether both options give the same instrumented module. The extents of windows do not matter, only their kinds."""
+        """Return whether both options produce the same instrumented module. The extents of windows do not matter, only their kinds."""
         mine, theirs = ((one.scheme, one.selection, one.stores, one.stages, one.tagged) for one in (self, other))
         return mine == theirs and self.sampling.makes_the_same(other.sampling)
 
     @property
     def stages(self) -> bool:
-        """Whether kernels put their records into shared memory first if a launch has some to spare."""
+        """Whether kernels buffer their records in shared memory first if a launch has space there."""
         return not self.no_stages
 
     @property
     def no_stages(self) -> str:
-        """The reason why no launch puts its records into shared memory first; empty if one may."""
+        """The reason why no launch buffers its records in shared memory first; empty if a launch may do so."""
         if (AUTO if self.staging == "auto" else self.staging) == "global":
-            return "as asked" if self.staging == "global" else "as is quicker"
+            return "as asked" if self.staging == "global" else "whichever is faster"
         if self.sampling.executions is not None:
             return "a window of executions is traced"
         if SCHEMES[self.scheme].extra_shared_bytes:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import BadLaunch, MemlaneError
+from memlane.number_format import plural
 from memlane.record import Sample, Span, span_text
 
 Ranges = str | int | range | Sequence[int | range]
@@ -150,7 +151,7 @@ class Sampling:
         if not 0 <= self.seed < 1 << 64:
             raise MemlaneError(f"the seed of a sample is a number from 0 to below 2^64, got {self.seed}")
         if self.whole_blocks and self.every == 1:
-            raise MemlaneError("whole blocks are asked for but no sample of them; say with `every` that one in N is to be traced")
+            raise MemlaneError("whole blocks were requested without a sample; pass `every` to trace one block in N")
 
     @classmethod
     def of(
@@ -221,7 +222,9 @@ class Sampling:
         """What is taken of a launch of so many blocks. Raises BadLaunch for one of more than 2^32 warps."""
         total = blocks * warps_per_block
         if total > _MOST and (self.windows or self.draw):
-            raise BadLaunch(f"a launch of {total:,} warps is too large for a sample, which numbers up to 2^32 of them; trace it without")
+            raise BadLaunch(
+                f"a launch of {plural(total, 'warp')} is too large for a sample, which supports up to 2^32 warps; trace it without a sample"
+            )
         of_blocks, of_warps = _clipped(self.blocks, blocks), _clipped(self.warps, warps_per_block)
         in_window = _length(of_blocks) * _length(of_warps)
         if self.draw is None or not in_window:
@@ -268,7 +271,7 @@ def _spans(name: str, said: Ranges | None) -> tuple[Span, ...]:
         return ()
     spans = sorted(_written(name, said) if isinstance(said, str) else _listed(name, [said] if isinstance(said, int | range) else said))
     if not spans:
-        raise MemlaneError(f"the list of {name}s to trace is empty, so that nothing would be traced; leave it out to trace all")
+        raise MemlaneError(f"the list of {name}s to trace is empty; leave it out to trace all")
     _check_order(name, spans)
     joined: list[Span] = []
     for first, stop in spans:
@@ -304,7 +307,9 @@ def _check_spans(name: str, spans: tuple[Span, ...]) -> None:
             raise MemlaneError(f"the {name} window from {first} to below {stop} is empty or not within 0 to 2^32 - 2")
     _check_order(name, spans)
     if len(spans) > SPANS:
-        raise MemlaneError(f"a trace has at most {SPANS} windows of {name}s, got {len(spans)}: {span_text(spans)}; trace them in turn")
+        raise MemlaneError(
+            f"a trace has at most {SPANS} windows of {name}s, got {len(spans)}: {span_text(spans)}; trace them one after another"
+        )
 
 
 def _check_order(name: str, spans: Sequence[Span]) -> None:

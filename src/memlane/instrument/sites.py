@@ -29,6 +29,7 @@ from memlane.ptx import (
     is_product,
     memory_access,
     once_for_each,
+    order_dependent_accesses,
     overwrites,
     product_bytes,
     registers_read,
@@ -37,18 +38,18 @@ from memlane.record import Call, Site, Skipped
 
 _BESIDE = {"prefetch": "a prefetch returns nothing", "query": ""}
 """Kinds of access that are no sites, with the reason; nothing is to be said of a question for the shape of a texture."""
-_OF_FRAGMENTS = "the assembler makes as many accesses of a wmma load or store as it likes, and they are not counted"
-_OF_NEIGHBOURS = "what an access to the shared memory of another block costs there is not published, and is not counted"
-_OF_BOXES = "the sectors of a box are those of its tensor map, which only the emulator can read; there they are counted"
+_OF_FRAGMENTS = "the assembler chooses how many accesses a wmma load or store becomes, so they are not counted"
+_OF_NEIGHBOURS = "the cost of an access to the shared memory of another block is not documented, so it is not counted"
+_OF_BOXES = "the sectors of a box depend on its tensor map, which only the emulator can read, so only the emulator counts them"
 _OF_PRODUCTS = (
-    "a product of a warpgroup is counted and not timed: it completes at its wait, wgmma.wait_group, which is an access of its own"
+    "a warpgroup product (wgmma) is counted but not timed: it completes at wgmma.wait_group, which is timed as an access of its own"
 )
 _MOST_INLINED = 4
 """Calls that are told of an access: templates that instantiate themselves are put into each other hundreds of times."""
 _LOCAL = "__local_depot"
 """How the compiler calls the local memory of a thread, whatever arrays are in it."""
 _UNCOUNTED = {
-    "copy": "the transactions of a bulk copy are not those of its lanes, and are not counted",
+    "copy": "the transactions of a bulk copy do not follow from its lanes, so they are not counted",
     "load": _OF_FRAGMENTS,
     "store": _OF_FRAGMENTS,
 }
@@ -86,6 +87,7 @@ def site_table(module: Module) -> SiteTable:
         why_called = ""
         live, origins, repeats, steps = live_results(function), origins_of(function), repeating(function), once_between_barriers(function)
         array_of = _Arrays(original, function)
+        unordered = order_dependent_accesses(function) if function.is_entry else frozenset()
         for index, instruction in enumerate(function.instructions()):
             found = _site_or_reason(module, function, index, instruction, bool(live.get(index)), len(sites))
             if found and not function.is_entry:
@@ -96,6 +98,7 @@ def site_table(module: Module) -> SiteTable:
                 found = replace(found, address_parameters=source.parameters, address_loads=source.loads, address_repeats=index in repeats)
                 found = replace(found, calls=_calls(original, texts, inlined.origin(function.name, index)), **array_of(source.bases))
                 found = replace(found, inlined=_inlined(module, instruction), once_between_barriers=index in steps)
+                found = replace(found, order_dependent=index in unordered)
                 sites.append(found)
                 of_kernel[function.name][index] = found
             elif found and (function.name in reached_from or function.name not in reached_before):

@@ -44,6 +44,7 @@ from memlane.instrument.variables import (
 from memlane.instrument.visibility import OLDEST_TARGET, visible
 from memlane.instrument.waits import BARRIER, answer, completions, wait_of
 from memlane.instrument.warp import count_executions, enter, leave
+from memlane.number_format import plural
 from memlane.ptx import Function, Instruction, Module, Variable, memory_access, statements
 from memlane.ptx.edit import EXITS, alias, behind, first_location, free_prefix, placed, rewritten_parts
 from memlane.record import ISSUE_ONLY, Site, Skipped
@@ -174,8 +175,8 @@ def _last(made: Iterator[tuple[str, Draft]]) -> Draft:
 def _check_target(module: Module, options: TraceOptions) -> None:
     if options.stores != "issued" and architecture_of(module.target) < OLDEST_TARGET:
         raise MemlaneError(
-            f"stores are read back by loads of sm_{OLDEST_TARGET}, and {module.name} has .target {module.target[0]}; "
-            f"compile it for sm_{OLDEST_TARGET} or later, or time stores until they are issued"
+            f"timing stores until they are visible needs loads of sm_{OLDEST_TARGET}, but {module.name} has .target "
+            f"{module.target[0]}; compile it for sm_{OLDEST_TARGET} or later, or time stores until they are issued"
         )
 
 
@@ -304,8 +305,8 @@ def _check_constant_memory(module: Module) -> None:
     used = constants_of(module)
     if used + WORDS_DTYPE.itemsize > CONSTANT_BYTES:
         raise MemlaneError(
-            f"windows need {WORDS_DTYPE.itemsize} bytes of constant memory, and {module.name} leaves "
-            f"{CONSTANT_BYTES - used} of {CONSTANT_BYTES}; trace it without them"
+            f"windows need {plural(WORDS_DTYPE.itemsize, 'byte')} of constant memory, but {module.name} leaves only "
+            f"{CONSTANT_BYTES - used} of {CONSTANT_BYTES}; trace it without windows"
         )
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from memlane.chip import CONSTANT_BYTES, SECTOR_BYTES
 from memlane.errors import MemlaneError
 from memlane.instrument.buffer import LAUNCH_DTYPE
+from memlane.number_format import plural
 from memlane.ptx import Function, Module, Variable
 from memlane.ptx.edit import with_items
 
@@ -41,8 +42,8 @@ def with_launch(module: Module, kernel: Function) -> Function:
     most = _PARAMETER_BYTES[module.version >= (8, 1)]
     if -(-taken // _LAUNCH.alignment) * _LAUNCH.alignment + _LAUNCH.nbytes > most:
         raise MemlaneError(
-            f"{kernel.title} has {taken:,} bytes of parameters, and tracing needs {_LAUNCH.nbytes} more, beyond the {most:,} that a kernel "
-            "may have: pass less by value"
+            f"{kernel.title} has {plural(taken, 'byte')} of parameters, and tracing needs {_LAUNCH.nbytes} more, which exceeds the "
+            f"{most:,} that a kernel may have: pass less by value"
         )
     return replace(kernel, params=(*kernel.params, _LAUNCH))
 
@@ -51,9 +52,11 @@ def check_instrumentable(module: Module) -> None:
     """MemlaneError for a module that cannot be instrumented."""
     for name in (POINTER, WINDOW, COUNTERS):
         if name in module.variables:
-            raise MemlaneError(f"{module.name} is instrumented already (it declares {name}); instrument the original module")
+            raise MemlaneError(f"{module.name} is already instrumented (it declares {name}); instrument the original module")
     if module.address_size != 64:
-        raise MemlaneError(f"{module.name} has addresses of {module.address_size} bits; only .address_size 64 can be instrumented")
+        raise MemlaneError(
+            f"{module.name} has addresses of {plural(module.address_size, 'bit')}; only .address_size 64 can be instrumented"
+        )
 
 
 def pointer(name: str) -> Variable:

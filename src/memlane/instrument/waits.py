@@ -77,5 +77,5 @@ def _ways(copy: Instruction, arrives: bool) -> tuple[str, ...]:
 def _told(waits: Sequence[Site], copy: Site) -> str:
     places = dict.fromkeys(str(one.line) if one.file == copy.file else f"{PurePath(one.file).name}:{one.line}" for one in waits)
     if not places:
-        return "a copy completes at its wait, and this kernel has none for it"
+        return "a copy completes at its wait, and this kernel has no wait for it"
     return f"a copy completes at its wait: line {', '.join(places)}"

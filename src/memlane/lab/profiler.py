@@ -97,7 +97,7 @@ def number(cell: str) -> float | None:
 
 def _reason(said: str) -> str:
     if "ERR_NVGPUCTRPERM" in said:
-        return "ncu may not read the counters here (ERR_NVGPUCTRPERM): they are for administrators"
+        return "ncu has no permission to read the counters (ERR_NVGPUCTRPERM): only administrators may read them here"
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     wrong = [line for line in lines if "ERROR" in line.upper()]
     return f"ncu counted nothing: {' | '.join((wrong or lines or ['it said nothing'])[-3:])[:300]}"

@@ -29,7 +29,7 @@ class Request:
         """The cases to measure, in the order of `known`. CommandError for one that is not known."""
         for name in self.only:
             if name not in known:
-                raise CommandError(f"--only {name}: there is no such case; choose among: {', '.join(known)}")
+                raise CommandError(f"--only {name}: no such case; choose from: {', '.join(known)}")
         return tuple(name for name in known if not self.only or name in self.only)
 
 

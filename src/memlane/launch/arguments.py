@@ -14,6 +14,7 @@ from memlane.errors import BadLaunch
 from memlane.launch.memory import DeviceArray, Memory
 from memlane.launch.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap, TensorMaps
 from memlane.launch.texture import Surface, Texture
+from memlane.number_format import plural
 from memlane.ptx import SCALAR_TYPES, Convention, Single, SpreadArray, SpreadTensorMap, Variable
 
 _PROMOTION = "128B"
@@ -68,8 +69,7 @@ def pack(
     forms = (Single(),) * len(params) if convention is None else convention.arguments
     if len(values) != len(forms):
         listed = ", ".join(_listed(forms, params))
-        ending = "" if len(forms) == 1 else "s"
-        raise BadLaunch(f"kernel {kernel} takes {len(forms)} argument{ending} ({listed or 'none'}), {len(values)} given")
+        raise BadLaunch(f"kernel {kernel} takes {plural(len(forms), 'argument')} ({listed or 'none'}), got {len(values)}")
     values = values if rule is None else rule.values(tuple(values))
     packed: list[Argument] = []
     for position, (form, value) in enumerate(zip(forms, values, strict=True), 1):
@@ -84,7 +84,7 @@ def pack(
     if convention is not None and convention.scratch_bytes:
         nbytes = convention.scratch_bytes * blocks
         address, owner = target.allocate(nbytes)
-        packed.append(Argument(struct.pack("<Q", address), f"{nbytes} bytes of scratch memory", owner, (address, nbytes)))
+        packed.append(Argument(struct.pack("<Q", address), f"{plural(nbytes, 'byte')} of scratch memory", owner, (address, nbytes)))
     packed += (Argument(bytes(param.nbytes), "hidden") for param in params[len(packed) :])
     return tuple(packed) if rule is None else rule.packed(tuple(packed))
 
@@ -134,7 +134,7 @@ def _pack_spread(where: str, form: SpreadArray, value: object, target: TensorMap
     if len(shape) != form.ndim or not fits:
         raise BadLaunch(f"{where} is {pointer.text}, but the kernel was compiled for {_describe_spread(form)}")
     if form.order == "F" and sum(extent > 1 for extent in shape) > 1:
-        raise BadLaunch(f"{where} lies in memory in C order, but the kernel was compiled for Fortran order; compile it for C order")
+        raise BadLaunch(f"{where} is in C order, but the kernel was compiled for Fortran order; compile it for C order")
     strides = [math.prod(shape[axis + 1 :]) * dtype.itemsize for axis in range(form.ndim)]
     numbers = {"zero": [0], "size": [math.prod(shape)], "itemsize": [dtype.itemsize], "shape": shape, "strides": strides}
     packed: list[Argument] = []
@@ -153,7 +153,7 @@ def _pack_tensor_map(where: str, form: SpreadTensorMap, params: Sequence[Variabl
     if (tiling.element, tuple(reversed(tiling.box)), tiling.swizzle) != (form.element, form.box, form.swizzle):
         raise BadLaunch(
             f"{where} is a tensor map with {tiling} and swizzle {tiling.swizzle}, but the kernel was compiled for {_describe_spread(form)} "
-            f"and swizzle {form.swizzle}: make it so, or pass the array itself"
+            f"and swizzle {form.swizzle}: create it with these, or pass the array itself"
         )
     strides = [stride // tiling.element_bytes for stride in reversed(tiling.strides)]
     numbers = [*reversed(tiling.extents), *strides, 1]
@@ -174,7 +174,7 @@ def _check_promises(where: str, form: Single, value: object, packed: Argument) -
 
 def _describe(param: Variable) -> str:
     if param.shape is not None:
-        return f"{param.nbytes} bytes"
+        return f"{plural(param.nbytes, 'byte')}"
     return f"{param.type} pointer" if ".ptr" in param.attributes else param.type
 
 
@@ -188,8 +188,8 @@ def _pack_one(where: str, param: Variable, value: object, target: TensorMaps) ->
         if not target.reaches(value.target):
             home = value.target.name_beside(target)
             raise BadLaunch(
-                f"{where} lives on {home}, the kernel on {target.name}; copy it with target.array(x.numpy()), or let the kernel reach it "
-                "with target.enable_peer(x.target)"
+                f"{where} is on {home}, but the kernel is on {target.name}; copy it with target.array(x.numpy()), or let the kernel "
+                "access it with target.enable_peer(x.target)"
             )
         text = f"{value.dtype.str[1:]}[{', '.join(map(str, value.shape))}]"
         packed = _pointer(where, param, (value.address, value.nbytes), text, value.owner)
@@ -204,7 +204,7 @@ def _pack_one(where: str, param: Variable, value: object, target: TensorMaps) ->
         extents = getattr(value, "shape", None)
         shape = tuple(map(int, extents)) if isinstance(extents, Sequence) else None
         return replace(_pointer(where, param, (address, nbytes), text, value), dtype=_element_type(value), shape=shape)
-    given = "a NumPy array, which lies on the host" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
+    given = "a NumPy array, which is in host memory" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
     raise BadLaunch(f"{where} is {given}; the parameter is {_describe(param)}: pass a number, or copy the array with target.array(x)")
 
 
@@ -220,7 +220,7 @@ def _handle(where: str, param: Variable, value: Texture | Surface, target: Tenso
     what = type(value).__name__.lower()
     home: Memory = value.target
     if home is not target:
-        raise BadLaunch(f"{where} is a {what} of {value.target.name_beside(target)}, the kernel runs on {target.name}; make it there")
+        raise BadLaunch(f"{where} is a {what} of {value.target.name_beside(target)}, but the kernel runs on {target.name}; create it there")
     if SCALAR_TYPES[param.type].bits != 64 or SCALAR_TYPES[param.type].kind == "f" or ".ptr" in param.attributes:
         raise BadLaunch(f"{where} is a {what}, a handle of 64 bits, but the parameter is {_describe(param)}")
     return Argument(struct.pack("<Q", value.handle), f"{what}: {value.texels}", value)
@@ -228,11 +228,14 @@ def _handle(where: str, param: Variable, value: Texture | Surface, target: Tenso
 
 def _tensor_map(where: str, param: Variable, value: TensorMap, target: TensorMaps) -> Argument:
     if value.target is not target:
-        raise BadLaunch(f"{where} is a tensor map of {value.target.name_beside(target)}, the kernel runs on {target.name}; make it there")
-    if param.nbytes != TENSOR_MAP_BYTES or param.shape is None or (param.align or 1) % TENSOR_MAP_ALIGNMENT:
         raise BadLaunch(
-            f"{where} is a tensor map, {TENSOR_MAP_BYTES} bytes at a multiple of {TENSOR_MAP_ALIGNMENT}, but the parameter is "
-            f"{_describe(param)}: let the kernel take a `const __grid_constant__ CUtensorMap`"
+            f"{where} is a tensor map of {value.target.name_beside(target)}, but the kernel runs on {target.name}; create it there"
+        )
+    if param.nbytes != TENSOR_MAP_BYTES or param.shape is None or (param.align or 1) % TENSOR_MAP_ALIGNMENT:
+        found = _describe(param) if param.shape is None else f"{_describe(param)}, aligned to {param.align or 1}"
+        raise BadLaunch(
+            f"{where} is a tensor map ({TENSOR_MAP_BYTES} bytes, aligned to {TENSOR_MAP_ALIGNMENT}), but the parameter is {found}: "
+            "declare it as `const __grid_constant__ CUtensorMap`"
         )
     memory = (value.owner.address, value.owner.nbytes) if isinstance(value.owner, DeviceArray) else None
     return Argument(value.data, f"tensor map: {value.tiling}", value, memory)
@@ -249,7 +252,8 @@ def _number(where: str, param: Variable, kind: str, bits: int, value: Any) -> Ar
         raise BadLaunch(f"{where} is the number {value}, but the parameter is a pointer: pass an array of the target")
     if isinstance(value, np.generic) and value.dtype.itemsize * 8 != bits:
         raise BadLaunch(
-            f"{where} is {value.dtype.name}, {value.dtype.itemsize} bytes, but the parameter is {param.type}, {bits // 8} bytes"
+            f"{where} is {value.dtype.name}, {plural(value.dtype.itemsize, 'byte')}, but the parameter is {param.type}, "
+            f"{plural(bits // 8, 'byte')}"
         )
     if kind == "f" or (isinstance(value, float | np.floating) and kind == "b" and bits in _FLOAT_FORMATS):
         return Argument(_float_bytes(where, param, bits, float(value)), str(value))
@@ -272,8 +276,9 @@ def _by_value(where: str, param: Variable, value: object) -> Argument:
     data = value if isinstance(value, bytes) else value.tobytes() if isinstance(value, np.generic | np.ndarray) else None
     if data is None:
         raise BadLaunch(
-            f"{where} is a {type(value).__name__}, but the parameter is a structure of {param.nbytes} bytes: pass bytes or a NumPy value"
+            f"{where} is a {type(value).__name__}, but the parameter is a structure of {plural(param.nbytes, 'byte')}: pass bytes or a "
+            "NumPy value"
         )
     if len(data) != param.nbytes:
-        raise BadLaunch(f"{where} has {len(data)} bytes, but the parameter has {param.nbytes}")
-    return Argument(data, f"{len(data)} bytes")
+        raise BadLaunch(f"{where} has {plural(len(data), 'byte')}, but the parameter has {param.nbytes}")
+    return Argument(data, f"{plural(len(data), 'byte')}")

@@ -133,7 +133,7 @@ def whole_copy(destination: Place, source: Place) -> BoundCopy:
     Raises BadLaunch if they differ in shape or element size, or the destination is read-only.
     """
     if destination.shape != source.shape or destination.dtype.itemsize != source.dtype.itemsize:
-        raise BadLaunch(f"cannot copy {_described(source)} to {_described(destination)}: both have one shape and one size of elements")
+        raise BadLaunch(f"cannot copy {_described(source)} to {_described(destination)}: their shapes and element sizes must be the same")
     if isinstance(destination, np.ndarray) and not destination.flags.writeable:
         raise BadLaunch(f"cannot copy to {_described(destination)}: the array is read-only")
     return BoundCopy(_end(destination), _end(source), source.shape, source.dtype.itemsize)
@@ -171,7 +171,7 @@ class Copies(Memory):
     """Copies between the memory of a target, that of others, and the host's."""
 
     def copy(self, copy: BoundCopy) -> None:
-        """Copy elements between any two places, after all work launched before on the targets whose memory they are; the host waits."""
+        """Copy elements between any two places, after all work launched before on their targets, and wait for the copy."""
         values = np.empty(copy.shape, f"V{copy.itemsize}")
         here = End(values.ctypes.data, values.strides)
         with interrupts_held():
@@ -180,7 +180,7 @@ class Copies(Memory):
                     _move(rows, destination.target, source.target)
 
     def start_copy(self, destination: Place, source: Place, stream: Stream | None = None) -> Event:
-        """Copy the elements of one array to another of the same shape and element size, on a stream, and return an event behind the copy.
+        """Copy the elements of one array to another of the same shape and element size, on a stream, and return an event after the copy.
 
         Each is an array of this target or a peer, or one of NumPy, which a GPU takes from `pinned` only. Both are kept until the copy is
         done. Raises BadLaunch for arrays that do not fit together.
@@ -189,16 +189,17 @@ class Copies(Memory):
         return DoneEvent()
 
     def pinned(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
-        """An array on the host with undefined contents that copies of this target need not stage: page-locked for a GPU."""
+        """Return an array on the host, with undefined contents, that copies of this target can use without staging: page-locked for a
+        GPU."""
         return np.empty(shape, dtype)
 
     def is_pinned(self, host: npt.NDArray[Any]) -> bool:
-        """Whether copies of this target need not stage an array of the host."""
+        """Whether copies of this target can use an array of the host without staging it."""
         return True
 
     def enable_peer(self, other: Copies) -> None:
-        """Let kernels of this target reach memory of `other`, which stays so. Raises DeviceError where they cannot."""
-        raise DeviceError(f"{self.name} and {other.name} are not peers: kernels of the one cannot reach memory of the other")
+        """Allow kernels of this target to access memory of `other`, from now on. Raises DeviceError where they cannot."""
+        raise DeviceError(f"{self.name} and {other.name} are not peers: kernels on one cannot access memory of the other")
 
 
 def _move(rows: Rows, to_target: Memory | None, of_target: Memory | None) -> None:
@@ -284,5 +285,5 @@ class Graphs(Launcher, Copies):
     """Prepares steps for repeated starts."""
 
     def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> StepGraph:
-        """Prepare steps on this target and its peers for repeated starts; with `timed` the times of each start can be asked for."""
-        raise BadLaunch(f"{self.name} has no graphs of steps: it runs them one after another")
+        """Prepare steps on this target and its peers for repeated starts; with `timed`, the times of each start can be queried."""
+        raise BadLaunch(f"{self.name} does not support graphs of steps; it runs the steps one after another")

@@ -55,15 +55,15 @@ class Streams(Memory):
 
     @abstractmethod
     def stream(self) -> Stream:
-        """A new stream."""
+        """Return a new stream."""
 
     @abstractmethod
     def sync(self) -> None:
         """Wait for all work; errors of asynchronous work are raised here at the latest."""
 
     def adopt_stream(self, value: object) -> Stream:
-        """Return a stream of another library as one of this target: an object with `__cuda_stream__`, a stream of PyTorch or CuPy, or the
-        handle of one as an int. Raises BadLaunch for what is none.
+        """Return a stream of another library as a stream of this target: an object with `__cuda_stream__`, a stream of PyTorch or CuPy, or
+        the handle of one as an int. Raises BadLaunch for what is none.
 
         Its work and that of the target's default stream wait for each other, as with streams that `stream()` makes. The stream has to live
         until the work is done.
@@ -72,7 +72,7 @@ class Streams(Memory):
         return Stream(handle, value) if handle > 1 else self.default_stream
 
     def stream_of(self, value: object = None) -> Stream:
-        """Return the stream that a user names: the default one for None, one of the target, or one of another library."""
+        """Return the stream that `stream` stands for: the default one for None, one of the target, or one of another library."""
         if value is None:
             return self.default_stream
         return value if isinstance(value, Stream) else self.adopt_stream(value)
@@ -82,14 +82,14 @@ class Streams(Memory):
         return False
 
     def record(self, stream: Stream | None = None) -> Event:
-        """Return an event behind all work that is on the stream now; on the default stream, if none is given."""
+        """Return an event after all work that is now on the stream, by default the default stream."""
         return DoneEvent()
 
     def wait_for(self, event: object, stream: Stream | None = None) -> None:
-        """Let work that is put on the stream from now on wait for an event: one of a target, of PyTorch, CuPy or cuda.core, or the handle
+        """Make all later work on the stream wait for an event: one of a target, of PyTorch, CuPy or cuda.core, or the handle
         of one as an int. The host does not wait where the target has streams. Raises BadLaunch for what is not an event."""
         if not isinstance(event, Event):
-            raise BadLaunch(f"{self.name} has no events of other libraries: wait on the host, with event.synchronize()")
+            raise BadLaunch(f"{self.name} cannot use events of other libraries: wait on the host, with event.synchronize()")
         event.wait()
 
 

@@ -18,6 +18,7 @@ from memlane.launch.kernel_names import find_kernel, typed_names
 from memlane.launch.limits import check_cluster, check_compiled_block, check_extents, check_residence, check_shared_bytes
 from memlane.launch.observation import NO_LAYERS, Layers, Seen
 from memlane.launch.tensor_map import TensorMaps
+from memlane.number_format import plural
 from memlane.plan import KernelRef
 from memlane.ptx import Convention, Function, Module, inline_calls, is_cooperative, once_for_each, parameter_use, print_module
 from memlane.titles import kernel_label, plain_name
@@ -35,22 +36,22 @@ class Loader(TensorMaps):
 
     @abstractmethod
     def load_module(self, module: Module) -> object:
-        """Prepare a module; the handle that `LoadedModule` keeps."""
+        """Prepare a module, and return the handle that `LoadedModule` keeps."""
 
     @abstractmethod
     def symbol(self, loaded: LoadedModule, name: str) -> tuple[int, int]:
-        """Address and size in bytes of the module-scope variable `name`."""
+        """Return address and size in bytes of the module-scope variable `name`."""
 
     @abstractmethod
     def resident_blocks(self, kernel: Kernel, threads_per_block: int, shared_bytes: int) -> int:
-        """How many blocks of this kernel one SM can hold at once."""
+        """Return how many blocks of this kernel can be resident on one SM."""
 
     @abstractmethod
     def max_shared_bytes(self, kernel: Kernel) -> int:
-        """How many bytes of dynamic shared memory a block of this kernel may ask for."""
+        """Return how many bytes of dynamic shared memory a block of this kernel may request."""
 
     def assembled(self, loaded: LoadedModule) -> bytes | None:
-        """The assembled code (a cubin) that runs for the module; None where the target runs the PTX itself, or cannot tell."""
+        """Return the assembled code (a cubin) of the module; None if the target runs the PTX itself or does not know the code."""
         return None
 
     def check_configuration(self, kernel: Kernel, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
@@ -71,11 +72,12 @@ class Timer(Loader):
         """Run launches one after another, wait for them, and return the time of each. Observers do not see them."""
 
     def elapsed_ns(self, run: Callable[[], object]) -> float:
-        """How long the device works on what `run` launches on the default stream, between two events. BadLaunch where time is modelled."""
-        raise BadLaunch(f"{self.name} has no events: its times are modelled, by ml.time")
+        """Return how long the device takes for what `run` launches on the default stream, between two events. BadLaunch where time is
+        modelled."""
+        raise BadLaunch(f"{self.name} has no events, because its times are modelled: use ml.time")
 
     def empty_caches(self) -> None:
-        """Let the next launch of which the time is modelled find nothing in L2. The caches of a GPU stay as they are."""
+        """Empty L2 for the next launch whose time is modelled. The caches of a GPU stay as they are."""
         return
 
 
@@ -87,8 +89,7 @@ class Launcher(Timer, Streams):
 
     @abstractmethod
     def launch(self, launch: Launch) -> Observation | None:
-        """Start one launch, as it is: observers have had their say. Return what the target saw of it, where it observes: then the launch is
-        over, too."""
+        """Start one launch without passing it to observers. If the target observes, wait for the launch and return what it observed."""
 
     @abstractmethod
     def start(self, launch: Launch) -> None:
@@ -102,7 +103,7 @@ class Launcher(Timer, Streams):
         return partial(self.start, launch)
 
     def quick_call(self, call: KernelCall) -> QuickCall | None:
-        """Return a shorter way to make launches of a configuration that has been checked, if the target has one.
+        """Return a faster way to launch a checked configuration, if the target has one.
 
         It takes the arguments and returns whether it has launched; it has not where an observer or a check wants to see the launch, and
         where an argument needs a closer look.
@@ -115,19 +116,20 @@ class Launcher(Timer, Streams):
         return [launch.kernel.target.launch(launch) for launch in launches]
 
     def load(self, module: Module) -> LoadedModule:
-        """The module on this target, ready to launch its kernels. TypeError for what is no module, BadLaunch for one of 32-bit addresses,
-        which no GPU since compute capability 9.0 runs."""
+        """Load the module on this target, ready to launch its kernels. TypeError for what is no module, BadLaunch for one of 32-bit
+        addresses, which no GPU since compute capability 9.0 runs."""
         if not isinstance(module, Module):
-            raise TypeError(f"load takes a module, as ml.cuda(path) or ml.parse(text) give it; got a {type(module).__name__}")
+            raise TypeError(f"load takes a module, as returned by ml.cuda(path) or ml.parse(text); got a {type(module).__name__}")
         if module.address_size != 64:
-            size = f"addresses of {module.address_size} bits (.address_size)"
+            size = f"addresses of {plural(module.address_size, 'bit')} (.address_size)"
             raise BadLaunch(f"{module.name} has {size}, which {self.name} does not run: compile it for 64 bits")
         return LoadedModule(self, module, self.load_module(module))
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch as data. `kernel[grid, block].bind(...)` builds it, observers rewrite it, a target executes it."""
+    """One kernel launch with all its arguments, as data. `kernel[grid, block].bind(...)` builds it, observers rewrite it, a target
+    executes it."""
 
     kernel: Kernel
     grid: Dim3
@@ -263,7 +265,7 @@ class Kernel:
 
     @property
     def inlined(self) -> Function:
-        """The kernel with the functions that it calls put in place of the calls."""
+        """The kernel with all functions that it calls inlined."""
         return self.loaded.inlined.kernels[self.name]
 
     @property
@@ -301,13 +303,15 @@ class Kernel:
         return is_cooperative(self.module, self.function)
 
     def allow_nonportable_clusters(self) -> Kernel:
-        """Return the kernel with clusters of up to 16 blocks allowed, which not every GPU with clusters takes."""
+        """Return the kernel with clusters of up to 16 blocks allowed, which not every GPU with clusters supports."""
         return replace(self, nonportable_clusters=True)
 
     def __call__(self, *args: object) -> NoReturn:
-        """Raise BadLaunch, because grid and block are missing: write `kernel[grid, block]` in front of the parentheses."""
-        name = plain_name(self.title)
-        raise BadLaunch(f"{name} has no grid and block yet: write {name}[grid, block], and its arguments behind that")
+        """Raise BadLaunch, because grid and block are missing: write `kernel[grid, block](...)`."""
+        name, convention = plain_name(self.title), self.function.convention
+        if convention is not None and convention.block:
+            raise BadLaunch(f"{name} needs a grid: write {name}[grid,](arguments)")
+        raise BadLaunch(f"{name} needs a grid and a block: write {name}[grid, block](arguments)")
 
     bind = __call__
 
@@ -343,7 +347,7 @@ class Kernel:
         if not isinstance(shared_bytes, int) or shared_bytes < 0:
             raise BadLaunch(f"the dynamic shared memory of {self.title} must be a number of bytes, got {shared_bytes!r}")
         if shared_bytes < convention.shared_bytes:
-            raise BadLaunch(f"{self.title} needs {convention.shared_bytes} bytes of dynamic shared memory, got {shared_bytes}")
+            raise BadLaunch(f"{self.title} needs {plural(convention.shared_bytes, 'byte')} of dynamic shared memory, got {shared_bytes:,}")
         threads = convention.block if block is None and convention.block else dim3("block", block)
         if convention.block and threads != convention.block:
             raise BadLaunch(self._wrong_block(threads, convention.block, given))

@@ -28,7 +28,7 @@ def find_kernel(module: Module, name: str) -> Function:
         return matches[0]
     listed = ", ".join(kernel.title for kernel in (matches or kernels.values()))
     if matches:
-        raise BadLaunch(f"several kernels of {module.name} answer to {name!r}: {listed}; use the full name")
+        raise BadLaunch(f"several kernels of {module.name} match {name!r}: {listed}; use the full name")
     if (why := module.left_out.get(plain_name(name))) is not None:
         raise BadLaunch(why)
     raise BadLaunch(f"no kernel {name!r} in {module.name}; it has: {listed or 'none'}")

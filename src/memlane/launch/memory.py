@@ -29,12 +29,12 @@ class Memory(ABC):
         return f"<Target: {self.name}>"
 
     def name_beside(self, other: Memory) -> str:
-        """Return what to call this target in a message that names `other` too: two emulators may have one name."""
+        """Return the name of this target for a message that also names `other`: two emulators may have one name."""
         return f"another {self.name}" if self.name == other.name and self is not other else self.name
 
     @abstractmethod
     def allocate(self, nbytes: int) -> tuple[int, object]:
-        """Fresh memory of `nbytes` with undefined contents: its device address (a multiple of 256) and what keeps it alive."""
+        """Allocate `nbytes` of memory with undefined contents: its device address (a multiple of 256) and what keeps it alive."""
 
     @abstractmethod
     def read(self, address: int, host: npt.NDArray[Any]) -> None:
@@ -46,18 +46,19 @@ class Memory(ABC):
 
     @abstractmethod
     def device_pointer(self, value: object) -> tuple[int, int, str] | None:
-        """Address, size in bytes and description of the device memory of a foreign object (CuPy, PyTorch, ...); None if it has none."""
+        """Return address, size in bytes and description of the device memory of another library's object (CuPy, PyTorch, ...); None if it
+        has none."""
 
     def reaches(self, other: Memory) -> bool:
-        """Whether kernels of this target can use memory of `other`: its own, or that of a peer that was enabled."""
+        """Return whether kernels of this target can access memory of `other`: its own, or that of a peer that was enabled."""
         return other is self
 
     def free_bytes(self) -> int | None:
-        """Return how much device memory is free, in bytes; None where the target does not say."""
+        """Return how much device memory is free, in bytes; None if the target does not report it."""
         return None
 
     def allocate_cleared(self, nbytes: int) -> tuple[int, object]:
-        """Fresh memory filled with zeros, as `allocate` gives it."""
+        """Allocate memory filled with zeros, like `allocate`."""
         address, owner = self.allocate(nbytes)
         self.clear(address, nbytes)
         return address, owner
@@ -69,18 +70,18 @@ class Memory(ABC):
             self.write(address + start, zeros[: nbytes - start])
 
     def array(self, host: npt.ArrayLike) -> DeviceArray:
-        """A copy of `host` on the target."""
+        """Return a copy of `host` on the target."""
         source = np.asarray(host, order="C")
         if source.dtype.hasobject:
-            raise BadLaunch(f"an array of dtype {source.dtype} holds Python objects and cannot be copied to {self.name}")
+            raise BadLaunch(f"an array of dtype {source.dtype} contains Python objects and cannot be copied to {self.name}")
         array = self.empty(source.shape, source.dtype)
         if array.nbytes:
             self.write(array.address, np.ascontiguousarray(source))
         return array
 
     def adopt(self, value: object) -> DeviceArray:
-        """An array of another library on this target, where it lies, without a copy. BadLaunch for one that does not lie in C order and for
-        what has no memory here."""
+        """Return an array of another library as an array of this target, without a copy. BadLaunch for one that does not lie in C order
+        and for what has no memory here."""
         found = self.device_pointer(value)
         if found is None:
             raise BadLaunch(f"a {type(value).__name__} has no memory on {self.name}: copy it there with target.array")
@@ -88,11 +89,13 @@ class Memory(ABC):
         try:
             dtype = np.dtype(name)
         except TypeError:
-            raise BadLaunch(f"elements of {name or 'no known type'} have no type in NumPy, which arrays of a target need") from None
+            raise BadLaunch(
+                f"NumPy has no type for the elements ({name or 'unknown type'}), so a target cannot hold such an array"
+            ) from None
         return DeviceArray(self, found[0], tuple(int(extent) for extent in getattr(value, "shape", ())), dtype, value)
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> DeviceArray:
-        """An array on the target with undefined contents."""
+        """Return an array on the target with undefined contents."""
         extents = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
         if any(extent < 0 for extent in extents):
             raise BadLaunch(f"an array cannot have the shape {extents}")
@@ -101,7 +104,7 @@ class Memory(ABC):
         return DeviceArray(self, address, extents, kind, owner)
 
     def zeros(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> DeviceArray:
-        """An array on the target filled with zeros."""
+        """Return an array on the target filled with zeros."""
         array = self.empty(shape, dtype)
         self.clear(array.address, array.nbytes)
         return array
@@ -164,7 +167,7 @@ class DeviceArray:
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError("an array of a target cannot be seen by NumPy without a copy; leave out copy=False")
+            raise ValueError("NumPy cannot use an array of a target without a copy; leave out copy=False")
         host = self.numpy()
         return host if dtype is None else host.astype(dtype)
 

@@ -26,11 +26,11 @@ class Target(Images, Graphs):
     """
 
     def start(self, launch: Launch) -> None:
-        """Start one launch, after the observers that are installed have seen it and may have changed it."""
+        """Start one launch, after passing it to the installed observers, which may replace it."""
         self.launch(observed(launch, once=True))
 
     def graph(self, launches: Iterable[Launch]) -> StepGraph:
-        """Return launches that follow each other as a graph, which starts them again and again (a CUDA graph on a GPU).
+        """Return launches that follow each other as a graph that can be started repeatedly (a CUDA graph on a GPU).
 
         Observers see the launches once, in this call. For copies, host functions and other orders write a plan:
         `ml.BoundPlan(plan).graph()`.
@@ -44,5 +44,5 @@ def whole_target(part: Memory) -> Target:
     Raises BadLaunch for what only has memory.
     """
     if not isinstance(part, Target):
-        raise BadLaunch(f"{part.name} has memory and cannot do all that a target does: use one of ml.target")
+        raise BadLaunch(f"{part.name} only holds memory and cannot run kernels: use a target that ml.target returns")
     return part

@@ -17,6 +17,7 @@ import numpy as np
 
 from memlane.errors import BadLaunch
 from memlane.launch.memory import DeviceArray, Memory
+from memlane.number_format import plural
 
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 64
 """Of a tensor map as a kernel parameter."""
@@ -75,7 +76,7 @@ class TensorMaps(Memory):
     """The tensor maps of a target: what its kernels hand to copies of boxes."""
 
     def encode_tensor_map(self, tiling: Tiling) -> bytes:
-        """The 128 bytes in which kernels of this target find a tensor map. A target without such copies keeps this."""
+        """Return the 128 bytes of a tensor map for kernels of this target. A target without such copies keeps this."""
         raise BadLaunch(f"{self.name} has no tensor maps")
 
     def tensor_map(
@@ -91,7 +92,8 @@ class TensorMaps(Memory):
         shape: Sequence[int] | None = None,
         strides: Sequence[int] | None = None,
     ) -> TensorMap:
-        """A tensor map of a device array, of which kernels copy boxes between global and shared memory (`cp.async.bulk.tensor`, sm_90).
+        """Return a tensor map of a device array, from which kernels copy boxes between global and shared memory (`cp.async.bulk.tensor`,
+        sm_90).
 
         `box` has an extent for each axis, in the array's order; with `element_strides` only each n-th element of an axis is taken.
         `swizzle` (`none`, `32B`, `64B`, `128B`) says how rows of a box lie in shared memory, `promotion` how much L2 fetches, `fill`
@@ -131,15 +133,14 @@ def make_tensor_map(
     """See `TensorMaps.tensor_map`."""
     if target.chip.compute_capability < (9, 0):
         major, minor = target.chip.compute_capability
-        raise BadLaunch(
-            f"tensor maps need sm_90, and {target.name} is sm_{major}{minor}: let threads copy (cp.async), or take a newer chip"
-        )
+        raise BadLaunch(f"tensor maps need sm_90, but {target.name} is sm_{major}{minor}: let threads copy (cp.async), or use a newer chip")
     if isinstance(source, np.ndarray):
-        raise BadLaunch("a tensor map is of an array on the target, and this one lies on the host: copy it with target.array(x)")
+        raise BadLaunch("a tensor map needs an array on the target, but this one is in host memory: copy it with target.array(x)")
     array = source if isinstance(source, DeviceArray) else target.adopt(source)
     if array.target is not target:
         raise BadLaunch(
-            f"the array lives on {array.target.name_beside(target)}, the tensor map would on {target.name}; copy it there with x.numpy()"
+            f"the array is on {array.target.name_beside(target)}, but the tensor map would be on {target.name}; copy the array "
+            "there with target.array(x.numpy())"
         )
     extents = array.shape if shape is None else tuple(int(extent) for extent in shape)
     kind = _element_of(array, element)
@@ -158,7 +159,7 @@ def make_tensor_map(
     _check_box(tiling)
     if tiling.box_bytes > target.chip.launch_limits.max_shared_bytes:
         raise BadLaunch(
-            f"a box of {' x '.join(map(str, box))} takes {tiling.box_bytes} bytes, and a block of {target.chip.name} has "
+            f"a box of {' x '.join(map(str, box))} takes {plural(tiling.box_bytes, 'byte')}, and a block of {target.chip.name} has "
             f"{target.chip.launch_limits.max_shared_bytes} of shared memory: copy several smaller ones"
         )
     return TensorMap(target, tiling, target.encode_tensor_map(tiling), array)
@@ -169,11 +170,11 @@ def _element_of(array: DeviceArray, element: str) -> str:
         "bf16" if array.dtype.name == "bfloat16" else _OF_DTYPES.get(array.dtype.str[1:] if array.dtype.isnative else "", "")
     )
     if kind not in ELEMENTS:
-        raise BadLaunch(f"elements of a tensor map are one of {', '.join(ELEMENTS)}; got {element or array.dtype}: pass element=...")
+        raise BadLaunch(f"the element type of a tensor map is one of {', '.join(ELEMENTS)}; got {element or array.dtype}: pass element=...")
     if ELEMENTS[kind] != array.dtype.itemsize:
         raise BadLaunch(
-            f"an array of {array.dtype} has elements of {array.dtype.itemsize} bytes, and {kind} has {ELEMENTS[kind]}: "
-            "pass an array whose elements are as wide"
+            f"an array of {array.dtype} has elements of {plural(array.dtype.itemsize, 'byte')}, but {kind} has {ELEMENTS[kind]}: pass an "
+            "array with elements of that size"
         )
     return kind
 
@@ -184,8 +185,8 @@ def _strides_of(shape: tuple[int, ...], strides: Sequence[int] | None, element_b
         return tuple(math.prod(shape[axis:]) * element_bytes for axis in range(len(shape) - 1, 0, -1))
     if len(strides) != len(shape) or (strides and strides[-1] != element_bytes):
         raise BadLaunch(
-            f"strides of a tensor map are bytes for each of its {len(shape)} axes, the last of them the {element_bytes} bytes of an "
-            f"element; got {tuple(strides)}"
+            f"strides of a tensor map are in bytes, one for each of its {plural(len(shape), 'axis')}, and the last stride is the "
+            f"{plural(element_bytes, 'byte')} of an element; got {tuple(strides)}"
         )
     return tuple(int(stride) for stride in reversed(strides[:-1]))
 
@@ -193,25 +194,26 @@ def _strides_of(shape: tuple[int, ...], strides: Sequence[int] | None, element_b
 def _check_array(tiling: Tiling, array: DeviceArray) -> None:
     rank, shape = len(tiling.extents), tuple(reversed(tiling.extents))
     if not 1 <= rank <= _MOST_DIMENSIONS:
-        raise BadLaunch(f"a tensor map has 1 to {_MOST_DIMENSIONS} dimensions, and the array has {rank}: join or split some with shape=...")
+        raise BadLaunch(f"a tensor map has 1 to {_MOST_DIMENSIONS} dimensions, but the array has {rank}: join or split some with shape=...")
     if any(not 1 <= extent <= _MOST_EXTENT for extent in shape):
         raise BadLaunch(f"an array of shape {shape} has no tensor map: each extent is from 1 to 2^32")
     if tiling.address % _PIECE:
         raise BadLaunch(
-            f"the array begins at address {tiling.address:#x}, and a tensor map needs a multiple of {_PIECE}: "
-            "begin where one is, and give the rest to the coordinates"
+            f"the array begins at address {tiling.address:#x}, but a tensor map needs a multiple of {_PIECE}: begin at such an "
+            "address, and add the rest to the coordinates"
         )
     for stride in tiling.strides:
         if stride % _PIECE or not 0 < stride < _MOST_STRIDE:
             raise BadLaunch(
-                f"an axis has a stride of {stride} bytes, and a tensor map needs multiples of {_PIECE} from {_PIECE} to 2^40: pad the rows "
-                f"to {-(-max(stride, 1) // _PIECE) * _PIECE} bytes, and say strides=... and the shape without the padding"
+                f"an axis has a stride of {plural(stride, 'byte')}, but a tensor map needs multiples of {_PIECE} from {_PIECE} to 2^40: "
+                f"pad the rows to {plural(-(-max(stride, 1) // _PIECE) * _PIECE, 'byte')}, and pass strides=... and the shape without the "
+                "padding"
             )
     reach = sum((extent - 1) * stride for extent, stride in zip(tiling.extents, (tiling.element_bytes, *tiling.strides), strict=True))
     if reach + tiling.element_bytes > array.nbytes:
         raise BadLaunch(
-            f"shape {shape} with strides up to {max(tiling.strides, default=0)} needs {reach + tiling.element_bytes} bytes, but the "
-            f"array has {array.nbytes}: pass less, or a larger array"
+            f"shape {shape} with strides up to {max(tiling.strides, default=0)} needs {plural(reach + tiling.element_bytes, 'byte')}, but "
+            f"the array has {array.nbytes}: pass a smaller shape, or a larger array"
         )
 
 
@@ -219,29 +221,29 @@ def _check_box(tiling: Tiling) -> None:
     box, steps = tuple(reversed(tiling.box)), tuple(reversed(tiling.element_strides))
     if len(box) != len(tiling.extents) or len(steps) != len(box):
         raise BadLaunch(
-            f"the array has {len(tiling.extents)} axes, the box {len(box)} and its element strides {len(steps)}: give one "
+            f"the array has {plural(len(tiling.extents), 'axis')}, the box {len(box)} and its element strides {len(steps)}: give one "
             "number for each axis"
         )
     if any(not 1 <= extent <= _MOST_BOX for extent in box):
         raise BadLaunch(f"a box of {box} is too large or empty: each of its extents is from 1 to {_MOST_BOX}; copy several smaller ones")
     if any(not 1 <= step <= _MOST_STEP for step in steps) or steps[-1] != 1:
-        raise BadLaunch(f"element strides {steps} cannot be: each is from 1 to {_MOST_STEP}, and that of the last axis is 1")
+        raise BadLaunch(f"element strides {steps} are invalid: each is from 1 to {_MOST_STEP}, and that of the last axis is 1")
     inner = tiling.box[0] * tiling.element_bytes
     if inner % _PIECE:
         raise BadLaunch(
-            f"rows of a box have {inner} bytes ({tiling.box[0]} x {tiling.element}), and a copy needs a multiple of {_PIECE}: "
+            f"rows of the box have {plural(inner, 'byte')} ({tiling.box[0]} x {tiling.element}), but a copy needs a multiple of {_PIECE}: "
             f"make the box {-(-inner // _PIECE) * _PIECE // tiling.element_bytes} wide"
         )
     for name, chosen, known in (("swizzle", tiling.swizzle, SWIZZLES), ("promotion", tiling.promotion, PROMOTIONS)):
         if chosen not in known:
             raise BadLaunch(f"{name} of a tensor map is one of {', '.join(known)}; got {chosen!r}")
     if tiling.fill not in FILLS or (tiling.fill == "nan" and "f" not in tiling.element):
-        raise BadLaunch(f"fill of a tensor map is zeros, or nan where elements are floats; got {tiling.fill!r} for {tiling.element}")
+        raise BadLaunch(f"fill of a tensor map is zeros, or nan if its elements are floats; got {tiling.fill!r} for {tiling.element}")
     width = SWIZZLES[tiling.swizzle]
     if width and inner != width:
         raise BadLaunch(
-            f"rows of a box have {inner} bytes, and swizzle {tiling.swizzle} is for rows of {width}: make the box "
-            f"{width // tiling.element_bytes} wide, or take swizzle {_fitting(inner)}"
+            f"rows of the box have {plural(inner, 'byte')}, but swizzle {tiling.swizzle} is for rows of {width}: make the box "
+            f"{width // tiling.element_bytes} wide, or use swizzle {_fitting(inner)}"
         )
 
 

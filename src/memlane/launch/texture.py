@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from memlane.errors import BadLaunch
 from memlane.launch.memory import DeviceArray, Memory
+from memlane.number_format import plural
 
 DTYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "f2", "f4")
 """What a channel of a texel can be, as NumPy writes it."""
@@ -92,7 +93,8 @@ class Images(Memory):
     """The images of a target: memory that kernels read through a sampler or address by coordinates. A target without them keeps this."""
 
     def allocate_image(self, texels: Texels, writable: bool) -> object:
-        """Memory for an image with undefined contents, which lives as long as the object does. Surfaces need it `writable`."""
+        """Allocate memory for an image with undefined contents, which exists as long as the returned object. Surfaces need it
+        `writable`."""
         raise self._no_images()
 
     def read_image(self, image: object, texels: Texels, host: npt.NDArray[Any]) -> None:
@@ -104,15 +106,16 @@ class Images(Memory):
         raise self._no_images()
 
     def bind_texture(self, texels: Texels, sampling: Sampling, image: object) -> tuple[int, object]:
-        """The handle of a texture over an image, and what keeps the handle alive."""
+        """Return the handle of a texture over an image, and the object that keeps the handle valid."""
         raise self._no_images()
 
     def bind_linear(self, texels: Texels, read: str, address: int) -> tuple[int, object]:
-        """The same over device memory, which is read by whole numbers."""
+        """Return the handle of a texture over device memory, which is read with integer coordinates, and the object that keeps the handle
+        valid."""
         raise self._no_images()
 
     def bind_surface(self, texels: Texels, image: object) -> tuple[int, object]:
-        """The handle of a surface over a writable image, and what keeps the handle alive."""
+        """Return the handle of a surface over a writable image, and the object that keeps the handle valid."""
         raise self._no_images()
 
     def _no_images(self) -> BadLaunch:
@@ -131,7 +134,7 @@ class Images(Memory):
         cube: bool = False,
         memory: str = "array",
     ) -> Texture:
-        """A texture with a copy of `source`, of shape (width,), (height, width) or (depth, height, width).
+        """Return a texture with a copy of `source`, of shape (width,), (height, width) or (depth, height, width).
 
         With `channels` 2 or 4 a further last axis holds the channels of each texel; with `layered` the first axis counts layers of one or
         two dimensions, with `cube` the six faces of one (+x, -x, +y, -y, +z, -z). `filter`, `address` (one mode, or one each for x, y and
@@ -142,7 +145,7 @@ class Images(Memory):
         return make_texture(self, source, channels, filter, address, normalized, read, layered, cube, memory)
 
     def surface(self, source: npt.ArrayLike | DeviceArray, *, channels: int = 1, layered: bool = False) -> Surface:
-        """A surface with a copy of `source`, whose shape, `channels` and `layered` are as for a texture. Kernels read and write it;
+        """Return a surface with a copy of `source`, whose shape, `channels` and `layered` are as for a texture. Kernels read and write it;
         `Surface.numpy` gives what it holds."""
         return make_surface(self, source, channels, layered)
 
@@ -210,7 +213,7 @@ def texels_of(what: str, shape: tuple[int, ...], dtype: np.dtype[Any], channels:
         layers, extents = (extents[0], extents[1:]) if extents else (0, ())
     if (len(extents), layered) not in GEOMETRIES or 0 in shape:
         wanted = "(layers, width) or (layers, height, width)" if layered else "(width,), (height, width) or (depth, height, width)"
-        hint = "" if channels > 1 or layered else "; say channels=2 or channels=4 if the last axis holds the channels of a texel"
+        hint = "" if channels > 1 or layered else "; pass channels=2 or channels=4 if the last axis holds the channels of a texel"
         raise BadLaunch(f"{what} has the shape {wanted}, got {shape}{hint}")
     if max((layers, *extents)) > MOST_TEXELS:
         raise BadLaunch(f"an axis of {what} has at most {MOST_TEXELS:,} texels; the array has shape {shape}")
@@ -226,9 +229,9 @@ def sampling_of(texels: Texels, filter: str, address: str | tuple[str, ...], nor
             if one not in known:
                 raise BadLaunch(f"{name} of a texture is one of {', '.join(known)}; got {one!r}")
     if len(modes) != texels.dimensions:
-        raise BadLaunch(f"a {texels.geometry} texture has {texels.dimensions} address modes, for x, y and z; got {len(modes)}")
+        raise BadLaunch(f"a {texels.geometry} texture has {plural(texels.dimensions, 'address mode')}, one per axis; got {len(modes)}")
     if texels.cube and (normalized or set(modes) != {"clamp"}):
-        raise BadLaunch("a cube is read by directions: it has no address modes and no normalized coordinates")
+        raise BadLaunch("a cube is read with a direction: it has no address modes and no normalized coordinates")
     repeating = [mode for mode in modes if mode in ("wrap", "mirror")]
     if repeating and not normalized:
         raise BadLaunch(f"address mode {repeating[0]!r} needs normalized coordinates: pass normalized=True, or use clamp or border")
@@ -237,7 +240,7 @@ def sampling_of(texels: Texels, filter: str, address: str | tuple[str, ...], nor
     if filter == "linear" and texels.dtype.kind != "f" and read == "element":
         small = texels.dtype.itemsize <= 2
         remedy = 'pass read="normalized_float", or use floats' if small else "use floats"
-        raise BadLaunch(f"linear filtering gives floats, and this texture gives {texels.dtype}: {remedy}")
+        raise BadLaunch(f"linear filtering returns floats, but this texture returns {texels.dtype}: {remedy}")
     x, y, z = (*modes, "clamp", "clamp")[:3]
     return Sampling(filter, (x, y, z), normalized or texels.cube, read)
 
@@ -259,17 +262,18 @@ def make_texture(
         raise BadLaunch(f"memory of a texture is one of {', '.join(MEMORIES)}; got {memory!r}")
     if isinstance(source, Surface | DeviceArray) and source.target is not target:
         raise BadLaunch(
-            f"the image lives on {source.target.name_beside(target)}, the texture would on {target.name}; copy it there with x.numpy()"
+            f"the image is on {source.target.name_beside(target)}, but the texture would be on {target.name}; copy the image there "
+            "with target.array(x.numpy())"
         )
     if isinstance(source, Surface):
         if memory == "linear":
-            raise BadLaunch("a surface does not lie in linear memory; make its texture with memory='array'")
+            raise BadLaunch("a surface cannot be in linear memory; create its texture with memory='array'")
         sampling = sampling_of(source.texels, filter, address, normalized, read)
         handle, owner = target.bind_texture(source.texels, sampling, source.image)
         return Texture(target, handle, source.texels, sampling, (owner, source))
     if memory == "linear":
         if (filter, address, normalized, layered, cube) != ("point", "clamp", False, False, False):
-            raise BadLaunch("a texture in linear memory is read by whole numbers: it has no filter, address mode, layers or faces")
+            raise BadLaunch("a texture in linear memory is read with integer coordinates: it has no filter, address mode, layers or faces")
         return _linear(target, source, channels, read)
     host = source.numpy() if isinstance(source, DeviceArray) else np.asarray(source, order="C")
     texels = texels_of("a texture", host.shape, host.dtype, channels, layered, cube)

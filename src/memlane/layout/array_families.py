@@ -11,6 +11,7 @@ from memlane.errors import LayoutError
 from memlane.layout.arrays import ArrayLayout, row_major_offset, split
 from memlane.layout.expression import Expression, table
 from memlane.layout.layout import Layout, whole_number
+from memlane.number_format import plural
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Permuted(ArrayLayout):
     def check(self) -> None:
         order = tuple(self.order)
         if sorted(order) != list(range(len(self.shape))):
-            raise LayoutError(f"an order of {len(self.shape)} axes names each of 0..{len(self.shape) - 1} once, not {order}")
+            raise LayoutError(f"an order of {plural(len(self.shape), 'axis')} names each of 0..{len(self.shape) - 1} once, not {order}")
         object.__setattr__(self, "order", order)
 
     def offset(self, index: tuple[Expression, ...]) -> Expression:
@@ -98,7 +99,9 @@ class Blocked(ArrayLayout):
     def check(self) -> None:
         block = tuple(self.block)
         if len(block) != len(self.shape):
-            raise LayoutError(f"a block of {len(block)} axes in an array of {len(self.shape)}; give it an extent for each axis")
+            raise LayoutError(
+                f"the block has {plural(len(block), 'axis')}, but the array has {len(self.shape)}: give one extent for each axis"
+            )
         for extent in block:
             whole_number("an extent of a block", extent, 1)
         object.__setattr__(self, "block", block)

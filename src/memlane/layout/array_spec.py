@@ -18,6 +18,7 @@ from memlane.layout.array_families import Blocked, OfTile, PaddedRows, Permuted,
 from memlane.layout.arrays import ArrayLayout, checked_shape
 from memlane.layout.diagonal import DiagonalStrip
 from memlane.layout.layout import Layout
+from memlane.number_format import plural
 
 Shape = tuple[int, ...]
 LayoutLike = str | ArrayLayout | Layout | Callable[[Shape], ArrayLayout]
@@ -36,7 +37,7 @@ def array_layout(given: LayoutLike, shape: Shape) -> ArrayLayout:
         layout = given(shape)
         if not isinstance(layout, ArrayLayout):
             raise LayoutError(
-                f"the function that layout= gives returns a layout of memlane.layout for {shape}, not {type(layout).__name__}"
+                f"the function passed as layout= must return a layout of memlane.layout for {shape}, not {type(layout).__name__}"
             )
     else:
         raise LayoutError(f"a layout is a name, a layout or a function of the shape, not a {type(given).__name__}")
@@ -50,21 +51,19 @@ def _named(text: str, shape: Shape) -> ArrayLayout:
     family = match[1] if match else ""
     if family == "auto":
         raise LayoutError(
-            "layout 'auto' depends on the kernels that read the array: ml.advise_layout(kernel[grid, block], ...) tries layouts with one; "
-            "upload with what layout(launches) of its advice returns"
+            "layout 'auto' depends on the kernels that read the array: call advice = ml.advise_layout(kernel[grid, block], ...), and "
+            "upload with layout=advice.layout(launches)"
         )
     if match is None or family not in _FAMILIES:
-        raise LayoutError(f"no layout of arrays is called {text!r}; there are {', '.join(_FAMILIES)}, some with numbers as in pad(3)")
+        raise LayoutError(f"unknown array layout {text!r}; choose from {', '.join(_FAMILIES)}, some with numbers as in pad(3)")
     words = match[2].split(",") if match[2] and match[2].strip() else []
     if not all(re.fullmatch(r"\s*\d{1,9}\s*", word) for word in words):
         raise LayoutError(f"{text!r}: the numbers of a layout are integers with commas between them")
     numbers = tuple(int(word) for word in words)
     wanted = {"row-major": 0, "column-major": 0, "diagonal": 0, "soa": 0, "pad": 1}.get(family, len(shape))
     if len(numbers) != wanted:
-        plural = "" if wanted == 1 else "s"
         raise LayoutError(
-            f"{text!r}: {family} takes {wanted} number{plural} for an array of {len(shape)} dimension{'s' if len(shape) > 1 else ''}, "
-            f"got {len(numbers)}"
+            f"{text!r}: {family} takes {plural(wanted, 'number')} for an array of {plural(len(shape), 'dimension')}, got {len(numbers)}"
         )
     return _FAMILIES[family](shape, numbers)
 
@@ -77,7 +76,7 @@ def _diagonal(shape: Shape, numbers: Shape) -> ArrayLayout:
 
 def _fields(shape: Shape, numbers: Shape) -> ArrayLayout:
     if len(shape) != 2:
-        raise LayoutError(f"structures of arrays are made of an array of shape (structures, fields) or of structures, not of shape {shape}")
+        raise LayoutError(f"layout='soa' needs an array of structures, or an array of shape (structures, fields), not shape {shape}")
     return column_major(shape)
 
 
@@ -99,12 +98,12 @@ def words_of_structure(dtype: npt.DTypeLike) -> tuple[np.dtype[np.void], tuple[i
     """
     kind = np.dtype(dtype)
     if kind.fields is None or kind.hasobject:
-        raise LayoutError(f"elements of {kind} have no fields to lay out apart from each other")
+        raise LayoutError(f"elements of {kind} have no fields to store separately")
     places = sorted((int(offset), field.itemsize) for field, offset, *_ in kind.fields.values())
     ends = [0]
     for start, length in places:
         if start < ends[-1]:
-            raise LayoutError(f"fields of {kind} overlap, so they cannot be laid out apart from each other")
+            raise LayoutError(f"fields of {kind} overlap, so they cannot be stored separately")
         ends += [start, start + length]
     borders = sorted({*ends, kind.itemsize})
     word = gcd(16, *borders)

@@ -23,6 +23,7 @@ from memlane.errors import LayoutError
 from memlane.layout.expression import Expression, name, number
 from memlane.layout.layout import LARGEST_TABLE, Offsets, whole_number
 from memlane.layout.program import Cost, Placement, Program
+from memlane.number_format import plural
 
 COORDINATES = ("i", "j", "k", "l")
 """What generated functions call the coordinates, the slowest first."""
@@ -80,7 +81,7 @@ class ArrayLayout(ABC):
     def __call__(self, *index: Any) -> int | Offsets:
         """Return the offset of an element; integers give an integer, integer arrays broadcast against each other."""
         if len(index) != len(self.shape):
-            raise LayoutError(f"{self} takes {len(self.shape)} coordinates, got {len(index)}")
+            raise LayoutError(f"{self} takes {plural(len(self.shape), 'coordinate')}, got {len(index)}")
         values = {
             word: _checked_index(f"coordinate {number} of {self}", given, extent)
             for number, (word, given, extent) in enumerate(zip(COORDINATES, index, self.shape, strict=False))
@@ -98,20 +99,20 @@ class ArrayLayout(ABC):
         if formula is None:
             flat = self._places[wanted]
             if np.any(flat < 0):
-                raise LayoutError(f"offset {np.asarray(wanted)[flat < 0].flat[0]} of {self} holds no element")
+                raise LayoutError(f"there is no element at offset {np.asarray(wanted)[flat < 0].flat[0]} of {self}")
             found = np.unravel_index(flat, self.shape)
         else:
             found = tuple(_like(program.evaluate({"k": wanted}), wanted) for program in formula)
             inside = np.logical_and.reduce([(np.asarray(c) >= 0) & (np.asarray(c) < n) for c, n in zip(found, self.shape, strict=True)])
             if not np.all(inside) or not np.array_equal(self(*found), wanted):
-                raise LayoutError(f"offset {_first_wrong(self, wanted, found, inside)} of {self} holds no element")
+                raise LayoutError(f"there is no element at offset {_first_wrong(self, wanted, found, inside)} of {self}")
         return tuple(np.asarray(c, np.int64) if isinstance(wanted, np.ndarray) else int(c) for c in found)
 
     @cached_property
     def table(self) -> Offsets:
         """The offsets of all elements as int64 in the shape of the array, for at most 2^24 elements; not to be written to."""
         if self.count > LARGEST_TABLE:
-            raise LayoutError(f"{self} has {self.count:,} elements; more than {LARGEST_TABLE:,} are not listed one by one")
+            raise LayoutError(f"{self} has {plural(self.count, 'element')}; a table of its offsets may have at most {LARGEST_TABLE:,}")
         offsets = np.asarray(self(*np.ogrid[tuple(slice(extent) for extent in self.shape)]), np.int64)
         offsets.flags.writeable = False
         return offsets
@@ -182,7 +183,9 @@ class ComposedArray(ArrayLayout):
 
     def check(self) -> None:
         if self.inner.size > self.outer.count:
-            raise LayoutError(f"{self.inner} has offsets up to {self.inner.size - 1}, but {self.outer} has {self.outer.count} elements")
+            raise LayoutError(
+                f"{self.inner} has offsets up to {self.inner.size - 1}, but {self.outer} has {plural(self.outer.count, 'element')}"
+            )
 
     def offset(self, index: tuple[Expression, ...]) -> Expression:
         return self.outer.offset(split(self.inner.offset(index), self.outer.shape))
@@ -211,7 +214,7 @@ def sources(layouts: Mapping[str, ArrayLayout], language: Language = "cuda") -> 
     """Return the functions of several arrays in one text: each is called what its key says. For kernels that read several."""
     writer = {"cuda": ArrayLayout.cuda_source, "numba": ArrayLayout.numba_source, "triton": ArrayLayout.triton_source}
     if language not in writer:
-        raise LayoutError(f"no functions are written for {language!r}; there are {', '.join(writer)}")
+        raise LayoutError(f"unknown language {language!r}; choose from {', '.join(writer)}")
     return "\n".join(writer[language](layout, function) for function, layout in layouts.items())
 
 
@@ -288,4 +291,4 @@ def _first_wrong(layout: ArrayLayout, wanted: Any, found: tuple[Any, ...], insid
     for offset, fits, *index in zip(np.ravel(wanted), np.ravel(inside), *(np.ravel(one) for one in found), strict=True):
         if not fits or layout(*(int(one) for one in index)) != offset:
             return int(offset)
-    raise AssertionError("every offset holds an element")
+    raise AssertionError("there is an element at every offset")

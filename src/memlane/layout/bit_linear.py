@@ -10,6 +10,7 @@ from memlane.errors import LayoutError
 from memlane.layout.expression import Expression, total
 from memlane.layout.layout import Layout, power_of_two
 from memlane.layout.program import Program
+from memlane.number_format import plural
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,9 @@ class BitLinear(Layout):
         power_of_two("the rows of a bit-linear layout", rows)
         power_of_two("the columns of a bit-linear layout", columns)
         if len(images) > rows.bit_length() - 1:
-            raise LayoutError(f"{len(images)} images for the {rows.bit_length() - 1} bits of a row number below {rows}")
+            raise LayoutError(
+                f"got {plural(len(images), 'image')} for the {plural(rows.bit_length() - 1, 'bit')} of a row number below {rows}"
+            )
         for image in images:
             if not 0 <= image < columns:
                 raise LayoutError(f"the image {image} of a bit of the row must be in 0..{columns - 1}")
@@ -44,7 +47,7 @@ class BitLinear(Layout):
         bits = (self.rows * self.columns).bit_length() - 1
         if len(self.matrix) != bits:
             raise LayoutError(
-                f"a bit-linear layout of {self.rows}x{self.columns} needs {bits} images, one for each bit, got {len(self.matrix)}"
+                f"a bit-linear layout of {self.rows}x{self.columns} needs {plural(bits, 'image')}, one for each bit, got {len(self.matrix)}"
             )
         for image in self.matrix:
             if not 0 <= image < 1 << bits:

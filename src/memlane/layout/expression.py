@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memlane.errors import LayoutError
+from memlane.number_format import plural
 
 LARGEST = 1 << 62
 """Values beyond it would not fit the integers of NumPy and of the GPU."""
@@ -147,7 +148,7 @@ def _lowest_clear_bit(mask: int) -> int:
 
 def _distance(shift: Expression) -> Expression:
     if shift.low < 0 or shift.high > 62:
-        raise LayoutError(f"a shift by {shift.low} to {shift.high} bits; it can be 0 to 62")
+        raise LayoutError(f"a shift by {shift.low} to {plural(shift.high, 'bit')}; it can be 0 to 62")
     return shift
 
 
@@ -157,7 +158,7 @@ def _operation(op: str, left: Expression, right: Expression) -> Expression:
     else:
         low, high = _range(op, left, right)
     if max(-low, high) > LARGEST:
-        raise LayoutError(f"values of up to {max(-low, high):,} do not fit 64 bits")
+        raise LayoutError(f"values of up to {max(-low, high):,} do not fit into 64 bits")
     return number(low) if left.op == right.op == "number" else Expression(op, (left, right), low, high)
 
 

@@ -27,11 +27,11 @@ _ALLOWED = "integers, + - * // % & | ^ << >>, min, max and parentheses"
 def read_formulas(text: str, names: Mapping[str, Expression]) -> tuple[Expression, ...]:
     """The formulas of `text`, which are separated by commas, over `names`. LayoutError that quotes what is wrong."""
     if len(text) > _LONGEST:
-        raise LayoutError(f"a formula of {len(text)} characters; at most {_LONGEST} are read")
+        raise LayoutError(f"the formula has {len(text)} characters; at most {_LONGEST} are allowed")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as cause:
-        raise LayoutError(f"{text!r} is not a formula; write one of {_ALLOWED} over {', '.join(names)}") from cause
+        raise LayoutError(f"{text!r} is not a formula; a formula may contain {', '.join(names)}, {_ALLOWED}") from cause
     parts = tree.elts if isinstance(tree, ast.Tuple) else [tree]
     return tuple(_Reader(text, names).read(part) for part in parts)
 
@@ -55,7 +55,7 @@ class _Reader:
                 return number(value)
             case ast.Name(id=word):
                 if word not in self._names:
-                    raise LayoutError(f"nothing is called {word!r}; there are {', '.join(self._names)}")
+                    raise LayoutError(f"unknown name {word!r}; choose from {', '.join(self._names)}")
                 return self._names[word]
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return number(0) - self._read(operand)
@@ -67,4 +67,4 @@ class _Reader:
                 a, b = self._read(first), self._read(second)
                 return a.least(b) if word == "min" else a.greatest(b)
         quoted = ast.get_source_segment(self._text.strip(), node) or self._text
-        raise LayoutError(f"{quoted!r} is not allowed; a formula has {_ALLOWED}")
+        raise LayoutError(f"{quoted!r} is not allowed; a formula may contain {_ALLOWED}")

@@ -15,6 +15,7 @@ from memlane.errors import LayoutError, MissingDependency
 from memlane.layout import picture
 from memlane.layout.expression import Expression, name, table
 from memlane.layout.program import Cost, Placement, Program
+from memlane.number_format import plural
 
 Index = int | np.integer | npt.NDArray[np.integer]
 Offsets = npt.NDArray[np.int64]
@@ -110,7 +111,9 @@ class Layout(ABC):
 
     def _check_listable(self) -> None:
         if self.rows * self.columns > LARGEST_TABLE:
-            raise LayoutError(f"{self} has {self.rows * self.columns:,} elements; more than {LARGEST_TABLE:,} are not listed one by one")
+            raise LayoutError(
+                f"{self} has {plural(self.rows * self.columns, 'element')}; a table of its offsets may have at most {LARGEST_TABLE:,}"
+            )
 
     # -- as a value --------------------------------------------------------------------------------------------------------------
 
@@ -276,7 +279,7 @@ class Inverse(Layout):
         if what != "row" and not self.of.is_bijective:
             holes = np.asarray(offset)[~self._is_taken[offset]]
             if holes.size:
-                raise LayoutError(f"offset {holes.flat[0]} of {self.of} holds no element")
+                raise LayoutError(f"there is no element at offset {holes.flat[0]} of {self.of}")
         return offset
 
     @cached_property
@@ -315,5 +318,5 @@ def _kind(value: object) -> str:
 
 def _short(value: object) -> str:
     if isinstance(value, tuple) and len(value) > 16:
-        return f"({', '.join(map(str, value[:4]))}, ... {len(value)} numbers)"
+        return f"({', '.join(map(str, value[:4]))}, ... {plural(len(value), 'number')})"
     return str(value)

@@ -31,6 +31,7 @@ from memlane.layout.formula import read_formulas
 from memlane.layout.layout import power_of_two, whole_number
 from memlane.layout.program import Program
 from memlane.layout.shifts import random_words
+from memlane.number_format import plural
 
 RANDOM_OFFSETS = 4096
 LARGEST_TILE = 1 << 16
@@ -78,7 +79,7 @@ def pattern(word: str, rows: int, columns: int) -> Pattern:
     for extent, count in (("rows", rows), ("columns", columns)):
         whole_number(f"the {extent} of a tile", count, 1)
     if rows * columns > LARGEST_TILE:
-        raise LayoutError(f"a tile of {rows}x{columns} has {rows * columns:,} offsets; at most {LARGEST_TILE:,} are looked at one by one")
+        raise LayoutError(f"a tile of {rows}x{columns} has {plural(rows * columns, 'offset')}; at most {LARGEST_TILE:,} can be examined")
     plain = plain_name(word)
     if plain.startswith("("):
         return _of_formula(word.strip(), rows, columns)
@@ -93,7 +94,7 @@ def pattern(word: str, rows: int, columns: int) -> Pattern:
         return _everywhere(word, rows, columns, partial(_strided, int(match[1])))
     if match := re.fullmatch(r"(any)?block[ :]?(\d{1,2})x(\d{1,2})", plain):
         return _blocks(word, rows, columns, int(match[2]), int(match[3]), anywhere=bool(match[1]))
-    raise LayoutError(f"no pattern is called {word!r}; there are {_KNOWN}")
+    raise LayoutError(f"unknown pattern {word!r}; choose from {_KNOWN}")
 
 
 def plain_name(word: str) -> str:
@@ -139,7 +140,7 @@ def _strided(step: int, t: Expression, r: Expression, c: Expression, rows: int, 
 
 def _blocks(word: str, rows: int, columns: int, high: int, wide: int, *, anywhere: bool) -> Pattern:
     if high * wide != LANES:
-        raise LayoutError(f"{word}: a block of {high}x{wide} has {high * wide} elements; one for each of {LANES} lanes is wanted")
+        raise LayoutError(f"{word}: a block of {high}x{wide} has {plural(high * wide, 'element')}; it needs {LANES}, one per lane")
     if high > rows or wide > columns:
         raise LayoutError(f"{word}: a block of {high}x{wide} does not fit a tile of {rows}x{columns}")
     steps = (1, 1) if anywhere else (high, wide)
@@ -166,7 +167,7 @@ def _of_formula(word: str, rows: int, columns: int) -> Pattern:
         if len(parts) == 1:
             return parts[0] // columns, parts[0] % columns
         if len(parts) != 2:
-            raise LayoutError(f"formula {word!r} has {len(parts)} parts; a row and a column are wanted, or the row-major index alone")
+            raise LayoutError(f"formula {word!r} has {len(parts)} parts; give a row and a column, or only the row-major index")
         return parts[0], parts[1]
 
     return _everywhere(word, rows, columns, formula)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from memlane.number_format import plural
+
 SHOWN = 64
 """Rows and columns of a tile that are drawn; of what is beyond only the number is told."""
 
@@ -23,7 +25,7 @@ def of_banks(banks: npt.NDArray[np.int64]) -> str:
         *(f"{row:{margin}} | {_numbers(numbers.tolist(), width)}" for row, numbers in enumerate(shown)),
     ]
     if (rows, columns) != shown.shape:
-        lines.append(f"(of {rows} rows and {columns} columns)")
+        lines.append(f"(of {plural(rows, 'row')} and {plural(columns, 'column')})")
     return "\n".join(lines) + "\n"
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from memlane.errors import LayoutError
 from memlane.layout.expression import OPERATORS, Expression
+from memlane.number_format import plural
 
 _ARRAY_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {**OPERATORS, "min": np.minimum, "max": np.maximum}
 _ALONE = ("number", "name")
@@ -38,8 +39,8 @@ class Cost(NamedTuple):
     """Additions, shifts, logical operations and the like, each of which is at most one instruction where it divides by no odd number."""
 
     def __str__(self) -> str:
-        looked = f", {self.lookups} look-up{'s' if self.lookups > 1 else ''}" if self.lookups else ""
-        return f"{self.operations} operation{'' if self.operations == 1 else 's'}{looked}"
+        looked = f", {plural(self.lookups, 'look-up')}" if self.lookups else ""
+        return f"{plural(self.operations, 'operation')}{looked}"
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class Program:
         _check_name(function)
         self._check_rounding()
         if self.tables:
-            raise LayoutError(f"{function} looks up a table, which a kernel of Triton has to load itself: use CUDA C++ or Numba")
+            raise LayoutError(f"{function} looks up a table, which a Triton kernel has to load itself: use CUDA C++ or Numba")
         texts, variables = self._texts(_in_triton, "")
         wide = any(step.part.low < -(1 << 31) or step.part.high >= 1 << 31 for step in self.steps)
         used = [str(step.part.value) for step in self.steps if step.part.op == "name"] if wide else []

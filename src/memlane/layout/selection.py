@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from memlane.errors import LayoutError
 from memlane.layout.layout import whole_number
+from memlane.number_format import plural
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +46,15 @@ class Selection:
         if (taken > 1).any():
             row = int(np.argmax(taken > 1))
             first, second = np.flatnonzero(flat == row)[:2]
-            raise LayoutError(f"the gather has no inverse: row {row} comes to places {first} and {second}")
+            raise LayoutError(f"the gather has no inverse: row {row} goes to positions {first} and {second}")
         if (taken == 0).any():
-            raise LayoutError(f"the gather has no inverse: row {int(np.argmax(taken == 0))} is taken by no place")
+            raise LayoutError(f"the gather has no inverse: row {int(np.argmax(taken == 0))} goes to no position")
         places = np.empty(self.rows, flat.dtype)
         places[flat] = np.arange(self.rows, dtype=flat.dtype)
         return Selection(places, flat.size)
 
     def __str__(self) -> str:
-        return f"gather of {self.indices.size} of {self.rows} rows"
+        return f"gather of {self.indices.size} of {plural(self.rows, 'row')}"
 
 
 def out_of_range(position: int, index: int, rows: int) -> LayoutError:

@@ -14,6 +14,7 @@ from functools import cached_property
 from memlane.errors import LayoutError
 from memlane.layout.expression import Expression, table
 from memlane.layout.layout import Layout, whole_number
+from memlane.number_format import plural
 
 _WORD = (1 << 64) - 1
 
@@ -100,7 +101,7 @@ class ShiftTable(RotatedRows):
     def check(self) -> None:
         object.__setattr__(self, "shifts", tuple(int(shift) for shift in self.shifts))
         if len(self.shifts) != self.rows:
-            raise LayoutError(f"{len(self.shifts)} shifts for {self.rows} rows; give one for each")
+            raise LayoutError(f"{plural(len(self.shifts), 'shift')} for {plural(self.rows, 'row')}; give one for each")
         for row, shift in enumerate(self.shifts):
             if not 0 <= shift < self.columns:
                 raise LayoutError(f"the shift of row {row} is {shift}; it must be in 0..{self.columns - 1}")

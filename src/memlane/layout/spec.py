@@ -65,7 +65,7 @@ def read_spec(text: str) -> Spec:
     match = re.fullmatch(r"\s*([A-Za-z][A-Za-z-]*)\s*(?:[(<\[]([^()<>\[\]]*)[)>\]])?\s*", text)
     family = match[1].lower() if match else ""
     if match is None or family not in NAMES:
-        raise LayoutError(f"no layout is called {text!r}; there are {', '.join(NAMES)}, some with numbers as in pad(1) or Swizzle<3, 2, 3>")
+        raise LayoutError(f"unknown layout {text!r}; choose from {', '.join(NAMES)}, some with numbers as in pad(1) or Swizzle<3, 2, 3>")
     words = match[2].split(",") if match[2] and match[2].strip() else []
     if not all(re.fullmatch(r"[ \t]*-?[0-9]{1,9}[ \t]*", word) for word in words):
         raise LayoutError(f"{text!r}: the numbers of a layout are integers with commas between them")
@@ -73,5 +73,7 @@ def read_spec(text: str) -> Spec:
     allowed = (len(numbers),) if family == "linear" and numbers else (1,) if family == "linear" else _FAMILIES[family][1]
     if len(numbers) not in allowed and not (family in _RANDOM and not numbers):
         wanted = " or ".join(map(str, allowed))
-        raise LayoutError(f"{text!r}: {family} takes {wanted} number{'' if allowed == (1,) else 's'} in parentheses, got {len(numbers)}")
+        raise LayoutError(
+            f"{text!r}: {family} takes {wanted} {'number' if allowed == (1,) else 'numbers'} in parentheses, got {len(numbers)}"
+        )
     return Spec(text.strip(), family, numbers)

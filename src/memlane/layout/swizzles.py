@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from memlane.errors import LayoutError
 from memlane.layout.expression import Expression
 from memlane.layout.layout import Layout, power_of_two, whole_number
+from memlane.number_format import plural
 
 _BITS = 62
 """Of an index: more do not fit 64 bits with a sign."""
@@ -46,13 +47,13 @@ class Swizzle(Layout):
         whole_number("the base of a swizzle", self.base, 0)
         if isinstance(self.shift, bool) or not isinstance(self.shift, int) or abs(self.shift) < self.bits:
             raise LayoutError(
-                f"{self.notation}: the shift must be an integer of at least {self.bits} either way, so that no bit meets itself"
+                f"{self.notation}: the shift must be an integer of magnitude {self.bits} or more, so that no bit is combined with itself"
             )
         if self.base + self.bits + abs(self.shift) > _BITS:
             raise LayoutError(f"{self.notation}: base, bits and shift are bits of an index, which together are at most {_BITS}")
         unit = 1 << self.base + self.bits + max(0, -self.shift)
         if self.rows * self.columns % unit and self.bits:
-            raise LayoutError(f"{self.notation} needs a tile of a multiple of {unit} elements, got {self.rows}x{self.columns}")
+            raise LayoutError(f"{self.notation} needs a tile with a multiple of {plural(unit, 'element')}, got {self.rows}x{self.columns}")
 
     @property
     def notation(self) -> str:

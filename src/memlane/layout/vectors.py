@@ -19,7 +19,7 @@ class OfVectors(Layout):
     def check(self) -> None:
         whole_number("the elements of a vector", self.vector, 1)
         if (self.rows, self.columns) != (self.of.rows, self.of.columns * self.vector):
-            raise LayoutError(f"vectors of {self.vector} laid out as {self.of} make no tile of {self.rows}x{self.columns}")
+            raise LayoutError(f"vectors of {self.vector} in the layout {self.of} do not form a tile of {self.rows}x{self.columns}")
 
     def offset(self, i: Expression, j: Expression) -> Expression:
         return self.of.offset(i, j // self.vector) * self.vector + j % self.vector

@@ -17,6 +17,7 @@ from memlane.errors import LayoutError
 from memlane.layout.layout import Layout
 from memlane.layout.patterns import Pattern
 from memlane.layout.shifts import random_words
+from memlane.number_format import plural
 
 EVERY_LANE = (1 << LANES) - 1
 
@@ -79,13 +80,13 @@ def addresses(layout: Layout, pattern: Pattern, width: int, element: int | None 
     element = element or width
     for what, given in (("access", width), ("hold elements of", element)):
         if given not in WIDTHS:
-            raise LayoutError(f"a lane cannot {what} {given} bytes; it is one of {', '.join(map(str, WIDTHS))}")
+            raise LayoutError(f"a lane cannot {what} {plural(given, 'byte')}; choose one of {', '.join(map(str, WIDTHS))}")
     if width % element:
-        raise LayoutError(f"an access of {width} bytes does not hold whole elements of {element} bytes")
+        raise LayoutError(f"an access of {plural(width, 'byte')} does not hold whole elements of {plural(element, 'byte')}")
     vector = width // element
     if (layout.rows, layout.columns) != (pattern.rows, pattern.columns * vector):
         raise LayoutError(
-            f"{layout} has {layout.rows}x{layout.columns} elements, but the pattern {pattern.name} is one of a tile of "
+            f"{layout} has {layout.rows}x{plural(layout.columns, 'element')}, but the pattern {pattern.name} is for a tile of "
             f"{pattern.rows}x{pattern.columns * vector}"
         )
     if vector > 1:
@@ -99,7 +100,9 @@ def check_vectors(layout: Layout, vector: int) -> None:
     torn = np.argwhere((table[..., :1] % vector != 0).any(axis=-1) | (table - table[..., :1] != np.arange(vector)).any(axis=-1))
     if torn.size:
         i, j = torn[0]
-        raise LayoutError(f"{layout} tears vectors of {vector} elements, the first at ({i}, {j * vector}): they do not lie side by side")
+        raise LayoutError(
+            f"{layout} splits vectors of {plural(vector, 'element')}, the first at ({i}, {j * vector}): their elements are not contiguous"
+        )
 
 
 def _summed(

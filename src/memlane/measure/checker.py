@@ -46,7 +46,8 @@ class Checker(Watching):
 
     @property
     def reports(self) -> Sequence[Report]:
-        """The findings, in the order of the launches. Equal findings in several launches of a kernel are one, with their counts added."""
+        """Return the findings, in the order of the launches. Equal findings in several launches of a kernel are one, with their counts
+        added."""
         found: dict[tuple[str, ...], Report] = {}
         for report in (report for checked in self.checked for report in checked.reports):
             other = report.other.place if report.other else ""

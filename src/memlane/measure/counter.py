@@ -7,7 +7,7 @@ from typing import overload
 
 from memlane.errors import MemlaneError
 from memlane.instrument import SiteTable, site_table, uncounted
-from memlane.launch import Kernel, KernelCall, Launch, Launcher, Layers, LoadedModule, Observation, observed, observing, unobserved
+from memlane.launch import KernelCall, Launch, Launcher, Layers, LoadedModule, Observation, observed, observing, unobserved
 from memlane.measure.apart import apart
 from memlane.measure.judging import judge_of
 from memlane.measure.observed import branch_counts, site_counts
@@ -15,7 +15,6 @@ from memlane.measure.steps import PlanResult, observing_plan
 from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
 from memlane.measure.widened import widened_twin
-from memlane.ptx import once_for_each, order_dependent_accesses
 from memlane.record import Counts, SiteCounts
 from memlane.targets import BoundPlan
 
@@ -47,13 +46,11 @@ class Counter(Watching):
         self._observations: list[tuple[int, Observation, tuple[SiteCounts, ...]]] = []
         self._tallies: dict[LoadedModule, Tally] = {}
         self._targets: dict[Launcher, None] = {}
-        self._kernels: dict[int, Kernel] = {}
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
         """The launch that counts."""
         self.counted += 1
         self.sources.update(launch.kernel.module.sources)
-        self._kernels[number] = launch.kernel
         self._targets[launch.kernel.target] = None
         if launch.kernel.target.observes:
             return self._to_be_observed(number, launch)
@@ -91,24 +88,18 @@ class Counter(Watching):
         return [counts for _, counts in self.collect()]
 
     def collect(self) -> list[tuple[int, Counts]]:
-        """As `finish`, with the number of each launch among those that were observed, from 0; nothing for none."""
+        """Do the same as `finish`, but return each result with its launch's number among the observed launches, from 0."""
         with unobserved():
             for target in self._targets:
                 target.sync()
             counted = [pair for tally in self._tallies.values() for pair in tally.collect()]
         counted += [(number, replace(counts_of(observation), merged=merged)) for number, observation, merged in self._observations]
-        return sorted(((number, self._completed(number, counts)) for number, counts in counted), key=lambda pair: pair[0])
+        return sorted(((number, self._completed(counts)) for number, counts in counted), key=lambda pair: pair[0])
 
-    def _completed(self, number: int, counts: Counts) -> Counts:
-        """Return the counts of a launch with the text of their sources, and with what depends on the order of threads."""
+    def _completed(self, counts: Counts) -> Counts:
+        """Return the counts of a launch with the text of their sources."""
         files = {one.site.file for one in counts.sites}
-        kernel = self._kernels[number]
-        unordered = _order_dependent(kernel)
-        return replace(
-            counts,
-            sources={name: text for name, text in self.sources.items() if name in files},
-            order_dependent=frozenset(one.site.id for one in counts.sites if one.site.instruction in unordered),
-        )
+        return replace(counts, sources={name: text for name, text in self.sources.items() if name in files})
 
 
 def counts_of(observation: Observation) -> Counts:
@@ -140,7 +131,7 @@ def count(call: BoundPlan, *, merged: bool = False) -> PlanResult[Counts]: ...
 
 
 def count(call: KernelCall | BoundPlan, *args: object, merged: bool = False) -> Counts | PlanResult[Counts]:
-    """Launch `call(*args)` once and return the sectors, wavefronts and lanes of each memory access, with the least that would do.
+    """Launch `call(*args)` once and return the sectors, wavefronts and lanes of each memory access, and the fewest possible.
 
     counts = ml.count(kernel[grid, block], out, a, n)
     counts.total().sectors, [(site.site.line, site.conflicts) for site in counts.sites]
@@ -160,9 +151,3 @@ def count(call: KernelCall | BoundPlan, *args: object, merged: bool = False) -> 
         with observing(counter):
             launch.kernel.target.launch(observed(launch))
         return counter.finish()[0]
-
-
-@once_for_each
-def _order_dependent(kernel: Kernel) -> frozenset[int]:
-    """The indices of the accesses of a kernel, with what it calls in it, whose number depends on the order of threads."""
-    return frozenset(order_dependent_accesses(kernel.inlined))

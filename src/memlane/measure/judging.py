@@ -29,7 +29,7 @@ Judge = Callable[[], Verdicts]
 
 _DECIDING = Sources(
     *("audit", "chip", "compile", "instrument", "launch", "measure/judging.py", "plan", "ptx", "record", "sass"),
-    *("checks.py", "errors.py", "source.py", "titles.py", "walks.py"),
+    *("checks.py", "errors.py", "number_format.py", "packages.py", "source.py", "titles.py", "walks.py"),
 )
 """What of memlane's own code decides verdicts."""
 
@@ -134,7 +134,7 @@ def _judged(probed: ProbedModule) -> tuple[Site, ...]:
         return _with_evidence(traced.sites, BY_EMULATOR)
     code, original = target.assembled(probed.loaded), target.assembled(probed.original)
     if code is None or original is None:
-        return _with_evidence(traced.sites, f"{NOT_PROVED}: {target.name} gives no access to its assembled code")
+        return _with_evidence(traced.sites, f"{NOT_PROVED}: {target.name} does not expose its assembled code")
     try:
         shown = _shown(probed, code, original)
     except Exception as error:  # Whatever it is, the times have been measured and are not to be lost for it.

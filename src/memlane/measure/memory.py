@@ -58,8 +58,8 @@ def not_restorable(launch: Launch) -> str:
     write = parameter_use(kernel.module, kernel.name, arrays).unknown_write
     if write is not None:
         place = None if write.location is None else kernel.module.users_location(write.location)
-        where = "" if place is None else f" in line {place.line}"
-        return f"{write.opcode}{where} may write to memory that is not one of the arrays that the kernel was given"
+        where = "" if place is None else f" at line {place.line}"
+        return f"{write.opcode}{where} may write to memory outside the arrays that were passed to the kernel"
     nbytes = sum(size for _, size in {argument.memory for argument in launch.arguments if argument.memory is not None})
     if nbytes > MOST_SAVED:
         return f"the {size(nbytes)} of its arrays would have to be copied to the host and back"

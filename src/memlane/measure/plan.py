@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from memlane.number_format import plural
 from memlane.record import Sample, kernel_label
 
 LOGGER = logging.getLogger("memlane.measure")
@@ -41,12 +42,12 @@ class LaunchPlan:
         name = kernel_label(self.kernel)
         if not self.chosen:
             yield (
-                f"{name}: nothing of a launch of {self.warps:,} warps is traced, because no warp is among {self.sample}; it has blocks "
-                f"0 to {self.blocks - 1} with warps 0 to {self.warps_per_block - 1}"
+                f"{name}: no warp of a launch of {plural(self.warps, 'warp')} is traced, because none is in {self.sample}; it has "
+                f"blocks 0 to {self.blocks - 1} with warps 0 to {self.warps_per_block - 1}"
             )
         elif self.limited:
             yield (
-                f"{name}: the buffer holds {self.records_per_warp:,} records per warp; the number of records dropped "
+                f"{name}: the buffer holds {plural(self.records_per_warp, 'record')} per warp; the number of records dropped "
                 f"beyond that is reported"
             )
 

@@ -64,7 +64,11 @@ class PlanPrediction:
             if one.share < 1:
                 how += f"; sampled: {percent(one.share)} of the blocks ran, +-{duration(1e3 * one.spread_us)} between parts of the sample"
             lines.append(f"{kernel_label(one.kernel)}: {duration(1e3 * kernel_us)}, {plural(count, 'launch')} ({one.chip}, {how})")
-        lines += [f"the file of a chip lacks rates, which are taken as unlimited: {', '.join(self.missing)}"] if self.missing else []
+        lines += (
+            [f"the chip file has no rates for these parts, so they are assumed to be unlimited: {', '.join(self.missing)}"]
+            if self.missing
+            else []
+        )
         return "\n".join([*lines, f"Predicted, nothing was measured. Not modelled: {'; '.join(NOT_MODELLED)}."])
 
 
@@ -95,7 +99,7 @@ def predict(
     run_kernels: bool = True,
     call_ns: CallTime | None = None,
 ) -> Prediction | PlanPrediction:
-    """Predict how long `call(*args)` takes on a chip, without that chip. The arrays among `args` are put back.
+    """Predict how long `call(*args)` takes on a chip that need not be present. The arrays among `args` are put back.
 
         prediction = ml.predict(kernel[grid, block], out, a, n, chip="a100")
         prediction.us, prediction.limiting           # between two events, caches warm; "DRAM", "issue slots", ..., or "latency"
@@ -202,7 +206,7 @@ def _chips(chip: str | Chip | Sequence[str | Chip], devices: int) -> list[Chip]:
     """The chip of each device."""
     given: list[str | Chip] = [chip] * devices if isinstance(chip, str | Chip) else list(chip)
     if len(given) != devices:
-        raise BadPlan(f"the plan is bound to {devices} devices, and `chip` names {len(given)}: name one for each, or one for all")
+        raise BadPlan(f"the plan is bound to {plural(devices, 'device')}, and `chip` names {len(given)}: name one for each, or one for all")
     return [load(one) if isinstance(one, str) else one for one in given]
 
 

@@ -19,6 +19,7 @@ from memlane.measure.memory import Snapshot, not_restorable
 from memlane.measure.watching import Watching
 from memlane.model.kernel import Prediction, Sampled, Wait, predicted
 from memlane.model.scheduling import scheduled
+from memlane.number_format import plural
 from memlane.ptx import Function, Instruction, Module, memory_access, values_read, values_written
 from memlane.record import Change, PredictedPart, PredictedTime, SiteCounts
 from memlane.sass import disassemble
@@ -78,8 +79,8 @@ class Predictor:
         resident = _resident(own, there)
         if not resident:
             raise BadLaunch(
-                f"{self.chip.name} cannot hold a block of {launch.kernel.title}: {launch.threads_per_block} threads of "
-                f"{layers.registers or ASSUMED_REGISTERS} registers, with their shared memory; launch smaller blocks"
+                f"{self.chip.name} cannot hold a block of {launch.kernel.title}: {plural(launch.threads_per_block, 'thread')} of "
+                f"{plural(layers.registers or ASSUMED_REGISTERS, 'register')}, with their shared memory; launch smaller blocks"
             )
         sample, not_sampled = None if every_block else sample_of(self.chip, launch, resident), ""
         if sample is not None and not own.may_leave_out_blocks(there):

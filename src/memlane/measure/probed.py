@@ -16,6 +16,7 @@ from memlane.instrument import LAUNCH_DTYPE, STAGE_RECORDS, Chosen, Sampling, Tr
 from memlane.instrument import trace as instrument
 from memlane.launch import Argument, Launch, LoadedModule
 from memlane.measure.twin import Twin, load_twin, rebound_to
+from memlane.number_format import plural
 from memlane.ptx import Function, Instruction, Label, Module, Symbol, flatten_scopes, once_for_each
 from memlane.ptx.edit import with_items
 from memlane.record import Staging
@@ -64,8 +65,8 @@ class ProbedModule:
         room = kernel.target.max_shared_bytes(kernel)
         if total > room:
             raise BadLaunch(
-                f"the scheme {self.traced.options.scheme!r} needs {extra} bytes of shared memory behind those of {kernel.title}, which "
-                f"leaves {max(0, room - launch.shared_bytes)}; choose another scheme"
+                f"the scheme {self.traced.options.scheme!r} needs {plural(extra, 'byte')} of shared memory in addition to those of "
+                f"{kernel.title}, which leaves {max(0, room - launch.shared_bytes)}; choose another scheme"
             )
         return total
 
@@ -82,11 +83,13 @@ class ProbedModule:
         asked = stage_bytes(launch.shared_bytes, launch.warps_per_block)
         room = target.max_shared_bytes(kernel)
         if asked > room:
-            return own, Staging("global", 0, f"a block would need {asked:,} bytes of dynamic shared memory, and has room for {room:,}")
+            return own, Staging(
+                "global", 0, f"a block would need {plural(asked, 'byte')} of dynamic shared memory, but only {room:,} are available"
+            )
         before, after = (target.resident_blocks(kernel, threads, size) for size in (own, asked))
         if after < before:
-            return own, Staging("global", 0, f"a multiprocessor would hold {after} blocks instead of {before}")
-        return asked, Staging("shared", STAGE_RECORDS, f"a multiprocessor holds {before} blocks either way")
+            return own, Staging("global", 0, f"a multiprocessor would hold {plural(after, 'block')} instead of {before}")
+        return asked, Staging("shared", STAGE_RECORDS, f"a multiprocessor holds {plural(before, 'block')} either way")
 
     @cached_property
     def _sites(self) -> Mapping[str, tuple[int, bool]]:

@@ -28,7 +28,7 @@ MOST_PREDICTED = 12
 
 def gone(error: MemlaneError) -> MemlaneError:
     """The error of a GPU that failed while it was traced, with what became of the records."""
-    lost = type(error)(f"{error}. The records made until then are lost with the GPU memory; the emulator keeps them")
+    lost = type(error)(f"{error}. The records until then are lost with the GPU memory; the emulator would keep them")
     for note in getattr(error, "__notes__", ()):
         lost.add_note(note)
     return lost
@@ -99,7 +99,7 @@ class Tracer(Watching):
         first = next(iter(self._targets), target)
         if (target.chip, target.modelled) != (first.chip, first.modelled):
             raise MemlaneError(
-                f"one trace holds devices of one kind, and launches went to {first.name} and to {target.name}; choose one with --target"
+                f"a trace holds devices of one kind, but launches went to {first.name} and to {target.name}; choose one with --target"
             )
         self._targets[target] = None
         self.traced += 1
@@ -144,7 +144,7 @@ class Tracer(Watching):
         return self._probed[loaded]
 
     def adopt(self, probed: ProbedModule) -> None:
-        """Use this instrumented twin for the launches of its module, rather than a new one."""
+        """Use this instrumented module for the launches of its original, instead of a new one."""
         self._probed[probed.original] = (probed, Arena(probed, self._records_per_warp))
 
     def finish(self) -> Trace:

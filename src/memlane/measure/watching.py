@@ -44,14 +44,14 @@ class Watching(ABC):
         self._blocks: list[AbstractContextManager[None]] = []
 
     def launching(self, launch: Launch) -> Launch:
-        """The launch to execute in place of `launch`."""
+        """Return the launch to execute in place of `launch`."""
         number = self.seen
         self.seen += 1
         self.steps.launching(number, launch)
         return self._replaced(number, launch) if self._only in (None, number) else launch
 
     def passing(self, step: BoundStep) -> None:
-        """Take note of a copy or a host function of a plan."""
+        """Record a copy or a host function of a plan."""
         self.steps.passing(step)
 
     def _on_failure(self, number: int, launch: Launch) -> Callable[[int, MemlaneError], None]:

@@ -22,7 +22,7 @@ from memlane.layout import ArrayLayout, Fields, Permuted, array_layout
 from memlane.measure import Counter
 from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
-from memlane.number_format import duration, rounded
+from memlane.number_format import duration, plural, rounded
 from memlane.optimize.extents import Extents, extents_of
 from memlane.optimize.relayout import argument_of, relayout
 from memlane.record import Counts, SiteCounts
@@ -130,9 +130,9 @@ class LayoutAdvice:
         uploaded = self.break_even()
         exposed = best.cost_ns(uploaded=True)
         return (
-            f"{begun}. Under {best.layout} the launch takes {duration(best.time_ns)} instead of {duration(self.original[1])} ({how}), "
-            f"{rounded(self.original[1] / best.time_ns)} times as fast. The remap adds {duration(exposed)} to an upload, so it pays after "
-            f"{_launches(uploaded)}; on the device it takes {duration(best.remap_ns)} and pays after "
+            f"{begun}. With {best.layout}, the launch takes {duration(best.time_ns)} instead of {duration(self.original[1])} ({how}), "
+            f"{rounded(self.original[1] / best.time_ns)} times as fast. The remap adds {duration(exposed)} to an upload, so it pays "
+            f"off after {_launches(uploaded)}; on the device it takes {duration(best.remap_ns)} and pays off after "
             f"{_launches(self.break_even(uploaded=False))}."
         )
 
@@ -140,20 +140,20 @@ class LayoutAdvice:
         """Return why no remap pays, in a sentence or two."""
         same = [one for one in self.tried if one.same]
         if not same:
-            return "No remap pays: under each layout that was tried the launch computes other values."
+            return "No remap pays off: with every layout that was tried, the launch computes different values."
         nearest, fewest = min(same, key=lambda one: one.time_ns), min(same, key=lambda one: one.sectors)
         declined = (
-            f"No remap pays: under {nearest.layout}, the fastest that was tried, the launch takes {duration(nearest.time_ns)} instead of "
-            f"{duration(self.original[1])} ({how})."
+            f"No remap pays off: with {nearest.layout}, the fastest layout tried, the launch takes {duration(nearest.time_ns)} instead "
+            f"of {duration(self.original[1])} ({how})."
         )
         if self.limited_by == "latency":
-            declined += " Latency limits its time, so it does not show what a larger launch would gain."
+            declined += " Latency limits this launch, so its time does not show what a larger launch would gain."
         if 2 * fewest.sectors > self.original[0]:
             return declined
         return (
-            f"{declined} {'It' if fewest is nearest else fewest.layout} moves "
-            f"{rounded(self.original[0] / fewest.sectors)} times fewer sectors. "
-            "Each access computed its place from the old one here; the layout's index function in the source may be faster."
+            f"{declined} {'It' if fewest is nearest else fewest.layout} moves {rounded(self.original[0] / fewest.sectors)} times fewer "
+            "sectors. Here, each access computes its new position from the old one; the layout's index function in the source may be "
+            "faster."
         )
 
     def __str__(self) -> str:
@@ -161,11 +161,11 @@ class LayoutAdvice:
 
 
 def _launches(number: float) -> str:
-    return "1 launch" if number == 1 else f"{number:,.0f} launches"
+    return "1 launch" if number == 1 else f"{plural(round(number), 'launch')}"
 
 
 def advise_layout(call: KernelCall, *args: object, shapes: Mapping[int, tuple[int, ...]] | None = None) -> tuple[LayoutAdvice, ...]:
-    """Try other layouts of each array in global memory that `call(*args)` accesses badly; memory stays as it was.
+    """Try other layouts of each array in global memory that `call(*args)` accesses inefficiently; memory is restored.
 
     for advice in ml.advise_layout(assign[grid, block], points, centres, members, n, 34, 5):
         print(advice)           # the layout, the gain of the kernel, the cost of the remap, and after how many launches it pays
@@ -241,7 +241,8 @@ class _Trial:
             return None
         if position in shapes and prod(shapes[position]) != prod(given):
             raise LayoutError(
-                f"the array of parameter {position} has {prod(given)} elements, which do not fill an array of shape {shapes[position]}"
+                f"the array of parameter {position} has {plural(prod(given), 'element')}, which do not fill an array of shape "
+                f"{shapes[position]}"
             )
         taken: Extents | str = Extents(shapes.get(position, given), argument.dtype)
         if position not in shapes:

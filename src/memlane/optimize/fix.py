@@ -13,7 +13,7 @@ from memlane.launch import Kernel, KernelCall, Launch, unobserved
 from memlane.layout import Layout, Padded
 from memlane.measure.apart import apart
 from memlane.measure.memory import Snapshot
-from memlane.number_format import percent, rounded
+from memlane.number_format import percent, plural, rounded
 from memlane.optimize.candidates import candidates, geometries
 from memlane.optimize.relayout import Shared, loaded_beside, relayout
 from memlane.optimize.trials import Measured, Trials
@@ -56,7 +56,7 @@ class Fix:
         if self.best is not None and self.best.in_source and self.declared is not None and isinstance(layout, Padded):
             return f"{self._declaration(layout)}   // line {self.declared.line}\n"
         text = layout.numba_source(function) if self.language == NUMBA else layout.cuda_source(function)
-        where = f"element (i, j) of {layout.rows}x{layout.columns} at [{function}(i, j)] of an array of {layout.size} elements"
+        where = f"element (i, j) of {layout.rows}x{layout.columns} at [{function}(i, j)] of an array of {plural(layout.size, 'element')}"
         return f"{text}{_COMMENT[self.language]} {where}\n"
 
     @property
@@ -65,8 +65,8 @@ class Fix:
         if self.best is None or self.language in _COMMENT:
             return ""
         return (
-            f"{self.language} lays out shared memory itself, so a layout cannot be written in its source; "
-            f"memlane.relayout(kernel, layout) returns the changed kernel, which is launched as the original is."
+            f"{self.language} chooses the layout of shared memory itself, so a layout cannot be written in its source; "
+            "memlane.relayout(kernel, layout) returns the changed kernel, which you launch like the original."
         )
 
     @property
@@ -106,12 +106,12 @@ class Fix:
         by = ", by the emulator's model" + self._limited_by if self.modelled else ""
         if not any(one.same for one in self.tried):
             return (
-                f"Every layout of {self.array.title} that was tried gave other results than the original. Kernels whose "
-                f"result depends on the order of threads do so."
+                f"Every layout of {self.array.title} that was tried gave results that differ from the original. This happens if the "
+                "result depends on the order of threads."
             )
         if self.best is None:
             best = max(one.quicker for one in self.tried if one.same)
-            least = f" by the {percent(GAIN - 1)} that count; the best is faster by {percent(best - 1)}" if best > 1 else ""
+            least = f" by at least {percent(GAIN - 1)}; the best is {percent(best - 1)} faster" if best > 1 else ""
             begun = f"No layout of {self.array.title} that was tried ({len(self.tried)}) makes {self.kernel} faster{least}{by}."
             return f"{begun}{self._what_is_saved}"
         return (
@@ -128,7 +128,7 @@ class Fix:
         found = self.fewest
         if found is None:
             return ""
-        begun = f" {self._named(found)} takes {found.wavefronts:,} wavefronts instead of {self.original.wavefronts:,}"
+        begun = f" {self._named(found)} takes {plural(found.wavefronts, 'wavefront')} instead of {self.original.wavefronts:,}"
         if found.in_source:
             speed = "the same speed" if rounded(found.quicker) == "1" else f"{rounded(found.quicker)} times the speed"
             return f"{begun}, at {speed}: bank conflicts do not limit this launch."

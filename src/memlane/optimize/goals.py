@@ -15,6 +15,7 @@ from memlane.layout import Layout, Pattern, Wavefronts, count, count_drawn, patt
 from memlane.layout.patterns import plain_name
 from memlane.layout.shifts import random_words
 from memlane.layout.wavefronts import EVERY_LANE
+from memlane.number_format import plural
 
 Counts = npt.NDArray[np.int64]
 Tables = npt.NDArray[np.int64]
@@ -119,20 +120,22 @@ def goals(
     Stores are a goal of their own only where they may cost more than loads.
     """
     if width not in WIDTHS:
-        raise LayoutError(f"a lane cannot access {width} bytes; it is one of {', '.join(map(str, WIDTHS))}")
+        raise LayoutError(f"a lane cannot access {plural(width, 'byte')}; choose one of {', '.join(map(str, WIDTHS))}")
     named = [_with_width(word, width) for word in words]
     seen: dict[tuple[str, int], str] = {}
     for word, (name, wide) in zip(words, named, strict=True):
         if (first := seen.get((plain_name(name), wide))) is not None:
             raise LayoutError(
-                f"the pattern {word} is named twice" if first == word else f"{first} and {word} are one pattern; name it once"
+                f"the pattern {word} is named twice" if first == word else f"{first} and {word} are the same pattern; name it once"
             )
         seen[plain_name(name), wide] = word
     element = element or min(wide for _, wide in named)
     found = []
     for word, wide in named:
         if wide % element or columns % (wide // element):
-            raise LayoutError(f"{word} by {wide} bytes does not divide rows of {columns} elements of {element} bytes")
+            raise LayoutError(
+                f"{word} with {plural(wide, 'byte')} does not divide rows of {plural(columns, 'element')} of {plural(element, 'byte')}"
+            )
         one = pattern(word, rows, columns // (wide // element))
         rules: list[BankRule] = []
         for kind in kinds:
@@ -148,7 +151,7 @@ def _with_width(word: str, width: int) -> tuple[str, int]:
     if not at:
         return word, width
     if given not in ("1", "2", "4", "8", "16"):
-        raise LayoutError(f"{word!r}: a lane cannot access {given} bytes; it is one of 1, 2, 4, 8, 16")
+        raise LayoutError(f"{word!r}: a lane cannot access {given} bytes; choose one of 1, 2, 4, 8, 16")
     return name, int(given)
 
 

@@ -15,6 +15,7 @@ from memlane.launch import Argument, DeviceArray, Kernel, pointer_parameters
 from memlane.layout import ArrayLayout, Fields, Layout, same_places
 from memlane.layout.array_spec import LayoutLike, array_layout, words_of_structure
 from memlane.measure.twin import load_twin, rebound_to
+from memlane.number_format import plural
 from memlane.ptx import Module
 from memlane.rewrite import relayout_module
 from memlane.rewrite.parameters import relayout_parameter
@@ -57,7 +58,7 @@ def relayout(
     shape: int | tuple[int, ...] | None = None,
     dtype: npt.DTypeLike | None = None,
 ) -> Kernel | Module:
-    """Return the kernel with every access to one array put through `layout`. Launch it as the original.
+    """Return the kernel with every access to one array mapped through `layout`. Launch it as the original.
 
         quick = ml.relayout(tiled, XorSwizzle(32, 32), shared="tile")
         quick[grid, block](out, a, n)
@@ -94,7 +95,9 @@ def _of_parameter(
     kernel: object, layout: LayoutLike, parameter: int | str, shape: int | tuple[int, ...] | None, dtype: npt.DTypeLike | None
 ) -> Kernel:
     if not isinstance(kernel, Kernel):
-        raise RelayoutError(f"to lay out an array behind a parameter, pass a kernel of a loaded module, not a {type(kernel).__name__}")
+        raise RelayoutError(
+            f"to change the layout of an array behind a parameter, pass a kernel of a loaded module, not a {type(kernel).__name__}"
+        )
     if shape is None or dtype is None:
         raise RelayoutError("PTX has neither the shape nor the type of an array: pass shape= and dtype= of the array behind the parameter")
     extents, kind = (shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype)
@@ -185,13 +188,13 @@ class RemappedArguments:
             room = owner.nbytes if isinstance(owner, LaidOutArray) and owner.address == address else nbytes
             if room < one.nbytes:
                 raise BadLaunch(
-                    f"argument {one.position + 1} of {self.title} has {room:,} bytes, and {one.layout} takes {one.nbytes:,}: upload the "
-                    "array in that layout"
+                    f"argument {one.position + 1} of {self.title} has {plural(room, 'byte')}, and {one.layout} takes {one.nbytes:,}: "
+                    "upload the array in that layout"
                 )
             if address % one.alignment:
                 raise BadLaunch(
-                    f"argument {one.position + 1} of {self.title} begins at {address:#x}, and the kernel accesses {one.alignment} bytes at "
-                    "once, which must not begin inside a group of elements: pass an array that begins at a multiple of that"
+                    f"argument {one.position + 1} of {self.title} begins at {address:#x}, but the kernel accesses "
+                    f"{plural(one.alignment, 'byte')} at once and needs an array that begins at a multiple of that size"
                 )
             found[one.parameter] = replace(argument, memory=(address, room))
         self._check_apart(found)
@@ -210,9 +213,9 @@ class RemappedArguments:
                     and not self._agrees(one, place, mine[0], theirs[0])
                 ):
                     raise BadLaunch(
-                        f"the array of parameter {place} of {self.title}, {other.text}, overlaps with that of parameter {one.parameter}, "
-                        f"which lies as {one.layout}: the kernel would look for its elements in the wrong places "
-                        f"through the other parameter; pass separate arrays, or give both parameters the same layout"
+                        f"the array of parameter {place} of {self.title}, {other.text}, overlaps with that of parameter "
+                        f"{one.parameter}, which has the layout {one.layout}: the kernel would look for its elements in the wrong "
+                        "places through the other parameter; pass separate arrays, or give both parameters the same layout"
                     )
 
     def _agrees(self, one: RemappedArgument, place: int, mine: int, theirs: int) -> bool:

@@ -72,9 +72,9 @@ class Certificate:
         ours, theirs = (rounded(_expected(one)) for one in (self.entries, self.rap))
         each = "for one access of each pattern"
         if self.beats_rap:
-            return f"Better than RAP: {ours} wavefronts {each}, where RAP is expected to take {theirs}."
+            return f"Better than RAP: {ours} wavefronts {each}; RAP is expected to take {theirs}."
         if _expected(self.entries) <= _expected(self.rap) + 0.01:
-            return f"None of them is better than RAP: {ours} wavefronts {each} with either; RAP needs a table."
+            return f"No layout is better than RAP: both take {ours} wavefronts {each}, but RAP needs a table."
         return (
             f"Nothing better than RAP was found: it is expected to take {theirs} wavefronts {each}, this layout takes "
             f"{ours}. Use RAP with a seed of your own."
@@ -116,7 +116,7 @@ def _check(patterns: Sequence[str], rows: int, columns: int, chip: Chip, terms: 
         power_of_two(f"the {what} of a tile to search for", extent)
     whole_number("the terms of a swizzle", terms, 1)
     if terms > MOST_TERMS:
-        raise LayoutError(f"swizzles of up to {MOST_TERMS} terms are searched, got {terms}")
+        raise LayoutError(f"a search covers swizzles of up to {MOST_TERMS} terms, got {terms}")
     if any(plain_name(word.partition("@")[0]) == "random" for word in patterns):
         raise LayoutError(
             "random accesses cost the same under every fixed layout, so there is nothing to search for; leave random "

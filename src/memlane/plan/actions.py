@@ -105,7 +105,7 @@ class Copy:
     def __post_init__(self) -> None:
         to, of = self.destination, self.source
         if to.shape != of.shape or to.itemsize != of.itemsize:
-            raise BadPlan(f"a copy needs two views of one shape and element size, not {of} and {to}")
+            raise BadPlan(f"a copy needs two views of the same shape and element size, not {of} and {to}")
         if to.overlaps(of):
             raise BadPlan(f"a copy cannot read what it writes: {of} and {to} overlap")
 
@@ -128,13 +128,13 @@ class HostCall:
 
     def __post_init__(self) -> None:
         if not _IMPORTABLE.fullmatch(self.function):
-            raise BadPlan(f"a host function is named as package.module:function, which {self.function!r} is not")
+            raise BadPlan(f"name a host function as package.module:function, not {self.function!r}")
         _check_declared(self.function, self.reads, self.writes)
         for touch in self.touches:
             if not touch.view.buffer.is_on_host:
                 raise BadPlan(
-                    f"host function {self.function} cannot be given {touch.view}, which belongs to device {touch.view.buffer.home}: "
-                    "copy it to a buffer on the host first"
+                    f"host function {self.function} cannot use {touch.view}, which is on device {touch.view.buffer.home}: copy it to a "
+                    "buffer on the host first"
                 )
 
     def __str__(self) -> str:
@@ -158,7 +158,7 @@ class Together:
     def __post_init__(self) -> None:
         devices = [device for device, _ in self.launches]
         if len(set(devices)) != len(devices) or not devices:
-            raise BadPlan(f"kernels that run together need a device each; given were {devices}")
+            raise BadPlan(f"kernels that run together need one device each, got {devices}")
 
     def __str__(self) -> str:
         names = sorted({str(launch.kernel) for _, launch in self.launches})
@@ -182,7 +182,7 @@ class Put:
 
     def __post_init__(self) -> None:
         if not self.flags:
-            raise BadPlan("a put needs a flag that says when it is complete; use copies where nobody waits for one")
+            raise BadPlan("a put needs a flag that signals its completion; use copies if no step waits for it")
 
     def __str__(self) -> str:
         nbytes = sum(copy.source.nbytes for copy in self.copies)
@@ -242,15 +242,15 @@ def counts_turns(action: Action) -> bool:
 def _check_declared(name: str, reads: tuple[View, ...] | None, writes: tuple[View, ...] | None) -> None:
     if (reads is None) != (writes is None):
         given, missing = ("reads", "writes") if writes is None else ("writes", "reads")
-        raise BadPlan(f"{name} declares what it {given} but not what it {missing}: give both, an empty tuple for none")
+        raise BadPlan(f"{name} declares what it {given} but not what it {missing}: pass both, with an empty tuple for none")
 
 
 def _check_positions(name: str, arguments: tuple[Value, ...], *through: tuple[int, ...] | None) -> None:
     if through.count(None) == 1:
-        raise BadPlan(f"{name} says through which arguments it reads or writes, but not both: give both, or none")
+        raise BadPlan(f"{name} declares through which arguments it reads or writes, but not both: pass both or neither")
     for position in [position for positions in through for position in positions or ()]:
         if not isinstance(position, int) or not 0 <= position < len(arguments) or not isinstance(arguments[position], View):
-            raise BadPlan(f"{name} cannot reach memory through argument {position!r}, which is not a view among its arguments")
+            raise BadPlan(f"{name} cannot access memory through argument {position!r}, which is not a view")
 
 
 def _touches(arguments: tuple[Value, ...], reads: tuple[View, ...] | None, writes: tuple[View, ...] | None) -> tuple[Touch, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import BadPlan
+from memlane.number_format import plural
 from memlane.source import shortened
 
 Home = int | Literal["host", "pinned"]
@@ -31,11 +32,11 @@ class Buffer:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise BadPlan("a buffer needs a name, by which memory is bound to it")
+            raise BadPlan("a buffer needs a name, so that memory can be bound to it")
         if not 0 <= self.nbytes <= _FAR:
-            raise BadPlan(f"buffer {self.name!r} cannot have {self.nbytes} bytes")
+            raise BadPlan(f"buffer {self.name!r} cannot have {plural(self.nbytes, 'byte')}")
         if self.home not in ("host", "pinned") and not (isinstance(self.home, int) and self.home >= 0):
-            raise BadPlan(f"buffer {self.name!r} cannot live on {self.home!r}; give a device number, 'host' or 'pinned'")
+            raise BadPlan(f"buffer {self.name!r} cannot be placed on {self.home!r}; pass a device number, 'host' or 'pinned'")
 
     def __str__(self) -> str:
         return self.name
@@ -72,12 +73,14 @@ class View:
         if element.hasobject or not element.itemsize:
             raise BadPlan(f"a view of {self.buffer} cannot have elements of type {self.dtype}")
         if len(self.shape) != len(self.strides):
-            raise BadPlan(f"a view of {self.buffer} has {len(self.shape)} axes and {len(self.strides)} strides")
+            raise BadPlan(f"a view of {self.buffer} has {plural(len(self.shape), 'axis')} and {plural(len(self.strides), 'stride')}")
         if any(extent < 0 for extent in self.shape):
             raise BadPlan(f"a view of {self.buffer} cannot have the shape {self.shape}")
         # Where an extent is 0 or a stride is 0 the others are free, but NumPy, which slices and compares views, counts their bytes.
         if prod(max(1, extent) for extent in self.shape) * element.itemsize > _FAR or any(abs(stride) > _FAR for stride in self.strides):
-            raise BadPlan(f"a view of {self.buffer} has too many elements, or too far apart: shape {self.shape}, strides {self.strides}")
+            raise BadPlan(
+                f"a view of {self.buffer} has too many elements, or elements too far apart: shape {self.shape}, strides {self.strides}"
+            )
         low, high = self.bounds
         if low < 0 or high > self.buffer.nbytes:
             raise BadPlan(
@@ -96,7 +99,7 @@ class View:
         parts = index if isinstance(index, tuple) else (index,)
         # An index by arrays would copy the elements, which are not there; with `...` a single element stays a view.
         if not all(part is None or part is ... or isinstance(part, int | np.integer | slice) for part in parts):
-            raise BadPlan(f"a view of {self.buffer} is sliced by whole numbers and slices, not by {index!r}")
+            raise BadPlan(f"index a view of {self.buffer} with integers and slices, not with {index!r}")
         try:
             part = self._pretended()[parts if ... in parts else (*parts, ...)]
         except IndexError as error:

@@ -59,9 +59,9 @@ class PlanBuilder:
         self._names: set[str] = set() if outer is None else outer._names
 
     def array(self, name: str, shape: Extents, dtype: npt.DTypeLike, home: Home = 0) -> View:
-        """Return a view of all of a new buffer, with the elements in C order."""
+        """Return a view of a whole new buffer, with its elements in C order."""
         if name in self._names:
-            raise BadPlan(f"the plan has an array {name!r} already: give each a name of its own")
+            raise BadPlan(f"the plan already has an array {name!r}: use a different name")
         self._names.add(name)
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
         nbytes = prod(extents) * np.dtype(dtype).itemsize
@@ -144,7 +144,7 @@ class PlanBuilder:
         after: Waits = (),
         label: str = "",
     ) -> StepRef:
-        """Add launches (`planned` makes one) that run at the same time on a device each, and may signal each other."""
+        """Add launches (made by `planned`) that run at the same time, each on its own device, and may signal each other."""
         step = Step(Together(tuple(launches)), None, queue, self._positions(after), label=label)
         return self._add(step)
 
@@ -168,24 +168,25 @@ class PlanBuilder:
         return self._add(Step(action, device, queue, self._positions(after), label=label, is_urgent=True))
 
     def wait(self, flags: Iterable[View], *, device: int, queue: int = 0, after: Waits = (), label: str = "") -> StepRef:
-        """Add a wait of a device for flags that live on it. `after` has the puts that raise them."""
+        """Add a wait of a device for flags in its memory. `after` has the puts that raise them."""
         return self._add(Step(Wait(tuple(flags)), device, queue, self._positions(after), label=label, is_urgent=True))
 
     def action(self, step: StepRef) -> Action:
-        """Return what a step of this builder does."""
+        """Return the action of a step of this builder."""
         (position,) = self._positions([step])
         item = self._items[position]
         assert isinstance(item, Step)
         return item.action
 
     def carry(self, step: StepRef, to: Waits) -> None:
-        """Let steps of the next turn wait for `step` of this one; only in a repeat."""
+        """Make steps of the next turn wait for `step` of this turn; allowed only in a repeat."""
         (waited,) = self._positions([step])
         for position in self._positions(to):
             item = self._items[position]
             if isinstance(item, Repeat):
                 raise BadPlan(
-                    f"{item.name!r} cannot wait for a step of the turn before: let its first steps wait for a step behind which it stands"
+                    f"the repeat {item.name!r} cannot wait for a step of the previous turn: make its first steps wait for a step "
+                    "that precedes the repeat"
                 )
             self._items[position] = replace(item, after_last_turn=(*item.after_last_turn, waited))
 
@@ -200,8 +201,8 @@ class PlanBuilder:
         after: Waits = (),
         label: str = "",
     ) -> Iterator[PlanBuilder]:
-        """Collect in the `with` block the steps of a repeat, through the builder that it gives. Behind the block, steps may wait for the
-        whole repeat: `after=[loop]`."""
+        """Collect the steps of a repeat in the `with` block, with the builder that `repeat` returns. Behind the block, steps may wait for
+        the whole repeat: `after=[loop]`."""
         waits = self._positions(after)
         inner = PlanBuilder(self)
         self._open = True
@@ -219,7 +220,10 @@ class PlanBuilder:
 
     def _add(self, step: Step) -> StepRef:
         if self._open:
-            raise BadPlan(f"{step.name} was added around an open repeat: add it through the builder of the repeat, or behind its block")
+            raise BadPlan(
+                f"{step.name} was added outside a repeat whose block is still open: add it through the builder of the repeat, or after "
+                "the block"
+            )
         self._items.append(step)
         return StepRef(self, len(self._items) - 1)
 
@@ -228,13 +232,13 @@ class PlanBuilder:
         for one in (waits,) if isinstance(waits, StepRef | PlanBuilder) else waits:
             step = one._as_step if isinstance(one, PlanBuilder) else one
             if step is None:
-                raise BadPlan("a step cannot wait for a repeat whose block is still open: put it behind the block")
+                raise BadPlan("a step cannot wait for a repeat whose block is still open: add the step after the block")
             if step.builder._root is not self._root:
-                raise BadPlan("a step cannot wait for a step of another plan: both have to come from one builder")
+                raise BadPlan("a step cannot wait for a step of another plan: add both with the same builder")
             if step.builder is not self:
                 raise BadPlan(
-                    "a step cannot wait for one on the other side of a repeat's border: let the repeat wait, by `after` of `repeat`, or "
-                    "wait for the whole repeat, by after=[loop] behind its block"
+                    "a step cannot wait across the boundary of a repeat: pass `after` to `repeat` to make the repeat wait, or wait for "
+                    "the whole repeat with after=[loop] after its block"
                 )
             found.append(step.position)
         return tuple(found)

@@ -91,7 +91,7 @@ def _read(kind: Any, value: Any, buffers: dict[str, Buffer], where: str) -> Any:
             return value
     named = value.get("is") if isinstance(value, dict) else None
     if isinstance(named, str) and named not in _KINDS:
-        raise BadPlan(f"{where} of this plan is of kind {shortened(named)!r}, which version {VERSION} does not know")
+        raise BadPlan(f"{where} of this plan is of kind {shortened(named)!r}, which version {VERSION} does not support")
     raise BadPlan(f"this plan is damaged: {where} is {'missing' if value is None else shortened(json.dumps(value))}")
 
 
@@ -102,7 +102,7 @@ def _object(kind: Any, value: dict[str, Any], buffers: dict[str, Buffer], where:
             raise BadPlan(f"this plan is damaged: {where} has no {field.name}")
     unknown = next((name for name in value if name not in hints and name != "is"), None)
     if unknown is not None:
-        raise BadPlan(f"{where} of this plan has {shortened(unknown)!r}, which version {VERSION} does not know")
+        raise BadPlan(f"{where} of this plan has {shortened(unknown)!r}, which version {VERSION} does not support")
     return kind(**{name: _read(hints[name], one, buffers, f"{where}.{name}") for name, one in value.items() if name != "is"})
 
 

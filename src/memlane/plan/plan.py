@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import lcm
 
 from memlane.errors import BadPlan
+from memlane.number_format import plural
 from memlane.plan.actions import Action, Copy, HostCall, Launch, Put, Together, Touch, Wait, raised_flags, signals
 from memlane.plan.buffers import Buffer, View
 
@@ -31,11 +32,12 @@ class Step:
         if isinstance(self.action, Launch) and self.device is None:
             raise BadPlan(f"the launch of {self.action} needs a device")
         if isinstance(self.action, Put | Wait) and self.device is None:
-            raise BadPlan(f"{self.action} needs the device that does it")
+            raise BadPlan(f"{self.action} needs a device to run on")
         for flag in self.action.flags if isinstance(self.action, Wait) else ():
             if flag.buffer.home != self.device:
                 raise BadPlan(
-                    f"device {self.device} cannot wait for flag {flag.buffer}, which lives on {flag.buffer.home}: let it live there"
+                    f"device {self.device} cannot wait for flag {flag.buffer}, whose home is {flag.buffer.home}: make the waiting "
+                    "device the home of the flag"
                 )
         if isinstance(self.action, HostCall | Together) and self.device is not None:
             raise BadPlan(f"{self.action} does not run on device {self.device} alone: leave the device out")
@@ -44,12 +46,10 @@ class Step:
             and self.device is None
             and not (_on_host(self.action.source) and _on_host(self.action.destination))
         ):
-            raise BadPlan(f"{self.action} needs the device that does it")
+            raise BadPlan(f"{self.action} needs a device to run on")
         for touch in _device_touches(self):
             if touch.view.buffer.home == "host":
-                raise BadPlan(
-                    f"{self.action} cannot reach {touch.view}, which lies in ordinary memory of the host: make it pinned, or copy it"
-                )
+                raise BadPlan(f"{self.action} cannot access {touch.view}, which is in pageable host memory: make it pinned, or copy it")
 
     @property
     def queues(self) -> tuple[tuple[int | None, int], ...]:
@@ -82,22 +82,22 @@ class Repeat:
 
     def __post_init__(self) -> None:
         if self.count < 0 or self.every < 1:
-            raise BadPlan(f"a repeat cannot run {self.count} times, looking at its end every {self.every} turns")
+            raise BadPlan(f"a repeat cannot run {self.count} times and check its end every {self.every} turns")
         for group in self.rotate:
             if len(set(group)) != len(group) or len(group) < 2:
-                raise BadPlan(f"buffers that rotate are two or more different ones, not ({', '.join(map(str, group))})")
+                raise BadPlan(f"a group of rotating buffers needs two or more different buffers, not ({', '.join(map(str, group))})")
             if len({(buffer.nbytes, buffer.home) for buffer in group}) > 1:
-                raise BadPlan(f"buffers that rotate have one size and one home, unlike {', '.join(map(str, group))}")
+                raise BadPlan(f"rotating buffers must have the same size and home, unlike {', '.join(map(str, group))}")
         rotating = [buffer for group in self.rotate for buffer in group]
         if len(set(rotating)) != len(rotating):
             raise BadPlan("a buffer can rotate in one group only")
         if self.until is not None:
             if self.until.size != 1 or not self.until.buffer.is_on_host:
-                raise BadPlan(f"a repeat ends by a single element on the host, which {self.until} is not")
+                raise BadPlan(f"the end condition of a repeat must be a single element on the host, not {self.until}")
             if self.every % self.period or self.count % self.period:
                 raise BadPlan(
-                    f"a repeat that may end after any {self.every} turns, or after {self.count}, does not say which of {self.period} "
-                    f"rotating buffers holds the result: let `every` and `count` be multiples of {self.period}"
+                    f"after a repeat that may end after any {self.every} turns, or after {self.count}, it is not known which of "
+                    f"{self.period} rotating buffers holds the result: make `every` and `count` multiples of {self.period}"
                 )
 
     @property
@@ -154,7 +154,7 @@ class Plan:
 
     @property
     def peers(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of devices of which the first reaches memory of the second, and so must be its peer."""
+        """The pairs of devices whose first one accesses memory of the second, so that both must be peers."""
         pairs = set()
         for step in all_steps(self.steps):
             for device, _ in step.queues:
@@ -165,7 +165,7 @@ class Plan:
 
     @property
     def copied(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of devices between whose memories something is copied, the lower first."""
+        """The pairs of devices between which data is copied, with the lower number first."""
         pairs = set()
         for step in all_steps(self.steps):
             if isinstance(step.action, Copy):
@@ -247,10 +247,11 @@ def _check_flags(items: Sequence[Step | Repeat]) -> None:
         raised, awaited = len(raising.get(buffer, ())), len(waiting.get(buffer, ()))
         if (raised, awaited) != (1, 1):
             raise BadPlan(
-                f"flag {buffer} is raised by {raised} steps and awaited by {awaited}: give each pair of a put and a wait a flag of its own"
+                f"flag {buffer} is raised by {plural(raised, 'step')} and awaited by {awaited}: give each pair of a put and a wait its "
+                "own flag"
             )
         if not waiting[buffer][0][1]:
-            raise BadPlan(f"{waiting[buffer][0][0].name!r} does not stand behind the put that raises {buffer}: add that put to its `after`")
+            raise BadPlan(f"{waiting[buffer][0][0].name!r} does not wait for the put that raises {buffer}: add that put to its `after`")
         if buffer in rotating:
             raise BadPlan(f"flag {buffer} cannot rotate: a put raises the same flag in each turn")
     touched = {touch.view.buffer for step in all_steps(items) for touch in step.action.touches}
@@ -275,9 +276,9 @@ def _check_positions(items: Sequence[Step | Repeat], where: str, repeats: bool) 
             continue
         for other in item.after_last_turn:
             if not repeats:
-                raise BadPlan(f"step {number} of {where} waits for a turn before, but does not stand in a repeat")
+                raise BadPlan(f"step {number} of {where} waits for a previous turn, but is not in a repeat")
             if not 0 <= other < len(items):
-                raise BadPlan(f"step {number} of {where} waits for step {other} of the turn before, which does not exist")
+                raise BadPlan(f"step {number} of {where} waits for step {other} of the previous turn, which does not exist")
 
 
 def _forward(items: Sequence[Step | Repeat], number: int, other: int, where: str) -> str:
@@ -293,14 +294,14 @@ def _forward(items: Sequence[Step | Repeat], number: int, other: int, where: str
                 came_from[waited] = one
                 work.append(waited)
     if number not in came_from:
-        return f"step {number} of {where} waits for step {other}, which stands behind it: put step {other} first"
+        return f"step {number} of {where} waits for step {other}, which comes after it: put step {other} first"
     circle = {number}
     one = came_from[number]
     while one not in circle:
         circle.add(one)
         one = came_from[one]
     *others, last = map(str, sorted(circle))
-    return f"steps {', '.join(others)} and {last} of {where} wait for each other in a circle, so none of them can start"
+    return f"steps {', '.join(others)} and {last} of {where} wait for each other in a cycle, so none of them can start"
 
 
 def _table(items: Sequence[Step | Repeat], indent: str) -> Iterator[str]:
@@ -314,9 +315,9 @@ def _table(items: Sequence[Step | Repeat], indent: str) -> Iterator[str]:
             yield from _table(item.steps, indent + "     ")
             continue
         where = "host" if item.device is None else f"device {item.device}"
-        where = f"{len(item.queues)} devices" if isinstance(item.action, Together) else where
+        where = f"{plural(len(item.queues), 'device')}" if isinstance(item.action, Together) else where
         if item.after_last_turn:
-            after += f"  after {', '.join(map(str, item.after_last_turn))} of the turn before"
+            after += f"  after {', '.join(map(str, item.after_last_turn))} of the previous turn"
         what = f"{item.label}: {item.action}" if item.label else str(item.action)
         what += ", urgent" if item.is_urgent and isinstance(item.action, Launch) else ""
         yield f"{indent}{number:>3}  {where:<9} queue {item.queue}  {what}{after}"

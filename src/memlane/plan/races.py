@@ -32,7 +32,7 @@ class Race:
         (one, other), buffer = self.touched, self.touched[0].view.buffer
         return (
             f"{self.first} {_verb(one)} and {self.second} {_verb(other)} the same bytes of buffer {buffer.name!r} without an order "
-            f"({one.view} and {other.view}): let one wait for the other, or put both on one queue"
+            f"({one.view} and {other.view}): make one wait for the other, or put both on the same queue"
         )
 
 

@@ -93,4 +93,4 @@ class Timeline:
             star = "*" if number in path else " "
             lines.append(f"{span.start_ns / 1000:>9.2f} us {span.end_ns / 1000:>9.2f} us {star} {where}: {span.name}{turn}")
         kind = "modelled" if self.is_modelled else "measured"
-        return "\n".join([*lines, f"{duration(self.elapsed_ns)} in all, {kind}"])
+        return "\n".join([*lines, f"{duration(self.elapsed_ns)} in total, {kind}"])

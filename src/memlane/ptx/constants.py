@@ -125,7 +125,7 @@ def _ternary(cursor: Cursor) -> _Value:
         return condition
     chosen = bool(_integer(cursor, condition).number)
     first = _integer(cursor, _ternary(cursor))
-    cursor.expect(":", "behind the second part of `? :`")
+    cursor.expect(":", "after the second part of `? :`")
     second = _integer(cursor, _ternary(cursor))
     return _Value((first if chosen else second).kind, (first if chosen else second).number)
 
@@ -179,7 +179,7 @@ def _parenthesis(cursor: Cursor) -> _Value:
     cast = cursor.text
     if cast in (".u64", ".s64"):
         cursor.at += 1
-        cursor.expect(")", "behind the type of a cast")
+        cursor.expect(")", "after the type of a cast")
         return _wrapped(cast[1], _integer(cursor, _unary(cursor)).number)
     value = _ternary(cursor)
     cursor.expect(")", "at the end of a constant expression")
@@ -249,7 +249,9 @@ def _integer(cursor: Cursor, value: _Value) -> _Value:
 def _no_bits(cursor: Cursor, value: _Value, start: int) -> None:
     """Refuse to calculate with `0f...` and `0d...`, which are bits and not numbers to the assembler."""
     if value.literal is not None and value.literal.text.lstrip("-")[:2].lower() in ("0f", "0d"):
-        raise cursor.error("a literal of bits such as `0f3F800000` stands alone: write a decimal fraction to calculate", cursor.span(start))
+        raise cursor.error(
+            "a bit literal such as `0f3F800000` cannot be part of an expression: write a decimal fraction", cursor.span(start)
+        )
 
 
 # -- literals ----------------------------------------------------------------------------------------------------------------------

@@ -25,9 +25,9 @@ def parse_registers(cursor: Cursor) -> tuple[RegisterDecl, ...]:
     start = cursor.starts[cursor.at]
     vector, scalar = _parse_type(cursor)
     if vector > 1 and (scalar == "pred" or scalar in _OPAQUE or SCALAR_TYPES[scalar].bits * vector > 128 or vector > 4):
-        raise cursor.error("a vector register has 2 or 4 elements, is no predicate and has at most 128 bits", cursor.span(start))
+        raise cursor.error("a vector register has 2 or 4 elements, at most 128 bits, and cannot be a predicate", cursor.span(start))
     if scalar in _OPAQUE:
-        raise cursor.error(f"a register cannot have the type `.{scalar}`, which is one of variables", cursor.span(start))
+        raise cursor.error(f"a register cannot have the type `.{scalar}`, which is only for variables", cursor.span(start))
     declared: list[RegisterDecl] = []
     if cursor.accept(";"):
         return ()
@@ -36,11 +36,11 @@ def parse_registers(cursor: Cursor) -> tuple[RegisterDecl, ...]:
         count = None
         if cursor.accept("<"):
             count = parse_whole(cursor)
-            cursor.expect(">", "behind the number of registers")
+            cursor.expect(">", "after the number of registers")
         declared.append(RegisterDecl(scalar, name, count, vector))
         if cursor.accept(";"):
             return tuple(declared)
-        cursor.expect(",", "or `;` behind the name of a register")
+        cursor.expect(",", "or `;` after the name of a register")
 
 
 def parse_linkage(cursor: Cursor) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def parse_variables(cursor: Cursor, linkage: tuple[str, ...]) -> tuple[Variable,
     declared = [first]
     while cursor.accept(","):
         declared.append(_parse_declarator(cursor, first, cursor.at))
-    cursor.expect(";", "behind the declaration of a variable")
+    cursor.expect(";", "after the declaration of a variable")
     return tuple(declared)
 
 
@@ -90,7 +90,7 @@ def _parse_declarator(cursor: Cursor, model: Variable, first: int) -> Variable:
     while cursor.accept("["):
         shape = [] if shape is None else shape
         shape.append(0 if cursor.text == "]" else parse_whole(cursor))
-        cursor.expect("]", "behind the length of an array")
+        cursor.expect("]", "after the length of an array")
     if shape is None and cursor.accept("<"):
         raise cursor.error("a range of names `<n>` is for registers only", cursor.span(cursor.starts[cursor.at - 1]))
     span = cursor.span(cursor.starts[first])
@@ -111,7 +111,7 @@ def _parse_declarator(cursor: Cursor, model: Variable, first: int) -> Variable:
     if model.type in _OPAQUE:
         return replace(variable, initial=_skip_initial(cursor))
     if model.space in ("shared", "local", "param"):
-        message = f"`{name}` lies in .{model.space} memory, which has no initial values: store them at the start of the kernel"
+        message = f"`{name}` is in .{model.space} memory, which cannot have initial values: store them at the start of the kernel"
         raise cursor.error(message, cursor.span(cursor.starts[cursor.at - 1]))
     return parse_initial(cursor, variable)[0]
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from memlane.number_format import plural
 from memlane.ptx.constants import parse_constant, parse_integer, parse_literal
 from memlane.ptx.ir import Immediate, Variable
 from memlane.ptx.lexer import END, NUMBER, WORD, Cursor
@@ -77,7 +78,7 @@ class _Reader:
         cursor, extent = self._cursor, self._extents[depth]
         opening = cursor.span()
         if not cursor.accept("{"):
-            what = f"the initialiser of `{self._variable.name}` has braces {len(self._extents)} deep"
+            what = f"the initialiser of `{self._variable.name}` nests braces {len(self._extents)} deep"
             raise cursor.error(f"expected `{{`, for {what}, found {cursor.found()}")
         count = 0
         while not (count == 0 and cursor.accept("}")):
@@ -96,7 +97,7 @@ class _Reader:
                 raise cursor.error(f"`{self._variable.name}` has neither a length nor a value", opening)
             self.shape = (count, *self.shape[1:])
         elif count > extent:
-            what = f"{count} values in a row of {extent}"
+            what = f"{plural(count, 'value')} in a row of {extent}"
             raise cursor.error(f"the initialiser of `{self._variable.name}` has {what}", cursor.span(opening.start))
 
     def _value(self) -> Value:
@@ -129,10 +130,10 @@ class _Reader:
         name = cursor.next()
         if name == "generic" and cursor.accept("("):
             name = cursor.expect_kind(WORD, "the name of a variable")
-            cursor.expect(")", "behind the variable of `generic`")
+            cursor.expect(")", "after the variable of `generic`")
         offset = parse_integer(cursor) if cursor.accept("+") else 0
         if self._scalar.bits < 32 or self._scalar.kind == "f":
-            remedy = f"declare `{self._variable.name}` as `.u64`, or take bytes of it by `0xFF(...)`"
+            remedy = f"declare `{self._variable.name}` as `.u64`, or select its bytes with `0xFF(...)`"
             raise cursor.error(f"an address does not fit `.{self._scalar.name}`: {remedy}", cursor.span(cursor.starts[first]))
         return Value(None, name, offset)
 
@@ -144,14 +145,14 @@ class _Reader:
         byte = _MASKS.get(mask.value)
         if byte is None or mask.kind != "int":
             raise cursor.error("a mask has the eight bits of one byte, such as `0xFF00`", cursor.span(cursor.starts[first]))
-        cursor.expect("(", "behind a mask")
+        cursor.expect("(", "after a mask")
         if cursor.kind != WORD or cursor.text == "WARP_SZ":
             value = Value(Immediate(parse_integer(cursor)), byte=byte)
         else:
             name = cursor.next()
             if name == "generic" and cursor.accept("("):
                 name = cursor.expect_kind(WORD, "the name of a variable")
-                cursor.expect(")", "behind the variable of `generic`")
+                cursor.expect(")", "after the variable of `generic`")
             value = Value(None, name, parse_integer(cursor) if cursor.accept("+") else 0, byte)
-        cursor.expect(")", "behind what a mask is taken of")
+        cursor.expect(")", "after the operand of a mask")
         return value

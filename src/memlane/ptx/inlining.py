@@ -158,7 +158,7 @@ class _Inliner:
         """Those of the chosen calls that share no parameter with one that stays: such a parameter must stay a variable."""
         while shared := [place for place in chosen if staying & _passed_names(body.lines[place][0])]:
             for place in shared:
-                self._left.setdefault(chosen.pop(place).function.name, "its call shares a parameter with one that stays")
+                self._left.setdefault(chosen.pop(place).function.name, "its call shares a parameter with a call that is not inlined")
                 staying |= _passed_names(body.lines[place][0])
         return chosen
 
@@ -196,7 +196,7 @@ class _Inliner:
         theirs = Scope.of(body.statements)
         declared = {one.name for one in (*body.statements, *body.function.params) if isinstance(one, Variable | Label)}
         captured = sorted(name for name in free if name in declared or theirs.declares(name))
-        return f"its {_written(captured[0])} is something else in {body.function.title}" if captured else ""
+        return f"its {_written(captured[0])} has a different meaning in {body.function.title}" if captured else ""
 
     # -- what stays ------------------------------------------------------------------------------------------------------------------
 
@@ -249,13 +249,13 @@ def _own_obstacle(callee: Function) -> str:
     formals = {one.name for one in (*callee.params, *callee.results) if one.space == "param"}
     for statement in body.statements:
         if isinstance(statement, Variable) and statement.space not in ("param", "local"):
-            return f"it has {_written(statement.name)} in {statement.space} memory, of which there is one"
+            return f"it has {_written(statement.name)} in {statement.space} memory, which all its calls share"
         if not isinstance(statement, Instruction):
             continue
         if statement.opcode == "alloca":
-            return "it takes memory from the stack"
+            return "it allocates memory on the stack"
         if odd := [name for name in _odd_uses(statement) if name in formals]:
-            return f"it does more with {_written(odd[0])} than to load or store it"
+            return f"it does more with {_written(odd[0])} than load or store it"
     return ""
 
 
@@ -284,7 +284,7 @@ class _Passing:
         if any(
             len(items_of(call, letter)) != len(formals) for letter, formals in (("result", callee.results), ("arguments", callee.params))
         ):
-            return "a call passes it another number of arguments"
+            return "a call passes it a different number of arguments"
         for formal, actual in passed_by(call, callee):
             if isinstance(actual, Symbol):
                 known = self._variables.get(actual.name)
@@ -293,7 +293,7 @@ class _Passing:
             elif formal.shape is not None or not isinstance(actual, Register | Immediate | Sink):
                 return f"a call passes no variable for its {_written(formal.name)}"
         odd = [name for name in _passed_names(call) if name in self._odd]
-        return f"a call does more with {_written(min(odd, key=self._odd.__getitem__))} than to pass it" if odd else ""
+        return f"a call does more with {_written(min(odd, key=self._odd.__getitem__))} than pass it" if odd else ""
 
 
 def _in_order(items: list[Item], changed: Iterable[str]) -> list[Item]:

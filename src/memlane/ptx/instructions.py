@@ -145,7 +145,7 @@ class InstructionParser:
             if text == ";":
                 return tuple(found)
             cursor.at -= 1
-            raise cursor.error(f"expected `,` or `;` behind an operand of `{shortened(opcode)}`, found {cursor.found()}")
+            raise cursor.error(f"expected `,` or `;` after an operand of `{shortened(opcode)}`, found {cursor.found()}")
 
     def _sum_register(self, operand: Sum) -> Register:
         """A register, of a name that is nowhere in the text, that stands for a sum."""
@@ -175,4 +175,4 @@ class InstructionParser:
                 raise UnsupportedPtx(
                     f"this form of `{opcode}` is not supported: `{shortened(text)}`; the nearest known are{rows}", span
                 ) from None
-            raise PtxTypeError(f"the operands of `{text}` do not fit; it is written{rows}", span) from None
+            raise PtxTypeError(f"the operands of `{text}` do not match; its form is{rows}", span) from None

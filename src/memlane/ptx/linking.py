@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from memlane.errors import LinkError
+from memlane.number_format import plural
 from memlane.ptx.calls import SYSTEM_CALLS
 from memlane.ptx.demangle import demangle
 from memlane.ptx.initializers import initial_values
@@ -191,7 +192,7 @@ def _room(parameter: Variable) -> tuple[int, int]:
 
 def _description(one: Definition) -> str:
     if isinstance(one, Variable):
-        return f"a variable of {one.nbytes} bytes in {one.space} memory"
+        return f"a variable of {plural(one.nbytes, 'byte')} in {one.space} memory"
     takes = ", ".join(str(parameter.nbytes) for parameter in one.params) or "0"
     returns = ", ".join(str(result.nbytes) for result in one.results)
     return f"a function of {takes} bytes of parameters" + (f" that returns {returns}" if returns else "")
@@ -205,8 +206,8 @@ def _check_complete(modules: Sequence[Module], kept: Mapping[str, Definition | N
             for name, where in _uses(module, item):
                 if name in absent and _RUNTIME.match(name):
                     raise LinkError(
-                        f"{where} calls the CUDA runtime (`{name}`), and memlane runs no kernels that launch kernels or call the runtime "
-                        "(dynamic parallelism); launch the inner kernel from the host, and move calls of the runtime there"
+                        f"{where} calls the CUDA runtime (`{name}`), but memlane does not run kernels that launch kernels or call the "
+                        "runtime (dynamic parallelism); launch the inner kernel and call the runtime from the host"
                     )
                 if name in absent:
                     files = _listed(one.name for one in modules)

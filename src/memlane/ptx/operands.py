@@ -168,13 +168,13 @@ def parse_operand(cursor: Cursor, names: Names, opcode: str = "") -> Operand | S
         cursor.at += 1
         register = names.lookup(cursor.next())
         if not isinstance(register, Register):
-            raise cursor.error("expected a predicate behind `!`")
+            raise cursor.error("expected a predicate after `!`")
         return Register(register.name, negated=True)
     if text == "WARP_SZ" and cursor.texts[cursor.at + 1] in _FOLLOWED_BY_NOTHING:
         cursor.at += 1
         return Special(text)
     if text == "-" and cursor.kinds[cursor.at + 1] == WORD and cursor.texts[cursor.at + 1] != "WARP_SZ":
-        raise cursor.error("a minus in front of a register is not supported, though `vmad` has one: negate the register before")
+        raise cursor.error("a minus sign before a register is not supported, although `vmad` has one: negate the register first")
     if begins_expression(cursor):
         return parse_constant(cursor)
     raise cursor.error(f"expected an operand, found {cursor.found()}")
@@ -199,7 +199,7 @@ def _continue_name(cursor: Cursor, names: Names, name: Name, opcode: str) -> Ope
     scalar = SCALAR_TYPES.get(kind)
     if scalar is None or scalar.kind not in "usb" or scalar.bits not in (16, 32, 64):
         what = f"but `{name.name}` is declared as `.{kind}`" if kind else f"but `{name.name}` is not declared"
-        raise cursor.error(f"a constant is added to registers of integers of 16, 32 or 64 bits, {what}", cursor.span(start))
+        raise cursor.error(f"a constant can be added only to integer registers of 16, 32 or 64 bits, {what}", cursor.span(start))
     return Sum(name, offset, f"s{scalar.bits}")
 
 
@@ -213,7 +213,7 @@ def _parse_element(cursor: Cursor, names: Names, name: Symbol) -> Symbol:
     if cursor.kind == WORD and isinstance(names.lookup(cursor.text), Register):
         raise cursor.error(f"an index in a register is not supported: compute the address of `{name.name}` and write `[register]`")
     offset = parse_integer(cursor) * (variable.element_bytes // variable.vector)
-    cursor.expect("]", "behind the index of an array")
+    cursor.expect("]", "after the index of an array")
     return Symbol(name.name, offset)
 
 
@@ -222,7 +222,7 @@ def _simple(cursor: Cursor, names: Names) -> Operand:
     start = cursor.starts[cursor.at]
     found = parse_operand(cursor, names)
     if isinstance(found, Sum):
-        raise cursor.error("a register with a constant cannot stand inside another operand", cursor.span(start))
+        raise cursor.error("a register plus a constant cannot be part of another operand", cursor.span(start))
     return found
 
 
@@ -247,7 +247,7 @@ def _parse_address(cursor: Cursor, names: Names) -> Address | TextureAddress:
         number = parse_constant(cursor)
         if number.kind == "int" and cursor.accept("]"):
             return Address(number)
-        raise cursor.error(f"expected `]` behind an absolute address, found {cursor.found()}")
+        raise cursor.error(f"expected `]` after an absolute address, found {cursor.found()}")
     else:
         raise cursor.error(f"an address starts with a register, a variable or a number, found {cursor.found()}")
     if cursor.accept("]"):

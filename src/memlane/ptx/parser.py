@@ -47,7 +47,7 @@ _ENDS_A_HEAD = frozenset({*SPACE_DIRECTIVES, *LINKAGE, ".entry", ".func", ".file
 
 
 def parse(text: str, name: str = "<ptx>") -> Module:
-    """Read a module from its text. `name` stands in error messages, usually the name of the file.
+    """Parse the text of a PTX module. `name` stands in error messages, usually the name of the file.
 
     module = ml.parse(Path("kernel.ptx").read_text(), "kernel.ptx")
 
@@ -55,7 +55,7 @@ def parse(text: str, name: str = "<ptx>") -> Module:
     operands; each points at its place.
     """
     if not isinstance(text, str):
-        raise TypeError(f"parse takes the text of PTX, as Path(...).read_text() gives it; got a {type(text).__name__}")
+        raise TypeError(f"parse takes PTX text, as returned by Path(...).read_text(); got a {type(text).__name__}")
     parser = _Parser(Source(name, text))
     try:
         return parser.module()
@@ -153,7 +153,7 @@ class _Parser:
             label = cursor.expect_kind(WORD, "a label")
             if cursor.accept("<"):
                 names += [f"{label}{number}" for number in range(parse_whole(cursor))]
-                cursor.expect(">", "behind the number of labels")
+                cursor.expect(">", "after the number of labels")
             else:
                 names.append(label)
             if cursor.accept(";"):
@@ -178,7 +178,7 @@ class _Parser:
             body = Block(self.statements())
             cursor.expect("}", f"at the end of `{name}`")
         elif "extern" not in linkage or not (cursor.kind in (DIRECTIVE, END) or cursor.text == "@"):
-            cursor.expect(";", f"or a body in braces behind the head of `{name}`")
+            cursor.expect(";", f"or a body in braces after the head of `{name}`")
         self.names.leave()
         return Function(name, is_entry, params, results, body, linkage, attributes, span=span)
 
@@ -197,7 +197,7 @@ class _Parser:
                 self.names.declare_variable(param)
             if cursor.accept(")"):
                 return tuple(params)
-            cursor.expect(",", "or `)` behind a parameter")
+            cursor.expect(",", "or `)` after a parameter")
 
     def attributes(self, linkage: tuple[str, ...]) -> tuple[str, ...]:
         """`.maxntid 256, 1, 1` and the like, each as one text, up to the body or, of a prototype without `;`, the next declaration."""
@@ -317,9 +317,9 @@ class _Parser:
         start = cursor.starts[cursor.at]
         cursor.at += 1
         negated = cursor.accept("!")
-        register = self.names.lookup(cursor.expect_kind(WORD, "a predicate behind `@`"))
+        register = self.names.lookup(cursor.expect_kind(WORD, "a predicate after `@`"))
         if not isinstance(register, Register):
-            raise cursor.error("expected a predicate register behind `@`", cursor.span(cursor.starts[cursor.at - 1]))
+            raise cursor.error("expected a predicate register after `@`", cursor.span(cursor.starts[cursor.at - 1]))
         if cursor.kind != WORD:
-            raise cursor.error(f"expected an instruction behind the guard, found {cursor.found()}")
+            raise cursor.error(f"expected an instruction after the guard, found {cursor.found()}")
         return self.instructions.parse(Guard(register.name, negated), start, self.location)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from memlane.errors import PtxTypeError
+from memlane.number_format import plural
 from memlane.ptx.ir import (
     Address,
     Arguments,
@@ -276,10 +277,13 @@ def vectors_fit_a_memory_access(scope: _Scope, instruction: Instruction) -> Iter
     if count == 8 and bits != 32:
         yield f"`{name}`: a vector of 8 has elements of 32 bits, not `.{kind}`", piece
     elif bits * count > 256 or bits == 128:
-        yield f"`{name}` moves {bits * count} bits: an access has 128 at most, or 256 as `.v8.b32` or `.v4.b64` on sm_100", piece
+        yield (
+            f"`{name}` moves {plural(bits * count, 'bit')}: an access moves at most 128, or 256 as `.v8.b32` or `.v4.b64` on sm_100",
+            piece,
+        )
     elif bits * count == 256 and instruction.opcode != "ldu":
         if not scope.has_wide_accesses():
-            yield f"`{name}` moves 256 bits, which takes `.target sm_100` or later", piece
+            yield f"`{name}` moves 256 bits, which needs `.target sm_100` or later", piece
         elif "global" not in instruction.form.addresses.values():
             yield f"`{name}` moves 256 bits, which only `.global` memory allows", piece
 
@@ -347,7 +351,10 @@ def _fits(scope: _Scope, operand: Operand, wanted: str, wider: bool, instruction
         if declared is not None and declared[1] > 1 and instruction.slot("vec") is None and instruction.opcode == "mov":
             bits = SCALAR_TYPES[declared[0]].bits * declared[1]
             if bits != SCALAR_TYPES[wanted].bits:
-                yield f"`{operand.name}` has {bits} bits, but `{instruction.name}` needs {SCALAR_TYPES[wanted].bits}", operand.name
+                yield (
+                    f"`{operand.name}` has {plural(bits, 'bit')}, but `{instruction.name}` needs {SCALAR_TYPES[wanted].bits}",
+                    operand.name,
+                )
         elif declared is not None and not _accepts(declared[0], wanted, wider):
             yield (
                 f"`{operand.name}` is declared as `.{declared[0]}`, but `{instruction.name}` needs `.{wanted}` there",
@@ -385,7 +392,7 @@ def _packs(scope: _Scope, operand: Vector, wanted: str, instruction: Instruction
             return
         widths.append(SCALAR_TYPES[declared[0]].bits)
     if sum(widths) != SCALAR_TYPES[wanted].bits:
-        yield f"`{operand_text(operand)}` has {sum(widths)} bits, but `{instruction.name}` needs {SCALAR_TYPES[wanted].bits}", ""
+        yield f"`{operand_text(operand)}` has {plural(sum(widths), 'bit')}, but `{instruction.name}` needs {SCALAR_TYPES[wanted].bits}", ""
 
 
 def _accepts(declared: str, wanted: str, wider: bool) -> bool:

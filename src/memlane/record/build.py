@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from memlane.number_format import plural
 from memlane.record.example import AccessExample
 from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, CopyInfo, LaunchInfo
 from memlane.record.site import Site, Skipped
@@ -82,7 +83,7 @@ def _check(columns: Columns, sites: Sequence[Site], launches: Sequence[LaunchInf
             raise ValueError(f"the ids of {label} entries must be 0, 1, 2, ... in order")
         used = columns[label]
         if len(used) and not 0 <= int(used.min()) <= int(used.max()) < len(entries):
-            raise ValueError(f"{label} numbers from {used.min()} to {used.max()}, but there are {len(entries)} entries")
+            raise ValueError(f"{label} numbers from {used.min()} to {used.max()}, but there are {plural(len(entries), 'entry')}")
 
 
 def _table(rows: Columns, sites: Sequence[Site], launches: Sequence[LaunchInfo]) -> pa.Table:

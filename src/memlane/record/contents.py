@@ -53,7 +53,7 @@ class TraceContents:
 
     @property
     def lost(self) -> int:
-        """Records that found no room, over all launches."""
+        """The number of records that did not fit into the buffer, over all launches."""
         return sum(launch.lost for launch in self.launches)
 
     @property
@@ -62,7 +62,7 @@ class TraceContents:
         return tuple(dict.fromkeys(launch.device or self.target for launch in self.launches)) or (self.target,)
 
     def sms_apart(self, launch: npt.NDArray[Any], sm: npt.NDArray[Any]) -> Ints:
-        """Return numbers for the SMs of some rows, given with their launches, that differ between devices: those of the first are as they
+        """Return numbers for the SMs of some rows that differ between devices: those of the first are as they
         are. `sm_name` names them."""
         places = {name: place for place, name in enumerate(self.devices)}
         of_launch = np.array([places[one.device or self.target] for one in self.launches] or [0], np.int64)
@@ -70,12 +70,12 @@ class TraceContents:
         return apart
 
     def sm_name(self, number: int) -> str:
-        """Return what to call the SM of such a number: `SM 5`, or `cuda:1 SM 5` where there are several devices."""
+        """Return a name for the SM with this number: `SM 5`, or `cuda:1 SM 5` where there are several devices."""
         device, sm = divmod(number, self._sms)
         return f"{self.devices[device]} SM {sm}" if len(self.devices) > 1 else f"SM {sm}"
 
     def device_of_sm(self, number: int) -> int:
-        """Return which of `devices` the SM of such a number is on."""
+        """Return which of `devices` the SM with this number is on."""
         return number // self._sms
 
     @property

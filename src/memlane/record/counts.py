@@ -307,17 +307,19 @@ class Counts:
     merged: tuple[SiteCounts, ...] = ()
     """Where asked for: the accesses that the assembler made of merged sites, counted as the wide accesses that they are, under the first of
     those sites. What they replace is in `sites` too."""
-    order_dependent: frozenset[int] = frozenset()
-    """Numbers of the sites whose counts may depend on the order in which threads run: their addresses, or how often they execute, follow
-    from what an atomic operation returned or a volatile load read."""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Texts of the source files, by the names that the sites use, where they are known."""
     judge: Callable[[], Mapping[int, Exactness]] | None = field(default=None, compare=False, repr=False)
     """What reads the assembled code, by the numbers of the sites; it may take a second, so it is asked when somebody wants to know."""
 
+    @property
+    def order_dependent(self) -> frozenset[int]:
+        """The numbers of the sites whose counts may depend on the order in which threads run (`Site.order_dependent`)."""
+        return frozenset(one.site.id for one in self.sites if one.site.order_dependent)
+
     @cached_property
     def checked(self) -> Counts:
-        """These counts with `exactness` at every site: whether the assembled code accesses memory as is counted.
+        """Return these counts with `exactness` at every site: whether the assembled code accesses memory as is counted.
 
         Branches, the number of instructions and local memory are always hints. A site is `not checked`, with the reason, if the code cannot
         be read: there is no assembler for the chip, or none is installed.

@@ -92,7 +92,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     except FileNotFoundError:
         raise RecordError(f"{path}: there is no such file") from None
     except (pa.ArrowMemoryError, MemoryError) as error:
-        raise RecordError(f"{path} cannot be read: it needs more memory than there is") from error
+        raise RecordError(f"{path} cannot be read: there is not enough memory") from error
     except (pa.ArrowException, OSError) as error:
         raise RecordError(_what_is_wrong(Path(path), error)) from error
     except (KeyError, OverflowError, RecursionError, TypeError, ValueError, zlib.error) as error:
@@ -119,11 +119,11 @@ def _completed(table: pa.Table, target: str) -> pa.Table:
 def _check_format(path: str | os.PathLike[str], metadata: dict[str, str]) -> None:
     code = metadata.get(FORMAT_KEY)
     if code is None:
-        raise RecordError(f"{path} is a Parquet file, but no memlane record: it has no {FORMAT_KEY}; `memlane trace` writes records")
+        raise RecordError(f"{path} is a Parquet file, but not a memlane record: it has no {FORMAT_KEY}; `memlane trace` writes records")
     if not code.isdecimal():
         raise _damaged(path, f"its {FORMAT_KEY} is {code!r}")
     if int(code) > FORMAT:
-        raise RecordError(f"{path} has record format {code}, this memlane reads up to {FORMAT}; install a newer memlane")
+        raise RecordError(f"{path} has record format {code}, but this memlane reads only up to {FORMAT}; install a newer memlane")
 
 
 def _check_references(path: str | os.PathLike[str], table: pa.Table, fields: dict[str, Any]) -> None:
@@ -131,7 +131,7 @@ def _check_references(path: str | os.PathLike[str], table: pa.Table, fields: dic
     for column, known in (("site", len(fields["sites"])), ("launch", len(fields["launches"]))):
         highest = pc.max(table[column]).as_py()
         if highest is not None and highest >= known:
-            raise _damaged(path, f"a row names {column} {highest}, the header has {known}")
+            raise _damaged(path, f"a row names {column} {highest}, but the header has only {known}")
     for column in table.column_names:
         if pa.types.is_dictionary(table[column].type):
             try:
@@ -184,8 +184,8 @@ def _what_is_wrong(path: Path, error: Exception) -> str:
     if not head:
         return f"{path} is empty"
     if head != _MAGIC:
-        return f"{path} is not a Parquet file, so no memlane record; `memlane trace` writes records"
+        return f"{path} is not a Parquet file, so it is not a memlane record; `memlane trace` writes records"
     if tail != _MAGIC:
         return f"{path} is truncated: the end of the Parquet file is missing; record it again"
     # Arrow says where its own reader stopped, which helps only who looks for the reason of the damage.
-    return str(_damaged(path, f"it is not what was written to it, and cannot be read ({_said(error)})"))
+    return str(_damaged(path, f"its content was changed and cannot be read ({_said(error)})"))

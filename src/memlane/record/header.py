@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from memlane.chip import ACCESS_KINDS, LANES
 from memlane.errors import RecordError
+from memlane.number_format import plural
 from memlane.record.contents import TraceContents
 from memlane.record.example import AccessExample
 from memlane.record.plain import from_plain
@@ -75,13 +76,13 @@ def decode(metadata: Mapping[str, str]) -> dict[str, Any]:
     header = from_plain(_Header, json.loads(_unpack(metadata[HEADER_KEY], HEADER_LIMIT_BYTES)), "header")
     for name, entries in (("sites", header.sites), ("launches", header.launches)):
         if [entry.id for entry in entries] != list(range(len(entries))):
-            raise ValueError(f"header.{name} are not numbered from 0 on")
+            raise ValueError(f"the ids in header.{name} are not 0, 1, 2, ... in order")
     warps = _warps(header.warps, _unpack(metadata[WARPS_KEY], WARPS_LIMIT_BYTES))
     if len(warps) and int(warps["launch"].max()) >= len(header.launches):
-        raise ValueError(f"a warp names launch {warps['launch'].max()}, there are {len(header.launches)}")
+        raise ValueError(f"a warp names launch {warps['launch'].max()}, but there are only {len(header.launches)}")
     for name in ("begin_cycles", "end_cycles", "begin_ns", "end_ns"):
         if len(warps) and (warps[name].max() > _LATEST or warps[name].min() < -_LATEST):
-            raise ValueError(f"the {name} of a warp is not a time: {warps[name].max()} or {warps[name].min()}")
+            raise ValueError(f"the {name} of a warp is out of range: {warps[name].min()} to {warps[name].max()}")
     _check_examples(header)
     launches = tuple(replace(one, device=one.device or header.target) for one in header.launches)
     return {entry.name: getattr(header, entry.name) for entry in fields(_Header)} | {"warps": warps, "launches": launches}
@@ -125,16 +126,16 @@ class _Header:
 def _check_examples(header: _Header) -> None:
     for number, one in enumerate(header.examples):
         if one.site >= len(header.sites) or one.launch >= len(header.launches):
-            raise ValueError(f"header.examples[{number}] names site {one.site} of launch {one.launch}, which is not there")
+            raise ValueError(f"header.examples[{number}] names site {one.site} of launch {one.launch}, which does not exist")
         if len(one.addresses) != LANES or not 0 < one.active_mask < 1 << LANES or one.nbytes not in (1, 2, 4, 8, 16):
-            raise ValueError(f"header.examples[{number}] is no access of a warp")
+            raise ValueError(f"header.examples[{number}] is not an access of a warp")
         if one.space not in ("global", "local", "shared") or one.access not in ACCESS_KINDS:
-            raise ValueError(f"header.examples[{number}] is of no known kind: {one.access} of {one.space} memory")
+            raise ValueError(f"header.examples[{number}] is of an unknown kind: {one.access} of {one.space} memory")
 
 
 def _warps(layout: _WarpLayout, data: bytes) -> npt.NDArray[Any]:
     if layout.fields != _WARP_FIELDS or layout.rows * WARP_DTYPE.itemsize != len(data):
-        raise ValueError("the warp columns do not fit their description")
+        raise ValueError("the warp columns do not match their description")
     warps = np.empty(layout.rows, WARP_DTYPE)
     position = 0
     for name, code in layout.fields:
@@ -154,7 +155,10 @@ _WARP_FIELDS = tuple((name, dtype.str) for name, dtype in _fields(WARP_DTYPE))
 
 def _pack(data: bytes, limit: int) -> str:
     if len(data) > limit:
-        raise RecordError(f"the trace is too large for one record file: {len(data):,} bytes where {limit:,} may be; trace fewer launches")
+        raise RecordError(
+            f"the trace is too large for one record file: {plural(len(data), 'byte')}, but at most {limit:,} are allowed; trace "
+            "fewer launches"
+        )
     return base64.b64encode(zlib.compress(data, _LEVEL)).decode("ascii")
 
 
@@ -163,5 +167,5 @@ def _unpack(text: str, limit: int) -> bytes:
     stream = zlib.decompressobj()
     data = stream.decompress(base64.b64decode(text, validate=True), limit + 1)
     if not stream.eof or len(data) > limit:
-        raise ValueError(f"it is cut short, or more than {limit:,} bytes")
+        raise ValueError(f"it is cut short, or more than {plural(limit, 'byte')}")
     return data

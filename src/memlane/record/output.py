@@ -21,7 +21,7 @@ def check_output(path: str | os.PathLike[str], force: bool = False) -> None:
     if not target.parent.is_dir():
         raise RecordError(f"{path} cannot be written: there is no directory {target.parent}")
     if target.is_file() and not force:
-        raise RecordError(f"{path} exists; give --force (force=True in Python) to replace it")
+        raise RecordError(f"{path} exists; pass --force (force=True in Python) to replace it")
     if target.is_file() or not target.exists():  # and no device
         _check_folder(path, Path(os.path.realpath(path)).parent)
 
@@ -54,7 +54,7 @@ def replacing(path: str | os.PathLike[str], force: bool = False) -> Iterator[Bin
         if not is_device:
             scratch.replace(final)
     except OSError as error:
-        rest = "the file that was there is unchanged" if final.is_file() else "nothing was left behind"
+        rest = "the file that was there is unchanged" if final.is_file() else "no incomplete file was left"
         raise RecordError(f"{path} cannot be written: {error.strerror or error}; {rest}") from error
     finally:
         if not is_device:
@@ -67,11 +67,11 @@ def check_output_directory(path: str | os.PathLike[str], anchor: str, force: boo
     if not target.parent.is_dir():
         raise RecordError(f"{path} cannot be written: there is no directory {target.parent}")
     if target.is_dir() and not (target / anchor).is_file():
-        raise RecordError(f"{path} is a directory without {anchor}, so it may hold something else; name another")
+        raise RecordError(f"{path} is a directory without {anchor}, so it may hold other files; name another directory")
     if target.exists() and not target.is_dir():
-        raise RecordError(f"{path} is a file, and this format is a directory; name another")
+        raise RecordError(f"{path} is a file, but this format is a directory; name another path")
     if target.exists() and not force:
-        raise RecordError(f"{path} exists; give --force (force=True in Python) to replace it")
+        raise RecordError(f"{path} exists; pass --force (force=True in Python) to replace it")
     _check_folder(path, Path(os.path.realpath(path)).parent)
 
 
@@ -94,7 +94,7 @@ def replacing_directory(path: str | os.PathLike[str], anchor: str, force: bool =
             final.replace(old)
         scratch.replace(final)
     except OSError as error:
-        rest = "the directory that was there is unchanged" if final.is_dir() else "nothing was left behind"
+        rest = "the directory that was there is unchanged" if final.is_dir() else "no incomplete file was left"
         raise RecordError(f"{path} cannot be written: {error.strerror or error}; {rest}") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -12,6 +12,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from memlane.number_format import plural
+
 NUMBER_LIMIT = 1 << 64
 """Whole numbers are from 0 to below this: counts, sizes, lines and the numbers of streams all are."""
 
@@ -25,7 +27,7 @@ def from_plain(kind: type[_T], data: object, where: str) -> _T:
     from `where` on, for a field that is missing without a default or that does not hold what its type says.
     """
     if not isinstance(data, dict):
-        raise ValueError(f"{where} is no object")
+        raise ValueError(f"{where} is not an object")
     values = {}
     declared: Any = kind
     for name, (field_type, is_required) in _fields_of(declared).items():
@@ -59,7 +61,7 @@ def _value(kind: Any, value: object, where: str) -> Any:
         return _tuple(inner, value, where)
     if origin is Mapping:
         if not isinstance(value, dict):
-            raise ValueError(f"{where} is no object")
+            raise ValueError(f"{where} is not an object")
         return {name: _value(inner[1], entry, f"{where}[{name!r}]") for name, entry in value.items()}
     raise TypeError(f"{where}: no rule for {kind}")
 
@@ -70,7 +72,7 @@ def _tuple(kinds: tuple[Any, ...], value: object, where: str) -> tuple[Any, ...]
     if kinds[-1] is Ellipsis:
         kinds = kinds[:1] * len(value)
     if len(kinds) != len(value):
-        raise ValueError(f"{where} has {len(value)} entries, not {len(kinds)}")
+        raise ValueError(f"{where} has {plural(len(value), 'entry')}, not {len(kinds)}")
     return tuple(_value(kind, entry, f"{where}[{number}]") for number, (kind, entry) in enumerate(zip(kinds, value, strict=True)))
 
 

@@ -81,6 +81,9 @@ class Site:
     """Whether a loop repeats the access at the same addresses, by the text of the kernel."""
     once_between_barriers: bool = False
     """Whether a warp that executes it again has passed a barrier of its block in between, by the text of the kernel."""
+    order_dependent: bool = False
+    """Whether its counts may depend on the order in which threads run: its addresses, or how often it executes, follow from what an atomic
+    operation returned or a volatile load read, by the text of the kernel."""
     array: str = ""
     """What the array is called into which the address points: the kernel's argument in the source, or a variable; empty where that is not
     known, and where it may be several."""

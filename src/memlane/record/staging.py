@@ -20,5 +20,5 @@ class Staging:
     """Why it is not known how many blocks of the plain kernel a multiprocessor holds at once; empty where it is."""
 
     def __str__(self) -> str:
-        where = f"shared memory first, {self.records} of a warp" if self.memory == "shared" else "global memory"
+        where = f"shared memory first, {self.records} per warp" if self.memory == "shared" else "global memory"
         return f"{where}, because {self.reason}"

@@ -36,7 +36,7 @@ class Trace(TraceContents):
         kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in self.launches)) or "no kernel"
         times = f"modelled for {self.chip}" if self.modelled else f"measured on {self.chip}"
         broken = sum(bool(launch.failed) for launch in self.launches)
-        launches = f"launches: {len(self.launches)}{f', broken off: {broken}' if broken else ''}"
+        launches = f"launches: {len(self.launches)}{f', failed: {broken}' if broken else ''}"
         why = f"; the program failed: {self.failed}" if self.failed else ""
         devices = ", ".join(self.devices) if len(self.devices) > 1 else self.target
         return f"{kernels}; {launches}; records: {self.table.num_rows:,}, lost: {self.lost:,}; {times} ({devices}){why}"

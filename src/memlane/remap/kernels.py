@@ -25,6 +25,7 @@ from memlane.compile import cuda
 from memlane.errors import LayoutError
 from memlane.launch import module_digest
 from memlane.layout import ArrayLayout, DiagonalStrip, Fields, OfTile
+from memlane.number_format import plural
 from memlane.plan import KernelRef, Launch, View, planned
 from memlane.ptx import Module
 from memlane.remap.movement import WIDEST, Axis, Movement
@@ -109,7 +110,7 @@ def _remap(
     module, digest = compiled(file, tuple(defines), place)
     across = grid if isinstance(grid, int) else grid[0]
     if across > _MOST_BLOCKS or (isinstance(grid, tuple) and grid[1] > 65535):
-        raise LayoutError(f"a remap of {reads[0]} needs {grid} blocks, more than a launch has: upload it in more chunks")
+        raise LayoutError(f"a remap of {reads[0]} needs {grid} blocks, more than a launch may have: upload it in more chunks")
     launch = planned(
         KernelRef(digest, kernel, kernel), grid, block, *arguments, reads=tuple(reads), writes=tuple(writes), shared_bytes=shared_bytes
     )
@@ -132,7 +133,7 @@ def remap_of(movement: Movement, out: View, source: View, tile: Tile | None = No
         structures = None if batches else _structures(simple.element, rows, columns, out, source, share)
         return structures or _transpose(simple.element, rows, columns, batches, out, source, tile)
     if len(simple.axes) > 6:
-        raise LayoutError(f"a remap over {len(simple.axes)} axes is not supported: use a layout with fewer blocks or axes")
+        raise LayoutError(f"a remap over {plural(len(simple.axes), 'axis')} is not supported: use a layout with fewer blocks or axes")
     return _copy_strided(simple, out, source)
 
 
@@ -187,7 +188,7 @@ def _transpose(element: int, rows: Axis, columns: Axis, batches: list[Axis], out
 def transpose_in_place(data: View, side: int) -> Remap:
     """Return the launch that transposes a square matrix where it lies. LayoutError for elements that are not 1, 2, 4, 8 or 16 bytes."""
     if data.itemsize not in TILES:
-        raise LayoutError(f"elements of {data.itemsize} bytes are not transposed in place: leave out in_place")
+        raise LayoutError(f"elements of {plural(data.itemsize, 'byte')} are not transposed in place: leave out in_place")
     tiles = -(-side // 32)
     defines = [f"ELEMENT={data.itemsize}", "GROUP=1"]
     return _remap("transpose_in_place", "transpose.cu", defines, (tiles, tiles), 256, [data, side, side], [data], [data])
@@ -207,7 +208,7 @@ def remap_by_function(layout: ArrayLayout, out: View, source: View, first: int, 
     """
     element = out.itemsize
     if element not in TILES:
-        raise LayoutError(f"elements of {element} bytes under {layout} are not supported: use elements of 1, 2, 4, 8 or 16 bytes")
+        raise LayoutError(f"elements of {plural(element, 'byte')} under {layout} are not supported: use elements of 1, 2, 4, 8 or 16 bytes")
     if isinstance(layout, Fields) and layout.shape[1] * element <= _MOST_STRUCTURE:
         return _fields(layout, out, source, first, rows, back=back)
     kernel = "collect" if back else "scatter"

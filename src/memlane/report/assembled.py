@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
+from memlane.number_format import plural
 from memlane.record import BLOCK_VISIBLE, COMPLETE, DEVICE_VISIBLE, EXACT, HINT, ISSUE_ONLY, MERGED, NOT_CHECKED, Site, SiteCounts, Trace
 
 MARK = "~"
@@ -32,11 +33,12 @@ def exactness_notes(entries: Sequence[SiteCounts], merged: Sequence[SiteCounts] 
     if checked:
         exact = sum(entry.exactness == EXACT for entry in checked)
         notes.append(
-            f"Exact: {exact:,} of {len(entries):,} operations; the assembled code has the same accesses: number, width, kind and lanes."
+            f"Exact: {exact:,} of {plural(len(entries), 'operation')}; the assembled code has the same accesses: number, width, kind and "
+            "lanes."
         )
     notes += _others(checked)
     if merged:
-        notes.append("=: the access into which the assembler merged those marked ~; its counts stand for theirs.")
+        notes.append("=: the assembler merged the accesses marked ~ into this one; use its counts instead of theirs.")
     elif any(entry.exactness == MERGED for entry in checked):
         notes.append("The cost of the assembled access that replaces merged ones was not counted.")
     absent = Counter(entry.exactness_reason for entry in entries if entry.exactness == NOT_CHECKED)
@@ -64,9 +66,9 @@ def completeness_notes(trace: Trace) -> list[str]:
     for label, who in ((BLOCK_VISIBLE, "every thread of the block"), (DEVICE_VISIBLE, "every thread of the device")):
         shown = [_place(site) for site in timed if site.completeness == label]
         if shown:
-            notes.append(f"Timed until {who} sees what they store, with the load or the fence that tells: {_listed(shown)}.")
+            notes.append(f"Timed until {who} sees the stored value, as confirmed by the load or fence listed: {_listed(shown)}.")
     if any(site.kind == "wait" for site in timed):
-        notes.append("A wait is complete when it has returned; a copy is timed from its own start until then.")
+        notes.append("A wait is complete when it has returned; a copy is timed from its start until its wait has returned.")
     issued = [f"{_place(site)}: {site.reason}" for site in timed if site.completeness == ISSUE_ONLY and site.kind in ("load", "atomic")]
     if issued:
         notes.append(f"Timed only until they were issued, although they return a value: {_listed(issued)}.")

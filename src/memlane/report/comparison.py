@@ -135,9 +135,9 @@ def _number(value: float) -> str:
 def footer_notes(comparison: Comparison) -> list[str]:
     """Return what the numbers are and how far they can be trusted, a sentence or two each."""
     notes = [
-        f"From {comparison.names[0]} to {comparison.names[1]}. Counts are deterministic, so every difference shown is real. On a GPU, an "
-        "exception is operations whose addresses, or how often they execute, depend on the result of an atomic operation or a volatile "
-        "load: their counts may depend on the order in which threads run."
+        f"From {comparison.names[0]} to {comparison.names[1]}. Counts are deterministic, so every difference shown is real. There is "
+        "one exception: on a GPU, the counts of an operation may depend on the order in which threads run if its addresses or its "
+        "number of executions depend on the result of an atomic operation or a volatile load."
     ]
     changes = [change for kernel in comparison.kernels for change in (kernel.cycles_of_life, *_times(kernel.lines))]
     if any(change.difference is not None and not change.is_exact for change in changes):

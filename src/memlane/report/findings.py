@@ -39,7 +39,7 @@ def render_worst(
     if findings[:top] and brief:
         parts.append(Text())
     if len(findings) > top:
-        parts.append(plain(f"{top} of {len(findings)} findings; --top {len(findings)} shows all, --why how each cost was found."))
+        parts.append(plain(f"{top} of {plural(len(findings), 'finding')}; --top {len(findings)} shows all, --why how each cost was found."))
     elif findings:
         parts.append(plain(f"{plural(len(findings), 'finding')}; --why shows how {'each' if len(findings) > 1 else 'its'} cost was found."))
     if clean:
@@ -53,8 +53,8 @@ def headline(finding: Finding) -> str:
     if finding.cost_share is not None:
         return f"{percent(finding.cost_share)} of the {'modelled ' if finding.times_modelled else ''}time of its warps"
     if finding.unit == CYCLES:
-        return f"{'about' if finding.cost_measured else 'at least'} {finding.cost_cycles:,.0f} warp cycles"
-    return f"{finding.excess_transactions:,} of {finding.transactions:,} {finding.unit} are excess"
+        return f"{'about' if finding.cost_measured else 'at least'} {plural(round(finding.cost_cycles), 'warp cycle')}"
+    return finding.excess
 
 
 def _line(finding: Finding) -> str:
@@ -80,7 +80,7 @@ def cause_in_short(finding: Finding) -> str:
     per_request, ideal = (rounded(value) for value in (finding.per_request, finding.ideal_per_request))
     least, most = finding.least_per_request, finding.most_per_request
     between = "" if least is None or most is None else f" on average, {rounded(least)} to {rounded(most)}"
-    return f"{finding.cause} ({finding.op}: {per_request} {finding.unit} a request{between}, ideally {ideal})"
+    return f"{finding.cause} ({finding.op}: {per_request} {finding.unit} per request{between}, ideally {ideal})"
 
 
 def clean_note(findings: Sequence[Finding], clean: Sequence[str]) -> str:
@@ -110,11 +110,11 @@ def short_notes(
     unexamined = findings.unexamined if isinstance(findings, Findings) else ()
     if unexamined:
         rules = len({one.rule for one in unexamined})
-        notes.append(f"{rules} of {len(RULES)} rules could not be checked in all kernels; --why says what they need.")
+        notes.append(f"{rules} of {plural(len(RULES), 'rule')} could not be checked in all kernels; --why says what they need.")
     if skipped:
         notes.append(skipped_note(skipped))
-    for text in dict.fromkeys(f"{kernel_label(launch.kernel)}: times were taken of {launch.sample}" for launch in sampled):
-        notes.append(f"{text}; transactions are of the whole launch.")
+    for text in dict.fromkeys(f"{kernel_label(launch.kernel)}: times cover {launch.sample}" for launch in sampled):
+        notes.append(f"{text}; transactions cover the whole launch.")
     if modelled and findings:
         notes.append(MODELLED_TIMES)
     if failed:
@@ -162,8 +162,8 @@ def render_findings(
     parts += [plain(note) for note in unexamined_notes(unexamined)]
     if skipped:
         parts.append(plain(skipped_note(skipped)))
-    for text in dict.fromkeys(f"{kernel_label(launch.kernel)}: times were taken of {launch.sample}" for launch in sampled):
-        parts.append(plain(f"{text}; transactions are of the whole launch.", "dim"))
+    for text in dict.fromkeys(f"{kernel_label(launch.kernel)}: times cover {launch.sample}" for launch in sampled):
+        parts.append(plain(f"{text}; transactions cover the whole launch.", "dim"))
     notes = time_notes(timed) if timed is not None and (findings or clean) else []
     parts += [plain(note, "dim") for note in (*notes, *([COSTS] if notes and findings else []))]
     if failed:

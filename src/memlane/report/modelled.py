@@ -9,8 +9,8 @@ from memlane.chip import ModelledTime
 from memlane.record import LaunchInfo, Trace, kernel_label
 
 COSTS = (
-    "Costs are cycles of warps; waiting for a bandwidth is not part of them. A kernel that is limited by something other than latency gets "
-    "faster only if that part has less to move."
+    "Costs are warp cycles and do not include waits for bandwidth. A kernel whose limit is not latency gets faster only if less data "
+    "moves through the part that limits it."
 )
 
 
@@ -52,6 +52,6 @@ def time_of(launch: LaunchInfo) -> tuple[ModelledTime | None, bool]:
 
 def _note(kernel: str, time: ModelledTime, plain: bool, trace: Trace) -> str:
     several = sum(launch.kernel == kernel for launch in trace.launches) > 1
-    which = f"Modelled time of {kernel_label(kernel)}{', the longest of its launches,' if several else ''}"
+    which = f"Modelled time of {kernel_label(kernel)}{' (its longest launch)' if several else ''}"
     how = "without probes" if plain else "with its probes, including the traffic of their records"
     return f"{which} {how}: {time.sentence(trace.clock_mhz)}."

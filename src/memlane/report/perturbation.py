@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlane.number_format import rounded
+from memlane.number_format import plural, rounded
 from memlane.record import Footprint, LaunchInfo, Perturbation, Trace, kernel_label
 
 
@@ -25,7 +25,9 @@ def staging_notes(trace: Trace) -> list[str]:
     told = [(kernel_label(launch.kernel), launch.staging) for launch in trace.launches if launch.staging is not None]
     notes = [f"Records of {kernel} went to {staging}." for kernel, staging in told if staging.considered]
     notes += [
-        f"How many blocks of {kernel} a multiprocessor holds is not known: {staging.unknown}" for kernel, staging in told if staging.unknown
+        f"It is not known how many blocks of {kernel} a multiprocessor holds: {staging.unknown}"
+        for kernel, staging in told
+        if staging.unknown
     ]
     return list(dict.fromkeys(notes))
 
@@ -47,6 +49,6 @@ def _note(launch: LaunchInfo, found: Perturbation, modelled: bool) -> str:
 
 def _footprints(plain: Footprint, probed: Footprint) -> str:
     return (
-        f"registers {plain.registers} -> {probed.registers}, local memory {plain.local_bytes} -> {probed.local_bytes} bytes a thread; "
-        f"blocks on a multiprocessor {plain.resident_blocks} -> {probed.resident_blocks}"
+        f"registers {plain.registers} -> {probed.registers}, local memory {plain.local_bytes} -> {plural(probed.local_bytes, 'byte')} "
+        f"per thread; blocks per multiprocessor {plain.resident_blocks} -> {probed.resident_blocks}"
     )

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from memlane.measure.prediction import Forecast
 from memlane.model.kernel import NOT_MODELLED, Prediction
-from memlane.number_format import duration, percent
+from memlane.number_format import duration, percent, plural
 from memlane.report.json import document_head
 from memlane.report.table import plain
 from memlane.titles import kernel_label
@@ -35,7 +35,7 @@ def render_predictions(forecasts: Sequence[Forecast], chips: Sequence[str], note
         table.add_row(plain(kernel_label(forecast.kernel)), str(forecast.launches), *cells)
     parts: list[RenderableType] = [table]
     for forecast in forecasts:
-        parts += [Text(), plain(f"{kernel_label(forecast.kernel)}, {forecast.blocks:,} blocks of {forecast.threads}", "bold")]
+        parts += [Text(), plain(f"{kernel_label(forecast.kernel)}, {plural(forecast.blocks, 'block')} of {forecast.threads}", "bold")]
         parts += [line for one in forecast.predictions for line in _explained(one)]
         parts += [plain(f"  {chip}: {why}", "yellow") for chip, why in forecast.refused.items()]
     parts += [Text(), plain(f"Predicted with warm caches, between two events. Not modelled: {'; '.join(NOT_MODELLED)}.", "dim")]

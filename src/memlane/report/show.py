@@ -142,7 +142,7 @@ def _without_addresses(trace: Trace, place: SourcePlace) -> str:
     emulator = f"emulator:{trace.chip}" if trace.chip in names() else "emulator"
     remedy = f"memlane show {place} PROGRAM --target {emulator} draws it from a run on the emulator"
     if trace.modelled:
-        return f"the trace holds no addresses of lanes: it was recorded by an older memlane, or all its launches broke off; {remedy}"
+        return f"the trace holds no addresses of lanes: it was recorded by an older memlane, or all its launches failed; {remedy}"
     return f"the trace was recorded on {trace.target}, which does not record the addresses of the lanes; {remedy}"
 
 

@@ -13,13 +13,13 @@ _MOST = 8
 
 
 def skipped_note(skipped: Iterable[Skipped]) -> str:
-    """`Not looked at: 2 x ld.global.f32 in helper (called, not inlined; odd.cu:12).`; empty where there is none."""
+    """Return `Not examined: 2 x ld.global.f32 in helper (called, not inlined; odd.cu:12).`, or nothing if all accesses were examined."""
     amounts = Counter(skipped_place(one) for one in skipped)
     if not amounts:
         return ""
     told = [f"{amount} x {op} in {function} ({reason}; {place})" for (op, function, reason, place), amount in amounts.items()]
     left = sum(list(amounts.values())[_MOST:])
-    return f"Not looked at: {'; '.join(told[:_MOST])}{f'; and {left:,} more' if left else ''}."
+    return f"Not examined: {'; '.join(told[:_MOST])}{f'; and {left:,} more' if left else ''}."
 
 
 def skipped_place(one: Skipped) -> tuple[str, str, str, str]:

@@ -33,7 +33,7 @@ from memlane.report.perturbation import perturbation_notes, staging_notes
 from memlane.report.sampled import sample_notes
 from memlane.report.skipped import skipped_note
 from memlane.report.table import Column, LineTable, Row, plain
-from memlane.report.totals import order_notes, total_notes
+from memlane.report.totals import counted_sites, order_notes, total_notes
 from memlane.report.transactions import is_alarming, mean, with_ideal
 
 _SECTORS = Column(("sectors\n/request\n(ideal)", 8), ("sectors per\nrequest (ideal)", 15))
@@ -85,7 +85,7 @@ def render_trace(trace: Trace) -> RenderableType:
         parts += [_kernel_table(kernel, list(entries), launches, trace.sources, _tells_of_stalls(trace)), Text()]
     if not parts:
         parts = [Text("The trace has no memory accesses."), Text()]
-    notes = [note for note in (called_note(trace.sites), skipped_note(trace.skipped)) if note]
+    notes = [note for note in (called_note(trace.sites), skipped_note(trace.skipped), *order_notes(counted_sites(trace))) if note]
     return Group(*parts, *_footer(trace), *(plain(note, "dim") for note in notes))
 
 
@@ -146,7 +146,7 @@ def _end(entry: LineSummary) -> str:
 def _footer(trace: Trace) -> list[Text]:
     schemes = dict.fromkeys(launch.scheme for launch in trace.launches if launch.scheme)
     windows = [f"{name} {rounded(trace.windows[name])}" for name in schemes if name in trace.windows]
-    empty = f" (an empty window reads, not subtracted: {', '.join(windows)})" if windows else ""
+    empty = f"; the time of the probe itself is not subtracted: {', '.join(windows)}" if windows else ""
     origin = f"modelled for {trace.chip} (no GPU was measured)" if trace.modelled else f"measured on {trace.chip}"
     notes = [f"{_targets(trace)}; {plural(trace.table.num_rows, 'record')} kept, {_lost(trace.lost)}."]
     notes += [
@@ -157,11 +157,14 @@ def _footer(trace: Trace) -> list[Text]:
     notes += [broken_off_note(trace.failed)] if trace.failed else []
     notes += sample_notes(trace)
     if trace.lost:
-        notes.append("The buffer was full: times are of the first records of each warp; accesses and shares lack those that were lost.")
+        notes.append(
+            "The buffer was full: times cover only the first records of each warp, and accesses and shares do not include the lost records."
+        )
     unseen = sum(launch.accesses_not_kept for launch in trace.launches)
     if unseen:
         notes.append(
-            f"The transactions of {unseen:,} more accesses, including those of the probes, were not kept, so some rows may lack them."
+            f"The transactions of {plural(unseen, 'more access')}, including those of the probes, were not kept, so some rows may lack "
+            "them."
         )
     notes += [
         f"Cycles: from the start to the end of a warp's access, {origin}; probe {', '.join(schemes) or 'none'}{empty}.",
@@ -197,7 +200,7 @@ def _alignment(trace: Trace) -> list[str]:
     if trace.modelled or sms < 2:
         return []
     how = "their frequency fitted" if all(axis.fitted) else "the nominal frequency, because a launch is too short to fit one"
-    return [f"Clocks: those of {sms} SMs line up within {axis.error_ns:.0f} ns ({how}; the timer steps by {axis.step_ns} ns)."]
+    return [f"Clocks: aligned across {sms} SMs to within {axis.error_ns:.0f} ns ({how}; the timer steps by {axis.step_ns} ns)."]
 
 
 def _reasons(trace: Trace) -> str:
@@ -208,7 +211,7 @@ def _reasons(trace: Trace) -> str:
 _LIFE = "Share of warp life: cycles of the accesses divided by the lifetimes of all warps. The probe makes accesses wait for each other."
 _STALLS = (
     "Exposed: cycles that the first consumer of the value waited. Hidden: the rest, in which the warp did other work. If "
-    "the consumer waited no longer than an empty window, the value had already arrived, and the time is that until its use."
+    "the consumer waited no longer than an empty window, the value had already arrived, and the time shown is that until its use."
 )
 _TRANSACTIONS = (
     "Sectors: 32 bytes of global or local memory. Wavefronts: passes through shared memory. (ideal): the fewest for "
@@ -237,13 +240,13 @@ def render_counts(counts: Counts, sources: Mapping[str, str] | None = None) -> R
     notes = [
         *total_notes(entries),
         *_branches(counts),
-        *order_notes(counts),
+        *order_notes(one.site for one in counts.sites),
         *_TRANSACTIONS,
         *exactness_notes(entries, counts.merged),
         origin,
     ]
     if counts.thread_instructions is not None:
-        notes.insert(0, f"Thread-instructions (PTX, active lanes; a hint): {counts.thread_instructions:,}.")
+        notes.insert(0, f"Thread instructions in PTX, active lanes only (a hint): {counts.thread_instructions:,}.")
     notes += [note for note in (called_note(one.site for one in counts.sites), skipped_note(counts.skipped)) if note]
     return Group(table, Text(), *(plain(note, "dim") for note in notes))
 
@@ -282,4 +285,5 @@ def _branches(counts: Counts) -> list[str]:
     places = ", ".join(
         f"{PurePath(file).name}:{line} ({divergent:,} of {times:,})" for (file, line), (divergent, times) in diverged.items()
     )
-    return [f"Branches, in PTX (a hint): {executions:,} executed by a warp, {total:,} divergent{f': {places}' if places else ''}."]
+    where = f": {places}" if places else ""
+    return [f"Branches in PTX (a hint): {plural(executions, 'execution')} by warps, {total:,} divergent{where}."]

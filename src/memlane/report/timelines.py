@@ -21,7 +21,7 @@ _WRITE: dict[str, Callable[[Timeline], bytes]] = {
 
 
 def draw(timeline: Timeline, path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Write a timeline to a file; the ending of its name says how.
+    """Write a timeline to a file, in the format of its name's extension.
 
     `.svg` is a picture, `.html` a page for a browser that needs no network, and `.pftrace` a trace for https://ui.perfetto.dev. Raises
     CommandError for another ending, and for `.pftrace` where the package perfetto is missing; RecordError if the file exists, unless
@@ -29,7 +29,9 @@ def draw(timeline: Timeline, path: str | os.PathLike[str], *, force: bool = Fals
     """
     ending = PurePath(path).suffix.lower()
     if ending not in _WRITE:
-        raise CommandError(f"{os.fspath(path)}: a timeline is written as {', '.join(_WRITE)}; let the name end in one of these")
+        raise CommandError(
+            f"{os.fspath(path)}: a timeline can be written as {', '.join(_WRITE)}; choose a file name that ends in one of these"
+        )
     data = _WRITE[ending](timeline)
     with replacing(path, force) as stream:
         stream.write(data)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
 from memlane.number_format import plural, rounded
-from memlane.record import Counts, SiteCounts, Totals
+from memlane.record import Site, SiteCounts, Totals, Trace
 
 MEETING = 1.005
 """Lanes per address from which on an atomic is mentioned: below, each lane has an address of its own."""
 
 
-def order_notes(counts: Counts) -> list[str]:
+def counted_sites(trace: Trace) -> Iterator[Site]:
+    """Yield the sites of a trace whose transactions were counted, for each launch."""
+    return (one.site for launch in trace.launches for one in launch.counts)
+
+
+def order_notes(sites: Iterable[Site]) -> list[str]:
     """Return a sentence that names the operations whose counts may depend on the order of threads; none if there are none."""
-    sites = [one.site for one in counts.sites if one.site.id in counts.order_dependent]
-    places = dict.fromkeys(f"{PurePath(site.file).name}:{site.line} {site.op}" for site in sites)
+    places = dict.fromkeys(f"{PurePath(site.file).name}:{site.line} {site.op}" for site in sites if site.order_dependent)
     if not places:
         return []
     return [
-        f"May depend on the order in which threads run: {', '.join(places)}. Their addresses, or how often they "
-        f"execute, depend on the result of an atomic operation or a volatile load."
+        f"Counts that may depend on the order in which threads run: {', '.join(places)}. Their addresses or their number of executions "
+        "depend on the result of an atomic operation or a volatile load."
     ]
 
 
@@ -32,16 +36,19 @@ def total_notes(entries: Sequence[SiteCounts]) -> Iterator[str]:
         total = Totals.of(in_global)
         why = _why_less_moved(in_global) if total.bytes > (total.bytes_moved or 0) else ""
         yield (
-            f"Global memory: {total.bytes:,} bytes asked for, {total.bytes_moved or 0:,} moved "
+            f"Global memory: {plural(total.bytes, 'byte')} requested, {total.bytes_moved or 0:,} moved "
             f"({plural(total.sectors, 'sector')}, ideal {total.ideal_sectors:,}){why}."
         )
     total = Totals.of(entries)
     if total.wavefronts:
-        yield f"Shared memory: {total.wavefronts:,} wavefronts, ideal {total.ideal_wavefronts:,}; {total.conflicts or 0:,} are conflicts."
+        yield (
+            f"Shared memory: {plural(total.wavefronts, 'wavefront')}, ideal {total.ideal_wavefronts:,}; {total.conflicts or 0:,} are "
+            "conflicts."
+        )
     if total.local_requests:
         yield (
-            f"Local memory, as in PTX (a hint: the assembler may keep it in registers): {plural(total.local_requests, 'request')}, "
-            f"{total.local_sectors:,} sectors, {total.local_bytes_moved:,} bytes moved."
+            f"Local memory in PTX (a hint: the assembler may keep it in registers): {plural(total.local_requests, 'request')}, "
+            f"{plural(total.local_sectors, 'sector')}, {plural(total.local_bytes_moved, 'byte')} moved."
         )
     met = [one for one in entries if (one.lanes_per_address or 0) >= MEETING]
     if met:
@@ -52,10 +59,10 @@ def total_notes(entries: Sequence[SiteCounts]) -> Iterator[str]:
 def _why_less_moved(entries: Sequence[SiteCounts]) -> str:
     """Return why lanes may ask for more bytes than move, as the end of a sentence."""
     less = [one for one in entries if one.bytes > (one.bytes_moved or 0)]
-    reasons = ["lanes of a request ask for the same bytes"] if any(one.site.kind != "copy" for one in less) else []
+    reasons = ["lanes of a request access the same bytes"] if any(one.site.kind != "copy" for one in less) else []
     if any(one.site.op.startswith("cp.") for one in less):
-        reasons.append("copies fill a part with zeros instead of reading it")
-    return f"; fewer bytes move than are asked for where {' or '.join(reasons)}" if reasons else ""
+        reasons.append("copies fill part of their destination with zeros instead of reading it")
+    return f"; fewer bytes are moved than requested where {' or '.join(reasons)}" if reasons else ""
 
 
 def _most(entry: SiteCounts) -> str:

@@ -19,8 +19,8 @@ def reason(one: Instruction) -> str:
     if effect == "warp":
         return "its address is given to other lanes"
     if one.opcode in ("setp", "set"):
-        return "its address is compared with something else than its own addresses and 0"
-    return f"`{one.name}` computes with its address in a way that is not followed"
+        return "its address is compared with something other than its own addresses and 0"
+    return f"`{one.name}` computes with its address in a way that memlane cannot follow"
 
 
 # Each rule takes an instruction with its source operands and their values, at least one of them a pointer and none mixed. It gives the

@@ -76,7 +76,7 @@ def find_array(module: Module, wanted: str | tuple[int, int] | None, kernel: Fun
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise RelayoutError(f"several arrays of {whose} answer to {wanted!r}: {', '.join(one.title for one in matches)}; use the full name")
+        raise RelayoutError(f"several arrays of {whose} match {wanted!r}: {', '.join(one.title for one in matches)}; use the full name")
     raise RelayoutError(f"no shared array {wanted!r} in {whose}; it has: {listed}")
 
 
@@ -96,7 +96,7 @@ def _bounds(wanted: str | tuple[int, int]) -> tuple[int, int] | None:
             return None
         return (int(match[1]), int(match[2])) if match[1] else (0, 0)
     if len(wanted) != 2 or not all(isinstance(end, int) for end in wanted):
-        raise RelayoutError(f"a range of dynamic shared memory is two numbers of bytes, got {wanted!r}")
+        raise RelayoutError(f"a range of dynamic shared memory needs two byte offsets, got {wanted!r}")
     if wanted[1] <= wanted[0]:
         raise RelayoutError(f"the range {wanted[0]}..{wanted[1]} of dynamic shared memory is empty")
     return wanted

@@ -61,7 +61,7 @@ def emit(
     for step in program.steps:
         part, operands = step.part, [places[one] for one in step.operands]
         if part.low < -(1 << 31) or part.high >= 1 << 31:
-            raise LayoutError(f"values up to {max(-part.low, part.high):,} on the way to an address do not fit 32 bits")
+            raise LayoutError(f"intermediate values up to {max(-part.low, part.high):,} of an address do not fit into 32 bits")
         if part.op == "name":
             places.append(source)
         elif part.op == "number":

@@ -27,6 +27,7 @@ from memlane.layout.arrays import split
 from memlane.layout.expression import name
 from memlane.layout.layout import LARGEST_TABLE
 from memlane.layout.program import Program
+from memlane.number_format import plural
 from memlane.ptx import (
     SCALAR_TYPES,
     Address,
@@ -94,9 +95,9 @@ def relayout_parameter(module: Module, kernel: str, parameter: int | str, layout
     accesses, problems = _followed(flat, array)
     if problems:
         first = problems[0]
-        raise refusal(inlined, flat, first.index, f"{array.title} cannot be laid out otherwise: {first.reason}")
+        raise refusal(inlined, flat, first.index, f"the layout of {array.title} cannot be changed: {first.reason}")
     if not accesses:
-        raise RelayoutError(f"{function.title} accesses nothing through parameter {wanted!r} that can be followed")
+        raise RelayoutError(f"{function.title} makes no access through parameter {wanted!r} that memlane can follow")
     program = Program(layout.offset(split(name("k", layout.count), layout.shape)))
     remedy = _by_words(layout, element, max(one.nbytes for one in accesses))
     for one in accesses:
@@ -143,7 +144,7 @@ def _parameter(function: Function, wanted: int | str) -> str:
     if wanted not in names:
         raise RelayoutError(f"{function.title} has no parameter {wanted!r}; it has: {', '.join(names)}")
     if function.params[names.index(wanted)].nbytes != 8:
-        raise RelayoutError(f"parameter {wanted!r} of {function.title} is not a pointer, so no array can be laid out behind it")
+        raise RelayoutError(f"parameter {wanted!r} of {function.title} is not a pointer, so it has no array whose layout could change")
     return wanted
 
 
@@ -161,7 +162,7 @@ class _OfParameter(Analysis):
         if one.opcode == "cvta" and len(values) == 1 and isinstance(values[0], Pointer):
             if (one.slot("space") or "").partition("::")[0] == "global":
                 return values[0], ""
-            return ANY, "it is taken for an address in another space"
+            return ANY, "it is used as an address in another state space"
         return super().result(one, state)
 
 
@@ -199,7 +200,7 @@ def _followed(flat: Function, array: SharedArray) -> tuple[list[ArrayAccess], li
             if _reads_parameter(one, array) and not _is_whole(one):
                 problems.append(Problem(numbers[id(one)], frozenset({array}), "only a part of its address is read here"))
             if one.form.effect and any(isinstance(value, Mixed) for value in analysis._values(one, state)):
-                problems.append(Problem(numbers[id(one)], frozenset({array}), "its address may be among what is stored or handed on here"))
+                problems.append(Problem(numbers[id(one)], frozenset({array}), "its address may be stored or passed on here"))
             analysis.step(one, state)
     return sorted(accesses, key=lambda one: one.index), sorted(problems, key=lambda one: one.index)
 
@@ -210,7 +211,10 @@ def _by_words(layout: ArrayLayout, element: int, widest: int) -> str:
         return ""
     words = layout.shape[1] * element // widest
     fields = f"memlane.layout.Fields(({layout.shape[0]}, {words}), {(1,) * words})"
-    return f"; words of {widest} bytes stay whole: upload with {fields}, and give relayout the same with its shape and dtype='V{widest}'"
+    return (
+        f"; to keep words of {plural(widest, 'byte')} together, upload with {fields}, and pass the same layout to relayout with its "
+        f"shape and dtype='V{widest}'"
+    )
 
 
 def _check(module: Module, flat: Function, one: ArrayAccess, layout: ArrayLayout, element: int, array: SharedArray, remedy: str) -> None:
@@ -219,15 +223,15 @@ def _check(module: Module, flat: Function, one: ArrayAccess, layout: ArrayLayout
         return
     instruction = list(flat.instructions())[one.index]
     if one.nbytes < element:
-        told = f"`{instruction.name}` accesses {one.nbytes} bytes, which may lie on both sides of the border of two elements of {element}"
+        told = f"`{instruction.name}` accesses {plural(one.nbytes, 'byte')}, which may cross the boundary between two elements of {element}"
         raise refusal(module, flat, one.index, told)
-    several = f"`{instruction.name}` accesses {one.nbytes} bytes of {array.title} at once"
+    several = f"`{instruction.name}` accesses {plural(one.nbytes, 'byte')} of {array.title} at once"
     count, left = divmod(one.nbytes, element)
     if left or layout.count % count or layout.count > LARGEST_TABLE:
-        raise refusal(module, flat, one.index, f"{several}, and it cannot be seen that {layout} keeps them together")
+        raise refusal(module, flat, one.index, f"{several}, and it is not known whether {layout} keeps them together")
     groups = layout.table.reshape(-1, count)
     if not np.array_equal(groups, groups[:, :1] + np.arange(count)) or (groups[:, 0] % count).any():
-        raise refusal(module, flat, one.index, f"{several}, which {layout} tears: they would not lie side by side{remedy}")
+        raise refusal(module, flat, one.index, f"{several}, which {layout} splits: they would not be contiguous{remedy}")
 
 
 @dataclass
@@ -311,7 +315,7 @@ class _Writer:
                 places.append(self._looked_up(part.value, operands[0], bits, lines))
             else:
                 if part.op in ("//", "%", ">>") and any(operand.low < 0 for operand in part.operands):
-                    raise LayoutError("a layout that divides a value that can be negative has no form for kernels")
+                    raise LayoutError("this layout divides a value that can be negative, which is not supported in kernels")
                 if part.op in ("<<", ">>") and bits == 64 and not operands[1].isdigit():
                     operands[1] = self._narrowed(operands[1], lines)
                 places.append(self._fresh(f"b{bits}"))

@@ -11,6 +11,7 @@ from memlane.errors import RelayoutError
 from memlane.layout import Layout
 from memlane.layout.expression import name
 from memlane.layout.program import Program
+from memlane.number_format import plural
 
 ELEMENT_BYTES = (1, 2, 4, 8, 16)
 
@@ -20,7 +21,7 @@ class Placement:
 
     def __init__(self, layout: Layout, element: int, tiles: int) -> None:
         if not layout.is_injective:
-            raise RelayoutError(f"{layout} puts two elements at one place; an array needs a layout that keeps them apart")
+            raise RelayoutError(f"{layout} puts two elements at the same offset; an array needs a layout that keeps them apart")
         self.layout, self.element, self.tiles = layout, element, tiles
         self._count = layout.rows * layout.columns
 
@@ -95,7 +96,7 @@ def element_bytes(layout: Layout, nbytes: int, scalar: int, given: int | None, t
     element = given or (min(whole, scalar) if whole in ELEMENT_BYTES else scalar)
     if nbytes % (elements * element):
         raise RelayoutError(
-            f"{title} has {nbytes} bytes, and {layout} is one of {elements} elements of {element} bytes: name a layout "
-            "of all its elements, or of a whole part of them"
+            f"{title} has {plural(nbytes, 'byte')}, but {layout} is a layout of {plural(elements, 'element')} of "
+            f"{plural(element, 'byte')}: choose a layout for all its elements, or for an equal part of them"
         )
     return element, nbytes // (elements * element)

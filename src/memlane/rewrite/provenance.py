@@ -132,7 +132,9 @@ def fixpoint(flow: ControlFlow, analysis: Analysis) -> dict[int, State]:
                 waiting.update(flow.successors[block])
         if not waiting:
             return ends
-    raise MemlaneError(f"what the registers of {flow.function.title} hold does not settle, so its arrays cannot be laid out anew")
+    raise MemlaneError(
+        f"the analysis of the registers of {flow.function.title} does not converge, so the layout of its arrays cannot be changed"
+    )
 
 
 def entry_state(flow: ControlFlow, block: int, ends: Mapping[int, State]) -> State:
@@ -185,16 +187,16 @@ class Analysis:
             value, access = self.value(operand.base, state), known.get(id(operand))
             if isinstance(value, Mixed):
                 problems.append(
-                    Problem(index, value.arrays, "the address here may be of this array or of something else, by the path taken")
+                    Problem(index, value.arrays, "depending on the path taken, the address here belongs to this array or to something else")
                 )
             elif isinstance(value, Pointer) and access is not None and access.nbytes and access.nbytes <= WIDEST:
                 scalar = SCALAR_TYPES[access.type].nbytes if access.type else 0
                 accesses.append(ArrayAccess(index, place, value, access.nbytes, scalar))
             elif isinstance(value, Pointer):
-                problems.append(Problem(index, arrays_of(value), f"`{one.name}` accesses it in a way that is not followed"))
+                problems.append(Problem(index, arrays_of(value), f"`{one.name}` accesses it in a way that memlane cannot follow"))
             elif access is not None and access.space in ("shared", "shared::cluster") and not isinstance(operand.base, Symbol):
                 # A symbol would be another variable, such as a parameter.
-                told = "the address here comes from somewhere else, and may lead to it"
+                told = "the address here comes from an unknown source and may point to it"
                 problems.append(Problem(index, frozenset(self._visible.values()), told))
         return accesses, problems
 
@@ -223,7 +225,7 @@ class Analysis:
         if any(isinstance(value, Mixed) for value in values) and not one.form.effect:
             if one.opcode == "mov":
                 return values[0], ""
-            return ANY, "what is computed with may be an address of this array or something else, by the path taken"
+            return ANY, "depending on the path taken, this computation uses an address of this array or something else"
         return ANY, reason(one)
 
 

@@ -25,6 +25,7 @@ from typing import Literal
 from memlane.chip import CONSTANT_BYTES, STATIC_SHARED_BYTES
 from memlane.errors import RelayoutError
 from memlane.layout import Layout
+from memlane.number_format import plural
 from memlane.ptx import (
     Block,
     Function,
@@ -83,14 +84,14 @@ def relayout_module(
     kernel computes what it did: with the line, where it is one that keeps it from that.
     """
     if module.address_size != 64:
-        raise RelayoutError(f"{module.name} has addresses of {module.address_size} bits; only .address_size 64 can be changed")
+        raise RelayoutError(f"{module.name} has addresses of {plural(module.address_size, 'bit')}; only .address_size 64 can be changed")
     one = None if kernel is None else module.kernels[kernel]
     array = find_array(module, shared, one)
     functions = _functions(module, array, one)
     found = {name: _known(module, function, array) for name, function in functions.items()}
     accesses = [access for known in found.values() for access in known]
     if not accesses:
-        raise RelayoutError(f"nothing accesses {array.title} through an address that can be followed")
+        raise RelayoutError(f"there is no access to {array.title} whose address memlane can follow")
     array, placement = _placement(array, layout, element, _scalar_bytes(accesses))
     for name, known in found.items():
         _check(module, functions[name], known, array, placement)
@@ -118,7 +119,9 @@ def _functions(module: Module, array: SharedArray, kernel: Function | None) -> d
     for other in module.kernels.values():
         both = [one.title for one in called_functions(module, other) if one.name in called] if other is not kernel else []
         if both:
-            raise RelayoutError(f"{both[0]} accesses {array.title} for {other.title} too; change the module instead of one kernel")
+            raise RelayoutError(
+                f"{both[0]}, which accesses {array.title}, is also called by {other.title}; change the module instead of one kernel"
+            )
     return {kernel.name: kernel, **called}
 
 
@@ -135,7 +138,7 @@ def _known(module: Module, function: Function, array: SharedArray) -> tuple[Arra
         if whole in problem.arrays:
             others = ", ".join(sorted(one.title for one in problem.arrays if one != whole))
             reason = problem.reason + (f" ({others})" if others else "")
-            raise refusal(module, function, problem.index, f"{array.title} cannot be laid out otherwise: {reason}")
+            raise refusal(module, function, problem.index, f"the layout of {array.title} cannot be changed: {reason}")
     return tuple(one for one in provenance.accesses if one.pointer.array == whole)
 
 
@@ -154,8 +157,8 @@ def _placement(array: SharedArray, layout: Layout, element: int | None, scalar: 
     placement = Placement(layout, bytes_each, tiles)
     if array.is_dynamic and placement.room > array.nbytes:
         raise RelayoutError(
-            f"{layout} takes {placement.room} bytes, and {array.title} has {array.nbytes}: dynamic shared memory has no room that is "
-            "known to be free behind it; take a layout of the same size, such as an XOR swizzle"
+            f"{layout} takes {plural(placement.room, 'byte')}, and {array.title} has {array.nbytes}: the dynamic shared memory after "
+            "it is not known to be free; use a layout of the same size, such as an XOR swizzle"
         )
     return array, placement
 
@@ -169,19 +172,19 @@ def _check(module: Module, function: Function, accesses: Sequence[ArrayAccess], 
         if at is not None:
             raise refusal(
                 module, function, one.index,
-                f"{placement.layout} tears `{instruction.name}`, which accesses {one.nbytes} bytes of {array.title} at once: those from "
-                f"byte {at} would not lie side by side",
+                f"{placement.layout} splits `{instruction.name}`, which accesses {plural(one.nbytes, 'byte')} of {array.title} at "
+                f"once: those from byte {at} on would not be contiguous",
             )  # fmt: skip
         if array.is_dynamic and (array.first % one.nbytes or array.nbytes % one.nbytes):
             raise refusal(
                 module, function, one.index,
-                f"`{instruction.name}` accesses {one.nbytes} bytes at once, which may lie on both sides of the ends of {array.title}",
+                f"`{instruction.name}` accesses {plural(one.nbytes, 'byte')} at once, which may cross an end of {array.title}",
             )  # fmt: skip
         offset = constant_offset(one, instruction)
         if offset is not None and not array.is_dynamic and not 0 <= offset <= array.nbytes - one.nbytes:
             raise refusal(
                 module, function, one.index,
-                f"`{instruction.name}` accesses byte {offset} of {array.title}, which has {array.nbytes}",
+                f"`{instruction.name}` accesses byte {offset} of {array.title}, which has only {plural(array.nbytes, 'byte')}",
             )  # fmt: skip
 
 
@@ -190,8 +193,9 @@ def _check_room(before: Module, after: Module, array: SharedArray, placement: Pl
         whole = static_bytes(after, kernel)
         if whole > STATIC_SHARED_BYTES and whole > static_bytes(before, before.kernels[kernel.name]):
             raise RelayoutError(
-                f"{placement.layout} takes {placement.room} bytes where {array.title} has {array.nbytes}, which makes {whole} bytes of "
-                f"static shared memory in {kernel.title}; {STATIC_SHARED_BYTES} are allowed: take a layout without padding"
+                f"{placement.layout} takes {plural(placement.room, 'byte')} where {array.title} has {array.nbytes}, which makes "
+                f"{plural(whole, 'byte')} of static shared memory in {kernel.title}; {STATIC_SHARED_BYTES} are allowed: use a layout "
+                "without padding"
             )
 
 
@@ -214,7 +218,7 @@ def _look_ups(
 ) -> tuple[dict[tuple[int, ...], LookUp], list[Variable]]:
     """The tables of the maps, each once, and their variables."""
     if tables not in ("computed", "constant", "global"):
-        raise RelayoutError(f"the tables of a layout are computed, or lie in constant or global memory, not in {tables!r}")
+        raise RelayoutError(f"the tables of a layout are computed, or are in constant or global memory, not in {tables!r}")
     found: dict[tuple[int, ...], LookUp] = {}
     variables: list[Variable] = []
     numbers = count()
@@ -237,7 +241,8 @@ def _look_ups(
     room = sum(one.nbytes for one in (*module.variables.values(), *variables) if one.space == "const")
     if tables != "global" and variables and room > CONSTANT_BYTES:
         raise RelayoutError(
-            f'the tables of {placement.layout} make {room} bytes of constant memory, which has {CONSTANT_BYTES}; say tables="global"'
+            f"the tables of {placement.layout} would bring constant memory to {plural(room, 'byte')}, but it has {CONSTANT_BYTES:,}; pass "
+            'tables="global"'
         )
     return found, variables
 

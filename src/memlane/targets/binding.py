@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from memlane.errors import BadPlan, DeviceError
 from memlane.launch import Declared, DeclaredBuffer, DeviceArray, Kernel, LoadedModule, Target, module_digest
+from memlane.number_format import plural
 from memlane.plan import Action, Buffer, Execution, HostCall, Launch, Plan, Together, View, Wait, all_steps, lifetimes, raised_flags
 from memlane.ptx import Module
 from memlane.targets.signals import signal_module
@@ -43,7 +44,7 @@ def bound_memory(plan: Plan, order: Sequence[Execution], targets: Sequence[Targe
             try:
                 memory[buffer] = _made(buffer, plan, targets)
             except (DeviceError, MemoryError) as error:
-                raise DeviceError(f"not enough memory for buffer {buffer.name!r} of {buffer.nbytes} bytes: {error}") from None
+                raise DeviceError(f"not enough memory for buffer {buffer.name!r} of {plural(buffer.nbytes, 'byte')}: {error}") from None
     return memory
 
 
@@ -108,19 +109,19 @@ def _checked(buffer: Buffer, memory: object, order: Sequence[Execution], targets
             raise BadPlan(f"{where} belongs to device {buffer.home}: bind an array of {home.name} to it, not a {type(memory).__name__}")
         if memory.target is not home:
             raise BadPlan(
-                f"{where} belongs to device {buffer.home}, {home.name}, but is bound to an array of {memory.target.name_beside(home)}"
+                f"{where} belongs to device {buffer.home}, {home.name}, but is bound to an array on {memory.target.name_beside(home)}"
             )
     elif not isinstance(memory, np.ndarray):
         raise BadPlan(f"{where} belongs to the host: bind a NumPy array to it, not a {type(memory).__name__}")
     elif not memory.flags.c_contiguous:
-        raise BadPlan(f"{where} is bound to an array that is not C-contiguous: bind np.ascontiguousarray(x), or a larger buffer")
+        raise BadPlan(f"{where} is bound to an array that is not C-contiguous: bind a contiguous copy, np.ascontiguousarray(x)")
     elif not memory.flags.writeable and any(touch.writes and touch.view.buffer == buffer for one in order for touch in one.action.touches):
         raise BadPlan(f"{where} is written by the plan, but is bound to a read-only array: bind a copy")
     elif buffer.home == "pinned" and not targets[0].is_pinned(memory):
         remedy = "make the array with target.pinned(shape, dtype), or place the buffer on 'host'"
-        raise BadPlan(f"{where} is pinned, but is bound to ordinary memory: {remedy}")
+        raise BadPlan(f"{where} is pinned, but is bound to pageable memory: {remedy}")
     if memory.nbytes < buffer.nbytes:
-        raise BadPlan(f"{where} has {buffer.nbytes} bytes, but is bound to an array of {memory.nbytes}")
+        raise BadPlan(f"{where} has {plural(buffer.nbytes, 'byte')}, but is bound to an array of {memory.nbytes}")
     return memory
 
 
@@ -155,8 +156,8 @@ def check_use(launch: Launch, kernel: Kernel) -> None:
         missing = sorted(set(real) - set(kept))
         if missing:
             raise BadPlan(
-                f"{launch.kernel} may {verb} through argument {missing[0] + 1}, {launch.arguments[missing[0]]}, and the plan says that it "
-                "does not: make the plan again, or give the launch reads= and writes="
+                f"{launch.kernel} may {verb} through argument {missing[0] + 1}, {launch.arguments[missing[0]]}, but the plan says that "
+                "it does not: make a new plan, or pass reads= and writes= to the launch"
             )
 
 

@@ -165,7 +165,7 @@ class BoundActions:
         """Return the elements of a view as an argument: a kernel gets the address of the first, whatever the strides."""
         memory = self.memory[view.buffer]
         if not isinstance(memory, DeviceArray) and target.modelled:
-            raise BadPlan(f"{view} lies in pinned memory, which kernels on {target.name} do not reach: copy it to the device")
+            raise BadPlan(f"{view} is in pinned memory, which kernels on {target.name} cannot access: copy it to the device")
         home = memory.target if isinstance(memory, DeviceArray) else target
         shape = view.shape if view.is_contiguous else (max(0, view.bounds[1] - view.offset) // view.itemsize,)
         return DeviceArray(home, self._end(view).address, shape, np.dtype(view.dtype), memory)

@@ -64,9 +64,9 @@ def _machine_code() -> Condition:
     except MemlaneError as error:
         return Condition("cache", False, str(error))
     if store is None:
-        return Condition("cache", False, "the emulator compiles each kernel anew in each process (MEMLANE_CACHE=0, or no home directory)")
+        return Condition("cache", False, "the emulator recompiles each kernel in each process (MEMLANE_CACHE=0, or no home directory)")
     if not store.is_writable():
-        return Condition("cache", False, f"{store.folder} cannot be written", "name a folder that can in MEMLANE_CACHE_DIR")
+        return Condition("cache", False, f"{store.folder} cannot be written", "set MEMLANE_CACHE_DIR to a folder that can be written")
     count, nbytes = store.usage()
     text = f"{plural(count, 'piece')} of machine code, {size(nbytes)} of at most {size(store.most_bytes)}"
     return Condition("cache", True, f"{store.folder} holds {text}")

@@ -17,6 +17,7 @@ from memlane.chip import from_file, load, names, unread_directory
 from memlane.emulate import PATIENCE, Emulator
 from memlane.errors import DeviceError
 from memlane.launch import Target
+from memlane.number_format import plural
 
 DEFAULT_CHIP = "h200"
 """The chip that is emulated where no other is asked for."""
@@ -76,7 +77,7 @@ def target(name: str | None = None, *, deterministic: bool = False, memory_bytes
     MissingDependency where the packages for a GPU are not installed, ChipError for a chip that does not exist.
     """
     if memory_bytes is not None and memory_bytes < 1:
-        raise DeviceError(f"a device with {memory_bytes} bytes of memory is too small: pass 1 or more, or leave memory_bytes out")
+        raise DeviceError(f"a device with {plural(memory_bytes, 'byte')} of memory is too small: pass 1 or more, or leave memory_bytes out")
     asked = _overridden().over(_Asked(name or "", deterministic, memory_bytes=memory_bytes or 0))
     return _resolve(asked.name or os.environ.get(ENVIRONMENT) or _first(), asked)
 
@@ -92,7 +93,8 @@ def target_of_process(number: int) -> Target:
     count = len(driver.probe().devices) if name == "cuda" else 1
     if count > 1 and number >= count:
         raise DeviceError(
-            f"process {number} of this machine has no GPU of its own, because there are {count}: start {count}, or pass targets"
+            f"process {number} of this machine has no GPU of its own, because there are only {count}: start {count} processes, or "
+            "pass targets"
         )
     return _resolve(f"cuda:{number}" if count > 1 else name, asked)
 
@@ -104,7 +106,7 @@ def _overridden() -> _Asked:
 
 
 def devices(name: str | None = None, count: int | None = None) -> tuple[Target, ...]:
-    """Return several targets that reach each other's memory, where they can: `ml.devices("emulator:h200", 4)`, `ml.devices("cuda")`.
+    """Return several targets that can access each other's memory if possible: `ml.devices("emulator:h200", 4)`, `ml.devices("cuda")`.
 
     `name` is that of a target without a number; without one it is that of the target `ml.target()` gives. `count` is how many; without one
     all GPUs of the machine, or one emulated device. Pairs of GPUs without peer access are no error: plans say so when they need it.
@@ -115,7 +117,7 @@ def devices(name: str | None = None, count: int | None = None) -> tuple[Target, 
     most = len(driver.probe().devices) if family == "cuda" else None
     count = (1 if most is None else most) if count is None else count
     if count < 1:
-        raise DeviceError(f"{count} devices cannot run anything: ask for 1 or more")
+        raise DeviceError(f"got {plural(count, 'device')}: pass 1 or more")
     found = (first, *(_resolve(f"{family}:{number}", _overridden()) for number in range(1, count)))
     for one in found:
         for other in found:
@@ -159,7 +161,7 @@ def _resolve(name: str, how: _Asked) -> Target:
     """Return the target of this name; of `how` all but the name counts."""
     if match := re.fullmatch(r"cuda(?::(\d{1,9}))?", name):
         if how.patience:
-            raise DeviceError(f"{name} runs a launch until it ends and has no patience to set; use the target emulator")
+            raise DeviceError(f"{name} runs every launch to its end, so it has no patience to set; use the target emulator")
         if how.deterministic:
             raise DeviceError(f"{name} does not run blocks in a fixed order, so it cannot be deterministic; use the target emulator")
         if how.memory_bytes:

@@ -83,7 +83,7 @@ def run(
 
 
 class BoundPlan:
-    """A plan bound to targets and to memory for its buffers, which it keeps alive. It can run again and again, and be timed."""
+    """A plan that is bound to targets and to memory for its buffers, which it keeps alive. It can run again and again, and be timed."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class BoundPlan:
         return PlanRun(self.plan, {buffer.name: memory for buffer, memory in self.memory.items()}, turns)
 
     def run_observed(self, *, serial: bool = False) -> PlanRun:
-        """Execute every step and wait for them, so that observers see each execution of a step once, as a launch or a copy of its own.
+        """Execute every step and wait for them; observers see each execution of a step once, as a separate launch or copy.
 
         `serial`: step after step, on GPUs too; else these run the plan as one graph where they can, so that steps overlap as they do in it.
         """
@@ -130,7 +130,7 @@ class BoundPlan:
         return self._result(turns)
 
     def start(self, stream: object = None) -> StartedPlan:
-        """Start every step on a stream of the first target or of another library, and return what can be waited for or awaited.
+        """Start every step on a stream of the first target or of another library, and return an object that can be waited for or awaited.
 
         On GPUs the host goes on at once, unless a repeat may end early, where the host has to look. On other targets the plan has run when
         this returns.
@@ -161,7 +161,7 @@ class BoundPlan:
             times = graph.times_ns()
             return self._measured([[times[position] for position in own] for own in places])
         if not all(target.modelled for target in self.targets):
-            raise BadPlan("times of emulated devices and of GPUs do not fit together: give the plan targets of one kind")
+            raise BadPlan("times of emulated devices and of GPUs cannot be combined: give the plan targets of one kind")
         return self._run_on_clock(_Ends(self.plan))
 
     def one_by_one(self) -> Iterator[tuple[Execution, tuple[BoundLaunch, ...], Callable[[], None]]]:
@@ -175,7 +175,9 @@ class BoundPlan:
 
     def _refuse_early_ends(self) -> None:
         if any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
-            raise BadPlan("a plan with a repeat that may end early has no times beforehand: run it, or give the repeat its number of turns")
+            raise BadPlan(
+                "a plan with a repeat that may end early cannot be timed in advance: run it, or give the repeat a fixed number of turns"
+            )
 
     def _measured(self, times: Sequence[Sequence[tuple[float, float]]]) -> Timeline:
         """Return the timeline of the executions from the times of their steps: one for each device of those that run together."""
@@ -193,7 +195,7 @@ class BoundPlan:
         devices, count = self.plan.devices, len(self.targets)
         if devices and devices[-1] >= count:
             raise BadPlan(
-                f"the plan uses device {devices[-1]}, and there is a target for {count} only: pass `targets`, one for each device"
+                f"the plan uses device {devices[-1]}, but there are targets for only {count}: pass `targets`, one for each device"
             )
         if len(set(map(id, self.targets))) != count:
             raise BadPlan("two devices of a plan cannot be the same target: ml.devices makes several")
@@ -201,7 +203,7 @@ class BoundPlan:
             try:
                 self.targets[device].enable_peer(self.targets[other])
             except DeviceError as error:
-                raise BadPlan(f"kernels on device {device} reach memory of device {other}, but {error}") from None
+                raise BadPlan(f"kernels on device {device} access memory of device {other}, but {error}") from None
         for pair in self.plan.copied:  # a graph copies between the memories of GPUs that are peers; without a link streams still do
             lower, upper = (self.targets[one] for one in pair)
             if not (lower.modelled or upper.modelled):
@@ -286,12 +288,12 @@ class BoundPlan:
         return turns
 
     def graph(self) -> PlanGraph:
-        """Return the whole plan as one graph, to be started again and again; of a plan without repeats of many turns.
+        """Return the whole plan as one graph that can be started repeatedly; the plan must not have repeats of many turns.
 
         Raises BadLaunch where the targets have no graphs, and BadPlan for a repeat that may end early, which only `run` can do.
         """
         if any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
-            raise BadPlan("a plan with a repeat that may end early is no single graph: run it")
+            raise BadPlan("a plan with a repeat that may end early cannot be a single graph: run it")
         steps, places = self._actions.steps(self.order)
         return PlanGraph(self.plan, self.targets, self._actions, self.targets[0].graph_of_steps(steps), places)
 
@@ -369,7 +371,7 @@ class SeparateGraphs:
 
     def times_ns(self) -> list[tuple[float, float]]:
         """Raise BadLaunch: clocks of graphs that start one after another do not fit together."""
-        raise BadLaunch("graphs of several devices are not timed: BoundPlan.time makes one of all steps")
+        raise BadLaunch("graphs of several devices are not timed: BoundPlan.time times a graph of all steps")
 
 
 def only(steps: Sequence[BoundStep], target: object) -> list[BoundStep]:

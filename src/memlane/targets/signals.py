@@ -164,8 +164,8 @@ class Signals:
             waited = "" if self._targets[device].modelled else f" {wait_limit_s():g} s"
             here, there = (f"device {at} ({self._targets[at].name})" for at in (device, of.device))
             found = (
-                f"{here} waited{waited} at {place.name} for flag {action.flags[lane].buffer.name!r}, which {there} raises at {of.name}: "
-                f"it was raised {seen} times, and {expected} were waited for. The results in memory are incomplete; set "
+                f"{here} waited{waited} at {place.name} for flag {action.flags[lane].buffer.name!r}, which {there} raises at "
+                f"{of.name}: it was raised {seen} times, but {expected} were expected. The results in memory are incomplete; set "
                 f"{LIMIT} if steps take so long"
             )
         if found:

@@ -32,11 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{MARK}(on=True, *, seed=None): whether the launches of a test on memlane's emulator are checked, in which order of warps",
+        f"{MARK}(on=True, *, seed=None): check the launches of a test on memlane's emulator, or not; seed shuffles the warps",
     )
     config.addinivalue_line(
         "markers",
-        f"{LIMITS}({', '.join(f'{name}=None' for name in _NAMES)}): what each source line may cost in launches on memlane's emulator",
+        f"{LIMITS}({', '.join(f'{name}=None' for name in _NAMES)}): limits for each source line in launches on memlane's emulator",
     )
 
 
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         unknown = [] if mark is None else [*(repr(one) for one in mark.args), *(name for name in mark.kwargs if name not in _NAMES)]
         if unknown:
             raise pytest.UsageError(
-                f"{item.nodeid}: the mark {LIMITS} takes {', '.join(f'{name}=' for name in _NAMES)} and not {', '.join(unknown)}"
+                f"{item.nodeid}: the mark {LIMITS} takes {', '.join(f'{name}=' for name in _NAMES)}, not {', '.join(unknown)}"
             )
 
 

@@ -17,34 +17,34 @@ def given_target(value: object) -> Target:
         return named_target(value)
     if isinstance(value, Target):
         return value
-    raise LayoutError(f"the target is one of ml.target(), or its name, not {_named(value)}")
+    raise LayoutError(f"the target must be an object that ml.target() returns, or its name, not {_named(value)}")
 
 
 def given_device_array(value: object, what: str) -> DeviceArray:
     """Return an array on a target. LayoutError for what is none."""
     if isinstance(value, DeviceArray):
         return value
-    raise LayoutError(f"{what} must be an array on a target, as ml.upload, target.array and target.adopt give it, not {_named(value)}")
+    raise LayoutError(f"{what} must be an array on a target, as returned by ml.upload, target.array or target.adopt, not {_named(value)}")
 
 
 def given_out(value: object, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
     """Return the array of NumPy that a download is to fill. LayoutError for one of another shape or type, or a read-only one."""
     if not isinstance(value, np.ndarray):
-        raise LayoutError(f"the array to fill must be one of NumPy, not {_named(value)}: make it by np.empty({shape}, '{dtype}')")
+        raise LayoutError(f"the array to fill must be a NumPy array, not {_named(value)}: create it with np.empty({shape}, '{dtype}')")
     if value.shape != shape or value.dtype.newbyteorder("=") != dtype.newbyteorder("="):
         raise LayoutError(
-            f"the array to fill has {value.shape} elements of {value.dtype}; the download has {shape} of {dtype}: make it by "
-            f"np.empty({shape}, '{dtype}'), or leave out `out`"
+            f"the array to fill has shape {value.shape} of {value.dtype}; the download has shape {shape} of {dtype}: create it "
+            f"with np.empty({shape}, '{dtype}'), or leave out `out`"
         )
     if not value.flags.writeable:
-        raise LayoutError("the array to fill is read-only: give a writable one, or leave out `out`")
+        raise LayoutError("the array to fill is read-only: pass a writable one, or leave out `out`")
     return value
 
 
 def check_effort(chunks: object, threads: object) -> None:
     """Raise LayoutError for a number of chunks or threads that cannot be."""
     if chunks != "auto" and not _is_count(chunks):
-        raise LayoutError(f"chunks is a number of at least 1, or 'auto', not {chunks!r}")
+        raise LayoutError(f"chunks must be a number of at least 1, or 'auto', not {chunks!r}")
     if threads is not None and not _is_count(threads):
         raise LayoutError(f"the host copies with at least one thread, not {threads!r}: give a number, or leave it out")
 
@@ -61,13 +61,15 @@ def check_consumer(layout: object, then: object, reads: object, *, keep: bool) -
     if keep:
         return
     if isinstance(layout, Selection):
-        raise LayoutError("a gather needs all of its rows on the device: leave out keep=False, or gather from an array that is there")
-    if then is None:
-        raise LayoutError("keep=False leaves no array on the device: say with then= which kernel reads each chunk, or leave out keep=False")
-    if reads != "chunk":
         raise LayoutError(
-            "reads='all' needs the whole array on the device: leave it out, so that then= gets each chunk, or leave out keep=False"
+            "a gather needs all of its rows on the device: leave out keep=False, or gather from an array that is on the device"
         )
+    if then is None:
+        raise LayoutError(
+            "keep=False leaves no array on the device: pass then= to name the kernel that reads each chunk, or leave out keep=False"
+        )
+    if reads != "chunk":
+        raise LayoutError("reads='all' needs the whole array on the device, but keep=False never has it there: leave out one of the two")
 
 
 def _is_count(value: object) -> bool:

@@ -14,6 +14,7 @@ from memlane.errors import LayoutError
 from memlane.launch import DeviceArray, Target
 from memlane.layout import ArrayLayout, Blocked, Fields, Layout, PaddedRows, Permuted
 from memlane.layout.array_spec import LayoutLike, array_layout, words_of_structure
+from memlane.number_format import plural
 from memlane.remap.requests import HostArray
 
 if TYPE_CHECKING:
@@ -65,12 +66,12 @@ class LaidOutArray(DeviceArray):
         """Return the values of one field of structures that were laid out as arrays, where they lie."""
         if not isinstance(self.layout, Fields) or self.host_dtype.fields is None or name not in self.host_dtype.fields:
             listed = ", ".join(self.host_dtype.names or ()) or "none"
-            raise LayoutError(f"the array has no field {name!r} laid out by itself; its fields are: {listed}")
+            raise LayoutError(f"the array has no separate field {name!r}; its fields are: {listed}")
         kind, start = self.host_dtype.fields[name][:2]
         count, word = self.layout.shape[0], self.dtype.itemsize
         borders = [word * words for words in accumulate(self.layout.widths, initial=0)]
         if (start, start + kind.itemsize) not in pairwise(borders):
-            raise LayoutError(f"field {name!r} lies in several parts under {self.layout}: upload the structures with layout='soa'")
+            raise LayoutError(f"field {name!r} is in several parts under {self.layout}: upload the structures with layout='soa'")
         base, inner = kind.subdtype if kind.subdtype is not None else (kind, ())
         return DeviceArray(self.target, self.address + start * count, (count, *inner), base, self)
 
@@ -82,7 +83,7 @@ def chunk_layouts(given: LayoutLike, whole: ArrayLayout) -> Callable[[tuple[int,
     if isinstance(given, str) or not isinstance(given, ArrayLayout | Layout):
         return lambda shape: array_layout(given, shape)
     raise LayoutError(
-        f"{whole} is for the whole array, and keep=False lays out each chunk by itself: give a layout's name, or a function of the shape"
+        f"{whole} is for the whole array, but keep=False applies the layout to each chunk: pass a layout's name, or a function of the shape"
     )
 
 
@@ -102,35 +103,33 @@ class Given:
 def host_array(value: object, what: str = "host") -> npt.NDArray[Any]:
     """Return an array of the host as NumPy sees it, without a copy. LayoutError for what is none."""
     if isinstance(value, np.ma.MaskedArray):
-        raise LayoutError(f"{what} is a masked array, whose mask would be lost: give its data, or fill the gaps by {what}.filled(value)")
+        raise LayoutError(f"{what} is a masked array, whose mask would be lost: pass its data, or fill the gaps with {what}.filled(value)")
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, DeviceArray):
         raise LayoutError(
-            f"{what} is an array on {value.target.name} already: lay it out there by memlane.transfer.lay_out(array, layout=...)"
+            f"{what} is already an array on {value.target.name}: change its layout there with memlane.transfer.lay_out(array, layout=...)"
         )
     device = getattr(value, "__dlpack_device__", None)
     if device is not None:
         kind = int(device()[0])
         if kind not in _ON_HOST:
             raise LayoutError(
-                f"{what} is a {type(value).__name__} in device memory: lay it out there by "
+                f"{what} is a {type(value).__name__} in device memory: change its layout there with "
                 "memlane.transfer.lay_out(target.adopt(array), layout=...)"
             )
         if kind == 1:
             return np.from_dlpack(value)  # type: ignore[arg-type]
     if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
         return np.asarray(value)
-    raise LayoutError(
-        f"{what} must be an array of NumPy, or one that is seen through DLPack, not a {type(value).__name__}: use np.asarray for a list"
-    )
+    raise LayoutError(f"{what} must be a NumPy array or support DLPack, not a {type(value).__name__}: use np.asarray for a list")
 
 
 def given_array(target: Target, value: object, layout: LayoutLike) -> Given:
     """Return an array of the host with its layout. LayoutError where the two do not fit."""
     host = host_array(value)
     if host.dtype.hasobject:
-        raise LayoutError(f"elements of type {host.dtype} are Python objects, which a device does not know: convert them to numbers first")
+        raise LayoutError(f"elements of type {host.dtype} are Python objects, which a device cannot hold: convert them to numbers first")
     if host.dtype.fields is not None and (layout in ("soa", "column-major") or isinstance(layout, Fields)):
         return _structures(target, host, layout if isinstance(layout, Fields) else None)
     shape = host.shape or (1,)
@@ -144,15 +143,20 @@ def given_array(target: Target, value: object, layout: LayoutLike) -> Given:
 def _structures(target: Target, host: npt.NDArray[Any], layout: Fields | None) -> Given:
     """Return structures as words, with the layout that puts the words of each field side by side, unless there is another."""
     if any(not kind.isnative for kind, *_ in (host.dtype.fields or {}).values()):
-        raise LayoutError(f"structures with fields in another order of bytes, {host.dtype}, are not turned on the way: convert them first")
+        raise LayoutError(
+            f"structures whose fields have another byte order, {host.dtype}, are not converted during the upload: convert them first"
+        )
     if host.ndim > 1:
         raise LayoutError(
-            f"structures become arrays of their fields from an array of one dimension, not of shape {host.shape}: reshape it to (-1,)"
+            f"only a one-dimensional array of structures can be split into arrays of their fields, not one of shape {host.shape}: "
+            "reshape it to (-1,)"
         )
     word, widths = words_of_structure(host.dtype)
     if layout is not None:
         if layout.shape[0] != host.size or host.itemsize % layout.shape[1]:
-            raise LayoutError(f"{layout} is not for {host.size} structures of {host.itemsize} bytes; layout='soa' is made for them")
+            raise LayoutError(
+                f"{layout} does not fit {plural(host.size, 'structure')} of {plural(host.itemsize, 'byte')}; use layout='soa'"
+            )
         word, widths = np.dtype(f"V{host.itemsize // layout.shape[1]}"), layout.widths
     words = np.asarray(_Words(host.reshape(-1), word))
     layout = Fields(words.shape, widths)

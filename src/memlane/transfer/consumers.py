@@ -36,7 +36,7 @@ class Consumers:
         if wish is None:
             return None
         if not isinstance(wish, tuple) or not wish or not isinstance(wish[0], KernelCall):
-            raise LayoutError("then(chunk) returns a tuple of kernel[grid, block] and the kernel's arguments, or None")
+            raise LayoutError("then(chunk) must return a tuple of kernel[grid, block] and the kernel's arguments, or None")
         call, *arguments = wish
         arguments = [one.item() if isinstance(one, np.bool | np.integer | np.floating) else one for one in arguments]
         self.loaded[id(call.kernel.loaded)] = call.kernel.loaded
@@ -48,7 +48,7 @@ class Consumers:
     def _view(self, argument: object) -> View:
         if isinstance(argument, np.ndarray) and np.may_share_memory(argument, self.host):
             raise LayoutError(
-                "then(chunk) gives the kernel the host's array, which no kernel reaches: give it chunk.data, where the chunk has arrived"
+                "then(chunk) passes the host's array to the kernel, which cannot access it: pass chunk.data, the chunk on the device"
             )
         array = argument if isinstance(argument, DeviceArray) else self.target.adopt(argument)
         key = array.address, array.nbytes

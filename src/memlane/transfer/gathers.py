@@ -12,6 +12,7 @@ import numpy.typing as npt
 from memlane.errors import DeviceError, LayoutError
 from memlane.launch import DeviceArray, Stream, Target
 from memlane.layout.selection import out_of_range
+from memlane.number_format import plural
 from memlane.plan import Timeline
 from memlane.remap.gathers import CLEAN, WRONG, Rows, best_gather_chunks, gather_plan, gather_prediction
 from memlane.remap.requests import TransferPlan
@@ -94,8 +95,8 @@ def _check_room(target: Target, made: TransferPlan, places: int) -> None:
     room = target.free_bytes()
     if room is not None and needed > room:
         raise DeviceError(
-            f"a gather of {places:,} rows needs {needed:,} bytes on {target.name}, where {room:,} bytes are free: free arrays, or gather "
-            "fewer rows at a time"
+            f"a gather of {plural(places, 'row')} needs {plural(needed, 'byte')} on {target.name}, where {plural(room, 'byte')} are free: "
+            "free arrays, or gather fewer rows at a time"
         )
 
 
@@ -115,7 +116,7 @@ def _side(target: Target, value: object, what: str) -> tuple[Memory, tuple[int, 
         return value, value.shape, value.dtype
     host = host_array(value, what)
     if host.dtype.hasobject:
-        raise LayoutError(f"the {what} are Python objects, which a device does not know: convert them to numbers first")
+        raise LayoutError(f"the {what} are Python objects, which a device cannot hold: convert them to numbers first")
     plain = np.ascontiguousarray(host.astype(host.dtype.newbyteorder("="), copy=False)).reshape(host.shape)
     return plain, plain.shape, plain.dtype
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from memlane.errors import DeviceError
 from memlane.launch import Event, LoadedModule, Stream, Target, watched
+from memlane.number_format import plural
 from memlane.plan import Plan, Timeline
 from memlane.ptx import Module
 from memlane.remap.requests import TransferPlan
@@ -62,7 +63,7 @@ class Transfer:
         """Behind the last start."""
 
     def __repr__(self) -> str:
-        return f"<Transfer: {self.chunks} chunks, {len(self.plan.steps)} steps on {self.target.name}>"
+        return f"<Transfer: {plural(self.chunks, 'chunk')}, {plural(len(self.plan.steps), 'step')} on {self.target.name}>"
 
     @cached_property
     def predicted(self) -> Timeline | None:
@@ -198,7 +199,7 @@ def _borrow(target: Target, nbytes: int) -> npt.NDArray[Any]:
     try:
         return target.pinned(nbytes, np.uint8)
     except DeviceError as error:
-        raise DeviceError(f"no pinned memory of {nbytes:,} bytes to stage a chunk in: {error}; ask for more chunks") from error
+        raise DeviceError(f"no pinned memory of {plural(nbytes, 'byte')} to stage a chunk in: {error}; pass a larger chunks=") from error
 
 
 def _give_back(target: Target, array: npt.NDArray[Any]) -> None:

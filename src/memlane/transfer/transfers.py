@@ -14,6 +14,7 @@ from memlane.errors import DeviceError, LayoutError
 from memlane.launch import DeviceArray, LoadedModule, Stream, Target
 from memlane.layout import ArrayLayout, Selection
 from memlane.layout.array_spec import LayoutLike, array_layout
+from memlane.number_format import plural
 from memlane.plan import Plan, PlanBuilder, Timeline, View
 from memlane.remap.kernels import Remap, remap_by_function, remap_of, transpose_in_place
 from memlane.remap.movement import movement_of
@@ -136,10 +137,10 @@ def _empty(target: Target, host: npt.NDArray[Any]) -> LaidOutArray:
 
 def _selected(target: Target, rows: npt.ArrayLike, layout: Selection, then: object, chunks: Chunks, **options: Any) -> LaidOutArray:
     if then is not None:
-        raise LayoutError("then= is for layouts that keep each element once; launch the kernel behind the gather instead")
+        raise LayoutError("then= works only with layouts that contain each element once; launch the kernel after the gather instead")
     shape = host_array(rows, "rows").shape
     if not shape or shape[0] != layout.rows:
-        raise LayoutError(f"{layout} is for an array of {layout.rows} rows, not one of shape {shape}")
+        raise LayoutError(f"{layout} is for an array of {plural(layout.rows, 'row')}, not one of shape {shape}")
     return gather(target, rows, layout.indices, chunks=chunks, **options)
 
 
@@ -171,7 +172,9 @@ def download(
     result = np.empty(logical, dtype) if out is None else given_out(out, logical, dtype)
     as_words = result.view(np.uint8).reshape(found.shape[0], -1).view(array.dtype) if fields and result.flags.c_contiguous else result
     if fields and not result.flags.c_contiguous:
-        raise LayoutError("structures are downloaded to a C-contiguous array: leave out `out`, and copy the result where it is to go")
+        raise LayoutError(
+            "structures can be downloaded only to a C-contiguous array: leave out `out`, and copy the result to its destination"
+        )
     memory, known = described(target, as_words, as_words.dtype if as_words.dtype.fields is None else np.dtype(f"V{as_words.itemsize}"))
     wish = Request("download", known, found, 1, overlap, threads or default_threads())
     made, predict = _planned(target, wish, chunks)
@@ -199,19 +202,19 @@ def lay_out(
     if out is not None:
         given_device_array(out, "out")
     if isinstance(array, LaidOutArray) and array.layout is not None and not array.layout.is_row_major:
-        raise LayoutError(f"the array has the layout {array.layout} already: download it, or remap the array that it came from")
+        raise LayoutError(f"the array already has the layout {array.layout}: download it, or remap the array that it came from")
     extents = shape or array.shape
     if prod(extents) != array.size:
-        raise LayoutError(f"an array of {array.size} elements cannot be taken for one of shape {extents}")
+        raise LayoutError(f"an array of {plural(array.size, 'element')} cannot have the shape {extents}")
     found = array_layout(layout, extents)
     if in_place:
         return _in_place(array, found)
     element = array.dtype.itemsize
     destination = target.empty(found.storage_shape, array.dtype) if out is None else out
     if destination.nbytes < found.size * element:
-        raise LayoutError(f"the array to fill has {destination.nbytes:,} bytes; {found} needs {found.size * element:,}")
+        raise LayoutError(f"the array to fill has {plural(destination.nbytes, 'byte')}; {found} needs {found.size * element:,}")
     if array.address < destination.address + destination.nbytes and destination.address < array.address + array.nbytes:
-        raise LayoutError("the array to fill overlaps with the one that is read: give memory of its own, or leave out `out`")
+        raise LayoutError("the array to fill overlaps with the one that is read: pass separate memory, or leave out `out`")
     b = PlanBuilder()
     source, stored = b.array("source", found.shape, f"V{element}"), b.array("stored", found.storage_shape, f"V{element}")
     movement = movement_of(found, element)
@@ -222,7 +225,7 @@ def lay_out(
 
 def _in_place(array: DeviceArray, layout: ArrayLayout) -> LaidOutArray:
     if len(layout.shape) != 2 or layout.shape[0] != layout.shape[1] or layout != array_layout("column-major", layout.shape):
-        raise LayoutError(f"{layout} is not possible in place: only a square matrix is transposed where it lies; leave out in_place")
+        raise LayoutError(f"{layout} is not possible in place: only a square matrix can be transposed in place; leave out in_place")
     data = PlanBuilder().array("data", layout.shape, f"V{array.dtype.itemsize}")
     _launch(_target_of(array), transpose_in_place(data, layout.shape[0]), {"data": array})
     return LaidOutArray(array.target, array.address, layout.storage_shape, array.dtype, array.owner or array, layout, array.dtype)
@@ -264,16 +267,16 @@ def _check_room(target: Target, wish: Request, chunks: Chunks, room: int) -> Non
         return
     arrays = wish.layout.size * np.dtype(wish.host.native).itemsize if wish.keep and wish.direction == "upload" else 0
     if arrays and device_bytes(least) > room:
-        what = f"{needed:,} bytes for {wish.layout} and its chunks"
+        what = f"{plural(needed, 'byte')} for {wish.layout} and its chunks"
         remedy = "free arrays, or give a kernel one chunk after another with then= and keep=False"
     else:
         what = (
-            f"{arrays:,} bytes for {wish.layout} and {needed - arrays:,} for chunks on their way"
+            f"{plural(arrays, 'byte')} for {wish.layout} and {needed - arrays:,} for chunks in transit"
             if arrays
-            else f"{needed:,} bytes for chunks"
+            else f"{plural(needed, 'byte')} for chunks"
         )
-        remedy = "free arrays" if device_bytes(least) > room else "ask for more chunks, or leave chunks='auto'"
-    raise DeviceError(f"{what} do not fit on {target.name}, where {room:,} bytes are free: {remedy}")
+        remedy = "free arrays" if device_bytes(least) > room else "pass a larger chunks=, or chunks='auto'"
+    raise DeviceError(f"{what} do not fit on {target.name}, where {plural(room, 'byte')} are free: {remedy}")
 
 
 def _allocated(target: Target, given: Given) -> LaidOutArray:
@@ -283,7 +286,7 @@ def _allocated(target: Target, given: Given) -> LaidOutArray:
         memory = target.empty(layout.storage_shape, given.dtype)
     except DeviceError as error:
         raise DeviceError(
-            f"{nbytes:,} bytes for {layout} do not fit on {target.name}: {error}; free arrays, or upload fewer rows at a time"
+            f"{plural(nbytes, 'byte')} for {layout} do not fit on {target.name}: {error}; free arrays, or upload fewer rows at a time"
         ) from error
     return LaidOutArray(target, memory.address, memory.shape, memory.dtype, memory.owner, layout, given.host_dtype)
 
@@ -312,5 +315,5 @@ def _layout_of(array: DeviceArray, layout: LayoutLike | None, shape: tuple[int, 
         return array.layout, array.host_dtype
     found = array_layout("row-major" if layout is None else layout, shape or array.shape or (1,))
     if found.size > array.size:
-        raise LayoutError(f"{found} needs {found.size} elements, but the array has {array.size}")
+        raise LayoutError(f"{found} needs {plural(found.size, 'element')}, but the array has {array.size}")
     return found, array.dtype

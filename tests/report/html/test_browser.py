@@ -155,9 +155,9 @@ def columns(page: Driver, table: str, index: int) -> list[str]:
 def test_a_heading_sorts_the_operations_and_a_line_leads_back_to_the_source(page: Driver) -> None:
     head = next(one for one in page.find_elements(By.CSS_SELECTOR, ".listing th") if one.text.startswith("p50"))
     before = columns(page, ".listing", 4)
-    head.find_element(By.TAG_NAME, "button").click()
+    head.find_element(By.CLASS_NAME, "sort").click()
     assert columns(page, ".listing", 4) == ["602", "502", "402", "302", "202", "102"]
-    head.find_element(By.TAG_NAME, "button").click()
+    head.find_element(By.CLASS_NAME, "sort").send_keys(Keys.ENTER)
     assert columns(page, ".listing", 4) == ["102", "202", "302", "402", "502", "602"]
     assert head.get_attribute("aria-sort") == "ascending"
     page.find_element(By.CSS_SELECTOR, ".sorted tr:last-child a").click()
@@ -255,7 +255,7 @@ def test_tab_reaches_every_control_once_and_in_order(page: Driver) -> None:
             break
         seen.append(name)
         keys(page, Keys.TAB)
-    assert seen[:3] == ["Skip to the findings", "Skip to the source", "Skip to the time line"]
+    assert seen[:3] == ["Skip to the findings", "Skip to the source", "Skip to the timeline"]
     order = [
         seen.index(name)
         for name in ("theme", "transpose.cu", "launch", "sm", "colour", "out", "in", "whole", "lanes", "by-sm", "by-warp", "series")
@@ -290,12 +290,18 @@ def test_another_launch_and_other_colours(page: Driver) -> None:
     assert "logarithmic" in page.find_element(By.ID, "legend").text
 
 
+def test_the_headings_of_a_printed_page_are_no_form_controls(page: Driver) -> None:
+    """Browsers leave buttons out of the headings that they repeat on each printed page."""
+    assert page.find_elements(By.CSS_SELECTOR, ".listing th .sort, .resources th .sort") != []
+    assert page.find_elements(By.CSS_SELECTOR, "thead button") == []
+
+
 def test_an_operation_is_shown_on_the_time_line(page: Driver) -> None:
     button = page.find_elements(By.CSS_SELECTOR, "tr.hot button")[2]
     button.click()
     page.find_element(By.CSS_SELECTOR, "tr.detail:not([hidden]) .seek").click()
     assert page.execute_script("return document.activeElement.id") == "lanes"
-    assert told(page) == "ld.shared.f32, line 10 in full colour; Escape ends it"
+    assert told(page) == "ld.shared.f32, line 10 in full colour; press Escape to undo"
     assert page.find_element(By.ID, "launch").get_attribute("value") == "1"
 
 
@@ -312,7 +318,7 @@ def test_means_lead_to_their_multiprocessor_and_warp(page: Driver) -> None:
     assert page.find_element(By.ID, "sm").get_attribute("value") == "1"
     assert page.find_element(By.ID, "of-sm").text == "SM 1"
     at(page, "by-warp", round(50 + (width - 62) * 0.75), 80).click().perform()
-    assert "10 accesses, 152 cycles in the mean" in told(page)
+    assert "10 accesses, 152 cycles on average" in told(page)
 
 
 def test_the_theme_is_chosen_and_the_drawing_follows(page: Driver) -> None:

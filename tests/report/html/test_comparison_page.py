@@ -98,7 +98,7 @@ def test_both_sides_are_named_and_the_page_asks_for_nothing() -> None:
 def test_a_page_is_written_once_and_not_of_kernels_that_are_not_there(tmp_path: Path) -> None:
     path = tmp_path / "two.html"
     write_comparison(transpose(), mended(), path, names=NAMES)
-    with pytest.raises(RecordError, match=r"two\.html exists; give --force"):
+    with pytest.raises(RecordError, match=r"two\.html exists; pass --force"):
         write_comparison(transpose(), mended(), path)
     with pytest.raises(CommandError, match="after has no kernel none; it has: naive, tiled"):
         write_comparison(transpose(), mended(), tmp_path / "other.html", kernels={"naive": "none"})

@@ -108,7 +108,7 @@ def test_levels_are_the_latencies_of_the_chip_behind_the_window_and_of_loads_alo
 def test_without_a_file_of_the_chip_the_page_says_how_to_get_one() -> None:
     root = read(render_page(transpose(chip="sm_99")))
     assert all(not one["levels"] for one in data_of(root)["operations"])
-    assert "no chip file is called 'sm_99'. memlane lab latency measures the latencies of a GPU." in root.by_id("source").text
+    assert "there is no chip file for 'sm_99'. memlane lab latency measures the latencies of a GPU." in root.by_id("source").text
 
 
 def test_findings_are_told_in_their_words_and_lead_to_their_lines() -> None:
@@ -224,7 +224,7 @@ def test_without_source_text_the_page_says_how_to_get_it() -> None:
 
 def test_a_text_that_is_too_short_is_not_the_one_that_was_compiled() -> None:
     root = read(render_page(transpose(sources={"transpose.cu": "int a;\nint b;\n"})))
-    assert "This file has 2 lines and the trace names line 10, so it changed after it was compiled." in root.by_id("source").text
+    assert "This file has 2 lines, but the trace names line 10, so the file changed after it was compiled." in root.by_id("source").text
 
 
 def test_an_empty_trace_has_a_page() -> None:
@@ -232,11 +232,11 @@ def test_an_empty_trace_has_a_page() -> None:
     columns = {name: np.zeros(0, np.int64) for name in ("launch", "site", "block", "warp", "sm", "mask", "start", "end")}
     empty = build_trace(columns, sites=(), launches=(), chip="h200", target="emulator:h200", modelled=True)
     root = read(render_page(empty))
-    assert "There is no time line, because it holds no access." in root.by_id("timeline").text
+    assert "There is no timeline, because the trace contains no accesses." in root.by_id("timeline").text
     assert "No kernel was launched while it was recorded." in root.by_id("source").text
     assert root.by_id("title").text == "no kernel"
     bare = replace(trace, warps=np.zeros(0, WARP_DTYPE))
-    assert "because it does not hold the clocks of its warps" in read(render_page(bare)).by_id("timeline").text
+    assert "because the trace does not contain the clocks of its warps" in read(render_page(bare)).by_id("timeline").text
 
 
 def test_without_a_common_clock_there_is_no_time_line_and_all_else() -> None:
@@ -244,7 +244,7 @@ def test_without_a_common_clock_there_is_no_time_line_and_all_else() -> None:
     warps = trace.warps.copy()
     warps["end_ns"] = warps["begin_ns"] = 0  # one anchor a warp, all alike: they tell no frequency
     root = read(render_page(replace(trace, warps=warps)))
-    assert "There is no time line: this trace does not hold the clock rate of its chip" in root.by_id("timeline").text
+    assert "There is no timeline: this trace does not contain the clock rate of its chip" in root.by_id("timeline").text
     assert len(rows_of(root)) == 6
 
 
@@ -263,7 +263,10 @@ def test_what_was_lost_is_said() -> None:
     root = read(render_page(transpose()))
     (figure,) = [one for one in root.all("div") if one.text.startswith("records lost")]
     assert figure.all("dd")[0].text == "2"
-    note = "2 records did not fit into the buffer: times are of the first records of each warp, and totals lack those that were lost."
+    note = (
+        "2 records did not fit into the buffer: times cover only the first records of each warp, and totals do not include the lost "
+        "records."
+    )
     assert note in [one.text for one in root.all("p", "missing")]
     assert "120 kept, 2 lost" in root.by_id("about").text
 
@@ -292,13 +295,13 @@ def test_a_million_records_make_less_than_10_mb_in_less_than_20_seconds(million:
     assert sum(sum(one["histogram"]["counts"]) for one in data_of(root)["operations"]) == 1_000_000
     assert 0 < line["accesses_kept"] < 1_000_000
     kept = len(line["sms_kept"])
-    assert f"single accesses of {kept} of 132 multiprocessors" in line["left_out"]
+    assert f"the accesses of all warps of {kept} of 132 multiprocessors" in line["left_out"]
     assert f"{line['accesses_kept']:,} of 1,000,000 accesses" in line["left_out"]
 
 
 def test_the_file_is_replaced_only_when_asked(tmp_path: Path) -> None:
     write_report(transpose(), tmp_path / "a.html")
-    with pytest.raises(RecordError, match=r"a\.html exists; give --force"):
+    with pytest.raises(RecordError, match=r"a\.html exists; pass --force"):
         write_report(transpose(), tmp_path / "a.html")
     write_report(transpose(), tmp_path / "a.html", force=True)
 
@@ -364,7 +367,7 @@ def test_why_a_load_was_not_followed_is_told_beside_its_distribution() -> None:
     trace = half_exposed()
     sites = [replace(one, fallback="too many", shared_waits=("0x0120 LDG.E",)) if one.id == 0 else one for one in trace.sites]
     facts = dict(data_of(read(render_page(replace(trace, sites=tuple(sites)))))["operations"][0]["facts"])
-    assert (facts["not followed to its consumer"], facts["shares its wait with"]) == ("too many", "0x0120 LDG.E")
+    assert (facts["why the consumer is not known"], facts["shares its wait with"]) == ("too many", "0x0120 LDG.E")
 
 
 def test_the_time_line_has_exposed_cycles_where_they_are_known() -> None:
@@ -394,7 +397,7 @@ def test_a_finding_has_the_drawing_of_its_own_access() -> None:
     drawings = {card.attributes["id"]: [one.attributes["aria-label"] for one in card.all("svg")] for card in cards}
     (store,) = [one for one in explain(trace) if one.op == "st.global.f32"]
     assert drawings.pop(f"finding-{store.rank}") == [
-        "32 lanes x 4 B touch 32 sectors where 4 would do. 1,024 bytes move, and 128 of them (12 %) are asked for."
+        "32 lanes x 4 B touch 32 sectors where 4 would do. 1,024 bytes are moved, of which 128 (12 %) were requested."
     ]
     assert set(map(len, drawings.values())) == {0}, "no drawing without addresses"
 

@@ -50,8 +50,8 @@ def test_the_tables_say_what_the_drawing_shows() -> None:
     assert "upload 1 (held what it needs)" in steps[-1].text
     figures = dict(zip([one.text for one in root.all("dt")], [one.text for one in root.all("dd")], strict=True))
     assert figures["from the first start to the last end"] == "10 us"
-    assert figures["copies, of the critical path"] == "80 %"
-    assert figures["kernels, of the critical path"] == "20 %"
+    assert figures["copies, share of the critical path"] == "80 %"
+    assert figures["kernels, share of the critical path"] == "20 %"
 
 
 def test_the_page_asks_for_nothing_and_hostile_names_stay_text() -> None:

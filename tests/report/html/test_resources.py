@@ -47,12 +47,14 @@ def test_shares_and_roofs_are_amounts_over_rates() -> None:
 def test_times_without_probes_are_preferred_and_with_probes_the_page_says_so() -> None:
     trace = modelled()
     text = read(render_page(trace)).by_id("resources").text
-    assert "modelled, with its probes; limited by latency" in text
+    assert "launch, limited by latency" in text
+    assert "Times of launches: modelled, with its probes." in text
     assert "memlane trace --perturbation" in text
     plain = modelled_time(H200, 1_000, traffic(wavefronts=990))
     changed = replace(trace.launches[0], perturbation=Perturbation(plain_time=plain))
     text = read(render_page(replace(trace, launches=(changed, trace.launches[1])))).by_id("resources").text
-    assert "modelled, without probes; limited by LSU of one SM" in text
+    assert "launch, limited by LSU of one SM" in text
+    assert "Times of launches: modelled, without probes." in text
     assert "--perturbation" not in text
 
 
@@ -83,9 +85,9 @@ def test_on_a_gpu_what_was_counted_gives_least_values_and_no_limit() -> None:
     ("trace", "chip", "said"),
     [
         (measured(None), H200, "The time without probes was not measured: record with `memlane trace --counts --perturbation`."),
-        (measured(1e6), None, "No chip file is called 'h200', so no rates are known."),
+        (measured(1e6), None, "There is no chip file for 'h200', so no rates are known."),
         (transpose(modelled=False), H200, "The time without probes was not measured"),
-        (transpose(), H200, "The trace has no traffic of its launches"),
+        (transpose(), H200, "The trace does not contain the traffic of its launches"),
     ],
 )
 def test_what_is_not_known_is_said(trace: Trace, chip: object, said: str) -> None:

@@ -17,7 +17,7 @@ def test_what_is_kept_fits_and_is_whole(warps: list[tuple[int, int, int]], room:
     assert int((kept.counts + OF_A_WARP).sum()) <= room
     assert len(set(kept.lives.tolist())) == len(kept.lives) > 0
     whole = kept.counts == counts[kept.lives]
-    assert whole.all() or (len(kept.lives) == 1 and "the first of them" in kept.how)
+    assert whole.all() or (len(kept.lives) == 1 and "the first accesses" in kept.how)
     for number in kept.sms:
         assert set(np.flatnonzero(sm == number)) <= set(kept.lives.tolist())
     assert (kept.how == "") == (len(kept.lives) == len(warps) and bool(whole.all()))
@@ -38,7 +38,7 @@ def test_one_multiprocessor_that_does_not_fit_keeps_each_nth_warp() -> None:
     kept = keep(np.zeros(100, np.int64), np.full(100, 8), np.zeros(100, np.int64), room=25 * (8 + OF_A_WARP))
     assert kept.lives.tolist() == list(range(0, 100, 4))
     assert kept.sms == ()
-    assert kept.how.endswith("one warp in 4 in the order of blocks")
+    assert kept.how.endswith("one warp in 4 in block order")
 
 
 @pytest.mark.parametrize(

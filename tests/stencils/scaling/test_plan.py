@@ -247,7 +247,7 @@ def test_steps_that_share_a_launch() -> None:
         ({"transport": "persistent", "steps_per_launch": 2}, StencilError, "kernels that stay on their devices have no launches of 2"),
         ({"transport": "persistent", "axes": [2, 3]}, StencilError, "share a grid that is cut along its first axis alone: use 1 axis"),
         ({"work": CellWork(1, 1)}, StencilError, "operations and bytes of a cell are for the model kawamura"),
-        ({"chip": "h2"}, ChipError, "no chip is called 'h2'; known: a100, "),
+        ({"chip": "h2"}, ChipError, "unknown chip 'h2'; known chips: a100, "),
         ({"network": "ethernet"}, NetworkError, "no network is called 'ethernet'; known: h200-nvlink, h200-nvlink-ring, tsubame2"),
         ({"network": "", "chip": "a100"}, NetworkError,
          "the chip file of a100 has no links between peers: name a network; known: h200-nvlink"),

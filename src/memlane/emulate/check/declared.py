@@ -23,6 +23,7 @@ from memlane.emulate.check.records import (
     WORD_BYTES,
 )
 from memlane.launch import Declared, DeclaredBuffer, Report
+from memlane.number_format import plural
 from memlane.plan import View
 from memlane.ptx import Instruction
 
@@ -115,12 +116,15 @@ class Comparison:
         what = (
             f"{self._declared.step} {verb} byte {first:,} of buffer {buffer.name!r}{'' if is_whole else ', or one just before it'} "
             f"(block {who.block}, thread {who.thread}, {who.op}), but declares that it {word} {declared}; "
-            f"{'' if is_whole else 'at least '}{count:,} bytes lie outside"
+            f"{'' if is_whole else 'at least '}{plural(count, 'byte')} {'lies' if count == 1 else 'lie'} outside"
         )
         if self._declared.is_derived:
-            remedy = f"Give the launch reads= and writes=, and report the kernel: its PTX was taken to leave {buffer.name!r} alone here."
+            remedy = (
+                "Pass reads= and writes= to the launch, and report this kernel as a bug: memlane derived from its PTX that it does not "
+                f"access {buffer.name!r} here."
+            )
         else:
-            remedy = f"Add to {word}= of the launch what it {word}, or correct the index."
+            remedy = f"Add this range to {word}= of the launch, or correct the index."
         memory = f"{buffer.name}+{first}"
         address = buffer.address + first
         return Report("undeclared access", self._findings.kernel, who, None, what, remedy, count, address, 1, "global", memory)

@@ -33,6 +33,7 @@ from memlane.emulate.run.faults import beside, line_of, position
 from memlane.emulate.run.memory import Allocation
 from memlane.launch import SPACE_NAMES, Launch, Report, cluster_of
 from memlane.launch.reports import Actor
+from memlane.number_format import plural
 from memlane.ptx import INSERTED, Instruction, demangle, past_tense
 
 
@@ -61,7 +62,7 @@ class _Note:
 
     def access(self) -> str:
         """`block (0, 0, 0), thread (3, 0, 0) wrote 4 bytes (st.shared.f32)`."""
-        return f"{_thread(self.who)} {past_tense(self.instruction, self.space)} {self.nbytes} bytes ({self.who.op})"
+        return f"{_thread(self.who)} {past_tense(self.instruction, self.space)} {plural(self.nbytes, 'byte')} ({self.who.op})"
 
 
 class Findings:
@@ -159,15 +160,15 @@ class Findings:
         size = self._size(note.space)
         if size is not None:
             named = note.space.partition("::")[0]
-            what = f"{head}, outside the {size} bytes of {named} memory of the {'thread' if note.space == 'local' else 'block'}"
+            what = f"{head}, outside the {plural(size, 'byte')} of {named} memory of the {'thread' if note.space == 'local' else 'block'}"
             return self._made("out of bounds", note, what, "Correct the index, or make the array larger.", memory="")
         freed = _holder(self._device.shadows.freed, note.address)
         if freed is not None:
-            what = f"{head}, {note.address - freed.low} bytes into an allocation of {freed.nbytes} bytes that was freed"
+            what = f"{head}, {plural(note.address - freed.low, 'byte')} into an allocation of {plural(freed.nbytes, 'byte')} that was freed"
             return self._made("use after free", note, what, "Keep the array alive until the launch has finished.", memory="")
         neighbour = self._device.memory.neighbour(note.address)
         if neighbour is None or max(neighbour.low - note.address, note.address - neighbour.high) > WINDOW_BYTES:
-            what = f"{head}, which is nowhere near an allocation"
+            what = f"{head}, which is not near any allocation"
             return self._made("out of bounds", note, what, "Pass a pointer to an array of this target.", memory="")
         named = self._argument(neighbour)
         what = f"{head}, {beside(note.address, neighbour)}{f', {named}' if named else ''}"
@@ -199,34 +200,34 @@ class Findings:
         block, shape = self._named_block(note), self._shape()
         if block is None:
             rank, most = (note.address >> CLUSTER_SHIFT) - 1, shape[0] * shape[1] * shape[2] - 1
-            what = f"{head}, in the shared memory of the block of rank {rank}, and its cluster has ranks 0 to {most}"
+            what = f"{head}, in the shared memory of the block of rank {rank}, but its cluster has only ranks 0 to {most}"
             return self._made("out of bounds", note, what, "Correct the rank that is given to mapa (map_shared_rank).", memory="")
         if note.space == "shared":
-            what = f"{head}, which mapa made an address in the shared memory of block {block}"
+            what = f"{head}, which mapa mapped to the shared memory of block {block}"
             return self._made("out of bounds", note, what, "Access it as .shared::cluster, or by its generic address.", memory="")
         inner, size = note.address & RANK_MASK, int(self._context["shared_bytes"])
-        what = f"{head}, {inner:#x} in the shared memory of block {block}, outside its {size} bytes"
+        what = f"{head}, {inner:#x} in the shared memory of block {block}, outside its {plural(size, 'byte')}"
         return self._made("out of bounds", note, what, "Correct the index, or make the array larger.", memory="")
 
     def _not_started(self, note: _Note) -> Report:
         what = f"{note.access()} in the shared memory of block {self._named_block(note)} of its cluster, which may not have started"
-        return self._made("barrier", note, what, "Let the cluster wait for all (cluster.sync()) before the first access.")
+        return self._made("barrier", note, what, "Synchronise the cluster (cluster.sync()) before the first access.")
 
     def _ended(self, note: _Note) -> Report:
         what = f"{note.access()} in the shared memory of block {self._named_block(note)} of its cluster, which had ended"
-        return self._made("barrier", note, what, "Let the cluster wait for all (cluster.sync()) before its blocks end.")
+        return self._made("barrier", note, what, "Synchronise the cluster (cluster.sync()) before its blocks end.")
 
     def _crooked(self, note: _Note) -> Report:
         memory = self._memory(note)
         what = f"{note.access()} at {note.address:#x}{f', {memory},' if memory else ','} which is not a multiple of {note.nbytes}"
-        return self._made("misaligned", note, what, "Align the data, or access it by smaller parts.", memory=memory)
+        return self._made("misaligned", note, what, "Align the data, or access it in smaller parts.", memory=memory)
 
     def _unwritten(self, note: _Note) -> Report:
         memory = self._memory(note)
         what = f"{note.access()} at {_in(note.space, note.address, memory)}, which no thread has written"
         remedy = "Copy data there or clear it before the launch, or write it in the kernel first."
         if note.space != "global":
-            remedy = "Write it first; if another thread does, put a barrier between."
+            remedy = "Write it first; if another thread writes it, put a barrier between the write and the read."
         return self._made("never written", note, what, remedy, memory=memory)
 
     def _race(self, note: _Note) -> Report:
@@ -259,7 +260,7 @@ class Findings:
 
     def _split_barrier(self, note: _Note) -> Report:
         away = note.other
-        what = f"{_thread(note.who)} waited for its whole block ({note.who.op}), but thread {away.thread} came to the one at {away.place}"
+        what = f"{_thread(note.who)} waited for its whole block ({note.who.op}), but thread {away.thread} reached the one at {away.place}"
         remedy = "Let all threads of the block reach the same barrier: move it out of the branch."
         return self._made("barrier", note, what, remedy, other=True)
 
@@ -267,15 +268,15 @@ class Findings:
         return f"{_thread(note.who)}, lane {int(note.row['lane'])} of its warp, executed {note.who.op} with the mask {note.address:#010x}"
 
     def _foreign_mask(self, note: _Note) -> Report:
-        remedy = "Name every lane that executes it in the mask, or let the others branch around it."
-        return self._made("mask", note, f"{self._masked(note)}, which leaves it out", remedy)
+        remedy = "Include every lane that executes it in the mask, or let the others branch around it."
+        return self._made("mask", note, f"{self._masked(note)}, which does not include it", remedy)
 
     def _unequal_masks(self, note: _Note) -> Report:
-        what = f"{self._masked(note)}, but thread {note.other.thread}, which it names, gave another"
-        return self._made("mask", note, what, "Give all lanes that exchange values the same mask.", other=True)
+        what = f"{self._masked(note)}, but thread {note.other.thread}, which it includes, passed a different mask"
+        return self._made("mask", note, what, "Pass the same mask in all lanes that exchange values.", other=True)
 
     def _not_awaited(self, note: _Note) -> Report:
-        what = f"{_thread(note.who)} used a register of the product at {note.other.place} ({note.other.op}), which nothing has waited for"
+        what = f"{_thread(note.who)} used a register of the product at {note.other.place} ({note.other.op}) before any wait for it"
         return self._made("missing wait", note, f"{what} since", "Put wgmma.wait_group before it.", other=True)
 
     # -- names -----------------------------------------------------------------------------------------------------------------------
@@ -301,7 +302,7 @@ class Findings:
             return ""
         named = self._argument(found)
         distance = note.address - found.low
-        return f"{named}+{distance}" if named else f"{distance} bytes into an allocation of {found.nbytes} bytes"
+        return f"{named}+{distance}" if named else f"{plural(distance, 'byte')} into an allocation of {plural(found.nbytes, 'byte')}"
 
     def _variable(self, space: str, address: int) -> str:
         begins = [(start, name) for name, (where, start) in self._compiled.frame.offsets.items() if where == space and start <= address]

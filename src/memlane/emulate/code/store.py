@@ -254,7 +254,7 @@ def present_store() -> Store | None:
 def _is_wanted() -> bool:
     said = os.environ.get("MEMLANE_CACHE", "").lower()
     if said not in (*_YES, *_NO):
-        raise MemlaneError(f"MEMLANE_CACHE={said}: write 0 to do without the cache, or 1; MEMLANE_CACHE_DIR names its directory")
+        raise MemlaneError(f"MEMLANE_CACHE={said}: set it to 0 (no cache) or 1; MEMLANE_CACHE_DIR names the cache directory")
     return said in _YES
 
 

@@ -236,7 +236,7 @@ class LiveOut:
         heapify(work)
         waiting = set(range(len(places)))
         # A place is met again only when one more register is needed behind it.
-        steps = settling("which registers are needed behind calls", len(places) * (1 + len(self._names)))
+        steps = settling("which registers are needed after calls", len(places) * (1 + len(self._names)))
         while work:
             next(steps)
             number = -heappop(work)

@@ -64,7 +64,7 @@ def refuse_objects(module: Module) -> None:
     if module.objects:
         files = ", ".join(name for name, _ in module.objects)
         raise UnsupportedPtx(
-            f"{files}: assembled code runs on a GPU only, not on the emulator; link the .cu or .ptx file that it was made of"
+            f"{files}: assembled code runs only on a GPU, not on the emulator; link the .cu or .ptx file that it was made from"
         )
 
 
@@ -139,7 +139,7 @@ class _Linker:
                 raise UnsupportedPtx(f"the emulator does not model {name}, a function without a body: {_REMEDY}", call.span)
             target = self._parts[name]
             if not fits(part, call, target.function):
-                raise PtxTypeError(f"the arguments or results of this call are not those of {name}", call.span)
+                raise PtxTypeError(f"the arguments or results of this call do not match those of {name}", call.span)
             return [target]
         found = (self._parts[one.name] for one in addressed_functions(self._module))
         return [target for target in found if fits(part, call, target.function)]

@@ -61,7 +61,7 @@ class DeviceState:
     def __init__(self, chip: Chip, name: str, number: int, *, patience: int, threads: int | None, memory_bytes: int | None) -> None:
         """`number`: its number among devices that are to be peers. The others are as `Emulator` has them."""
         if threads is not None and threads < 1:
-            raise BadLaunch(f"an emulator of {threads} threads runs nothing: give 1 or more, or leave them out")
+            raise BadLaunch(f"an emulator needs at least 1 thread, got threads={threads}: pass 1 or more, or leave it out")
         self.chip = chip
         self.name = name
         self.number = number

@@ -142,7 +142,7 @@ class _Room:
         together = math.prod(cluster or ())
         if any(extent % size for extent, size in zip(launch.grid, cluster or (1, 1, 1), strict=True)):
             raise BadLaunch(
-                f"the grid {launch.grid} of {launch.kernel.title} is not a multiple of its clusters, {cluster}: launch whole clusters"
+                f"the grid {launch.grid} of {launch.kernel.title} is not a multiple of its cluster size {cluster}: launch whole clusters"
             )
         resident = max(1, device.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes, launch.layers.registers))
         sample = launch.layers.sample

@@ -43,6 +43,7 @@ from memlane.emulate.run.tensor_maps import map_trouble, place_trouble
 from memlane.emulate.run.textures import handle_trouble, surface_trouble
 from memlane.errors import BadAccess, Deadlock, KernelTrap, SourceError
 from memlane.launch import SPACE_NAMES, Launch
+from memlane.number_format import plural
 from memlane.ptx import Instruction, Module, past_tense
 
 _OUT_OF_TURN = {
@@ -78,7 +79,7 @@ def raise_fault(
         text = assertions[int(context["fault_block"]), int(context["fault_warp"]), int(context["fault_lane"])]
         raise KernelTrap(f"{who}: {text}")
     if kind == STACK:
-        raise KernelTrap(f"{who} needs more than its {STACK_BYTES} bytes of stack: functions that call themselves go too deep")
+        raise KernelTrap(f"{who} needs more than its {STACK_BYTES} bytes of stack: its functions recurse too deeply")
     raise BadAccess(f"{who} {fault.mistake(kind)}")
 
 
@@ -116,13 +117,14 @@ class _Fault:
         name, address, nbytes = self.instruction.name, int(self._context["fault_address"]), int(self._context["fault_bytes"])
         misaligned = kind == MISALIGNED
         if kind == BAD_CALL:
-            return f"called {address:#x}, which is not a function that fits this call"
+            return f"called {address:#x}, which is not the address of a function that matches this call"
         if kind == BAD_BARRIER:
             return f"used barrier {address}; there are barriers 0 to {BARRIERS - 1}"
         if kind == NO_WARPGROUP:
             return (
-                f"executed {name}, which takes a warpgroup of 128 threads, in a block of {self._launch.threads_per_block} threads whose "
-                "last group is not whole; make the block a multiple of 128 threads"
+                f"executed {name}, which takes a warpgroup of 128 threads, in a block of "
+                f"{plural(self._launch.threads_per_block, 'thread')} whose last group is not whole; make the block a multiple of 128 "
+                "threads"
             )
         if kind == BAD_TEXTURE:
             return f"executed {name} with {handle_trouble(self._device.textures, address, nbytes)}"
@@ -142,7 +144,7 @@ class _Fault:
         address, nbytes = int(context["fault_address"]), int(context["fault_bytes"])
         space = SPACE_NAMES[int(context["fault_space"])]
         verb = past_tense(instruction, space)
-        head = f"{verb} {nbytes} bytes at {address:#x} ({instruction.name})"
+        head = f"{verb} {plural(nbytes, 'byte')} at {address:#x} ({instruction.name})"
         if misaligned:
             return f"{head}, which is not a multiple of {nbytes}{self._inside(space, address)}"
         return f"{head}, {self._gone(address) if gone else self._outside(space, address)}"
@@ -158,7 +160,7 @@ class _Fault:
     def _gone(self, address: int) -> str:
         block = self._position_of_rank(self._rank_in(address))
         return (
-            f"in the shared memory of block {block} of its cluster, which has ended: let the cluster wait for all (cluster.sync()) before "
+            f"in the shared memory of block {block} of its cluster, which has ended: synchronise the cluster (cluster.sync()) before "
             "its blocks end"
         )
 
@@ -170,7 +172,7 @@ class _Fault:
                 f", {address & RANK_MASK:#x} in the shared memory of block {self._position_of_rank(self._rank_in(address))} of its cluster"
             )
         found = self._device.memory.at(address) if space in ("global", "const", "generic") else None
-        return "" if found is None else f", {address - found.low} bytes into {_allocation(found)}"
+        return "" if found is None else f", {plural(address - found.low, 'byte')} into {_allocation(found)}"
 
     def _outside(self, space: str, address: int) -> str:
         sizes = {
@@ -190,7 +192,7 @@ class _Fault:
                 return self._outside("shared::cluster" if name == "shared" and inner > RANK_MASK else name, inner)
         neighbour = self._meant(address)
         if neighbour is None or _distance(address, neighbour) > WINDOW_BYTES:
-            return "which is nowhere near an allocation"
+            return "which is not near any allocation"
         return beside(address, neighbour)
 
     def _meant(self, address: int) -> Allocation | None:
@@ -218,11 +220,11 @@ class _Fault:
     def _outside_cluster(self, space: str, address: int) -> str:
         rank, blocks, nbytes = self._rank_in(address), int(self._context["cluster_blocks"]), int(self._context["shared_bytes"])
         if rank >= blocks:
-            return f"in the shared memory of the block of rank {rank}, and its cluster has ranks 0 to {blocks - 1}"
+            return f"in the shared memory of the block of rank {rank}, but its cluster has only ranks 0 to {blocks - 1}"
         if space == "shared":
-            return f"which mapa made an address in the shared memory of the block of rank {rank}: access it as .shared::cluster"
+            return f"which mapa mapped to the shared memory of the block of rank {rank}: access it as .shared::cluster"
         whose = "the block" if rank < 0 else f"block {self._position_of_rank(rank)} of its cluster"
-        return f"{address & RANK_MASK:#x} in the shared memory of {whose}, outside its {nbytes} bytes"
+        return f"{address & RANK_MASK:#x} in the shared memory of {whose}, outside its {plural(nbytes, 'byte')}"
 
     def _position_of_rank(self, rank: int) -> tuple[int, int, int]:
         """Where in the grid the block with a rank in the cluster of the fault is."""
@@ -237,7 +239,7 @@ class _Fault:
     def deadlock(self) -> str:
         block = position(int(self._context["fault_block"]), self._launch.grid)
         base, count = int(self._context["fault_slot"]) - self._slots.ctypes.data, int(self._context["cluster_blocks"])
-        head = f"kernel {self._launch.kernel.title}: block {block} cannot go on: {self._waiting(base)}"
+        head = f"kernel {self._launch.kernel.title}: block {block} cannot continue: {self._waiting(base)}"
         own = int(self._block_at(base)["rank"])
         others = [rank for rank in range(count) if rank != own]
         step = int(self._context["slot_bytes"])
@@ -252,13 +254,14 @@ class _Fault:
         if most is not None:
             seconds = most / (1e6 * self._device.chip.clock_mhz)
             return (
-                f"kernel {self._launch.kernel.title}{place}: block {block} has been looping here for {most:,} cycles or turns of a loop, "
-                f"the most that a predicted launch may take ({seconds:.3g} s on this chip); if it does end, allow more with "
-                f"--most-cycles {most * 10}, in Python with most_cycles={most * 10}"
+                f"kernel {self._launch.kernel.title}{place}: block {block} has been looping here for {plural(most, 'cycle')} or loop "
+                f"iterations, the limit for a predicted launch ({seconds:.3g} s on this chip); if the kernel does terminate, raise the "
+                f"limit with --most-cycles {most * 10}, in Python with most_cycles={most * 10}"
             )
         return (
-            f"kernel {self._launch.kernel.title}{place}: block {block} has been looping here for {turns} turns without any thread passing "
-            f"a barrier or ending; if it does end, wait longer with --patience {turns * 10}, in Python with target.patience = {turns * 10}"
+            f"kernel {self._launch.kernel.title}{place}: block {block} has been looping here for {plural(turns, 'iteration')} without any "
+            f"thread passing a barrier or ending; if the kernel does terminate, wait longer with --patience {turns * 10}, in Python with "
+            f"target.patience = {turns * 10}"
         )
 
     def _looping(self, base: int) -> list[str]:
@@ -299,7 +302,7 @@ class _Fault:
             return "have exited"
         for barrier in range(BARRIERS):
             if int(warp["at_barrier"][barrier]) & bit:
-                needs = f", which needs {expected[barrier]} threads" if expected[barrier] else ""
+                needs = f", which needs {plural(expected[barrier], 'thread')}" if expected[barrier] else ""
                 return f"wait at barrier {barrier} ({self._stop(warp, lane)}){needs}"
         if int(warp["at_cluster"]) & bit:
             return f"wait at the barrier of their cluster ({self._stop(warp, lane)})"
@@ -307,7 +310,7 @@ class _Fault:
             return f"wait for other lanes of their warp ({self._stop(warp, lane)})"
         if int(warp["at_warp_barrier"]) & bit:
             return f"wait at a barrier of their warp ({self._stop(warp, lane)})"
-        return "can go on"
+        return "can continue"
 
     def _stop(self, warp: Any, lane: int) -> str:
         """The source line of the instruction at which a lane waits."""
@@ -315,7 +318,7 @@ class _Fault:
 
     def _counted(self, threads: list[int]) -> str:
         first = position(threads[0], self._launch.block)
-        return f"thread {first}" if len(threads) == 1 else f"{len(threads)} threads, the first {first},"
+        return f"thread {first}" if len(threads) == 1 else f"{plural(len(threads), 'thread')}, the first {first},"
 
 
 def with_origin(error: SourceError, module: Module) -> SourceError:
@@ -362,10 +365,10 @@ def beside(address: int, allocation: Allocation) -> str:
     what = _allocation(allocation)
     if address >= allocation.high:
         behind = address - allocation.high
-        return f"{behind} bytes behind {what}" if behind else f"just behind {what}"
+        return f"{plural(behind, 'byte')} past the end of {what}" if behind else f"just past the end of {what}"
     if address < allocation.low:
-        return f"{allocation.low - address} bytes before {what}"
-    return f"reaching beyond {what}"
+        return f"{plural(allocation.low - address, 'byte')} before {what}"
+    return f"extending past the end of {what}"
 
 
 def _allocation(allocation: Allocation) -> str:

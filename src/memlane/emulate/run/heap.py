@@ -55,7 +55,7 @@ class Heap:
         with self._lock:
             nbytes = self._pieces.pop(address, 0)
             if not nbytes:
-                raise BadAccess(f"a kernel frees {address:#x}, which `malloc` did not return, or which was freed already")
+                raise BadAccess(f"a kernel frees {address:#x}, which `malloc` did not return or which is already freed")
             place = bisect_left(self._gaps, (address, nbytes))
             if place < len(self._gaps) and self._gaps[place][0] == address + nbytes:
                 nbytes += self._gaps.pop(place)[1]

@@ -19,6 +19,7 @@ from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.interrupt import Halt
 from memlane.emulate.run.printf import UnreadableError, formatted
 from memlane.emulate.semantics.service import ALLOCATE, ASSERT_FAILED, FREE, PRINT
+from memlane.number_format import plural
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)
 """warp, service, lanes, address of the arguments: for each of them 32 i64. The first are overwritten by the results."""
@@ -113,7 +114,7 @@ class _Thread:
         """As many bytes as there are, at least `least` and at most `most`."""
         host, room = self._locate(address)
         if room < least:
-            raise UnreadableError(f"no {least} bytes at {address:#x}")
+            raise UnreadableError(f"no {plural(least, 'byte')} at {address:#x}")
         return ctypes.string_at(host, min(room, most))
 
     def _locate(self, address: int) -> tuple[int, int]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from memlane.emulate.layout import ALLOCATION, DEVICE_BYTES, FIRST_ADDRESS, MOST_DEVICES
 from memlane.emulate.runtime.schedule import POISON
 from memlane.errors import DeviceError
+from memlane.number_format import plural
 
 ALIGNMENT = 256
 """Of every allocation, as the CUDA driver aligns."""
@@ -30,7 +31,7 @@ class Buffer:
         try:
             self.bytes: npt.NDArray[np.uint8] = untouched(nbytes) if cleared else np.full(nbytes, POISON, np.uint8)
         except (MemoryError, OSError) as error:
-            raise DeviceError(f"no host memory for an allocation of {nbytes} bytes") from error
+            raise DeviceError(f"not enough host memory for an allocation of {plural(nbytes, 'byte')}") from error
 
 
 _IN_SMALL_PAGES = 1 << 22
@@ -45,7 +46,7 @@ def untouched(nbytes: int) -> npt.NDArray[np.uint8]:
     try:
         pages = mmap.mmap(-1, nbytes)
     except OSError as error:
-        raise MemoryError(f"{nbytes} bytes") from error
+        raise MemoryError(f"{plural(nbytes, 'byte')}") from error
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         pages.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(pages, np.uint8)[:nbytes]
@@ -114,7 +115,9 @@ class Memory:
             self._check_room(nbytes)
             low = self._next
             if low + nbytes > self._end:
-                raise DeviceError(f"no addresses for {nbytes} bytes: an emulated device has addresses for {DEVICE_BYTES >> 30} GiB in all")
+                raise DeviceError(
+                    f"no addresses left for {plural(nbytes, 'byte')}: an emulated device has {DEVICE_BYTES >> 30} GiB of address space"
+                )
             self._next = -(-(low + nbytes + GUARD) // ALIGNMENT) * ALIGNMENT
             allocation = Allocation(low, low + nbytes, buffer.bytes.ctypes.data, label)
             self._allocations.append(allocation)
@@ -132,8 +135,8 @@ class Memory:
     def _check_room(self, nbytes: int) -> None:
         if nbytes > self.free_bytes:
             raise DeviceError(
-                f"not enough free device memory for {nbytes:,} bytes: {self.free_bytes:,} of {self._capacity:,} bytes are free; free "
-                "arrays, or allocate less"
+                f"not enough free device memory for {plural(nbytes, 'byte')}: {self.free_bytes:,} of {plural(self._capacity, 'byte')} are "
+                "free; free arrays, or allocate less"
             )
 
     def _free(self, allocation: Allocation) -> None:
@@ -159,7 +162,7 @@ class Memory:
         """The host bytes behind device addresses; DeviceError outside an allocation."""
         found = self.at(address)
         if found is None or address + nbytes > found.high:
-            raise DeviceError(f"{nbytes} bytes at {address:#x} do not lie in an allocation of this emulator")
+            raise DeviceError(f"{plural(nbytes, 'byte')} at {address:#x} do not lie in an allocation of this emulator")
         return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(found.host + address - found.low))
 
     def wrote(self, address: int, nbytes: int) -> None:

@@ -62,7 +62,7 @@ class EmulatedGraph:
     def update(self, steps: Sequence[BoundStep]) -> None:
         """Execute other steps of the same kinds from now on."""
         if not same_kinds(self.steps, steps):
-            raise BadLaunch("a graph can be updated with steps of the same kinds and order only: prepare another graph")
+            raise BadLaunch("a graph can be updated only with steps of the same kinds in the same order: prepare another graph")
         self.steps = tuple(steps)
 
     def times_ns(self) -> list[tuple[float, float]]:

@@ -18,6 +18,7 @@ from memlane.emulate.runtime.tensor_copies import (
     PIECE,
 )
 from memlane.launch import FILLS, SWIZZLES, Tiling
+from memlane.number_format import plural
 
 
 def encode(tiling: Tiling) -> bytes:
@@ -33,7 +34,7 @@ def encode(tiling: Tiling) -> bytes:
 
 _TROUBLES = {
     NO_MAP: "which is not a tensor map of an emulator: make it with target.tensor_map(...)",
-    OTHER_RANK: "a tensor map of another number of dimensions",
+    OTHER_RANK: "a tensor map with a different number of dimensions",
     NOT_MODELLED: "a tensor map with elements, an interleave or a swizzle that the emulator does not model",
     OTHER_ELEMENT: "a tensor map whose elements have no such reduction",
 }
@@ -43,17 +44,17 @@ def map_trouble(address: int, reason: int) -> str:
     """What is wrong with what an instruction takes for a tensor map, or with where its box begins, for the end of a sentence."""
     reason, detail = reason % (1 << DETAIL), reason >> DETAIL
     if reason in _TROUBLES:
-        return f"what lies at {address:#x}, {_TROUBLES[reason]}"
+        return f"the data at {address:#x}, {_TROUBLES[reason]}"
     start = address - (1 << 64) if address >> 63 else address
     if reason == IN_FRONT:
         return (
-            f"a box that begins at {start} along {_AXES[detail]}, in front of the array: only loads may; begin at 0, and store through a "
-            "tensor map with a smaller box"
+            f"a box that begins at {start} along {_AXES[detail]}, before the array, where only loads may begin; to store, begin at 0 and "
+            "use a tensor map with a smaller box"
         )
     assert reason == CROOKED
     return (
-        f"a box that begins {start << detail} bytes into a row (x is {start}), where a GPU stops with an illegal instruction: begin at a "
-        f"multiple of {PIECE} bytes, that is with an x that is a multiple of {PIECE >> detail}, and take a wider box"
+        f"a box that begins {plural(start << detail, 'byte')} into a row (x is {start}), where a GPU stops with an illegal instruction: "
+        f"begin at a multiple of {PIECE} bytes, that is at an x that is a multiple of {PIECE >> detail}, and use a wider box"
     )
 
 
@@ -64,8 +65,8 @@ def place_trouble(address: int, variable: str, begin: int, is_dynamic: bool) -> 
     """What is wrong with a box at an address in shared memory, which lies in a variable that begins at `begin`."""
     remedy = "declare it with alignas(128), and begin at a multiple of 128 bytes in it"
     if is_dynamic and begin % BOX_ALIGNMENT:
-        remedy = "round its address up to one, as dynamic shared memory lies close behind static, or make it static"
+        remedy = "round its address up to such a multiple, because dynamic shared memory starts right after static, or make it static"
     return (
-        f"a box at {address:#x} in shared memory, {address - begin} bytes into {variable}, which begins at {begin:#x}: a box begins at a "
-        f"multiple of {BOX_ALIGNMENT} bytes; {remedy}"
+        f"a box at {address:#x} in shared memory, {plural(address - begin, 'byte')} into {variable}, which begins at {begin:#x}: a box "
+        f"begins at a multiple of {BOX_ALIGNMENT} bytes; {remedy}"
     )

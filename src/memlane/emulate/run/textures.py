@@ -14,6 +14,7 @@ from memlane.emulate.runtime.texture import ANY_SURFACE, FORMATS, GEOMETRIES, LI
 from memlane.errors import UnsupportedPtx
 from memlane.launch import Sampling, Texels
 from memlane.launch.texture import ADDRESS_MODES
+from memlane.number_format import plural
 from memlane.ptx import Instruction, Module, names_in
 
 _AT_FIRST = 64
@@ -34,7 +35,10 @@ def refuse_references(module: Module) -> None:
 
 def _no_reference(name: str, kind: str) -> str:
     what = {"texref": "a texture", "surfref": "a surface", "samplerref": "a texture with its sampling"}[kind]
-    return f"`{name}` is a reference (`.{kind}`), to which nothing is bound here: pass {what} object, as a parameter of type `.u64`"
+    return (
+        f"`{name}` is a reference (`.{kind}`), which is not bound to an image here: pass {what} object instead, as a parameter of type "
+        "`.u64`"
+    )
 
 
 class Handle:
@@ -129,7 +133,10 @@ def handle_trouble(textures: Textures, handle: int, wanted: int) -> str:
         return f"the handle {handle:#x}, which is not a texture or surface of this target"
     kind, texels = found
     if kind == 0:
-        return f"the handle {handle:#x} of a {texels} that was dropped; keep what target.texture gave as long as kernels use it"
+        return (
+            f"the handle {handle:#x} of a texture ({texels}) that no longer exists; keep the object that target.texture returned as long "
+            "as kernels use it"
+        )
     remedy = ': target.texture(..., memory="linear")' if wanted == LINEAR_MEMORY else ""
     return f"the handle {handle:#x} of {_described(kind)} ({texels}); it takes {_described(wanted)}{remedy}"
 
@@ -156,7 +163,8 @@ def surface_trouble(textures: Textures, instruction: Instruction, misaligned: bo
     head = f"{verb} a surface at ({', '.join(map(str, given))}), x in bytes ({instruction.name})"
     if misaligned:
         return f"{head}: x is not a multiple of the size of the access"
-    return f"{head}: outside, for it is a {texels}, and its lines have {texels.extents[0] * texels.texel_bytes} bytes"
+    row = plural(texels.extents[0] * texels.texel_bytes, "byte")
+    return f"{head}: out of bounds; the surface ({texels}) has rows of {row}"
 
 
 def _signed(word: int) -> int:

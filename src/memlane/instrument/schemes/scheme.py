@@ -100,8 +100,8 @@ def nothing_to_wait_for(access: Access) -> str:
     if access.value is not None:
         return ""
     if access.kind == "load":
-        return "no instruction reads what it loads, so nothing waits for it"
-    return f"a {access.kind} returns no value that could be waited for"
+        return "no instruction reads the loaded value, so nothing waits for it"
+    return f"a {access.kind} returns no value to wait for"
 
 
 def judge(reason: str) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from memlane.lab.latency.window import CHAINS, NOTHING, extrapolated, filled
 from memlane.lab.probing import recorded
 from memlane.launch import LoadedModule, Target
 from memlane.measure.probed import ProbedModule, probe
+from memlane.number_format import plural
 from memlane.record import COMPLETE
 
 QUICK_CHAINS = (4, 12)
@@ -101,7 +102,7 @@ def _records(walker: Walker, probed: ProbedModule) -> Decoded:
     expected = walker.steps * len(walker.place.chain.step)
     seen = recorded(walker.launch(probed.loaded), probed, expected)
     if seen.lost or len(seen.records) != expected:
-        raise MemlaneError(f"{walker.place.name}: {len(seen.records)} records for {expected} accesses, {seen.lost} lost")
+        raise MemlaneError(f"{walker.place.name}: {plural(len(seen.records), 'record')} for {plural(expected, 'access')}, {seen.lost} lost")
     return seen
 
 

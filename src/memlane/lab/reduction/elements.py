@@ -85,9 +85,9 @@ class Kind:
 def kind_of(dtype: np.dtype[Any], op: str) -> Kind:
     """What is asked for. BadLaunch for a type or an operation that there is not."""
     if op not in OPS:
-        raise BadLaunch(f"there is no reduction {op!r}; choose among: {', '.join(OPS)}")
+        raise BadLaunch(f"unknown reduction {op!r}; choose from: {', '.join(OPS)}")
     if dtype.name not in ELEMENTS:
-        raise BadLaunch(f"arrays of {dtype.name} cannot be reduced; convert to one of: {', '.join(ELEMENTS)}")
+        raise BadLaunch(f"arrays of {dtype.name} cannot be reduced; convert them to one of: {', '.join(ELEMENTS)}")
     return Kind(dtype.name, op)
 
 

@@ -65,7 +65,7 @@ class Reducer:
         self.axis = _axis(array, axis)
         self.result_shape = () if self.axis is None else array.shape[: self.axis] + array.shape[self.axis + 1 :]
         if op in WITHOUT_IDENTITY and (array.size if self.axis is None else array.shape[self.axis]) == 0:
-            raise BadLaunch(f"{op} of no elements (shape {array.shape}, axis {axis}) has no value; only sums and products of nothing have")
+            raise BadLaunch(f"{op} of an empty array (shape {array.shape}, axis {axis}) is undefined; only its sum and product are defined")
         if reproducible and self.axis is not None:
             raise BadLaunch("reproducible=True is for whole arrays: leave out the axis")
         self._kept: list[DeviceArray] = []
@@ -223,7 +223,7 @@ def _remembered(key: tuple[object, ...], array: DeviceArray, op: str, axis: int 
 def _of_foreign(array: Any, op: str, axis: int | None, reproducible: bool) -> DeviceArray:
     """Through a launch that holds the array until it is over: how soon its owner uses the memory again is not ours to say."""
     if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack_device__"):
-        raise BadLaunch(f"a {type(array).__name__} is on no target: copy it to one, with target.array, and reduce that")
+        raise BadLaunch(f"a {type(array).__name__} is not on a target: copy it to one with target.array first")
     adopted = _device(f"cuda:{int(array.__dlpack_device__()[1])}").adopt(array)
     key = (adopted.address, adopted.shape, adopted.dtype, op, axis, reproducible, id(adopted.target))
     plan = _PLANS.get(key) or _remembered(key, adopted, op, axis, reproducible)

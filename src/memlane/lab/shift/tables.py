@@ -12,6 +12,7 @@ from memlane.lab.result import Row, Table
 from memlane.lab.shift.cases import COUNTS, KINDS, LAYOUTS, NONE, PATTERNS, RAP, RAS, SEARCHED, TABLES, WARPS, WIDTHS
 from memlane.lab.shift.kernels import Outcome
 from memlane.lab.shift.measure import Bench, Case, Cycles, Mean
+from memlane.number_format import plural
 
 SPEED_UP, OF_RAP, PUBLISHED = "speed-up over no shift", "cycles over those of rap", "speed-up over no shift, one access"
 EACH = "cycles of the block for each wavefront"
@@ -175,7 +176,7 @@ def _overview_rows(measured: Measured, warps: int) -> Iterator[Row]:
         plain = Case(pattern, NONE, width, kind, warps, count, included)
         if plain in measured:
             gained = {layout: round(speed_up(measured, replace(plain, layout=layout)).value, 3) for layout in LAYOUTS if layout != NONE}
-            case = f"{pattern}, {kind} of {width} bytes, {count} access{'es' if count > 1 else ''}, {address}"
+            case = f"{pattern}, {kind} of {width} bytes, {plural(count, 'access')}, {address}"
             yield Row(case, PLAIN, round(measured[plain].warp.value, 1), "cycles", peer=gained)
 
 
@@ -185,7 +186,7 @@ def _placement_rows(measured: Measured, warps: int) -> Iterator[Row]:
         cases = [Case(pattern, layout, width, "read", warps, count, True, table) for table in TABLES]
         gained = {case.table: round(speed_up(measured, case).value, 3) for case in cases if case in measured}
         if gained:
-            what = f"{pattern}, {layout}, read of {width} bytes, {count} access{'es' if count > 1 else ''}"
+            what = f"{pattern}, {layout}, read of {width} bytes, {plural(count, 'access')}"
             yield Row(what, PLACED, max(gained.values()), "ratio", peer=gained, note=f"best: {max(gained, key=lambda one: gained[one])}")
 
 
@@ -222,7 +223,7 @@ def _warps_rows(measured: Measured) -> Iterator[Row]:
         block = measured[case].block if case in measured else None
         if block is not None:
             each = block.value / (COUNTS[-1] * warps * LANES)
-            yield Row(f"{kind} of {width} bytes, {warps} warp{'s' if warps > 1 else ''}", EACH, round(each, 3), "cycles")
+            yield Row(f"{kind} of {width} bytes, {plural(warps, 'warp')}", EACH, round(each, 3), "cycles")
 
 
 def _kernel_rows(found: Sequence[Sequence[Outcome]]) -> Iterator[Row]:
@@ -246,6 +247,6 @@ def figures(measured: Measured) -> dict[str, Figure]:
             if points:
                 series[f"{pattern}, {layout}"] = points
         if series:
-            title = f"{kind} of {width} bytes, {count} access{'es' if count > 1 else ''}, address {address}"
+            title = f"{kind} of {width} bytes, {plural(count, 'access')}, address {address}"
             drawn[f"{kind}-{width}-{address}-{count}"] = Lines(title, "warps", "speed-up over no shift", series, True, True)
     return drawn

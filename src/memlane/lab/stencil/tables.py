@@ -10,6 +10,7 @@ from memlane.lab.stencil.cases import HIMENO, SEVEN, Case
 from memlane.lab.stencil.claims import Claim, chosen_by, hidden_share, lost_by_choice
 from memlane.lab.stencil.measure import Kernel, Measured
 from memlane.lab.stencil.predict import CHIP, MODELS, NETWORK, Scaling
+from memlane.number_format import plural
 
 CLAIM = "found in 2012"
 BEST = "time of a step, best k"
@@ -49,7 +50,7 @@ def _measured_rows(run: Measured, clock: str) -> Iterator[Row]:
         over, best = run.over_steps(devices), run.best(devices)
         fastest, overlapped = run.fastest(devices)
         step = run.step_us(devices, fastest, overlapped)
-        case = f"{run.case.title}, {devices} device{'s' if devices > 1 else ''}" + (f", {run.by}" if devices > 1 else "")
+        case = f"{run.case.title}, {plural(devices, 'device')}" + (f", {run.by}" if devices > 1 else "")
         peer = {"k": float(fastest)} | {f"k = {k} us": round(over[k].step, 2) for k in over}
         peer |= {f"k = {k} us, not overlapped": round(one.step, 2) for (count, k), one in run.behind.items() if count == devices}
         limit = 11.0 if devices == _TWO and run.by != "host" and run.case == Case(SEVEN, (256, 256, 256)) else None

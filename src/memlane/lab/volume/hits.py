@@ -15,6 +15,7 @@ from memlane.lab.volume.renderer import Renderer
 from memlane.lab.volume.scene import Scene, View, view_of
 from memlane.lab.volume.texture_cache import modelled_rate
 from memlane.launch import Target
+from memlane.number_format import plural
 from memlane.targets import target as target_of
 
 HITS = "l1tex__t_sectors_pipe_tex_mem_texture_lookup_hit.sum"
@@ -48,7 +49,7 @@ def counted(target: Target, scene: Scene, frames: Sequence[Frame]) -> tuple[dict
         return {}, found.unknown
     rendered = [(view, shape) for view in views for shape in shapes]
     if len(found.launches) != len(rendered):
-        return {}, f"ncu saw {len(found.launches)} launches of {len(rendered)}"
+        return {}, f"ncu saw {plural(len(found.launches), 'launch')} of {len(rendered)}"
     rates = {frame: hits_of(metrics) for frame, metrics in zip(rendered, found.launches, strict=True)}
     known = {frame: rate for frame, rate in rates.items() if rate is not None and frame in frames}
     return known, "" if len(known) == len(frames) else f"ncu knows neither {HITS} nor {ALL} here"

@@ -113,7 +113,7 @@ def settings_of(views: Sequence[str], shapes: Sequence[str], size: int | None, i
             raise CommandError(f"{name} {value}: give a number from 4 to {most}")
     for shape in shapes:
         if shape not in SHAPES:
-            raise CommandError(f"--shape {shape}: blocks have 128 threads here; choose among: {', '.join(SHAPES)}")
+            raise CommandError(f"--shape {shape}: blocks have 128 threads here; choose from: {', '.join(SHAPES)}")
     chosen = tuple(shape for shape in SHAPES if not shapes or shape in shapes)
     return Settings(tuple(dict.fromkeys(map(view_of, views))) or Settings.views, chosen, size, image)
 

@@ -9,6 +9,7 @@ from memlane.lab.volume.claims import ALIKE, ALL_SAME, HIT, RATE, SHARES, Claim,
 from memlane.lab.volume.frames import SCHEMES, Frames, Measured
 from memlane.lab.volume.observe import Observed
 from memlane.lab.volume.scene import FRONT, View
+from memlane.number_format import plural
 
 FRAME_RATE, HIT_RATE = "frame rate", "hit rate of the texture cache"
 FREQUENCY, SHARE = "access frequency", "share of the warps' time in accesses"
@@ -52,7 +53,7 @@ def _frame_rows(case: str, one: Measured, frames: Frames) -> Iterator[Row]:
         }
         peer |= {"warps": float(len(seen.means)), "warps that miss the volume": float(seen.idle), "weight of a warp": seen.weight}
         peer |= {"records lost": float(seen.lost), **_footprint(seen)}
-        note = f"{seen.lost:,} records found no room: all means are of the others" if seen.lost else ""
+        note = f"{plural(seen.lost, 'record')} did not fit into the buffer; all means are of the others" if seen.lost else ""
         yield Row(f"{case}, {scheme}", FREQUENCY, _rounded(seen.frequency), "per 1000 cycles", None, "higher", _all_rounded(peer), note)
         yield Row(f"{case}, {scheme}", SHARE, _rounded(seen.share), "share")
 

@@ -42,8 +42,8 @@ def warnings(trace: Trace) -> list[str]:
     told += sample_notes(trace)
     if trace.lost:
         told.append(
-            f"{plural(trace.lost, 'record')} did not fit into the buffer: times are of the first records of each warp, "
-            f"and totals lack those that were lost."
+            f"{plural(trace.lost, 'record')} did not fit into the buffer: times cover only the first records of each warp, and totals "
+            "do not include the lost records."
         )
     return told
 
@@ -67,7 +67,7 @@ def _what_ran(trace: Trace) -> Facts:
         (f"launch {launch.id}{f' on {launch.device}' if several else ''}", _launch(launch)) for launch in trace.launches[:MOST_LAUNCHES]
     ]
     if len(trace.launches) > MOST_LAUNCHES:
-        rows.append(("and", f"{len(trace.launches) - MOST_LAUNCHES:,} more launches"))
+        rows.append(("and", f"{plural(len(trace.launches) - MOST_LAUNCHES, 'more launch')}"))
     return Facts("What ran", tuple(rows))
 
 
@@ -75,7 +75,7 @@ def _launch(launch: LaunchInfo) -> str:
     parts = [
         f"{launch.kernel}, grid {extents(launch.grid)}, block {extents(launch.block)}",
         f"clusters of {extents(launch.cluster)} blocks" if launch.cluster is not None else "",
-        f"{launch.shared_bytes:,} bytes of dynamic shared memory" if launch.shared_bytes else "",
+        f"{plural(launch.shared_bytes, 'byte')} of dynamic shared memory" if launch.shared_bytes else "",
         f"stream {launch.stream}" if launch.stream else "",
         f"arguments {', '.join(launch.arguments)}" if launch.arguments else "",
         f"probe {launch.scheme}" if launch.scheme else "",
@@ -94,12 +94,12 @@ def _completeness(trace: Trace) -> Facts:
     rows += [("where to", note) for note in staging_notes(trace)]
     unseen = sum(launch.accesses_not_kept for launch in trace.launches)
     if unseen:
-        rows.append(("transactions", f"not kept for {unseen:,} accesses, including those of the probes"))
-    windows = ", ".join(f"{name} {rounded(cycles)} cycles" for name, cycles in trace.windows.items())
+        rows.append(("transactions", f"not kept for {plural(unseen, 'access')}, including those of the probes"))
+    windows = ", ".join(f"{name} {plural(cycles, 'cycle')}" for name, cycles in trace.windows.items())
     rows.append(("empty window", f"{windows}; not subtracted from any number here" if windows else "not known for this target"))
     rows += [("ends", note) for note in completeness_notes(trace)]
     rows += [("called functions", note.partition(": ")[2]) for note in [called_note(trace.sites)] if note]
-    rows += [("not looked at", note.removeprefix("Not looked at: ")) for note in [_skipped(trace.skipped)] if note]
+    rows += [("not examined", note.removeprefix("Not examined: ")) for note in [_skipped(trace.skipped)] if note]
     labels = dict.fromkeys(site.completeness for site in trace.sites)
     rows += [(END_WORDS.get(label, label), f"the end was read {MEANINGS[label]}") for label in labels if label in MEANINGS]
     return Facts("Contents of the trace", tuple(rows))
@@ -113,7 +113,7 @@ def _perturbation(trace: Trace) -> Facts:
     told: dict[tuple[str, str], None] = {}
     for launch in trace.launches:
         name = kernel_label(launch.kernel)
-        told[name, "not looked at when this was recorded" if launch.perturbation is None else _changes(launch.perturbation, trace)] = None
+        told[name, "not examined when this was recorded" if launch.perturbation is None else _changes(launch.perturbation, trace)] = None
     return Facts("What tracing changed", tuple(told))
 
 
@@ -126,9 +126,7 @@ def _changes(found: Perturbation, trace: Trace) -> str:
     if found.plain_ns is not None and found.probed_ns is not None:
         how = "modelled" if trace.modelled else f"median of {found.rounds}"
         ratio = "" if found.slowdown is None else f", {rounded(found.slowdown)} times"
-        parts.append(
-            f"time {rounded(found.plain_ns / 1e3)} \N{RIGHTWARDS ARROW} {rounded(found.probed_ns / 1e3)} \N{MICRO SIGN}s ({how}{ratio})"
-        )
+        parts.append(f"time {rounded(found.plain_ns / 1e3)} \N{RIGHTWARDS ARROW} {rounded(found.probed_ns / 1e3)} us ({how}{ratio})")
     else:
         parts.append("time without probes was not measured (`memlane trace --perturbation`)")
     return "; ".join(parts)
@@ -137,8 +135,8 @@ def _changes(found: Perturbation, trace: Trace) -> str:
 def _footprints(plain: Footprint, probed: Footprint) -> str:
     pairs = (
         ("registers", plain.registers, probed.registers),
-        ("bytes of local memory a thread", plain.local_bytes, probed.local_bytes),
-        ("bytes of shared memory a block", plain.shared_bytes, probed.shared_bytes),
+        ("bytes of local memory per thread", plain.local_bytes, probed.local_bytes),
+        ("bytes of shared memory per block", plain.shared_bytes, probed.shared_bytes),
         ("blocks on a multiprocessor", plain.resident_blocks, probed.resident_blocks),
     )
     return "; ".join(f"{name} {before} \N{RIGHTWARDS ARROW} {after}" for name, before, after in pairs)

@@ -160,7 +160,7 @@ def _table(kernel: KernelChange) -> KernelTable:
     rows += [_alone(line, shown, "gone", kernel.launches[0]) for line in kernel.only_before]
     rows += [_alone(line, shown, "new", kernel.launches[1]) for line in kernel.only_after]
     whole = [
-        ("time of a launch without probes, \N{MICRO SIGN}s", _cell("time", _in_us(kernel.time_ns))),
+        ("time of a launch without probes, us", _cell("time", _in_us(kernel.time_ns))),
         ("life of a traced warp, cycles", _cell("life", kernel.cycles_of_life)),
     ]
     return KernelTable(

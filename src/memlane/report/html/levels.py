@@ -17,7 +17,7 @@ _OF_SPACE = {
     "param": ("constant", "constant_miss"),
 }
 """Of each space: the fields of `Latency` that an access may take, the nearest first."""
-_LABELS = {"shared_cluster": "shared of a neighbour", "l1": "L1", "l2": "L2", "dram": "DRAM", "constant_miss": "constant miss"}
+_LABELS = {"shared_cluster": "shared memory of another block", "l1": "L1", "l2": "L2", "dram": "DRAM", "constant_miss": "constant miss"}
 
 
 def chip_of(trace: Trace) -> Chip | None:
@@ -40,12 +40,15 @@ def _level(chip: Chip, name: str, window: float) -> Level:
 def levels_note(trace: Trace, chip: Chip | None) -> str:
     """Where the marks in the histograms come from, or why there are none."""
     if chip is None:
-        return f"No levels are marked: no chip file is called {trace.chip!r}. `memlane lab latency` measures the latencies of a GPU."
+        return (
+            f"No memory levels are marked, because there is no chip file for {trace.chip!r}. `memlane lab latency` measures the "
+            "latencies of a GPU."
+        )
     told = ", ".join(
         f"{_LABELS.get(name, name)} {getattr(chip.latency, name):g} ({chip.fact(f'latency.{name}').kind})"
         for name in ("shared", "l1", "l2", "dram")
     )
     schemes = dict.fromkeys(site.scheme for site in trace.sites if site.scheme in trace.windows)
     windows = ", ".join(f"{name} {trace.windows[name]:g}" for name in schemes)
-    added = f" They are shifted by the time of the probe's own empty window ({windows})." if windows else ""
-    return f"Marked levels: unloaded latencies of {chip.name} in cycles: {told}.{added}"
+    added = f" They are shifted by the time that the probe itself takes ({windows})." if windows else ""
+    return f"Lines in the distributions mark the latencies of {chip.name} without load, in cycles: {told}.{added}"

@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from memlane.errors import RecordError
-from memlane.number_format import UNKNOWN, percent, rounded, short
+from memlane.number_format import UNKNOWN, percent, plural, rounded, short
 from memlane.record import Trace, kernel_label, replacing
 from memlane.report.html.about import END_WORDS, about, warnings
 from memlane.report.html.found import found
@@ -30,6 +30,7 @@ from memlane.report.html.resources import resources_of
 from memlane.report.html.source_view import files_of, operations_of
 from memlane.report.html.timeline import Timeline, as_plain, timeline
 from memlane.report.show import access_pictures
+from memlane.report.totals import counted_sites, order_notes
 from memlane.report.transactions import is_alarming, with_ideal
 
 SCRIPTS = ("data", "theme", "source", "sort", "chart", "view", "lines", "timeline", "warps", "start")
@@ -85,7 +86,7 @@ def render_page(trace: Trace) -> str:
         resources=resources_of(trace, chip),
         notes={
             "head": warnings(trace),
-            "source": [note for note in (left_out, levels_note(trace, chip)) if note],
+            "source": [note for note in (left_out, levels_note(trace, chip), *order_notes(counted_sites(trace))) if note],
             "times": times.notes,
             "no_times": no_times,
         },
@@ -138,14 +139,14 @@ def _pictures(trace: Trace, operations: list[Operation], columns: Columns) -> di
 
 
 def _timeline(trace: Trace, of_site: Any, columns: Columns) -> tuple[Timeline, str]:
-    """The time line, and why there is none."""
+    """Return the timeline, and why there is none."""
     if not len(trace.warps):
-        why = "it holds no access" if not trace.table.num_rows else "it does not hold the clocks of its warps"
-        return Timeline(), f"There is no time line, because {why}."
+        why = "the trace contains no accesses" if not trace.table.num_rows else "the trace does not contain the clocks of its warps"
+        return Timeline(), f"There is no timeline, because {why}."
     try:
         return timeline(trace, of_site, columns), ""
     except RecordError as error:
-        return Timeline(), f"There is no time line: {error}."
+        return Timeline(), f"There is no timeline: {error}."
 
 
 def _ends(operations: list[Operation]) -> dict[str, int]:
@@ -227,6 +228,7 @@ def environment() -> Environment:
         "unknown": UNKNOWN,
         "percent": percent,
         "words": _words,
+        "plural": plural,
         "short": short,
         "number": rounded,
         "with_ideal": with_ideal,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memlane.chip import Chip, ModelledTime, Traffic, modelled_time
-from memlane.number_format import rounded
+from memlane.number_format import plural, rounded
 from memlane.record import LaunchInfo, PredictedTime, Totals, Trace, kernel_label
 from memlane.report.modelled import time_of
 
@@ -109,7 +109,7 @@ def resources_of(trace: Trace, chip: Chip | None) -> Resources:
             "without them too."
         )
     if len(found) > len(kernels):
-        notes.append(f"{len(kernels)} of {len(found)} kernels are shown, those with the longest launches.")
+        notes.append(f"{len(kernels)} of {plural(len(found), 'kernel')} are shown, those with the longest launches.")
     lacking = dict.fromkeys(rate for one in kernels for rate in one.missing)
     if lacking:
         notes.append(f"Not shown: {', '.join(lacking)}, because the file of {trace.chip} has no rate for it.")
@@ -119,7 +119,7 @@ def resources_of(trace: Trace, chip: Chip | None) -> Resources:
 def _of_launch(launch: LaunchInfo, trace: Trace, chip: Chip | None) -> KernelResources | str:
     """Return the resources of one launch, or why they are not known."""
     if launch.failed:
-        return "A launch that broke off has no time."
+        return "A launch that failed has no time."
     time, plain = time_of(launch)
     if launch.predicted is not None:
         return _predicted(launch, launch.predicted)
@@ -128,9 +128,9 @@ def _of_launch(launch: LaunchInfo, trace: Trace, chip: Chip | None) -> KernelRes
             return "The clock of the chip is not known."
         return _kernel(launch, time, trace.clock_mhz, "modelled, without probes" if plain else WITH_PROBES, time.limited_by)
     if trace.modelled:
-        return "The trace has no traffic of its launches: it was recorded by an older memlane."
+        return "The trace does not contain the traffic of its launches, because an older memlane recorded it."
     if chip is None:
-        return f"No chip file is called {trace.chip!r}, so no rates are known."
+        return f"There is no chip file for {trace.chip!r}, so no rates are known."
     if not launch.counts:
         return "Transactions were not counted: record with `memlane trace --counts --perturbation`."
     if launch.perturbation is None or launch.perturbation.plain_ns is None:

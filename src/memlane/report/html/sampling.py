@@ -1,4 +1,4 @@
-"""Which part of a large trace the time line keeps. Whole multiprocessors if one fits, else whole warps: what is drawn has no holes in it.
+"""Which part of a large trace the timeline keeps. Whole multiprocessors if one fits, else whole warps: what is drawn has no holes in it.
 
 A page must be small enough to send. Numbers, histograms and the overview of all multiprocessors are made of every record; only the drawing
 of single accesses is cut down, and the page says to what.
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from memlane.number_format import plural
 
 Ints = npt.NDArray[np.int64]
 
@@ -43,8 +45,8 @@ def keep(sm: Ints, counts: Ints, longest: Ints, room: int) -> Kept:
         chosen = np.sort(sms[turn[fits]])
         lives = np.flatnonzero(np.isin(sm, chosen))
         how = (
-            f"single accesses of {len(chosen):,} of {len(sms):,} multiprocessors, all their warps: the one with the longest access, and "
-            "others spread evenly over the numbers"
+            f"the accesses of all warps of {len(chosen):,} of {plural(len(sms), 'multiprocessor')}: the one with the longest access, "
+            "and others spread evenly over the rest"
         )
         return Kept(lives, counts[lives], tuple(chosen.tolist()), how)
     return _some_warps(np.flatnonzero(sm == sms[turn[0]]), counts, room, int(sms[turn[0]]))
@@ -60,8 +62,8 @@ def _some_warps(own: Ints, counts: Ints, room: int, sm: int) -> Kept:
     kept = np.minimum(counts[lives], max(0, room - OF_A_WARP))
     lives, kept = (lives[:1], kept[:1]) if int((kept + OF_A_WARP).sum()) > room else (lives, kept)
     cut = int(counts[lives].sum() - kept.sum())
-    how = f"single accesses of multiprocessor {sm} alone, {'each warp' if every == 1 else f'one warp in {every:,}'} in the order of blocks"
-    return Kept(lives, kept, (), f"single accesses of one warp of multiprocessor {sm} alone, the first of them" if cut else how)
+    how = f"the accesses of multiprocessor {sm} alone, {'each warp' if every == 1 else f'one warp in {every:,}'} in block order"
+    return Kept(lives, kept, (), f"the first accesses of one warp of multiprocessor {sm} alone" if cut else how)
 
 
 def _turns(count: int, first: int) -> Ints:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memlane.number_format import percent, rounded, short
+from memlane.number_format import percent, plural, rounded, short
 from memlane.record import LineSummary, Place, Site, SiteCounts, Trace, kernel_label, summarise, total_by_place
 from memlane.report.html.histogram import Bins
 from memlane.report.html.levels import chip_of, levels_of
@@ -130,11 +130,11 @@ def _told(sites: Sequence[Site]) -> dict[str, list[str]]:
         if site.completeness:
             told["end read"][f"{site.completeness}{f', {site.evidence}' if site.evidence else ''}"] = None
         for name, text in (
-            ("why issued only", site.reason),
+            ("why only until issued", site.reason),
             ("changed by tracing", site.changed),
             ("also waits for", ", ".join(site.also_waits)),
             ("first waited for at", ", ".join(site.consumers)),
-            ("not followed to its consumer", site.fallback),
+            ("why the consumer is not known", site.fallback),
             ("shares its wait with", ", ".join(site.shared_waits)),
         ):
             if text:
@@ -154,7 +154,7 @@ def files_of(
     listed = sorted(operations, key=lambda one: -one.share)[:MOST_OPERATIONS]
     note = ""
     if len(listed) < len(operations):
-        note = f"{len(listed):,} of {len(operations):,} operations are listed, those with the largest share of the cycles."
+        note = f"{len(listed):,} of {plural(len(operations), 'operation')} are listed, those with the largest share of the cycles."
     by_file: dict[str, dict[int, list[Operation]]] = {}
     for one in sorted(listed, key=lambda one: one.id):
         by_file.setdefault(one.file, {}).setdefault(one.line, []).append(one)
@@ -207,8 +207,8 @@ def _missing(text: str | None, lines: int, last: int) -> str:
         )
     if last > lines:
         return (
-            f"This file has {lines:,} lines and the trace names line {last:,}, so it changed after it was compiled. Record again with the "
-            "file as it was."
+            f"This file has {plural(lines, 'line')}, but the trace names line {last:,}, so the file changed after it was compiled. "
+            "Record again with the original file."
         )
     return ""
 

@@ -112,7 +112,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         "right" if all(row[column][:1].isdigit() or row[column][:1] in "<-" for row in rows) else "left" for column in range(len(head))
     ]
     lines = [_row("th", head, sides), *(_row("td", row, sides) for row in rows[:MOST_ROWS])]
-    more = f"<p style='margin:2px 0'>and {len(rows) - MOST_ROWS:,} more rows</p>" if len(rows) > MOST_ROWS else ""
+    more = f"<p style='margin:2px 0'>and {plural(len(rows) - MOST_ROWS, 'more row')}</p>" if len(rows) > MOST_ROWS else ""
     return f"<table style='border-collapse:collapse;font-size:12px'>{''.join(lines)}</table>{more}"
 
 

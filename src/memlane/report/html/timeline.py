@@ -1,4 +1,4 @@
-"""The time line: for each launch an overview of all multiprocessors, made of every access, and the single accesses of as many as fit."""
+"""The timeline: for each launch an overview of all multiprocessors, made of every access, and the single accesses of as many as fit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.export.tracks import Tracks, tracks
-from memlane.number_format import extents
+from memlane.number_format import extents, plural
 from memlane.record import Trace, kernel_label
 from memlane.report.html.pack import Columns
 from memlane.report.html.sampling import OF_A_WARP, Ints, Kept, keep, shares
@@ -17,7 +17,7 @@ from memlane.report.html.sampling import OF_A_WARP, Ints, Kept, keep, shares
 ROOM = 560_000
 """Accesses drawn one by one, over all launches; a warp takes `sampling.OF_A_WARP` of them. About 3 MB of page, 6 at worst."""
 LAUNCHES = 12
-"""So many launches have a time line: those with the most accesses."""
+"""So many launches have a timeline: those with the most accesses."""
 BINS = 240
 """Columns of the overview."""
 TICKS = 1 << 31
@@ -28,7 +28,7 @@ UNKNOWN, NOBODY_KNOWS = 0xFFFF, 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class LaunchLine:
-    """One launch on the time line; its columns are named `<number>/...`."""
+    """One launch on the timeline; its columns are named `<number>/...`."""
 
     number: int
     launch: int
@@ -60,7 +60,7 @@ class Timeline:
 
 
 def timeline(trace: Trace, operations: Ints, columns: Columns) -> Timeline:
-    """The time line of `trace`, its arrays added to `columns`. `operations`: by site, the number of its operation on the page.
+    """The timeline of `trace`, its arrays added to `columns`. `operations`: by site, the number of its operation on the page.
 
     RecordError if the trace does not tell how its clocks go together.
     """
@@ -80,11 +80,11 @@ def timeline(trace: Trace, operations: Ints, columns: Columns) -> Timeline:
 def _notes(trace: Trace, drawn: Tracks, shown: int) -> list[str]:
     notes = []
     if shown < len(trace.launches):
-        notes.append(f"{shown:,} of {len(trace.launches):,} launches have a time line here, those with the most accesses.")
+        notes.append(f"{shown:,} of {plural(len(trace.launches), 'launch')} have a timeline here, those with the most accesses.")
     sms = len({(trace.launches[clock.launch].device, clock.sm) for clock in drawn.axis.clocks})
     if sms > 1:
         how = "" if all(drawn.axis.fitted) else "; the clock is the nominal one, because a launch is too short to fit it"
-        notes.append(f"Clocks of {sms} multiprocessors line up within {drawn.axis.error_ns:,.0f} ns{how}.")
+        notes.append(f"The clocks of {plural(sms, 'multiprocessor')} are aligned to within {drawn.axis.error_ns:,.0f} ns{how}.")
     notes.append(
         "The hardware does not report which slot a warp occupies, so each warp is drawn in the lowest slot that is free when it starts."
     )
@@ -154,7 +154,7 @@ def _launch(number: int, launch: int, room: int, trace: Trace, of: _Accesses, co
 def _left_out(kept: Kept, shown: int, accesses: int) -> str:
     if not kept.how:
         return ""
-    return f"Drawn: {kept.how}; {shown:,} of {accesses:,} accesses. The overview, the means and all numbers are of every access."
+    return f"Drawn: {kept.how}; {shown:,} of {plural(accesses, 'access')}. The overview, the means and all numbers cover every access."
 
 
 def _spans(firsts: Ints, counts: Ints) -> Ints:

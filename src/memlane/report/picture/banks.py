@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from memlane.chip.served import Touch, Wavefront
+from memlane.number_format import plural
 from memlane.report.picture import shapes as s
 from memlane.report.picture.drawing import Drawing
 
@@ -41,8 +42,8 @@ def draw_banks(drawing: Drawing, top: float, lanes: Callable[[int], float]) -> t
     if label:
         shapes.append(s.arrow(28, first, 28, bottom - 2, s.MUTED))
     note = (
-        f"each row is a wavefront: what the {rule.banks} banks of {rule.bank_bytes} bytes deliver at once; a number is the "
-        f"lane that is served"
+        f"each row is a wavefront: what the {plural(rule.banks, 'bank')} of {plural(rule.bank_bytes, 'byte')} deliver at once; a "
+        "number is the lane served"
     )
     shapes.append(s.text(LEFT, bottom + 26, note, 15, s.MUTED))
     return shapes, bottom + 38
@@ -64,7 +65,7 @@ def _row(drawing: Drawing, wave: Wavefront, turn: int, y: float, pitch: float, h
         size = small if len(label) < 5 or width * pitch > 50 else small - 2
         shapes.append(s.text(x + width * pitch / 2, y + height / 2 + size * 0.36, label, size, "#ffffff", anchor="middle", bold=True))
     if not wave.touches:
-        shapes.append(s.text(LEFT + 8, y + height / 2 + small * 0.36, "the banks are busy once more", small, s.MUTED))
+        shapes.append(s.text(LEFT + 8, y + height / 2 + small * 0.36, "the banks are busy again", small, s.MUTED))
     return shapes
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import PurePath
 
 from memlane.chip import ACCESS_KINDS, LANES, BankRule, Chip, access, served
-from memlane.number_format import percent
+from memlane.number_format import percent, plural
 from memlane.record import AccessExample, Trace, kernel_label
 
 _PLACES = {"global": "global memory", "local": "local memory", "shared": "shared memory"}
@@ -75,10 +75,10 @@ class Drawing:
     def headline(self) -> str:
         """How much it costs, as `32 lanes x 4 B touch 32 sectors where 4 would do.`"""
         lanes = len(self.active)
-        who = f"{lanes} lane{'' if lanes == 1 else 's'} x {self.nbytes} B"
+        who = f"{plural(lanes, 'lane')} x {self.nbytes} B"
         verb, unit = ("take", "wavefront") if self.space == "shared" else ("touch", "sector")
         verb = verb + "s" * (verb == "take" and lanes == 1) + "es" * (verb == "touch" and lanes == 1)
-        count = f"{self.transactions} {unit}{'' if self.transactions == 1 else 's'}"
+        count = plural(self.transactions, unit)
         if self.transactions > self.ideal:
             return f"{who} {verb} {count} where {self.ideal} would do."
         return f"{who} {verb} {count}: the fewest possible."
@@ -89,22 +89,28 @@ class Drawing:
         if self.space != "shared":
             share = percent(self.asked_bytes / self.moved_bytes) if self.moved_bytes else "none"
             if self.asked_bytes == self.moved_bytes:
-                return f"All {self.moved_bytes:,} bytes that move are asked for."
-            return f"{self.moved_bytes:,} bytes move, and {self.asked_bytes:,} of them ({share}) are asked for."
+                return f"All {plural(self.moved_bytes, 'byte')} moved were requested."
+            return f"{plural(self.moved_bytes, 'byte')} are moved, of which {self.asked_bytes:,} ({share}) were requested."
         if self.transactions <= self.ideal:
             if (self.rule.times or 1) > 1:
-                return f"Accesses of this kind go through the banks {self.rule.times} times."
-            return "" if self.ideal == 1 else "No bank is asked for two rows at once."
+                return f"Accesses of this kind pass through the banks {self.rule.times} times."
+            return "" if self.ideal == 1 else "No bank has to deliver two rows at once."
         bank, waves = min(self.full_banks, default=0), self.most_waves
         if self.rule.same_word == "one by one":
-            return f"{waves} lanes meet in bank {bank}, which serves them one by one."
+            return f"{plural(waves, 'lane')} conflict in bank {bank}, which serves them one by one."
         if (self.rule.times or 1) > 1:
-            return f"Accesses of this kind go through the banks {self.rule.times} times; bank {bank} takes part in {waves} wavefronts."
+            return (
+                f"Accesses of this kind pass through the banks {self.rule.times} times; bank {bank} takes part in "
+                f"{plural(waves, 'wavefront')}."
+            )
         if waves <= 1:
             return ""
         if len(self.full_banks) > 1:
-            return f"{len(self.full_banks)} banks, the first of them bank {bank}, must each deliver {waves} different words."
-        return f"Only bank {bank} is asked for {waves} different words; each takes a wavefront."
+            return (
+                f"{plural(len(self.full_banks), 'bank')}, the first of them bank {bank}, must each deliver "
+                f"{plural(waves, 'different word')}."
+            )
+        return f"Only bank {bank} must deliver {plural(waves, 'different word')}; each takes a wavefront."
 
     @property
     def most_waves(self) -> int:

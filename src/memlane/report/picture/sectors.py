@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from memlane.chip import SECTOR_BYTES
+from memlane.number_format import plural
 from memlane.report.picture import shapes as s
 from memlane.report.picture.drawing import Drawing
 
@@ -108,21 +109,21 @@ def _offsets(found: _Sectors, pitch: float, gap: float, y: float) -> list[str]:
     base = found.lines[0] * found.line_bytes
     steps = {later - earlier for earlier, later in zip(found.lines, found.lines[1:], strict=False)}
     if pitch - gap < 60:
-        apart = f", {steps.pop() * found.line_bytes:,} bytes apart" if len(steps) == 1 else ""
-        return [s.text(LEFT, y, f"{len(found.lines)} lines of {found.line_bytes} bytes{apart}", 14, s.MUTED)]
+        apart = f", {plural(steps.pop() * found.line_bytes, 'byte')} apart" if len(steps) == 1 else ""
+        return [s.text(LEFT, y, f"{plural(len(found.lines), 'line')} of {plural(found.line_bytes, 'byte')}{apart}", 14, s.MUTED)]
     labels = [f"line +{line * found.line_bytes - base:,}" for line in found.lines]
-    labels[0] = f"a line of {found.line_bytes} bytes" if pitch > 200 else "line 0"
+    labels[0] = f"a line of {plural(found.line_bytes, 'byte')}" if pitch > 200 else "line 0"
     return [s.text(LEFT + index * pitch, y, label, 14, s.MUTED) for index, label in enumerate(labels)]
 
 
 def _legend(found: _Sectors, drawing: Drawing, y: float) -> list[str]:
     sectors = sum(found.moved.values())
     wasted = drawing.moved_bytes - drawing.asked_bytes
-    entries = [(s.ASKED, False, f"asked for: {drawing.asked_bytes:,} B")]
+    entries = [(s.ASKED, False, f"requested: {drawing.asked_bytes:,} B")]
     if wasted:
-        entries.append((s.WASTED, False, f"moves too: {wasted:,} B"))
+        entries.append((s.WASTED, False, f"moved but not requested: {wasted:,} B"))
     if sectors < len(found.lines) * (found.line_bytes // SECTOR_BYTES):
-        entries.append((s.EMPTY, True, "stays where it is"))
+        entries.append((s.EMPTY, True, "not moved"))
     shapes, x = [], LEFT
     for ink, dashed, words in entries:
         shapes.append(s.rect(x, y - 13, 16, 16, ink, frame=s.FRAME, dashed=dashed))

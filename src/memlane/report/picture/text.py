@@ -66,7 +66,7 @@ def _sectors(drawing: Drawing) -> list[Text]:
         found.append(row)
     found.append(_frame(width, "", "└" + "┴".join([bar] * per_line) + "┘", ""))
     legend = Text()
-    legend.append(_ASKED, _STYLES[_ASKED]).append(" asked for   ")
+    legend.append(_ASKED, _STYLES[_ASKED]).append(" requested   ")
     legend.append(_MOVED, _STYLES[_MOVED]).append(" moves too   ")
     legend.append(_STAYS, _STYLES[_STAYS]).append(f" stays     ({_WORD} B a character, {SECTOR_BYTES} B a box)")
     return [*found, legend]
@@ -118,7 +118,7 @@ def _banks(drawing: Drawing) -> list[Text]:
             sign = f"{lanes[0]}+" if len(lanes) > 1 else lanes_text(lanes, cell) if lanes else "·"
             row.append(f"{sign:>{cell}}", _TURNS[turn % len(_TURNS)] if lanes else "dim")
         if not wave.touches:
-            row = Text(f"{turn + 1:>3}   the banks are busy once more", "dim")
+            row = Text(f"{turn + 1:>3}   the banks are busy again", "dim")
         found.append(row)
     more = "; 7+: lane 7 and others, at the same word" if several else ""
     return [*found, Text(), Text(f"  A row is a wavefront; a number is the lane that its bank serves{more}.", "dim")]

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from memlane.number_format import duration
+from memlane.number_format import duration, plural
 from memlane.plan import Queue, Span, Timeline
 from memlane.report.picture import shapes as s
 from memlane.report.picture.connectors import Box, Connectors, Edge, Grid, Point, edges_of, queues_of
@@ -102,8 +102,8 @@ def timeline_svg(timeline: Timeline) -> str:
 def caption(timeline: Timeline) -> str:
     """Return what a timeline shows, in a sentence: how long it takes, and what is framed."""
     kind = "modelled" if timeline.is_modelled else "measured"
-    left = f"; the first {MOST:,} of {len(timeline.spans):,} steps" if len(timeline.spans) > MOST else ""
-    return f"{duration(timeline.elapsed_ns)} in all, {kind}; framed: the steps on the critical path{left}"
+    left = f"; the first {MOST:,} of {plural(len(timeline.spans), 'step')}" if len(timeline.spans) > MOST else ""
+    return f"{duration(timeline.elapsed_ns)} in total, {kind}; framed: the steps on the critical path{left}"
 
 
 def queue_name(queue: Queue) -> str:

@@ -1,4 +1,4 @@
-// Drawing the time line: an overview of all multiprocessors, or the slots of one with every access.
+// Drawing the timeline: an overview of all multiprocessors, or the slots of one with every access.
 
 const PALE = 0.4;
 
@@ -166,7 +166,7 @@ function cycleRange() {
 function drawNothing(pen, width) {
   pen.fillStyle = ink("soft");
   pen.textAlign = "center";
-  pen.fillText(`The accesses of SM ${now.sm} are not in this page one by one; memlane export FILE --to perfetto has them all.`, (GUTTER + width) / 2, AXIS + 30);
+  pen.fillText(`This page does not contain the single accesses of SM ${now.sm}; memlane export FILE --to perfetto exports all of them.`, (GUTTER + width) / 2, AXIS + 30);
 }
 
 function drawLegend() {
@@ -186,12 +186,12 @@ function drawLegend() {
     dot.style.background = hue(id);
     legend.append(html("span", {}, dot, html("code", {}, one.op), ` line ${one.line}`));
   }
-  if (now.launch.access.exposed) legend.append(html("span", {}, "pale: under way; full: the warp waits for it"));
+  if (now.launch.access.exposed) legend.append(html("span", {}, "pale: in flight; full colour: the warp waits for it"));
 }
 
 function rampOf() {
   if (now.sm !== null) return [...cycleRange().map((value) => Math.exp(value) - 1), "cycles of an access, on a logarithmic scale"];
   const values = now.launch.overview[now.colour.all];
   if (now.colour.all === "flight") return [0, maximum(values), "accesses in flight, on average"];
-  return [smallest(values), maximum(values), "cycles of the accesses that start there, mean, on a logarithmic scale"];
+  return [smallest(values), maximum(values), "mean cycles of the accesses that start there, on a logarithmic scale"];
 }

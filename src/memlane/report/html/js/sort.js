@@ -7,9 +7,15 @@ function startSorting() {
 function makeSortable(table) {
   table.querySelectorAll("thead th").forEach((head, index) => {
     if (head.hasAttribute("data-unsorted")) return;
-    const button = html("button", { type: "button", class: "sort" }, ...head.childNodes);
+    // No <button>: browsers do not print those in the headings that they repeat on each page.
+    const button = html("span", { role: "button", tabindex: "0", class: "sort" }, ...head.childNodes);
     head.append(button);
     button.addEventListener("click", () => sortTable(table, head, index));
+    button.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      sortTable(table, head, index);
+    });
   });
 }
 

@@ -71,7 +71,7 @@ function showLine(operation) {
 function distribution(one) {
   const heading = html("h4", {}, one.op);
   if (page.launches.length && one.accesses) {
-    const button = html("button", { type: "button", class: "seek" }, "Show on the time line");
+    const button = html("button", { type: "button", class: "seek" }, "Show on the timeline");
     button.addEventListener("click", () => focusOperation(one.id));
     heading.append(button);
   }

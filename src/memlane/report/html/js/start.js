@@ -1,6 +1,6 @@
 // Everything begins here, once the page is there.
 
-if (typeof DecompressionStream === "undefined") say("The time line needs a browser of 2023 or newer.");
+if (typeof DecompressionStream === "undefined") say("The timeline needs a browser from 2023 or later.");
 else unpacked = unpack();
 startTheme();
 startSource();

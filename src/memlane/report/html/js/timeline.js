@@ -1,4 +1,4 @@
-// The time line answers to pointer, wheel and keys.
+// The timeline reacts to pointer, wheel and keys.
 
 const CHOICES = { all: [["flight", "accesses in flight"], ["cycles", "mean cycles"]], one: [["operation", "by operation"], ["cycles", "by cycles"]] };
 
@@ -46,7 +46,7 @@ function openSm(sm, life = -1) {
   showWarps();
   if (sm === null) return;
   const rows = rowsNow();
-  say(rows.length ? `Multiprocessor ${sm}: ${rows.length} warp slots` : `The accesses of multiprocessor ${sm} are not drawn one by one`);
+  say(rows.length ? `Multiprocessor ${sm}: ${rows.length} warp slots` : `The single accesses of multiprocessor ${sm} are not in this page`);
   const first = rows.length ? firstWithAccess(rows) : -1;
   if (life >= 0 || first >= 0) chooseLife(life >= 0 ? life : first);
 }
@@ -82,7 +82,7 @@ function focusOperation(operation) {
   if (at >= 0) openSm(life.sm[firstWhere(0, life.sm.length, (i) => firsts[i + 1] > at)]);
   now.focus = operation;
   refresh();
-  say(at < 0 ? `${operationName(operation)} is not among the accesses that are drawn` : `${operationName(operation)} in full colour; Escape ends it`);
+  say(at < 0 ? `${operationName(operation)} is not among the accesses drawn` : `${operationName(operation)} in full colour; press Escape to undo`);
   byId("timeline").scrollIntoView();
   byId("lanes").focus({ preventScroll: true });
 }
@@ -212,7 +212,7 @@ function moveRow(by) {
   if (!row) return;
   if (now.sm === null) {
     const { sms, means } = now.launch;
-    say(`SM ${sms[now.row]}: ${grouped(means.warps[now.row])} warps, ${three(means.mean[now.row])} cycles in the mean of their means`);
+    say(`SM ${sms[now.row]}: ${grouped(means.warps[now.row])} warps, ${three(means.mean[now.row])} cycles on average (mean of the warps' means)`);
   } else say(`slot ${row.slot}: ${row.to - row.from} warps, one after another`);
 }
 

@@ -83,7 +83,7 @@ function toldAccess(index, life) {
 function toldLife(index) {
   const { life, tick_ns } = now.launch;
   const count = life.recorded[index];
-  return `${place(index)}: ${grouped(count)} accesses${count ? `, ${three(life.mean[index])} cycles in the mean` : ""}\n${time(life.begin[index] * tick_ns)} to ${time(life.end[index] * tick_ns)}`;
+  return `${place(index)}: ${grouped(count)} accesses${count ? `, ${three(life.mean[index])} cycles on average` : ""}\n${time(life.begin[index] * tick_ns)} to ${time(life.end[index] * tick_ns)}`;
 }
 
 function say(text) {

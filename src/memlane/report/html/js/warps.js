@@ -16,7 +16,7 @@ function startWarps() {
 
 function toldSm(index) {
   const { sms, means } = now.launch;
-  return `SM ${sms[index]}: ${grouped(means.warps[index])} warps\nmiddle ${three(means.p50[index])}, 5 to 95 %: ${three(means.p5[index])} to ${three(means.p95[index])} cycles`;
+  return `SM ${sms[index]}: ${grouped(means.warps[index])} warps\nmedian ${three(means.p50[index])}, 5 to 95 %: ${three(means.p5[index])} to ${three(means.p95[index])} cycles`;
 }
 
 function showMeans() {
@@ -38,7 +38,7 @@ function showWarps(sm = now.sm) {
   charts.lives.sort((a, b) => life.begin[a] - life.begin[b]);
   const part = sms_kept.includes(sm) ? "" : drawn.length ? ", in part" : ", not in this page";
   byId("of-sm").textContent = `SM ${sm}${part}`;
-  charts.warps.show({ values: charts.lives.map((index) => life.mean[index]), unit: "warps in the order in which they started", chosen: charts.lives.indexOf(now.life) });
+  charts.warps.show({ values: charts.lives.map((index) => life.mean[index]), unit: "warps, in the order of their start", chosen: charts.lives.indexOf(now.life) });
   charts.sms.show({ ...charts.sms.points, chosen: sms.indexOf(sm) });
 }
 
@@ -50,8 +50,8 @@ function markWarp() {
 function showSeries() {
   const { access, firsts, life, sms } = now.launch;
   if (now.life < 0) {
-    byId("of-warp").textContent = "a warp (none of this launch made one)";
-    charts.series.show({ values: [], unit: "accesses of the warp in their order" });
+    byId("of-warp").textContent = "a warp (no warp of this launch made an access)";
+    charts.series.show({ values: [], unit: "accesses of the warp, in order" });
     return;
   }
   const [first, end] = [firsts[now.life], firsts[now.life + 1]];
@@ -64,7 +64,7 @@ function showSeries() {
     values: access.cycles.subarray(first, end),
     colours: (index) => hue(access.operation[first + index]),
     levels: [...levels.values()],
-    unit: "accesses of the warp in their order",
+    unit: "accesses of the warp, in order",
     chosen: now.access < 0 ? -1 : now.access - first,
   });
   fillRows();
