@@ -173,7 +173,7 @@ def test_shifts_of_64_bits_are_by_numbers_of_32(kernels: object) -> None:
 
 
 def test_a_layout_that_divides_what_can_be_negative_is_refused(kernels: object) -> None:
-    with pytest.raises(LayoutError, match="divides a value that can be negative has no form for kernels"):
+    with pytest.raises(LayoutError, match="divides a value that can be negative, which is not supported in kernels"):
         ml.relayout(kernels["norms"], Divided((96, 20), (0, 1)), parameter=0, shape=(96, 20), dtype="f4")
 
 

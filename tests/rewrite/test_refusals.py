@@ -172,7 +172,7 @@ def test_names() -> None:
     with pytest.raises(RelayoutError, match=r"k\.ptx has no dynamic shared memory; it has: tile, other"):
         relayout_module(module, TILE, shared=(0, 256))
     for wanted in ((0, "256"), (0.5, 256), (0, 1, 2)):
-        with pytest.raises(RelayoutError, match="a range of dynamic shared memory is two numbers of bytes, got"):
+        with pytest.raises(RelayoutError, match="a range of dynamic shared memory needs two byte offsets, got"):
             relayout_module(module, TILE, shared=wanted)  # type: ignore[arg-type]
     with pytest.raises(RelayoutError, match=r"the range 8\.\.8 of dynamic shared memory is empty"):
         relayout_module(module, TILE, shared=(8, 8))
