@@ -332,7 +332,7 @@ def test_access_far_behind_an_array_is_told_of_that_array(memlane: Command, writ
 
 def test_misaligned_access_on_the_emulator(memlane: Command, written: Write) -> None:
     path = written("wrong.cu", WRONG_KERNELS)
-    answer = memlane("trace", path, "--kernel", "askew", "--grid", 1, "--block", 64, "--arg", "f4[128]")
+    answer = memlane("trace", path, "--kernel", "askew", "--grid", 1, "--block", 32, "--arg", "f4[128]")
     refused(answer, "wrong.cu:6: block (0, 0, 0), thread (1, 0, 0) wrote 4 bytes at 0x", "which is not a multiple of 4", kept=True)
     refused(answer, "1 byte into the 512-byte allocation at 0x7", kept=True)
 

@@ -35,7 +35,7 @@ _SLOTS_A_LAUNCH = {True: 15, False: 32}
 """Instructions issued for each cell of a launch of several steps beside all that, waiting included."""
 _SEAM_MISSES = 0.5
 """Share of what tiles read twice, because they overlap, that comes from DRAM again and not from L2."""
-_STEP_CYCLES = 200
+_STEP_CYCLES = 225
 """What each step of a turn takes in kernels of several steps, barrier included, where it has few cells."""
 RESIDENT, EVICTED = 0.70, 0.84
 """Shares of L2: fields of fewer bytes stay there between launches, of fields of more bytes nothing does."""
