@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import memlane as ml
-from memlane.errors import MissingDependency, RankError, RecordError, StencilError
+from memlane.errors import DeviceError, MissingDependency, RankError, RecordError, StencilError
 from memlane.plan import HostCall, all_steps, races
 from memlane.timeloop.mpi import world
 
@@ -168,7 +168,30 @@ def snapshots(run, case, folder):
         "gathered": there is not None,
         "no folder": refusal((RecordError, RankError), lambda: run.save(folder / "none" / "state.npz")),
         "no snapshot": refusal((RecordError, RankError), lambda: run.restore(folder / "none.npz")),
-    }
+    } | another_grid(run, folder / "state.npz")
+
+
+def another_grid(run, path):
+    """A snapshot of another grid changes nothing on any rank."""
+    other = heat.on(ml.Grid((16, 12)), transport="mpi").prepare(u=np.full((16, 12), 2.5), r=0.1, swap=SWAP, targets=run.targets)
+    said = refusal((StencilError, RankError), lambda: other.restore(path))
+    return {"another grid": said, "left alone": other.step == 0 and bool((other["u"].gather() == 2.5).all())}
+
+
+def without_memory(run, case):
+    """The memory of the last rank ends; that of the others does not, and they end with it."""
+    (target,) = run.targets
+    if run.rank < run.ranks - 1:
+        return refusal(RankError, lambda: prepared(*case))
+
+    def full(*_):
+        raise MemoryError("nothing is left")
+
+    target.zeros = full
+    try:
+        return refusal(DeviceError, lambda: prepared(*case, targets=run.targets))
+    finally:
+        del target.zeros
 
 
 def series(run, folder):
@@ -196,6 +219,7 @@ def refusals(run, case):
         "no rank": refusal(StencilError, lambda: run["u"].gather(root=9)),
         "another k": refusal(RankError, lambda: prepared(stencil, shape, boundary, 2 + (run.rank == 1))),
         "too thin": refusal(StencilError, lambda: prepared(stencil, shape, boundary, 16)),
+        "no memory": without_memory(run, case),
         "two targets": refusal(
             StencilError,
             lambda: heat.on(ml.Grid((9, 9)), transport="mpi").prepare(u=np.ones((9, 9), "f4"), r=0.1, swap=SWAP, targets=[*own, *own]),

@@ -116,17 +116,41 @@ def test_a_kill_while_a_snapshot_is_written_leaves_the_old_one(tmp_path):
         run.restore(left)
 
 
-def test_memory_that_ends_on_the_second_device_is_said_and_given_back(monkeypatch):
+def test_a_snapshot_of_another_grid_changes_nothing_on_any_device(tmp_path):
+    prepared(heat, ml.Grid((24, 32)), 2, 1, swap=SWAP, r=0.1).steps(2).save(tmp_path / "state.npz")
+    run = prepared(heat, GRID, 3, 2, swap=SWAP, r=0.1).steps(3)
+    said = r"state\.npz was written by another stencil or grid: it has new f4\[24, 32\], u f4\[24, 32\], and this one new f4\[40, 32\]"
+    with pytest.raises(StencilError, match=said):
+        run.restore(tmp_path / "state.npz")
+    assert run.step == 3
+    assert np.array_equal(run.steps(4)["u"].gather(), alone(7))
+
+
+@pytest.mark.parametrize(
+    ("is_last", "said"),
+    [
+        (lambda _, dtype: dtype == "f4", "no memory left for 'u' on emulator:h200:1: it needs 2.75 KiB, and .* use a smaller grid"),
+        (lambda shape, dtype: dtype == "u4" and np.size(shape) == 2, "no memory left for 'signals' on emulator:h200:1: it needs"),
+        (
+            lambda shape, dtype: dtype == "u4" and np.size(shape) == 1,
+            "not enough memory on emulator:h200:1 for buffer '.*' of 128 bytes: full",
+        ),
+    ],
+)
+def test_memory_that_ends_on_the_second_device_is_said_and_given_back(monkeypatch, is_last, said):
+    """For the fields, or for what kernels that stay signal each other with."""
     targets = ml.devices("emulator:h200", 2)
     gc.collect()
-    free = targets[0].free_bytes()
+    free, zeros = targets[0].free_bytes(), targets[1].zeros
 
-    def full(*_):
-        raise MemoryError("out of memory")
+    def full(shape, dtype="f4"):
+        if is_last(shape, dtype):
+            raise MemoryError("full")
+        return zeros(shape, dtype)
 
     monkeypatch.setattr(targets[1], "zeros", full)
-    with pytest.raises(DeviceError, match=r"no memory left for 'u' on emulator:h200:1: it needs 3 KiB, and .* use a smaller grid"):
-        heat.on(GRID, exchange_every=2).prepare(u=values("u", GRID.shape), r=0.1, swap=SWAP, targets=targets)
+    with pytest.raises(DeviceError, match=said):
+        heat.on(GRID, transport="persistent").prepare(u=values("u", GRID.shape), r=0.1, swap=SWAP, targets=targets).steps(4)
     gc.collect()
     assert targets[0].free_bytes() == free
 

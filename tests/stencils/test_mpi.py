@@ -119,6 +119,16 @@ def says_the_same_on_all(said):
     assert lost in second["no folder"]
     assert "none.npz cannot be read: No such file or directory; pass the file that `save` wrote" in first["no snapshot"]
     assert "none.npz cannot be read: No such file or directory; pass the file that `save` wrote" in second["no snapshot"]
+    another = (
+        "state.npz was written by another stencil or grid: it has new f4[31, 40], u f4[31, 40], and this one new f4[16, 12], u f4[16, 12]"
+    )
+    full = "no memory left for 'u' on emulator:h200: it needs 5.25 KiB, and"
+    assert first["another grid"].endswith(another)
+    assert second["another grid"].startswith("rank 0 cannot go on, and so no other rank can: StencilError: ")
+    assert second["another grid"].endswith(another)
+    assert [one["left alone"] for one in said] == [True, True]
+    assert first["no memory"].startswith(f"rank 1 cannot go on, and so no other rank can: DeviceError: {full}")
+    assert second["no memory"].startswith(full)
     expected = {
         "not finite": "field 'new' is not finite at cell (27, 7) after step 1",
         "no rank": "there is no rank 9 to gather 'u' on: give one of 0 to 1",

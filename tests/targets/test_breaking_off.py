@@ -39,7 +39,7 @@ def test_memory_that_runs_out_while_binding_is_given_back(allocation: int) -> No
     with pytest.raises(DeviceError) as caught:
         run(many_buffers(), {"given": FIRST}, targets=[target])
     name = ("first", "second", "third")[allocation]
-    assert str(caught.value) == f"not enough memory for buffer {name!r} of 256 bytes: fake has no 256 bytes of memory left"
+    assert str(caught.value) == f"not enough memory on fake for buffer {name!r} of 256 bytes: fake has no 256 bytes of memory left"
     del caught
     gc.collect()
     assert target.memory == {}

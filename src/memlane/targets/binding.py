@@ -33,26 +33,27 @@ def bound_memory(plan: Plan, order: Sequence[Execution], targets: Sequence[Targe
     for buffer in plan.buffers:
         if buffer in flags:
             _check_unbound(buffer, bindings)
-            assert isinstance(buffer.home, int)
-            memory[buffer] = targets[buffer.home].zeros(*_kind(buffer, plan))
+            memory[buffer] = _made(buffer, plan, targets, is_flag=True)
         elif buffer.name in bindings:
             memory[buffer] = _checked(buffer, bindings[buffer.name], order, targets)
         elif buffer in kept and kept[buffer].is_input:
             first = order[kept[buffer].first]
             raise BadPlan(f"buffer {buffer.name!r} is not bound, and {first} reads it before anything is written there: bind it to memory")
         else:
-            try:
-                memory[buffer] = _made(buffer, plan, targets)
-            except (DeviceError, MemoryError) as error:
-                raise DeviceError(f"not enough memory for buffer {buffer.name!r} of {plural(buffer.nbytes, 'byte')}: {error}") from None
+            memory[buffer] = _made(buffer, plan, targets)
     return memory
 
 
-def _made(buffer: Buffer, plan: Plan, targets: Sequence[Target]) -> Memory:
-    shape, dtype = _kind(buffer, plan)
-    if isinstance(buffer.home, int):
-        return targets[buffer.home].empty(shape, dtype)
-    return targets[0].pinned(shape, dtype) if buffer.home == "pinned" else np.empty(shape, dtype)
+def _made(buffer: Buffer, plan: Plan, targets: Sequence[Target], is_flag: bool = False) -> Memory:
+    """Return new memory for a buffer; that of flags is zero. Raises DeviceError where there is not enough."""
+    (shape, dtype), home = _kind(buffer, plan), buffer.home
+    try:
+        if isinstance(home, int):
+            return targets[home].zeros(shape, dtype) if is_flag else targets[home].empty(shape, dtype)
+        return targets[0].pinned(shape, dtype) if home == "pinned" else np.empty(shape, dtype)
+    except (DeviceError, MemoryError) as error:
+        where = targets[home].name if isinstance(home, int) else "the host"
+        raise DeviceError(f"not enough memory on {where} for buffer {buffer.name!r} of {plural(buffer.nbytes, 'byte')}: {error}") from None
 
 
 def _check_unbound(buffer: Buffer, bindings: Mapping[str, Memory]) -> None:
