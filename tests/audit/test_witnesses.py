@@ -52,7 +52,7 @@ def test_a_way_around_what_tells_is_caught(stores: str) -> None:
     around = inserted(around, "k", at, instruction("@P5 BRA `(.L_over)"))
     found = proof(traced, around)
     assert found.completeness == ISSUE_ONLY
-    assert "can come without the load or fence that tells" in found.reason
+    assert "can execute without the load or fence that confirms the store" in found.reason
 
 
 def test_a_load_that_nobody_waits_for_tells_nothing() -> None:
