@@ -17,7 +17,7 @@ from memlane.errors import BadPlan, LaunchError
 from memlane.launch import BoundStep, Stream, Target
 from memlane.plan import PlanBuilder
 from memlane.targets import BoundPlan, signals
-from memlane.targets.plans import only
+from memlane.targets.plan_graphs import only
 from tests.plan.test_signals import ring
 from tests.targets.graphing import GraphingEmulator, ShuffledGraph
 

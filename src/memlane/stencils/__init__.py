@@ -16,7 +16,8 @@
     code         the kernels of a problem as one text and as a module
     points       kernels for single cells: sources, probes, and the search for what is not finite
     stages       steps as plans
-    exchange     steps on several devices as plans: `decomposition` says which cells each has, `turns` what it computes between exchanges
+    exchange     steps on several devices as plans: `decomposition` says which cells each has, `turns` what it computes between exchanges,
+                 `boxes` which cells a launch computes
     faces        how cells for neighbours are packed
     puts         the same where devices signal each other without the host; `borders` store into the halos of neighbours themselves
     persistent   kernels that stay on their devices for many steps; `persistent_stage` plans them

@@ -19,28 +19,25 @@ faces along other axes are packed by a kernel into one message, with all fields,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 from memlane.plan import KernelRef, Plan, PlanBuilder, Scalar, StepRef, View
+from memlane.stencils.boxes import Box, Boxes
 from memlane.stencils.code import StepKernel
 from memlane.stencils.decomposition import Decomposition, Margins, Span, Subdomain, Widths
-from memlane.stencils.faces import PACK, UNPACK, add_move, message_places
-from memlane.stencils.geometry import ALIGNED
+from memlane.stencils.faces import PACK, UNPACK, Message, add_move, message_places
 from memlane.stencils.points import point_kernel
 from memlane.stencils.stages import REDUCTIONS, SCALARS, Point, field_buffers, launch_point, scalar_type, scalars_shape
-from memlane.stencils.turns import Round, Turn, whole_units
+from memlane.stencils.turns import Round, Turn
 
 INNER, LOW, HIGH, UPWARDS, DOWNWARDS, FROM_BELOW, FROM_ABOVE, MORE = range(8)
 """The queues of a device: planes between the borders, the border at each side, what is sent to each side, and what arrives through the host
 from each side. What is sent would wait for what arrives, from device to device, if both stood in one queue. From `MORE` on the same along
 the second and the third axis: first two queues of borders for each, then four of the exchange."""
 SIDES = ("low", "high")
-
-Box = Margins
-"""The first cell along each axis of the grid, and the one behind the last."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +133,7 @@ class Writer:
         self.home = {subdomain.device: place for place, subdomain in enumerate(stage.subdomains)}
         self.launches = self.turn.with_borders(stage.wanted)
         self.axes = range(self.problem.grid.dimensions)
+        self.boxes = Boxes(stage.decomposition, self.problem.cut)
         self.reducing = [kernel for kernel in self.turn.kernels if kernel.reductions]
         self.views: dict[tuple[str, int], View] = {}
         for subdomain in self.subdomains:
@@ -174,7 +172,7 @@ class Writer:
                 builder.carry(step, one.inner[:1])
 
     def _subdomain(self, builder: PlanBuilder, subdomain: Subdomain) -> SubdomainSteps:
-        inner = self._inner(subdomain, self.launches[0])
+        inner = self.boxes.inner(subdomain, self.launches[0])
         is_cut = (
             self.stage.overlaps
             and not self.reducing
@@ -194,11 +192,11 @@ class Writer:
 
     def _launches(self, builder: PlanBuilder, subdomain: Subdomain, one: Round) -> list[StepRef]:
         """Add a launch for all cells of a part; one that reduces leaves the cells of halos to another kernel."""
-        computed, own = self._computed(subdomain, one), tuple((span.start, span.stop) for span in subdomain.spans)
+        computed, own = self.boxes.computed(subdomain, one), tuple((span.start, span.stop) for span in subdomain.spans)
         if not one.kernel.reductions:
             return [self._launch(builder, subdomain, one, computed, INNER)]
         strips = replace(one, kernel=self.stage.strips[one.kernel.rule.name])
-        around = self._strips(computed, own)
+        around = self.boxes.around(computed, own)
         return [self._reduce(builder, subdomain, one), *(self._launch(builder, subdomain, strips, box, INNER) for box in around)]
 
     def _points(self, builder: PlanBuilder, subdomain: Subdomain, one: Round) -> list[StepRef]:
@@ -214,21 +212,13 @@ class Writer:
             self.launch_added(builder, subdomain, found[-1], INNER)
         return found
 
-    def _strips(self, computed: Box, own: Box) -> list[Box]:
-        """Return what a launch that reduces leaves of the halos. Cells beside its own have no values then where rows are cut, because
-        vectors of a row are written as a whole; so all are computed once more where another axis than the first is cut."""
-        if computed[1:] != own[1:]:
-            return [computed]
-        (begin, behind), (start, stop) = computed[0], own[0]
-        return [((first, last), *own[1:]) for first, last in ((begin, start), (stop, behind)) if first < last]
-
     def _cut(self, builder: PlanBuilder, subdomain: Subdomain) -> SubdomainSteps:
         """Add the launches of a part in pieces: its borders, and what lies between them."""
         found = SubdomainSteps()
         meet = sum(any(self.stage.decomposition.has_neighbour(subdomain, axis)) for axis in self.axes) > 1
         for one in self.launches:
-            inner, before = self._inner(subdomain, one), found.last
-            for axis, side, box in self._border_boxes(subdomain, one, inner):
+            inner, before = self.boxes.inner(subdomain, one), found.last
+            for axis, side, box in self.boxes.borders(subdomain, one, inner):
                 queue = (LOW, HIGH)[side] if axis == 0 else MORE + 2 * (axis - 1) + side
                 label = f"{SIDES[side]} border{f' along axis {axis}' if axis else ''}"
                 found.borders[axis, side] = self.border(builder, subdomain, one, (axis, side), box, queue, before if meet else (), label)
@@ -250,36 +240,6 @@ class Writer:
         """Add the launch of a border at a face, an axis and its side. Writers override it whose borders do more than to compute."""
         return self._launch(builder, subdomain, one, box, queue, after, label)
 
-    def _border_boxes(self, subdomain: Subdomain, one: Round, inner: Box) -> Iterator[tuple[int, int, Box]]:
-        """Yield the borders of a launch by axis and side: along earlier axes as long as what lies between their borders, along later axes
-        as all that is computed."""
-        computed = self._computed(subdomain, one)
-        for axis in self.axes:
-            (begin, behind), (start, stop) = computed[axis], inner[axis]
-            for side, (first, last) in enumerate(((begin, start), (stop, behind))):
-                if first < last:
-                    yield axis, side, (*inner[:axis], (first, last), *computed[axis + 1 :])
-
-    def _computed(self, subdomain: Subdomain, one: Round) -> Box:
-        """Return the first cell that a launch computes on a part, with halos, and the one behind the last, along each axis."""
-        return tuple(
-            (span.start - (low if span.below else 0), span.stop + (high if span.above else 0))
-            for span, (low, high) in zip(subdomain.spans, one.halo, strict=True)
-        )
-
-    def _inner(self, subdomain: Subdomain, one: Round) -> Box:
-        """Return what lies between the borders of a launch, which begins and ends with whole vectors along a row that is cut."""
-        found = list(self._computed(subdomain, one))
-        for axis, (span, (low, high)) in enumerate(zip(subdomain.spans, one.border, strict=True)):
-            unit = ALIGNED if axis == self.axes[-1] else 1
-            has_low, has_high = self.stage.decomposition.has_neighbour(subdomain, axis)
-            begin, behind = found[axis]
-            found[axis] = (
-                whole_units(span.start, unit) + low if has_low else begin,
-                span.stop // unit * unit - high if has_high else behind,
-            )
-        return tuple(found)
-
     def _launch(
         self, builder: PlanBuilder, subdomain: Subdomain, one: Round, box: Box, queue: int, after: Sequence[StepRef] = (), label: str = ""
     ) -> StepRef:
@@ -290,7 +250,7 @@ class Writer:
         """Add the launch of a kernel that reduces over the cells of a part, and the one that reduces what its blocks leave."""
         kernel, total = one.kernel, self.views[REDUCTIONS, subdomain.device]
         own = tuple((span.start, span.stop) for span in subdomain.spans)
-        blocks, place = prod(self._blocks(kernel, own)), self.reducing.index(kernel)
+        blocks, place = prod(self.boxes.blocks(kernel, own)), self.reducing.index(kernel)
         first = sum(before.word_count for before in self.reducing[:place])
         to = total[first : first + kernel.word_count]
         partial = self._add(f"partial_{kernel.name}", subdomain, (kernel.word_count, blocks), "f8")
@@ -317,13 +277,17 @@ class Writer:
         inputs, outputs = ([self.views[one.holders.get(name, name), subdomain.device] for name in names]
                            for names in (kernel.inputs, kernel.outputs))  # fmt: skip
         reads = tuple((begin - low, behind + high) for (begin, behind), (low, high) in zip(box, one.reach, strict=True))
-        read, written, scalars = self._memory(subdomain, reads), self._memory(subdomain, box), self.views[SCALARS, subdomain.device]
+        read, written, scalars = (
+            self.boxes.memory(subdomain, reads),
+            self.boxes.memory(subdomain, box),
+            self.views[SCALARS, subdomain.device],
+        )
         place: list[int] = []
         for axis in kernel.problem.cut:
             (first, last), (begin, behind) = reads[axis], box[axis]
             place += [subdomain.spans[axis].origin, first, last - 1, begin, behind]
         step = builder.launch(
-            self.refs[more.kernel or kernel.name], self._blocks(kernel, box), kernel.block,
+            self.refs[more.kernel or kernel.name], self.boxes.blocks(kernel, box), kernel.block,
             *outputs, *inputs, scalars, self._row(one), *place, *partial, *more.arguments,
             device=self.home[subdomain.device], queue=queue, after=after, shared_bytes=kernel.shared_bytes,
             reads=[*(view[read] for view in inputs), scalars], writes=[*(view[written] for view in outputs), *partial, *more.writes],
@@ -334,27 +298,6 @@ class Writer:
 
     def launch_added(self, builder: PlanBuilder, subdomain: Subdomain, step: StepRef, queue: int) -> None:
         """Take notice of a launch for a part that the present turn has got. Writers override it whose exchange needs all of them."""
-
-    def _blocks(self, kernel: StepKernel, box: Box) -> tuple[int, int, int]:
-        """Return the blocks of a launch that computes a box; it begins with a whole vector of a row."""
-        cells = [behind - begin for begin, behind in box]
-        if self.axes[-1] in self.problem.cut:
-            cells[-1] += box[-1][0] % ALIGNED
-        z, y, x = (1 if axis is None else cells[axis] for axis in kernel.geometry.axes)
-        return kernel.grid_of(z, y, x)
-
-    def _memory(self, subdomain: Subdomain, box: Box) -> tuple[slice, ...]:
-        """Return where the cells of a box lie in the memory of a part: in whole vectors along a row that is cut, and all cells along axes
-        that are not cut."""
-        found = []
-        for axis, (span, (begin, behind)) in enumerate(zip(subdomain.spans, box, strict=True)):
-            unit = ALIGNED if axis == self.axes[-1] else 1
-            first, last = begin // unit * unit, whole_units(behind, unit)
-            end = span.origin + whole_units(span.held, unit)
-            found.append(span.rows(max(first, span.origin), min(last, end)) if axis in self.problem.cut else slice(None))
-        while found and found[-1] == slice(None):
-            found.pop()
-        return tuple(found)
 
     def _row(self, one: Round) -> Any:
         """Return the row of the table of scalars that a launch reads."""
@@ -474,21 +417,6 @@ class Writer:
         parts = [slice(None) if at < message.axis and is_held else self._own(span, at) for at, span in enumerate(subdomain.spans)]
         parts[message.axis] = subdomain.spans[message.axis].rows(*cells)
         return self.views[after.get(name, name), subdomain.device][tuple(parts)]
-
-
-@dataclass(frozen=True)
-class Message:
-    """What a part sends to a neighbour along an axis, from its high side (1) or its low one (0): fields, and how many cells of each."""
-
-    axis: int
-    side: int
-    source: Subdomain
-    goal: Subdomain
-    sent: Sequence[tuple[str, int]]
-
-    @property
-    def label(self) -> str:
-        return f"{'+'.join(name for name, _ in self.sent)} {'up' if self.side else 'down'} axis {self.axis}"
 
 
 def _cycles(moves: Mapping[str, str]) -> list[tuple[str, ...]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from memlane.plan import KernelRef, PlanBuilder, StepRef, View
+from memlane.stencils.decomposition import Subdomain
 
 _ALIGNED = 64
 """Each face begins at a multiple of so many bytes of a message."""
@@ -14,6 +16,21 @@ _THREADS, _MOST_BLOCKS = 256, 1024
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 
 PACK, UNPACK = "pack", "unpack"
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a part sends to a neighbour along an axis, from its high side (1) or its low one (0): fields, and how many cells of each."""
+
+    axis: int
+    side: int
+    source: Subdomain
+    goal: Subdomain
+    sent: Sequence[tuple[str, int]]
+
+    @property
+    def label(self) -> str:
+        return f"{'+'.join(name for name, _ in self.sent)} {'up' if self.side else 'down'} axis {self.axis}"
 
 
 def message_places(faces: Sequence[View]) -> tuple[list[int], int]:

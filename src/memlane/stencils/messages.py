@@ -14,8 +14,8 @@ from typing import Any
 
 from memlane.plan import KernelRef, Plan, PlanBuilder, StepRef, View
 from memlane.stencils.decomposition import Subdomain, Widths
-from memlane.stencils.exchange import DOWNWARDS, UPWARDS, Message, SharedStage, SubdomainSteps, Writer
-from memlane.stencils.faces import PACK, UNPACK, add_move, message_places
+from memlane.stencils.exchange import DOWNWARDS, UPWARDS, SharedStage, SubdomainSteps, Writer
+from memlane.stencils.faces import PACK, UNPACK, Message, add_move, message_places
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
 """Names to targets: `target("cuda:1")`, `target("emulator:h200")`, and what this machine has.
 
-Order inside: names <- doctor; binding <- bound_actions <- plans.
+Order inside: names <- doctor; binding <- bound_actions <- plan_graphs <- plans.
 """
 
 from memlane.targets.doctor import Condition, describe
 from memlane.targets.names import ENVIRONMENT, devices, override, target, target_of_process
-from memlane.targets.plans import BoundPlan, PlanGraph, PlanRun, run
+from memlane.targets.plan_graphs import PlanGraph
+from memlane.targets.plans import BoundPlan, PlanRun, run
 
 __all__ = [
     "ENVIRONMENT",

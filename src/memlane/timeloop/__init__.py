@@ -6,7 +6,7 @@ engine     stages bound to memory and executed
 shared     a run whose grid lies in subdomains on several devices
 sharing    which part each has, and how cells travel: given, or by the model; `residence` is where kernels stay
 distributed  the same where each subdomain belongs to a rank of an MPI program; `mpi` sends their messages
-memory     fields on a target: values in and out
+memory     fields on a target: values in and out; `parts` on several
 variants   which kernels a run takes: given, by the model, or timed
 points     sources and probes
 snapshots the state of a run in a file

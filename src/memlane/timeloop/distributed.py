@@ -17,10 +17,11 @@ from memlane.stencils import Problem, RankStage, SharedStage, Subdomain, Turn, V
 from memlane.targets import target_of_process
 from memlane.timeloop.engine import architecture
 from memlane.timeloop.mpi import EXCHANGE, Ranks, world
+from memlane.timeloop.parts import SharedField, computed_cells
 from memlane.timeloop.points import Recorded
 from memlane.timeloop.run import Run
 from memlane.timeloop.series import Series
-from memlane.timeloop.shared import SharedField, SharedRun, computed_cells
+from memlane.timeloop.shared import SharedRun
 from memlane.timeloop.sharing import Choice, check_one_part, choose, copy_rate, decompositions
 from memlane.timeloop.snapshots import read_snapshot, write_snapshot
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from math import prod
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,71 +39,13 @@ from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
 from memlane.stencils.turns import no_margins, wider, widest
 from memlane.targets import BoundPlan
 from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled, reduced
-from memlane.timeloop.memory import KeptTables, allocated, as_host
+from memlane.timeloop.memory import KeptTables, as_host
+from memlane.timeloop.parts import SharedField, computed_planes, upload_part, write_part
 from memlane.timeloop.points import Home, Points, Tables
 from memlane.timeloop.residence import Residence, staying, tile_of
 from memlane.timeloop.run import Run
 from memlane.timeloop.sharing import Choice, check_targets, choose, copy_rate, decompositions, transport_of
 from memlane.timeloop.variants import code_of
-
-
-@dataclass(frozen=True, eq=False)
-class SharedField:
-    """A field as it is after the last complete step, in subdomains on several devices.
-
-    u = run["u"].gather()                       # an array of NumPy
-    parts = run["u"].subdomains                 # the memory of each device, with halos and padding; `decomposition` says what is where
-    """
-
-    name: str
-    decomposition: Decomposition
-    subdomains: tuple[DeviceArray, ...]
-
-    @property
-    def slabs(self) -> tuple[DeviceArray, ...]:
-        """Return `subdomains`, by the name that they had while grids were cut along their first axis only."""
-        return self.subdomains
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.decomposition.grid.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.subdomains[0].dtype
-
-    def gather(self, root: int | None = None) -> npt.NDArray[Any]:
-        """Return a copy of the whole field on the host. `root` counts with `transport="mpi"` only: which rank gets it."""
-        whole = np.empty(self.shape, self.dtype)
-        for subdomain, memory in zip(self.decomposition.subdomains, self.subdomains, strict=True):
-            whole[subdomain.region] = computed_cells(subdomain, memory)
-        return whole
-
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("a field of a run cannot be seen by NumPy without a copy; leave out copy=False")
-        host = self.gather()
-        return host if dtype is None else host.astype(dtype)
-
-    @property
-    def __cuda_array_interface__(self) -> NoReturn:
-        raise AttributeError(
-            f"{self.name} lies in subdomains on {len(self.subdomains)} devices, not in one array: use gather(), or `subdomains` one by one"
-        )
-
-
-def computed_planes(subdomain: Subdomain, memory: DeviceArray) -> DeviceArray:
-    """Return the memory of the planes that a subdomain computes; of a grid of one dimension all memory."""
-    if len(memory.shape) == 1:
-        return memory
-    skipped = memory.nbytes // subdomain.held * subdomain.below
-    return replace(memory, address=memory.address + skipped, shape=(subdomain.planes, *memory.shape[1:]), owner=memory)
-
-
-def computed_cells(subdomain: Subdomain, memory: DeviceArray) -> npt.NDArray[Any]:
-    """Return the cells that a subdomain computes."""
-    planes = computed_planes(subdomain, memory).numpy()
-    return planes[subdomain.own if planes.ndim == 1 else (slice(None), *subdomain.own[1:])]
 
 
 class SharedRun(Run):
@@ -422,27 +363,11 @@ class SharedRun(Run):
             raise StencilError(f"field {name!r} has the shape {host.shape}, and the grid {self.problem.grid.shape}")
         dtype = self.problem.dtype(name)
         places = zip(self.targets, self._subdomains, strict=True)
-        return tuple(self._upload_subdomain(target, subdomain, name, dtype, host) for target, subdomain in places)
-
-    def _upload_subdomain(self, target: Target, subdomain: Subdomain, name: str, dtype: str, host: npt.NDArray[Any] | None) -> DeviceArray:
-        shape = self.decomposition.stored_shape(subdomain)
-        memory = allocated(target, prod(shape) * itemsize(dtype), name, lambda: target.zeros(shape, dtype))
-        if host is not None:
-            self._write_subdomain(subdomain, memory, host)
-        return memory
-
-    def _write_subdomain(self, subdomain: Subdomain, memory: DeviceArray, host: npt.NDArray[Any]) -> None:
-        padded = np.zeros(memory.shape, memory.dtype)
-        for axis, span in enumerate(subdomain.spans):
-            cells = self.decomposition.cells_of(subdomain, axis)
-            at = (slice(None),) * axis
-            host = host[(*at, slice(cells[0], cells[-1] + 1) if cells[-1] - cells[0] + 1 == span.held else cells)]
-        padded[tuple(map(slice, host.shape))] = host
-        memory.copy_from(padded)
+        return tuple(upload_part(target, self.decomposition, subdomain, name, dtype, host) for target, subdomain in places)
 
     def _write(self, name: str, value: npt.NDArray[Any]) -> None:
         for subdomain, memory in zip(self._subdomains, self.arrays[name], strict=True):
-            self._write_subdomain(subdomain, memory, value)
+            write_part(self.decomposition, subdomain, memory, value)
 
     def _first_not_finite(self, name: str) -> tuple[int, ...] | None:
         for subdomain, memory, points in zip(self._subdomains, self.arrays[name], self._point_kernels, strict=True):

@@ -14,7 +14,7 @@ from memlane.errors import DeviceError, NetworkError, StencilError
 from memlane.launch import Target
 from memlane.stencils import Decomposition, Grid, Problem, Variant, cannot_fuse, decomposed
 from memlane.stencils.choice import beside_border, estimates
-from memlane.stencils.scaling.plan import Prediction, best_exchange
+from memlane.stencils.scaling import Prediction, best_exchange
 from memlane.stencils.scaling.regions import divisions
 
 TRANSPORTS = ("peer", "flags", "persistent", "host", "mpi")

@@ -4,7 +4,8 @@
     work         what a problem asks: reach, exchanged fields, bytes of faces
     kawamura     the model of the paper this follows
     calibrated   the model that stands on measured kernels
-    plan         both over numbers of devices, decompositions and steps between exchanges, as a table
+    prediction   what comes out: the times of a step, and a table of them
+    plan         both models over numbers of devices, decompositions and steps between exchanges
 
 Nothing here runs a kernel or needs a device.
 """
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 from memlane.stencils.scaling.calibrated import CalibratedModel
 from memlane.stencils.scaling.kawamura import CellWork, KawamuraModel, cell_work
-from memlane.stencils.scaling.plan import Prediction, ScalingPlan, best_exchange, plan_scaling
+from memlane.stencils.scaling.plan import best_exchange, plan_scaling
+from memlane.stencils.scaling.prediction import Prediction, ScalingPlan
 from memlane.stencils.scaling.work import Demand, presumed_swap
 
 __all__ = [

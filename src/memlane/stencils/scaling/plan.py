@@ -1,16 +1,11 @@
-"""Predicted times for each number of devices, decomposition and number of steps between exchanges, as a table."""
+"""Predictions for each number of devices, decomposition and number of steps between exchanges."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
-from typing import Any, Protocol
-
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
-from rich.text import Text
+from typing import Protocol
 
 from memlane import network as networks
 from memlane.chip import Chip
@@ -25,10 +20,11 @@ from memlane.stencils.problem import Problem, Swap, cycles_of
 from memlane.stencils.rule import Rule
 from memlane.stencils.scaling.calibrated import PACKED_US, CalibratedModel
 from memlane.stencils.scaling.kawamura import CellWork, KawamuraModel
+from memlane.stencils.scaling.prediction import Prediction, ScalingPlan
 from memlane.stencils.scaling.regions import SCHEDULES, can_cut, check_halo, divisions, largest_share, steps_of
 from memlane.stencils.scaling.work import Demand, presumed_swap
 from memlane.stencils.schedule import cannot_fuse
-from memlane.stencils.tiles import Tile, best_tile
+from memlane.stencils.tiles import best_tile
 
 MODELS = ("memlane", "kawamura")
 STAYS = "persistent"
@@ -38,8 +34,6 @@ _FUSED = (1, 2, 3, 4, 6, 8, 10)
 _MEMORY = "its fields need"
 """How the reason begins for which a grid does not fit into the memory of its devices."""
 _MOST_DEVICES, _MOST_STEPS = 4096, 64
-_WIDTH, _ROOMY = 118, 92
-"""Columns of a plan as text, and those from which its columns stand two blanks apart."""
 
 
 class HasRules(Protocol):
@@ -47,133 +41,6 @@ class HasRules(Protocol):
 
     @property
     def rules(self) -> tuple[Rule, ...]: ...
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What one step takes, on average over the steps between two exchanges. Times are in microseconds a step."""
-
-    devices: int
-    decomposition: tuple[int, ...]
-    """Parts along each axis."""
-    exchange_every: int
-    """Steps between two exchanges."""
-    steps_per_launch: int
-    is_overlapped: bool
-    """Whether an exchange is overlapped with the computation between the borders."""
-    step_us: float
-    inner_us: float
-    """The planes between the borders; all planes where nothing is overlapped."""
-    exchange_us: float
-    boundary_us: float
-    """The borders."""
-    bound: str
-    """`computation` or `communication`: which of the two the step waits for."""
-    cells: int
-    """Of the whole grid."""
-    tile: Tile | None = None
-    """In which the multiprocessors keep the cells, where a kernel stays on the devices and they hold them."""
-
-    @property
-    def gcells_per_s(self) -> float:
-        """Billions of cells updated in a second, by all devices together."""
-        return self.cells / self.step_us / 1e3
-
-
-@dataclass(frozen=True)
-class ScalingPlan:
-    """Predictions of one problem on one machine. `print` shows them as a table.
-
-    plan.best(4)              # the fastest with four devices
-    plan.rows, plan.to_rows() # all, as objects and as plain dictionaries
-    """
-
-    title: str
-    model: str
-    rows: tuple[Prediction, ...]
-    """By devices, then by decomposition, then by steps between exchanges."""
-    notes: tuple[str, ...] = ()
-    """What is assumed, and which cases are left out."""
-
-    def best(self, devices: int | None = None) -> Prediction:
-        """Return the fastest prediction, of those with so many devices if a number is given. Raises StencilError if there is none."""
-        found = [one for one in self.rows if devices is None or one.devices == devices]
-        if not found:
-            raise StencilError(f"the plan has no row for {devices} devices; it has {', '.join(map(str, self.devices))}")
-        return min(found, key=lambda one: one.step_us)
-
-    @property
-    def devices(self) -> tuple[int, ...]:
-        return tuple(dict.fromkeys(one.devices for one in self.rows))
-
-    def speedup(self, one: Prediction) -> float | None:
-        """Return how many times faster a row is than the fastest with one device; None where the plan has none."""
-        return self.best(1).step_us / one.step_us if 1 in self.devices else None
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return the rows as dictionaries of plain values, for pandas or JSON."""
-        return [
-            {
-                "devices": one.devices,
-                "decomposition": list(one.decomposition),
-                "exchange_every": one.exchange_every,
-                "steps_per_launch": one.steps_per_launch,
-                "overlapped": one.is_overlapped,
-                "step_us": round(one.step_us, 3),
-                "inner_us": round(one.inner_us, 3),
-                "exchange_us": round(one.exchange_us, 3),
-                "boundary_us": round(one.boundary_us, 3),
-                "bound": one.bound,
-                "gcells_per_s": round(one.gcells_per_s, 2),
-                "speedup": None if (speedup := self.speedup(one)) is None else round(speedup, 3),
-                "best": one == self.best(one.devices),
-            }
-            for one in self.rows
-        ]
-
-    def document(self) -> dict[str, Any]:
-        """Return the plan as plain data."""
-        return {"title": self.title, "model": self.model, "rows": self.to_rows(), "notes": list(self.notes)}
-
-    def to_json(self) -> str:
-        """Return the plan as a JSON document."""
-        return json.dumps(self.document(), indent=1)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        heads = ["devices", "cut", "k", "step", "inner", "exchange", "boundary", "bound by", "Gcell/s", "speed-up"]
-        several = any(one.steps_per_launch > 1 for one in self.rows)
-        table = Table(box=None, pad_edge=False, padding=(0, 2 if options.max_width >= _ROOMY else 1, 0, 0))
-        for head in [*heads, "a launch"] if several else heads:
-            table.add_column(Text(head), justify="left" if head in ("cut", "bound by") else "right")
-        for one in self.rows:
-            is_best, speedup = one == self.best(one.devices), self.speedup(one)
-            alone = "" if one.is_overlapped or one.devices == 1 or not one.exchange_us else " !"
-            cells = [
-                str(one.devices), "x".join(map(str, one.decomposition)), f"{one.exchange_every}{' *' if is_best else '  '}",
-                *(_us(value) for value in (one.step_us, one.inner_us, one.exchange_us, one.boundary_us)),
-                f"{one.bound}{alone}", f"{one.gcells_per_s:,.1f}", "" if speedup is None else f"{speedup:.2f}",
-            ]  # fmt: skip
-            cells += [str(one.steps_per_launch)] if several else []
-            table.add_row(*(Text(cell, style="bold" if is_best else "") for cell in cells))
-        yield Text(self.title, style="bold")
-        yield table
-        yield Text("Predicted, not measured. Times are us a step; k: steps between exchanges; *: the fastest with so many devices.")
-        if any(one.devices > 1 and one.exchange_us and not one.is_overlapped for one in self.rows):
-            yield Text("!: exchange and computation follow each other: nothing lies between the borders, or no overlap was asked for.")
-        yield Text(f"Model {self.model}.")
-        for note in self.notes:
-            yield Text(f"{note}.")
-
-    def __str__(self) -> str:
-        console = Console(width=_WIDTH, no_color=True, highlight=False, color_system=None)
-        with console.capture() as captured:
-            console.print(self)
-        return captured.get().rstrip()
-
-
-def _us(value: float) -> str:
-    """Return microseconds with three digits that count."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def plan_scaling(
