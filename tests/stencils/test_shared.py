@@ -1,5 +1,6 @@
 """Stencils on several emulated devices: the same bits as on one, whatever the slabs, exchanges, boundaries and kernels."""
 
+import re
 from functools import cache
 from importlib import import_module
 
@@ -167,6 +168,14 @@ def test_the_model_says_after_how_many_steps_devices_exchange():
     run = prepared(heat, ml.Grid((18, 16)), 3, swap=SWAP, r=0.1)
     assert 1 < run.exchange_every <= 6
     assert "us a step expected, bound by computation, by the model of h200" in run.reason
+
+
+@pytest.mark.parametrize(("options", "is_said"), [({}, True), ({"transport": "peer"}, False), ({"exchange_every": 2}, False)])
+def test_kernels_that_stay_are_named_where_they_are_expected_to_be_faster(options, is_said):
+    """Not where the transport is given, and not where devices are to exchange less often than such kernels do."""
+    given = {"u": np.zeros((64, 64, 64), np.float32), "swap": ("moved", "u"), "targets": ml.devices("emulator:h200", 2)}
+    reason = flow.on(ml.Grid((64, 64, 64)), **options).prepare(**given).reason
+    assert (re.search(r"model of h200; \d\.\d us with transport='persistent'$", reason) is not None) == is_said
 
 
 def test_one_device_exchanges_nothing_so_each_step_stands_alone():

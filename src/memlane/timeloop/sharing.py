@@ -102,11 +102,25 @@ def choose(
                     found.append((best, Choice(cut, best.exchange_every, overlaps, reason, way, best.tile is not None)))
     if not found:
         return Choice(variant, given or (1 if variant is None else variant.steps), overlap is not False, "not predicted")
-    return min(found, key=lambda one: one[0].step_us)[1]
+    best, choice = min(found, key=lambda one: one[0].step_us)
+    if transport == "auto" and variant is None and given in (None, 1):
+        return replace(choice, reason=choice.reason + _if_staying(problem, ways[choice.way], target, best))
+    return choice
 
 
 _MOST_STEPS = 16
 """Steps between two exchanges that are looked at."""
+_WORTH_SAYING = 0.9
+"""The share of the expected time below which that of another transport is named."""
+
+
+def _if_staying(problem: Problem, decomposition: Decomposition, target: Target, best: Prediction) -> str:
+    """Return what kernels that keep the cells on the multiprocessors are expected to take, where that is clearly less; else nothing."""
+    with suppress(StencilError):
+        found = _predicted(problem, decomposition, target, "persistent", [1], 1, True)
+        if found.tile is not None and found.step_us < _WORTH_SAYING * best.step_us:
+            return f"; {found.step_us:,.1f} us with transport='persistent'"
+    return ""
 
 
 def _thinnest(problem: Problem, decomposition: Decomposition) -> Grid:
