@@ -11,7 +11,7 @@ import docs_trace
 import pytest
 from harness import RESULTS, ROOT, Row, median_ratio, problems
 from keep import keep
-from stale import sources_of
+from stale import sources_of, without_docstrings
 
 BENCHMARKS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if "\nSOURCES = " in path.read_text())
 
@@ -19,6 +19,14 @@ BENCHMARKS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if "\nSO
 def document(*rows: Row) -> dict[str, Any]:
     head = {"benchmark": "counts", "command": "python benchmarks/counts.py", "commit": "0" * 40, "chip": "h200", "driver": "580"}
     return {**head, "cuda": "13.0", "date": "2026-11-21", "rows": [row.as_json() for row in rows]}
+
+
+def test_docstrings_and_comments_make_no_result_stale() -> None:
+    code = 'class A:\n    """Says."""\n\n    def f(self, x):\n        """Return x."""\n        return [x, "text"]  # why\n'
+    same = 'class A:\n    def f(self, x):\n        return [\n            x,\n            "text",\n        ]\n'
+    assert without_docstrings(code) == without_docstrings(same)
+    assert without_docstrings(code) != without_docstrings(same.replace('"text"', '"word"'))
+    assert without_docstrings(code) != without_docstrings(same.replace("return", "yield"))
 
 
 def test_a_row_holds_on_the_right_side_of_its_reach() -> None:
