@@ -43,19 +43,19 @@ class Code:
 
     @property
     def reducing(self) -> tuple[StepKernel, ...]:
-        """The kernels of a step that reduces: of each rule the one that does so, if there is one."""
+        """The kernels of a step that reduces: for each rule its reducing kernel, if it has one."""
         with_totals = {kernel.rule.name: kernel for kernel in self.kernels if kernel.reductions}
         single = {kernel.rule.name: kernel for kernel in self.kernels if kernel.variant.steps == 1}
         return tuple(with_totals.get(rule.name, single[rule.name]) for rule in self.problem.rules)
 
     @property
     def name(self) -> str:
-        """How messages and line tables call the text."""
+        """The name of the text in messages and line tables."""
         return f"<stencil {'+'.join(rule.name for rule in self.problem.rules)}>"
 
     @cached_property
     def text(self) -> str:
-        """The program, with directives that lead the compiler's lines to the rule."""
+        """The program, with `#line` directives that point at the lines of the rule."""
         parts = [helpers(self.problem)]
         for position, kernel in enumerate(self.kernels):
             parts += [f"namespace step_{position} {{", kernel.text, "}", ""]
@@ -87,7 +87,7 @@ class Code:
 
     @property
     def sources(self) -> dict[str, str]:
-        """The texts that lines of the compiled program point at, by name."""
+        """Source texts by the names that the line table of the compiled program uses."""
         return {self.name: self.text, **{rule.source.name: rule.source.text for rule in self.problem.rules}}
 
 

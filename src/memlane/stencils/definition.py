@@ -142,8 +142,8 @@ def _evaluated(node: ast.expr, value_of: Callable[[str], Any]) -> Any:
 
 
 class _Scope:
-    """What names mean in one function: `known` are constants of loops and arguments, `renamed` what stands for its other names, `own` are
-    its parameters and locals."""
+    """The meaning of names in one function: `known` are constants of loops and arguments, `renamed` what stands for its other names,
+    `own` are its parameters and locals."""
 
     def __init__(
         self, function: Callable[..., Any], known: dict[str, Any], renamed: dict[str, ast.expr], own: frozenset[str], depth: int = 0

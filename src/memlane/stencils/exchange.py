@@ -114,7 +114,7 @@ class SubdomainSteps:
 
 @dataclass(frozen=True)
 class Stores:
-    """What a launch of a border stores into memory of a neighbour, and the flags that it raises there."""
+    """The stores of a border's launch into memory of a neighbour, and the flags that it raises there."""
 
     kernel: str = ""
     """The name of the kernel that does so."""

@@ -20,7 +20,7 @@ PACK, UNPACK = "pack", "unpack"
 
 @dataclass(frozen=True)
 class Message:
-    """What a part sends to a neighbour along an axis, from its high side (1) or its low one (0): fields, and how many cells of each."""
+    """Cells that a subdomain sends to a neighbour along an axis, from its high side (1) or its low side (0): fields, and their widths."""
 
     axis: int
     side: int

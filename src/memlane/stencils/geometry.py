@@ -53,7 +53,7 @@ class Geometry:
 
     @cached_property
     def pitch(self) -> int:
-        """Elements from one row to the next."""
+        """The distance of rows in memory, in elements."""
         return pitch((self.problem.held or self.problem.grid.shape)[-1])
 
     @cached_property
@@ -80,7 +80,7 @@ class Geometry:
 
     @cached_property
     def radius(self) -> tuple[tuple[int, int], ...]:
-        """How far the rule reads before and behind a cell along z, y and x."""
+        """The reach of the rule before and behind a cell along z, y and x."""
         print_ = self.rule.footprint
         return tuple((0, 0) if axis is None else (print_.low[axis], print_.high[axis]) for axis in self.axes)
 
@@ -112,7 +112,7 @@ class Geometry:
 
     @property
     def _index(self) -> str:
-        """The type of places in a field: as narrow as all of them allow, because wide ones take twice the registers."""
+        """The integer type of indices into a field: 32 bits where they suffice, because 64 take twice the registers."""
         nz, ny, _ = self.extents
         return "int" if nz * max(ny, self.held_rows) * self.pitch < 1 << 31 else "long long"
 

@@ -66,7 +66,7 @@ class _Message:
 
 @dataclass
 class _Exchange:
-    """What one process sends and receives along an axis, by the number of the other process."""
+    """The messages that one process sends and receives along an axis, by the rank of the other process."""
 
     axis: int
     sent: dict[int, _Message] = field(default_factory=dict)

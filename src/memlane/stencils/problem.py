@@ -19,7 +19,7 @@ Swap = Sequence[str] | Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class Problem:
-    """What one step does: each rule in order over the whole grid, then the cycles of `swap` move on by one.
+    """Rules on a grid. A step applies each rule in order to the whole grid and then rotates the names in each cycle of `swap` by one.
 
     After a step with `swap=(("new", "u", "old"),)` what was `new` is `u`, what was `u` is `old`, and `new` has the memory of `old`.
     """
@@ -98,7 +98,7 @@ class Problem:
 
     @cached_property
     def period(self) -> int:
-        """After how many steps every name is its own memory again."""
+        """The number of steps after which every name has its first memory again."""
         return int(np.lcm.reduce([len(cycle) for cycle in self.swap] or [1]))
 
     def dtype(self, name: str) -> str:

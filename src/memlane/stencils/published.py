@@ -15,7 +15,7 @@ from memlane.stencils.rule import Rule
 
 
 def seven_point(new: Any, u: Any, a: Any) -> None:
-    """A cell and its six neighbours, each with a coefficient of its own."""
+    """Add a cell and its six neighbours, each times a coefficient of its own."""
     new[0, 0, 0] = (
         a[0] * u[0, 0, 0]
         + a[1] * u[-1, 0, 0]
@@ -31,7 +31,7 @@ def himeno(
     p_new: Any, p: Any, a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, b2: Any, c0: Any, c1: Any, c2: Any, wrk1: Any, bnd: Any,
     omega: Any,
 ) -> None:  # fmt: skip
-    """A step of Jacobi's method for a pressure equation with coefficients in each cell."""
+    """Make a step of Jacobi's method for a pressure equation with coefficients in each cell."""
     s0 = (
         a0[0, 0, 0] * p[1, 0, 0]
         + a1[0, 0, 0] * p[0, 1, 0]

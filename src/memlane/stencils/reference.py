@@ -1,4 +1,4 @@
-"""What a rule means: its function, executed by Python on shifted NumPy views.
+"""The meaning of a rule: Python executes its function on shifted NumPy views.
 
 The function's own text is compiled again with four changes, because Python's spellings are for one number: `a if c else b`, `and`, `or`,
 `not`, and chains of comparisons act on each cell, and a power with a constant exponent is a product. All else (types, the order of

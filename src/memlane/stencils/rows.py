@@ -1,4 +1,4 @@
-"""What a thread of a kernel of one step holds of each field, and how that is loaded.
+"""Registers of a thread in a kernel of one step: which cells of each field it holds, and how they are loaded.
 
 A thread has, for each row of neighbours, a few planes of a vector of cells with those beside it. The vector is loaded as a whole; cells
 beside it come from the neighbouring lanes where these hold them, and from memory at the ends of a warp.

@@ -15,7 +15,7 @@ Offsets = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Footprint:
-    """How far a rule reads along each axis: cells before the cell (`low`) and behind it (`high`), neither negative."""
+    """The reach of a rule along each axis: cells before the cell (`low`) and behind it (`high`), neither negative."""
 
     low: Offsets
     high: Offsets
@@ -28,7 +28,7 @@ class Footprint:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What the function of a stencil says: assignments in order, over fields, scalars and coefficients.
+    """The assignments of a stencil's function in order, over fields, scalars and coefficients.
 
     `read_rule` makes one of a Python function. A rule has no shape, no types and no boundary; a grid gives it those.
     """
@@ -79,7 +79,7 @@ class Rule:
 
     @cached_property
     def footprint(self) -> Footprint:
-        """How far the rule reads, over all its fields."""
+        """The reach of the rule over all its fields."""
         offsets = [(0,) * self.dimensions, *(one for several in self.reads.values() for one in several)]
         axes = range(self.dimensions)
         low = tuple(max(0, *(-one[axis] for one in offsets)) for axis in axes)

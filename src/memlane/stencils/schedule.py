@@ -49,7 +49,7 @@ class Stream:
 
 
 class FusedSchedule:
-    """What a kernel of several steps by one rule computes where, and what it keeps."""
+    """The schedule of a kernel of several steps by one rule: which cells it computes in each turn, and which values it keeps."""
 
     def __init__(self, problem: Problem, rule: Rule, variant: Variant) -> None:
         self.problem, self.rule, self.variant = problem, rule, variant
@@ -94,7 +94,7 @@ class FusedSchedule:
 
     @cached_property
     def reach(self) -> tuple[tuple[int, int], ...]:
-        """How far a step reads before and behind a cell along z, y and x in the fields that change."""
+        """The reach of a step before and behind a cell along z, y and x in the fields that change."""
         names = [name for cycle in self.problem.swap for name in cycle[1:]]
         offsets = [(0, 0, 0), *(one for name in names for one in self.reads.get(name, []))]
         return tuple((max(-one[axis] for one in offsets), max(one[axis] for one in offsets)) for axis in range(3))

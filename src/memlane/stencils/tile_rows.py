@@ -1,4 +1,4 @@
-"""What a thread holds of a field that lies in tiles: rows of its own and of others, from shared memory, L2, or a neighbouring device."""
+"""Rows that a thread loads of a field in tiles: its own and those beside them, from shared memory, L2, or a neighbouring device."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tiles in which multiprocessors keep the cells of a device for many steps: whether they can, which tiles, and what a step takes.
+"""Choose the tiles in which multiprocessors keep the cells of a device for many steps, and predict the time of a step.
 
 A step of a block takes as long as its cells do, one after another through the pipelines of the multiprocessor, as its faces do, which all
-blocks store to L2 and read from there, and what blocks lose to each other: fences, flags and the first loads behind them. All of it is
+blocks store to L2 and read from there, and the synchronisation of blocks: fences, flags and the first loads behind them. All of it is
 fitted to a 7-point rule in single precision on one H200, in tiles of 256 cells by 8 to 32 rows by 2 to 16 planes: 3.1 us a step for 16,384
 cells, 4.6 for 32,768 and 7.8 for 65,536.
 """
@@ -43,7 +43,7 @@ ARRIVALS = 4
 
 @dataclass(frozen=True)
 class Tile:
-    """How the cells of a device are cut into boxes, one for each multiprocessor."""
+    """A box of cells that one multiprocessor keeps, and its threads."""
 
     vector: int
     """Cells along x of a thread."""
@@ -69,7 +69,7 @@ class Tile:
 
     @property
     def variant(self) -> Variant:
-        """The tile as kernels of one step are cut."""
+        """The variant of a kernel of one step that has the tile's shape."""
         return Variant(self.vector, (WARP * self.segments, self.warps), self.planes, self.rows, unroll=self.planes)
 
     def blocks(self, planes: int, rows: int) -> int:

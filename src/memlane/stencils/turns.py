@@ -1,4 +1,4 @@
-"""What devices compute between two exchanges: which cells of halos each launch needs, and how wide the borders of its part are."""
+"""Launches between two exchanges: which cells of halos each of them needs, and how wide the borders of its part are."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class Round:
 
     @cached_property
     def reach(self) -> Margins:
-        """How many cells it reads at most before and behind those that it computes."""
+        """The reach of the launch before and behind the cells that it computes, along each axis."""
         return widest(reach_of(self.kernel, name) for name in self.kernel.inputs)
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What every device does between two exchanges: `rounds` launches of each kernel in order."""
+    """The launches of every device between two exchanges: `rounds` of each kernel, in order."""
 
     problem: Problem
     kernels: tuple[StepKernel, ...]

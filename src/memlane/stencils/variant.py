@@ -1,4 +1,4 @@
-"""How a kernel is cut into blocks, vectors and marches: what changes its speed and not its result."""
+"""Variants of a kernel: blocks, vectors and marches, which change its speed and not its result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Variant:
-    """How a kernel of a rule is cut: what changes its speed and not its result."""
+    """The blocks, vectors and marches of a rule's kernel, which change its speed and not its result."""
 
     vector: int = 4
     """Cells along x of a thread."""

@@ -153,7 +153,7 @@ class DistributedRun(SharedRun):
 
     @property
     def subdomain(self) -> Subdomain:
-        """Which planes this rank has."""
+        """The subdomain of this rank."""
         return self.decomposition.subdomains[self.rank]
 
     @property
@@ -256,7 +256,7 @@ class DistributedRun(SharedRun):
 
 @dataclass(frozen=True)
 class _About:
-    """What one rank prepares, and its target."""
+    """The run that one rank prepares, and its target, to be compared with those of the other ranks."""
 
     wanted: dict[str, str]
     """What has to be the same on all ranks, in words."""

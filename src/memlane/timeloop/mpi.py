@@ -149,7 +149,7 @@ class Ranks:
         return whole
 
     def spread(self, array: npt.NDArray[Any], what: str) -> None:
-        """Overwrite an array with that of rank 0, plane by plane."""
+        """Broadcast an array of rank 0 into the array of each rank, plane by plane."""
         self._meet(what, len(array))
         plane = self._mpi.BYTE.Create_contiguous(array[:1].nbytes).Commit()
         self._wait([self._comm.Ibcast([array.view(np.uint8), len(array), plane], root=0)], what, array.nbytes)

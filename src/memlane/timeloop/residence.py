@@ -1,5 +1,5 @@
-"""Kernels that stay on several devices for many steps: room for them, the memory in which they signal each other, and what one said that
-has given up."""
+"""Kernels that stay on several devices for many steps: the blocks that fit, the memory of their flags, and the error of a device that
+gave up waiting."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Residence:
 
     @property
     def polls(self) -> int:
-        """Polls of a flag after which a device gives up; an emulated one never does, because the emulator finds endless waits itself."""
+        """The number of polls of a flag after which a device gives up. An emulated one never does, because the emulator finds endless waits itself."""
         return _MOST_POLLS if self.targets[0].modelled else min(_MOST_POLLS, int(_POLLS_A_SECOND * wait_limit_s()))
 
     def check(self, decomposition: Decomposition) -> None:

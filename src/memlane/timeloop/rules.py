@@ -1,4 +1,4 @@
-"""What a user writes: a stencil, put on a grid, prepared with values."""
+"""The user's side of stencils: a rule, put on a grid, prepared with values."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Stencil:
 
     @property
     def footprint(self) -> Footprint:
-        """How far the rule reads along each axis; of several rules the furthest."""
+        """The reach of the rule along each axis; the largest of several rules."""
         low = [one.footprint.low for one in self.rules]
         high = [one.footprint.high for one in self.rules]
         return Footprint(tuple(map(max, zip(*low, strict=True))), tuple(map(max, zip(*high, strict=True))))

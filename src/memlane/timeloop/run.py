@@ -93,7 +93,7 @@ class Run:
 
     @property
     def variant(self) -> Variant:
-        """How the kernels of most steps are cut."""
+        """The variant of the kernels that make most steps."""
         return max((kernel.variant for kernel in self.code.kernels), key=lambda one: one.steps)
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ class Run:
 
     @property
     def _steps_together(self) -> int:
-        """How many steps are made at least before anything else happens, where so many are left."""
+        """The least number of steps between two calls of a callback, where so many are left."""
         return self.variant.steps
 
     def _advance(self, count: int, schedule: Mapping[str, np.ndarray[Any, Any]], first: int, reduces: bool) -> None:

@@ -158,12 +158,12 @@ class SharedRun(Run):
 
     @property
     def _subdomains(self) -> tuple[Subdomain, ...]:
-        """The parts of the grid that the targets of this process have, in their order."""
+        """The subdomains of the targets of this process, in their order."""
         return self.decomposition.subdomains
 
     @cached_property
     def _residence(self) -> Residence:
-        """Where a kernel stays on the devices."""
+        """The kernel that stays on the devices, with its memory there."""
         return Residence.of(self._staying, self._subdomains, self.targets, self._loaded[: len(self.targets)])
 
     # -- what is there -----------------------------------------------------------------------------------------------------------

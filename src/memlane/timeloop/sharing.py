@@ -1,4 +1,4 @@
-"""How several devices share a grid: which part each has, after how many steps they exchange, with which kernels, and how cells travel.
+"""Choose how several devices share a grid: the subdomain of each, the steps between exchanges, the kernels, and the transport.
 
 What is not given, a model of the chip chooses (`stencils.scaling`).
 """

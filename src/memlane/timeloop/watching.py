@@ -1,4 +1,4 @@
-"""What happens between the steps of a long run: a line of progress, and Ctrl-C that waits for a complete step."""
+"""Between the steps of a long run: a line of progress, and Ctrl-C that waits for a complete step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a stencil takes on several devices, predicted before anything runs.
+"""Predict the time of a stencil on several devices before anything runs.
 
     regions      which cells a device computes between two exchanges
     work         what a problem asks: reach, exchanged fields, bytes of faces

@@ -66,7 +66,7 @@ _ENDS_US = 1.4
 
 @dataclass(frozen=True)
 class LaunchTime:
-    """What one launch takes."""
+    """The time of one launch, and its parts."""
 
     us: float
     """From its start to its end, alone on the device."""

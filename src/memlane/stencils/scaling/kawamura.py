@@ -40,7 +40,7 @@ ASSUMED_LAUNCH_US = 0.7
 
 @dataclass(frozen=True)
 class CellWork:
-    """What one cell costs."""
+    """Operations and bytes of one cell."""
 
     flops: float
     nbytes: float

@@ -1,4 +1,4 @@
-"""What is predicted of a stencil on several devices: the times of one step, and a table of them."""
+"""Predictions for a stencil on several devices: the times of one step, and a table of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDTH, _ROOMY = 118, 92
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one step takes, on average over the steps between two exchanges. Times are in microseconds a step."""
+    """The predicted time of one step, averaged over the steps between two exchanges. Times are in microseconds a step."""
 
     devices: int
     decomposition: tuple[int, ...]

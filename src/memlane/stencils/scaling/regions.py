@@ -43,13 +43,13 @@ class Share:
 
     @property
     def count(self) -> int:
-        """How many faces are exchanged."""
+        """The number of faces that are exchanged."""
         return sum(map(sum, self.neighbours))
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is computed in one of the steps between two exchanges."""
+    """The cells that are computed in one of the steps between two exchanges."""
 
     inner: Box | None
     """The region that needs nothing of the exchange; None where the share is not cut."""
@@ -155,7 +155,7 @@ class _Axis:
 
     @property
     def _begins(self) -> tuple[int, int]:
-        """Where the inner region begins and ends, counted from both sides."""
+        """The distances of the inner region from both sides of the part."""
         (low, high), (before, behind) = self.reach, self.neighbours
         if self.schedule == "independent":
             return self.step * low * before, self.step * high * behind

@@ -1,4 +1,4 @@
-"""What a problem asks of every model: how far a step reads, which fields are exchanged, and what a cell costs."""
+"""The demands of a problem that every model needs: the reach of a step, the exchanged fields, and the cost of a cell."""
 
 from __future__ import annotations
 
