@@ -20,7 +20,7 @@ PACK, UNPACK = "pack", "unpack"
 
 @dataclass(frozen=True)
 class Message:
-    """Cells that a subdomain sends to a neighbour along an axis, from its high side (1) or its low side (0): fields, and their widths."""
+    """Cells that a subdomain sends to a neighbour along an axis, from its high side (1) or its low side (0): fields and widths."""
 
     axis: int
     side: int
