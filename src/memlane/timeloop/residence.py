@@ -63,7 +63,7 @@ class Residence:
 
     @property
     def polls(self) -> int:
-        """The number of polls of a flag after which a device gives up. An emulated one never does, because the emulator finds endless waits itself."""
+        """The number of polls of a flag after which a device gives up. Emulated ones do not: the emulator finds endless waits itself."""
         return _MOST_POLLS if self.targets[0].modelled else min(_MOST_POLLS, int(_POLLS_A_SECOND * wait_limit_s()))
 
     def check(self, decomposition: Decomposition) -> None:
