@@ -27,8 +27,8 @@ from typing import Any
 from memlane.plan import KernelRef, Plan, PlanBuilder, Scalar, StepRef, View
 from memlane.stencils.boxes import Box, Boxes
 from memlane.stencils.code import StepKernel
-from memlane.stencils.decomposition import Decomposition, Margins, Span, Subdomain, Widths
-from memlane.stencils.faces import PACK, UNPACK, Message, add_move, message_places
+from memlane.stencils.decomposition import Decomposition, Margins, Subdomain
+from memlane.stencils.faces import PACK, UNPACK, Faces, Message, add_move, message_places
 from memlane.stencils.points import point_kernel
 from memlane.stencils.stages import REDUCTIONS, SCALARS, Point, field_buffers, launch_point, scalar_type, scalars_shape
 from memlane.stencils.turns import Round, Turn
@@ -127,15 +127,21 @@ class Stores:
 class Writer:
     """Writes the plan of one stage whose devices are all in one process."""
 
+    whole_planes = False
+    """Whether messages along the first axis hold whole planes."""
+
     def __init__(self, stage: SharedStage, refs: Mapping[str, KernelRef]) -> None:
         self.stage, self.refs, self.builder = stage, refs, PlanBuilder()
         self.turn, self.problem, self.subdomains = stage.turn, stage.turn.problem, stage.subdomains
         self.home = {subdomain.device: place for place, subdomain in enumerate(stage.subdomains)}
         self.launches = self.turn.with_borders(stage.wanted)
         self.axes = range(self.problem.grid.dimensions)
-        self.boxes = Boxes(stage.decomposition, self.problem.cut)
-        self.reducing = [kernel for kernel in self.turn.kernels if kernel.reductions]
         self.views: dict[tuple[str, int], View] = {}
+        self.boxes = Boxes(stage.decomposition, self.problem.cut)
+        self.faces = Faces(
+            self.views, self.turn.names_after(self.turn.rounds), self.problem.cut, corners=stage.corners, whole_planes=self.whole_planes
+        )
+        self.reducing = [kernel for kernel in self.turn.kernels if kernel.reductions]
         for subdomain in self.subdomains:
             shape = stage.decomposition.stored_shape(subdomain)
             for name in field_buffers(self.problem, self.turn.kernels[0].variant.steps > 1):
@@ -320,7 +326,7 @@ class Writer:
         after = self.turn.names_after(self.turn.rounds)
         for lower, upper in self.stage.decomposition.neighbours_along(0):
             waits = [*steps[lower.device].face(0, 1), *steps[upper.device].face(0, 0)]
-            within = () if self.stage.corners else tuple(self._own(span, axis) for axis, span in enumerate(lower.spans) if axis)
+            within = () if self.stage.corners else tuple(self.faces.own(span, axis) for axis, span in enumerate(lower.spans) if axis)
             for name, ((low, high), *_) in self.turn.exchanged(self.stage.wanted).items():
                 own, other = (self.views[after.get(name, name), subdomain.device] for subdomain in (lower, upper))
                 found = []
@@ -362,7 +368,7 @@ class Writer:
     ) -> tuple[StepRef, StepRef]:
         """Add the launch that packs a message, the copies that bring it to a neighbour, and the launch that unpacks it there."""
         source, goal, label = message.source, message.goal, message.label
-        faces, halos = self.sent_faces(message), self.received_faces(message)
+        faces, halos = self.faces.sent(message), self.faces.received(message)
         nbytes = message_places(faces)[1]
         there, first = self.home[goal.device], MORE + 4 * message.axis
         queue, arrival = (first, first + 2) if message.side else (first + 1, first + 3)
@@ -389,34 +395,6 @@ class Writer:
             for user, overwriting in zip([*copies, unpacked], [packed, *copies], strict=True):
                 builder.carry(user, [overwriting])
         return packed, unpacked
-
-    def sent_faces(self, message: Message) -> list[View]:
-        """Return the cells of a message where they are computed."""
-        span = message.source.spans[message.axis]
-        return [
-            self._face(message, message.source, name, (span.stop - width, span.stop) if message.side else (span.start, span.start + width))
-            for name, width in message.sent
-        ]
-
-    def received_faces(self, message: Message) -> list[View]:
-        """Return the cells of a message in the halos of the neighbour."""
-        span = message.goal.spans[message.axis]
-        return [
-            self._face(message, message.goal, name, (span.start - width, span.start) if message.side else (span.stop, span.stop + width))
-            for name, width in message.sent
-        ]
-
-    def _own(self, span: Span, axis: int) -> slice:
-        """Return where a part's own cells lie along an axis: everywhere, if it is not cut."""
-        return span.rows(span.start, span.stop) if axis in self.problem.cut else slice(None)
-
-    def _face(self, message: Message, subdomain: Subdomain, name: str, cells: Widths) -> View:
-        """Return cells of a field along the axis of a message: along the axes before, which are exchanged already, all that memory holds,
-        if corners are read; along the others the part's own."""
-        after, is_held = self.turn.names_after(self.turn.rounds), self.stage.corners
-        parts = [slice(None) if at < message.axis and is_held else self._own(span, at) for at, span in enumerate(subdomain.spans)]
-        parts[message.axis] = subdomain.spans[message.axis].rows(*cells)
-        return self.views[after.get(name, name), subdomain.device][tuple(parts)]
 
 
 def _cycles(moves: Mapping[str, str]) -> list[tuple[str, ...]]:

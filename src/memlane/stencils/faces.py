@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from memlane.plan import KernelRef, PlanBuilder, StepRef, View
-from memlane.stencils.decomposition import Subdomain
+from memlane.stencils.decomposition import Span, Subdomain, Widths
 
 _ALIGNED = 64
 """Each face begins at a multiple of so many bytes of a message."""
@@ -31,6 +31,53 @@ class Message:
     @property
     def label(self) -> str:
         return f"{'+'.join(name for name, _ in self.sent)} {'up' if self.side else 'down'} axis {self.axis}"
+
+
+class Faces:
+    """The cells of messages, as views of the memory that fields have at the end of a turn."""
+
+    def __init__(
+        self,
+        views: Mapping[tuple[str, int], View],
+        after: Mapping[str, str],
+        cut: tuple[int, ...],
+        *,
+        corners: bool,
+        whole_planes: bool,
+    ) -> None:
+        """`views`: by field and device. `after`: the name whose memory a field has at the end of the turn. `cut`: the axes along which the
+        grid is cut. `corners`: messages hold the halos of the axes that were exchanged before theirs. `whole_planes`: messages along the
+        first axis hold all that memory has of their planes, which is contiguous."""
+        self.views, self.after, self.cut, self.corners, self.whole_planes = views, after, cut, corners, whole_planes
+
+    def sent(self, message: Message) -> list[View]:
+        """Return the cells of a message where they are computed."""
+        span = message.source.spans[message.axis]
+        return [
+            self._face(message, message.source, name, (span.stop - width, span.stop) if message.side else (span.start, span.start + width))
+            for name, width in message.sent
+        ]
+
+    def received(self, message: Message) -> list[View]:
+        """Return the cells of a message in the halos of the neighbour."""
+        span = message.goal.spans[message.axis]
+        return [
+            self._face(message, message.goal, name, (span.start - width, span.start) if message.side else (span.stop, span.stop + width))
+            for name, width in message.sent
+        ]
+
+    def own(self, span: Span, axis: int) -> slice:
+        """Return where a part's own cells lie along an axis: everywhere, if it is not cut."""
+        return span.rows(span.start, span.stop) if axis in self.cut else slice(None)
+
+    def _face(self, message: Message, subdomain: Subdomain, name: str, cells: Widths) -> View:
+        """Return cells of a field along the axis of a message: along the axes before, which are exchanged already, all that memory holds,
+        if corners are read; along the others the part's own."""
+        if self.whole_planes and not message.axis:
+            return self.views[self.after.get(name, name), subdomain.device][subdomain.rows(*cells)]
+        parts = [slice(None) if at < message.axis and self.corners else self.own(span, at) for at, span in enumerate(subdomain.spans)]
+        parts[message.axis] = subdomain.spans[message.axis].rows(*cells)
+        return self.views[self.after.get(name, name), subdomain.device][tuple(parts)]
 
 
 def message_places(faces: Sequence[View]) -> tuple[list[int], int]:

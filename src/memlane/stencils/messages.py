@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memlane.plan import KernelRef, Plan, PlanBuilder, StepRef, View
-from memlane.stencils.decomposition import Subdomain, Widths
+from memlane.stencils.decomposition import Subdomain
 from memlane.stencils.exchange import DOWNWARDS, UPWARDS, SharedStage, SubdomainSteps, Writer
 from memlane.stencils.faces import PACK, UNPACK, Message, add_move, message_places
 
@@ -82,6 +82,7 @@ class _RankWriter(Writer):
     """Writes the plan of one stage for the part of one process."""
 
     stage: RankStage
+    whole_planes = True
 
     def _exchange(self, builder: PlanBuilder, steps: Mapping[int, SubdomainSteps], repeats: bool) -> None:
         """Add the copies to the host, the call that exchanges messages, and the copies from the host, axis after axis."""
@@ -130,7 +131,7 @@ class _RankWriter(Writer):
                 continue
             message, queue = Message(axis, side, source, goal, sent), UPWARDS if side else DOWNWARDS
             if source.device == self.stage.own:
-                waits, faces = [*own.face(axis, side), *before], self.sent_faces(message)
+                waits, faces = [*own.face(axis, side), *before], self.faces.sent(message)
                 if axis:
                     buffer = self._buffer(builder, f"{message.label} from {source.device}", faces)
                     where: dict[str, Any] = {"device": 0, "queue": queue, "label": f"pack {message.label}", "is_urgent": True}
@@ -141,7 +142,7 @@ class _RankWriter(Writer):
                     to_send = self._planes(message, faces, queue, waits)
                 found.sent.setdefault(goal.device, _Message()).faces += to_send
             if goal.device == self.stage.own:
-                waits, faces = [*own.face(axis, 1 - side), *before], self.received_faces(message)
+                waits, faces = [*own.face(axis, 1 - side), *before], self.faces.received(message)
                 if axis:
                     buffer = self._buffer(builder, f"{message.label} to {goal.device}", faces)
                     to_take = [_Face(buffer, message.label, queue, [], self._unpacking(builder, message, buffer, faces, queue, waits))]
@@ -153,12 +154,6 @@ class _RankWriter(Writer):
         """Return planes of each field, which lie side by side."""
         way = "up" if message.side else "down"
         return [_Face(face, f"{name} {way}", queue, waits) for (name, _), face in zip(message.sent, faces, strict=True)]
-
-    def _face(self, message: Message, subdomain: Subdomain, name: str, cells: Widths) -> View:
-        if message.axis:
-            return super()._face(message, subdomain, name, cells)
-        after = self.turn.names_after(self.turn.rounds)  # whole planes, which lie side by side
-        return self.views[after.get(name, name), subdomain.device][subdomain.rows(*cells)]
 
     def _buffer(self, builder: PlanBuilder, name: str, faces: Sequence[View]) -> View:
         return builder.array(name, message_places(faces)[1], "u1", 0)

@@ -114,7 +114,7 @@ class _PutWriter(Writer):
         pair = f"stored by {source.device} for {goal.device}"
         is_twice = sum(other.goal is goal and other.source is source for other in self._messages(0)) > 1
         flag = builder.flag(f"{pair} at its {SIDES[message.side]} side" if is_twice else pair, self.home[goal.device])
-        stores = Stores(self._border.name, arguments, self.received_faces(message), [flag])
+        stores = Stores(self._border.name, arguments, self.faces.received(message), [flag])
         step = self._add_launch(builder, subdomain, one, box, queue, after, [], label, stores)
         self._stored[subdomain.device, message.side] = step, flag
         return step
@@ -190,7 +190,7 @@ class _PutWriter(Writer):
     def _faces(self) -> Iterator[_Face]:
         for axis in self.axes:
             for message in self._messages(axis):
-                for of, to in zip(self.sent_faces(message), self.received_faces(message), strict=True):
+                for of, to in zip(self.faces.sent(message), self.faces.received(message), strict=True):
                     yield _Face(axis, message.side, message.source.device, message.goal.device, of, to)
 
     def _messages(self, axis: int) -> Iterator[Message]:
