@@ -1,1 +1,2 @@
-"""A kernel to machine code: its body cut into places, its variables placed, its instructions lowered, and the way from place to place."""
+"""Compiles a kernel to machine code: splits its body into segments, places its variables, lowers its instructions and connects the
+segments."""

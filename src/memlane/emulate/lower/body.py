@@ -1,8 +1,8 @@
-"""A function's body cut into places: stretches of instructions that one fragment of a warp runs without a stop.
+"""Splits a function's body into segments: instructions that one warp split (lanes at the same program counter) executes without stopping.
 
-A place ends at branches, barriers and exits, and before labels and warp-synchronous instructions. Places are numbered so that every loop is
-contiguous and lies before what follows it, and both sides of a branch lie before where they meet: running the fragment at the lowest place
-first then brings lanes together again.
+A segment is a basic block that is split further at warp-synchronous points: it ends at branches, barriers and exits, and before labels and
+warp-synchronous instructions. Segments are numbered so that every loop is contiguous and precedes the code after it, and both sides of a
+branch precede their join. Running the split at the lowest segment first therefore makes the lanes reconverge at the join.
 """
 
 from __future__ import annotations
@@ -37,44 +37,45 @@ from memlane.walks import positions, settling
 
 @dataclass(frozen=True)
 class Step:
-    """One instruction and its index in `function.body.instructions()`; those of called functions follow (see `linking`)."""
+    """One instruction and its index in `function.body.instructions()`; instructions of called functions follow (see `linking`)."""
 
     index: int
     instruction: Instruction
     resumes: bool = False
-    """Whether this is the second half of a barrier with a result, or of a call: what is done after the wait."""
+    """Whether this is the second half of a call or of a barrier with a result: the part that runs after the wait."""
     link: Call | Return | None = None
-    """Of a call, or of a return to one."""
+    """The resolved call, or the return to a caller; None for other instructions."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A stretch of instructions. `successors` are numbers of places: of a branch, where it goes if taken, then where otherwise."""
+    """A segment of instructions. `successors` are segment numbers: for a branch, the targets if taken come first, then the fall-through."""
 
     number: int
     steps: tuple[Step, ...]
     successors: tuple[int, ...]
     polls: bool = False
-    """Whether a back edge from here closes a loop that reads what other threads may write."""
+    """Whether a back edge from here closes a loop that reads memory that other threads may write."""
     returns: tuple[int, ...] = ()
-    """Of the end of a called function: where those who call it may go on."""
+    """At the end of a called function, the segments where its callers may continue."""
 
 
 @dataclass(frozen=True)
 class Body:
-    """A function, flat: names are unique, and inner scopes are gone."""
+    """A flattened function: names are unique, and inner scopes are gone."""
 
     places: tuple[Place, ...]
     registers: dict[str, str]
     """Type of each register that an instruction names."""
     variables: tuple[Variable, ...]
-    """Those declared in the function, in order: in shared and local memory, and for parameters of calls."""
+    """Variables declared in the function, in order: in shared and local memory, and for parameters of calls."""
 
 
 def flatten(function: Function, *, stop_at_memory: bool = False, polling: frozenset[str | None] = frozenset()) -> Body:
-    """Cut a function into places; with `stop_at_memory` each memory instruction begins one, for the clock layer.
+    """Split a function into segments; with `stop_at_memory` each memory instruction begins one, for the clock layer.
 
-    `polling` are functions, None for those called through pointers, that read what other threads may just have written.
+    `polling` are the functions that read memory that other threads may just have written; None stands for functions called through
+    pointers.
     """
     flat = split_vectors(flatten_scopes(function))
     assert flat.body is not None
@@ -100,7 +101,7 @@ class _Stretch:
 
 
 def _ends(step: Step) -> bool:
-    if step.resumes:  # lanes whose guard keeps them from a call go on behind what is done after it
+    if step.resumes:  # lanes whose guard skips a call continue after the second half of the call
         return step.instruction.form.effect == "call" and step.instruction.guard is not None
     return step.instruction.form.effect in ("branch", "return", "exit", "trap", "barrier", "call")
 
@@ -131,7 +132,7 @@ def _cut(statements: Sequence[Statement], stop_at_memory: bool) -> list[_Stretch
 
 
 def _branch_tables(statements: Sequence[Statement]) -> dict[str, tuple[str, ...]]:
-    """`name: .branchtargets a, b, c;`"""
+    """Return the labels of each `name: .branchtargets a, b, c;`."""
     found = {}
     for label, directive in pairwise(statements):
         if isinstance(label, Label) and isinstance(directive, Directive) and directive.text.startswith(".branchtargets"):
@@ -168,7 +169,7 @@ def _mark_polls(places: list[Place], polling: frozenset[str | None]) -> Iterator
 
 
 def _polls(instruction: Instruction, used: set[str], polling: frozenset[str | None]) -> bool:
-    """Whether the instruction reads what another thread may just have written, and somebody looks at what it read."""
+    """Return whether the instruction reads memory that another thread may just have written, and its result is used."""
     effect = instruction.form.effect
     if effect == "atomic":
         return any(name in used for name in values_written(instruction))
@@ -183,7 +184,7 @@ def _polls(instruction: Instruction, used: set[str], polling: frozenset[str | No
 
 
 def _register_types(function: Function, statements: Sequence[Statement], places: Sequence[Place]) -> dict[str, str]:
-    """The type of each register that is named, by its declaration, which may be that of a parameter."""
+    """Return the type of each register that an instruction names, from its declaration, which may be that of a parameter."""
     single: dict[str, str] = {CARRY: "pred"}
     single.update({one.name: one.type for one in (*function.params, *function.results) if one.space == "reg"})
     many: dict[str, str] = {}
@@ -200,20 +201,23 @@ def _register_types(function: Function, statements: Sequence[Statement], places:
 
 
 def _by_prefix(name: str, many: dict[str, str]) -> str:
-    """For the rare declaration whose own name ends in a digit, as `%r1_<4>` does not but `%x1<4>` does."""
+    """Return the type from the declaration whose name is a prefix of `name`.
+
+    Needed only where the declared name itself ends in a digit, such as `%x1<4>`; `%r1_<4>` does not.
+    """
     return next((kind for prefix, kind in many.items() if name.startswith(prefix)), "b32")
 
 
 def reads(instruction: Instruction) -> tuple[str, ...]:
-    """The registers whose values an instruction needs: a guarded one also those that it may leave as they are."""
+    """Return the registers whose values an instruction needs; a guarded one also needs those that it may leave unchanged."""
     found = values_read(instruction)
     return found if instruction.guard is None else (*found, *values_written(instruction))
 
 
 class LiveOut:
-    """Which registers hold values that somebody may still need when a place ends.
+    """Liveness analysis: the registers that are live at the end of each segment.
 
-    Sets of registers are the bits of integers: many registers may be needed behind many places.
+    Sets of registers are the bits of integers, because many registers may be live after many segments.
     """
 
     def __init__(self, places: Sequence[Place]) -> None:
@@ -231,11 +235,11 @@ class LiveOut:
             for target in {*place.successors, *place.returns}:
                 before[target].append(number)
         live_in, out = list(needed), [0] * len(places)
-        # The highest first: called functions lie below those who call them, and take up what is needed behind all of their calls at once.
+        # The highest first: called functions lie below their callers, and take up what is live after all of their calls at once.
         work = [-number for number in range(len(places))]
         heapify(work)
         waiting = set(range(len(places)))
-        # A place is met again only when one more register is needed behind it.
+        # A segment is processed again only when one more register is live at its end.
         steps = settling("which registers are needed after calls", len(places) * (1 + len(self._names)))
         while work:
             next(steps)
@@ -252,23 +256,23 @@ class LiveOut:
         return out
 
     def behind(self, place: int) -> frozenset[str]:
-        """Return the registers that are needed behind a place."""
+        """Return the registers that are live at the end of a segment."""
         return self._names_of(self._out[place])
 
     def named_in(self, place: int) -> frozenset[str]:
-        """Return those of the registers that are needed behind a place that the place reads or writes."""
+        """Return the registers that are live at the end of a segment and that the segment reads or writes."""
         return self._names_of(self._out[place] & self._named[place])
 
     def spans(self) -> dict[str, tuple[int, int]]:
-        """Return the first and the last place where each register that is needed behind some place is named, or holds what is needed. In
-        between it may hold something too. Registers that may be read before they are written are left out."""
+        """Return the first and the last segment of each register that is live at the end of some segment: where it is named, or holds a
+        live value. It may be dead at some segments in between. Registers that may be read before they are written are left out."""
         live = [out | named for out, named in zip(self._out, self._named, strict=True)]
         first, last = self._firsts(live), self._firsts(live[::-1])
         anywhere = self.anywhere() - self._names_of(self._undefined)
         return {name: (first[self._numbers[name]], len(live) - 1 - last[self._numbers[name]]) for name in anywhere}
 
     def _firsts(self, live: Sequence[int]) -> dict[int, int]:
-        """By register the first of the sets that it is in."""
+        """Return the first set that each register is in."""
         seen, found = 0, dict[int, int]()
         for number, bits in enumerate(live):
             found.update(dict.fromkeys(positions(bits & ~seen), number))
@@ -276,7 +280,7 @@ class LiveOut:
         return found
 
     def anywhere(self) -> frozenset[str]:
-        """Return the registers that are needed behind some place."""
+        """Return the registers that are live at the end of some segment."""
         found = 0
         for bits in self._out:
             found |= bits
@@ -293,7 +297,7 @@ class LiveOut:
 
 
 def _local(place: Place) -> tuple[dict[str, None], set[str]]:
-    """Return the registers whose values a place needs from others, and those that it writes."""
+    """Return the registers that a segment reads before it writes them, and those that it writes."""
     used, written = dict[str, None](), set[str]()
     for step in place.steps:
         used.update((name, None) for name in reads(step.instruction) if name not in written)

@@ -1,8 +1,8 @@
-"""What a call and a return need to know, besides their instructions.
+"""Describes calls and returns: what they need besides their instructions.
 
-Each function has registers of its own, one set for all its activations, and its parameters and results are registers too. So a call copies
-the arguments and writes down where to go on; only a function that may be entered again before it returns puts what it still needs on a
-stack in local memory.
+Each function has its own registers, one set for all its activations, and its parameters and results are registers too. So a call copies the
+arguments and stores where to continue. Only a function that may be entered again before it returns saves its live registers on a stack in
+local memory.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from memlane.ptx import Operand
 
 STACK = "%stack"
-"""The register that holds where in local memory a thread's stack ends; and the name of the place where it begins."""
+"""The register that holds the local-memory address of the end of a thread's stack; also the name of the variable where the stack begins."""
 SAVED_BYTES = 8
-"""What a saved register takes on the stack."""
+"""Bytes of a saved register on the stack."""
 
 
 @dataclass(frozen=True)
@@ -23,40 +23,40 @@ class Target:
 
     name: str
     address: int
-    """What a pointer to it holds."""
+    """The value of a pointer to it."""
     arguments: tuple[tuple[str, Operand], ...]
-    """Registers of its parameters, each with what goes there."""
+    """Registers of its parameters, each with the operand copied there."""
     results: tuple[tuple[str, str], ...]
-    """Registers of the caller, each with the one of the function that it gets."""
+    """Registers of the caller, each with the register of the function that it receives."""
     place: str
-    """The register in which it finds where to go on at its end."""
+    """The register that holds where the function continues at its end (its return address)."""
     frame: str = ""
-    """The register in which it finds where its local variables begin on the stack; empty if they have fixed places."""
+    """The register that holds where its local variables begin on the stack; empty if they have fixed offsets."""
     frame_bytes: int = 0
     entry: int = -1
-    """The number of its first place."""
+    """The number of its first segment."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call, whether it begins or goes on behind the return."""
+    """A call, at its first half or at the second half, after the return."""
 
     targets: tuple[Target, ...]
     pointer: Operand | None = None
-    """What the target is chosen by, of a call through a pointer."""
+    """The operand that selects the target of a call through a pointer; None for a direct call."""
     saved: tuple[str, ...] = ()
-    """Registers that outlive the call, which may write them."""
+    """Registers that are live across the call and that the call may overwrite."""
     resume: int = -1
-    """The number of the place behind the call."""
+    """The number of the segment after the call."""
     service: str = ""
-    """The function of the CUDA runtime that is called instead, such as `vprintf`."""
+    """The function of the CUDA runtime that is called instead, such as `vprintf`; empty if there is none."""
     arguments: tuple[tuple[Operand, ...], ...] = ()
-    """For it: the registers of each argument, lowest first."""
+    """The registers of each argument of the service, lowest first."""
     results: tuple[str, ...] = ()
 
     @property
     def stack_bytes(self) -> int:
-        """A multiple of what any variable is aligned to."""
+        """Return the bytes that the call takes on the stack, a multiple of the largest alignment of any variable."""
         return -(-SAVED_BYTES * len(self.saved) // 16) * 16
 
 
@@ -65,6 +65,6 @@ class Return:
     """The end of a called function."""
 
     place: str
-    """The register that holds where its caller goes on."""
+    """The register that holds where its caller continues."""
     frame_bytes: int
-    """What it gives back to the stack."""
+    """Bytes that it releases from the stack."""

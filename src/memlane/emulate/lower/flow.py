@@ -1,11 +1,11 @@
-"""How a warp gets from place to place in generated code.
+"""Generates the control flow of a warp between segments.
 
-entry      take a fresh budget and choose a fragment
-dispatch   jump to the place of the chosen fragment
-place N    the instructions; ends by going on, splitting, waiting or leaving
-arrive N   go on at N, unless lanes wait at N or before: then join them
+entry      take a fresh budget and choose a warp split
+dispatch   jump to the segment of the chosen split
+segment N  the instructions; ends by continuing, splitting, waiting or exiting
+arrive N   continue at N, unless lanes wait at N or before: then rejoin them
 back N     the same over a back edge, which costs some of the budget
-pick       choose a fragment again, or stop
+pick       choose a split again, or stop
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from memlane.emulate.runtime.fragments import defer, enter, park, pick
 
 
 class Flow:
-    """The control flow of one kernel while its code is written."""
+    """The control flow of one kernel while its code is generated."""
 
     def __init__(self, k: Lowering, places: Sequence[Place], needed: LiveOut) -> None:
         self._k, self._places, self._needed = k, places, needed
@@ -40,22 +40,22 @@ class Flow:
         )
         self._join_phi, self._defer_phi = self._write_frame()
         self.end = len(places)
-        """The place of a thread that has run off the end: it exits."""
+        """The segment number of a thread that has run off the end: it exits."""
 
     # -- what a place needs ----------------------------------------------------------------------------------------------------
 
     @property
     def successors(self) -> tuple[int, ...]:
-        """Where the current place may go."""
+        """Return the successors of the current segment."""
         return self._place.successors
 
     @property
     def following(self) -> int:
-        """Where lanes go on that do not branch: the place behind this one, or the end."""
+        """Return where lanes that do not branch continue: the next segment, or the end."""
         return self.successors[0] if self.successors else self.end
 
     def begin(self, place: Place) -> None:
-        """Turn to a place."""
+        """Begin to generate the code of a segment."""
         self._place = place
         e = self._k.e
         e.position_at_end(self._blocks[place.number])
@@ -64,11 +64,11 @@ class Flow:
             self._stop_if_late(place)
 
     def _stop_if_late(self, place: Place) -> None:
-        """In the clock layer a warp runs no further than the limit that the scheduler set."""
+        """Emit code that stops the warp once it passes the time limit that the scheduler set. For the clock layer."""
         k, e = self._k, self._k.e
         late = e.icmp_signed(">", e.get(k.warp, WARP, "time"), e.get(k.context, CONTEXT, "limit"))
         with e.if_then(late):
-            with e.if_then(e.icmp_unsigned("==", k.mask, e.get(k.warp, WARP, "live"))):  # nobody else has to be looked at
+            with e.if_then(e.icmp_unsigned("==", k.mask, e.get(k.warp, WARP, "live"))):  # no other lanes have to be considered
                 for field, value in (("together", 1), ("pc", place.number), ("frontier", NONE)):
                     e.put(value, k.warp, WARP, field)
                 e.ret(constant(I32, LATER))
@@ -76,18 +76,18 @@ class Flow:
             e.ret(constant(I32, LATER))
 
     def finish(self) -> None:
-        """End a place that did not end itself."""
+        """End a segment that did not end itself."""
         if not self._k.e.block.is_terminated:
             self.save()
             self.go(self.following)
 
     def save(self) -> None:
-        """Store the registers that are needed later."""
+        """Emit stores of the registers that are live at the end of the segment."""
         self._k.save(self._needed.named_in(self._place.number))
         self._tally(self._place.number, self._k.mask)
 
     def count_executions(self, step: Step) -> None:
-        """Tally the lanes of a guarded instruction; the others are tallied by place."""
+        """Emit code that counts the active lanes of a guarded instruction; other instructions are counted by segment."""
         if step.instruction.guard is not None and not step.resumes:
             self._tally(len(self._places) + step.index, self._k.active)
 
@@ -98,7 +98,7 @@ class Flow:
             e.store(e.add(e.load(place, typ=I64), e.zext(e.popcount(lanes), I64)), place)
 
     def weights(self) -> tuple[tuple[int, int], ...]:
-        """For each tally, how many instructions it stands for."""
+        """Return for each execution counter how many instructions it stands for."""
         by_place = [(p.number, sum(s.instruction.guard is None and not s.resumes for s in p.steps)) for p in self._places]
         guarded = [
             (len(self._places) + s.index, 1) for p in self._places for s in p.steps if s.instruction.guard is not None and not s.resumes
@@ -106,11 +106,11 @@ class Flow:
         return (*by_place, *guarded)
 
     def go(self, number: int) -> None:
-        """All lanes go on at a place."""
+        """Emit a branch of all lanes to a segment."""
         self._k.e.branch(self._way_to(number))
 
     def split(self, taken: Value) -> None:
-        """Lanes of `taken` go to the first successor, the others to the second."""
+        """Emit a branch of the lanes of `taken` to the first successor and of the others to the second."""
         k, e = self._k, self._k.e
         goal, otherwise = self.successors if len(self.successors) == 2 else (self.successors[0], self.end)
         some, both = (e.append_basic_block(name) for name in ("not_all", "both"))
@@ -123,20 +123,22 @@ class Flow:
         self.pick_again()
 
     def leave(self, lanes: Value) -> None:
-        """`lanes` exit; the others, if the instruction is guarded, go on."""
+        """Emit the exit of `lanes`; the others, if the instruction is guarded, continue."""
         k = self._k
         self.skip_if_idle(self.following)
         k.call(leave_cluster, k.warp, lanes)
         self.pick_again()
 
     def pause(self) -> int:
-        """End the place at an instruction that may wait: registers are stored, and lanes without a part in it go on. The place behind."""
+        """End the segment at an instruction that may wait: store registers, let lanes that do not take part continue. Return the next
+        segment."""
         self.save()
         self.skip_if_idle(self.following)
         return self.following
 
     def skip_if_idle(self, following: int) -> None:
-        """Behind a guard: if no lane takes part, all go on at `following`; else those that do not wait there for their turn."""
+        """Emit code that, after a guard, lets all lanes continue at `following` if none is active; else it parks the inactive lanes
+        there."""
         k, e = self._k, self._k.e
         if k.instruction.guard is None:
             return
@@ -146,8 +148,8 @@ class Flow:
         k.call(park, k.warp, e.and_(k.mask, e.not_(k.active)), constant(I32, following))
 
     def gather(self, members: Value, partners: Value) -> None:
-        """Begin a warp-synchronous instruction, the first of its place. A lane goes on when all of its live `partners`, a mask for each
-        lane, are here; `members` are all those that a running lane waits for."""
+        """Emit the start of a warp-synchronous instruction, the first of its segment. A lane continues once all of its live `partners` (a
+        mask for each lane) are here; `members` are all lanes that a running lane waits for."""
         k, e = self._k, self._k.e
         missing = e.and_(e.and_(members, e.get(k.warp, WARP, "live")), e.not_(k.mask))
         with e.if_then(e.icmp_unsigned("!=", missing, constant(I32, 0)), likely=False):
@@ -158,13 +160,13 @@ class Flow:
         k.change_mask(e.get(k.warp, WARP, "mask"))
 
     def pick_again(self) -> None:
-        """The lanes have been seen to: choose a fragment."""
+        """Emit a branch to the choice of the next warp split."""
         self._k.e.branch(self._pick)
 
     # -- the frame ---------------------------------------------------------------------------------------------------------------
 
     def _write_frame(self) -> tuple[Value, Value]:
-        """The blocks that every kernel has."""
+        """Generate the blocks that every kernel has; return the phi nodes of the joining and the deferring one."""
         k, e = self._k, self._k.e
         with e.goto_block(self._pick):
             status = k.call(pick, k.warp)
@@ -188,7 +190,7 @@ class Flow:
         return phis[0], phis[1]
 
     def close(self) -> None:
-        """Write the entry, after everything that puts something into the function's frame."""
+        """Generate the entry block, after everything that allocates in the function's stack frame."""
         k, e = self._k, self._k.e
         e.position_at_end(self._entry)
         check_turn(k)
@@ -199,7 +201,7 @@ class Flow:
         e.ret(status)
 
     def _way_to(self, number: int) -> ir.Block:
-        """The block that goes on at a place from here."""
+        """Return the block that goes from here to a segment."""
         if number == self.end:
             return self._end
         cost = 0

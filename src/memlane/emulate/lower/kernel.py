@@ -1,4 +1,4 @@
-"""A kernel compiled for the emulator."""
+"""Compiles a kernel for the emulator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from memlane.launch import stage
 from memlane.ptx import Function, Instruction, Module, called_functions, print_module, registers_read
 
 _ENTRY = "kernel"
-"""What the function is called in the machine code of each kernel."""
+"""The name of the function in the machine code of each kernel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,19 +36,19 @@ class CompiledKernel:
     """Machine code that runs one warp until it stops, and what a launch must provide for it."""
 
     code: Code
-    """The function: a warp's record in, a status out."""
+    """The function: takes the record of a warp, returns a status."""
     warp_bytes: int
-    """Record and registers of a warp."""
+    """Bytes of a warp's record and registers."""
     frame: Frame
     layers: Compiled
     instructions: tuple[Instruction, ...]
-    """By index, for messages and counts: those of the kernel, then those of the functions that it calls (`called_functions`)."""
+    """Instructions by index, for messages and counts: those of the kernel, then those of its called functions (`called_functions`)."""
     weights: tuple[tuple[int, int], ...]
-    """What the counting layer's tallies of executed lanes count for: number of the tally, and instructions it stands for."""
+    """For each execution counter of the counting layer: its number, and the instructions that it stands for."""
 
 
 def compile_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
-    """The machine code of a kernel, from the store if it is there; the caller holds `jit.LOCK`.
+    """Return the machine code of a kernel, from the store if it is there; the caller holds `jit.LOCK`.
 
     Raises UnsupportedPtx at the first instruction that has no semantics.
     """
@@ -66,7 +66,8 @@ def compile_kernel(module: Module, function: Function, layers: Compiled, chip: C
 
 
 def _key(module: Module, function: Function, layers: Compiled, chip: Chip) -> str:
-    """Of all that decides the code: what the kernel and the functions it calls say, where variables and functions lie, layers and chip."""
+    """Return the key of the compiled code: hashes the kernel and the functions it calls, the offsets of variables and functions, layers and
+    chip."""
     named = {function.name, *(called.name for called in called_functions(module, function))}
     items = tuple(item for item in module.items if not isinstance(item, Function) or item.name in named)
     text, numbers = print_module(replace(module, items=items)), repr(chip) if layers.knows_chip else ""
@@ -74,7 +75,7 @@ def _key(module: Module, function: Function, layers: Compiled, chip: Chip) -> st
 
 
 def _build(module: Module, function: Function, layers: Compiled, chip: Chip) -> tuple[CompiledKernel, Entry]:
-    """Compile a kernel: it, and what is to be kept of it for other processes."""
+    """Compile a kernel; return it, and the entry that the store keeps for other processes."""
     found = lowered(module, function, layers, chip)
     compile_helpers(found.program.required.values())
     object_file = translated(str(found.program), layers.quick)
@@ -89,14 +90,14 @@ def _build(module: Module, function: Function, layers: Compiled, chip: Chip) -> 
 
 
 def places_of(module: Module, function: Function, layers: Compiled) -> tuple[Place, ...]:
-    """Return the places of a kernel with these layers, by the numbers that `WARP` records have."""
+    """Return the segments of a kernel with these layers, by the numbers that `WARP` records hold."""
     body, _ = link(module, function, SERVICES, stop_at_memory=layers.clock)
     return body.places
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A kernel for LLVM."""
+    """A kernel as a program for LLVM, before it is compiled."""
 
     program: Program
     warp_bytes: int
@@ -106,7 +107,7 @@ class Lowered:
 
 
 def lowered(module: Module, function: Function, layers: Compiled, chip: Chip) -> Lowered:
-    """A kernel with these layers as a program for LLVM; the fields are those of `CompiledKernel`."""
+    """Return a kernel with these layers as a program for LLVM; the fields are those of `CompiledKernel`."""
     assert function.body is not None
     body, instructions = link(module, function, SERVICES, stop_at_memory=layers.clock)
     frame = place_variables(module, function, body)
@@ -123,14 +124,14 @@ def lowered(module: Module, function: Function, layers: Compiled, chip: Chip) ->
 
 
 def _spans(body: Body, needed: LiveOut, layers: Compiled) -> dict[str, tuple[int, int]]:
-    """Where registers hold something. What is called writes registers that its instructions do not name, and the checker asks what a
-    register holds behind its last use: then none."""
+    """Return the segments over which each register holds a value; empty if that is not known. A called function writes registers that its
+    instructions do not name, and the checker reads registers after their last use."""
     calls = any(place.returns or any(step.link is not None for step in place.steps) for place in body.places)
     return {} if calls or layers.check else needed.spans()
 
 
 def _skips(body: Body) -> list[int]:
-    """The indices of guarded branches that go forward."""
+    """Return the indices of guarded forward branches."""
     last = [(place, place.steps[-1]) for place in body.places if place.steps and place.successors]
     return [
         step.index
@@ -140,7 +141,7 @@ def _skips(body: Body) -> list[int]:
 
 
 def _restored(entry: Entry | None, module: Module, function: Function, layers: Compiled) -> CompiledKernel | None:
-    """The kernel that was kept, if there is one and all helpers that it calls are there too."""
+    """Return the stored kernel; None if it is not stored or a helper that it calls is missing."""
     if entry is None or not load_helpers(entry.facts["helpers"]):
         return None
     said = entry.facts["frame"]

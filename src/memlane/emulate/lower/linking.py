@@ -1,7 +1,7 @@
-"""A kernel and the functions that it calls, made one body.
+"""Links a kernel and the functions that it calls into one body.
 
-Every function is there once, whoever calls it: lanes that called it from different places run it together. It lies before those who call
-it, so that lanes that did not call wait for the others behind the call. `calls` says what a call does.
+Each function appears once, so lanes that called it from different places run it together. It precedes its callers, so that lanes that did
+not call wait for the others after the call. `calls` says what a call does.
 
 Instructions keep their indices in their own function; those of the called functions, in the order of the module, follow the kernel's.
 """
@@ -43,8 +43,8 @@ from memlane.walks import Reachability, post_order, reachable
 
 
 def link(module: Module, kernel: Function, services: Iterable[str], *, stop_at_memory: bool) -> tuple[Body, tuple[Instruction, ...]]:
-    """The body of a kernel with all that it calls, and its instructions by index. `services` are functions without a body that the
-    emulator provides."""
+    """Return the body of a kernel with all functions that it calls, and its instructions by index. `services` are functions without a body
+    that the emulator provides."""
     own = tuple(kernel.instructions())
     if not any(one.form.effect == "call" for one in own):
         return flatten(kernel, stop_at_memory=stop_at_memory), own
@@ -52,7 +52,7 @@ def link(module: Module, kernel: Function, services: Iterable[str], *, stop_at_m
 
 
 def linked_instructions(module: Module, kernel: Function) -> tuple[Instruction, ...]:
-    """The instructions by index alone, as `link` numbers them."""
+    """Return only the instructions by index, numbered as `link` numbers them."""
     own = tuple(kernel.instructions())
     if not any(one.form.effect == "call" for one in own):
         return own
@@ -87,7 +87,7 @@ class _Linker:
         self._addresses = function_addresses(module)
 
     def link(self) -> tuple[Body, tuple[Instruction, ...]]:
-        """All of it."""
+        """Return the linked body, and the instructions by index."""
         for part in self._parts.values():
             self._read(part)
         self._find_circles()
@@ -130,7 +130,8 @@ class _Linker:
                 raise UnsupportedPtx(f"the emulator does not model {actual.name} as the argument of a call", call.span)
 
     def _targets(self, part: Part, call: Instruction) -> list[Part]:
-        """The functions with a body that a call may reach; PtxTypeError if it does not fit the one that it names."""
+        """Return the functions with a body that a call may reach. Raises PtxTypeError if the call does not match the function that it
+        names."""
         name = called_name(call)
         if name in self._services:
             return []
@@ -154,7 +155,7 @@ class _Linker:
     # -- instructions --------------------------------------------------------------------------------------------------------------
 
     def _units(self, part: Part, name: str) -> list[tuple[Unit, str]]:
-        """The parts of a parameter, each with its register."""
+        """Return the pieces of a parameter, each with its register."""
         variable = part.parameters[name]
         if variable.space == "reg":
             register = part.rename(name)
@@ -166,11 +167,11 @@ class _Linker:
         return found
 
     def _wired(self, part: Part) -> list[Place]:
-        """The places of a function with parameters as registers, and what its calls and returns need to know."""
+        """Return the segments of a function, with parameters as registers and its calls and returns resolved."""
         places = [replace(place, steps=tuple(self._wired_step(part, step) for step in place.steps)) for place in part.body.places]
         if not part.recursive:
             return places
-        # What a function that may be entered again needs behind a call lies on the stack meanwhile.
+        # A function that may be entered again keeps the registers that are live across a call on the stack.
         alone = [replace(place, steps=tuple(of_this_activation(step) for step in place.steps)) for place in places]
         live = LiveOut(alone)
         needed = {place.steps[-1].index: live.behind(number) for number, place in enumerate(alone) if _call_at_the_end(place)}
@@ -206,7 +207,7 @@ class _Linker:
         return replace(step, instruction=rename_instruction(one, part.rename))
 
     def _wired_access(self, part: Part, one: Instruction, name: str, span: Unit) -> Instruction:
-        """A load or store of a parameter: its address becomes the registers of that part of it."""
+        """Replace the address of a load or store of a parameter by the registers of the accessed pieces."""
         start, nbytes = span
         if start < 0 or start + nbytes > part.parameters[name].nbytes:
             raise PtxTypeError(f"{one.name} goes beyond the parameter {name}", one.span)
@@ -217,7 +218,7 @@ class _Linker:
         return replace(one, operands=operands, form=form)
 
     def _framed(self, part: Part, one: Instruction) -> Instruction:
-        """An instruction of a recursive function with its local variables on the stack."""
+        """Rewrite an instruction of a recursive function to address its local variables on the stack."""
         register = Register(part.frame_register)
         self._registers[register.name] = "b64"
         operands: list[Operand] = []
@@ -270,7 +271,7 @@ class _Linker:
         return [register for _, register in self._units(part, variable.name)]
 
     def _passed(self, part: Part, actual: Operand, formal: tuple[Part, Variable] | None) -> list[tuple[str, Operand]]:
-        """The registers of a parameter with what they get from an argument."""
+        """Return the registers of a parameter, each with the operand copied from the argument."""
         sources: list[Operand]
         if isinstance(actual, Symbol):
             sources = [Register(register) for _, register in self._units(part, actual.name)]
@@ -282,7 +283,7 @@ class _Linker:
         return list(zip(targets, sources, strict=False))
 
     def _received(self, part: Part, actual: Operand, formal: tuple[Part, Variable] | None) -> list[str]:
-        """The registers of the caller that get a result; of one that is thrown away, registers that nothing reads."""
+        """Return the caller's registers that receive a result; for a discarded result, registers that nothing reads."""
         if isinstance(actual, Symbol):
             return [register for _, register in self._units(part, actual.name)]
         if isinstance(actual, Sink) and formal is not None:
@@ -294,7 +295,7 @@ class _Linker:
     # -- places ----------------------------------------------------------------------------------------------------------------------
 
     def _merged(self, wired: dict[str, list[Place]]) -> tuple[Place, ...]:
-        """All places under one numbering, callees before callers. A warp begins at place 0, which leads to the kernel."""
+        """Return all segments under one numbering, callees before callers. A warp begins at segment 0, which leads to the kernel."""
         order = post_order([self._kernel.name], lambda name: sorted(self._parts[name].callees))
         number = 1
         for name in order:
@@ -311,7 +312,7 @@ class _Linker:
         )
 
     def _placed(self, part: Part, place: Place, own: Sequence[Place], behind: dict[str, list[int]]) -> Place:
-        """A place with its final numbers. Notes in `behind` where the functions that it calls may return to."""
+        """Return a segment with its final numbers. Appends to `behind` the segments where called functions may return to."""
         base = part.first_place
         steps = tuple(replace(step, index=part.first_index + step.index) for step in place.steps)
         successors = tuple(base + goal for goal in place.successors)
@@ -331,7 +332,7 @@ class _Linker:
 
 
 _REMEDY = "link the file that defines it: memlane.link(...), or --link FILE on the command line"
-"""What to do about a function that is declared only."""
+"""The remedy for a function that is declared but not defined."""
 
 
 def _steps(body: Body) -> Iterator[Step]:
@@ -349,7 +350,8 @@ def _call_at_the_end(place: Place) -> Call | None:
 
 
 def _polling(module: Module, functions: Sequence[Function]) -> frozenset[str | None]:
-    """The functions that read what other threads may just have written, or call such; None is among them if one is called by a pointer."""
+    """Return the functions that read memory that other threads may just have written, directly or through calls. None is among them if one
+    is called through a pointer."""
 
     def polls(function: Function) -> bool:
         words = ("volatile", "relaxed", "acquire", "mmio")
@@ -368,7 +370,7 @@ def _polling(module: Module, functions: Sequence[Function]) -> frozenset[str | N
 
 
 def _with_return(function: Function) -> Function:
-    """A function whose text ends with a return, as running off its end means."""
+    """Return a function that ends with an explicit `ret`, which running off its end means."""
     assert function.body is not None
     statements = function.body.statements
     last = statements[-1] if statements else None

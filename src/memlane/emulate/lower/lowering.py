@@ -1,7 +1,7 @@
-"""What the semantics of an instruction is written against: the operands of one instruction as 32-lane values, and its results.
+"""Lowers the instructions of a kernel: gives their semantics the operands as 32-lane values, and takes their results.
 
-Inside a place, registers are SSA values, computed for all lanes whether they take part or not; when the place ends, those that somebody
-still needs are stored for the lanes that did. Between places they live in the warp's register file. A predicate is an i32 mask.
+Inside a segment, registers are SSA values, computed for all lanes whether they are active or not; when the segment ends, the live ones are
+stored for the lanes that ran it. Between segments they are kept in the warp's register file. A predicate is an i32 mask.
 """
 
 from __future__ import annotations
@@ -32,31 +32,32 @@ if TYPE_CHECKING:
 
 
 _ALWAYS = (0, 1 << 62)
-"""The span of a register that may hold something at every place."""
+"""The span of a register that may hold a value at every segment."""
 
 
 @dataclass(frozen=True)
 class RegisterFile:
-    """Where each register of a kernel lies behind the record of its warp."""
+    """Offsets of the registers of a kernel after the record of its warp."""
 
     bits: dict[str, int]
-    """Width; 1 for predicates, which take 4 bytes."""
+    """Width of each register; 1 for predicates, which take 4 bytes."""
     offsets: dict[str, int]
     ready_offsets: dict[str, int]
-    """Where the clock layer keeps when each register is ready, 8 bytes; empty without it."""
+    """Offsets of the cycle at which each register is ready, 8 bytes, kept by the clock layer; empty without it."""
     nbytes: int
     read: frozenset[str]
-    """The registers that some instruction reads."""
+    """Registers that some instruction reads."""
 
 
 def assign_registers(
     types: dict[str, str], needed: frozenset[str], spans: dict[str, tuple[int, int]], read: frozenset[str], layers: Compiled
 ) -> RegisterFile:
-    """Give each register that outlives a place its bytes, wide ones first, so that all are aligned.
+    """Assign bytes to each register that is live across segments, wide ones first, so that all are aligned.
 
-    `spans` are the first and the last place at which registers hold something (`LiveOut.spans`); those of one width that have nothing to
-    hold at the same time share their bytes, because a launch with a clock goes from warp to warp, and what these hold must not be more
-    than fits into the host's caches. Registers without a span share with none."""
+    `spans` are the first and the last segment at which registers hold a value (`LiveOut.spans`). Registers of one width with disjoint spans
+    share their bytes: a launch with a clock goes from warp to warp, and the register files of the warps should fit into the host's caches.
+    Registers without a span share with none.
+    """
     bits = {name: SCALAR_TYPES[kind].bits if kind in SCALAR_TYPES else 64 for name, kind in types.items()}
     offsets: dict[str, int] = {}
     end = REGISTERS
@@ -80,7 +81,7 @@ def assign_registers(
 
 
 class Lowering:
-    """The code of one kernel while it is written. `e` stands at the end of the current place."""
+    """The code of one kernel while it is generated. `e` stands at the end of the current segment."""
 
     def __init__(self, e: Emit, warp: Value, registers: RegisterFile, frame: Frame, layers: Compiled, chip: Chip) -> None:
         self.e = e
@@ -92,31 +93,31 @@ class Lowering:
         self.layers = layers
         self.chip = chip
         self.active: Value = None
-        """i32: the lanes that execute the current instruction."""
+        """i32: lanes that execute the current instruction (the active mask)."""
         self.mask: Value = None
-        """i32: the lanes that run the current place."""
+        """i32: lanes that run the current segment."""
         self.step: Step
         self.instruction: Instruction
         self.index = 0
         self.resumes = False
-        """Whether the instruction was executed before and goes on behind its wait."""
+        """Whether this is the second half of the instruction, after its wait."""
         self.reached_memory = False
-        """Whether the code of the instruction goes to memory by `semantics.accesses`, where the layers see it."""
+        """Whether the code of the instruction accesses memory through `semantics.accesses`, where the layers observe it."""
         self.flow: ControlFlow
         self._entry = e.block
         self._scratch: dict[str, Value] = {}
         self._values: dict[str, Value] = {}
         self._changed: set[str] = set()
         self.products: Products | None = None
-        """With the checker: the asynchronous products of the kernel."""
+        """Asynchronous products (wgmma) of the kernel; None without the checker."""
         self.touched = 0
-        """Those whose registers an instruction of this place has touched since the last of them began."""
+        """The products whose registers an instruction of this segment has touched since the last of them began, as bits."""
         self.scoreboard = Scoreboard(self, chip, registers.ready_offsets) if layers.clock else None
 
     # -- the current place and instruction -------------------------------------------------------------------------------------
 
     def begin_place(self, mask: Value) -> None:
-        """Forget the values of the place before."""
+        """Start a segment: forget the register values of the segment before."""
         self.mask = self.active = mask
         self._values.clear()
         self._changed.clear()
@@ -125,7 +126,7 @@ class Lowering:
             self.scoreboard.begin_place()
 
     def begin(self, step: Step) -> None:
-        """Turn to an instruction: its guard decides who executes it."""
+        """Start an instruction; its guard decides which lanes are active."""
         self.step, self.index, self.instruction, self.resumes = step, step.index, step.instruction, step.resumes
         self.reached_memory = False
         self.change_mask(self.mask)
@@ -133,35 +134,35 @@ class Lowering:
             self.scoreboard.begin(step)
 
     def end(self, step: Step) -> None:
-        """The instruction is written."""
+        """End an instruction."""
         if self.scoreboard is not None:
             self.scoreboard.end(step)
 
     @property
     def start(self) -> Value:
-        """The cycle in which the current instruction is issued; 0 without the clock layer."""
+        """Return the cycle in which the current instruction issues; 0 without the clock layer."""
         return constant(I64, 0) if self.scoreboard is None else self.scoreboard.start
 
     def completes(self, when: Value) -> None:
-        """The current instruction, a memory access, completes in this cycle."""
+        """Emit code that records the cycle `when` the current memory access completes."""
         if self.scoreboard is not None:
             self.scoreboard.completes(when)
 
     def change_mask(self, mask: Value) -> None:
-        """More lanes have joined the place."""
+        """Change the lanes that run the segment, because more have joined it."""
         self.mask = self.active = mask
         if self.instruction.guard is not None:
             self.active = self.e.and_(self.mask, self.guard())
 
     def guard(self) -> Value:
-        """i32: the lanes whose guard holds, of those that run and of those that wait here."""
+        """Return an i32 mask of the lanes whose guard holds, among those that run and those that wait here."""
         guard = self.instruction.guard
         assert guard is not None
         value = self.register(guard.register)
         return self.e.not_(value) if guard.negated else value
 
     def save(self, needed: frozenset[str]) -> None:
-        """Store the registers that changed and are still needed, for the lanes that ran."""
+        """Emit stores of the registers that changed and are still live, for the lanes that ran."""
         e = self.e
         if self.scoreboard is not None:
             self.scoreboard.save(needed)
@@ -173,17 +174,17 @@ class Lowering:
                 e.store_lanes(e.select(e.lanes_of(self.mask), value, e.load_lanes(place, value.type.element)), place)
 
     def unsupported(self, what: str = "") -> UnsupportedPtx:
-        """The error for an instruction, or a form of it, that has no semantics here."""
+        """Return the error for an instruction, or a form of it, without semantics here."""
         return UnsupportedPtx(f"the emulator does not model {what or self.instruction.name}", self.instruction.span)
 
     # -- registers ---------------------------------------------------------------------------------------------------------------
 
     def slot(self, name: str) -> Value:
-        """Where a register lies in the warp's register file."""
+        """Return the address of a register in the warp's register file."""
         return self.e.at(self.warp, self.registers.offsets[name])
 
     def register(self, name: str) -> Value:
-        """The register's value: 32 integers of its width, or an i32 mask for a predicate."""
+        """Return a register's value: 32 integers of its width, or an i32 mask for a predicate."""
         if name not in self._values:
             bits = self.registers.bits[name]
             if name not in self.registers.offsets:  # read before it was ever written: any value will do, and zero is reproducible
@@ -195,7 +196,7 @@ class Lowering:
         return self._values[name]
 
     def set_register(self, name: str, value: Value) -> None:
-        """Give a register its new value, in the lanes whose guard is true."""
+        """Set a register to a new value in the lanes whose guard holds."""
         e = self.e
         if self.instruction.guard is not None:
             old = self.register(name)
@@ -209,25 +210,25 @@ class Lowering:
     # -- operands ----------------------------------------------------------------------------------------------------------------
 
     def slot_type(self, letter: str) -> str:
-        """The scalar type of an operand, by the manual's letter."""
+        """Return the scalar type of an operand, by the manual's letter."""
         return self.instruction.form.types[letter]
 
     def slot_of(self, name: str) -> str:
-        """The word that fills a slot of the instruction's row; empty if it was left out."""
+        """Return the word that fills a slot of the instruction's form; empty if it was left out."""
         return self.instruction.form.slots.get(name, "")
 
     def has(self, letter: str) -> bool:
-        """Whether the operand was written."""
+        """Return whether an optional operand is present."""
         return self.instruction.operand(letter) is not None
 
     def read(self, letter: str, type_name: str | None = None) -> Value:
-        """An operand's value: 32 lanes of its type (floating point as such), or an i32 mask for a predicate."""
+        """Return an operand's value: 32 lanes of its type (floating point as such), or an i32 mask for a predicate."""
         operand = self.instruction.operand(letter)
         assert operand is not None, letter
         return self.value(operand, type_name or self.slot_type(letter))
 
     def value(self, operand: Operand, type_name: str) -> Value:
-        """The value of any operand as a type."""
+        """Return the value of any operand as a type."""
         scalar = SCALAR_TYPES[type_name]
         if scalar.kind == "pred":
             return self._predicate(operand)
@@ -235,7 +236,7 @@ class Lowering:
         return self.as_type(bits, type_name)
 
     def as_type(self, bits: Value, type_name: str) -> Value:
-        """Reinterpret 32 integers as 32 of a type of that width."""
+        """Reinterpret 32 integers as 32 values of a type of that width."""
         scalar = SCALAR_TYPES[type_name]
         if scalar.kind == "f" and scalar.lanes == 1 and type_name not in ("bf16", "tf32"):
             return self.e.bitcast(bits, vector(FLOATS[scalar.bits]))
@@ -252,7 +253,7 @@ class Lowering:
         raise self.unsupported(f"a predicate given as {operand}")
 
     def bits_of(self, operand: Operand, type_name: str) -> Value:
-        """The value of an operand as 32 integers of the type's width, extended by its sign."""
+        """Return the value of an operand as 32 integers of the type's width, sign-extended for signed types."""
         e, scalar = self.e, SCALAR_TYPES[type_name]
         kind = vector(INTEGERS[scalar.bits])
         match operand:
@@ -279,13 +280,13 @@ class Lowering:
                 raise self.unsupported(f"the operand {operand} of {self.instruction.name}")
 
     def special(self, name: str) -> Value:
-        """The value of a special register: 32 lanes of i32 or i64."""
+        """Return the value of a special register: 32 lanes of i32 or i64."""
         if name not in SPECIAL:
             raise self.unsupported(f"the special register {name}")
         return SPECIAL[name](self)
 
     def symbol_address(self, name: str, offset: int) -> Value:
-        """The address of a variable in its own state space, in all lanes."""
+        """Return the address of a variable in its own state space, in all lanes."""
         e = self.e
         if name in self.frame.offsets:
             return constant(vector(I64), self.frame.offsets[name][1] + offset)
@@ -298,7 +299,7 @@ class Lowering:
         raise self.unsupported(f"the address of {name}")
 
     def uniform(self, letter: str) -> Value:
-        """An i32 operand that is the same for all active lanes, as a scalar: the value of the first of them."""
+        """Return as a scalar an i32 operand that is the same for all active lanes: the value of the leader lane."""
         operand = self.instruction.operand(letter)
         if isinstance(operand, Immediate):
             return constant(I32, operand.value)
@@ -310,7 +311,7 @@ class Lowering:
     # -- results -----------------------------------------------------------------------------------------------------------------
 
     def write(self, letter: str, value: Value) -> None:
-        """The result of the instruction in the operand `letter`."""
+        """Write the result of the instruction into the operand `letter`."""
         operand = self.instruction.operand(letter)
         if isinstance(operand, Pair):
             operand = operand.first
@@ -318,13 +319,13 @@ class Lowering:
             self.write_operand(operand, value, self.instruction.form.types.get(letter, ""))
 
     def write_second(self, letter: str, value: Value) -> None:
-        """The predicate behind the bar of `d|p`, if there is one."""
+        """Write the predicate after the bar of `d|p`, if there is one."""
         operand = self.instruction.operand(letter)
         if isinstance(operand, Pair):
             self.write_operand(operand.second, value, "pred")
 
     def write_operand(self, operand: Operand, value: Value, type_name: str) -> None:
-        """Store into a register, widened by the type's sign where the register is wider."""
+        """Write a value into a register; where the register is wider, extend it by the sign of the type."""
         if isinstance(operand, Sink):
             return
         if not isinstance(operand, Register):
@@ -346,15 +347,15 @@ class Lowering:
     # -- memory ------------------------------------------------------------------------------------------------------------------
 
     def scratch(self, name: str, nbytes: int = 1024) -> Value:
-        """A piece of the function's frame for passing 32-lane values to helpers."""
+        """Return a named buffer in the function's stack frame, for passing 32-lane values to helpers."""
         if name not in self._scratch:
             with self.e.goto_block(self._entry):
                 self._scratch[name] = self.e.local(ir.ArrayType(I8, nbytes), align=64)
         return self._scratch[name]
 
     def address(self, letter: str, scratch: str = "addresses") -> tuple[Value, Value]:
-        """A memory operand as helpers take it: a pointer to 32 i64, and a distance to add to each. `scratch` is where those lie that are
-        computed: an instruction with two addresses needs two."""
+        """Return a memory operand in the form that helpers take: a pointer to 32 i64 addresses, and an offset to add to each. `scratch`
+        names the buffer for computed addresses: an instruction with two addresses needs two."""
         operand = self.instruction.operand(letter)
         assert isinstance(operand, Address)
         e, base, space = self.e, operand.base, self.instruction.form.addresses[letter]
@@ -378,14 +379,14 @@ class Lowering:
         return self.scratch(scratch, 256), distance
 
     def _narrowed_where_outside(self) -> bool:
-        """Whether the runtime drops what an address in a register of 64 bits overflowed by, where it falls outside: nearly all do not, and
-        nothing else looks at the addresses of this instruction."""
+        """Return whether the runtime wraps a 64-bit address only once it falls outside its window. Nearly all addresses do not, and no
+        layer looks at the addresses of this instruction."""
         layers, one = self.layers, self.instruction
         seen = layers.counts or layers.accesses or layers.clock or layers.check
         return not seen and one.opcode in ("ld", "st", "atom", "red") and not one.has("async") and not one.has("shared::cluster")
 
     def call(self, helper: Helper, *arguments: Value) -> Value:
-        """Call a function of the runtime."""
+        """Emit a call of a runtime helper."""
         return invoke(self.e, helper, *arguments)
 
 
@@ -394,6 +395,6 @@ def _float_bits(kind: ir.Type) -> int:
 
 
 def immediate_bits(operand: Immediate, type_name: str) -> int:
-    """Return the bits of a literal as a value of a type: a decimal or `0d` literal where f32 is wanted is rounded to it."""
+    """Return the bits of a literal as a value of a type; a decimal or `0d` literal is rounded to f32 where that is the type."""
     scalar = SCALAR_TYPES[type_name]
     return operand.value if operand.kind == "int" else bits_of(operand, scalar)

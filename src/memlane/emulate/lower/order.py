@@ -1,4 +1,4 @@
-"""The order of places: loops contiguous and before what follows them, both sides of a branch before where they meet."""
+"""Orders segments: loops contiguous and before what follows them, both sides of a branch before their join."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 
 def nested_order(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
-    """The nodes reachable from `entry`, every strongly connected part contiguous and, without the edges into its head, ordered likewise.
+    """Return the nodes reachable from `entry`, with every strongly connected component contiguous and, without the edges into its head,
+    ordered likewise.
 
     This is the weak topological order of Bourdoncle (1993), flat.
     """
@@ -19,20 +20,20 @@ def nested_order(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
             result.append(parts[0][0])
             continue
         for part in parts:
-            # A part whose head is the node we came for has lost its back edges: it falls into smaller parts next time.
+            # A component whose head is the node we came from has lost its back edges: it falls into smaller components next time.
             first = part[0]
             work.append(([first], set(part) if len(part) > 1 else {first}, first))
-        # Parts come out last first, as the stack wants them.
+        # Components come out in reverse order, as the stack needs them.
     return result
 
 
 def _components(successors: Sequence[Sequence[int]], head: int, allowed: set[int], banned: int) -> Iterator[list[int]]:
-    """Strongly connected parts reachable from `head` inside `allowed`, ignoring edges into `banned`, in reverse topological order; each
-    part begins with its node first reached. (Tarjan's algorithm without recursion.)"""
+    """Return the strongly connected components reachable from `head` inside `allowed`, ignoring edges into `banned`, in reverse topological
+    order; each component begins with the node reached first. (Tarjan's algorithm without recursion.)"""
     order: dict[int, int] = {head: 0}
     low = {head: 0}
     stack, on_stack = [head], {head: 0}
-    """The nodes whose part is not complete, and at which place of the stack each lies."""
+    """Nodes whose component is not complete, each with its index in the stack."""
     path: list[tuple[int, Iterator[int]]] = [(head, iter(successors[head]))]
     while path:
         node, rest = path[-1]

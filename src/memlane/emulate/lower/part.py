@@ -1,4 +1,4 @@
-"""One function on its way into the body that a kernel makes with all that it calls."""
+"""Holds one function while it is linked into the body of a kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from memlane.ptx.parameters import items_of
 
 
 class Part:
-    """One function on its way into the body."""
+    """One function while it is linked into the body of a kernel."""
 
     def __init__(self, function: Function, body: Body, first_index: int, is_kernel: bool) -> None:
         self.function, self.body, self.first_index, self.is_kernel = function, body, first_index, is_kernel
@@ -17,7 +17,7 @@ class Part:
         self.parameters = {one.name: one for one in (*formals, *body.variables) if one.space in ("param", "reg")}
         self.callees: set[str] = set()
         self.recursive: frozenset[str] = frozenset()
-        """The functions of its circle, itself included, if it may be entered again before it returns."""
+        """The functions of its strongly connected component in the call graph, itself included, if it is recursive; else empty."""
         self.frame: dict[str, int] = {}
         """Offsets on the stack of the local variables of a recursive function."""
         self.frame_bytes = 0
@@ -28,12 +28,12 @@ class Part:
         self.renamed = own
 
     def rename(self, name: str) -> str:
-        """The name in the body of one of the function's own."""
+        """Return the unique name in the linked body for a name of this function."""
         return self.renamed.get(name, name)
 
     @property
     def place(self) -> str:
-        """The register in which the function finds where to go on at its end."""
+        """The register that holds where the function continues at its end."""
         return f"{self.name}::place"
 
     @property

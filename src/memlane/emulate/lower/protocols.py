@@ -1,4 +1,4 @@
-"""What parts of the lowering ask of each other, so that none of them has to name the class of another one that already names it."""
+"""Declares the interfaces between parts of the lowering, so that their modules need not import each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memlane.ptx import Instruction
 
 
 class Emission(Protocol):
-    """The code of a kernel while it is written, as the clock layer and the special registers use it (`Lowering`)."""
+    """The code of a kernel while it is generated, as the clock layer and the special registers use it (`Lowering`)."""
 
     e: Emit
     warp: Value
@@ -19,53 +19,53 @@ class Emission(Protocol):
     context: Value
     layers: Compiled
     active: Value
-    """i32: the lanes that execute the current instruction."""
+    """i32: lanes that execute the current instruction (the active mask)."""
     mask: Value
-    """i32: the lanes that run the current place."""
+    """i32: lanes that run the current segment."""
     instruction: Instruction
 
     @property
     def start(self) -> Value:
-        """The cycle in which the current instruction is issued; 0 without the clock layer."""
+        """Return the cycle in which the current instruction issues; 0 without the clock layer."""
 
     def symbol_address(self, name: str, offset: int) -> Value:
         """Return the address of a variable in its own state space, in all lanes."""
 
 
 class ControlFlow(Protocol):
-    """Where the lanes of a warp go on, as the semantics of instructions use it (`Flow`)."""
+    """Where the lanes of a warp continue, as the semantics of instructions use it (`Flow`)."""
 
     @property
     def successors(self) -> tuple[int, ...]:
-        """The places where the current one may go."""
+        """Return the successors of the current segment."""
 
     @property
     def following(self) -> int:
-        """Where lanes go on that do not branch."""
+        """Return where lanes that do not branch continue."""
 
     def save(self) -> None:
-        """Store the registers that are needed later."""
+        """Emit stores of the registers that are live at the end of the segment."""
 
     def count_executions(self, step: Step) -> None:
-        """Count the lanes of a guarded instruction, where a layer asks for it."""
+        """Emit code that counts the active lanes of a guarded instruction, if a layer needs it."""
 
     def go(self, number: int) -> None:
-        """Let all lanes go on at a place."""
+        """Emit a branch of all lanes to a segment."""
 
     def split(self, taken: Value) -> None:
-        """Let the `taken` lanes go to the first successor, and the others to the second."""
+        """Emit a branch of the `taken` lanes to the first successor and of the others to the second."""
 
     def leave(self, lanes: Value) -> None:
-        """Let lanes exit."""
+        """Emit the exit of lanes."""
 
     def pause(self) -> int:
-        """End the place at an instruction that may wait; return the place behind it."""
+        """End the segment at an instruction that may wait; return the segment after it."""
 
     def skip_if_idle(self, following: int) -> None:
-        """Let all lanes go on at `following` if none executes the current instruction."""
+        """Emit code that lets all lanes continue at `following` if none is active."""
 
     def gather(self, members: Value, partners: Value) -> None:
-        """Let each lane of `members` wait for its `partners`, a mask for each lane."""
+        """Emit code that makes each lane of `members` wait for its `partners`, a mask for each lane."""
 
     def pick_again(self) -> None:
-        """Choose which lanes run next."""
+        """Emit a branch to the choice of the next warp split."""

@@ -1,4 +1,4 @@
-"""Special registers, one line each: how the value comes from the records of warp, block and launch."""
+"""Lowers special registers, one line each: how the value comes from the records of warp, block and launch."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _total_shared(k: Emission) -> Value:
 
 
 def _clock(k: Emission) -> Value:
-    """The multiprocessor's time in the cycle in which this instruction is issued."""
+    """Return the multiprocessor's time in the cycle in which this instruction issues."""
     return k.e.splat(k.e.add(k.start, k.e.get(k.block, BLOCK, "origin")))
 
 
@@ -72,7 +72,7 @@ def _high(value: Callable[[Emission], Value]) -> Callable[[Emission], Value]:
 
 
 def _nanoseconds(k: Emission) -> Value:
-    """The device's time when the launch began, and the cycles since then at the chip's clock."""
+    """Return the device time in nanoseconds: the time at launch plus the cycles since then at the chip's clock."""
     e = k.e
     cycles = e.sub(k.start, e.get(k.context, CONTEXT, "base"))
     elapsed = e.udiv(e.mul(cycles, constant(I64, 1000)), e.get(k.context, CONTEXT, "clock_mhz"))
@@ -94,7 +94,7 @@ SPECIAL: dict[str, Callable[[Emission], Value]] = {
     **{f"%ntid.{axis}": _launch("block", number) for number, axis in enumerate("xyz")},
     **{f"%ctaid.{axis}": _block("ctaid", number) for number, axis in enumerate("xyz")},
     **{f"%nctaid.{axis}": _launch("grid", number) for number, axis in enumerate("xyz")},
-    # Without a cluster each block is one of its own.
+    # Without clusters each block is a cluster of its own.
     **{f"%clusterid.{axis}": _cluster_of_block(number) for number, axis in enumerate("xyz")},
     **{f"%nclusterid.{axis}": _clusters(number) for number, axis in enumerate("xyz")},
     **{f"%cluster_ctaid.{axis}": _block_in_cluster(number) for number, axis in enumerate("xyz")},
@@ -133,7 +133,7 @@ SPECIAL: dict[str, Callable[[Emission], Value]] = {
     },
     "WARP_SZ": _always(LANES),
 }
-"""Name to value: 32 lanes of i32, or of i64 for the registers that have 64 bits."""
+"""Name to the code of the value: 32 lanes of i32, or of i64 for 64-bit registers."""
 
 PREDICATES: dict[str, Callable[[Emission], Value]] = {"%is_explicit_cluster": _is_explicit_cluster}
-"""Name to value: an i32 mask."""
+"""Name to the code of the value: an i32 mask."""

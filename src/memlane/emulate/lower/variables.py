@@ -1,4 +1,4 @@
-"""Where the variables of a kernel lie: parameters, shared and local memory, symbols whose address is known at launch."""
+"""Places the variables of a kernel: parameters, shared and local memory, and symbols whose address is known only at launch."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from memlane.ptx import (
 )
 
 DYNAMIC_ALIGNMENT = 16
-"""The dynamic part of shared memory begins at a multiple of this behind the static part, or of what its declaration asks for: the least of
-them, where a kernel uses several, because assemblers take the one or the other then."""
+"""Alignment in bytes of dynamic shared memory after the static part, unless its declaration requires more. Where a kernel uses several
+declarations, the least of their alignments counts, because different assemblers take different ones."""
 WORKSPACE = "%workspace"
-"""The memory in which the blocks of a cooperative launch count who has arrived."""
+"""The memory in which the blocks of a cooperative launch count arrivals at the grid barrier."""
 RESERVED, RESERVED_BYTES = "%reserved_smem", 1024
-"""Shared memory of the system, in front of the variables of kernels that name it: cooperative groups of several warps meet there."""
+"""Shared memory of the system, before the variables of kernels that name it: cooperative groups of several warps synchronise there."""
 _RESERVED = Variable("shared", "b8", RESERVED, (RESERVED_BYTES,), RESERVED_BYTES)
 STACK_BYTES = 1 << 14
-"""Of each thread, where a kernel calls functions that call themselves."""
+"""Bytes of each thread's stack, where a kernel calls recursive functions."""
 
 
 @dataclass(frozen=True)
@@ -40,36 +40,36 @@ class Frame:
     """The variables of one kernel."""
 
     offsets: dict[str, tuple[str, int]]
-    """Name to state space (`param`, `shared`, `local`) and offset in it."""
+    """Name to state space (`param`, `shared`, `local`) and byte offset in it."""
     params_bytes: int
     static_shared_bytes: int
-    """Including what aligns the dynamic part behind it, if the kernel names such a part."""
+    """Bytes of static shared memory, including the padding before the dynamic part if the kernel names one."""
     local_bytes: int
-    """Per thread."""
+    """Bytes of local memory per thread."""
     symbols: tuple[str, ...]
     """Module-scope variables in global and constant memory that the kernel names, and `WORKSPACE` if it synchronises its grid."""
     functions: dict[str, int]
     """Addresses of the device functions that it names."""
     constants: dict[str, int] = field(default_factory=dict)
-    """Of the symbols those in constant memory, with their bytes."""
+    """The symbols in constant memory, with their bytes."""
 
 
 def function_addresses(module: Module) -> dict[str, int]:
-    """What the address of each device function is taken to be."""
+    """Return the address that the emulator gives to each device function."""
     return {name: CODE_WINDOW + CODE_BYTES * number for number, name in enumerate(module.functions)}
 
 
 def lay_out_locals(variables: Iterable[Variable]) -> tuple[dict[str, int], int]:
-    """Offsets of the local ones among some variables, from where they begin, and their bytes."""
+    """Return the offsets of the local variables among `variables`, from their common start, and their total bytes."""
     offsets: dict[str, tuple[str, int]] = {}
     nbytes = _lay_out("local", [variable for variable in variables if variable.space == "local"], offsets)
     return {name: offset for name, (_, offset) in offsets.items()}, _align(nbytes, 16)
 
 
 def place_variables(module: Module, function: Function, body: Body) -> Frame:
-    """Lay the variables out: in the order of their declaration, each at a multiple of its alignment.
+    """Lay out the variables in the order of their declaration, each at a multiple of its alignment.
 
-    Behind the local ones lies the stack for functions that call themselves, if the body names it.
+    The stack for recursive functions follows the local variables, if the body names it.
     """
     used = _symbols(step.instruction for place in body.places for step in place.steps)
     offsets: dict[str, tuple[str, int]] = {}
@@ -91,7 +91,7 @@ def place_variables(module: Module, function: Function, body: Body) -> Frame:
 
 
 def parameter_offsets(params: Iterable[Variable]) -> list[int]:
-    """Where each parameter begins in the parameter memory."""
+    """Return the byte offset of each parameter in the parameter memory."""
     offsets: dict[str, tuple[str, int]] = {}
     _lay_out("param", params, offsets)
     return [offset for _, offset in offsets.values()]
@@ -99,7 +99,8 @@ def parameter_offsets(params: Iterable[Variable]) -> list[int]:
 
 @once_for_each
 def static_shared_bytes(module: Module, kernel: str) -> int:
-    """Static shared memory of a kernel, with the padding before a dynamic part: what `place_variables` finds, without a compilation."""
+    """Return the bytes of static shared memory of a kernel, with the padding before a dynamic part, as `place_variables` computes them but
+    without a compilation."""
     function = module.functions[kernel]
     functions = (function, *called_functions(module, function))
     names = _symbols(one for called in functions for one in called.instructions())
@@ -130,7 +131,7 @@ def _lay_out(space: str, variables: Iterable[Variable], offsets: dict[str, tuple
 
 
 def _lay_out_shared(variables: Iterable[Variable], offsets: dict[str, tuple[str, int]]) -> int:
-    """Where shared memory of the kernel's own ends: the static variables, and the padding before the dynamic ones if there are any."""
+    """Return the end of the kernel's shared memory: the static variables, and the padding before the dynamic ones if there are any."""
     shared = list(variables)
     static = _lay_out("shared", [variable for variable in shared if not _is_dynamic(variable)], offsets)
     dynamic = [variable for variable in shared if _is_dynamic(variable)]

@@ -1,4 +1,4 @@
-"""Instructions that pass parameters, as the rest of the emulator is to see them: with the registers that they read and write."""
+"""Rewrites instructions that pass parameters so that the rest of the emulator sees the registers that they read and write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memlane.ptx import Instruction, Register, Vector
 
 
 def with_registers(one: Instruction, writes: Iterable[str], reads: Iterable[str]) -> Instruction:
-    """An instruction that, for whom it may concern, writes and reads these registers and nothing else."""
+    """Return an instruction that, for data flow, writes and reads exactly these registers."""
     operands = tuple(Vector(tuple(Register(name) for name in dict.fromkeys(names))) for names in (writes, reads))
     places = {"d": 0, "a": 1}
     form = replace(one.form, operands=places, writes=frozenset("d"), updates=frozenset(), types={}, addresses={})
@@ -19,7 +19,7 @@ def with_registers(one: Instruction, writes: Iterable[str], reads: Iterable[str]
 
 
 def of_this_activation(step: Step) -> Step:
-    """A call without the registers of the called function, which may be the same ones, but of another activation."""
+    """Return a call without the registers of the called function, which in a recursive call belong to another activation."""
     link = step.link
     if not isinstance(link, Call):
         return step
@@ -34,7 +34,8 @@ def of_this_activation(step: Step) -> Step:
 
 
 def wired_call(step: Step, link: Call) -> Step:
-    """A call, or what is done behind it, with the registers that it writes and reads, its own and those of the functions that it calls."""
+    """Return a call, or its second half, with the registers that it writes and reads, both its own and those of the functions that it
+    calls."""
     pointer = [link.pointer.name] if isinstance(link.pointer, Register) else []
     stack = [STACK] if link.saved or any(target.frame_bytes for target in link.targets) else []
     if step.resumes:
