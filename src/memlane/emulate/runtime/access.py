@@ -1,11 +1,12 @@
 """Loads and stores of a warp.
 
-Addresses come as a pointer to 32 i64 and a distance that is added to each; data goes through a pointer to `count` times 32 elements,
-component by component. Two shapes are quickest: each half of the warp at one address, and each half in a row, lane i at
-`first + i * size`; whole warps in a row and tiles with rows of 16 threads are of these. Other lanes that are all inside are gathered and
-scattered at once, where the processor can. What is left goes lane by lane, for example the first access to another allocation.
+Addresses are passed as a pointer to 32 i64 and an offset that is added to each; data as a pointer to `count` times 32 elements, component
+by component. Two access patterns are fastest, for each half of the warp: all lanes at one address, and consecutive addresses (lane i at
+`first + i * size`). They include whole coalesced warps, and tiles with rows of 16 threads. Other lanes that are all inside the window are
+gathered or scattered with one instruction, where the processor can. The rest goes lane by lane, for example the first access to another
+allocation.
 
-Other workers may be at the same global memory. No element is torn: alone it is moved as one, and in a vector too, because it is aligned.
+Other workers may access the same global memory. No element is torn: each is moved whole, in a vector too, because it is aligned.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.window import Window, address_of_lane
 
 _SEVERAL_WORKERS = ("global", "generic")
-"""Spaces in which another worker may write meanwhile."""
+"""State spaces that another worker may write at the same time."""
 
 HALF = LANES // 2
 _GATHERED_BITS = 32
-"""No processor gathers narrower elements."""
+"""Least bits of an element that a processor can gather."""
 
 _ARGUMENTS = (POINTER, POINTER, I64, I32, I32, POINTER)
-"""warp, addresses, distance, lanes, site, data"""
+"""Arguments: warp, addresses, offset, lanes, site, data."""
 
 
 @cache
 def load(space: str, bits: int, count: int) -> Helper:
-    """`ld{.space}{.vec}`: `count` elements of `bits` for each lane."""
+    """Return the helper for `ld{.space}{.vec}`: loads `count` elements of `bits` for each lane."""
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, mask: Value, site: Value, out: Value) -> None:
         element, nbytes = INTEGERS[bits], bits // 8 * count
@@ -70,13 +71,13 @@ def _store_element(e: Emit, space: str, value: Value, pointer: Value) -> None:
 
 
 def _from_halves(e: Emit, addresses: Value) -> Value:
-    """Addresses minus that of the first lane of the same half of the warp."""
+    """Return the addresses minus that of the first lane in the same half of the warp."""
     lanes = e.load_lanes(addresses, I64)
     return e.sub(lanes, permute(e, lanes, [lane // HALF * HALF for lane in range(LANES)]))
 
 
 def _in_rows(e: Emit, steps: Value, nbytes: int) -> Value:
-    """i1: whether each half is a row of pieces of `nbytes`."""
+    """Return i1: whether each half accesses consecutive pieces of `nbytes`."""
     return _is_zero(e, e.xor(steps, ir.Constant(vector(I64), [lane % HALF * nbytes for lane in range(LANES)])))
 
 
@@ -85,13 +86,13 @@ def _is_zero(e: Emit, lanes: Value) -> Value:
 
 
 def _half_rows(e: Emit, window: Window, addresses: Value, distance: Value, records: int) -> tuple[Value, list[Value]]:
-    """i1 whether `records` pieces from the first lane of each half on are allowed, and the host pointers of both."""
+    """Return i1 whether `records` pieces from the first lane of each half are allowed, and the host pointers of both halves."""
     ways = [window.whole(address_of_lane(e, addresses, distance, constant(I32, first)), records) for first in (0, HALF)]
     return e.and_(*(allowed for allowed, _ in ways)), [pointer for _, pointer in ways]
 
 
 def _load_at_once(e: Emit, window: Window, space: str, addresses: Value, distance: Value, element: ir.Type, count: int, out: Value) -> None:
-    """Return from the helper after a load of one of the quick shapes; fall through otherwise."""
+    """Load and return from the helper if the access has one of the two fast patterns; fall through otherwise."""
     steps = _from_halves(e, addresses)
     nbytes = element.width // 8 * count
     with e.if_then(_in_rows(e, steps, nbytes)):
@@ -116,7 +117,7 @@ def _load_at_once(e: Emit, window: Window, space: str, addresses: Value, distanc
 def _gather_at_once(
     e: Emit, window: Window, addresses: Value, distance: Value, mask: Value, element: ir.Type, count: int, out: Value
 ) -> None:
-    """Return from the helper after the load of lanes that are all inside; fall through otherwise."""
+    """Gather and return from the helper if all lanes are inside the window; fall through otherwise."""
     allowed, places = window.lanes(e.add(e.load_lanes(addresses, I64), e.splat(distance)), mask)
     with e.if_then(allowed, likely=True):
         for part in range(count):
@@ -131,7 +132,7 @@ def _pointers(e: Emit, places: Value, distance: int) -> Value:
 
 @cache
 def store(space: str, bits: int, count: int) -> Helper:
-    """`st{.space}{.vec}`. Where several lanes write to one address, the highest wins."""
+    """Return the helper for `st{.space}{.vec}`. Where several lanes write to one address, the highest wins."""
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, mask: Value, site: Value, data: Value) -> None:
         element, nbytes = INTEGERS[bits], bits // 8 * count
@@ -158,7 +159,7 @@ def _store_at_once(e: Emit, window: Window, addresses: Value, distance: Value, e
         allowed, rows = _half_rows(e, window, addresses, distance, HALF)
         with e.if_then(allowed, likely=True):
             everything = e.load(data, typ=ir.VectorType(element, LANES * count), align=1)
-            for half, row in enumerate(rows):  # the upper half last: where both are at one place, its lanes win
+            for half, row in enumerate(rows):  # the upper half last: where both halves write to one address, its lanes win
                 woven = [part * LANES + half * HALF + lane for lane in range(HALF) for part in range(count)]
                 e.store(permute(e, everything, woven), row, align=1)
             e.ret_void()
@@ -167,7 +168,7 @@ def _store_at_once(e: Emit, window: Window, addresses: Value, distance: Value, e
 def _scatter_at_once(
     e: Emit, window: Window, addresses: Value, distance: Value, mask: Value, element: ir.Type, count: int, data: Value
 ) -> None:
-    """As `_gather_at_once`. Lanes write one after the other, the lowest first."""
+    """Scatter and return from the helper if all lanes are inside the window; fall through otherwise. Lanes write in order, lowest first."""
     allowed, places = window.lanes(e.add(e.load_lanes(addresses, I64), e.splat(distance)), mask)
     with e.if_then(allowed, likely=True):
         for part in range(count):

@@ -1,4 +1,4 @@
-"""Integer division, for which there is no vector instruction."""
+"""Integer division, for which there is no vector instruction, and lane-wise functions of the C library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memlane.emulate.runtime.helper import Helper
 
 @cache
 def divide(opcode: str, kind: str, bits: int) -> Helper:
-    """`div` or `rem` of 32 lanes: pointers to dividends, divisors and results."""
+    """Return the helper for `div` or `rem` of 32 lanes: takes pointers to dividends, divisors and results."""
 
     def build(e: Emit, a: Value, b: Value, out: Value) -> None:
         if bits <= 32:
@@ -31,7 +31,8 @@ def divide(opcode: str, kind: str, bits: int) -> Helper:
 
 
 def _through_doubles(e: Emit, dividend: Value, divisor: Value, kind: str) -> Value:
-    """The quotient of integers of up to 32 bits. A double holds both exactly, and their rounded quotient never reaches the next integer."""
+    """Return the quotient of integers of up to 32 bits. A double holds both exactly, and their rounded quotient never reaches the next
+    integer."""
     doubles, wide = vector(F64), vector(INTEGERS[64])
     to_double = e.sitofp if kind == "s" else e.uitofp
     safe = e.select(e.icmp_unsigned("==", divisor, constant(divisor.type, 0)), constant(divisor.type, 1), divisor)
@@ -46,7 +47,7 @@ def _one_by_one(e: Emit, opcode: str, kind: str, dividend: Value, divisor: Value
     if kind == "u":
         result = e.udiv(dividend, safe) if opcode == "div" else e.urem(dividend, safe)
     else:
-        # The quotient of the least number by -1 does not fit; negation wraps round to the same bits.
+        # The quotient of the least number by -1 does not fit; negation wraps around to the same bits.
         negates = e.icmp_signed("==", safe, constant(divisor.type, -1))
         safe = e.select(negates, one, safe)
         result = e.sdiv(dividend, safe) if opcode == "div" else e.srem(dividend, safe)

@@ -1,7 +1,7 @@
-"""Read-modify-write. The lanes of a warp come one after another, lowest first.
+"""Atomic read-modify-write operations. The lanes of a warp execute one after another, lowest first.
 
-Shared memory belongs to one worker, that of a cluster too. In other memory, where there are several workers, each lane's operation is one
-of the processor, or a loop of compare and exchange.
+Shared memory, of a cluster too, belongs to one worker. In other memory, if there are several workers, each lane's operation is an atomic of
+the processor, or a compare-and-exchange loop.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _smaller(kind: str, relation: str) -> _Combine:
 
 
 def _add_short(name: str) -> _Combine:
-    """The sum of f16 or bf16, alone or in pairs, of which each is rounded by itself."""
+    """Return the sum of f16 or bf16, alone or in pairs; each sum is rounded separately."""
 
     def combine(e: Emit, old: Value, b: Value, c: Value) -> Value:
         kind = ir.VectorType(I16, old.type.width // 16)
@@ -61,7 +61,7 @@ def _add_short(name: str) -> _Combine:
 
 
 def _add_single(e: Emit, old: Value, b: Value, flush: Value) -> Value:
-    """The sum of two f32, canonical if it is not a number; where `flush` holds, with a zero for every subnormal number."""
+    """Return the sum of two f32, canonical if it is a NaN; where `flush` holds, subnormal numbers are flushed to zero."""
 
     def flushed(value: Value) -> Value:
         bits = e.bitcast(value, I32)
@@ -73,7 +73,7 @@ def _add_single(e: Emit, old: Value, b: Value, flush: Value) -> Value:
 
 
 def _flushes(e: Emit, space: str, address: Value) -> Value:
-    """Whether sums of f32 are flushed: in global memory, not in shared memory."""
+    """Return i1: whether sums of f32 are flushed, as in global but not in shared memory."""
     start = constant(I64, WINDOWS["shared"])
     is_shared = e.icmp_unsigned("<", e.sub(address, start), constant(I64, WINDOW_BYTES))
     return {"global": constant(I1, 1), "shared": constant(I1, 0), "shared::cluster": constant(I1, 0)}.get(space, e.not_(is_shared))
@@ -96,28 +96,29 @@ def _combine(operation: str, kind: str) -> _Combine:
 
 
 def _alone(e: Emit, pointer: Value, element: ir.Type, change: _Change, result: Value) -> None:
-    """Where no other worker can come in between."""
+    """Update an element that no other worker can access at the same time."""
     old = e.load(pointer, typ=element)
     e.store(change(old), pointer)
     e.store(old, result)
 
 
 def _together(e: Emit, pointer: Value, element: ir.Type, name: str, operands: list[Value], change: _Change) -> Value:
-    """Where other workers may come in between: the old value. `name` is that of an operation of the processor, empty if there is none."""
+    """Update an element that other workers may access at the same time; return the old value. `name` is an atomic operation of the
+    processor, empty if there is none."""
     if name == "cmpxchg":
         return exchange_if(e, pointer, *operands)[0]
     return fetch(e, name, pointer, operands[0]) if name else update(e, pointer, element, change)
 
 
 def _name_for_llvm(operation: str, kind: str) -> str:
-    """Which of LLVM's atomic operations on integers this is; empty if none."""
+    """Return the name of LLVM's atomic operation on integers; empty if there is none."""
     if operation in ("min", "max"):
         return operation if kind == "s" else f"u{operation}"
     return _OF_LLVM.get(operation, "")
 
 
 def _done_as(operation: str, type_name: str) -> tuple[ir.Type, _Combine, str]:
-    """The type as which elements are loaded, what is done with them, and LLVM's atomic operation that does it; empty if there is none."""
+    """Return the type as which elements are loaded, the operation on them, and the name of LLVM's atomic for it; empty if there is none."""
     scalar = SCALAR_TYPES[type_name]
     if type_name in _SHORT:
         return INTEGERS[scalar.bits], _of_short(operation, type_name), ""
@@ -128,8 +129,8 @@ def _done_as(operation: str, type_name: str) -> tuple[ir.Type, _Combine, str]:
 
 @cache
 def atomic(operation: str, type_name: str, space: str, reach: int = 0) -> Helper:
-    """`atom` and `red`: arguments as of a store, with pointers to 32 of b, 32 of c, and to where the old values go. With `reach`, it is the
-    first element of a vector of so many bytes, which must lie at a multiple of them."""
+    """Return the helper for `atom` and `red`: arguments as of a store, with pointers to 32 of b, 32 of c, and to the old values. If `reach`
+    is given, the element is the first of a vector of that many bytes, to which it must be aligned."""
     scalar = SCALAR_TYPES[type_name]
     element, combine, name = _done_as(operation, type_name)
 
@@ -164,7 +165,7 @@ def atomic(operation: str, type_name: str, space: str, reach: int = 0) -> Helper
 
 
 def _of_short(operation: str, name: str) -> _Combine:
-    """`add`, `min` or `max` of f16 or bf16, alone or in pairs. Any other operation looks at their bits alone."""
+    """Return `add`, `min` or `max` of f16 or bf16, alone or in pairs. Any other operation works on their bits."""
     smaller = {"min": "<", "max": ">"}
     if operation == "add":
         return _add_short(name)
@@ -172,7 +173,7 @@ def _of_short(operation: str, name: str) -> _Combine:
 
 
 def _smaller_short(name: str, relation: str) -> _Combine:
-    """The smaller or the larger of two f16 or bf16: a number wins over what is none, and -0 is smaller than +0."""
+    """Return the smaller or the larger of two f16 or bf16: a number wins over a NaN, and -0 is smaller than +0."""
     infinity = 0x7C00 if name.startswith("f16") else 0x7F80
 
     def combine(e: Emit, old_bits: Value, b_bits: Value, c: Value) -> Value:
@@ -180,7 +181,7 @@ def _smaller_short(name: str, relation: str) -> _Combine:
         old, b = (e.bitcast(bits, kind) for bits in (old_bits, b_bits))
         magnitudes = [e.and_(value, constant(kind, 0x7FFF)) for value in (old, b)]
         old_is_none, b_is_none = (e.icmp_unsigned(">", value, constant(kind, infinity)) for value in magnitudes)
-        # As integers, negative ones with their other bits turned around, they are in order.
+        # As integers, with the other bits of negative ones inverted, they are in order.
         old_key, b_key = (e.xor(value, e.and_(e.ashr(value, constant(kind, 15)), constant(kind, 0x7FFF))) for value in (old, b))
         b_wins = e.or_(old_is_none, e.and_(e.icmp_signed(relation, b_key, old_key), e.not_(b_is_none)))
         chosen = e.select(b_wins, b, old)
@@ -192,8 +193,8 @@ def _smaller_short(name: str, relation: str) -> _Combine:
 def reduce_element(
     e: Emit, operation: str, type_name: str, pointer: Value, operand: Value, are_several: Value, flushes: bool = True
 ) -> None:
-    """Combine the element at one host address in global memory with that at another; `are_several`: i1, whether other workers may come in
-    between; `flushes`: sums of f32 have a zero for every subnormal number."""
+    """Combine the element at one host address in global memory with that at another. `are_several`: i1, whether other workers may access it
+    at the same time; `flushes`: sums of f32 flush subnormal numbers to zero."""
     element, combine, name = _done_as(operation, type_name)
     b = e.load(operand, typ=element)
 

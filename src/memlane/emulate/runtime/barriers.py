@@ -19,7 +19,7 @@ def _warp_of(e: Emit, block: Value, number: Value) -> Value:
 
 
 def wake(e: Emit, context: Value, warp: Value) -> None:
-    """Tell the clock layer's scheduler, if it is the one that runs, of a warp that can go on."""
+    """Add a warp that can continue to the list of the clock layer's scheduler, if that runs."""
     woken = e.get_pointer(context, CONTEXT, "woken")
     with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(woken, I64), constant(I64, 0))):
         count = e.get(context, CONTEXT, "woken_count")
@@ -31,7 +31,7 @@ _OPENED = ir.FunctionType(VOID, [POINTER, I32])
 
 
 def tell(e: Emit, block: Value, barrier: Value) -> None:
-    """Tell whoever wants to know, through `context.opened`, that a barrier is about to open."""
+    """Call the observer in `context.opened`, if there is one, before a barrier opens."""
     context = e.get_pointer(block, BLOCK, "context")
     function = e.get_pointer(context, CONTEXT, "opened")
     with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(function, I64), constant(I64, 0)), likely=False):
@@ -40,7 +40,7 @@ def tell(e: Emit, block: Value, barrier: Value) -> None:
 
 @helper("release", VOID, POINTER, I32)
 def release(e: Emit, block: Value, barrier: Value) -> None:
-    """Open a barrier: everyone who waits at it goes on, and it is ready for its next use."""
+    """Open a barrier: all waiting threads continue, and it is ready for its next use."""
     tell(e, block, barrier)
     e.put(e.get(block, BLOCK, "popc", barrier), block, BLOCK, "result", barrier)
     e.put(e.get(block, BLOCK, "arrived", barrier), block, BLOCK, "took_part", barrier)
@@ -65,13 +65,13 @@ def release(e: Emit, block: Value, barrier: Value) -> None:
 
 
 def note_stop(e: Emit, warp: Value, lanes: Value, site: Value) -> None:
-    """Remember the instruction at which `lanes` stopped."""
+    """Record the instruction at which `lanes` stopped."""
     stops = e.at(warp, offset(WARP, "stopped_at"))
     e.store_lanes(e.select(e.lanes_of(lanes), e.splat(site), e.load_lanes(stops, I32)), stops)
 
 
 def _open_if_complete(e: Emit, block: Value, barrier: Value) -> None:
-    """Open the barrier if all threads it waits for have come: the number given, or all that have not exited."""
+    """Open the barrier if all threads it waits for have arrived: the given number, or all that have not exited."""
     arrived, expected = e.get(block, BLOCK, "arrived", barrier), e.get(block, BLOCK, "expected", barrier)
     needed = e.select(e.icmp_unsigned("==", expected, constant(I32, 0)), e.get(block, BLOCK, "live"), expected)
     come = e.icmp_unsigned(">=", arrived, needed)
@@ -81,9 +81,9 @@ def _open_if_complete(e: Emit, block: Value, barrier: Value) -> None:
 
 @helper("arrive", VOID, POINTER, I32, I32, I32, I32, I1, I64, I32)
 def arrive(e: Emit, warp: Value, lanes: Value, barrier: Value, count: Value, place: Value, waits: Value, time: Value, site: Value) -> None:
-    """`lanes` arrive at a barrier of the block, and go on at `place` when it opens, or at once if they do not wait.
+    """Let `lanes` arrive at a barrier of the block; they continue at `place` when it opens, or at once if they do not wait.
 
-    `count` is the number of threads that the barrier needs, 0 for all; `time` is when they may go on if they are the last.
+    `count` is the number of threads that the barrier needs, 0 for all; `time` is when they may continue if they are the last.
     """
     block = e.get_pointer(warp, WARP, "block")
     set_places(e, warp, lanes, place)
@@ -103,7 +103,7 @@ def arrive(e: Emit, warp: Value, lanes: Value, barrier: Value, count: Value, pla
 
 @helper("leave", VOID, POINTER, I32)
 def leave(e: Emit, warp: Value, lanes: Value) -> None:
-    """`lanes` exit. Barriers and warp-synchronous instructions no longer wait for them."""
+    """Let `lanes` exit. Barriers and warp-synchronous instructions no longer wait for them."""
     block = e.get_pointer(warp, WARP, "block")
     context = e.get_pointer(block, BLOCK, "context")
     note_progress(e, context)
@@ -111,7 +111,8 @@ def leave(e: Emit, warp: Value, lanes: Value) -> None:
     e.put(live, warp, WARP, "live")
     left = e.sub(e.get(block, BLOCK, "live"), e.popcount(lanes))
     e.put(left, block, BLOCK, "live")
-    # Lanes at a warp-synchronous instruction look again whether all are there; those at a barrier of the warp go on if they are all now.
+    # Lanes at a warp-synchronous instruction check again whether all are there; those at a barrier of the warp continue if they are
+    # complete.
     asleep = e.get(warp, WARP, "at_warp_barrier")
     woken = e.or_(e.get(warp, WARP, "at_sync"), _complete(e, warp, asleep, e.load_lanes(_partners(e, warp), I32)))
     e.put(e.and_(e.get(warp, WARP, "waiting"), e.not_(woken)), warp, WARP, "waiting")
@@ -122,12 +123,12 @@ def leave(e: Emit, warp: Value, lanes: Value) -> None:
 
 
 def _partners(e: Emit, warp: Value) -> Value:
-    """Where the masks of the lanes at a barrier of the warp lie."""
+    """Return a pointer to the masks of the lanes at a barrier of the warp."""
     return e.at(warp, offset(WARP, "partners"))
 
 
 def _complete(e: Emit, warp: Value, there: Value, masks: Value) -> Value:
-    """Those of the lanes `there` whose live partners, by 32 masks, are all there."""
+    """Return the lanes of `there` whose live partners, by 32 masks, are all in `there`."""
     missing = e.and_(e.get(warp, WARP, "live"), e.not_(there))
     waits = e.mask_of(e.icmp_unsigned("!=", e.and_(masks, e.splat(missing)), constant(masks.type, 0)))
     return e.and_(there, e.not_(waits))
@@ -135,9 +136,9 @@ def _complete(e: Emit, warp: Value, there: Value, masks: Value) -> Value:
 
 @helper("gather", I32, POINTER, I32, POINTER, I32)
 def gather(e: Emit, warp: Value, place: Value, masks: Value, site: Value) -> None:
-    """The running lanes came to the warp-synchronous instruction at `place`; behind `masks` stands for each lane, whether it runs or waits
-    there, whom it waits for. 1 if the partners of some are all there now (the fragment is then those), 0 if the running lanes have to
-    wait. Lanes that have exited are waited for by nobody."""
+    """Let the running lanes arrive at the warp-synchronous instruction at `place`; `masks` points to the partners of each lane that runs or
+    waits there. Return 1 if the partners of some lanes are all there now (these become the running split), 0 if the running lanes have to
+    wait. No lane waits for lanes that have exited."""
     mask = e.get(warp, WARP, "mask")
     together = e.or_(e.and_(e.get(warp, WARP, "at_sync"), lanes_at(e, warp, place)), mask)
     ready = _complete(e, warp, together, e.load_lanes(masks, I32))
@@ -155,9 +156,9 @@ def gather(e: Emit, warp: Value, place: Value, masks: Value, site: Value) -> Non
 
 @helper("meet", I32, POINTER, I32, POINTER, I32, I32)
 def meet(e: Emit, warp: Value, lanes: Value, masks: Value, place: Value, site: Value) -> None:
-    """`lanes` came to a barrier of the warp, with a mask for each lane, and go on at `place`. 1 if they may do so now and nobody waited for
-    them. Else 0: those whose live partners are at such a barrier, not necessarily the same one, go on when it is their turn, among them
-    some that waited; the others wait."""
+    """Let `lanes` arrive at a barrier of the warp, with a mask for each lane; they continue at `place`. Return 1 if they may do so now and
+    no lane waited for them. Else return 0: lanes whose live partners are at such a barrier, not necessarily the same one, continue when it
+    is their turn, including some that waited; the others wait."""
     kept = _partners(e, warp)
     e.store_lanes(e.select(e.lanes_of(lanes), e.load_lanes(masks, I32), e.load_lanes(kept, I32)), kept)
     together = e.or_(e.get(warp, WARP, "at_warp_barrier"), lanes)

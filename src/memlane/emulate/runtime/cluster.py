@@ -1,7 +1,8 @@
-"""Blocks of a cluster among each other: where they are, how they start together, and the barrier of all their threads.
+"""Blocks of a cluster: their records, their common start, and the cluster barrier.
 
-They are resident together, in neighbouring slots of one worker, so that nothing here needs a lock. What they share is kept in the record of
-the first. A thread of the barrier has not arrived, or has arrived and may go on when all others of the cluster have arrived or exited.
+They are resident together, in neighbouring slots of one worker, so that nothing here needs a lock. The record of the first block holds the
+state that they share. A thread at the barrier either has not arrived, or has arrived and may continue once all others of the cluster have
+arrived or exited.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from memlane.emulate.runtime.window import peer_of
 
 
 def first_of(e: Emit, context: Value, block: Value) -> Value:
-    """The first block of the cluster of a resident block."""
+    """Return the record of the first block in the cluster of a resident block."""
     return peer_of(e, context, block, constant(I32, 0))
 
 
 @helper("cluster_open", VOID, POINTER)
 def open_barrier(e: Emit, first: Value) -> None:
-    """All threads of a cluster have arrived: those that wait go on, and the next phase begins."""
+    """Open the cluster barrier, at which all threads have arrived: waiting threads continue, and the next phase begins."""
     context = e.get_pointer(first, BLOCK, "context")
     tell(e, first, constant(I32, CLUSTER_BARRIER))
     note_progress(e, context)
@@ -56,7 +57,7 @@ def _let_pass(e: Emit, context: Value, warp: Value, opened: Value) -> None:
 
 
 def _settle(e: Emit, first: Value, lanes: Value) -> None:
-    """The barrier waits for `lanes` no longer."""
+    """Stop waiting for `lanes` at the barrier; open it if they were the last."""
     left = e.bump(first, BLOCK, "cluster_pending", e.neg(e.popcount(lanes)))
     come = e.icmp_unsigned("!=", e.get(first, BLOCK, "cluster_come"), constant(I32, 0))
     with e.if_then(e.and_(come, e.icmp_unsigned("==", left, constant(I32, 0))), likely=False):
@@ -64,13 +65,13 @@ def _settle(e: Emit, first: Value, lanes: Value) -> None:
 
 
 def _first_of_warp(e: Emit, warp: Value) -> Value:
-    """The record of the first block of a warp's cluster."""
+    """Return the record of the first block of a warp's cluster."""
     block = e.get_pointer(warp, WARP, "block")
     return first_of(e, e.get_pointer(block, BLOCK, "context"), block)
 
 
 def _refuse(e: Emit, warp: Value, kind: int, lanes: Value, site: Value) -> None:
-    """A fault of the first of some lanes, if there are any."""
+    """Report a fault of the first of `lanes` and return from the helper, if there are any."""
     zero = constant(I32, 0)
     with e.if_then(e.icmp_unsigned("!=", lanes, zero), likely=False):
         invoke(e, fault, warp, constant(I32, kind), site, e.lowest_bit(lanes), constant(I64, 0), zero, zero)
@@ -79,7 +80,7 @@ def _refuse(e: Emit, warp: Value, kind: int, lanes: Value, site: Value) -> None:
 
 @helper("cluster_arrive", VOID, POINTER, I32, I32, I64, I32)
 def arrive_at_cluster(e: Emit, warp: Value, lanes: Value, place: Value, time: Value, site: Value) -> None:
-    """`lanes` arrive at the barrier of their cluster, and go on at `place` at once; `time` is when it opens if they are the last."""
+    """Let `lanes` arrive at the barrier of their cluster and continue at `place` at once. If they are the last, it opens at `time`."""
     first = _first_of_warp(e, warp)
     set_places(e, warp, lanes, place)
     arrived = e.get(warp, WARP, "cluster_arrived")
@@ -92,7 +93,7 @@ def arrive_at_cluster(e: Emit, warp: Value, lanes: Value, place: Value, time: Va
 
 @helper("cluster_wait", VOID, POINTER, I32, I32, I32)
 def wait_at_cluster(e: Emit, warp: Value, lanes: Value, place: Value, site: Value) -> None:
-    """`lanes` wait for the barrier of their cluster, at which they have arrived, and go on at `place` when it is open."""
+    """Make `lanes`, which have arrived at the barrier of their cluster, wait until it opens; they continue at `place`."""
     first = _first_of_warp(e, warp)
     set_places(e, warp, lanes, place)
     arrived, passed = e.get(warp, WARP, "cluster_arrived"), e.get(warp, WARP, "cluster_passed")
@@ -109,7 +110,7 @@ def wait_at_cluster(e: Emit, warp: Value, lanes: Value, place: Value, site: Valu
 
 @helper("cluster_leave", VOID, POINTER, I32)
 def leave_cluster(e: Emit, warp: Value, lanes: Value) -> None:
-    """`lanes` exit: neither the barriers of their block nor that of their cluster wait for them any longer."""
+    """Let `lanes` exit: the barriers of their block and of their cluster no longer wait for them."""
     invoke(e, leave, warp, lanes)
     first = _first_of_warp(e, warp)
     arrived = e.get(warp, WARP, "cluster_arrived")

@@ -14,13 +14,13 @@ from memlane.emulate.runtime.window import Window, address_of_lane
 from memlane.ptx import SCALAR_TYPES
 
 BULK_BYTES = 16
-"""Bulk copies are multiples of this, and aligned to it."""
+"""Size and alignment unit of bulk copies, in bytes."""
 
 
 @cache
 def copy(nbytes: int) -> Helper:
-    """`(warp, sources, distance, targets, distance, lanes, site, counts)`: `counts` points to 32 i32, how many of the `nbytes` each lane
-    reads; the rest of its target becomes zero."""
+    """Return the helper for asynchronous copies, `(warp, sources, offset, targets, offset, lanes, site, counts)`: `counts` points to 32
+    i32, how many of the `nbytes` each lane reads; the rest of its target becomes zero."""
 
     def build(
         e: Emit, warp: Value, sources: Value, ahead: Value, targets: Value, behind: Value, mask: Value, site: Value, counts: Value
@@ -50,8 +50,8 @@ def copy(nbytes: int) -> Helper:
 
 @cache
 def bulk_copy(source: str, target: str) -> Helper:
-    """`(warp, sources, distance, targets, distance, lanes, site, sizes)`: `sizes` points to 32 i32, bytes in multiples of 16, from one
-    state space to another."""
+    """Return the helper `(warp, sources, offset, targets, offset, lanes, site, sizes)`, which copies from one state space to another;
+    `sizes` points to 32 i32, bytes in multiples of 16."""
 
     def move(e: Emit, warp: Value, here: Value, there: Value) -> None:
         for part in (0, 8):
@@ -62,7 +62,7 @@ def bulk_copy(source: str, target: str) -> Helper:
 
 @cache
 def bulk_reduce(operation: str, type_name: str) -> Helper:
-    """The same from shared to global memory, whose elements are updated one by one."""
+    """Return the helper that updates elements in global memory one by one with those in shared memory; arguments as of `bulk_copy`."""
     size = SCALAR_TYPES[type_name].nbytes
 
     def update(e: Emit, warp: Value, here: Value, there: Value) -> None:
@@ -75,7 +75,7 @@ def bulk_reduce(operation: str, type_name: str) -> Helper:
 
 
 def _in_pieces(name: str, source: str, target: str, act: Callable[[Emit, Value, Value, Value], None]) -> Helper:
-    """`act(e, warp, here, there)` writes what is done with 16 bytes, of which it gets the host addresses."""
+    """Return a helper that runs `act(e, warp, here, there)` on each piece of 16 bytes, with its host addresses."""
 
     def build(
         e: Emit, warp: Value, sources: Value, ahead: Value, targets: Value, behind: Value, mask: Value, site: Value, sizes: Value
@@ -88,7 +88,7 @@ def _in_pieces(name: str, source: str, target: str, act: Callable[[Emit, Value, 
         with e.each_lane(mask) as lane:
             size, start = e.load(e.element(sizes, lane, I32), typ=I32), address_of_lane(e, sources, ahead, lane)
             with e.if_then(e.icmp_unsigned("!=", e.and_(size, constant(I32, BULK_BYTES - 1)), constant(I32, 0)), likely=False):
-                end = e.add(start, e.zext(size, I64))  # which is no place to end at
+                end = e.add(start, e.zext(size, I64))  # the misaligned end of the copy
                 place = (constant(I32, BULK_BYTES), constant(I32, SPACE_NUMBERS[source]))
                 invoke(e, fault, warp, constant(I32, MISALIGNED), site, lane, end, *place)
                 e.ret_void()

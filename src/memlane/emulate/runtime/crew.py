@@ -1,8 +1,8 @@
-"""The workers of a launch among each other.
+"""Coordinates the workers of a launch: they claim blocks and slots, and detect that none of them makes progress.
 
-Each worker is a thread with slots for blocks of its own and a CONTEXT of its own; a CREW record is all that they share. They take blocks
-in the order of their numbers, so that a block may wait for those before it: each of them has ended or is with a worker who runs it. The
-blocks of a cluster are taken together, and so are slots for them; without clusters each block counts as one of its own.
+Each worker is a thread with its own slots for blocks and its own CONTEXT; all that they share is a CREW record. They start blocks in the
+order of their numbers, so that a block may wait for those before it: each of these has ended or is run by some worker. The blocks of a
+cluster are claimed together, and so are their slots; without clusters each block is a cluster of its own.
 """
 
 from __future__ import annotations
@@ -14,34 +14,35 @@ from memlane.emulate.runtime.helper import helper
 
 
 def crew_of(e: Emit, context: Value) -> Value:
-    """The record that the workers share."""
+    """Return the record that the workers share."""
     return e.get_pointer(context, CONTEXT, "crew")
 
 
 def claim_cluster(e: Emit, context: Value) -> Value:
-    """How many blocks start before those of a cluster for this worker to start; there are no more if it is not below `context.blocks`."""
+    """Claim the next cluster for this worker. Return how many blocks start before its first; no cluster is left if that is not below
+    `context.blocks`."""
     place, _ = e.place(crew_of(e, context), CREW, "next_block")
     return fetch(e, "add", place, e.zext(e.get(context, CONTEXT, "cluster_blocks"), I64))
 
 
 def are_blocks_left(e: Emit, context: Value) -> Value:
-    """i1: whether some block has not been started."""
+    """Return i1: whether some block has not been started."""
     place, kind = e.place(crew_of(e, context), CREW, "next_block")
     return e.icmp_unsigned("<", load_whole(e, place, kind), e.get(context, CONTEXT, "blocks"))
 
 
 def claim_slots(e: Emit, context: Value) -> Value:
-    """The index of the first of the slots of a cluster for this worker to keep; there are no more if it is not below
-    `context.slot_count`."""
+    """Claim slots for a cluster. Return the index of the first; none are left if it is not below `context.slot_count`."""
     place, _ = e.place(crew_of(e, context), CREW, "slots_taken")
     return fetch(e, "add", place, e.get(context, CONTEXT, "cluster_blocks"))
 
 
 def are_slots_left(e: Emit, context: Value) -> Value:
-    """i1: whether slots for a cluster are nobody's and this worker's turn to take: it has no more than its share of those taken, and those.
+    """Return i1: whether there are unclaimed slots for a cluster, and this worker has at most its share of the claimed ones, these
+    included.
 
-    So blocks that all have to be resident, because they wait for each other, are shared out evenly; and while one worker does not get on,
-    the others do not fill their slots with blocks that wait for it, each of which they would have to look after.
+    So blocks that all have to be resident, because they wait for each other, are distributed evenly. And while one worker does not
+    progress, the others do not fill their slots with blocks that wait for it and that they would have to poll.
     """
     crew = crew_of(e, context)
     taken = load_whole(e, *e.place(crew, CREW, "slots_taken"))
@@ -52,14 +53,14 @@ def are_slots_left(e: Emit, context: Value) -> Value:
 
 
 def note_progress(e: Emit, context: Value) -> None:
-    """A block began, or a thread passed a barrier or ended: patience begins anew, for the other workers too."""
+    """Record progress (a block began, or a thread passed a barrier or ended): all workers restart their patience."""
     e.put(e.get(context, CONTEXT, "patience"), context, CONTEXT, "patience_left")
     place, kind = e.place(context, CONTEXT, "progress")
     store_whole(e, e.add(e.load(place, typ=kind), constant(I64, 1)), place)
 
 
 def _of_worker(e: Emit, crew: Value, number: Value) -> Value:
-    """The context of a worker."""
+    """Return the context of a worker."""
     return e.at(e.get_pointer(crew, CREW, "contexts"), e.mul(number, e.get(crew, CREW, "context_bytes")))
 
 
@@ -94,7 +95,8 @@ def is_endless(e: Emit, context: Value) -> None:
 
 
 def _are_partners_stuck(e: Emit, crew: Value, partners: Value, progress: Value) -> Value:
-    """i32: 1 if each of the launches that run together with this one has ended or is stuck too, and nothing has happened in between."""
+    """Return i32: 1 if each of the launches that run together with this one has ended or is stuck too, and nothing has happened in
+    between."""
     own = _partner(e, crew, e.get(crew, CREW, "partner"))
     store_whole(e, progress, e.place(own, PARTNER, "progress")[0])
     total = e.variable(constant(I64, 1))

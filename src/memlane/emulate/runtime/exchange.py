@@ -1,4 +1,4 @@
-"""Exchange between lanes that no vector instruction does."""
+"""Exchanges values between lanes where no vector instruction does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memlane.emulate.runtime.helper import Helper, helper
 
 @helper("permute", VOID, POINTER, POINTER, POINTER)
 def permute(e: Emit, source: Value, lanes: Value, out: Value) -> None:
-    """`out[i] = source[lanes[i]]`; lane numbers are below 32."""
+    """Store `out[i] = source[lanes[i]]`; only the lowest five bits of a lane number count."""
     with e.count(constant(I32, LANES)) as lane:
         wanted = e.and_(e.load(e.element(lanes, lane, I32), typ=I32), constant(I32, LANES - 1))
         e.store(e.load(e.element(source, wanted, I32), typ=I32), e.element(out, lane, I32))
@@ -19,7 +19,8 @@ def permute(e: Emit, source: Value, lanes: Value, out: Value) -> None:
 
 @cache
 def match_any(bits: int) -> Helper:
-    """For each lane of a mask, the lanes with the same value, of whatever mask: pointers to values and results."""
+    """Return the helper that finds, for each lane of a mask, all lanes with the same value, whether in the mask or not: takes pointers to
+    values and results."""
 
     def build(e: Emit, values: Value, mask: Value, out: Value) -> None:
         element = INTEGERS[bits]

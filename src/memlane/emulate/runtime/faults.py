@@ -1,5 +1,7 @@
-"""A launch that went wrong: the first fault is remembered in the record of its worker, and everything comes to an end soon.
-Other workers are told by Python (`run.interrupt`)."""
+"""Records the first fault of a launch in the record of its worker, and stops the worker soon after.
+
+Python stops the other workers (`run.interrupt`).
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from memlane.emulate.runtime.helper import helper
 
 @helper("fault", VOID, POINTER, I32, I32, I32, I64, I32, I32)
 def fault(e: Emit, warp: Value, kind: Value, site: Value, lane: Value, address: Value, nbytes: Value, space: Value) -> None:
-    """Remember a fault unless there was one before. The warp stops at its next back edge, barrier or exit: until then it does no harm,
-    because what it computes is thrown away with the launch."""
+    """Record a fault unless there was one before. The warp stops at its next back edge, barrier or exit; until then it does no harm,
+    because what it computes is discarded with the launch."""
     block = e.get_pointer(warp, WARP, "block")
     context = e.get_pointer(block, BLOCK, "context")
     e.put(-1, warp, WARP, "budget")
@@ -34,6 +36,6 @@ def fault(e: Emit, warp: Value, kind: Value, site: Value, lane: Value, address: 
 
 
 def has_failed(e: Emit, warp: Value) -> Value:
-    """i1: whether the launch has a fault, or is to stop."""
+    """Return i1: whether the launch has a fault or has to stop."""
     context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
     return e.icmp_unsigned("!=", e.get(context, CONTEXT, "fault"), constant(I32, 0))

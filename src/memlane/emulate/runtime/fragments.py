@@ -1,8 +1,9 @@
-"""Which lanes of a warp run next.
+"""Chooses which lanes of a warp run next.
 
-A warp is a set of fragments: lanes that go on at the same place. Places are numbered so that a loop lies before what follows it and both
-sides of a branch before where they meet; the fragment at the lowest place runs, and meets the others there. Lanes that spent their budget
-of back edges are deferred until every other lane had its turn, so that lanes which wait for each other make progress.
+A warp consists of warp splits: sets of lanes that continue at the same segment (`pcs`). Segments are numbered so that a loop precedes what
+follows it and both sides of a branch precede their join; the split at the lowest segment runs, and reconverges with the others there. Lanes
+that spent their budget of back edges are deferred until every other lane has had its turn, so that lanes which wait for each other make
+progress.
 """
 
 from __future__ import annotations
@@ -14,32 +15,32 @@ from memlane.emulate.runtime.helper import helper, invoke
 
 
 def set_places(e: Emit, warp: Value, lanes: Value, place: Value) -> None:
-    """Let `lanes` go on at `place`."""
+    """Let `lanes` continue at segment `place`."""
     pcs = e.at(warp, offset(WARP, "pcs"))
     e.store_lanes(e.select(e.lanes_of(lanes), e.splat(place), e.load_lanes(pcs, I32)), pcs)
 
 
 def lanes_at(e: Emit, warp: Value, place: Value) -> Value:
-    """Mask of the lanes whose place is `place`."""
+    """Return a mask of the lanes that continue at segment `place`."""
     return e.mask_of(e.icmp_unsigned("==", e.load_lanes(e.at(warp, offset(WARP, "pcs")), I32), e.splat(place)))
 
 
 @helper("park", VOID, POINTER, I32, I32)
 def park(e: Emit, warp: Value, lanes: Value, place: Value) -> None:
-    """Let `lanes` go on at `place`."""
+    """Let `lanes` continue at segment `place` when they are chosen."""
     set_places(e, warp, lanes, place)
 
 
 @helper("send", VOID, POINTER, I32, POINTER)
 def send(e: Emit, warp: Value, lanes: Value, places: Value) -> None:
-    """Let each of `lanes` go on at a place of its own, of the 32 behind a pointer."""
+    """Let each of `lanes` continue at its own segment, of the 32 at `places`."""
     pcs = e.at(warp, offset(WARP, "pcs"))
     e.store_lanes(e.select(e.lanes_of(lanes), e.load_lanes(places, I32), e.load_lanes(pcs, I32)), pcs)
 
 
 @helper("defer", VOID, POINTER, I32, I32)
 def defer(e: Emit, warp: Value, lanes: Value, place: Value) -> None:
-    """The running lanes spent their budget on the way to `place`: the others first."""
+    """Defer the running lanes, which spent their budget on the way to `place`, until the other lanes have run."""
     set_places(e, warp, lanes, place)
     e.put(e.or_(e.get(warp, WARP, "deferred"), lanes), warp, WARP, "deferred")
     context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
@@ -48,7 +49,7 @@ def defer(e: Emit, warp: Value, lanes: Value, place: Value) -> None:
 
 @helper("pick", I32, POINTER)
 def pick(e: Emit, warp: Value) -> None:
-    """Choose the fragment to run: sets `mask`, `pc` and `frontier` and returns RUN; or says why nothing runs."""
+    """Choose the warp split to run: set `mask`, `pc` and `frontier` and return RUN; or return why none can run."""
     with e.if_then(has_failed(e, warp), likely=False):
         e.ret(constant(I32, FAILED))
     live, deferred = e.get(warp, WARP, "live"), e.get(warp, WARP, "deferred")
@@ -72,7 +73,7 @@ def pick(e: Emit, warp: Value) -> None:
 
 @helper("enter", I32, POINTER)
 def enter(e: Emit, warp: Value) -> None:
-    """The beginning of a step."""
+    """Begin a step of the warp; return RUN, or why it cannot run."""
     goes_on = e.and_(e.icmp_unsigned("!=", e.get(warp, WARP, "together"), constant(I32, 0)), e.not_(has_failed(e, warp)))
     with e.if_then(goes_on):
         e.put(0, warp, WARP, "together")

@@ -1,4 +1,4 @@
-"""A function of the runtime, and the program that collects those it calls."""
+"""Defines helpers, the functions of the runtime, and compiles them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memlane.emulate.code.text import CodeFunction
 class Helper:
     """One function of the runtime. `build` writes its body; a body that is left open returns nothing.
 
-    The name tells all that decides the body besides the code of memlane: machine code is kept under it, also for other processes.
+    The name determines the body, together with the source of memlane: machine code is cached under it, also for other processes.
     """
 
     name: str
@@ -27,12 +27,12 @@ class Helper:
 
 
 def helper(name: str, result: ir.Type, *arguments: ir.Type) -> Callable[[Callable[..., None]], Helper]:
-    """Make the decorated body, which takes an `Emit` and the arguments, a helper."""
+    """Turn the decorated function, which takes an `Emit` and the arguments, into a helper."""
     return lambda build: Helper(f"memlane_{name}", result, arguments, build)
 
 
 class Program(ir.Module):  # type: ignore[misc]
-    """An LLVM module that remembers the helpers it calls."""
+    """An LLVM module that records the helpers it calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,20 +55,20 @@ def invoke(emit: Emit, helper: Helper, *arguments: Value) -> Value:
 
 
 _compiled: set[str] = set()
-"""Names of the helpers whose machine code is there."""
+"""Names of the helpers whose machine code is loaded."""
 
 
 def compile_helpers(wanted: Iterable[Helper]) -> None:
-    """Let the helpers have machine code that is there: from the store, or compiled now."""
+    """Load the machine code of helpers from the store, or compile it now."""
     with LOCK:
         for one in wanted:
             if one.name not in _compiled:
                 engine().add(_object_file(one), one.name)
-                _compiled.add(one.name)  # not before: another thread, or a second try after an error, goes by it
+                _compiled.add(one.name)  # not before: another thread, or a retry after an error, relies on it
 
 
 def load_helpers(names: Iterable[str]) -> bool:
-    """Do the same for helpers of which only the names are known; False if the store has not all of them."""
+    """Load the machine code of helpers by name; return False if the store lacks one."""
     store = present_store()
     with LOCK:
         for name in names:
@@ -96,8 +96,8 @@ def _key(name: str) -> str:
 
 
 def _text(one: Helper) -> str:
-    """A module with the helper, and copies of those that it calls, which nobody sees from outside: what is made of one helper does not
-    depend on which ones were there before."""
+    """Return an LLVM module with the helper, and internal copies of those that it calls: so its code does not depend on which helpers were
+    compiled before."""
     program = Program()
     program.define(one)
     waiting, known = list(program.required.values()), {one.name}
@@ -112,7 +112,7 @@ def _text(one: Helper) -> str:
 
 
 def address_of(helper: Helper) -> int:
-    """Entry address of a helper, compiled now if need be."""
+    """Return the entry address of a helper; compile it first if necessary."""
     with LOCK:
         compile_helpers([helper])
         return engine().address(helper.name)

@@ -1,6 +1,6 @@
-"""The product of small matrices whose elements are spread over the lanes of a warp.
+"""Products of small matrices whose elements are spread over the lanes of a warp.
 
-Of `mma.sync` with 16 or 8 rows, all element types have one layout. With g = lane / 4, t = lane % 4 and E elements of A or B in a register:
+For `mma.sync` with 16 or 8 rows, all element types have one layout. With g = lane / 4, t = lane % 4 and E elements of A or B in a register:
 
     A     register r, element e     row g + 8 (r % 2), column E t + e + 4 E (r / 2)      (of 8 rows: row g, one register)
     B     register r, element e     row E t + e + 4 E r, column g
@@ -21,7 +21,7 @@ from memlane.emulate.runtime.helper import Helper
 
 COLUMNS = 8
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "e4m3": 8, "e5m2": 8, "u8": 8, "s8": 8, "u4": 4, "s4": 4}
-"""Of the elements of A and B."""
+"""Bits of the elements of A and B."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Shape:
 
     @property
     def in_register(self) -> int:
-        """Elements of A or B in one register."""
+        """Return how many elements of A or B are in one register."""
         return 1 if self.a == "f64" else 32 // BITS[self.a]
 
     @property
@@ -48,7 +48,7 @@ class Shape:
 
     @property
     def elements(self) -> int:
-        """Of C and D in each lane."""
+        """Return how many elements of C and D are in each lane."""
         return self.rows * COLUMNS // LANES
 
     @property
@@ -58,8 +58,9 @@ class Shape:
 
 @cache
 def multiply(shape: Shape) -> Helper:
-    """`D = A B + C`: pointers to the registers of A and B (register by register, 32 lanes each), and to the elements of C and D likewise,
-    as f64 or i64. Products of short floats are added up in f64; those of f64 one after another, each rounded once."""
+    """Return the helper for `D = A B + C`: takes pointers to the registers of A and B (register by register, 32 lanes each), and to the
+    elements of C and D likewise, as f64 or i64. Products of short floats are added in f64; those of f64 one after another, each rounded
+    once."""
 
     def build(e: Emit, a: Value, b: Value, c: Value, d: Value) -> None:
         element = I64 if shape.is_integer else F64
@@ -110,7 +111,7 @@ def _dot(e: Emit, shape: Shape, left: Value, right: Value, start: Value) -> Valu
 
 
 def _elements(e: Emit, word: Value, name: str) -> Value:
-    """The elements of a register, lowest first, as f64 or i64."""
+    """Return the elements of a register, lowest first, as f64 or i64."""
     if name == "f64":
         return e.bitcast(word, ir.VectorType(F64, 1))
     bits = BITS[name]

@@ -1,7 +1,7 @@
 """Barriers that are objects in shared memory (`mbarrier`), each one word of 64 bits.
 
-Bits 0 to 19: arrivals that the phase still waits for; 20 to 39: arrivals of a phase; 40 to 60: bytes that the phase still waits for, which
-may be less than none for a while; 61: the parity of the phase. The manual leaves the word opaque, but for `mbarrier.pending_count`.
+Bits 0 to 19: arrivals that the phase still waits for; 20 to 39: arrivals of a phase; 40 to 60: bytes that the phase still waits for,
+temporarily negative at times; 61: the parity of the phase. The manual leaves the word opaque, except for `mbarrier.pending_count`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _field(e: Emit, word: Value, start: int, bits: int) -> Value:
 
 
 def _with(e: Emit, word: Value, start: int, bits: int, value: Value) -> Value:
-    """The word with another value of a field, which wraps."""
+    """Return the word with a new value of a field, which wraps."""
     mask = (1 << bits) - 1
     kept = e.and_(word, constant(I64, ~(mask << start)))
     return e.or_(kept, e.shl(e.and_(value, constant(I64, mask)), constant(I64, start)))
@@ -48,13 +48,13 @@ def _is_complete(e: Emit, word: Value) -> Value:
 
 
 def _next_phase(e: Emit, word: Value) -> Value:
-    """The next phase waits for as many arrivals again."""
+    """Return the word of the next phase, which waits for as many arrivals again."""
     turned = e.xor(word, constant(I64, 1 << _PHASE))
     return _with(e, turned, 0, COUNT_BITS, _field(e, word, _EXPECTED, COUNT_BITS))
 
 
 def _changed(e: Emit, operation: str, word: Value, count: Value) -> Value:
-    """The word after an operation, before it is looked at whether the phase is complete. `count` are arrivals, or bytes."""
+    """Return the word after an operation, before the phase is checked for completion. `count` are arrivals, or bytes."""
     one = constant(I64, 1)
     if operation == "init":
         return e.or_(count, e.shl(count, constant(I64, _EXPECTED)))
@@ -71,8 +71,8 @@ def _changed(e: Emit, operation: str, word: Value, count: Value) -> Value:
 
 @cache
 def mbarrier(operation: str, space: str) -> Helper:
-    """`(warp, addresses, distance, lanes, site, given, out)`: `given` points to 32 i64, a count, a number of bytes, a state or a parity;
-    into `out` go the words before the operation, or whether the phase that a wait asks for is over."""
+    """Return the helper `(warp, addresses, offset, lanes, site, given, out)`: `given` points to 32 i64, a count, a number of bytes, a state
+    or a parity; `out` receives the words before the operation, or whether the phase that a wait asks for is over."""
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, mask: Value, site: Value, given: Value, out: Value) -> None:
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):

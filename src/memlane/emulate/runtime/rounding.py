@@ -1,4 +1,4 @@
-"""Floating-point operations rounded toward zero, down or up: the processor's own rounding direction is changed around them."""
+"""Floating-point operations rounded toward zero, down or up, by a temporary change of the processor's rounding mode."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from memlane.emulate.runtime.helper import Helper
 _METADATA = ir.MetaDataType()
 _NEAREST = 1
 _DIRECTIONS = {"rz": 0, "rp": 2, "rm": 3}
-"""As `llvm.set.rounding` numbers them."""
+"""Rounding modes as `llvm.set.rounding` numbers them."""
 OPERANDS = {"fadd": 2, "fsub": 2, "fmul": 2, "fdiv": 2, "fma": 3, "sqrt": 1}
 
 
 @cache
 def directed(operation: str, bits: int, lanes: int, direction: str) -> Helper:
-    """`operation` on `lanes` floating-point numbers at a time: a pointer to the operands, one after another, and one to the result."""
+    """Return the helper for `operation` on `lanes` floating-point numbers at a time: takes a pointer to the operands, one after another,
+    and one to the result."""
 
     def build(e: Emit, operands: Value, out: Value) -> None:
         kind = ir.VectorType(FLOATS[bits], lanes)
-        # Without this, which llvmlite does not know, the optimiser may move the operation to where the direction does not hold.
+        # Without this attribute, which llvmlite does not know, the optimiser may move the operation out of the range of the rounding mode.
         set.add(e.function.attributes, "strictfp")
         values = [e.load(e.at(operands, number * lanes * bits // 8), typ=kind, align=bits // 8) for number in range(OPERANDS[operation])]
         name = f"llvm.experimental.constrained.{operation}.v{lanes}f{bits}"

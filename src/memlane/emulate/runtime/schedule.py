@@ -1,8 +1,8 @@
-"""Which warp of which block a worker runs next, in the function and counting layers.
+"""Chooses which warp of which block a worker runs next, in the function and counting layers.
 
-It runs one block at a time, its warps in turn (by their numbers, or shuffled), each until it meets a barrier, ends, or spends its budget.
-When every warp of the worker's resident blocks that can run has spent its budget, they may be waiting for a block that has not started: one
-more becomes resident, in a slot of the worker or one that it may take.
+A worker runs one block at a time, its warps in turn (by their numbers, or shuffled), each until it reaches a barrier, ends, or spends its
+budget. When every warp of the worker's resident blocks that can run has spent its budget, they may be waiting for a block that has not
+started: one more block becomes resident, in a slot of the worker or one that it may claim.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ from memlane.emulate.runtime.helper import helper, invoke
 from memlane.emulate.runtime.window import peer_of
 
 STEP = ir.FunctionType(I32, [POINTER])
-"""A compiled kernel: runs one warp until it stops, and says why."""
+"""Type of a compiled kernel: runs one warp until it stops, and returns why."""
 
 CLOCK_SKEW = 1_000_003
-"""Cycles between the origins of the clocks of neighbouring multiprocessors."""
+"""Cycles between the clock origins of neighbouring multiprocessors."""
 
 POISON = 0xA5
-"""What fresh memory is filled with, so that use of uninitialised memory is seen."""
+"""Byte that fills fresh memory, so that use of uninitialised memory shows."""
 
 
 def warp_at(e: Emit, context: Value, block: Value, number: Value) -> Value:
-    """The record of warp `number` of a resident block."""
+    """Return the record of warp `number` of a resident block."""
     distance = e.mul(e.zext(number, I64), e.get(context, CONTEXT, "warp_bytes"))
     return e.at(e.at(block, e.get(context, CONTEXT, "warps_offset")), distance)
 
 
 def slot_at(e: Emit, context: Value, index: Value) -> Value:
-    """The record of the resident block in slot `index`, whoever's it is."""
+    """Return the record of the resident block in slot `index`, of any worker."""
     return e.at(e.get_pointer(context, CONTEXT, "slots"), e.mul(e.zext(index, I64), e.get(context, CONTEXT, "slot_bytes")))
 
 
 @helper("prepare_slot", VOID, POINTER, POINTER)
 def prepare_slot(e: Emit, context: Value, block: Value) -> None:
-    """What is the same for every block that will ever be in a slot, and of which worker it is: the slot is its last one."""
-    # Zeroed as a whole: registers and their times then have no history.
+    """Initialise a slot with the state that is the same for all of its blocks, and append it to the worker's slots."""
+    # Zero the whole record: registers and their times then have no history.
     e.fill(block, 0, e.get(context, CONTEXT, "shared_offset"))
     e.put(e.ptrtoint(context, I64), block, BLOCK, "context")
     _append_slot(e, context, block)
@@ -82,7 +82,7 @@ def prepare_slot(e: Emit, context: Value, block: Value) -> None:
 
 
 def _append_slot(e: Emit, context: Value, block: Value) -> None:
-    """The worker's slots are a list, in the order in which it took them."""
+    """Append a slot to the worker's list, which keeps the order in which it claimed them."""
     last = e.get_pointer(context, CONTEXT, "last")
     address = e.ptrtoint(block, I64)
     with e.if_else(e.icmp_unsigned("==", e.ptrtoint(last, I64), constant(I64, 0))) as (is_first, is_another):
@@ -96,7 +96,7 @@ def _append_slot(e: Emit, context: Value, block: Value) -> None:
 
 
 def _place_on_sm(e: Emit, context: Value, block: Value) -> None:
-    """Slots are dealt out to the multiprocessors in turn. Each has a clock of its own, that started at another time."""
+    """Assign a slot to a multiprocessor, in turn. Each multiprocessor has a clock with its own origin."""
     distance = e.sub(e.ptrtoint(block, I64), e.get(context, CONTEXT, "slots"))
     index = e.trunc(e.udiv(distance, e.get(context, CONTEXT, "slot_bytes")), I32)
     count = e.get(context, CONTEXT, "sm_count")
@@ -112,7 +112,7 @@ def _place_on_sm(e: Emit, context: Value, block: Value) -> None:
 
 @helper("start_block", VOID, POINTER, POINTER, I64)
 def start_block(e: Emit, context: Value, block: Value, number: Value) -> None:
-    """Make block `number` of the grid the one in a slot."""
+    """Start block `number` of the grid in a slot."""
     e.put(number, block, BLOCK, "number")
     width, height = (e.zext(e.get(context, CONTEXT, "grid", axis), I64) for axis in range(2))
     row = e.udiv(number, width)
@@ -158,8 +158,7 @@ def start_block(e: Emit, context: Value, block: Value, number: Value) -> None:
 
 @helper("start_cluster", VOID, POINTER, POINTER, I64)
 def start_cluster(e: Emit, context: Value, first: Value, number: Value) -> None:
-    """Make the blocks of a cluster those in the slots from a first one on; `number` is how many blocks start before them. They begin
-    together."""
+    """Start the blocks of a cluster together, in the slots from `first` on; `number` is how many blocks start before them."""
     grid = [e.zext(e.get(context, CONTEXT, "grid", axis), I64) for axis in range(3)]
     shape = [e.zext(e.get(context, CONTEXT, "cluster", axis), I64) for axis in range(3)]
     count = e.get(context, CONTEXT, "cluster_blocks")
@@ -182,13 +181,13 @@ def start_cluster(e: Emit, context: Value, first: Value, number: Value) -> None:
 
 
 def _split(e: Emit, number: Value, extents: list[Value]) -> list[Value]:
-    """x, y and z of a number that counts x fastest."""
+    """Return x, y and z of a number that counts x fastest."""
     row = e.udiv(number, extents[0])
     return [e.urem(number, extents[0]), e.urem(row, extents[1]), e.udiv(row, extents[1])]
 
 
 def end_block(e: Emit, context: Value, block: Value) -> Value:
-    """A block has ended. i1: whether it was the last of its cluster."""
+    """End a block. Return i1: whether it was the last of its cluster."""
     e.bump(context, CONTEXT, "finished")
     first = peer_of(e, context, block, constant(I32, 0))
     left = e.bump(first, BLOCK, "cluster_running", -1)
@@ -200,7 +199,7 @@ def end_block(e: Emit, context: Value, block: Value) -> Value:
 
 @helper("can_cluster_run", I32, POINTER, POINTER)
 def can_cluster_run(e: Emit, context: Value, block: Value) -> None:
-    """1 if some warp of the cluster of a block can run."""
+    """Return 1 if some warp in the cluster of a block can run, else 0."""
     with e.count(e.get(context, CONTEXT, "cluster_blocks")) as rank:
         peer = peer_of(e, context, block, rank)
         is_resident = e.icmp_unsigned("!=", e.get(peer, BLOCK, "running"), constant(I32, 0))
@@ -212,7 +211,7 @@ def can_cluster_run(e: Emit, context: Value, block: Value) -> None:
 
 
 def _next_order(e: Emit, context: Value) -> Value:
-    """In which order the warps of a block take their turns this time: a pointer to their numbers."""
+    """Return a pointer to the numbers of a block's warps in the order of their turns this time."""
     number = e.and_(e.bump(context, CONTEXT, "sweeps"), e.get(context, CONTEXT, "order_mask"))
     row = e.mul(number, e.zext(e.get(context, CONTEXT, "warps"), I64))
     return e.element(e.get_pointer(context, CONTEXT, "orders"), row, I32)
@@ -220,8 +219,8 @@ def _next_order(e: Emit, context: Value) -> Value:
 
 @helper("sweep", I32, POINTER, POINTER, POINTER)
 def sweep(e: Emit, context: Value, block: Value, step: Value) -> None:
-    """Let each warp of a block that can run take one step. RUN if the block should be swept again, YIELD if it is another block's turn,
-    BLOCKED if it waits for others of its cluster, DONE if the block has ended, FAILED after a fault."""
+    """Let each warp of a block that can run take one step. Return RUN if the block should be swept again, YIELD if it is another block's
+    turn, BLOCKED if it waits for others of its cluster, DONE if the block has ended, FAILED after a fault."""
     ran, yielded = e.variable(constant(I1, 0)), e.variable(constant(I1, 0))
     order = _next_order(e, context)
     with e.count(e.get(context, CONTEXT, "warps")) as turn:
@@ -251,8 +250,8 @@ def sweep(e: Emit, context: Value, block: Value, step: Value) -> None:
 
 @helper("run", I32, POINTER, POINTER)
 def run(e: Emit, context: Value, step: Value) -> None:
-    """Run a worker's part of the launch until it ends (FINISHED), has a fault (BROKEN), or Python should look for signals and let others
-    have the processor (PAUSED: call again)."""
+    """Run a worker's part of the launch. Return FINISHED at its end, BROKEN after a fault, or PAUSED so that Python can handle signals and
+    let other threads run; call again after PAUSED."""
     e.put(256, context, CONTEXT, "until_pause")
     with e.while_(lambda: e.icmp_signed(">", e.get(context, CONTEXT, "until_pause"), constant(I64, 0))):
         with e.if_then(e.icmp_unsigned("==", e.get(context, CONTEXT, "turn"), constant(I64, 0))):
@@ -268,8 +267,8 @@ def run(e: Emit, context: Value, step: Value) -> None:
 
 
 def _use_slot(e: Emit, context: Value, block: Value) -> None:
-    """Start the next cluster in idle slots, of which `block` is the first, unless there are blocks that wait and have priority, or none
-    left. Return if all have ended."""
+    """Start the next cluster in idle slots, of which `block` is the first, unless resident blocks wait and have priority, or none is left.
+    Return from the helper if all blocks have ended."""
     is_first = e.icmp_unsigned("==", e.get(block, BLOCK, "rank"), constant(I32, 0))
     are_idle = e.icmp_unsigned("==", e.get(block, BLOCK, "cluster_running"), constant(I32, 0))
     nothing_waits = e.icmp_unsigned("==", e.get(context, CONTEXT, "finished"), e.get(context, CONTEXT, "started"))
@@ -293,7 +292,7 @@ def _use_slot(e: Emit, context: Value, block: Value) -> None:
 
 
 def _stop_working(e: Emit, context: Value) -> None:
-    """Nobody needs to wait for this worker any more."""
+    """Mark this worker as ended, so that no other waits for it."""
     store_whole(e, constant(I64, 0), e.place(context, CONTEXT, "working")[0])
 
 
@@ -302,7 +301,7 @@ def _end_turn(e: Emit, context: Value, block: Value) -> None:
 
 
 def _run_block(e: Emit, context: Value, block: Value, step: Value) -> None:
-    """One turn of a block: until it ends or all that it can do is to wait."""
+    """Run one turn of a block: until it ends or can only wait."""
     again = e.append_basic_block("again")
     after = e.append_basic_block("turn_over")
     e.branch(again)
@@ -335,10 +334,10 @@ def _run_block(e: Emit, context: Value, block: Value, step: Value) -> None:
 
 @helper("next_round", VOID, POINTER)
 def next_round(e: Emit, context: Value) -> None:
-    """Each of the worker's blocks had its turn. If some of them only waited, one more becomes resident.
+    """Begin the next round of turns over the worker's blocks. If some of them only waited, let one more become resident.
 
-    Where there are other workers, it does so only if nothing happened in this round, because one of them may be about to do what this one
-    waits for; or now and then, because blocks may pass barriers while they wait. It is noted for how many rounds nothing has happened.
+    With other workers, this happens only if nothing happened in this round, because one of them may be about to do what this one waits for;
+    and every 16 rounds, because blocks may pass barriers while they wait. `in_vain` counts the rounds without progress.
     """
     e.put(e.get(context, CONTEXT, "first"), context, CONTEXT, "turn")
     waiting = e.icmp_unsigned("!=", e.get(context, CONTEXT, "yielded"), constant(I32, 0))

@@ -1,9 +1,9 @@
-"""Copies of a box of an array between global and shared memory, by a tensor map (see `layout.TENSOR_MAP`).
+"""Copies a box of an array between global and shared memory, by a tensor map (see `layout.TENSOR_MAP`).
 
-A box lies in shared memory row behind row, in pieces of 16 bytes; with a swizzle the lowest bits of a piece's number within its line of 128
-bytes are changed by those of the line's number (the exclusive or of both), as they stand in the address. A box begins at a multiple of 16
-bytes in its row, and one that is stored not in front of the array. What lies outside the array is filled by loads and left alone by stores
-and reductions, which however take whole pieces: what is behind a row, up to a multiple of 16 bytes, they change too.
+A box lies in shared memory row by row, in pieces of 16 bytes. With a swizzle, the lowest bits of a piece's number within its line of 128
+bytes are XORed with those of the line's number, taken from the address. A box begins at a multiple of 16 bytes in its row, and a stored box
+does not begin before the array. Loads fill what lies outside the array; stores and reductions leave it alone, but since they process whole
+pieces, they also change the bytes after a row up to a multiple of 16.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PIECE = 16
 BOX_ALIGNMENT = 128
 _HALF_MAP = 64
 _LINE_SHIFT = 3
-"""From the number of a piece in its line to that of the line: a line has 8 pieces."""
+"""Shift from the number of a piece to that of its line, which has 8 pieces."""
 _PIECE_SHIFT = 4
 _SECTOR_SHIFT = 5
 
@@ -43,33 +43,33 @@ REDUCTIONS = {
     "or": ("u32", "s32", "u64", "s64"),
     "xor": ("u32", "s32", "u64", "s64"),
 }
-"""Which elements a copy may reduce, by the operation. Sums of s64 are illegal instructions on a GPU, though they have the bits of those of
+"""Element types that a copy may reduce, by operation. Sums of s64 are illegal instructions on a GPU, although their bits are those of
 u64."""
 ELEMENT_NUMBERS = {"u8": 0, "u16": 1, "u32": 2, "s32": 3, "u64": 4, "s64": 5, "f16": 6, "f32": 7, "f64": 9, "bf16": 10}
-"""By element: its number in `tensormap.replace`."""
+"""Number of each element type in `tensormap.replace`."""
 _SIZES = sum(
     {"u8": 0, "u16": 1, "f16": 1, "bf16": 1, "u64": 3, "s64": 3, "f64": 3}.get(name, 2) << 2 * n for name, n in ELEMENT_NUMBERS.items()
 )
-"""Two bits for each number: to which power of two their bytes are."""
+"""log2 of the bytes of an element, two bits for each element number."""
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _NAN = 0x7FF7_7FF7_7FF7_7FF7
-"""What loads put outside an array of floats that is filled so: on an H200 the same 16 bits again and again, for floats of every width."""
+"""Fill value of loads outside an array of floats, if the map asks for NaN: an H200 repeats the same 16 bits, for floats of every width."""
 _MOST_SWIZZLE = 3
 NO_MAP, OTHER_RANK, OTHER_ELEMENT, NOT_MODELLED, CROOKED, IN_FRONT = range(1, 7)
-"""What can be wrong with a tensor map, or with where its box begins: told in the place of the number of bytes. The last two have that
-coordinate for the address, and in `DETAIL` which power of two the bytes of an element are, or the number of the axis."""
+"""Faults of a tensor map, or of the start of its box, reported in the field for the number of bytes. The last two report the coordinate as
+the address, and from bit `DETAIL` on the log2 of the bytes of an element, or the number of the axis."""
 DETAIL = 4
-"""From which bit on."""
+"""The lowest bit of the detail in a fault's reason."""
 MOVED, SECTORS, TOUCHED = (number * 8 * LANES for number in range(3))
-"""Where a copy leaves, for each lane, the bytes of its box, the sectors of its rows in global memory, and how many bytes of those are the
-array's."""
+"""Byte offsets of a copy's results for each lane: the bytes of its box, the sectors of its rows in global memory, and how many bytes of
+those belong to the array."""
 RESULT_BYTES = 3 * 8 * LANES
 
 
 @dataclass(frozen=True)
 class Way:
-    """What a copy does: `load`, `prefetch`, `store` or one of `REDUCTIONS`, with so many coordinates; whether the checker looks at it, and
-    whether the box may lie in the shared memory of another block."""
+    """One kind of tensor copy: `load`, `prefetch`, `store` or one of `REDUCTIONS`; how many coordinates it has, whether the checker
+    observes it, and whether the box may lie in the shared memory of another block."""
 
     operation: str
     dimensions: int
@@ -82,19 +82,19 @@ class Way:
 
     @property
     def is_outward(self) -> bool:
-        """Whether it changes the array."""
+        """Return whether the copy changes the array."""
         return self.operation not in ("load", "prefetch")
 
     @property
     def space(self) -> str:
-        """The state space of the box."""
+        """Return the state space of the box."""
         return "shared::cluster" if self.is_far else "shared"
 
 
 @cache
 def tensor_copy(way: Way) -> Helper:
-    """`(warp, maps, distance, places, distance, coordinates, lanes, site, results)`: generic addresses of tensor maps, addresses of boxes
-    in shared memory, 32 i32 for each coordinate; into `results` go those of `MOVED`, `SECTORS` and `TOUCHED`."""
+    """Return the helper `(warp, maps, offset, places, offset, coordinates, lanes, site, results)`: takes generic addresses of tensor maps,
+    addresses of boxes in shared memory, and 32 i32 for each coordinate; stores `MOVED`, `SECTORS` and `TOUCHED` into `results`."""
 
     def build(
         e: Emit,
@@ -132,7 +132,7 @@ def _coordinate(e: Emit, coordinates: Value, axis: int, lane: Value) -> Value:
 
 
 class _Box:
-    """Writes the code for one lane's box."""
+    """The code for one lane's box."""
 
     def __init__(
         self, e: Emit, way: Way, warp: Value, site: Value, lane: Value, record: Value, address: Value, starts: list[Value], place: Value
@@ -158,13 +158,13 @@ class _Box:
         return value if value.type == I64 else self._e.zext(value, I64)
 
     def _steps_of(self, axis: int) -> Value:
-        """How many elements of an axis are taken."""
+        """Return how many elements of an axis are copied."""
         e, one = self._e, constant(I64, 1)
         step = e.intrinsic("umax", [self._field("steps", axis), one])
         return e.udiv(e.add(self._field("box", axis), e.sub(step, one)), step)
 
     def _number_outside(self) -> Value:
-        """8 bytes of what loads find outside the array."""
+        """Return 8 bytes of the value that loads give to elements outside the array."""
         e, is_filled = self._e, constant(I1, 0)
         for name in _FLOATS:
             is_filled = e.or_(is_filled, self._is_element(name))
@@ -174,7 +174,7 @@ class _Box:
     # -- what may be wrong -------------------------------------------------------------------------------------------------------
 
     def inspect(self) -> None:
-        """Leave with a fault if the instruction cannot use the map, or the place in shared memory."""
+        """Report a fault and return from the helper if the instruction cannot use the map, or the address in shared memory."""
         e = self._e
         self._refuse_if(e.icmp_unsigned("!=", self._field("mark"), constant(I64, TENSOR_MAP_MARK)), NO_MAP)
         self._refuse_if(e.icmp_unsigned("!=", self._field("rank"), constant(I64, self._way.dimensions - 1)), OTHER_RANK)
@@ -195,7 +195,8 @@ class _Box:
         self._inspect_start()
 
     def _inspect_start(self) -> None:
-        """A GPU takes boxes that do not begin at a multiple of 16 bytes for illegal instructions, and so stores in front of the array."""
+        """Report a fault for a box that does not begin at a multiple of 16 bytes, or a store before the array: a GPU takes both for illegal
+        instructions."""
         e = self._e
         reason = e.or_(constant(I32, CROOKED), e.shl(e.trunc(self._size_shift, I32), constant(I32, DETAIL)))
         crooked = e.icmp_unsigned("!=", e.and_(e.mul(self._starts[0], self._size), constant(I64, PIECE - 1)), constant(I64, 0))
@@ -220,7 +221,7 @@ class _Box:
     # -- rows --------------------------------------------------------------------------------------------------------------------
 
     def walk(self) -> None:
-        """Row after row, as they lie in shared memory."""
+        """Copy row by row, in their order in shared memory."""
         e, rows = self._e, constant(I64, 1)
         for axis in range(1, self._way.dimensions):
             rows = e.mul(rows, self._taken[axis])
@@ -235,7 +236,7 @@ class _Box:
         self.moved.set(e.mul(rows, self._row_bytes))
 
     def _row(self, row: Value) -> tuple[Value, Value, Value]:
-        """Where the row of this number begins in global memory, and from which of its bytes to which it is inside the array."""
+        """Return where a row begins in global memory, and the first and the end byte of its part inside the array."""
         e, zero = self._e, constant(I64, 0)
         start, left, inside = self._field("address"), row, constant(I1, 1)
         for axis in range(1, self._way.dimensions):
@@ -262,7 +263,7 @@ class _Box:
     # -- pieces ------------------------------------------------------------------------------------------------------------------
 
     def _pieces(self, offset: Value, start: Value, low: Value, high: Value) -> None:
-        """The pieces of a row, which lies `offset` bytes into the box; bytes `low` to `high` of it are inside the array."""
+        """Copy the pieces of a row that lies `offset` bytes into the box; bytes `low` to `high` of it are inside the array."""
         e, size = self._e, constant(I64, PIECE)
         with e.count(e.lshr(self._row_bytes, constant(I64, _PIECE_SHIFT))) as number:
             at = e.mul(number, size)
@@ -282,7 +283,7 @@ class _Box:
         return e.shl(changed, constant(I64, _PIECE_SHIFT))
 
     def _piece(self, here: Value, start: Value, within: Value, nbytes: Value) -> None:
-        """A piece at the host address `here`, of which `nbytes` from byte `within` on are those at `start` in global memory."""
+        """Copy a piece at the host address `here`; its `nbytes` from byte `within` on correspond to those at `start` in global memory."""
         e, is_load = self._e, self._way.operation == "load"
         whole = e.icmp_unsigned("==", nbytes, constant(I64, PIECE))
         if is_load:
@@ -303,8 +304,8 @@ class _Box:
         return None
 
     def _with_tail(self, start: Value, nbytes: Value) -> Value:
-        """How many bytes are changed for the last `nbytes` of a row: a whole piece, as far as the allocation goes. Behind it a GPU has
-        nothing of anybody's."""
+        """Return how many bytes are changed for the last `nbytes` of a row: a whole piece, clipped to the allocation. A GPU has no other
+        data after it."""
         e = self._e
         low, length, _, _ = Places(e, self._warp, self._site).bounds(e, "global")
         left = e.sub(e.add(low, length), start)
@@ -312,7 +313,7 @@ class _Box:
 
     @contextmanager
     def _span(self, start: Value, nbytes: Value) -> Iterator[Value]:
-        """The body with the host address of some bytes of the array; they are all in one allocation, or there is a fault."""
+        """Yield the host address of some bytes of the array; report a fault if they are not all in one allocation."""
         e, further = self._e, self._e.sub(nbytes, constant(I64, 1))
         with self._array.lane(self._lane, e.add(start, further)) as last, self._array.lane(self._lane, start) as first:
             torn = e.icmp_unsigned("!=", e.sub(e.ptrtoint(last, I64), e.ptrtoint(first, I64)), further)
@@ -320,7 +321,7 @@ class _Box:
             yield first
 
     def _reduce(self, here: Value, there: Value, nbytes: Value) -> None:
-        """Element after element. Subnormal sums stay what they are, as the element is f32 and not the driver's FLOAT32_FTZ."""
+        """Combine element by element. Subnormal sums are kept, because the element is f32 and not the driver's FLOAT32_FTZ."""
         e, done = self._e, self._e.variable(constant(I64, 0))
         context = e.get_pointer(e.get_pointer(self._warp, WARP, "block"), BLOCK, "context")
         are_several = e.icmp_unsigned("!=", e.get(context, CONTEXT, "parallel"), constant(I32, 0))
@@ -334,7 +335,7 @@ class _Box:
     # -- the checker ---------------------------------------------------------------------------------------------------------------
 
     def _allowed(self, place: Value, start: Value, nbytes: Value) -> Value:
-        """i1: whether the checker lets a piece be copied between `place` in shared memory and `nbytes` from `start` on."""
+        """Return i1: whether the checker allows a piece to be copied between `place` in shared memory and `nbytes` from `start` on."""
         e, way = self._e, self._way
         allowed = e.variable(constant(I1, 1))
         if way.checks:

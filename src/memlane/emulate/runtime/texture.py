@@ -1,14 +1,14 @@
-"""Reading textures: from handle and coordinates to a value, lane by lane.
+"""Reads textures: from handle and coordinates to a value, lane by lane.
 
 Coordinates become positions in fixed point: whole texels for point sampling; for linear filtering texels with eight bits of fraction,
-rounded to the nearest, which the programming guide gives as the precision of the weights. A position is brought into the image by the
-address mode of its axis only then, on whole numbers, so that coordinates next to an edge lose nothing. What the guide leaves open: a
-coordinate that is not a number counts as 0, and so does one so large that `wrap` and `mirror` find no fraction in it (infinities too).
-Whole coordinates name a texel, whatever the address mode, and find 0 outside the image; one of them alone reads linear memory only, as the
-guide says of `tex1Dfetch`: from an array an H200 gives 0 for every texel.
+rounded to the nearest, which the programming guide gives as the precision of the weights. Only then does the address mode of its axis map a
+position into the image, on integers, so that coordinates next to an edge lose nothing. The guide leaves open: a NaN coordinate counts as 0,
+and so does one so large that `wrap` and `mirror` find no fraction in it (infinities too). Integer coordinates name a texel, whatever the
+address mode, and read 0 outside the image. A single integer coordinate reads only linear memory, as the guide says of `tex1Dfetch`: from an
+array an H200 returns 0 for every texel.
 
-Means are computed in f64, where the products of texels and weights are exact, and rounded once. Channels that a texel does not have
-read as 0.
+Filtered values are computed in f64, where the products of texels and weights are exact, and rounded once. Channels that a texel does not
+have read as 0.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ GEOMETRIES = ("1d", "2d", "3d", "a1d", "a2d", "cube")
 LINEAR_MEMORY = 1 << 7
 ANY_TEXTURE, ANY_SURFACE = 0xFF, 0xFF00
 FORMATS = ("u1", "i1", "u2", "i2", "u4", "i4", "f2", "f4", "unorm1", "snorm1", "unorm2", "snorm2")
-"""Of a channel, by the numbers in `TEXTURE.format`; the last four are integers that are read as floats."""
+"""Formats of a channel, by the numbers in `TEXTURE.format`; the last four are integers that are read as floats."""
 CHANNELS = 4
 _TEXEL = ir.ArrayType(I32, CHANNELS)
 _FAR = float(1 << 40)
-"""Positions farther out are brought here: every address mode gives them the same texel."""
+"""Positions farther out are clamped to this: every address mode gives them the same texel."""
 _NO_FRACTION = float(1 << 24)
-"""Floats of this size are even numbers."""
+"""From this size on, floats have no fraction."""
 
 
 def texture_kind(geometry: str) -> int:
-    """The bit of `TEXTURE.kind` for a texture of a shape."""
+    """Return the bit of `TEXTURE.kind` for a texture of a geometry."""
     return 1 << GEOMETRIES.index(geometry)
 
 
 def surface_kind(geometry: str) -> int:
-    """The same for a surface."""
+    """Return the bit of `TEXTURE.kind` for a surface of a geometry."""
     return 1 << (8 + GEOMETRIES.index(geometry))
 
 
 def axes_of(geometry: str) -> int:
-    """Coordinates of a shape, besides its layer."""
+    """Return the number of coordinates of a geometry, without the layer."""
     return int(geometry.strip("ad")) if geometry != "cube" else 3
 
 
 @helper("texture_find", POINTER, POINTER, I64, I32, I32, I32)
 def find(e: Emit, warp: Value, handle: Value, wanted: Value, site: Value, lane: Value) -> None:
-    """The record behind a handle whose kind is among those `wanted`; null and a fault if there is none."""
+    """Return the record of a handle whose kind is among those `wanted`; report a fault and return null if there is none."""
     context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
     size = constant(I64, TEXTURE.itemsize)
     inner = e.sub(handle, constant(I64, TEXTURE_WINDOW))
@@ -75,7 +75,7 @@ def find(e: Emit, warp: Value, handle: Value, wanted: Value, site: Value, lane: 
 
 
 def _decoded(e: Emit, place: Value, name: str) -> Value:
-    """A channel at an address as 32 bits: integers extended by their sign, and all that is read as a float as f32."""
+    """Return a channel at an address as 32 bits: integers sign- or zero-extended, and all that is read as a float as f32."""
     bits = 8 * int(name[-1])
     kind = {8: I8, 16: I16, 32: I32}[bits]
     word = e.load(place, typ=kind, align=1)
@@ -97,7 +97,7 @@ def _decoded(e: Emit, place: Value, name: str) -> Value:
 
 
 def each_format(e: Emit, number: Value, formats: Sequence[str]) -> Iterator[str]:
-    """Branches by the number of a format: gives the name of each, with `e` at its code, which whoever iterates ends."""
+    """Emit a branch for each format; yield its name with `e` at its block, which the caller must terminate."""
     other = e.append_basic_block("other")
     switch = e.switch(number, other)
     for index, name in enumerate(formats):
@@ -111,14 +111,14 @@ def each_format(e: Emit, number: Value, formats: Sequence[str]) -> Iterator[str]
 
 @helper("texture_channel", I32, POINTER, I32)
 def channel(e: Emit, place: Value, number: Value) -> None:
-    """A channel in the format of that number, as 32 bits."""
+    """Return a channel in the format of that number, as 32 bits."""
     for name in each_format(e, number, FORMATS):
         e.ret(_decoded(e, place, name))
 
 
 @helper("texture_texel", VOID, POINTER, I64, I64, I64, POINTER)
 def texel(e: Emit, row: Value, x: Value, y: Value, z: Value, out: Value) -> None:
-    """The four channels of a texel into 4 i32 at `out`; zeros if a coordinate is negative. `z` is also the layer."""
+    """Store the four channels of a texel into 4 i32 at `out`; zeros if a coordinate is negative. `z` is also the layer."""
     e.store(ir.Constant(_TEXEL, None), out)
     with e.if_then(e.icmp_signed("<", e.or_(x, e.or_(y, z)), constant(I64, 0)), likely=False):
         e.ret_void()
@@ -137,8 +137,8 @@ def texel(e: Emit, row: Value, x: Value, y: Value, z: Value, out: Value) -> None
 
 @helper("texture_position", I64, POINTER, I32, F32, I32)
 def position(e: Emit, row: Value, axis: Value, coordinate: Value, fraction: Value) -> None:
-    """Where a coordinate lies on an axis: the number of its texel; or, with `fraction`, that of the left one of the two texels whose
-    centres it lies between, times 256, plus the weight of the right one in 256ths."""
+    """Return the texel number of a coordinate on an axis; or, with `fraction`, the number of the left of the two texels whose centres it
+    lies between, times 256, plus the weight of the right one in 256ths."""
 
     def real(number: float) -> Value:
         return ir.Constant(F64, number)
@@ -154,7 +154,7 @@ def position(e: Emit, row: Value, axis: Value, coordinate: Value, fraction: Valu
     wide = e.select(normalized, e.fmul(wide, extent), wide)
     wide = e.select(e.fcmp_ordered("<", wide, real(_FAR)), wide, real(_FAR))
     wide = e.select(e.fcmp_ordered(">", wide, real(-_FAR)), wide, real(-_FAR))
-    # 256 (x - 1/2), rounded to the nearest whole number, halves up
+    # 256 (x - 1/2), rounded to the nearest integer, halves up
     fixed = e.fadd(e.fmul(wide, real(256.0)), real(-127.5))
     chosen = e.select(e.icmp_unsigned("!=", fraction, constant(I32, 0)), fixed, wide)
     e.ret(e.fptosi(e.intrinsic("floor", [chosen]), I64))
@@ -162,7 +162,7 @@ def position(e: Emit, row: Value, axis: Value, coordinate: Value, fraction: Valu
 
 @helper("texture_fold", I64, POINTER, I32, I64)
 def fold(e: Emit, row: Value, axis: Value, number: Value) -> None:
-    """The texel of the image that stands for a texel number of an axis, by its address mode; -1 for the border."""
+    """Map a texel number of an axis into the image by its address mode; return -1 for the border."""
     extent = e.zext(e.get(row, TEXTURE, "extents", axis), I64)
     mode, zero = e.get(row, TEXTURE, "modes", axis), constant(I64, 0)
     last = e.sub(extent, constant(I64, 1))
@@ -188,7 +188,7 @@ def _is_mode(e: Emit, mode: Value, name: str) -> Value:
 
 
 class _Coordinates:
-    """The coordinates of one lane: `pointer` leads to 32 words for the layer, if the shape has one, and 32 for each axis."""
+    """Coordinates of one lane: `pointer` points to 32 words for the layer, if the geometry has one, and 32 for each axis."""
 
     def __init__(self, e: Emit, geometry: str, pointer: Value, lane: Value) -> None:
         self._e, self._pointer, self._lane = e, pointer, lane
@@ -206,7 +206,7 @@ class _Coordinates:
         return self._e.sext(self._word(axis + self._layered, I32), I64)
 
     def layer(self, row: Value) -> Value:
-        """The layer, the last one for numbers beyond it; 0 for a shape without layers."""
+        """Return the layer, clamped to the last one; 0 for a geometry without layers."""
         e = self._e
         if not self._layered:
             return constant(I64, 0)
@@ -215,9 +215,9 @@ class _Coordinates:
 
 
 class _OnCube(_Coordinates):
-    """Where the direction of one lane meets a cube: the face of its longest coordinate is the layer, the other two divided by that one are
-    the place on it, from 0 to 1. What lies beyond the edge of a face is the face's last texel: neighbours on other faces have no part in
-    means."""
+    """The point where the direction of one lane meets a cube map: the face of its longest coordinate is the layer, and the other two,
+    divided by the longest, are the position on the face, from 0 to 1. Positions past the edge of a face read the face's last texel:
+    filtering does not include neighbours on other faces."""
 
     def __init__(self, e: Emit, pointer: Value, lane: Value) -> None:
         super().__init__(e, "cube", pointer, lane)
@@ -253,7 +253,7 @@ def _coordinates(e: Emit, geometry: str, pointer: Value, lane: Value) -> _Coordi
 
 
 _SAMPLE = (POINTER, POINTER, POINTER, I32, I32, POINTER)
-"""warp, handles (32 i64), coordinates, lanes, site, results (four times 32 i32)"""
+"""Arguments: warp, handles (32 i64), coordinates, lanes, site, results (four times 32 i32)."""
 
 
 def _scatter(e: Emit, found: Value, lane: Value, out: Value) -> None:
@@ -263,7 +263,7 @@ def _scatter(e: Emit, found: Value, lane: Value, out: Value) -> None:
 
 @cache
 def sample(geometry: str, whole: bool) -> Helper:
-    """Read a texture of a shape: `whole` coordinates, which name a texel, or floats."""
+    """Return the helper that reads a texture of a geometry by `whole` coordinates, which name a texel, or by floats."""
     wanted = LINEAR_MEMORY if whole and geometry == "1d" else texture_kind(geometry)
 
     def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, out: Value) -> None:
@@ -288,7 +288,7 @@ def sample(geometry: str, whole: bool) -> Helper:
 
 
 def _place(e: Emit, row: Value, here: _Coordinates, numbers: list[Value]) -> list[Value]:
-    """x, y, and z or layer of a texel."""
+    """Return x, y, and z or layer of a texel."""
     zero = constant(I64, 0)
     if here.axes == 3:
         return numbers
@@ -313,7 +313,7 @@ def _read_point(e: Emit, row: Value, here: _Coordinates, out: Value) -> None:
 
 
 def _neighbours(e: Emit, row: Value, here: _Coordinates) -> list[list[tuple[Value, Value]]]:
-    """By axis: the two texels that a coordinate lies between, each with its weight in 256ths."""
+    """Return for each axis the two texels that a coordinate lies between, each with its weight in 256ths."""
     found = []
     for axis in range(here.axes):
         number = constant(I32, axis)
@@ -332,7 +332,7 @@ def _read_mean(e: Emit, row: Value, here: _Coordinates, out: Value) -> None:
         weight = chosen[0][1]
         for _, share in chosen[1:]:
             weight = e.mul(weight, share)
-        with e.if_then(e.icmp_unsigned("!=", weight, constant(I64, 0))):  # no part of an infinity is still no number
+        with e.if_then(e.icmp_unsigned("!=", weight, constant(I64, 0))):  # zero times an infinity would be a NaN
             invoke(e, texel, row, *_place(e, row, here, [number for number, _ in chosen]), out)
             share = e.fmul(e.uitofp(weight, F64), ir.Constant(F64, 1.0 / 256**here.axes))
             for number, total in enumerate(sums):
@@ -344,8 +344,8 @@ def _read_mean(e: Emit, row: Value, here: _Coordinates, out: Value) -> None:
 
 @cache
 def gather(geometry: str, component: int) -> Helper:
-    """One channel of the four texels that linear filtering would take the mean of, against the clock from the lower left (where y is
-    larger) on."""
+    """Return the helper for `tld4`: one channel of the four texels that linear filtering would read, counter-clockwise from the lower left
+    (where y is larger)."""
 
     def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, out: Value) -> None:
         found = e.local(_TEXEL, align=16)
@@ -364,12 +364,13 @@ def gather(geometry: str, component: int) -> Helper:
 
 
 QUERIES = {"width": ("extents", 0), "height": ("extents", 1), "depth": ("extents", 2), "array_size": ("layers", 0)}
-"""What `txq` and `suq` can ask for, and which field has it."""
+"""The field of the record that each word of `txq` and `suq` reads."""
 
 
 @cache
 def query(name: str, surface: bool) -> Helper:
-    """A number of a texture or surface: `(warp, handles, lanes, site, results)`. Extents that it does not have are 0."""
+    """Return the helper `(warp, handles, lanes, site, results)` that reads a property of a texture or surface. Extents that it does not
+    have are 0."""
     field, index = QUERIES[name]
 
     def build(e: Emit, warp: Value, handles: Value, lanes: Value, site: Value, out: Value) -> None:

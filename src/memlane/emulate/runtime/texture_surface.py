@@ -1,7 +1,7 @@
-"""Reading, writing and updating surfaces, lane by lane.
+"""Reads, writes and updates surfaces, lane by lane.
 
-Coordinates are whole numbers: for unformatted accesses x counts bytes, for formatted ones texels. What happens outside the image the
-instruction says: it ends the launch (`trap`), goes to the nearest place (`clamp`), or reads zeros and writes nothing (`zero`).
+Coordinates are integers: in unformatted accesses x counts bytes, in formatted ones texels. Outside the image the instruction decides: it
+ends the launch (`trap`), accesses the nearest texel (`clamp`), or reads zeros and writes nothing (`zero`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from memlane.emulate.runtime.helper import Helper, helper, invoke
 from memlane.emulate.runtime.texture import FORMATS, axes_of, each_format, find, surface_kind
 
 _ACCESS = (POINTER, POINTER, POINTER, I32, I32, POINTER)
-"""warp, handles (32 i64), coordinates (32 i32 for the layer, if there is one, and for each axis), lanes, site, data (32 of each element)"""
+"""Arguments: warp, handles (32 i64), coordinates (32 i32 for the layer, if there is one, and for each axis), lanes, site, data (32 of each
+element)."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The shape of a surface, and what an instruction wants done outside of it."""
+    """The geometry of a surface, and what an instruction does outside of it."""
 
     geometry: str
     beyond: str
@@ -36,7 +37,7 @@ class Place:
 
 
 class _Access:
-    """One helper's walk over the lanes of an access of `nbytes` at each (0: of a whole texel). In a `formatted` one x counts texels."""
+    """An access of `nbytes` by each lane, inside one helper (0: of a whole texel). In a `formatted` access x counts texels."""
 
     def __init__(
         self, e: Emit, place: Place, nbytes: int, warp: Value, handles: Value, coordinates: Value, site: Value, formatted: bool = False
@@ -46,7 +47,8 @@ class _Access:
 
     @contextmanager
     def lanes(self, mask: Value) -> Iterator[tuple[Value, Value, Value, Value]]:
-        """For each lane: its number, the record of the surface, i1 whether it may access memory, and where. Left out after a fault."""
+        """Loop over the lanes; yield the lane number, the record of the surface, i1 whether it may access memory, and the pointer. Lanes
+        with a fault are skipped."""
         e = self._e
         with e.each_lane(mask) as lane:
             handle = e.load(e.element(self._handles, lane, I64), typ=I64)
@@ -58,7 +60,7 @@ class _Access:
                     yield lane, row, inside, pointer
 
     def _located(self, row: Value, lane: Value, handle: Value) -> tuple[Value, Value, Value]:
-        """Whether the coordinates of a lane lie inside, where they lead, and whether there was no fault."""
+        """Return whether the coordinates of a lane lie inside, the pointer that they give, and whether there was no fault."""
         e, beyond = self._e, self._place.beyond
         texel_bytes = e.zext(e.get(row, TEXTURE, "texel_bytes"), I64)
         size = constant(I64, self._nbytes) if self._nbytes else texel_bytes
@@ -80,7 +82,7 @@ class _Access:
         return inside, e.at(e.get_pointer(row, TEXTURE, "host"), e.add(line, x)), goes_on
 
     def _numbers(self, row: Value, lane: Value, texel_bytes: Value, size: Value) -> tuple[list[Value], list[Value]]:
-        """Bytes in x, lines, and layers or planes; and the largest of each that still lies inside."""
+        """Return bytes in x, lines, and layers or planes; and the largest of each that still lies inside."""
         e, geometry = self._e, self._place.geometry
         layered, axes = geometry.startswith("a"), axes_of(geometry)
         words = [self._word(number, lane) for number in range(axes + layered)]
@@ -98,7 +100,8 @@ class _Access:
         return e.sext(e.load(e.element(e.at(self._coordinates, 4 * LANES * number), lane, I32), typ=I32), I64)
 
     def _checked(self, inside: Value, numbers: list[Value], lane: Value, handle: Value, size: Value) -> Value:
-        """i1 whether the access may go on: a trap outside, or an x that is not a multiple of the access, is a fault."""
+        """Return i1: whether the access may continue. An access outside with `trap`, and an x that is not a multiple of the access, are
+        faults."""
         e = self._e
         goes_on = e.variable(constant(I1, 1))
         odd = e.icmp_unsigned("!=", e.urem(numbers[0], size), constant(I64, 0)) if self._nbytes > 1 else constant(I1, 0)
@@ -112,7 +115,7 @@ class _Access:
         return goes_on.get()
 
     def _fail(self, kind: int, numbers: list[Value], lane: Value, handle: Value) -> None:
-        """Keep the handle's number, and the coordinates as far as they fit: the message has need of them."""
+        """Report a fault with the number of the handle, and the coordinates truncated to 32 bits, for its message."""
         e = self._e
         x, y, z = (e.and_(number, constant(I64, 0xFFFFFFFF)) for number in numbers)
         packed = e.or_(e.shl(y, constant(I64, 32)), x)
@@ -122,7 +125,7 @@ class _Access:
 
 @cache
 def load(place: Place, bits: int, count: int) -> Helper:
-    """Read `count` elements from each lane's place; `data` takes them, 32 of the first element, then of the next."""
+    """Return the helper that reads `count` elements for each lane; `data` receives 32 of the first element, then of the next."""
     element, nbytes = INTEGERS[bits], bits // 8
 
     def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, data: Value) -> None:
@@ -140,7 +143,7 @@ def load(place: Place, bits: int, count: int) -> Helper:
 
 @cache
 def store(place: Place, bits: int, count: int) -> Helper:
-    """Write `count` elements of `data` to each lane's place."""
+    """Return the helper that writes `count` elements of `data` for each lane."""
     element, nbytes = INTEGERS[bits], bits // 8
 
     def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, data: Value) -> None:
@@ -158,7 +161,7 @@ def store(place: Place, bits: int, count: int) -> Helper:
 
 @helper("texture_encode", VOID, POINTER, I32, I32)
 def encode(e: Emit, place: Value, number: Value, word: Value) -> None:
-    """Store 32 bits as a channel in the format of that number: integers that do not fit become the nearest that does."""
+    """Store 32 bits as a channel in the format of that number, clamping integers to its range."""
     for name in each_format(e, number, FORMATS[:8]):
         e.store(_encoded(e, name, word), place, align=1)
         e.ret_void()
@@ -180,8 +183,8 @@ def _encoded(e: Emit, name: str, word: Value) -> Value:
 
 @cache
 def store_texel(place: Place, count: int) -> Helper:
-    """Write `count` words of `data` to each lane's texel, in its format; channels beyond those of the texel are left out, and those that
-    the instruction has no word for stay as they are."""
+    """Return the helper that writes `count` words of `data` to each lane's texel, in its format. Words for channels that the texel lacks
+    are dropped; channels without a word keep their values."""
 
     def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, data: Value) -> None:
         access = _Access(e, place, 0, warp, handles, coordinates, site, formatted=True)
@@ -201,7 +204,8 @@ def store_texel(place: Place, count: int) -> Helper:
 
 @cache
 def reduce(place: Place, operation: str, bits: int, formatted: bool) -> Helper:
-    """Combine each lane's word of `data` with what lies at its place, one lane after another. `operation` is one of LLVM's `atomicrmw`."""
+    """Return the helper that combines each lane's word of `data` with memory, one lane after another. `operation` is one of LLVM's
+    `atomicrmw`."""
     element = INTEGERS[bits]
 
     def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, data: Value) -> None:

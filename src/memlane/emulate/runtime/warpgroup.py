@@ -1,7 +1,7 @@
-"""The product of a warpgroup, `wgmma.mma_async`, as far as one warp has a part in it.
+"""One warp's part of a warpgroup's product, `wgmma.mma_async`.
 
-D has 64 rows. Warp w of the four owns rows 16 w to 16 w + 15 and needs those rows of A and the whole of B, nothing from the other warps:
-so each warp works out its part where it comes by, and the four need not meet.
+D has 64 rows. Warp w of the four owns rows 16 w to 16 w + 15 and needs those rows of A and the whole of B, nothing from the other warps: so
+each warp computes its part when it reaches the instruction, and the four need not synchronise.
 
 Operands in shared memory are named by a descriptor of 64 bits, lengths in units of 16 bytes:
 
@@ -9,14 +9,14 @@ Operands in shared memory are named by a descriptor of 64 bits, lengths in units
     bits 16 to 29   leading dimension byte offset (LBO)   bits 62, 63     swizzle: 0 none, 1 of 128, 2 of 64, 3 of 32 bytes
     bits 32 to 45   stride dimension byte offset (SBO)
 
-Memory is read in chunks of 16 bytes. Let a line be a row of A, or a column of B, and j count eight lines at a time. With W chunks in a
-row of the swizzle's pattern (1, 2, 4, 8), chunk h of line i along the depth, or chunk j of eight lines at depth k, begins at
+Memory is read in chunks of 16 bytes. Let a line be a row of A, or a column of B, and j count eight lines at a time. With W chunks in a row
+of the swizzle's pattern (1, 2, 4, 8), chunk h of line i along the depth, or chunk j of eight lines at depth k, begins at
 
     K-major             SBO j + 16 W i + 16 h                                      i < 8, h < 2; without swizzle LBO h in place of 16 h
     MN-major            LBO (j / W) + 16 (j % W) + SBO (k / 8) + 16 W (k % 8)      without swizzle SBO j + LBO (k / 8) + 16 k
 
-behind the address, and then the number of the chunk in its 128 bytes is combined by an exclusive or with that of the 128 bytes in the
-pattern. The pattern begins where the address, base offset taken off, is a multiple of 128 W bytes.
+after the address. The number of the chunk in its 128 bytes is then XORed with that of the 128 bytes in the pattern. The pattern begins
+where the address minus the base offset is a multiple of 128 W bytes.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from memlane.emulate.runtime.matrices import BITS
 LINES = 8
 CHUNK_BYTES = 16
 CHUNKS = 16
-"""In eight lines: their depth is always 32 bytes."""
+"""Chunks in eight lines: their depth is always 32 bytes."""
 WARPS = 4
 _ROWS = 16
 _WIDE = ir.VectorType(I32, CHUNKS)
 
 
 def element_bits(name: str) -> int:
-    """Of what is multiplied at a time."""
+    """Return the bits that are multiplied at a time."""
     return 32 if name == "b1" else BITS[name]
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A or B."""
+    """The type and location of A or B."""
 
     type: str
     place: str
-    """`k` or `mn`: in shared memory, K-major or MN-major; `registers`."""
+    """`k` or `mn` for shared memory, K-major or MN-major; or `registers`."""
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Product:
-    """What decides the code; the number of columns does not."""
+    """All that determines the code of a product; the number of columns does not."""
 
     a: Operand
     b: Operand
@@ -73,7 +73,7 @@ class Product:
 
     @property
     def depth(self) -> int:
-        """In elements; single bits are taken 32 at a time, as whole words."""
+        """Depth in elements; single bits are taken 32 at a time, as whole words."""
         return 256 // element_bits(self.a.type)
 
     @property
@@ -87,10 +87,10 @@ class Product:
 
 @cache
 def group_multiply(product: Product) -> Helper:
-    """`(warp, lanes, site, a, b, d, blocks, adds)`: D = A B, and + D where `adds` is not 0, for the rows of this warp.
+    """Return the helper `(warp, lanes, site, a, b, d, blocks, adds)`: D = A B, and + D if `adds` is not 0, for the rows of this warp.
 
-    `b` is the descriptor, `a` too or a host pointer to four registers of 32 lanes; `d` points to the registers of D, 32 lanes each, of
-    which there are four for each of the `blocks` of eight columns, or two of pairs of f16.
+    `b` is a descriptor; `a` too, or a host pointer to four registers of 32 lanes. `d` points to the registers of D, 32 lanes each: four for
+    each of the `blocks` of eight columns, or two of pairs of f16.
     """
 
     def build(e: Emit, warp: Value, lanes: Value, site: Value, a: Value, b: Value, d: Value, blocks: Value, adds: Value) -> None:
@@ -117,7 +117,7 @@ def group_multiply(product: Product) -> Helper:
 
 
 def _require_group(e: Emit, warp: Value, site: Value) -> None:
-    """The helper returns with a fault in a warp whose warpgroup is not whole."""
+    """Report a fault and return from the helper if the warp's warpgroup is not complete."""
     context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
     number = e.get(warp, WARP, "number")
     last = e.mul(e.or_(number, constant(I32, WARPS - 1)), constant(I32, LANES))
@@ -136,7 +136,7 @@ def _bytes(kind: ir.VectorType) -> int:
 
 
 def _tile_bytes(product: Product) -> int:
-    """Of the registers that hold eight columns of D."""
+    """Return the bytes of the registers that hold eight columns of D."""
     return 4 * LANES * (2 if product.d == "f16" else 4)
 
 
@@ -144,7 +144,8 @@ def _tile_bytes(product: Product) -> int:
 
 
 def chunk_addresses(e: Emit, place: str, descriptor: Value, block: Value) -> Value:
-    """Where the 16 chunks of eight lines lie in shared memory: 16 i32. K-major: both of line 0, of line 1, ...; MN-major: by depth."""
+    """Return the shared-memory addresses of the 16 chunks of eight lines: 16 i32. K-major: both of line 0, of line 1, ...; MN-major: by
+    depth."""
 
     def splat(value: Value) -> Value:
         one = e.insert_element(ir.Constant(_WIDE, ir.Undefined), value, constant(I32, 0))
@@ -160,7 +161,7 @@ def chunk_addresses(e: Emit, place: str, descriptor: Value, block: Value) -> Val
     start, leading, stride, base = field(0), field(16), field(32), bits(49, 3)
     mode = bits(62, 2)
     plain = e.icmp_unsigned("==", mode, constant(I32, 0))
-    shift = e.select(plain, constant(I32, 0), e.sub(constant(I32, 4), mode))  # of W: 3 in mode 1, 2 in mode 2, 1 in mode 3
+    shift = e.select(plain, constant(I32, 0), e.sub(constant(I32, 4), mode))  # log2 of W: 3 in mode 1, 2 in mode 2, 1 in mode 3
     row = e.shl(constant(I32, CHUNK_BYTES), shift)
     if place == "k":
         line, half = _numbers([n // 2 for n in range(CHUNKS)]), _numbers([n % 2 for n in range(CHUNKS)])
@@ -186,7 +187,7 @@ def _numbers(values: list[int]) -> Value:
 def _fetch(
     e: Emit, product: Product, operand: Operand, who: tuple[Value, Value], descriptor: Value, block: Value, out: Value, step: int
 ) -> None:
-    """Eight lines of an operand from shared memory: for each depth a vector of them, every `step` vectors from `out` on."""
+    """Load eight lines of an operand from shared memory: a vector of them for each depth, every `step` vectors from `out` on."""
     places = chunk_addresses(e, operand.place, descriptor, block)
     memory = _inside(e, who, places)
     bits = element_bits(operand.type)
@@ -206,7 +207,7 @@ def _fetch(
 
 
 def _inside(e: Emit, who: tuple[Value, Value], places: Value) -> Value:
-    """Host address of the shared memory in which all chunks lie; the helper returns with a fault where one does not."""
+    """Return the host address of shared memory; report a fault and return from the helper if a chunk lies outside."""
     warp, site = who
     block = e.get_pointer(warp, WARP, "block")
     length = e.get(e.get_pointer(block, BLOCK, "context"), CONTEXT, "shared_bytes")
@@ -220,7 +221,7 @@ def _inside(e: Emit, who: tuple[Value, Value], places: Value) -> Value:
 
 
 def _turned(e: Emit, rows: list[Value]) -> list[Value]:
-    """Eight vectors as the columns of a matrix: its rows."""
+    """Transpose eight vectors, the columns of a matrix, into its rows."""
     joined = rows
     while len(joined) > 1:
         pairs = zip(joined[::2], joined[1::2], strict=True)
@@ -234,7 +235,7 @@ def _turned(e: Emit, rows: list[Value]) -> list[Value]:
 
 
 def _converted(e: Emit, bits: Value, name: str) -> Value:
-    """Elements as f64, in which their products are exact, or as i32."""
+    """Return elements as f64, in which their products are exact, or as i32."""
     if name == "b1":
         return bits
     if name[0] in "us":
@@ -243,7 +244,7 @@ def _converted(e: Emit, bits: Value, name: str) -> Value:
 
 
 def _unpack(e: Emit, product: Product, registers: Value, out: Value) -> None:
-    """A from four registers of each lane, laid out as `mma.sync` has them: as `_fetch` gives it."""
+    """Unpack A from four registers of each lane, laid out as `mma.sync` has them, into the layout of `_fetch`."""
     kind, name = _vector(product), product.a.type
     packed = 32 // element_bits(name)
     element = {8: I8, 16: I16, 32: I32}[element_bits(name)]
@@ -262,12 +263,12 @@ def _unpack(e: Emit, product: Product, registers: Value, out: Value) -> None:
 
 
 def _multiply(e: Emit, product: Product, left: Value, right: Value, tile: Value, keeps: Value) -> None:
-    """Eight columns of D: row by row a vector, to which the products are added from depth to depth."""
+    """Compute eight columns of D: each row is a vector, to which the products are added depth by depth."""
     kind = _vector(product)
     before = [_row(e, product, tile, row) for row in range(_ROWS)]
     nothing = ir.Constant(kind, None)
     kept = [e.select(keeps, one, nothing) for one in before]
-    # An integer that is to be clamped must not overflow on the way: the products alone cannot.
+    # An integer that is to be clamped must not overflow before the last addition: the products alone cannot.
     totals = [e.variable(nothing if product.is_integer else one) for one in kept]
     with e.count(constant(I32, product.depth)) as depth:
         line = e.load(e.element(right, depth, kind), typ=kind, align=_bytes(kind))
@@ -295,7 +296,8 @@ _EVERY_OTHER = [ir.Constant(ir.VectorType(I32, 4), [2 * number + odd for number 
 
 
 def _row_places(e: Emit, product: Product, tile: Value, row: int) -> list[Value]:
-    """Where the registers with the elements of a row of eight columns begin: four lanes have two each, in one register or in two."""
+    """Return the starts of the registers with the elements of a row of eight columns: four lanes have two each, in one register or in
+    two."""
     half, group = divmod(row, LINES)
     registers = [half] if product.d == "f16" else [2 * half, 2 * half + 1]
     return [e.at(tile, 4 * (LANES * register + 4 * group)) for register in registers]
@@ -326,7 +328,8 @@ def _set_row(e: Emit, product: Product, tile: Value, row: int, value: Value) -> 
 
 @cache
 def operand_addresses(place: str) -> Helper:
-    """`(descriptor, block, out)`: where the 32 chunks of two blocks of eight lines lie, as addresses of 32 lanes."""
+    """Return the helper `(descriptor, block, out)`, which stores the 32 chunk addresses of two blocks of eight lines as addresses of 32
+    lanes."""
 
     def build(e: Emit, descriptor: Value, block: Value, out: Value) -> None:
         for number in range(2):

@@ -1,7 +1,7 @@
-"""From device addresses to host memory, with every access checked.
+"""Translates device addresses to host memory, and checks every access.
 
-A window is the stretch of a state space in which an access is known to be allowed. For global memory it is the allocation that the same
-instruction used last, for shared, local and parameter memory the whole of it; what falls outside goes to `locate`, which finds the right
+A window is a range of a state space in which an access is known to be allowed. For global memory it is the allocation that the same
+instruction used last, for shared, local and parameter memory the whole space. Addresses outside go to `locate`, which finds the right
 allocation or reports the fault.
 """
 
@@ -32,13 +32,13 @@ from memlane.emulate.runtime.narrow import narrowed
 
 
 def peer_of(e: Emit, context: Value, block: Value, rank: Value) -> Value:
-    """The record of the block with a rank (i32) in the cluster of a resident block."""
+    """Return the record of the block with a rank (i32) in the cluster of a resident block."""
     steps = e.sub(e.zext(rank, I64), e.zext(e.get(block, BLOCK, "rank"), I64))
     return e.at(block, e.mul(steps, e.get(context, CONTEXT, "slot_bytes")))
 
 
 class Places:
-    """The records that a warp's addresses are resolved with."""
+    """Records with which a warp's addresses are translated."""
 
     def __init__(self, e: Emit, warp: Value, site: Value) -> None:
         self.warp = warp
@@ -47,7 +47,8 @@ class Places:
         self.site = e.at(e.get_pointer(self.context, CONTEXT, "sites"), e.mul(e.zext(site, I64), constant(I64, ALLOCATION.itemsize)))
 
     def bounds(self, e: Emit, space: str) -> tuple[Value, Value, Value, Value]:
-        """Lowest address, bytes, host minus device address, and bytes from one lane's copy to the next, all i64."""
+        """Return the lowest address, length in bytes, host minus device address, and bytes between the copies of neighbouring lanes, all
+        i64."""
         zero = constant(I64, 0)
         if space == "shared":
             return zero, e.get(self.context, CONTEXT, "shared_bytes"), e.get(self.block, BLOCK, "shared"), zero
@@ -61,15 +62,16 @@ class Places:
         return low, e.sub(e.get(self.site, ALLOCATION, "high"), low), e.get(self.site, ALLOCATION, "delta"), zero
 
     def cluster_bounds(self, e: Emit, address: Value) -> tuple[Value, Value, Value, Value]:
-        """The bounds for addresses of shared::cluster like `address`: the shared memory of the block that it names; nothing if there is no
-        such block, or it has ended."""
+        """Return the bounds for addresses of shared::cluster like `address`: the shared memory of the block that it names; empty if there
+        is no such block, or it has ended."""
         peer, is_there = self.named_block(e, address)
         low = e.and_(address, constant(I64, ~RANK_MASK))
         length = e.select(is_there, e.get(self.context, CONTEXT, "shared_bytes"), constant(I64, 0))
         return low, length, e.sub(e.get(peer, BLOCK, "shared"), low), constant(I64, 0)
 
     def named_block(self, e: Emit, address: Value) -> tuple[Value, Value]:
-        """The record of the block that an address of shared::cluster names, or of the own one, and i1 whether it is there."""
+        """Return the record of the block that an address of shared::cluster names (this block if it names none), and i1 whether it
+        exists."""
         field = e.trunc(e.lshr(address, constant(I64, CLUSTER_SHIFT)), I32)
         own, rank = e.icmp_unsigned("==", field, constant(I32, 0)), e.sub(field, constant(I32, 1))
         exists = e.icmp_unsigned("<", rank, e.get(self.context, CONTEXT, "cluster_blocks"))
@@ -79,7 +81,7 @@ class Places:
         return peer, e.and_(e.or_(own, exists), lives)
 
     def generic_bounds(self, e: Emit, address: Value) -> tuple[Value, Value, Value, Value]:
-        """The bounds for generic addresses like `address`."""
+        """Return the bounds for generic addresses like `address`."""
         chosen = self.bounds(e, "global")
         for space, start in WINDOWS.items():
             inner = e.sub(address, constant(I64, start))
@@ -92,8 +94,8 @@ class Places:
 
 @helper("locate", I64, POINTER, I32, I32, I32, I64, I32)
 def locate(e: Emit, warp: Value, site: Value, space: Value, lane: Value, address: Value, nbytes: Value) -> None:
-    """Host address of one lane's access that its window does not allow; 0 and a fault if nothing does. `space` is global or generic, or
-    the number of a space that has only its window."""
+    """Return the host address for one lane's access that its window does not allow; report a fault and return 0 if no allocation allows it.
+    `space` is global or generic, or the number of a space that has only its window."""
 
     def fail(kind: int) -> None:
         invoke(e, fault, warp, constant(I32, kind), site, lane, address, nbytes, space)
@@ -137,7 +139,7 @@ def locate(e: Emit, warp: Value, site: Value, space: Value, lane: Value, address
 
 
 def _locate_in_cluster(e: Emit, places: Places, address: Value, size: Value, fail: Callable[[int], None]) -> None:
-    """Return the host address of an address of shared::cluster, or report what is wrong with it."""
+    """Return from the helper the host address of an address of shared::cluster, or report its fault."""
     low, length, delta, _ = places.cluster_bounds(e, address)
     with e.if_then(e.icmp_unsigned("<=", e.add(e.sub(address, low), size), length)):
         e.ret(e.add(address, delta))
@@ -149,7 +151,8 @@ def _locate_in_cluster(e: Emit, places: Places, address: Value, size: Value, fai
 
 
 def _find_allocation(e: Emit, places: Places, address: Value) -> Value:
-    """The last row of the sorted table that begins at or below `address`, by halving; the first row (which is empty) if none does."""
+    """Return the last row of the sorted table that begins at or below `address`, by binary search; the first row (which is empty) if none
+    does."""
     table = e.get_pointer(places.context, CONTEXT, "allocations")
     first = e.variable(constant(I64, 0))
     length = e.variable(e.get(places.context, CONTEXT, "allocation_count"))
@@ -164,10 +167,10 @@ def _find_allocation(e: Emit, places: Places, address: Value) -> Value:
 
 
 class Window:
-    """Where the lanes of one access of `nbytes` each may go."""
+    """The addresses that the lanes of one access of `nbytes` each may use."""
 
     def __init__(self, e: Emit, warp: Value, space: str, site: Value, example: Value, nbytes: int) -> None:
-        """`example` is the address of one active lane."""
+        """Set up the bounds from `example`, the address of one active lane."""
         self._e, self._warp, self._site, self._nbytes = e, warp, site, nbytes
         self._space = constant(I32, SPACE_NUMBERS[space])
         self._places = Places(e, warp, site)
@@ -191,7 +194,7 @@ class Window:
 
     @contextmanager
     def lane(self, lane: Value, address: Value) -> Iterator[Value]:
-        """The body for one lane's access, given the host pointer; left out after a fault."""
+        """Yield the host pointer for one lane's access; the code in the `with` block is skipped after a fault."""
         e = self._e
         found = e.variable(self._host(lane, address))
         with e.if_then(self._is_outside(address), likely=False):
@@ -207,7 +210,7 @@ class Window:
         return e.add(host, e.mul(e.zext(lane, I64), self.stride)) if self.has_copies else host
 
     def _follow_site(self) -> None:
-        """After a miss the site remembers another allocation; a generic access has left its first window."""
+        """Reload the bounds after a miss, which made the site remember another allocation; a generic access has left its first window."""
         e = self._e
         low, length, delta, _ = self._places.bounds(e, "global")
         keep = e.icmp_unsigned("!=", self.stride, constant(I64, 0)) if self.has_copies else None
@@ -215,7 +218,7 @@ class Window:
             variable.set(fresh if keep is None else e.select(keep, variable.get(), fresh))
 
     def lanes(self, addresses: Value, mask: Value) -> tuple[Value, Value]:
-        """i1 whether the accesses of all lanes of a mask are allowed, given 32 i64, and the host addresses of all lanes."""
+        """Return i1 whether the accesses of all lanes of a mask are allowed, given 32 i64, and the host addresses of all lanes."""
         e, kind = self._e, addresses.type
         span = self._span.get()
         outside = e.icmp_unsigned(">", e.sub(addresses, e.splat(self._low.get())), e.splat(span))
@@ -229,7 +232,7 @@ class Window:
         return e.not_(e.or_(stray, e.icmp_signed("<", span, constant(I64, 0)))), hosts
 
     def whole(self, first: Value, records: int) -> tuple[Value, Value]:
-        """i1 whether `records` neighbouring accesses from address `first` on are all allowed, and their host pointer."""
+        """Return i1 whether `records` consecutive accesses from address `first` on are all allowed, and their host pointer."""
         e = self._e
         last = e.add(first, constant(I64, (records - 1) * self._nbytes))
         allowed = e.not_(e.or_(self._is_outside(first), self._is_outside(last)))
@@ -239,20 +242,20 @@ class Window:
 
 
 def address_of_lane(e: Emit, addresses: Value, distance: Value, lane: Value) -> Value:
-    """The i64 address of one lane: `addresses` points to 32 of them, to which `distance` is added."""
+    """Return the i64 address of one lane: `addresses` points to 32 of them, to which `distance` is added."""
     return e.add(e.load(e.element(addresses, lane, I64), typ=I64), distance)
 
 
 def by_rank(e: Emit, addresses: Value, distance: Value, lanes: Value, warp: Value | None = None) -> list[tuple[str, Value, int]]:
-    """The lanes of an access to shared::cluster: those with an address of the own block, which names no rank, and the others. Where `warp`
-    is given, an address with the rank of its block is one of the own block, too."""
+    """Split the lanes of an access to shared::cluster into those with an address of their own block, which names no rank, and the others.
+    If `warp` is given, an address with the rank of its block counts as its own too."""
     places = e.add(e.load_lanes(addresses, I64), e.splat(distance))
     ranked = _of_others(e, places, warp)
     return [("shared", e.and_(lanes, e.not_(ranked)), 0), ("shared::cluster", e.and_(lanes, ranked), 0)]
 
 
 def _of_others(e: Emit, inner: Value, warp: Value | None) -> Value:
-    """The lanes whose address in shared memory names a rank, if `warp` is given another one than that of its block; a mask."""
+    """Return a mask of the lanes whose shared-memory address names a rank; if `warp` is given, a rank other than that of its block."""
     kind = vector(I64)
     ranked = e.mask_of(e.icmp_unsigned(">", inner, constant(kind, RANK_MASK)))
     if warp is None:
@@ -263,8 +266,8 @@ def _of_others(e: Emit, inner: Value, warp: Value | None) -> Value:
 
 
 def by_space(e: Emit, addresses: Value, distance: Value, lanes: Value, warp: Value | None = None) -> list[tuple[str, Value, int]]:
-    """The lanes of a generic access by the state space that they reach, and where its window begins. Addresses with a rank are of
-    `shared::cluster`, but for those with the rank of the block of `warp`, if it is given."""
+    """Split the lanes of a generic access by the state space that they reach; return each with its lanes and the start of its window.
+    Addresses with a rank belong to `shared::cluster`, except those with the rank of the block of `warp`, if it is given."""
     kind = vector(I64)
     places = e.add(e.load_lanes(addresses, I64), e.splat(distance))
     left, groups = lanes, []
