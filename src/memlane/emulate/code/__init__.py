@@ -1,1 +1,1 @@
-"""Writing machine code: LLVM's builder for 32-lane vectors, what is built of it for any use, and the engine that runs it."""
+"""Generates machine code: LLVM's builder for 32-lane vectors, building blocks for any use, and the engine that loads the result."""

@@ -1,4 +1,4 @@
-"""Memory that several threads of this process reach at once: accesses that are seen whole or not at all."""
+"""Accesses memory that several threads of this process share: each access is atomic."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from memlane.emulate.code.build import FLOATS, INTEGERS, Emit, Value
 
 
 def load_whole(e: Emit, pointer: Value, kind: ir.Type) -> Value:
-    """An aligned integer of up to 8 bytes."""
+    """Load an aligned integer of up to 8 bytes atomically."""
     return e.load_atomic(pointer, "monotonic", kind.width // 8, typ=kind)
 
 
 def store_whole(e: Emit, value: Value, pointer: Value) -> None:
-    """The same to memory."""
-    # `IRBuilder.store_atomic` asks the pointer for the type behind it, which LLVM's pointers no longer have.
+    """Store an aligned integer of up to 8 bytes atomically."""
+    # `IRBuilder.store_atomic` asks the pointer for its pointee type, which LLVM's pointers no longer have.
     e._insert(StoreAtomicInstr(e.block, value, pointer, "monotonic", value.type.width // 8))
 
 
 def fetch(e: Emit, operation: str, pointer: Value, operand: Value) -> Value:
-    """Read, combine and write an integer at once: the old value. `operation` as LLVM's `atomicrmw` calls it."""
+    """Read, combine and write an integer atomically; return the old value. `operation` is one of LLVM's `atomicrmw`."""
     return e.atomic_rmw(operation, pointer, operand, "seq_cst")
 
 
 def exchange_if(e: Emit, pointer: Value, expected: Value, new: Value) -> tuple[Value, Value]:
-    """Write `new` if the integer in memory is `expected`: the old value, and i1 whether it was."""
+    """Write `new` if the integer in memory is `expected` (compare and exchange). Return the old value, and i1 whether it was."""
     both = e.cmpxchg(pointer, expected, new, "seq_cst")
     return e.extract_value(both, 0), e.extract_value(both, 1)
 
 
 def update(e: Emit, pointer: Value, kind: ir.Type, combine: Callable[[Value], Value]) -> Value:
-    """Replace what lies at `pointer`, of any type up to 16 bytes, by what `combine` makes of it: the old value."""
+    """Replace the value at `pointer`, of any type up to 16 bytes, by the result of `combine`, atomically; return the old value."""
     whole = INTEGERS[next((bits for bits, of in FLOATS.items() if of == kind), None) or kind.width]
     first = load_whole(e, pointer, whole) if whole.width <= 64 else e.load(pointer, typ=whole, align=16)
     seen = e.variable(first)

@@ -1,4 +1,4 @@
-"""A small layer over llvmlite's builder in which the emulator's generated code is written: 32-lane vectors, masks, records, loops."""
+"""Extends llvmlite's builder for the emulator's generated code: 32-lane vectors, masks, records, loops."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ _FIELD_TYPES = {1: I8, 2: I16, 4: I32, 8: I64}
 
 @cache
 def vector(element: ir.Type) -> ir.VectorType:
-    """32 lanes of `element`."""
+    """Return the type of 32 lanes of `element`."""
     return ir.VectorType(element, LANES)
 
 
 @lru_cache(1 << 16)
 def constant(kind: ir.Type, number: int) -> Value:
-    """An integer constant, in all lanes if `kind` is a vector. Negative numbers and unsigned ones beyond the sign bit are both welcome."""
+    """Return an integer constant, in all lanes if `kind` is a vector. `number` may be negative or unsigned."""
     element = kind.element if isinstance(kind, ir.VectorType) else kind
     number &= (1 << element.width) - 1
     return ir.Constant(kind, number)
 
 
 def real(kind: ir.Type, number: float) -> Value:
-    """A floating-point constant, in all lanes if `kind` is a vector."""
+    """Return a floating-point constant, in all lanes if `kind` is a vector."""
     return ir.Constant(kind, number)
 
 
 @cache
 def lane_numbers(element: ir.Type, factor: int = 1) -> Value:
-    """0, factor, 2 factor, ... in the lanes."""
+    """Return 0, factor, 2 factor, ... in the lanes."""
     return ir.Constant(vector(element), [lane * factor for lane in range(LANES)])
 
 
@@ -58,7 +58,7 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
     # -- records ---------------------------------------------------------------------------------------------------------------
 
     def at(self, pointer: Value, distance: int | Value) -> Value:
-        """`pointer` moved by a number of bytes."""
+        """Return `pointer` plus a number of bytes."""
         if isinstance(distance, int):
             if distance == 0:
                 return pointer
@@ -66,7 +66,7 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
         return self.gep(pointer, [distance], source_etype=I8)
 
     def element(self, pointer: Value, index: Value, kind: ir.Type) -> Value:
-        """The address of element `index` of an array of `kind`."""
+        """Return the address of element `index` of an array of `kind`."""
         return self.gep(pointer, [index], source_etype=kind)
 
     def fill(self, pointer: Value, byte: int, nbytes: Value) -> None:
@@ -75,7 +75,7 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
         self.call(function, [pointer, constant(I8, byte), nbytes, constant(I1, 0)])
 
     def place(self, pointer: Value, record: np.dtype[np.void], field: str, index: int | Value = 0) -> tuple[Value, ir.Type]:
-        """Address and type of a field of a record, or of one element of an array field."""
+        """Return the address and type of a field of a record, or of one element of an array field."""
         assert record.fields is not None
         dtype = record.fields[field][0]
         size = dtype.base.itemsize
@@ -99,7 +99,7 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
         self.store(constant(kind, value) if isinstance(value, int) else value, address)
 
     def bump(self, pointer: Value, record: np.dtype[np.void], field: str, by: int | Value = 1, index: int | Value = 0) -> Value:
-        """Add to a field; the new value."""
+        """Add to a field; return the new value."""
         address, kind = self.place(pointer, record, field, index)
         total = self.add(self.load(address, typ=kind), constant(kind, by) if isinstance(by, int) else by)
         self.store(total, address)
@@ -108,34 +108,34 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
     # -- vectors ---------------------------------------------------------------------------------------------------------------
 
     def splat(self, value: Value) -> Value:
-        """`value` in all lanes."""
+        """Return `value` in all lanes."""
         kind = vector(value.type)
         one = self.insert_element(ir.Constant(kind, ir.Undefined), value, constant(I32, 0))
         return self.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(vector(I32), None))
 
     def lanes_of(self, mask: Value) -> Value:
-        """<32 x i1> from an i32 mask."""
+        """Convert an i32 mask to <32 x i1>."""
         return self.bitcast(mask, vector(I1))
 
     def mask_of(self, lanes: Value) -> Value:
-        """i32 mask from <32 x i1>."""
+        """Convert <32 x i1> to an i32 mask."""
         return self.bitcast(lanes, I32)
 
     def load_lanes(self, pointer: Value, element: ir.Type) -> Value:
-        """32 elements from memory."""
+        """Load 32 elements from memory."""
         return self.load(pointer, typ=vector(element), align=max(1, element.width // 8))
 
     def store_lanes(self, value: Value, pointer: Value) -> None:
-        """32 elements to memory."""
+        """Store 32 elements to memory."""
         self.store(value, pointer, align=max(1, value.type.element.width // 8))
 
     def prefetch(self, pointer: Value) -> None:
-        """Let the line of memory at an address come near, as it is soon read."""
+        """Prefetch the cache line at an address that is read soon."""
         near = self.declare("llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
         self.call(near, [pointer, constant(I32, 0), constant(I32, 3), constant(I32, 1)])
 
     def gather(self, pointers: Value, mask: Value, element: ir.Type) -> Value:
-        """The elements at 32 pointers, of the lanes of an i32 mask; 0 in the others."""
+        """Load the elements at 32 pointers, for the lanes of an i32 mask; 0 in the others."""
         kind = vector(element)
         arguments = [pointers, constant(I32, element.width // 8), self.lanes_of(mask), ir.Constant(kind, None)]
         name = f"llvm.masked.gather.{_suffix(kind)}.{_suffix(pointers.type)}"
@@ -154,28 +154,28 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
         return self.call(self.declare(full, kind, [a.type for a in arguments]), arguments)
 
     def declare(self, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> Value:
-        """The function `name` of this module, declared on first use."""
+        """Return the function `name` of this module, declared on first use."""
         known = self.module.globals.get(name)
         return known if known is not None else CodeFunction(self.module, ir.FunctionType(result, arguments), name)
 
     def call_through(self, pointer: Value, kind: ir.FunctionType, arguments: Sequence[Value]) -> Value:
         """Call the function of type `kind` at an address."""
-        pointer.type = kind.as_pointer()  # llvmlite finds a callee's type in its pointer, though LLVM's pointers have none
+        pointer.type = kind.as_pointer()  # llvmlite takes a callee's type from its pointer, though LLVM's pointers have none
         return self.call(pointer, arguments)
 
     def reduce(self, kind: str, lanes: Value) -> Value:
-        """`add`, `or`, `and`, `xor`, `umin`, `umax`, `smin`, `smax` over the lanes."""
+        """Reduce the lanes by `add`, `or`, `and`, `xor`, `umin`, `umax`, `smin` or `smax`."""
         return self.intrinsic(f"vector.reduce.{kind}", [lanes], lanes.type.element)
 
     def popcount(self, value: Value) -> Value:
         return self.intrinsic("ctpop", [value])
 
     def lowest_bit(self, value: Value) -> Value:
-        """Number of the lowest set bit; the width if there is none."""
+        """Return the number of the lowest set bit; the width if there is none."""
         return self.intrinsic("cttz", [value, ir.Constant(I1, 0)])
 
     def local(self, kind: ir.Type, align: int | None = None) -> Value:
-        """An address in the function's frame, for one `kind`."""
+        """Allocate one `kind` in the function's stack frame; return its address."""
         address = self.alloca(kind)
         address.type = POINTER  # llvmlite still gives it a typed pointer
         address.align = align
@@ -184,7 +184,7 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
     # -- control ---------------------------------------------------------------------------------------------------------------
 
     def variable(self, initial: Value) -> Variable:
-        """A mutable local of the function, kept in its frame."""
+        """Create a mutable local variable of the function, kept in its stack frame."""
         with self.goto_entry_block():
             address = self.local(initial.type)
         self.store(initial, address)
@@ -192,7 +192,7 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
 
     @contextmanager
     def count(self, limit: Value) -> Iterator[Value]:
-        """`for i in range(limit)`; gives i."""
+        """Emit the loop `for i in range(limit)`; yields i."""
         index = self.variable(ir.Constant(limit.type, 0))
         with self.while_(lambda: self.icmp_unsigned("<", index.get(), limit)):
             number = index.get()
@@ -201,7 +201,7 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
 
     @contextmanager
     def each_lane(self, mask: Value) -> Iterator[Value]:
-        """The numbers of the set bits of `mask`, lowest first, as i32."""
+        """Loop over the numbers of the set bits of `mask`, lowest first, as i32."""
         left = self.variable(mask)
         with self.while_(lambda: self.icmp_unsigned("!=", left.get(), constant(I32, 0))):
             bits = left.get()
@@ -223,7 +223,7 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
 
 
 class Variable:
-    """See `Emit.variable`."""
+    """A mutable local variable of the function (see `Emit.variable`)."""
 
     def __init__(self, emit: Emit, address: Value, kind: ir.Type) -> None:
         self._emit, self.address, self._kind = emit, address, kind

@@ -1,7 +1,7 @@
 """Floating-point formats that the processor does not compute in: f16, bf16, tf32 and the eight-bit ones.
 
-Values are computed as f32 or f64 and rounded to the format in integer arithmetic, in all directions. Where a result is rounded twice, the
-first time is "to odd": an inexact result gets an odd last bit, from which every shorter format is rounded as from the exact value.
+Values are computed as f32 or f64 and rounded to the format in integer arithmetic, in all directions. A result that is rounded twice is
+first rounded "to odd": an inexact result gets an odd last bit, from which every shorter format rounds as from the exact value.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Format:
     exponent: int
     mantissa: int
     nan: int
-    """The one NaN that instructions give."""
+    """Bits of the canonical NaN, which instructions return."""
     largest: int
     """Bits of the largest finite number."""
     infinity: int | None = None
     shift: int = 0
-    """How far up in its container it lies."""
+    """Shift of the format within its container, in bits."""
 
     @property
     def bias(self) -> int:
@@ -43,12 +43,13 @@ FORMATS = {
 
 
 def like(kind: ir.Type, element: ir.Type) -> ir.VectorType:
-    """As many lanes of another element."""
+    """Return the vector type with as many lanes of another element."""
     return ir.VectorType(element, kind.count)
 
 
 def _rounds_up(e: Emit, direction: str, whole: Value, rest: Value, half: Value, negative: Value) -> Value:
-    """Whether what is left of a number, `rest` of twice `half`, makes its size one step larger than `whole`; all are i64 lanes."""
+    """Return whether rounding makes the magnitude one step larger than `whole`, given the discarded part `rest` of twice `half`; all are
+    i64 lanes."""
     zero, one = constant(rest.type, 0), constant(rest.type, 1)
     inexact = e.icmp_unsigned("!=", rest, zero)
     match direction:
@@ -66,7 +67,8 @@ def _rounds_up(e: Emit, direction: str, whole: Value, rest: Value, half: Value, 
 
 
 def _beyond(e: Emit, form: Format, direction: str, negative: Value, finite: bool) -> Value:
-    """What numbers become that are larger than all of the format: infinity, or the largest where there is none or rounding goes inward."""
+    """Return the rounded value of numbers beyond the largest of the format: infinity, or the largest if there is none or rounding goes
+    inward."""
     wide = like(negative.type, I64)
     largest = constant(wide, form.largest)
     if finite or form.infinity is None or direction == "rz":
@@ -80,10 +82,10 @@ def _beyond(e: Emit, form: Format, direction: str, negative: Value, finite: bool
 def narrow(
     e: Emit, value: Value, name: str, direction: str = "rn", *, finite: bool = False, relu: bool = False, payload: bool = False
 ) -> Value:
-    """f32 or f64 lanes rounded to a format: its bits in i32 lanes. `direction` is rn, rna, rz, rm or rp.
+    """Round f32 or f64 lanes to a format; return its bits in i32 lanes. `direction` is rn, rna, rz, rm or rp.
 
-    `finite`: what is too large becomes the largest number. `relu`: negative numbers become 0. `payload`: what is
-    no number keeps its sign and the upper bits of its fraction, and is quiet, instead of becoming canonical.
+    `finite`: numbers that are too large become the largest number. `relu`: negative numbers become 0. `payload`: a NaN keeps its sign and
+    the upper bits of its fraction, and is quiet, instead of becoming canonical.
     """
     form = FORMATS[name]
     wide, result_kind = like(value.type, I64), like(value.type, I32)
@@ -98,7 +100,7 @@ def narrow(
     size = e.and_(bits, number((1 << 63) - 1))
     field, fraction = e.lshr(size, number(52)), e.and_(size, number((1 << 52) - 1))
     significand = e.select(e.icmp_unsigned("==", field, number(0)), fraction, e.or_(fraction, number(1 << 52)))
-    # Exponents as the target counts them; below its first one its numbers lose bits instead.
+    # Exponents as the target counts them; numbers below its first exponent lose bits instead.
     exponent = e.add(field, number(form.bias - 1023))
     lost = e.intrinsic("smax", [e.sub(number(1), exponent), number(0)])
     base = e.sub(e.intrinsic("smax", [exponent, number(1)]), number(1))
@@ -127,7 +129,7 @@ def narrow(
 
 
 def widen(e: Emit, bits: Value, name: str) -> Value:
-    """f32 lanes from the bits of a format, which every value of it fits."""
+    """Return f32 lanes from the bits of a format, which holds every value of it."""
     narrow_kind, kind = bits.type, like(bits.type, I32)
     if name == "f16":
         return e.fpext(
@@ -150,14 +152,14 @@ def widen(e: Emit, bits: Value, name: str) -> Value:
 
 
 def odd_sum(e: Emit, a: Value, b: Value) -> Value:
-    """The sum of f64 lanes, rounded to odd."""
+    """Return the sum of f64 lanes, rounded to odd."""
     total = e.fadd(a, b)
     back = e.fsub(total, a)
     error = e.fadd(e.fsub(a, e.fsub(total, back)), e.fsub(b, back))
     kind = like(total.type, I64)
     bits, zero = e.bitcast(total, kind), real(total.type, 0.0)
     even = e.icmp_unsigned("==", e.and_(bits, constant(kind, 1)), constant(kind, 0))
-    inexact = e.fcmp_ordered("!=", error, zero)  # of infinite sums the error is not a number
+    inexact = e.fcmp_ordered("!=", error, zero)  # the error of an infinite sum is NaN
     away = e.xor(e.fcmp_ordered("<", error, zero), e.icmp_signed(">=", bits, constant(kind, 0)))
     moved = e.select(away, e.add(bits, constant(kind, 1)), e.sub(bits, constant(kind, 1)))
     return e.bitcast(e.select(e.and_(even, inexact), moved, bits), total.type)

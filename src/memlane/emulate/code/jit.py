@@ -1,7 +1,7 @@
-"""LLVM: text in, object file out; object file in, callable machine code out. One thread at a time makes code.
+"""Compiles LLVM text to object files, and loads object files as callable machine code. One thread at a time makes code.
 
-The engine of the process holds what stays: the runtime. What may go again, the code of a kernel, has an engine of its own, because LLVM
-gives the memory of code back with its engine only.
+The engine of the process holds what stays: the runtime. The code of a kernel may be freed, so it has its own engine, because LLVM frees the
+memory of code only together with its engine.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ import llvmlite.binding as llvm
 from memlane.emulate.code.store import SOURCES
 
 QUICK_ABOVE = 2_000_000
-"""Length of a module's text above which it is compiled without optimising the machine code: register allocation of a function with
-thousands of blocks takes more than its square, and ten seconds of it are never won back."""
+"""Length of a module's text above which it is compiled without optimising the machine code: the time of register allocation grows more than
+quadratically with thousands of blocks in a function, and ten seconds of it are never won back."""
 LOCK = threading.RLock()
-"""Held by whoever makes code: from the choice of what there is to compile until the others may know that it is there."""
+"""Lock held while code is made: from the decision what to compile until other threads may see the result."""
 
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """While code is written, Python does not look for unreachable objects: the text of a kernel is some 100,000 objects that are all in
-    use, and looking through them again and again took a sixth of the time. The caller holds LOCK, so no other thread of memlane does this
-    meanwhile; what other code wishes of the collector in the same second is lost."""
+    """Suspend Python's garbage collection while code is generated. The text of a kernel is some 100,000 objects that are all in use, and
+    scanning them repeatedly took a sixth of the time. The caller holds LOCK, so no other thread of memlane does this at the same time;
+    changes to the collector by other code in the same second are lost."""
     looks = gc.isenabled()
     gc.disable()
     if looks:
@@ -45,11 +45,11 @@ def writing() -> Iterator[None]:
 
 
 _pauses: list[bool] = []
-"""Something while the collector rests for the sake of `writing`."""
+"""Not empty while `writing` suspends the garbage collector."""
 
 
 def _go_on_looking() -> None:
-    """In a process that was made by a fork while another thread wrote code: nobody would ever turn its collector on again."""
+    """Enable the garbage collector in a process that was forked while another thread generated code: nothing else would enable it."""
     if _pauses:
         _pauses.clear()
         gc.enable()
@@ -60,7 +60,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def translated(text: str, quick: bool = False) -> bytes:
-    """The object file of a module, whose instructions are kept as they are; `quick`: of code that need not be fast."""
+    """Return the object file of a module, compiled without LLVM's passes; `quick`: the code need not be fast."""
     is_large = len(text) > QUICK_ABOVE
     with LOCK:
         if (quick or is_large) and _may_abort():
@@ -69,7 +69,7 @@ def translated(text: str, quick: bool = False) -> bytes:
 
 
 def optimised(text: str) -> bytes:
-    """The object file of a module after LLVM's passes."""
+    """Return the object file of a module after LLVM's passes."""
     with LOCK:
         machine, module = _emitter(2), llvm.parse_assembly(text)
         options = llvm.create_pipeline_tuning_options(speed_level=2)
@@ -82,14 +82,14 @@ def optimised(text: str) -> bytes:
 
 @cache
 def fingerprint() -> str:
-    """What decides the machine code of any text: versions, the processor with its features, and memlane's own code."""
+    """Return what determines the machine code of any text: versions, the processor with its features, and memlane's own source."""
     version = ".".join(map(str, llvm.llvm_version_info))
     processor = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), llvm.get_default_triple()
     return "\n".join((llvmlite.__version__, version, *processor, SOURCES))
 
 
 class Code:
-    """One function of an object file. Its memory is given back when nobody refers to this any more."""
+    """One function of an object file. Its memory is freed with this object."""
 
     def __init__(self, object_file: bytes, name: str) -> None:
         with LOCK:
@@ -98,7 +98,7 @@ class Code:
 
 
 class Engine:
-    """Loads functions that stay, and lets all code that is loaded later find them by their names."""
+    """Loads functions that stay, and lets all code that is loaded later resolve them by name."""
 
     def __init__(self) -> None:
         self._engine = _fresh_engine()
@@ -109,7 +109,7 @@ class Engine:
             llvm.add_symbol(name, _add(self._engine, object_file, name))
 
     def address(self, name: str) -> int:
-        """Entry address of a function."""
+        """Return the entry address of a function."""
         with LOCK:
             return int(self._engine.get_function_address(name))
 
@@ -129,7 +129,7 @@ def _fresh_engine() -> llvm.ExecutionEngine:
 
 @cache
 def _may_abort() -> bool:
-    """Whether the processor is one for which LLVM 22 aborts the process ("Node is not in map") on some masked vectors at level 0: with AVX2
+    """Return whether LLVM 22 aborts the process ("Node is not in map") on some masked vectors at level 0 on this processor: one with AVX2
     and without AVX-512. Level 1 does not; it takes half as long again for small texts, and ten times as long for large ones."""
     features = llvm.get_host_cpu_features()
     return bool(features.get("avx2") and not features.get("avx512f"))
@@ -137,7 +137,7 @@ def _may_abort() -> bool:
 
 @cache
 def can_gather() -> bool:
-    """Whether the processor has instructions that load and store 32 lanes at addresses of their own."""
+    """Return whether the processor has instructions that load and store 32 lanes at separate addresses."""
     return bool(llvm.get_host_cpu_features().get("avx512f"))
 
 
@@ -153,7 +153,7 @@ sys.stdout.buffer.write(machine.emit_object(llvm.parse_assembly(sys.stdin.buffer
 
 
 def _emitted_apart(text: str) -> bytes:
-    """The object file of a text at level 0, written by a process of its own, which may abort; then it is empty."""
+    """Return the object file of a text at level 0, compiled in a subprocess because it may abort; empty if it did."""
     done = subprocess.run([sys.executable, "-c", _EMITTER], input=text.encode(), capture_output=True)
     return done.stdout if done.returncode == 0 else b""
 
@@ -164,7 +164,7 @@ def _emitter(level: int) -> llvm.TargetMachine:
 
 
 def _machine(level: int) -> llvm.TargetMachine:
-    """A machine, which belongs to the engine that it is given to."""
+    """Return a new target machine; it belongs to the engine that takes it."""
     _initialise()
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=level, jit=True
@@ -183,6 +183,6 @@ def _engine() -> Engine:
 
 
 def engine() -> Engine:
-    """The engine of this process, made on first use."""
+    """Return the engine of this process, created on first use."""
     with LOCK:
         return _engine()

@@ -1,11 +1,11 @@
-"""Machine code on disk, for the processes to come, and what else takes long to work out.
+"""Caches machine code on disk for later processes, and other results that take long to compute.
 
-An entry is a file: a line that names the format, a line with a digest of what follows, a line of JSON with what a caller wants to know
-beside the code, and the code as an object file. Its name is a digest of everything that decides the code. What is not as it was written,
-or belongs to another user, counts as absent. Entries are written beside their place and moved there, so several processes may work at once.
-The folder is bounded: what was not used for longest goes first.
+An entry is a file: a line that names the format, a line with a digest of the rest, a line of JSON with facts for the caller, and the code
+as an object file. Its name is a digest of everything that determines the code. A file that was changed, or belongs to another user, counts
+as absent. Entries are written to a temporary file and moved into place, so several processes may work at once. The folder is bounded: the
+least recently used entries are evicted first.
 
-`MEMLANE_CACHE_DIR` names the folder, `MEMLANE_CACHE=0` does without. A folder that cannot be written is no error.
+`MEMLANE_CACHE_DIR` names the folder, `MEMLANE_CACHE=0` disables the cache. A folder that cannot be written is not an error.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from memlane.errors import MemlaneError
 
 MOST_BYTES = 256 << 20
 _LEFT = 0.75
-"""What remains of the bound when something has to go, so that not every entry after it must look for another to remove."""
+"""Fraction of the bound that remains after an eviction, so that not every later entry has to evict another."""
 _FORMAT = b"memlane machine code 1\n"
 _SUFFIX = ".code"
 _FRESH_S = 3600.0
-"""An entry that was used within this time is not noted as used again, and a file that is still being written is no older."""
+"""Seconds after a use within which another use is not recorded, and within which a temporary file may still be being written."""
 _YES, _NO = ("", "1", "yes", "true", "on"), ("0", "no", "false", "off")
 """Values of `MEMLANE_CACHE`."""
 _COVERED = (
@@ -49,28 +49,28 @@ _COVERED = (
     "titles.py",
     "walks.py",
 )
-"""What of memlane's own code decides the machine code: the emulator with all that it imports."""
+"""Parts of memlane's own source that determine the machine code: the emulator with all that it imports."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Machine code, and facts about it as JSON knows them."""
+    """Machine code, and facts about it as JSON values."""
 
     facts: dict[str, Any]
     code: bytes
 
 
 class Store:
-    """One folder of entries."""
+    """A folder of entries."""
 
     def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
         self.folder = folder
         self.most_bytes = most_bytes
         self._nbytes: int | None = None
-        """What the folder held when this process looked, with what it wrote since."""
+        """Bytes in the folder when this process last scanned it, plus what it wrote since; None before the first scan."""
 
     def get(self, key: str) -> Entry | None:
-        """The entry of a key (see `digest`), or None."""
+        """Return the entry of a key (see `digest`), or None."""
         try:
             with self._path(key).open("rb") as file:
                 state = os.fstat(file.fileno())
@@ -84,7 +84,7 @@ class Store:
         return entry
 
     def put(self, key: str, entry: Entry) -> None:
-        """Keep an entry, in place of the one that the key may have had. Does nothing where the folder cannot be written."""
+        """Store an entry, in place of any with the same key. Does nothing if the folder cannot be written."""
         content = _written(key, entry)
         temporary = None
         try:
@@ -100,13 +100,13 @@ class Store:
                     os.unlink(temporary)
 
     def usage(self) -> tuple[int, int]:
-        """How many files there are, and their bytes."""
+        """Return the number of files, and their bytes."""
         files = self._files()
         return len(files), sum(nbytes for _, nbytes, _ in files)
 
     def is_writable(self) -> bool:
-        """Whether entries can be kept here, as far as can be told without trying."""
-        # `os.path` answers False for what may not be looked at, where `pathlib` raises.
+        """Return whether entries can be stored here, as far as can be determined without trying."""
+        # `os.path` answers False for what may not be read, where `pathlib` raises.
         nearest = next((place for place in (self.folder, *self.folder.parents) if os.path.lexists(place)), None)
         return nearest is not None and os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK)
 
@@ -114,11 +114,11 @@ class Store:
         return self.folder / f"{key}{_SUFFIX}"
 
     def _files(self) -> list[tuple[float, int, str]]:
-        """When each file was last used, its bytes and its path."""
+        """Return when each file was last used, its bytes and its path."""
         found = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as listing:
             for one in listing:
-                with contextlib.suppress(OSError):  # it may be gone already
+                with contextlib.suppress(OSError):  # it may be removed already
                     state = one.stat(follow_symlinks=False)
                     found.append((state.st_mtime, state.st_size, one.path))
         return found
@@ -140,7 +140,7 @@ class Store:
 
 
 def _is_ours(state: os.stat_result) -> bool:
-    """Whether a file belongs to this user: what others write is not run."""
+    """Return whether a file belongs to this user: files of others are not executed."""
     return not hasattr(os, "getuid") or state.st_uid == os.getuid()
 
 
@@ -164,12 +164,12 @@ def _checksum(key: str, rest: bytes) -> bytes:
 
 
 def digest(*parts: str) -> str:
-    """A key: equal for equal parts only."""
+    """Return a key: equal for equal parts only."""
     return hashlib.sha256("".join(f"{len(part)} {part}\n" for part in parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def sources_digest(covered: Sequence[str] = _COVERED) -> str:
-    """Of the code of memlane that decides what machine code is made, or what else is kept; empty where it cannot be read."""
+    """Return a digest of the memlane source that determines machine code, or of `covered`; empty if it cannot be read."""
     found = hashlib.sha256()
     try:
         paths = sorted(map(Path, _names(covered)))
@@ -186,7 +186,7 @@ def _package() -> Path:
 
 
 def _names(covered: Sequence[str]) -> list[str]:
-    """The paths of the sources. Asked before each entry is kept, so without the objects of `pathlib`."""
+    """Return the paths of the sources. Called before each entry is stored, so without the objects of `pathlib`."""
     places = [os.path.join(_package(), name) for name in covered]
     found, folders = [place for place in places if os.path.isfile(place)], [place for place in places if os.path.isdir(place)]
     while folders:
@@ -200,40 +200,40 @@ def _names(covered: Sequence[str]) -> list[str]:
 
 
 def _changes(covered: Sequence[str] = _COVERED) -> list[tuple[str, int]]:
-    """When each of the sources was changed."""
+    """Return when each of the sources was changed."""
     try:
         return [(name, os.stat(name).st_mtime_ns) for name in _names(covered)]
     except OSError:
         return []
 
 
-# Now, not when the first kernel is compiled: an upgrade may have replaced what this process has loaded by then.
+# Now, not when the first kernel is compiled: an upgrade may have replaced the loaded files by then.
 _LOADED = _changes()
 SOURCES = sources_digest()
 """The digest of the sources that this process has loaded."""
 
 
 class Sources:
-    """The part of memlane's own code that decides entries of one kind, where that is not machine code."""
+    """The part of memlane's own source that determines entries of one kind, other than machine code."""
 
     def __init__(self, *covered: str) -> None:
-        """`covered`: files and folders, from the package on. Call it when the code is loaded."""
+        """Record the state of the files and folders `covered`, relative to the package. Call it when the code is loaded."""
         self._covered = covered
         self._loaded = _changes(covered)
 
     @cached_property
     def digest(self) -> str:
-        """The digest of the sources; empty where they cannot be read, or have been changed since they were loaded."""
+        """Return the digest of the sources; empty if they cannot be read, or have changed since they were loaded."""
         return sources_digest(self._covered) if self.are_loaded() else ""
 
     def are_loaded(self) -> bool:
-        """Whether the files are as they were when they were loaded."""
+        """Return whether the files are unchanged since they were loaded."""
         return _changes(self._covered) == self._loaded
 
 
 def keep(key: str, entry: Entry, sources: Sources | None = None) -> None:
-    """Put an entry into the present store, unless memlane's code has been changed since this process loaded it: part of the process may
-    have come from after the change. `sources`: what decides the entry, if it is not machine code."""
+    """Store an entry, unless memlane's source has changed since this process loaded it: part of the process may have been loaded after the
+    change. `sources`: what determines the entry, if it is not machine code."""
     store = present_store()
     if store is not None and (_changes() == _LOADED if sources is None else sources.are_loaded()):
         store.put(key, entry)
@@ -243,8 +243,8 @@ _stores: dict[Path, Store] = {}
 
 
 def present_store() -> Store | None:
-    """The store that the environment names, or None where it is switched off, or code could not be told from that of other versions.
-    MemlaneError for a `MEMLANE_CACHE` that says neither yes nor no."""
+    """Return the store that the environment names; None if it is disabled, or code could not be distinguished from that of other versions.
+    Raises MemlaneError for a `MEMLANE_CACHE` that is neither yes nor no."""
     folder = default_folder() if _is_wanted() else None
     if folder is None or not SOURCES:
         return None
@@ -259,7 +259,8 @@ def _is_wanted() -> bool:
 
 
 def default_folder() -> Path | None:
-    """Where entries are kept; None where the user has no home, or the directory is named from a working directory that is gone."""
+    """Return the folder of the entries; None if the user has no home, or the folder is relative to a working directory that no longer
+    exists."""
     named = os.environ.get("MEMLANE_CACHE_DIR")
     try:
         return (Path(named).expanduser() if named else _users_caches() / "memlane").absolute()

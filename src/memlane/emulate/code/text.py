@@ -1,7 +1,7 @@
-"""Functions whose instructions are named and written with little ado.
+"""Names and prints the instructions of functions with little overhead.
 
-A kernel with layers is some 10,000 instructions, and llvmlite names and formats each through a dozen calls: more time went there than into
-LLVM. What is not in the table, or carries flags, attributes or metadata, is left to llvmlite.
+A kernel with layers is some 10,000 instructions, and llvmlite names and formats each through a dozen calls, which took more time than LLVM
+itself. Instructions that are not in the table, or carry flags, attributes or metadata, are left to llvmlite.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Write = Callable[[Any], str]
 
 
 class CodeFunction(ir.Function):  # type: ignore[misc]
-    """A function of a module, as llvmlite's; values without a name get one of their own at once."""
+    """A function of a module, like llvmlite's; values without a name get one at once."""
 
     def __init__(self, module: ir.Module, kind: ir.FunctionType, name: str) -> None:
         super().__init__(module, kind, name)
@@ -38,7 +38,8 @@ class _Names:
         self._values = 0
 
     def register(self, name: str, deduplicate: bool = False) -> str:
-        """A name that no other has; `deduplicate`: not necessarily this one."""
+        """Return a name that is unique in the function; with `deduplicate` it may differ from `name`. Raises ValueError for a name in use
+        otherwise."""
         if not name:
             self._values += 1
             return f"v.{self._values}"
@@ -53,7 +54,7 @@ class _Names:
 
 
 def written(one: Any) -> str:
-    """The text of an instruction."""
+    """Return the text of an instruction."""
     write = _TABLE.get(type(one))
     return str(one) if write is None or one.metadata or one.flags else write(one)
 
