@@ -265,7 +265,7 @@ class LiveOut:
 
     def spans(self) -> dict[str, tuple[int, int]]:
         """Return the first and the last segment of each register that is live at the end of some segment: where it is named, or holds a
-        live value. It may be dead at some segments in between. Registers that may be read before they are written are left out."""
+        live value. In between it may hold a value too. Registers that may be read before they are written are left out."""
         live = [out | named for out, named in zip(self._out, self._named, strict=True)]
         first, last = self._firsts(live), self._firsts(live[::-1])
         anywhere = self.anywhere() - self._names_of(self._undefined)

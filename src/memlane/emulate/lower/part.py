@@ -33,7 +33,7 @@ class Part:
 
     @property
     def place(self) -> str:
-        """The register that holds where the function continues at its end."""
+        """Return the register that holds where the function continues at its end."""
         return f"{self.name}::place"
 
     @property

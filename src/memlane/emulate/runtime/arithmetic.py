@@ -57,7 +57,7 @@ def _one_by_one(e: Emit, opcode: str, kind: str, dividend: Value, divisor: Value
 
 @cache
 def lanewise(function: str, lanes: int = LANES) -> Helper:
-    """A single-precision function of the C library for each lane: pointers to arguments and results."""
+    """Return the helper that applies a single-precision function of the C library to each lane: takes pointers to arguments and results."""
 
     def build(e: Emit, a: Value, out: Value) -> None:
         with e.count(constant(I32, lanes)) as lane:

@@ -66,10 +66,10 @@ def _of_worker(e: Emit, crew: Value, number: Value) -> Value:
 
 @helper("is_endless", I32, POINTER)
 def is_endless(e: Emit, context: Value) -> None:
-    """This worker's patience is spent. 1 if every other worker's is too and nothing has happened since; one that runs may yet do what this
-    one waits for.
+    """Return 1 if this worker's patience and every other worker's is spent and nothing has happened since; else 0, because a worker that
+    still runs may do what this one waits for.
 
-    A worker is stuck at a total of everybody's progress if it spent its whole patience while the total was that.
+    A worker is stuck at a total progress of all workers if it spent its whole patience while the total did not change.
     """
     crew = crew_of(e, context)
     total = e.variable(constant(I64, 0))

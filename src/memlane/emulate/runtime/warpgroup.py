@@ -73,7 +73,7 @@ class Product:
 
     @property
     def depth(self) -> int:
-        """Depth in elements; single bits are taken 32 at a time, as whole words."""
+        """Return the depth in elements; single bits are taken 32 at a time, as whole words."""
         return 256 // element_bits(self.a.type)
 
     @property

@@ -1,11 +1,11 @@
-"""The way of every instruction to memory: the only place where the layers of the emulator see an access.
+"""Passes every memory access of an instruction through the layers of the emulator: the only place where they observe it.
 
     with access(k, space, pointer, distance, scalar.nbytes, count, data) as lanes:
         k.call(load(space, scalar.bits, count), k.warp, pointer, distance, lanes, constant(I32, k.index), data)
 
-Before the access the checker says which lanes may go on; after it the counting layer counts, and the clock layer tells when it completes.
-Without a layer nothing is added. An instruction whose row in the instruction table says that it accesses memory, and which goes past this
-module, is refused while its kernel is compiled (`require_access`): no layer can be forgotten.
+Before the access the checker returns the lanes that may proceed; after it the counting layer counts, and the clock layer computes its
+completion. Without a layer no code is added. `require_access` rejects, at compile time, an instruction that accesses memory by its row in
+the instruction table but bypasses this module: no layer can be forgotten.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from memlane.emulate.observe.instructions import account, account_box, account_c
 from memlane.ptx import MemoryAccess, memory_accesses
 
 Place = tuple[Value, Value]
-"""Addresses of the lanes as helpers take them: a pointer to 32 i64, and a distance to add."""
+"""Addresses of the lanes in the form that helpers take: a pointer to 32 i64, and an offset to add."""
 
 
 @contextmanager
 def access(
     k: Lowering, space: str, pointer: Value, distance: Value, element_bytes: int, count: int, data: Value, is_request: bool = True
 ) -> Iterator[Value]:
-    """An access of `k.active` to `count` elements of so many bytes a lane: the lanes that may make it, which the block of `with` makes.
+    """Yield the lanes of `k.active` that may access `count` elements of `element_bytes` each; the `with` block makes the access.
 
-    `data` holds what a store will write, or is where a load will put its values. Of an instruction that goes to memory several times only
-    the first time `is_request`.
+    `data` holds what a store will write, or is where a load will put its values. An instruction that accesses memory several times sets
+    `is_request` only the first time.
     """
     yield check_access(k, space, pointer, distance, element_bytes, count, data)
     account(k, space, pointer, distance, element_bytes * count, is_request)
@@ -39,57 +39,57 @@ def access(
 
 @contextmanager
 def copied(k: Lowering, source: Place, target: Place, nbytes: int, read: Value, may_read_less: bool) -> Iterator[Value]:
-    """An asynchronous copy of `nbytes` a lane from global to shared memory: the lanes that may make it. `read`: of these bytes the lanes
-    read so many, 32 i32, and fill the rest with zeros."""
+    """Yield the lanes that may make an asynchronous copy of `nbytes` a lane from global to shared memory. `read`: how many of these bytes
+    each lane reads, 32 i32; the rest is filled with zeros."""
     yield check_copy(k, source, target, nbytes, read)
     account_copy(k, source, target, nbytes, read if may_read_less else None)
     k.reached_memory = True
 
 
 def copied_in_bulk(k: Lowering, spaces: tuple[str, str], source: Place, target: Place, sizes: Value, updates: bool = False) -> Value:
-    """The lanes that may make a bulk copy, of which each moves a number of bytes, or updates as many where it goes. A bulk copy is no
-    access of lanes: it is not counted, and nobody models when it is complete."""
+    """Return the lanes that may make a bulk copy of `sizes` bytes each, or, with `updates`, a bulk reduction. A bulk copy is not an access
+    of lanes: it is not counted, and its completion is not modelled."""
     k.reached_memory = True
     return check_bulk_copy(k, spaces, source, target, sizes, updates)
 
 
 def at_mbarrier(k: Lowering, space: str, place: Place, operation: str, out: Value) -> Value:
-    """The lanes that may do an operation on a barrier in shared memory, which is not counted."""
+    """Return the lanes that may execute an operation on a barrier in shared memory, which is not counted."""
     k.reached_memory = True
     return check_mbarrier(k, space, *place, operation, out)
 
 
 def in_tensor_map(k: Lowering, space: str, place: Place, nbytes: int, data: Value) -> Value:
-    """The lanes that may store a field of a tensor map, which is not counted."""
+    """Return the lanes that may store a field of a tensor map, which is not counted."""
     k.reached_memory = True
     return check_access(k, space, *place, nbytes, 1, data)
 
 
 def moved_box(k: Lowering, sectors: Value, touched: Value) -> None:
-    """A box of a tensor was copied, of which 32 i64 each are the sectors and the bytes in global memory; its helper has checked it."""
+    """Count the copy of a box of a tensor: 32 i64 each are the sectors and the bytes in global memory. Its helper has checked it."""
     account_box(k, sectors, touched)
     k.reached_memory = True
 
 
 def sampled(k: Lowering, nbytes: int) -> None:
-    """A texture or surface was accessed, `nbytes` a lane; its helper has checked the place."""
+    """Count an access to a texture or surface, `nbytes` a lane. Its helper has checked the address."""
     account_texture(k, nbytes)
     k.reached_memory = True
 
 
 def multiplied(k: Lowering) -> None:
-    """A product of a warpgroup has read its operands in shared memory, with `operand_read` for each that lies there."""
+    """Count a product of a warpgroup that has read its operands in shared memory, after `operand_read` for each of them."""
     account_product(k)
     k.reached_memory = True
 
 
 def operand_read(k: Lowering, places: Value, distance: Value, element_bytes: int, count: int, data: Value) -> None:
-    """Part of what tensor cores read of an operand in shared memory, by `k.active`: for the checker; `multiplied` counts."""
+    """Check one part of a tensor-core operand that `k.active` reads from shared memory; `multiplied` counts it."""
     check_access(k, "shared", places, distance, element_bytes, count, data)
 
 
 def require_access(k: Lowering) -> None:
-    """Refuse an instruction that accesses memory, by its row in the instruction table, and has not come through this module.
+    """Reject an instruction that accesses memory, by its row in the instruction table, and has bypassed this module.
 
     Raises AssertionError: its semantics are wrong, whatever the kernel.
     """
@@ -104,6 +104,6 @@ def require_access(k: Lowering) -> None:
 
 
 def _is_visible(one: MemoryAccess) -> bool:
-    """Whether a program could see what the access does. Hints to caches move nothing, and a question for the size of an image reads no
-    element of it."""
+    """Return whether a program could observe the access. Hints to caches move nothing, and a query for the size of an image reads no
+    element."""
     return one.kind not in ("prefetch", "query")

@@ -1,6 +1,6 @@
 """Asynchronous copies, and the barriers in shared memory that track them.
 
-Copies are done at once, and their bytes are counted at once: a kernel that forgets to wait for them works here.
+Copies complete immediately, and so do their byte counts: a kernel that forgets to wait for them works here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def cp_async(k: Lowering) -> None:
     "asynchronous/cp.async.bulk.wait_group",
 )
 def group(k: Lowering) -> None:
-    """Every copy is complete already."""
+    """Do nothing, because every copy is complete already."""
 
 
 # -- barriers in shared memory -------------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def _space(k: Lowering) -> str:
 
 
 def _mbarrier(k: Lowering, operation: str, given: Value, letter: str = "a", space: str = "shared") -> Value:
-    """Do an operation on the barrier at the address in `letter`: 32 i64, the words before it, or whether a phase is over."""
+    """Execute an operation on the barrier at the address in `letter`. Return 32 i64: the words before it, or whether a phase is over."""
     e, out = k.e, k.scratch("data")
     e.store_lanes(given, k.scratch("b"))
     place = k.address(letter, f"addresses_{letter}")
@@ -59,7 +59,7 @@ def _mbarrier(k: Lowering, operation: str, given: Value, letter: str = "a", spac
 
 
 def _count(k: Lowering) -> Value:
-    """The count of an arrival, 1 if it is not written."""
+    """Return the count of an arrival, 1 if it is omitted."""
     wide = vector(I64)
     return k.e.zext(k.read("count"), wide) if k.has("count") else constant(wide, 1)
 
@@ -74,14 +74,14 @@ def mbarrier_counts(k: Lowering) -> None:
 
 @semantics("asynchronous/mbarrier.arrive", "asynchronous/mbarrier.arrive_drop")
 def mbarrier_arrive(k: Lowering) -> None:
-    """Gives the state before the arrival. `.noComplete` is a promise of the program."""
+    """Arrive, and return the state before the arrival. `.noComplete` is a promise of the program and ignored."""
     operation = "arrive_drop" if k.instruction.has("arrive_drop") else "arrive"
     k.write("d", _mbarrier(k, f"{operation}_expect_tx" if k.instruction.has("expect_tx") else operation, _count(k), space=_space(k)))
 
 
 @semantics("asynchronous/mbarrier.test_wait")
 def mbarrier_wait(k: Lowering) -> None:
-    """Neither form suspends the thread: it asks again in its loop, which lets others run."""
+    """Test whether a phase is over. Neither form suspends the thread: it polls in its loop, which lets others run."""
     e = k.e
     if k.instruction.has("parity"):
         over = _mbarrier(k, "test_parity", e.zext(k.read("parity"), vector(I64)), space=_space(k))
@@ -98,14 +98,15 @@ def mbarrier_pending_count(k: Lowering) -> None:
 
 @semantics("asynchronous/cp.async.mbarrier.arrive")
 def cp_async_mbarrier_arrive(k: Lowering) -> None:
-    """The thread's copies are complete, so this is its arrival; without `.noinc` the barrier waits for it on top, and both cancel."""
+    """Arrive at once, because the thread's copies are complete. Without `.noinc` the barrier also expects this arrival, and both cancel."""
     if k.instruction.has("noinc"):
         _mbarrier(k, "arrive", constant(vector(I64), 1), space=_space(k))
 
 
 @semantics("asynchronous/cp.async.bulk")
 def cp_async_bulk(k: Lowering) -> None:
-    """Between global and shared memory, or from that of the block to that of another; toward shared memory the bytes count on a barrier."""
+    """Copy between global and shared memory, or between the shared memories of two blocks; copies to shared memory count their bytes on a
+    barrier."""
     if k.instruction.has("multicast::cluster"):
         return multicast(k)
     if k.slot_of("dst") == "shared::cta" and k.slot_of("src") == "shared::cta":
@@ -138,6 +139,6 @@ def cp_reduce_async_bulk(k: Lowering) -> None:
 
 
 def complete_bytes(k: Lowering, counts: Value) -> None:
-    """Let so many bytes, 32 i64, have arrived at the barrier that a copy names: where its data goes, that is in the same block."""
+    """Count bytes, 32 i64, as arrived at the barrier that a copy names, in the block that receives the data."""
     space = "shared::cluster" if k.slot_of("dst") == "shared::cluster" else "shared"
     complete_at(k, k.address("mbar", "addresses_mbar"), space, counts)

@@ -12,12 +12,12 @@ from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, VECTOR_LENGTHS, Vector, elements
 
 _WIDEST = 8
-"""Bytes that the checker takes for one element."""
+"""Largest element of the checker, in bytes."""
 
 
 @semantics("memory/atom", "memory/red", "memory/red.async.release")
 def atom(k: Lowering) -> None:
-    """Of a vector, each element is updated by itself."""
+    """Update memory atomically; each element of a vector is updated separately."""
     instruction, scalar, space, count = (
         k.instruction,
         SCALAR_TYPES[k.slot_type("b")],

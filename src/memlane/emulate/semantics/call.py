@@ -15,7 +15,7 @@ from memlane.emulate.runtime.fragments import park, send
 from memlane.emulate.semantics.table import semantics
 
 SERVICES: dict[str, Callable[[Lowering, Call], None]] = {}
-"""What the emulator provides of the CUDA runtime's device functions, by name."""
+"""Device functions of the CUDA runtime that the emulator provides, by name."""
 
 
 @semantics("control/call")
@@ -38,7 +38,8 @@ def call(k: Lowering) -> None:
 
 
 def _pass_arguments(k: Lowering, link: Call) -> None:
-    """A function that calls itself passes its own parameters on: all are read before the first is written."""
+    """Copy the arguments to the parameters. All are read before the first is written, because a recursive function may pass on its own
+    parameters."""
     moves = [
         (register, k.bits_of(source, f"b{k.registers.bits[register]}")) for target in link.targets for register, source in target.arguments
     ]
@@ -49,7 +50,7 @@ def _pass_arguments(k: Lowering, link: Call) -> None:
 
 
 def _choose(k: Lowering, link: Call, pointer: Value) -> None:
-    """Each lane goes where its pointer leads."""
+    """Let each lane continue at the function that its pointer names."""
     e, left = k.e, k.active
     k.flow.skip_if_idle(k.flow.successors[-1])
     for target in link.targets:
@@ -76,7 +77,7 @@ def _fail(k: Lowering, kind: int, lanes: Value, address: Value) -> None:
 
 
 def _push(k: Lowering, link: Call) -> None:
-    """Save what outlives the call, and make room for the local variables of the function."""
+    """Save the registers that are live across the call, and allocate the local variables of the function."""
     e, top = k.e, k.register(STACK)
     frame_bytes = max(target.frame_bytes for target in link.targets)
     end = e.add(top, constant(top.type, link.stack_bytes + frame_bytes))
@@ -97,7 +98,7 @@ def _push(k: Lowering, link: Call) -> None:
     for target in link.targets:
         if target.frame:
             k.set_register(target.frame, top)
-    # The targets of a call through a pointer may need frames of different sizes: each gives back what it takes.
+    # The targets of a call through a pointer may need frames of different sizes: each releases what it takes.
     for target in link.targets:
         if target.frame_bytes:
             mine = e.add(top, constant(top.type, target.frame_bytes))
@@ -107,7 +108,7 @@ def _push(k: Lowering, link: Call) -> None:
 
 
 def _go_on(k: Lowering, link: Call) -> None:
-    """Behind the return: take the results, then what was saved."""
+    """Continue after the return: take the results, then restore what was saved."""
     if link.service:
         return
     found = [[(register, k.register(source)) for register, source in target.results] for target in link.targets]
@@ -137,7 +138,7 @@ def _pop(k: Lowering, link: Call) -> None:
 
 
 def return_to_caller(k: Lowering, link: Return) -> None:
-    """Each lane goes on where it was called."""
+    """Let each lane continue after its call."""
     if link.frame_bytes:
         k.set_register(STACK, k.e.sub(k.register(STACK), constant(vector(I64), link.frame_bytes)))
     places = k.register(link.place)

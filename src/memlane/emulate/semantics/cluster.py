@@ -1,4 +1,4 @@
-"""Clusters of blocks: addresses in each other's shared memory, and the barrier of all their threads."""
+"""Clusters of blocks: addresses in each other's shared memory, and the cluster barrier."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memlane.emulate.semantics.table import semantics
 
 @semantics("memory/mapa")
 def mapa(k: Lowering) -> None:
-    """The same place in the shared memory of another block, by its rank. Generic addresses stay in their window."""
+    """Return the same address in the shared memory of another block, by its rank. Generic addresses stay in their window."""
     e, address = k.e, k.read("a")
     kind = vector(I32)
     steps = e.sub(e.add(k.read("b", "u32"), constant(kind, 1)), _named(k, address))
@@ -22,7 +22,7 @@ def mapa(k: Lowering) -> None:
 
 @semantics("memory/getctarank")
 def getctarank(k: Lowering) -> None:
-    """Whose shared memory an address lies in."""
+    """Return the rank of the block whose shared memory contains an address."""
     e, field = k.e, _named(k, k.read("a"))
     own = e.splat(e.get(k.block, BLOCK, "rank"))
     rank = e.sub(field, constant(vector(I32), 1))
@@ -30,15 +30,15 @@ def getctarank(k: Lowering) -> None:
 
 
 def _named(k: Lowering, address: Value) -> Value:
-    """The field of an address that names a block, 32 i32. An address may lie in front of the block's memory until an offset is added to
-    it: then it is still that block's, though the field below it was borrowed from."""
+    """Return the field of an address that names a block, 32 i32. An address may lie before the block's memory until an offset is added to
+    it: it still belongs to that block, although the subtraction borrowed from the field."""
     e, kind = k.e, vector(I32)
     low = address if address.type == kind else e.trunc(address, kind)
     return e.lshr(e.add(low, constant(kind, 1 << (CLUSTER_SHIFT - 1))), constant(kind, CLUSTER_SHIFT))
 
 
 def is_own_shared(k: Lowering, address: Value) -> Value:
-    """i32 mask: the lanes whose generic address lies in the shared memory of their own block."""
+    """Return an i32 mask of the lanes whose generic address lies in the shared memory of their own block."""
     e, kind = k.e, vector(I64)
     inner = e.sub(address, constant(kind, SHARED_WINDOW))
     inside = e.icmp_unsigned("<", inner, constant(kind, WINDOW_BYTES))
@@ -50,7 +50,8 @@ def is_own_shared(k: Lowering, address: Value) -> Value:
 
 @semantics("sync/barrier.cluster")
 def barrier_cluster(k: Lowering) -> None:
-    """Threads arrive, or wait until all threads of the cluster have. `.aligned` is a promise of the program."""
+    """Arrive at the cluster barrier, or wait until all threads of the cluster have arrived. `.aligned` is a promise of the program and
+    ignored."""
     arrives = k.instruction.has("arrive")
     place, site = constant(I32, k.flow.pause()), constant(I32, k.index)
     if arrives:
@@ -64,8 +65,8 @@ def barrier_cluster(k: Lowering) -> None:
 
 
 def _opens(k: Lowering, alone: Value) -> Value:
-    """When the barrier opens if nobody else is missing: as that of a block would, and where there are several blocks no sooner than word
-    of it comes from one multiprocessor to another (modelled)."""
+    """Return the cycle in which the barrier opens if no other thread is missing: as a barrier of a block would, but with several blocks no
+    sooner than the latency between two multiprocessors allows (modelled)."""
     e, way = k.e, constant(I64, round(k.chip.latency.shared_cluster or 0))
     several = e.icmp_unsigned(">", e.get(k.context, CONTEXT, "cluster_blocks"), constant(I32, 1))
     return e.add(alone, e.select(several, way, constant(I64, 0)))

@@ -1,5 +1,8 @@
-"""What is brought into the shared memory of other blocks of a cluster behind a thread's back: stores and reductions that a barrier there
-counts, and copies to several blocks. All of it is done at once, and its bytes are counted at once."""
+"""Asynchronous stores, reductions and copies into the shared memory of other blocks of a cluster.
+
+A barrier there counts the bytes of stores and reductions; copies may go to several blocks (multicast). All of it completes immediately, and
+so do the byte counts.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,13 @@ from memlane.ptx import SCALAR_TYPES, elements
 
 
 def far_space(k: Lowering, slot: str) -> str:
-    """The state space of an address that may be in the shared memory of another block: without a word a generic one."""
+    """Return the state space of an address that may be in the shared memory of another block; generic if the instruction names none."""
     named = k.slot_of(slot)
     return named if named == "shared::cluster" else "shared" if named else "generic"
 
 
 def complete_at(k: Lowering, place: Place, space: str, counts: Value) -> None:
-    """Let so many bytes, 32 i64, have arrived at the barriers at these addresses."""
+    """Count bytes, 32 i64, as arrived at the barriers at these addresses."""
     out = k.scratch("data")
     k.e.store_lanes(counts, k.scratch("b"))
     lanes = at_mbarrier(k, space, place, "complete_tx", out)
@@ -60,8 +63,8 @@ def red_async(k: Lowering) -> None:
 
 
 def multicast(k: Lowering) -> None:
-    """A bulk copy from global memory to the same place in the shared memory of several blocks, by a mask of their ranks; the bytes count on
-    the barrier at the same place in each."""
+    """Copy from global memory to the same offset in the shared memory of several blocks, by a mask of their ranks; the bytes count on the
+    barrier at the same offset in each."""
     sizes, site = k.read("size"), constant(I32, k.index)
     k.e.store_lanes(sizes, k.scratch("sizes", 4 * LANES))
     source = k.address("src", "addresses_src")
@@ -76,8 +79,8 @@ def multicast(k: Lowering) -> None:
 
 
 def in_each_block(k: Lowering, places: Sequence[Place], act: Callable[[Place, Place], None]) -> None:
-    """Let `act` be done for each rank in the mask of the instruction, by the lanes that name it: with these two places, which each lane
-    gives in its own shared memory, in that of the block of that rank."""
+    """Run `act` for each rank in the mask of the instruction, with the lanes that name it. Its arguments are `places`, which each lane
+    gives in its own shared memory, translated to the block of that rank."""
     if not k.has("mask"):
         raise k.unsupported(f"{k.instruction.name} without a mask of ranks")
     e, whole = k.e, k.active
@@ -96,6 +99,6 @@ def in_each_block(k: Lowering, places: Sequence[Place], act: Callable[[Place, Pl
 
 
 def _inside(k: Lowering, place: Place) -> Value:
-    """The addresses within a block's shared memory, 32 i64."""
+    """Return the addresses within a block's shared memory, 32 i64."""
     e, (pointer, distance) = k.e, place
     return e.and_(e.add(e.load_lanes(pointer, I64), e.splat(distance)), constant(vector(I64), RANK_MASK))

@@ -12,7 +12,7 @@ _RELATIONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">
 
 
 def compared(k: Lowering, type_letter: str) -> Value:
-    """Mask of the lanes in which `a cmp b` holds."""
+    """Return a mask of the lanes in which `a cmp b` holds."""
     e, scalar, relation = k.e, SCALAR_TYPES[k.slot_type(type_letter)], k.slot_of("cmp")
     a, b = k.read("a"), k.read("b")
     if scalar.kind != "f":
@@ -28,7 +28,7 @@ def compared(k: Lowering, type_letter: str) -> Value:
 
 
 def holds(k: Lowering, relation: str, a: Value, b: Value) -> Value:
-    """i1 lanes: whether a relation holds between floating-point numbers."""
+    """Return i1 lanes: whether a relation holds between floating-point numbers."""
     e = k.e
     if relation == "num":
         return e.fcmp_ordered("ord", a, b)
@@ -40,7 +40,7 @@ def holds(k: Lowering, relation: str, a: Value, b: Value) -> Value:
 
 
 def with_predicate(k: Lowering, mask: Value) -> Value:
-    """The mask combined with the operand c, where the instruction has a `.bool`."""
+    """Return the mask, combined with the operand c if the instruction has a `.bool`."""
     if not k.slot_of("bool"):
         return mask
     combine = {"and": k.e.and_, "or": k.e.or_, "xor": k.e.xor}[k.slot_of("bool")]
@@ -62,7 +62,7 @@ def setp(k: Lowering) -> None:
 
 @semantics("compare/set")
 def set_(k: Lowering) -> None:
-    """All ones, or 1.0, where the comparison holds."""
+    """Write all ones, or 1.0, where the comparison holds; else 0."""
     mask = with_predicate(k, compared(k, "a"))
     kind = vector(I32)
     one = constant(kind, 0x3F800000 if k.slot_of("dtype") == "f32" else -1)
@@ -76,7 +76,7 @@ def selp(k: Lowering) -> None:
 
 @semantics("compare/slct")
 def slct(k: Lowering) -> None:
-    """a where c >= 0, which -0 is and no NaN is."""
+    """Select a where c >= 0, which holds for -0 and not for NaN, else b."""
     e, c = k.e, k.read("c")
     if k.slot_type("c") == "f32":
         c = flushed(k, c) if k.instruction.has("ftz") else c

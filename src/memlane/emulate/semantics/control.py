@@ -25,7 +25,8 @@ def bra(k: Lowering) -> None:
 
 @semantics("control/brx.idx")
 def brx_idx(k: Lowering) -> None:
-    """Each lane goes to the target that its index names; beyond the list, which the manual leaves open, to the last."""
+    """Let each lane continue at the target that its index names; at the last one for an index past the list, which the manual leaves
+    open."""
     e = k.e
     index = k.read("index")
     k.flow.save()

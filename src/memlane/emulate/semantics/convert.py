@@ -32,13 +32,13 @@ def cvt(k: Lowering) -> None:
 
 
 def _operand(k: Lowering, letter: str, source: ScalarType) -> Value:
-    """An operand of `cvt`, floating-point ones as f32 or f64."""
+    """Return an operand of `cvt`; floating-point ones as f32 or f64."""
     if source.kind != "f":
         return k.read(letter, source.name)
     if source.bits == 16:
         return widen(k.e, k.read(letter, "b16"), source.name)
     value = k.read(letter, source.name)
-    # Toward f16 nothing is flushed: with `.rm` and `.rp` subnormal numbers show in the result.
+    # Toward f16 nothing is flushed: with `.rm` and `.rp` subnormal numbers affect the result.
     return flushed(k, value) if k.instruction.has("ftz") and k.instruction.modifiers[-2] != "f16" else value
 
 
@@ -47,14 +47,15 @@ def _rounding(k: Lowering) -> str:
 
 
 def _limited(k: Lowering, value: Value) -> Value:
-    """`.sat`: between 0 and 1, and 0 if it is not a number."""
+    """Clamp to 0 and 1, with 0 for a NaN, as `.sat` does."""
     e, low, high = k.e, real(value.type, 0.0), real(value.type, 1.0)
     value = e.select(e.fcmp_ordered(">", value, low), value, low)
     return e.select(e.fcmp_ordered(">", value, high), high, value)
 
 
 def _to_format(k: Lowering, value: Value, name: str, *, payload: bool = False) -> Value:
-    """Rounded to f16, bf16, tf32, f32 or an eight-bit format as the instruction says: bits in i32 lanes. `payload`: see `narrow`."""
+    """Round to f16, bf16, tf32, f32 or an eight-bit format as the instruction says; return the bits in i32 lanes. `payload`: see
+    `narrow`."""
     direction, words = _rounding(k), k.instruction
     return narrow(
         k.e,
@@ -68,8 +69,8 @@ def _to_format(k: Lowering, value: Value, name: str, *, payload: bool = False) -
 
 
 def _tf32_away(k: Lowering, value: Value) -> Value:
-    """f32 lanes rounded to tf32 with ties away from zero. What is not a number loses its lower bits, even if infinity is left; with
-    `.satfinite` the next lower bits are taken, as of infinity, of which that makes the largest number."""
+    """Round f32 lanes to tf32 with ties away from zero. A NaN loses its lower bits, even if infinity is left. With `.satfinite` the next
+    lower encoding is used, as for infinity, which thereby becomes the largest number."""
     e, kind = k.e, vector(I32)
     bits = e.and_(e.bitcast(value, kind), constant(kind, 0xFFFFE000))
     if k.instruction.has("satfinite"):
@@ -95,14 +96,14 @@ def _float_to_float(k: Lowering, value: Value, target: ScalarType, source: Scala
         value = e.fptrunc(value, vector(FLOATS[32])) if rounded is None else rounded
     if k.instruction.has("ftz"):
         value = flushed(k, value)
-    # What is not a number keeps the bits that fit, coming from f64 or, without `.ftz`, from bf16.
+    # A NaN keeps the bits that fit, coming from f64 or, without `.ftz`, from bf16.
     if source.bits == 64 or (source.name in ("bf16", "f32") and not rounding and not k.instruction.has("ftz")):
         return value
     return canonical(k, value)
 
 
 def _packed(k: Lowering, target: str, source: str) -> None:
-    """Two numbers in one register: a is the upper one, where there are two operands."""
+    """Convert two numbers in one register; a is the upper one, where there are two operands."""
     e, kind = k.e, vector(I32)
     form = target.removesuffix("x2")
     if k.instruction.has("rs"):
@@ -121,7 +122,7 @@ def _packed(k: Lowering, target: str, source: str) -> None:
 
 
 def _float_to_integer(k: Lowering, value: Value, target: ScalarType, source: ScalarType) -> Value:
-    """Out of range gives the nearest integer there is; no number gives 0, or the top bit where one side has 64 bits."""
+    """Convert to integers. Out of range gives the nearest integer; NaN gives 0, or the top bit where one side has 64 bits."""
     e = k.e
     kind = vector(INTEGERS[target.bits])
     if _rounding(k) not in _ROUNDINGS:
@@ -153,7 +154,7 @@ def _integer_to_float(k: Lowering, value: Value, target: ScalarType, source: Sca
 
 
 def _halves(k: Lowering, value: Value, source: ScalarType) -> tuple[Value, Value]:
-    """An integer as the sum of two f64: a multiple of 2^32, and what is left."""
+    """Split an integer into a sum of two f64: a multiple of 2^32, and the rest."""
     e, wide, doubles = k.e, vector(I64), vector(FLOATS[64])
     extend = e.sext if source.kind == "s" else e.zext
     value = value if source.bits == 64 else extend(value, wide)
@@ -174,7 +175,7 @@ def _integer_to_integer(k: Lowering, value: Value, target: ScalarType, source: S
 
 
 def _saturated(k: Lowering, value: Value, target: ScalarType, source: ScalarType) -> Value:
-    """The value limited to the range of the target, still in the source's width."""
+    """Clamp the value to the range of the target, still in the source's width."""
     low = -(1 << (target.bits - 1)) if target.kind == "s" else 0
     high = (1 << (target.bits - (target.kind == "s"))) - 1
     source_low = -(1 << (source.bits - 1)) if source.kind == "s" else 0
@@ -189,7 +190,7 @@ def _saturated(k: Lowering, value: Value, target: ScalarType, source: ScalarType
 
 @semantics("convert/cvt.pack")
 def cvt_pack(k: Lowering) -> None:
-    """a and b limited to a short integer type, a above b, and above both what of c is left."""
+    """Pack a and b, clamped to a short integer type, with a above b, and the low part of c above both."""
     e, kind, name = k.e, vector(I32), k.slot_of("dtype")
     bits, signed = int(name[1:]), name[0] == "s"
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
@@ -208,7 +209,7 @@ def cvt_pack(k: Lowering) -> None:
 
 @semantics("convert/prmt")
 def prmt(k: Lowering) -> None:
-    """Each byte of the result is one of the eight bytes of b:a, or its sign."""
+    """Permute bytes: each byte of the result is one of the eight bytes of b:a, or its sign."""
     e, kind = k.e, vector(I32)
     a, b, selectors = k.read("a"), k.read("b"), k.read("c")
     mode = k.slot_of("mode")
@@ -240,7 +241,7 @@ _MODES = {
     "ecr": [[0, 0, 0, 0], [0, 1, 1, 1], [0, 1, 2, 2], [0, 1, 2, 3]],
     "rc16": [[0, 1, 0, 1], [2, 3, 2, 3], [0, 1, 0, 1], [2, 3, 2, 3]],
 }
-"""Which byte of b:a goes to which byte of the result, lowest first, for each value of the two low bits of c."""
+"""Byte of b:a for each byte of the result, lowest first, for each value of the two low bits of c."""
 
 
 def _mode_choice(k: Lowering, mode: str, selectors: Value, number: int) -> Value:

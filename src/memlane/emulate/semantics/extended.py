@@ -1,7 +1,7 @@
-"""Extended-precision integer arithmetic: a carry flag for each thread, kept like a predicate register.
+"""Extended-precision integer arithmetic, with a carry flag for each thread, kept like a predicate register.
 
-There is one flag for sums and differences. A difference is the sum with the complement and 1, so behind `sub.cc` the flag says that there
-was no borrow. Before any instruction writes it, it is 0 here; the manual leaves it open.
+Sums and differences share one flag. A difference is the sum with the complement and 1, so after `sub.cc` the flag says that there was no
+borrow. Before any instruction writes it, it is 0 here; the manual leaves it open.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Floating-point arithmetic in single and double precision.
 
-Single-precision results that are no number are the canonical one, 0x7fffffff. In products and quotients `.ftz` makes a zero of what
-lay below the smallest normal number before it was rounded. Approximate instructions are computed with correctly rounded operations or the C
-library: nearer to the true value than the hardware, not equal to it.
+Single-precision NaN results are canonical, 0x7fffffff. In products and quotients `.ftz` flushes results that were below the smallest normal
+number before rounding. Approximate instructions are computed with correctly rounded operations or the C library: nearer to the true value
+than the hardware, not equal to it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SCALAR_BITS = {kind: bits for bits, kind in FLOATS.items()}
 
 
 def bits_constant(k: Lowering, kind: ir.Type, bits: int) -> Value:
-    """The floating-point value with these bits in all lanes."""
+    """Return the floating-point value with these bits, in all lanes."""
     return k.e.bitcast(constant(vector(I32 if kind.element == F32 else INTEGERS[64]), bits), kind)
 
 
 def flushed(k: Lowering, value: Value) -> Value:
-    """Subnormal lanes replaced by a zero of their sign. (`.ftz` has a meaning for f32 alone.)"""
+    """Return the value with subnormal lanes replaced by a zero of their sign. (`.ftz` has a meaning for f32 alone.)"""
     if value.type.element != F32:
         return value
     e, kind = k.e, vector(I32)
@@ -38,7 +38,7 @@ def flushed(k: Lowering, value: Value) -> Value:
 
 
 def _flushed_before_rounding(k: Lowering, operation: str, values: Sequence[Value], result: Value) -> Value:
-    """The result, and zero where it was rounded up to the smallest normal number: where, rounded toward zero, it is subnormal."""
+    """Return the result, with zero where it was rounded up to the smallest normal number: where, rounded toward zero, it is subnormal."""
     e, kind = k.e, vector(I32)
     least = e.icmp_unsigned("==", e.and_(e.bitcast(result, kind), constant(kind, 0x7FFFFFFF)), constant(kind, 0x00800000))
     before = e.block
@@ -52,7 +52,7 @@ def _flushed_before_rounding(k: Lowering, operation: str, values: Sequence[Value
 
 
 def canonical(k: Lowering, value: Value) -> Value:
-    """Single-precision lanes that are no number made canonical."""
+    """Return the value with single-precision NaNs made canonical."""
     if value.type.element != F32:
         return value
     return k.e.select(k.e.fcmp_unordered("uno", value, value), bits_constant(k, value.type, CANONICAL_NAN), value)
@@ -66,7 +66,7 @@ def _operands(k: Lowering, letters: str) -> list[Value]:
 
 
 def rounded(k: Lowering, operation: str, values: Sequence[Value]) -> Value:
-    """`fadd`, `fsub`, `fmul`, `fdiv`, `fma` or `sqrt`, rounded as the instruction says."""
+    """Return the result of `fadd`, `fsub`, `fmul`, `fdiv`, `fma` or `sqrt`, rounded as the instruction says."""
     e, direction = k.e, k.slot_of("rnd")
     if direction in ("rz", "rm", "rp"):
         result = _directed(k, operation, values, direction)
@@ -74,7 +74,7 @@ def rounded(k: Lowering, operation: str, values: Sequence[Value]) -> Value:
         result = e.intrinsic(operation, values)
     else:
         result = {"fadd": e.fadd, "fsub": e.fsub, "fmul": e.fmul, "fdiv": e.fdiv}[operation](*values)
-    # Sums that small are exact, roots are not that small, and an H200 flushes what fma gives after it is rounded.
+    # Sums that small are exact, roots are not that small, and an H200 flushes results of fma after rounding.
     if k.instruction.has("ftz") and operation in ("fmul", "fdiv") and result.type.element == F32 and direction != "rz":
         return _flushed_before_rounding(k, operation, values, result)
     return result
@@ -95,7 +95,7 @@ def finish(k: Lowering, value: Value) -> None:
         value = flushed(k, value)
     if k.instruction.has("sat"):
         low, high = real(value.type, 0.0), real(value.type, 1.0)
-        value = k.e.select(k.e.fcmp_ordered(">", value, low), value, low)  # also what is not a number becomes 0
+        value = k.e.select(k.e.fcmp_ordered(">", value, low), value, low)  # a NaN becomes 0 too
         return k.write("d", k.e.select(k.e.fcmp_ordered(">", value, high), high, value))
     return k.write("d", canonical(k, value))
 
@@ -122,7 +122,7 @@ def fma(k: Lowering) -> None:
 
 @semantics("floating/div")
 def div(k: Lowering) -> None:
-    """`.approx` gives 0 for numbers divided by more than 2^126, and no number for infinity divided by that."""
+    """Divide. `.approx` gives 0 for numbers divided by more than 2^126, and NaN for infinity divided by such numbers."""
     a, b = _operands(k, "ab")
     result = rounded(k, "fdiv", [a, b])
     if k.instruction.has("approx"):
@@ -133,7 +133,7 @@ def div(k: Lowering) -> None:
 
 
 def _upper_word(k: Lowering, value: Value) -> Value:
-    """f64 lanes with their lower word zero, and subnormal ones with all but their sign."""
+    """Return f64 lanes with their lower word zero, and subnormal ones replaced by a zero of their sign."""
     e, kind = k.e, vector(INTEGERS[64])
     bits = e.and_(e.bitcast(value, kind), constant(kind, 0xFFFFFFFF << 32))
     tiny = e.icmp_unsigned("==", e.and_(bits, constant(kind, 0x7FF << 52)), constant(kind, 0))
@@ -142,7 +142,7 @@ def _upper_word(k: Lowering, value: Value) -> Value:
 
 @semantics("floating/rcp.approx.ftz.f64", "floating/rsqrt.approx.ftz.f64")
 def approximate_double(k: Lowering) -> None:
-    """Of operand and result only the upper words count."""
+    """Compute `rcp` or `rsqrt` of f64, where only the upper words of operand and result count."""
     e, a = k.e, _upper_word(k, k.read("a"))
     by = e.intrinsic("sqrt", [a]) if k.instruction.opcode == "rsqrt" else a
     result = e.fdiv(real(a.type, 1.0), by)
@@ -191,7 +191,7 @@ def neg(k: Lowering) -> None:
 
 @semantics("floating/copysign")
 def copysign(k: Lowering) -> None:
-    """The magnitude of b with the sign of a."""
+    """Combine the magnitude of b with the sign of a."""
     e, (a, b) = k.e, [_as_integers(k, value) for value in _operands(k, "ab")]
     sign = _sign_bit(k, a.type)
     k.write("d", e.or_(e.and_(a, sign), e.and_(b, e.not_(sign))))
@@ -199,7 +199,7 @@ def copysign(k: Lowering) -> None:
 
 @semantics("floating/min", "floating/max")
 def min_max(k: Lowering) -> None:
-    """A number wins over none, -0 is below +0; with `.NaN` no number wins."""
+    """Return the minimum or maximum: a number wins over a NaN, -0 is below +0; with `.NaN` a NaN wins."""
     e, instruction = k.e, k.instruction
     values = _operands(k, "abc" if k.has("c") else "ab")
     operation = {"min": "minimum", "max": "maximum"}[instruction.opcode] + ("" if instruction.has("NaN") else "num")
@@ -219,7 +219,7 @@ def min_max(k: Lowering) -> None:
 
 @semantics("floating/testp")
 def testp(k: Lowering) -> None:
-    """Zeros count as normal."""
+    """Test a property of numbers. Zeros count as normal."""
     e = k.e
     (a,) = _operands(k, "a")
     size = e.intrinsic("fabs", [a])
@@ -239,7 +239,7 @@ def testp(k: Lowering) -> None:
 
 
 def library(k: Lowering, function: str, value: Value) -> Value:
-    """A single-precision function of the C library for each lane."""
+    """Apply a single-precision function of the C library to each lane."""
     k.e.store(value, k.scratch("a"), align=4)
     k.call(lanewise(function, value.type.count), k.scratch("a"), k.scratch("d"))
     return k.e.load(k.scratch("d"), typ=value.type, align=4)

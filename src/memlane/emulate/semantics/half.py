@@ -1,4 +1,4 @@
-"""Arithmetic in f16 and bf16, alone and in pairs, and mixed with f32. A pair is computed as 64 numbers instead of 32."""
+"""Arithmetic in f16 and bf16, alone and in pairs, and mixed with f32. Pairs are computed as 64 numbers instead of 32."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memlane.emulate.semantics.table import semantics
 
 
 def _bits(k: Lowering, letter: str, name: str) -> Value:
-    """An operand as 32 or 64 i16, flushed if the instruction says so."""
+    """Return an operand as 32 or 64 i16, flushed if the instruction says so."""
     operand = k.instruction.operand(letter)
     assert operand is not None
     e = k.e
@@ -26,20 +26,20 @@ def _bits(k: Lowering, letter: str, name: str) -> Value:
 
 
 def _flushed(k: Lowering, bits: Value) -> Value:
-    """Subnormal f16 replaced by a zero of their sign."""
+    """Return f16 bits with subnormal numbers replaced by a zero of their sign."""
     e, kind = k.e, bits.type
     tiny = e.icmp_unsigned("==", e.and_(bits, constant(kind, 0x7C00)), constant(kind, 0))
     return e.select(tiny, e.and_(bits, constant(kind, 0x8000)), bits)
 
 
 def _read(k: Lowering, letters: str) -> list[Value]:
-    """Operands as f32."""
+    """Return operands as f32."""
     name = k.slot_type(letters[0])
     return [widen(k.e, _bits(k, letter, name), name.removesuffix("x2")) for letter in letters]
 
 
 def _write(k: Lowering, bits: Value) -> None:
-    """A result given as i16 or wider lanes."""
+    """Write a result given as i16 or wider lanes."""
     e = k.e
     if bits.type.element != I16:
         bits = e.trunc(bits, like(bits.type, I16))
@@ -62,7 +62,7 @@ def _finish(k: Lowering, value: Value) -> None:
     _write(k, narrow(e, value, k.slot_type("d").removesuffix("x2"), relu=k.instruction.has("relu")))
 
 
-# An f32 has more than twice the bits of either format and two to spare: what it rounds first, these round as if it had not.
+# An f32 has more than twice the bits of either format and two to spare: rounding to f32 first does not change the final rounding.
 
 
 @semantics("half/add")
@@ -82,7 +82,7 @@ def mul(k: Lowering) -> None:
 
 @semantics("half/fma")
 def fma(k: Lowering) -> None:
-    """The product is exact in f64."""
+    """Multiply and add; the product is exact in f64."""
     if k.instruction.has("oob"):
         raise k.unsupported()
     a, b, c = (k.e.fpext(value, like(value.type, F64)) for value in _read(k, "abc"))
@@ -103,7 +103,7 @@ def abs_(k: Lowering) -> None:
 
 @semantics("half/min", "half/max")
 def min_max(k: Lowering) -> None:
-    """A number wins over none, -0 is below +0; with `.NaN` no number wins."""
+    """Return the minimum or maximum: a number wins over a NaN, -0 is below +0; with `.NaN` a NaN wins."""
     e, instruction = k.e, k.instruction
     a, b = _read(k, "ab")
     operation = {"min": "minimum", "max": "maximum"}[instruction.opcode] + ("" if instruction.has("NaN") else "num")
@@ -150,7 +150,8 @@ def mixed_fma(k: Lowering) -> None:
 
 
 def _masks(k: Lowering) -> list[Value]:
-    """Masks of the lanes in which the comparison holds: of the numbers, or of the lower and the upper ones of pairs."""
+    """Return masks of the lanes in which the comparison holds: one for numbers, or one each for the lower and the upper numbers of
+    pairs."""
     e = k.e
     a, b = _read(k, "ab")
     result = holds(k, k.slot_of("cmp"), a, b)
@@ -164,7 +165,7 @@ def _masks(k: Lowering) -> list[Value]:
 
 @semantics("compare/setp half")
 def setp(k: Lowering) -> None:
-    """Of pairs: the lower comparison into p, the upper into q."""
+    """Compare; of pairs, write the lower comparison into p and the upper into q."""
     masks = _masks(k)
     write_both(k, masks[0], masks[1] if len(masks) > 1 else k.e.not_(masks[0]))
 
@@ -174,7 +175,7 @@ _ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16x2": 0x3F80, "u16"
 
 @semantics("compare/set half")
 def set_(k: Lowering) -> None:
-    """1.0 or all ones where the comparison holds, in each half of pairs."""
+    """Write 1.0 or all ones where the comparison holds, in each half of pairs."""
     e, masks = k.e, [with_predicate(k, mask) for mask in _masks(k)]
     kind = vector(I32)
     one = constant(kind, _ONES.get(k.slot_of("dtype"), 0xFFFF if len(masks) > 1 else 0xFFFFFFFF))

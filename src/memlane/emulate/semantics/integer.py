@@ -16,7 +16,7 @@ def _is_signed(k: Lowering, letter: str = "a") -> bool:
 
 
 def _as_halves(k: Lowering, letter: str) -> Value:
-    """A packed operand as 64 halves."""
+    """Return a packed operand as 64 halves."""
     return k.e.bitcast(k.read(letter), ir.VectorType(INTEGERS[16], 64))
 
 
@@ -25,7 +25,7 @@ def _is_packed(k: Lowering) -> bool:
 
 
 def clamp_signed(k: Lowering, value: Value, bits: int) -> Value:
-    """Wide signed lanes, limited to what `bits` hold, and narrowed."""
+    """Clamp wide signed lanes to the range of `bits`, and truncate them."""
     e = k.e
     low, high = constant(value.type, -(1 << (bits - 1))), constant(value.type, (1 << (bits - 1)) - 1)
     value = e.select(e.icmp_signed("<", value, low), low, value)
@@ -54,7 +54,7 @@ def sub(k: Lowering) -> None:
 
 
 def product(k: Lowering, a: Value, b: Value, mode: str | None, signed: bool) -> Value:
-    """The low half, the high half, or the whole of the product of two lanes."""
+    """Return the low half, the high half, or the whole of the product of two lanes."""
     e = k.e
     if mode == "lo":
         return e.mul(a, b)
@@ -84,7 +84,7 @@ def mad(k: Lowering) -> None:
 
 
 def _product24(k: Lowering) -> Value:
-    """The product of the low 24 bits of the operands: bits 0 to 31 of it, or 16 to 47."""
+    """Return the product of the low 24 bits of the operands: bits 0 to 31 of it, or 16 to 47."""
     e, wide = k.e, vector(I64)
     shift = constant(wide, 40)
     narrow = e.ashr if _is_signed(k) else e.lshr
@@ -115,7 +115,7 @@ def sad(k: Lowering) -> None:
 
 @semantics("integer/div", "integer/rem")
 def div(k: Lowering) -> None:
-    """Out of line. Division by zero gives all ones, its remainder the dividend; the manual leaves both open."""
+    """Divide in a helper. Division by zero returns all ones, its remainder the dividend; the manual leaves both open."""
     e, scalar = k.e, SCALAR_TYPES[k.slot_type("a")]
     for letter in "ab":
         e.store_lanes(k.read(letter), k.scratch(letter))
@@ -149,7 +149,7 @@ def min_max(k: Lowering) -> None:
 
 
 def _narrow(k: Lowering, value: Value) -> Value:
-    """64-bit lanes as the 32-bit counts that bit instructions give."""
+    """Truncate 64-bit lanes to the 32-bit counts that bit instructions return."""
     return k.e.trunc(value, vector(I32)) if value.type.element.width > 32 else value
 
 
@@ -165,7 +165,7 @@ def clz(k: Lowering) -> None:
 
 @semantics("integer/bfind")
 def bfind(k: Lowering) -> None:
-    """The place of the highest bit that is not a sign; all ones if there is none. `.shiftamt`: how far to shift it to the top."""
+    """Find the highest bit that differs from the sign; all ones if there is none. `.shiftamt`: the shift that moves it to the top."""
     e, a = k.e, k.read("a")
     bits = a.type.element.width
     if _is_signed(k):
@@ -178,14 +178,15 @@ def bfind(k: Lowering) -> None:
 
 @semantics("integer/fns")
 def fns(k: Lowering) -> None:
-    """The place of the offset-th set bit counted from `base`, upwards or downwards; all ones if there is none.
+    """Find the offset-th set bit counted from `base`, upwards or downwards; all ones if there is none.
 
-    Found by halving: of those places p between `base` and the end that have enough set bits on the way to them, the nearest."""
+    Uses binary search over the bits between `base` and the end: the nearest one with enough set bits before it.
+    """
     e, kind = k.e, vector(I32)
     mask, base, offset = (k.read(letter) for letter in ("mask", "base", "offset"))
     zero, one, minus = (constant(kind, number) for number in (0, 1, -1))
     down = e.icmp_signed("<", offset, zero)
-    # Looking downwards from `base` is looking upwards in the reversed word.
+    # Searching downwards from `base` is searching upwards in the reversed word.
     word = e.select(down, e.intrinsic("bitreverse", [mask]), mask)
     start = e.and_(e.select(down, e.sub(constant(kind, 31), base), base), constant(kind, 31))
     here = e.and_(e.lshr(word, start), one)
@@ -211,13 +212,13 @@ def brev(k: Lowering) -> None:
 
 
 def _widened(k: Lowering, letter: str, kind: ir.Type) -> Value:
-    """The low byte of a position or length, in lanes of `kind`."""
+    """Return the low byte of a position or length, in lanes of `kind`."""
     value = k.e.and_(k.read(letter), constant(vector(I32), 0xFF))
     return value if kind == value.type else k.e.zext(value, kind)
 
 
 def _ones(k: Lowering, length: Value) -> Value:
-    """`length` low bits set; all of them where `length` reaches the width."""
+    """Return `length` low bits set; all bits if `length` reaches the width."""
     e, kind = k.e, length.type
     bits = kind.element.width
     short = e.icmp_unsigned("<", length, constant(kind, bits))
@@ -234,7 +235,7 @@ def bfe(k: Lowering) -> None:
     shift = e.select(inside, start, constant(kind, 0))
     field = e.and_(e.select(inside, e.lshr(a, shift), constant(kind, 0)), _ones(k, length))
     if _is_signed(k):
-        # The sign is the field's highest bit, or the top bit of a where the field reaches beyond it.
+        # The sign is the field's highest bit, or the top bit of a where the field extends past it.
         last = e.intrinsic("umin", [e.sub(e.add(start, length), constant(kind, 1)), constant(kind, bits - 1)])
         sign = e.and_(e.lshr(a, last), constant(kind, 1))
         empty = e.icmp_unsigned("==", length, constant(kind, 0))
@@ -280,7 +281,7 @@ def szext(k: Lowering) -> None:
 
 
 def _part(k: Lowering, letter: str, bits: int, number: int) -> Value:
-    """Byte or half `number` of a packed operand, widened by its sign."""
+    """Return byte or half `number` of a packed operand, sign- or zero-extended."""
     e, kind = k.e, vector(I32)
     up = constant(kind, 32 - bits * (number + 1))
     down = constant(kind, 32 - bits)

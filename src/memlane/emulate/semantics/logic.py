@@ -1,4 +1,4 @@
-"""Logic and shift."""
+"""Logic and shifts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cnot(k: Lowering) -> None:
 
 @semantics("logic/lop3")
 def lop3(k: Lowering) -> None:
-    """Any function of three bits, as the sum of its minterms or, where shorter, the complement of the others'."""
+    """Compute any function of three bits, as the sum of its minterms or, where shorter, the complement of the sum of the others."""
     e = k.e
     table = k.instruction.operand("lut")
     if not isinstance(table, Immediate):
@@ -61,7 +61,7 @@ def lop3(k: Lowering) -> None:
 
 @semantics("logic/shf")
 def shf(k: Lowering) -> None:
-    """The pair b:a shifted left (its high word) or right (its low word)."""
+    """Shift the pair b:a left (and take its high word) or right (its low word)."""
     e, kind = k.e, vector(I32)
     amount = k.read("c")
     if k.slot_of("mode") == "clamp":
@@ -78,7 +78,7 @@ def shf(k: Lowering) -> None:
 
 
 def _shift(k: Lowering, operation: Callable[[Value, Value], Value], signed: bool) -> None:
-    """Shifts by the width or more give zero, or the sign in all bits."""
+    """Shift by an amount; the width or more gives zero, or the sign in all bits."""
     e, a, amount = k.e, k.read("a"), k.read("b")
     kind, bits = a.type, a.type.element.width
     immediate = k.instruction.operand("b")

@@ -23,14 +23,14 @@ _ROW_BYTES = 16
 
 
 def _rows(k: Lowering) -> Value:
-    """Gather the warp. Mask of the lanes whose addresses are used: eight for each matrix."""
+    """Wait for all lanes of the warp. Return a mask of the lanes whose addresses are used: eight for each matrix."""
     k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
     number = int(k.slot_of("num")[1:])
     return k.e.and_(k.active, constant(I32, (1 << (8 * number)) - 1))
 
 
 def _shuffled(k: Lowering, parts: list[Value], places: list[int]) -> Value:
-    """Elements of several vectors, chosen by their numbers counted through all of them."""
+    """Return elements of several vectors, chosen by their indices in the concatenation."""
     e, joined = k.e, parts[0]
     for part in parts[1:]:
         count = joined.type.count
@@ -44,7 +44,7 @@ def _shuffled(k: Lowering, parts: list[Value], places: list[int]) -> Value:
 
 
 def _transposed(k: Lowering, matrix: Value) -> Value:
-    """Lane 4 r + c holds elements 2 c and 2 c + 1 of row r of an 8 by 8 matrix: the same of the transposed matrix."""
+    """Transpose an 8 by 8 matrix, where lane 4 r + c holds elements 2 c and 2 c + 1 of row r."""
     halves = k.e.bitcast(matrix, ir.VectorType(I16, 2 * LANES))
     places = [8 * (2 * (lane % 4) + half) + lane // 4 for lane in range(LANES) for half in range(2)]
     return k.e.bitcast(_shuffled(k, [halves], places), vector(I32))
@@ -52,7 +52,7 @@ def _transposed(k: Lowering, matrix: Value) -> Value:
 
 @semantics("matrix/ldmatrix")
 def ldmatrix(k: Lowering) -> None:
-    """Lane 8 m + r names row r of matrix m."""
+    """Load matrices; lane 8 m + r gives the address of row r of matrix m."""
     e, space = k.e, state_space(k)
     lanes = _rows(k)
     pointer, distance = k.address("a")
@@ -96,7 +96,8 @@ def movmatrix(k: Lowering) -> None:
 
 @semantics("matrix/mma")
 def mma(k: Lowering) -> None:
-    """In f16 and f32 the sum is rounded once at its end, where the hardware rounds, or cuts, on the way too."""
+    """Multiply and accumulate. In f16 and f32 the sum is rounded once at its end, where the hardware also rounds or truncates in
+    between."""
     k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
     e, shape = k.e, _shape(k)
     for letter, registers in (("a", shape.a_registers), ("b", shape.b_registers)):
@@ -127,7 +128,7 @@ def _shape(k: Lowering) -> Shape:
 
 
 def accumulators(k: Lowering) -> list[Value]:
-    """The elements of C as f64 or i64."""
+    """Return the elements of C as f64 or i64."""
     e, items, name = k.e, elements(k.instruction.operand("c")), k.slot_of("ctype")
     if name == "f16":
         return [

@@ -18,7 +18,7 @@ from memlane.ptx import SCALAR_TYPES, Address, Operand, Register, Symbol, Vector
 def mov(k: Lowering) -> None:
     source, target = k.instruction.operand("a"), k.instruction.operand("d")
     if k.slot_of("vec"):
-        values = [k.value(item, k.slot_type("d")) for item in elements(source)]  # all before the first is written
+        values = [k.value(item, k.slot_type("d")) for item in elements(source)]  # read all before the first is written
         if len(values) != len(elements(target)):
             raise k.unsupported(f"{k.instruction.name} of vectors of different lengths")
         for item, value in zip(elements(target), values, strict=True):
@@ -34,7 +34,7 @@ def mov(k: Lowering) -> None:
 
 
 def _packed(k: Lowering, source: Vector) -> Value:
-    """`mov.b64 d, {a, b}`: the first component lies lowest."""
+    """Return the value of `mov.b64 d, {a, b}`: the first component is lowest."""
     e, bits = k.e, SCALAR_TYPES[k.slot_type("d")].bits
     part, kind = bits // len(source.items), vector(INTEGERS[bits])
     result: Value = constant(kind, 0)
@@ -55,7 +55,7 @@ def _unpack(k: Lowering, target: Vector, value: Value) -> None:
 
 
 def state_space(k: Lowering) -> str:
-    """The state space of the instruction's address."""
+    """Return the state space of the instruction's address."""
     if k.slot_of("ss") == "shared::cluster":
         return "shared::cluster"
     space = k.instruction.form.addresses["a"]
@@ -86,7 +86,7 @@ def ld(k: Lowering) -> None:
 
 
 def _load_parameter(k: Lowering, symbol: Symbol, offset: int, targets: tuple[Operand, ...]) -> None:
-    """A kernel parameter: the same for all threads, at a known place."""
+    """Load a kernel parameter: the same for all threads, at a known offset."""
     e, scalar = k.e, SCALAR_TYPES[k.slot_type("d")]
     space, start = k.frame.offsets.get(symbol.name, ("", 0))
     begin = start + symbol.offset + offset
@@ -100,7 +100,7 @@ def _load_parameter(k: Lowering, symbol: Symbol, offset: int, targets: tuple[Ope
 
 
 def _load_registers(k: Lowering, registers: Vector, targets: tuple[Operand, ...]) -> None:
-    """A parameter of a device function, which is kept in registers: each target takes as many as it has bits for."""
+    """Load a parameter of a device function, which is kept in registers: each target takes as many registers as it has bits for."""
     e, scalar = k.e, SCALAR_TYPES[k.slot_type("d")]
     parts = [k.bits_of(item, f"b{k.registers.bits[item.name]}") for item in registers.items if isinstance(item, Register)]
     kind, number = vector(INTEGERS[scalar.bits]), 0
@@ -117,7 +117,7 @@ def _load_registers(k: Lowering, registers: Vector, targets: tuple[Operand, ...]
 
 
 def _store_registers(k: Lowering, sources: tuple[Operand, ...], registers: Vector) -> None:
-    """The same the other way round."""
+    """Store to a parameter of a device function, which is kept in registers."""
     e, scalar = k.e, SCALAR_TYPES[k.slot_type("b")]
     left = list(registers.items)
     for source in sources:
@@ -151,12 +151,12 @@ def st(k: Lowering) -> None:
 
 @semantics("memory/prefetch", "memory/prefetchu", "memory/applypriority", "memory/discard", "asynchronous/cp.async.bulk.prefetch")
 def hint(k: Lowering) -> None:
-    """Hints to the caches change no value."""
+    """Do nothing: hints to the caches change no value."""
 
 
 @semantics("memory/createpolicy")
 def createpolicy(k: Lowering) -> None:
-    """A policy for the caches, which the emulator does not look at."""
+    """Return 0 for a cache policy, which the emulator ignores."""
     k.write("d", constant(vector(I64), 0))
 
 
@@ -165,7 +165,8 @@ def createpolicy(k: Lowering) -> None:
 
 @semantics("memory/cvta")
 def cvta(k: Lowering) -> None:
-    """The window of shared memory is as large as its addresses reach: what they wrap by is dropped, as on chips since sm_90."""
+    """Convert an address to or from generic. The window of shared memory is as large as its addresses: their overflow is dropped, as on
+    chips since sm_90."""
     space = k.slot_of("space").partition("::")[0]
     address = k.read("a")
     window = WINDOWS.get(space, 0)
@@ -182,7 +183,8 @@ def cvta(k: Lowering) -> None:
 
 @semantics("memory/isspacep")
 def isspacep(k: Lowering) -> None:
-    """The window of kernel parameters lies in that of global memory. Constant are the variables that the kernel names."""
+    """Test whether an address lies in a space. The window of kernel parameters counts as global memory, the variables that the kernel names
+    as constant."""
     e, kind = k.e, vector(I64)
     space = k.slot_of("ss").partition("::")[0]
     address = k.read("a", "u64")

@@ -1,4 +1,4 @@
-"""What is left."""
+"""Instructions that change no value here."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from memlane.emulate.semantics.table import semantics
 
 @semantics("miscellaneous/nanosleep", "miscellaneous/pmevent", "miscellaneous/setmaxnreg")
 def nothing(k: Lowering) -> None:
-    """Sleeping costs no emulated time: a thread that waits gives way at its loop's back edge. The others are hints."""
+    """Do nothing. Sleeping costs no emulated time: a thread that waits yields at its loop's back edge. The others are hints."""

@@ -1,4 +1,4 @@
-"""Functions of the CUDA runtime that kernels call and no module contains: the host serves them (`emulate.host`)."""
+"""Functions of the CUDA runtime that kernels call and no module defines: the host executes them (`emulate.host`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SERVE = ir.FunctionType(VOID, [I64, I32, I32, I64])
 
 
 def _ask(k: Lowering, link: Call, service: int) -> Value:
-    """Hand the arguments to the host; where its results are afterwards."""
+    """Pass the arguments to the host; return a pointer to its results."""
     e, arguments = k.e, k.scratch("arguments", 8 * 8 * LANES)
     for number, registers in enumerate(link.arguments[:8]):
         value: Value = constant(vector(I64), 0)
@@ -34,14 +34,14 @@ def _ask(k: Lowering, link: Call, service: int) -> Value:
 
 
 def vprintf(k: Lowering, link: Call) -> None:
-    """`int vprintf(const char* format, void* arguments)`"""
+    """Lower `int vprintf(const char* format, void* arguments)`."""
     results = _ask(k, link, PRINT)
     if link.results:
         k.set_register(link.results[0], k.e.trunc(k.e.load_lanes(results, I64), vector(I32)))
 
 
 def assert_fail(k: Lowering, link: Call) -> None:
-    """`void __assertfail(const char* message, const char* file, unsigned line, const char* function, size_t character_bytes)`"""
+    """Lower `void __assertfail(const char* message, const char* file, unsigned line, const char* function, size_t character_bytes)`."""
     e, zero = k.e, constant(I32, 0)
     with e.if_then(e.icmp_unsigned("!=", k.active, zero)):
         _ask(k, link, ASSERT_FAILED)
@@ -50,14 +50,14 @@ def assert_fail(k: Lowering, link: Call) -> None:
 
 
 def malloc(k: Lowering, link: Call) -> None:
-    """`void* malloc(size_t size)`"""
+    """Lower `void* malloc(size_t size)`."""
     results = _ask(k, link, ALLOCATE)
     if link.results:
         k.set_register(link.results[0], k.e.load_lanes(results, I64))
 
 
 def free(k: Lowering, link: Call) -> None:
-    """`void free(void* pointer)`"""
+    """Lower `void free(void* pointer)`."""
     _ask(k, link, FREE)
 
 

@@ -14,7 +14,8 @@ from memlane.emulate.semantics.warp import any_of
 
 @semantics("sync/barrier", "sync/bar")
 def bar(k: Lowering) -> None:
-    """Threads arrive and, unless they only `arrive`, wait. The result of a reduction is read when they go on."""
+    """Let threads arrive at a barrier of the block and, unless they only `arrive`, wait. The result of a reduction is read when they
+    continue."""
     e = k.e
     barrier = k.uniform("a")
     is_reduction = k.instruction.has("red")
@@ -45,7 +46,7 @@ def _finish_reduction(k: Lowering) -> None:
 
 @semantics("sync/bar.warp.sync")
 def bar_warp_sync(k: Lowering) -> None:
-    """Each lane waits for the live ones of its own mask. Lanes whose guard is false do not arrive."""
+    """Wait, in each lane, for the live lanes of its own mask. Lanes whose guard is false do not arrive."""
     e = k.e
     partners = k.read("mask")
     members = any_of(k, partners)
@@ -64,7 +65,7 @@ def bar_warp_sync(k: Lowering) -> None:
 
 @semantics("sync/membar", "sync/fence", "sync/griddepcontrol")
 def fence(k: Lowering) -> None:
-    """The memory operations of a block happen one after another here; between blocks of different workers it is the processor that has to
+    """Order memory operations. Those of a block execute one after another here; between blocks of different workers the processor has to
     keep their order."""
     check_fence(k)
     e, instruction = k.e, k.instruction

@@ -1,4 +1,4 @@
-"""The table that binds instructions to what they do."""
+"""Binds instructions to the functions that lower them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Semantics = Callable[[Lowering], None]
 _KEYS = frozenset(one.key for one in INSTRUCTIONS.ops)
 
 TABLE: dict[str, Semantics] = {}
-"""By the key of an instruction (`ptx.forms.Op.key`), as `memory/ld`: the function that writes its code."""
+"""The function that generates the code of an instruction, by its key (`ptx.forms.Op.key`), such as `memory/ld`."""
 
 
 def semantics(*keys: str) -> Callable[[Semantics], Semantics]:
     """Bind the decorated function to the instructions with these keys.
 
-    Raises ValueError for one that is not in the table, or bound already.
+    Raises ValueError for a key that is not in the instruction table, or is bound already.
     """
 
     def bind(function: Semantics) -> Semantics:

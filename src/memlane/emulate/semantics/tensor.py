@@ -1,4 +1,4 @@
-"""Copies of boxes of an array, by tensor maps that the target gave (`target.tensor_map`). They are done at once."""
+"""Copies of boxes of an array, by tensor maps from the target (`target.tensor_map`). They complete immediately."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _MOST_DIMENSIONS = 5
 
 @semantics("asynchronous/cp.async.bulk.tensor")
 def cp_async_bulk_tensor(k: Lowering) -> None:
-    """Toward shared memory all bytes of the box count on a barrier, also those that lie outside the array; with a mask of ranks, in each
-    of those blocks, which are fed by one access to global memory."""
+    """Copy a box. Toward shared memory all bytes of the box count on a barrier, including those outside the array; with a mask of ranks, in
+    each of those blocks, which receive the data of one access to global memory."""
     if not k.has("mbar"):
         return _outward(k, "store")
     way = _prepared(k, "load")
@@ -37,7 +37,7 @@ def cp_async_bulk_tensor(k: Lowering) -> None:
 
 @semantics("asynchronous/cp.async.bulk.prefetch.tensor")
 def cp_async_bulk_prefetch_tensor(k: Lowering) -> None:
-    """Moves nothing that a program could see, but a GPU takes a box that no load may have for an illegal instruction here too."""
+    """Check the box, and move nothing. A GPU takes a box that no load may have for an illegal instruction here too."""
     _copy(k, _prepared(k, "prefetch"), (k.scratch("maps"), constant(I64, 0)))
 
 
@@ -118,7 +118,7 @@ def _put(k: Lowering, at: int, value: Value) -> None:
 
 @semantics("asynchronous/tensormap.cp_fenceproxy")
 def tensormap_cp_fenceproxy(k: Lowering) -> None:
-    """A warp copies a tensor map from shared to global memory, all lanes the same one."""
+    """Copy a tensor map from shared to global memory, one for the whole warp."""
     e, whole = k.e, k.active
     k.active = e.and_(whole, e.neg(whole))
     sizes = constant(vector(I32), TENSOR_MAP.itemsize)
@@ -133,7 +133,7 @@ def tensormap_cp_fenceproxy(k: Lowering) -> None:
 
 
 def _prepared(k: Lowering, operation: str) -> Way:
-    """Put the addresses of the tensor maps and the coordinates where helpers look for them, and zeros where their results go."""
+    """Store the addresses of the tensor maps and the coordinates where helpers read them, and clear the results."""
     e, operand, dimensions = k.e, k.instruction.operand("map"), int(k.slot_of("dim")[0])
     assert isinstance(operand, TextureAddress)
     items = operand.items[1].items if len(operand.items) == 2 and isinstance(operand.items[1], Vector) else ()
@@ -148,7 +148,7 @@ def _prepared(k: Lowering, operation: str) -> Way:
 
 
 def _generic(k: Lowering, base: Operand) -> Value:
-    """The generic address of a tensor map: in a register, or that of a variable by its name."""
+    """Return the generic address of a tensor map, given in a register or by the name of a variable."""
     if isinstance(base, Symbol) and k.frame.offsets.get(base.name, ("", 0))[0] == "param":
         return k.e.add(k.symbol_address(base.name, base.offset), constant(vector(I64), PARAM_WINDOW))
     if not isinstance(base, Register | Symbol):

@@ -1,4 +1,4 @@
-"""Textures and surfaces, through handles that the target gave (`cudaTextureObject_t`, `cudaSurfaceObject_t`)."""
+"""Textures and surfaces, through handles from the target (`cudaTextureObject_t`, `cudaSurfaceObject_t`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORD = 4 * LANES
 
 
 def _handles(k: Lowering) -> Value:
-    """Where the handle of each lane lies."""
+    """Store the handle of each lane; return a pointer to them."""
     operand = k.instruction.operand("a")
     base = operand.items[0] if isinstance(operand, TextureAddress) else operand.base if isinstance(operand, Address) else None
     if not isinstance(base, Register):
@@ -39,7 +39,7 @@ def _geometry(k: Lowering) -> str:
 
 
 def _coordinates(k: Lowering, geometry: str, type_name: str) -> Value:
-    """Where the coordinates lie: 32 words of the layer, if the shape has one, and 32 for each axis."""
+    """Store the coordinates, 32 words for the layer, if the geometry has one, and 32 for each axis; return a pointer to them."""
     operand = k.instruction.operand("a")
     if not isinstance(operand, TextureAddress) or len(operand.items) != 2:
         raise k.unsupported(f"{k.instruction.name} with a sampler of its own")
@@ -58,7 +58,7 @@ def _coordinates(k: Lowering, geometry: str, type_name: str) -> Value:
 
 
 def _read(k: Lowering, helper: Helper, coordinates: Value) -> None:
-    """Let a helper read, and put its four words into the registers of `d`: as they are, or as halves, alone or in pairs."""
+    """Run a helper that reads four words, and write them to the registers of `d`: unchanged, or as halves, alone or in pairs."""
     e, targets, type_name = k.e, elements(k.instruction.operand("d")), k.slot_of("dtype")
     scalar = SCALAR_TYPES[type_name]
     if len(targets) * scalar.lanes != CHANNELS:
@@ -77,7 +77,7 @@ def _read(k: Lowering, helper: Helper, coordinates: Value) -> None:
 
 @semantics("texture/tex")
 def tex(k: Lowering) -> None:
-    """Textures have one level: levels and gradients make no difference."""
+    """Read a texture. Textures have one level: levels and gradients make no difference."""
     geometry, coordinate = _geometry(k), k.slot_of("ctype")
     if geometry == "cube" and coordinate == "s32":
         raise k.unsupported()
@@ -112,7 +112,7 @@ def _access(k: Lowering, helper: Helper, geometry: str, nbytes: int) -> None:
 
 
 def _put_data(k: Lowering, type_name: str) -> int:
-    """Lay the elements of `v` where helpers look for them; how many there are."""
+    """Store the elements of `v` where helpers read them; return how many there are."""
     sources = elements(k.instruction.operand("v"))
     for number, source in enumerate(sources):
         k.e.store_lanes(k.bits_of(source, type_name), k.e.at(k.scratch("data"), number * LANES * SCALAR_TYPES[type_name].nbytes))

@@ -2,9 +2,9 @@
 
 Everything is computed in 64 bits, where no word, half or byte of either sign overflows.
 
-For sm_90 the assembler makes ordinary instructions of the scalar ones, and what these compute is not always what the manual says. Where
-that has a plain rule, the code here follows it, with a comment. Other forms are refused (`_disagreement`), unless their operands cannot
-have the values for which the two differ.
+For sm_90 the assembler turns the scalar ones into ordinary instructions, whose results do not always agree with the manual. Where the
+difference has a plain rule, the code here follows the assembler, with a comment. Other forms are rejected (`_disagreement`), unless their
+operands cannot have the values for which the two differ.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def _whole(number: int) -> Value:
 
 
 def _selector(k: Lowering, letter: str, allowed: str) -> str:
-    """What an operand selects of its register, as `b0`; empty if it selects nothing. `allowed` is a regular expression."""
+    """Return the part of its register that an operand selects, such as `b0`; empty if it selects none. `allowed` is a regular
+    expression."""
     operand = k.instruction.operand(letter)
     name = operand.name if isinstance(operand, Register) else ""
     _, dot, selector = name.partition(".")
@@ -39,7 +40,7 @@ def _selector(k: Lowering, letter: str, allowed: str) -> str:
 
 
 def _word(k: Lowering, letter: str) -> Value:
-    """The register of an operand, or its number, as 32 lanes of i32."""
+    """Return the register of an operand, or its number, as 32 lanes of i32."""
     operand = k.instruction.operand(letter)
     assert operand is not None
     return k.bits_of(Register(operand.name.partition(".")[0]) if isinstance(operand, Register) else operand, "b32")
@@ -53,7 +54,7 @@ def _write(k: Lowering, value: Value) -> None:
 
 
 def _part(k: Lowering, value: Value, bits: int, number: int, signed: bool) -> Value:
-    """Part `number` of `bits` bits of words, widened by its sign to 64 bits."""
+    """Return part `number` of `bits` bits of words, sign- or zero-extended to 64 bits."""
     e = k.e
     moved = e.shl(e.zext(value, _WIDE), _whole(64 - bits * (number + 1)))
     return (e.ashr if signed else e.lshr)(moved, _whole(64 - bits))
@@ -79,7 +80,7 @@ def _calculated(k: Lowering, name: str, a: Value, b: Value) -> Value:
             return e.intrinsic("abs", [e.sub(a, b), ir.Constant(I1, 0)])
         case "vmin" | "vmax":
             return e.intrinsic("s" + name[1:], [a, b])
-        case "vavrg":  # half of it, away from zero
+        case "vavrg":  # half of the sum, rounded away from zero
             total = e.add(a, b)
             up = e.zext(e.icmp_signed(">=", total, _whole(0)), _WIDE)
             return e.ashr(e.add(total, up), _whole(1))
@@ -95,19 +96,19 @@ def _size(selector: str) -> int:
 
 
 def _source(k: Lowering, letter: str, kind: str) -> Value:
-    """A byte, half or word of an operand, widened by the sign of its type."""
+    """Return a byte, half or word of an operand, sign- or zero-extended by its type."""
     selector = _selector(k, letter, _PARTS)
     return _part(k, _word(k, letter), _size(selector), int(selector[1:] or 0), kind == "s32")
 
 
 def _limits(k: Lowering, letter: str, kind: str) -> tuple[int, int]:
-    """The least and the greatest number that an operand can be."""
+    """Return the least and the greatest value of an operand."""
     bits = _size(_selector(k, letter, _PARTS))
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind == "s32" else (0, (1 << bits) - 1)
 
 
 def _result_limits(k: Lowering) -> tuple[int, int]:
-    """The least and the greatest result before it is saturated."""
+    """Return the least and the greatest result before it is saturated."""
     (a, most_a), (b, most_b) = (_limits(k, letter, k.slot_of(f"{letter}type") or "u32") for letter in "ab")
     match k.instruction.opcode:
         case "vadd":
@@ -151,7 +152,8 @@ def _disagreement(k: Lowering, part: str, kind: str) -> str:
 
 
 def _finish(k: Lowering, value: Value, kind: str, third: str = "") -> None:
-    """Saturate, then do the second operation or put the result into a part of `c`. `third`: the type of `c`, unless that is `kind`."""
+    """Saturate, then apply the second operation or insert the result into a part of `c`. `third`: the type of `c`, unless that is
+    `kind`."""
     second = k.slot_of("second")
     part = _selector(k, "d", _PARTS)
     bits = _size(part)
@@ -173,9 +175,9 @@ def _finish(k: Lowering, value: Value, kind: str, third: str = "") -> None:
 
 
 def _combined(k: Lowering, second: str, value: Value, kind: str) -> Value:
-    """The second operation, in 64 bits of the sign of `kind`: a `vshl` by 32 may reach the highest of them."""
+    """Apply the second operation, in 64 bits of the sign of `kind`: a `vshl` by 32 may reach the highest of them."""
     if k.instruction.opcode in ("vadd", "vsub") and kind == "s32":
-        value = _part(k, k.e.trunc(value, vector(I32)), 32, 0, True)  # the manual keeps the bits above, the assembler does not
+        value = _part(k, k.e.trunc(value, vector(I32)), 32, 0, True)  # the manual keeps the upper bits, the assembler does not
     c = _part(k, _word(k, "c"), 32, 0, kind == "s32")
     return k.e.add(value, c) if second == "add" else k.e.intrinsic(("s" if kind == "s32" else "u") + second, [value, c])
 
@@ -199,22 +201,22 @@ def shift(k: Lowering) -> None:
     if k.instruction.opcode == "vshr":
         return _finish(k, e.ashr(a, b), k.slot_of("dtype"))
     value = e.shl(a, b)
-    if k.instruction.has("sat"):  # of an intermediate result of 34 bits
+    if k.instruction.has("sat"):  # saturates an intermediate result of 34 bits
         value = e.ashr(e.shl(value, _whole(30)), _whole(30))
     _finish(k, value, k.slot_of("dtype"))
 
 
 @semantics("video/vset")
 def vset(k: Lowering) -> None:
-    """The manual says that `c` is unsigned as the result is; the assembler gives it the sign of `a`."""
+    """Compare. The manual says that `c` is unsigned as the result is; the assembler gives it the sign of `a`."""
     a, b = (_source(k, letter, k.slot_of(f"{letter}type")) for letter in "ab")
     _finish(k, _compared(k, a, b), "u32", k.slot_of("atype"))
 
 
 @semantics("video/vmad")
 def vmad(k: Lowering) -> None:
-    """Whole words are signed, those of `u32` too: the manual says otherwise, but the assembler makes a signed multiplication of every
-    `vmad`. Only what is done with the sum goes by the types: it is unsigned where both factors are."""
+    """Multiply and add. Whole words are signed, even of `u32`: the manual says otherwise, but the assembler makes a signed multiplication
+    of every `vmad`. Only the operations on the sum follow the types: it is unsigned where both factors are."""
     e, kinds = k.e, [k.slot_of(f"{letter}type") for letter in "ab"]
     signed = "s32" in kinds
     _selector(k, "c", "")
@@ -235,7 +237,8 @@ def vmad(k: Lowering) -> None:
 
 
 def _elements(k: Lowering, letter: str, lanes: int, first: int) -> list[Value]:
-    """The bytes or halves that an operand selects of `a` and `b` together, lowest first; by default four, or two, from `first` on."""
+    """Return the bytes or halves that an operand selects of `a` and `b` together, lowest first; by default four, or two, from `first`
+    on."""
     word, last = ("b", 7) if lanes == 4 else ("h", 3)
     selector = _selector(k, letter, f"{word}[0-{last}]{{{lanes}}}")
     numbers = [int(digit) for digit in reversed(selector[1:])] or list(range(first, first + lanes))
@@ -260,7 +263,8 @@ def _elements(k: Lowering, letter: str, lanes: int, first: int) -> list[Value]:
     "video/vset4",
 )
 def simd(k: Lowering) -> None:
-    """The results go to the places that the destination selects; the others keep those of `c`. With `.add` all are added to `c`."""
+    """Compute on bytes or halves. Results go to the parts that the destination selects; the others keep those of `c`. With `.add` all
+    results are added to `c`."""
     e, name, lanes = k.e, k.instruction.opcode[:-1], int(k.instruction.opcode[-1])
     bits, _ = 32 // lanes, _selector(k, "c", "")
     chosen = _selector(k, "d", "h1?0|h1" if lanes == 2 else "b(?=.)3?2?1?0?")

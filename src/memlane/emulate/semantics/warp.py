@@ -1,7 +1,7 @@
-"""Exchange between the lanes of a warp.
+"""Exchanges values between the lanes of a warp.
 
 The `.sync` forms wait for the lanes of their mask that have not exited; see `Flow.gather`. Lanes that run one instruction together may have
-different masks, as the tiles of cooperative groups do: each group is then served on its own.
+different masks, as the tiles of cooperative groups do: each group is then processed separately.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from memlane.ptx import Immediate
 
 
 def any_of(k: Lowering, masks: Value) -> Value:
-    """i32: the lanes that the masks of the active lanes name."""
+    """Return i32: the union of the masks of the active lanes."""
     e, operand = k.e, k.instruction.operand("mask")
     if isinstance(operand, Immediate) and k.instruction.guard is None:
         return constant(I32, operand.value)
@@ -28,12 +28,12 @@ def any_of(k: Lowering, masks: Value) -> Value:
 
 
 def _gathered(k: Lowering) -> Value:
-    """Waits until the lanes of the masks are there. For each lane the mask of those that it exchanges with, itself among them."""
+    """Wait until the lanes of the masks are there. Return for each lane the mask of those that it exchanges with, itself included."""
     e = k.e
     if not k.has("mask"):
         return e.splat(k.active)
     masks = k.read("mask")
-    if k.instruction.guard is not None:  # lanes that wait here behind a guard that is false wait for nobody
+    if k.instruction.guard is not None:  # lanes that wait here behind a false guard wait for no others
         masks = e.select(e.lanes_of(k.guard()), masks, constant(masks.type, 0))
     k.flow.gather(any_of(k, masks), masks)
     check_masks(k)
@@ -41,7 +41,7 @@ def _gathered(k: Lowering) -> Value:
 
 
 def _for_each_group(k: Lowering, partners: Value, answer: Callable[[Value], Value]) -> Value:
-    """32 lanes: in each group of partners what `answer` says of its mask, i32."""
+    """Return 32 lanes: in each group of partners the i32 that `answer` computes from its mask."""
     e = k.e
     if not k.has("mask") or isinstance(k.instruction.operand("mask"), Immediate):
         members = k.active if not k.has("mask") else e.and_(k.active, k.uniform("mask"))
@@ -52,7 +52,7 @@ def _for_each_group(k: Lowering, partners: Value, answer: Callable[[Value], Valu
     with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):
         first = e.lowest_bit(left.get())
         members = e.load(e.element(k.scratch("masks", 4 * LANES), first, I32), typ=I32)
-        group = e.or_(members, e.shl(constant(I32, 1), first))  # a lane that its own mask does not name is alone, or the loop had no end
+        group = e.or_(members, e.shl(constant(I32, 1), first))  # a lane that its own mask lacks is alone; else the loop would not end
         found = e.select(e.lanes_of(group), e.splat(answer(members)), e.load_lanes(k.scratch("d"), I32))
         e.store_lanes(found, k.scratch("d"))
         left.set(e.and_(left.get(), e.not_(group)))
@@ -79,7 +79,7 @@ def shfl(k: Lowering) -> None:
 
 
 def _fixed_sources(mode: str, b: int, c: int) -> tuple[list[int], int]:
-    """For constant operands: the lane that each lane reads, and the mask of those whose source lies inside their segment."""
+    """Return, for constant operands, the lane that each lane reads, and the mask of those whose source lies inside their segment."""
     distance, clamp, segments = b & 31, c & 31, c >> 8 & 31
     lanes, inside = [], 0
     for lane in range(LANES):
@@ -93,7 +93,7 @@ def _fixed_sources(mode: str, b: int, c: int) -> tuple[list[int], int]:
 
 
 def _sources(k: Lowering) -> tuple[Value, Value]:
-    """The same for operands known at run time."""
+    """Return, for operands known at run time, the lane that each lane reads, and i1 whether the source lies inside its segment."""
     e, kind, mode = k.e, vector(I32), k.slot_of("mode")
     lane, low_bits = lane_numbers(I32), constant(vector(I32), 31)
     distance, c = e.and_(k.read("b"), low_bits), k.read("c")
@@ -155,7 +155,7 @@ def redux(k: Lowering) -> None:
 
 @semantics("warp/elect.sync")
 def elect(k: Lowering) -> None:
-    """The lowest lane of the mask, as on an H200; the manual says only that it is always the same one."""
+    """Elect the lowest lane of the mask, as an H200 does; the manual says only that it is always the same one."""
     e = k.e
     leader = e.lowest_bit(_gathered(k))
     k.write("d", leader)

@@ -1,9 +1,9 @@
-"""Products of a warpgroup, `wgmma`, and what orders them.
+"""Products of a warpgroup, `wgmma`, and the instructions that order them.
 
-A product is done at once, by each warp for its own rows when it comes by: the four warps of the group do not meet for it, and a group that
-is waited for is complete already. What is asynchronous on a GPU shows in two ways only, and both are mistakes there: who touches D before
-`wgmma.wait_group` finds the result here, and who writes to an operand in shared memory before that is not too early here. Sums are rounded
-as those of `mma.sync` are, once at the end.
+A product completes immediately, computed by each warp for its own rows when it reaches the instruction: the four warps of the group do not
+synchronise for it, and a group is complete before it is waited for. What is asynchronous on a GPU shows in two ways only, and both are
+errors there: code that touches D before `wgmma.wait_group` finds the result here, and a write to an operand in shared memory before the
+wait is not too early here. Sums are rounded as those of `mma.sync`, once at the end.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _FACTORS = {
     "f32": {"f16": "f16", "bf16": "bf16", "tf32": "tf32", "e4m3": "e4m3 e5m2", "e5m2": "e4m3 e5m2"},
     "s32": {"s8": "s8 u8", "u8": "s8 u8", "b1": "b1"},
 }
-"""By the types of D and of A: those that B may have."""
+"""Types that B may have, by the types of D and of A."""
 
 
 @semantics("matrix/wgmma.fence", "matrix/wgmma.commit_group", "matrix/wgmma.wait_group")
 def order(k: Lowering) -> None:
-    """Every product is complete already; the checker remembers which are not on a GPU."""
+    """Do nothing, because every product is complete; the checker tracks which are not complete on a GPU."""
     check_groups(k)
 
 
@@ -99,7 +99,7 @@ def _immediate(k: Lowering, letter: str, default: int, choice: tuple[int, int]) 
 
 
 def _left(k: Lowering, product: Product) -> Value:
-    """The descriptor of A, or where its registers are."""
+    """Return the descriptor of A, or a pointer to its registers."""
     e, operand = k.e, k.instruction.operand("a")
     if product.a.place != "registers":
         return _descriptor(k, "a")
@@ -112,14 +112,14 @@ def _left(k: Lowering, product: Product) -> Value:
 
 
 def _descriptor(k: Lowering, letter: str) -> Value:
-    """The same in all lanes of the group."""
+    """Return a descriptor, which is the same in all lanes of the group."""
     operand = k.instruction.operand(letter)
     assert operand is not None
     return k.e.extract_element(k.bits_of(operand, "b64"), constant(I32, 0))
 
 
 def _check(k: Lowering, place: str, descriptor: Value, blocks: int) -> None:
-    """Tell the checker what is read of an operand: each lane of this warp is taken to read a chunk of 16 bytes, and then another."""
+    """Check the reads of an operand: each lane of this warp is taken to read a chunk of 16 bytes, and then another."""
     if not k.layers.check:
         return
     e, whole, words = k.e, k.active, k.scratch("data")

@@ -1,8 +1,8 @@
 """Fragments of matrices: loads, stores, and the product `wmma.mma`.
 
-Which element lies in which register of which lane is left open by the manual. Here a fragment is made of the tiles of `mma.sync` (see
+The manual leaves open which element lies in which register of which lane. Here a fragment consists of the tiles of `mma.sync` (see
 `runtime.matrices`): those of A above each other, those of B beside each other, and those of C and D by rows. Where a fragment has more
-registers than that takes, as those of f16 have, the others repeat them.
+registers than that takes, as f16 fragments have, the others repeat them.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _BITS = {**BITS, "f32": 32, "s32": 32}
 Place = tuple[list[int], list[int]]
 """Row and column of one element of a fragment, by lane."""
 _GROUPS, _MEMBERS = [lane // 4 for lane in range(LANES)], [lane % 4 for lane in range(LANES)]
-"""Of each lane: four neighbours are a group."""
+"""Group and member of each lane: four neighbours are a group."""
 
 
 @dataclass(frozen=True)
 class _Fragments:
-    """Into what tiles a product of matrices falls."""
+    """The tiles that make up a product of matrices."""
 
     tile: Shape
     down: int
     across: int
 
     def places(self, matrix: str) -> list[Place]:
-        """Of the elements of a fragment, in the order of the registers."""
+        """Return the positions of the elements of a fragment, in the order of the registers."""
         return list({"a": self._places_of_a, "b": self._places_of_b}.get(matrix, self._places_of_sums)())
 
     def _places_of_a(self) -> Iterator[Place]:
@@ -68,7 +68,7 @@ class _Fragments:
             )
 
     def extent(self, matrix: str) -> tuple[int, int]:
-        """Rows and columns."""
+        """Return the rows and columns of a matrix."""
         rows, columns, depth = self.tile.rows * self.down, COLUMNS * self.across, self.tile.depth
         return {"a": (rows, depth), "b": (depth, columns)}.get(matrix, (rows, columns))
 
@@ -85,7 +85,7 @@ def _fragments(k: Lowering, a: str, b: str) -> _Fragments:
 
 
 def _element(k: Lowering) -> str:
-    """The type of the factors, as far as the places of the elements depend on it."""
+    """Return the type of the factors, as far as the positions of the elements depend on it."""
     depth, name = k.slot_of("shape").partition("k")[2], k.slot_of("type")
     return name if name in BITS and k.slot_of("matrix") in ("a", "b") else {"8": "tf32", "4": "f64"}.get(depth, "f16")
 
@@ -100,7 +100,7 @@ class _Piece:
 
 
 def _pieces(k: Lowering, matrix: str, bits: int) -> list[_Piece]:
-    """The elements in the order of the registers; two short ones of a register together if they are neighbours in memory."""
+    """Return the elements in the order of the registers; two short ones of a register form one piece if they are neighbours in memory."""
     kind = _element(k)
     places = _fragments(k, kind, kind).places(matrix)
     packed = 32 // bits if bits < 32 else 1
@@ -115,7 +115,7 @@ def _pieces(k: Lowering, matrix: str, bits: int) -> list[_Piece]:
 
 
 def _pointers(k: Lowering, piece: _Piece, matrix: str, bits: int) -> Value:
-    """Where the elements of a piece lie: a pointer to 32 addresses."""
+    """Return a pointer to the 32 addresses of the elements of a piece."""
     e, kind = k.e, _element(k)
     by_rows = k.slot_of("layout") == "row"
     rows, columns = _fragments(k, kind, kind).extent(matrix)
@@ -179,7 +179,7 @@ def wmma_store(k: Lowering) -> None:
 
 @semantics("matrix/wmma.mma")
 def wmma_mma(k: Lowering) -> None:
-    """Rounded as `mma.sync` is."""
+    """Multiply and accumulate, rounded as by `mma.sync`."""
     if k.slot_of("bitop") or k.slot_of("rnd") not in ("", "rn"):
         raise k.unsupported()
     k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
