@@ -27,19 +27,19 @@ def refusals(module: Module, function: Function, where: Chip | None = None) -> d
     layers = layers_for(Layers(), module, function)
     body, _ = link(module, function, SERVICES, stop_at_memory=False)
     frame = place_variables(module, function, body)
-    needed = LiveOut(body.places)
-    read = frozenset(name for place in body.places for step in place.steps for name in registers_read(step.instruction))
+    needed = LiveOut(body.segments)
+    read = frozenset(name for segment in body.segments for step in segment.steps for name in registers_read(step.instruction))
     registers = assign_registers(body.registers, needed.anywhere(), {}, read, layers)
     step_function = ir.Function(Program(), ir.FunctionType(I32, [POINTER]), "kernel")
     entry = Emit(step_function.append_basic_block("entry"))
     k = Lowering(entry, step_function.args[0], registers, frame, layers, where or _any_chip())
-    flow = k.flow = Flow(k, body.places, needed)
+    flow = k.flow = Flow(k, body.segments, needed)
     found: dict[int, str] = {}
-    for place in body.places:
-        flow.begin(place)
-        for step in place.steps:
+    for segment in body.segments:
+        flow.begin(segment)
+        for step in segment.steps:
             write = TABLE.get(step.instruction.form.key)
-            if k.e.block.is_terminated:  # the instruction before ends a place, and this one follows it nowhere
+            if k.e.block.is_terminated:  # the instruction before ends a segment, and this one follows it nowhere
                 k.e.position_at_end(k.e.append_basic_block("unreachable"))
             k.begin(step)
             try:

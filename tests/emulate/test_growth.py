@@ -1,4 +1,4 @@
-"""How the work of linking a kernel with what it calls, and of finding what is needed behind each place, grows with their number."""
+"""How the work of linking a kernel with its called functions, and of finding the registers that are live, grows with their number."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _linked(text: str) -> int:
 
     def run() -> None:
         body, _ = link(module, module.kernels["k"], (), stop_at_memory=False)
-        assert LiveOut(body.places).anywhere()
+        assert LiveOut(body.segments).anywhere()
 
     return steps_of(run)
 
@@ -77,4 +77,4 @@ def test_functions_may_call_each_other_as_deep_as_they_like() -> None:
     module = parse(chain(1_100))
     body, instructions = link(module, module.kernels["k"], (), stop_at_memory=False)
     assert len(instructions) > 1_100
-    assert body.places[-1].successors == ()
+    assert body.segments[-1].successors == ()

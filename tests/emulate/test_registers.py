@@ -16,22 +16,22 @@ CLOCK = Compiled(counts=True, accesses=False, clock=True)
 
 
 def offsets_of(body: Body) -> dict[str, int]:
-    live = LiveOut(body.places)
+    live = LiveOut(body.segments)
     return assign_registers(body.registers, live.anywhere(), live.spans(), frozenset(), CLOCK).offsets
 
 
 def needed_before(body: Body) -> list[set[str]]:
-    """By place, the registers that are read from there on before they are written: instruction by instruction, until nothing changes."""
-    before: list[set[str]] = [set() for _ in body.places]
+    """By segment, the registers that are read from there on before they are written: instruction by instruction, until nothing changes."""
+    before: list[set[str]] = [set() for _ in body.segments]
     changed = True
     while changed:
         changed = False
-        for place in reversed(body.places):
-            live = set().union(*(before[target] for target in place.successors if target < len(before)))
-            for step in reversed(place.steps):
+        for segment in reversed(body.segments):
+            live = set().union(*(before[target] for target in segment.successors if target < len(before)))
+            for step in reversed(segment.steps):
                 live = (live - set(values_written(step.instruction))) | set(reads(step.instruction))
-            changed |= live != before[place.number]
-            before[place.number] = live
+            changed |= live != before[segment.number]
+            before[segment.number] = live
     return before
 
 
@@ -40,11 +40,11 @@ def test_registers_that_are_needed_together_have_bytes_of_their_own(name: str) -
     for kernel in example_module(name).kernels.values():
         body = flatten(kernel, stop_at_memory=True)
         offsets, before = offsets_of(body), needed_before(body)
-        for place in body.places:
-            after = set().union(*(before[target] for target in place.successors))
-            named = {name for step in place.steps for name in (*reads(step.instruction), *values_written(step.instruction))}
+        for segment in body.segments:
+            after = set().union(*(before[target] for target in segment.successors))
+            named = {name for step in segment.steps for name in (*reads(step.instruction), *values_written(step.instruction))}
             taken: set[int] = set()
-            for register in (before[place.number] | after | named) & offsets.keys():
+            for register in (before[segment.number] | after | named) & offsets.keys():
                 bits = SCALAR_TYPES[body.registers[register]].bits
                 mine = set(range(offsets[register], offsets[register] + (4 if bits == 1 else 4 * bits)))
                 assert not mine & taken

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from memlane.chip import Chip
 from memlane.emulate.code.jit import LOCK
 from memlane.emulate.layers import Compiled, layers_for
-from memlane.emulate.lower.kernel import CompiledKernel, compile_kernel, places_of
+from memlane.emulate.lower.kernel import CompiledKernel, compile_kernel, segments_of
 from memlane.emulate.lower.linking import refuse_objects
 from memlane.emulate.lower.variables import WORKSPACE, function_addresses, static_shared_bytes
 from memlane.emulate.remembered import ByModule
@@ -134,8 +134,8 @@ class Emulator(Target):
         kernel = launch.kernel
         if kernel.cooperative or launch.cluster is not None or kernel.function.extents(".reqnctapercluster") is not None:
             return False
-        places = places_of(kernel.module, kernel.function, Compiled(counts=False, accesses=False, clock=True))
-        return not any(place.polls for place in places)
+        segments = segments_of(kernel.module, kernel.function, Compiled(counts=False, accesses=False, clock=True))
+        return not any(segment.polls for segment in segments)
 
     # -- memory ------------------------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Place:
+class Segment:
     """A segment of instructions. `successors` are segment numbers: for a branch, the targets if taken come first, then the fall-through."""
 
     number: int
@@ -64,7 +64,7 @@ class Place:
 class Body:
     """A flattened function: names are unique, and inner scopes are gone."""
 
-    places: tuple[Place, ...]
+    segments: tuple[Segment, ...]
     registers: dict[str, str]
     """Type of each register that an instruction names."""
     variables: tuple[Variable, ...]
@@ -80,22 +80,22 @@ def flatten(function: Function, *, stop_at_memory: bool = False, polling: frozen
     flat = split_vectors(flatten_scopes(function))
     assert flat.body is not None
     statements = flat.body.statements
-    stretches = _cut(statements, stop_at_memory)
-    goals = {label: number for number, stretch in enumerate(stretches) for label in stretch.labels}
+    drafts = _draft_segments(statements, stop_at_memory)
+    labels = {label: number for number, draft in enumerate(drafts) for label in draft.labels}
     tables = _branch_tables(statements)
-    successors = [_successors(stretches, number, goals, tables) for number in range(len(stretches))]
+    successors = [_successors(drafts, number, labels, tables) for number in range(len(drafts))]
     order = nested_order(successors, 0)
     renumbered = {old: new for new, old in enumerate(order)}
-    places = [Place(renumbered[old], tuple(stretches[old].steps), tuple(renumbered[s] for s in successors[old])) for old in order]
+    segments = [Segment(renumbered[old], tuple(drafts[old].steps), tuple(renumbered[s] for s in successors[old])) for old in order]
     variables = tuple(statement for statement in statements if isinstance(statement, Variable))
-    return Body(tuple(_mark_polls(places, polling)), _register_types(flat, statements, places), variables)
+    return Body(tuple(_mark_polls(segments, polling)), _register_types(flat, statements, segments), variables)
 
 
-# -- places ----------------------------------------------------------------------------------------------------------------------
+# -- segments --------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass
-class _Stretch:
+class _SegmentDraft:
     labels: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
 
@@ -112,23 +112,23 @@ def _begins(instruction: Instruction, stop_at_memory: bool) -> bool:
     return stop_at_memory and instruction.form.effect in ("load", "store", "atomic", "reduction", "texture", "surface")
 
 
-def _cut(statements: Sequence[Statement], stop_at_memory: bool) -> list[_Stretch]:
-    stretches = [_Stretch()]
+def _draft_segments(statements: Sequence[Statement], stop_at_memory: bool) -> list[_SegmentDraft]:
+    drafts = [_SegmentDraft()]
     index = 0
     for statement in statements:
-        current = stretches[-1]
+        current = drafts[-1]
         if isinstance(statement, Label):
             if current.steps:
-                stretches.append(current := _Stretch())
+                drafts.append(current := _SegmentDraft())
             current.labels.append(statement.name)
         elif isinstance(statement, Instruction):
             if current.steps and (_ends(current.steps[-1]) or _begins(statement, stop_at_memory)):
-                stretches.append(current := _Stretch())
+                drafts.append(current := _SegmentDraft())
             current.steps.append(Step(index, statement))
             if statement.form.effect == "call" or (statement.form.effect == "barrier" and statement.has("red")):
-                stretches.append(_Stretch(steps=[Step(index, statement, resumes=True)]))
+                drafts.append(_SegmentDraft(steps=[Step(index, statement, resumes=True)]))
             index += 1
-    return stretches
+    return drafts
 
 
 def _branch_tables(statements: Sequence[Statement]) -> dict[str, tuple[str, ...]]:
@@ -140,9 +140,11 @@ def _branch_tables(statements: Sequence[Statement]) -> dict[str, tuple[str, ...]
     return found
 
 
-def _successors(stretches: Sequence[_Stretch], number: int, goals: dict[str, int], tables: dict[str, tuple[str, ...]]) -> tuple[int, ...]:
-    following = (number + 1,) if number + 1 < len(stretches) else ()
-    steps = stretches[number].steps
+def _successors(
+    drafts: Sequence[_SegmentDraft], number: int, labels: dict[str, int], tables: dict[str, tuple[str, ...]]
+) -> tuple[int, ...]:
+    following = (number + 1,) if number + 1 < len(drafts) else ()
+    steps = drafts[number].steps
     if not steps:
         return following
     last = steps[-1].instruction
@@ -151,21 +153,21 @@ def _successors(stretches: Sequence[_Stretch], number: int, goals: dict[str, int
         assert isinstance(name, Symbol)
         targets = (name.name,) if last.opcode == "bra" else tables.get(name.name, ())
         for target in targets:
-            if target not in goals:
+            if target not in labels:
                 raise PtxTypeError(f"there is no label {target} in this function", last.span)
-        taken = tuple(goals[target] for target in targets)
+        taken = tuple(labels[target] for target in targets)
         return taken if last.guard is None else (*taken, *following)
     if last.form.effect in ("return", "exit", "trap"):
         return () if last.guard is None else following
     return following
 
 
-def _mark_polls(places: list[Place], polling: frozenset[str | None]) -> Iterator[Place]:
-    used = {name for place in places for step in place.steps for name in reads(step.instruction)}
-    waits = [any(_polls(step.instruction, used, polling) for step in place.steps) for place in places]
-    for place in places:
-        loops = [target for target in place.successors if target <= place.number]
-        yield replace(place, polls=any(waits[min(loops) : place.number + 1])) if loops else place
+def _mark_polls(segments: list[Segment], polling: frozenset[str | None]) -> Iterator[Segment]:
+    used = {name for segment in segments for step in segment.steps for name in reads(step.instruction)}
+    waits = [any(_polls(step.instruction, used, polling) for step in segment.steps) for segment in segments]
+    for segment in segments:
+        loops = [target for target in segment.successors if target <= segment.number]
+        yield replace(segment, polls=any(waits[min(loops) : segment.number + 1])) if loops else segment
 
 
 def _polls(instruction: Instruction, used: set[str], polling: frozenset[str | None]) -> bool:
@@ -183,7 +185,7 @@ def _polls(instruction: Instruction, used: set[str], polling: frozenset[str | No
 # -- registers -------------------------------------------------------------------------------------------------------------------
 
 
-def _register_types(function: Function, statements: Sequence[Statement], places: Sequence[Place]) -> dict[str, str]:
+def _register_types(function: Function, statements: Sequence[Statement], segments: Sequence[Segment]) -> dict[str, str]:
     """Return the type of each register that an instruction names, from its declaration, which may be that of a parameter."""
     single: dict[str, str] = {CARRY: "pred"}
     single.update({one.name: one.type for one in (*function.params, *function.results) if one.space == "reg"})
@@ -192,8 +194,8 @@ def _register_types(function: Function, statements: Sequence[Statement], places:
         if isinstance(statement, RegisterDecl):
             (single if statement.count is None else many)[statement.name] = statement.type
     found = {}
-    for place in places:
-        for step in place.steps:
+    for segment in segments:
+        for step in segment.steps:
             for name in (*reads(step.instruction), *values_written(step.instruction)):
                 if name not in found:
                     found[name] = single.get(name) or many.get(name.rstrip("0123456789")) or _by_prefix(name, many)
@@ -220,27 +222,27 @@ class LiveOut:
     Sets of registers are the bits of integers, because many registers may be live after many segments.
     """
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        local = [_local(place) for place in places]
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        local = [_local(segment) for segment in segments]
         self._names = tuple(dict.fromkeys(name for used, _ in local for name in used))
         self._numbers = {name: number for number, name in enumerate(self._names)}
         self._named = [self._bits_of({*used, *written}) for used, written in local]
         used, written = [self._bits_of(one) for one, _ in local], [self._bits_of(one) for _, one in local]
-        self._out = self._solve(places, used, written)
-        self._undefined = used[0] | self._out[0] & ~written[0] if places else 0
+        self._out = self._solve(segments, used, written)
+        self._undefined = used[0] | self._out[0] & ~written[0] if segments else 0
 
-    def _solve(self, places: Sequence[Place], needed: Sequence[int], killed: Sequence[int]) -> list[int]:
-        before: list[list[int]] = [[] for _ in places]
-        for number, place in enumerate(places):
-            for target in {*place.successors, *place.returns}:
+    def _solve(self, segments: Sequence[Segment], needed: Sequence[int], killed: Sequence[int]) -> list[int]:
+        before: list[list[int]] = [[] for _ in segments]
+        for number, segment in enumerate(segments):
+            for target in {*segment.successors, *segment.returns}:
                 before[target].append(number)
-        live_in, out = list(needed), [0] * len(places)
+        live_in, out = list(needed), [0] * len(segments)
         # The highest first: called functions lie below their callers, and take up what is live after all of their calls at once.
-        work = [-number for number in range(len(places))]
+        work = [-number for number in range(len(segments))]
         heapify(work)
-        waiting = set(range(len(places)))
+        waiting = set(range(len(segments)))
         # A segment is processed again only when one more register is live at its end.
-        steps = settling("which registers are needed after calls", len(places) * (1 + len(self._names)))
+        steps = settling("which registers are needed after calls", len(segments) * (1 + len(self._names)))
         while work:
             next(steps)
             number = -heappop(work)
@@ -255,13 +257,13 @@ class LiveOut:
                         heappush(work, -earlier)
         return out
 
-    def behind(self, place: int) -> frozenset[str]:
+    def at_end(self, segment: int) -> frozenset[str]:
         """Return the registers that are live at the end of a segment."""
-        return self._names_of(self._out[place])
+        return self._names_of(self._out[segment])
 
-    def named_in(self, place: int) -> frozenset[str]:
+    def named_in(self, segment: int) -> frozenset[str]:
         """Return the registers that are live at the end of a segment and that the segment reads or writes."""
-        return self._names_of(self._out[place] & self._named[place])
+        return self._names_of(self._out[segment] & self._named[segment])
 
     def spans(self) -> dict[str, tuple[int, int]]:
         """Return the first and the last segment of each register that is live at the end of some segment: where it is named, or holds a
@@ -296,10 +298,10 @@ class LiveOut:
         return frozenset(self._names[number] for number in positions(bits))
 
 
-def _local(place: Place) -> tuple[dict[str, None], set[str]]:
+def _local(segment: Segment) -> tuple[dict[str, None], set[str]]:
     """Return the registers that a segment reads before it writes them, and those that it writes."""
     used, written = dict[str, None](), set[str]()
-    for step in place.steps:
+    for step in segment.steps:
         used.update((name, None) for name in reads(step.instruction) if name not in written)
         written.update(values_written(step.instruction))
     return used, written

@@ -28,7 +28,7 @@ class Target:
     """Registers of its parameters, each with the operand copied there."""
     results: tuple[tuple[str, str], ...]
     """Registers of the caller, each with the register of the function that it receives."""
-    place: str
+    return_register: str
     """The register that holds where the function continues at its end (its return address)."""
     frame: str = ""
     """The register that holds where its local variables begin on the stack; empty if they have fixed offsets."""
@@ -64,7 +64,7 @@ class Call:
 class Return:
     """The end of a called function."""
 
-    place: str
+    return_register: str
     """The register that holds where its caller continues."""
     frame_bytes: int
     """Bytes that it releases from the stack."""

@@ -18,7 +18,7 @@ from memlane.chip import LANES
 from memlane.emulate.check.hooks import check_turn
 from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.layout import CONTEXT, LATER, NONE, POLL_COST, RUN, WARP
-from memlane.emulate.lower.body import LiveOut, Place, Step
+from memlane.emulate.lower.body import LiveOut, Segment, Step
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.barriers import gather
 from memlane.emulate.runtime.cluster import leave_cluster
@@ -28,51 +28,51 @@ from memlane.emulate.runtime.fragments import defer, enter, park, pick
 class Flow:
     """The control flow of one kernel while its code is generated."""
 
-    def __init__(self, k: Lowering, places: Sequence[Place], needed: LiveOut) -> None:
-        self._k, self._places, self._needed = k, places, needed
-        self._place = places[0]
+    def __init__(self, k: Lowering, segments: Sequence[Segment], needed: LiveOut) -> None:
+        self._k, self._segments, self._needed = k, segments, needed
+        self._segment = segments[0]
         function: ir.Function = k.e.function
-        self._blocks = [function.append_basic_block(f"place{place.number}") for place in places]
+        self._blocks = [function.append_basic_block(f"segment{segment.number}") for segment in segments]
         self._arrivals: dict[tuple[int, int], ir.Block] = {}
         self._entry = k.e.block
         self._dispatch, self._pick, self._join, self._defer, self._end = (
             function.append_basic_block(name) for name in ("dispatch", "pick", "join", "defer", "end")
         )
         self._join_phi, self._defer_phi = self._write_frame()
-        self.end = len(places)
+        self.end = len(segments)
         """The segment number of a thread that has run off the end: it exits."""
 
-    # -- what a place needs ----------------------------------------------------------------------------------------------------
+    # -- what a segment needs --------------------------------------------------------------------------------------------------
 
     @property
     def successors(self) -> tuple[int, ...]:
         """Return the successors of the current segment."""
-        return self._place.successors
+        return self._segment.successors
 
     @property
     def following(self) -> int:
         """Return where lanes that do not branch continue: the next segment, or the end."""
         return self.successors[0] if self.successors else self.end
 
-    def begin(self, place: Place) -> None:
+    def begin(self, segment: Segment) -> None:
         """Begin to generate the code of a segment."""
-        self._place = place
+        self._segment = segment
         e = self._k.e
-        e.position_at_end(self._blocks[place.number])
-        self._k.begin_place(e.get(self._k.warp, WARP, "mask"))
+        e.position_at_end(self._blocks[segment.number])
+        self._k.begin_segment(e.get(self._k.warp, WARP, "mask"))
         if self._k.layers.clock:
-            self._stop_if_late(place)
+            self._stop_if_late(segment)
 
-    def _stop_if_late(self, place: Place) -> None:
+    def _stop_if_late(self, segment: Segment) -> None:
         """Emit code that stops the warp once it passes the time limit that the scheduler set. For the clock layer."""
         k, e = self._k, self._k.e
         late = e.icmp_signed(">", e.get(k.warp, WARP, "time"), e.get(k.context, CONTEXT, "limit"))
         with e.if_then(late):
             with e.if_then(e.icmp_unsigned("==", k.mask, e.get(k.warp, WARP, "live"))):  # no other lanes have to be considered
-                for field, value in (("together", 1), ("pc", place.number), ("frontier", NONE)):
+                for field, value in (("together", 1), ("pc", segment.number), ("frontier", NONE)):
                     e.put(value, k.warp, WARP, field)
                 e.ret(constant(I32, LATER))
-            k.call(park, k.warp, k.mask, constant(I32, place.number))
+            k.call(park, k.warp, k.mask, constant(I32, segment.number))
             e.ret(constant(I32, LATER))
 
     def finish(self) -> None:
@@ -83,40 +83,40 @@ class Flow:
 
     def save(self) -> None:
         """Emit stores of the registers that are live at the end of the segment."""
-        self._k.save(self._needed.named_in(self._place.number))
-        self._tally(self._place.number, self._k.mask)
+        self._k.save(self._needed.named_in(self._segment.number))
+        self._tally(self._segment.number, self._k.mask)
 
     def count_executions(self, step: Step) -> None:
         """Emit code that counts the active lanes of a guarded instruction; other instructions are counted by segment."""
         if step.instruction.guard is not None and not step.resumes:
-            self._tally(len(self._places) + step.index, self._k.active)
+            self._tally(len(self._segments) + step.index, self._k.active)
 
     def _tally(self, number: int, lanes: Value) -> None:
         k, e = self._k, self._k.e
         if k.layers.counts:
-            place = e.at(e.get_pointer(k.context, CONTEXT, "executions"), 8 * number)
-            e.store(e.add(e.load(place, typ=I64), e.zext(e.popcount(lanes), I64)), place)
+            counter = e.at(e.get_pointer(k.context, CONTEXT, "executions"), 8 * number)
+            e.store(e.add(e.load(counter, typ=I64), e.zext(e.popcount(lanes), I64)), counter)
 
     def weights(self) -> tuple[tuple[int, int], ...]:
         """Return for each execution counter how many instructions it stands for."""
-        by_place = [(p.number, sum(s.instruction.guard is None and not s.resumes for s in p.steps)) for p in self._places]
+        by_segment = [(p.number, sum(s.instruction.guard is None and not s.resumes for s in p.steps)) for p in self._segments]
         guarded = [
-            (len(self._places) + s.index, 1) for p in self._places for s in p.steps if s.instruction.guard is not None and not s.resumes
+            (len(self._segments) + s.index, 1) for p in self._segments for s in p.steps if s.instruction.guard is not None and not s.resumes
         ]
-        return (*by_place, *guarded)
+        return (*by_segment, *guarded)
 
     def go(self, number: int) -> None:
         """Emit a branch of all lanes to a segment."""
-        self._k.e.branch(self._way_to(number))
+        self._k.e.branch(self._block_to(number))
 
     def split(self, taken: Value) -> None:
         """Emit a branch of the lanes of `taken` to the first successor and of the others to the second."""
         k, e = self._k, self._k.e
         goal, otherwise = self.successors if len(self.successors) == 2 else (self.successors[0], self.end)
         some, both = (e.append_basic_block(name) for name in ("not_all", "both"))
-        e.cbranch(e.icmp_unsigned("==", taken, k.mask), self._way_to(goal), some)
+        e.cbranch(e.icmp_unsigned("==", taken, k.mask), self._block_to(goal), some)
         e.position_at_end(some)
-        e.cbranch(e.icmp_unsigned("==", taken, constant(I32, 0)), self._way_to(otherwise), both)
+        e.cbranch(e.icmp_unsigned("==", taken, constant(I32, 0)), self._block_to(otherwise), both)
         e.position_at_end(both)
         k.call(park, k.warp, taken, constant(I32, goal))
         k.call(park, k.warp, e.and_(k.mask, e.not_(taken)), constant(I32, otherwise))
@@ -143,7 +143,7 @@ class Flow:
         if k.instruction.guard is None:
             return
         some = e.append_basic_block("some")
-        e.cbranch(e.icmp_unsigned("==", k.active, constant(I32, 0)), self._way_to(following), some)
+        e.cbranch(e.icmp_unsigned("==", k.active, constant(I32, 0)), self._block_to(following), some)
         e.position_at_end(some)
         k.call(park, k.warp, e.and_(k.mask, e.not_(k.active)), constant(I32, following))
 
@@ -154,7 +154,7 @@ class Flow:
         missing = e.and_(e.and_(members, e.get(k.warp, WARP, "live")), e.not_(k.mask))
         with e.if_then(e.icmp_unsigned("!=", missing, constant(I32, 0)), likely=False):
             e.store_lanes(partners, k.scratch("partners", 4 * LANES))
-            together = k.call(gather, k.warp, constant(I32, self._place.number), k.scratch("partners", 4 * LANES), constant(I32, k.index))
+            together = k.call(gather, k.warp, constant(I32, self._segment.number), k.scratch("partners", 4 * LANES), constant(I32, k.index))
             with e.if_then(e.icmp_unsigned("==", together, constant(I32, 0))):
                 self.pick_again()
         k.change_mask(e.get(k.warp, WARP, "mask"))
@@ -200,13 +200,13 @@ class Flow:
         e.position_at_end(stop)
         e.ret(status)
 
-    def _way_to(self, number: int) -> ir.Block:
+    def _block_to(self, number: int) -> ir.Block:
         """Return the block that goes from here to a segment."""
         if number == self.end:
             return self._end
         cost = 0
-        if number <= self._place.number:
-            cost = POLL_COST if self._place.polls else 1
+        if number <= self._segment.number:
+            cost = POLL_COST if self._segment.polls else 1
         if (number, cost) not in self._arrivals:
             block = self._k.e.append_basic_block(f"{'back' if cost else 'arrive'}{number}")
             self._arrivals[number, cost] = block

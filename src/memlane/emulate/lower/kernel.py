@@ -14,7 +14,7 @@ from memlane.emulate.code.jit import Code, fingerprint, translated, writing
 from memlane.emulate.code.store import Entry, digest, keep, present_store
 from memlane.emulate.code.text import CodeFunction
 from memlane.emulate.layers import Compiled
-from memlane.emulate.lower.body import Body, LiveOut, Place, Step
+from memlane.emulate.lower.body import Body, LiveOut, Segment, Step
 from memlane.emulate.lower.flow import Flow
 from memlane.emulate.lower.linking import link, linked_instructions
 from memlane.emulate.lower.lowering import Lowering, assign_registers
@@ -89,10 +89,10 @@ def _build(module: Module, function: Function, layers: Compiled, chip: Chip) -> 
     return kernel, Entry(facts, object_file)
 
 
-def places_of(module: Module, function: Function, layers: Compiled) -> tuple[Place, ...]:
+def segments_of(module: Module, function: Function, layers: Compiled) -> tuple[Segment, ...]:
     """Return the segments of a kernel with these layers, by the numbers that `WARP` records hold."""
     body, _ = link(module, function, SERVICES, stop_at_memory=layers.clock)
-    return body.places
+    return body.segments
 
 
 @dataclass(frozen=True)
@@ -111,32 +111,32 @@ def lowered(module: Module, function: Function, layers: Compiled, chip: Chip) ->
     assert function.body is not None
     body, instructions = link(module, function, SERVICES, stop_at_memory=layers.clock)
     frame = place_variables(module, function, body)
-    needed = LiveOut(body.places)
-    read = frozenset(name for place in body.places for one in place.steps for name in registers_read(one.instruction))
+    needed = LiveOut(body.segments)
+    read = frozenset(name for segment in body.segments for one in segment.steps for name in registers_read(one.instruction))
     registers = assign_registers(body.registers, needed.anywhere(), _spans(body, needed, layers), read, layers)
     program = Program()
     step = CodeFunction(program, ir.FunctionType(I32, [POINTER]), _ENTRY)
     k = Lowering(Emit(step.append_basic_block("entry")), step.args[0], registers, frame, layers, chip)
     if layers.predicts and k.scoreboard is not None:
         k.scoreboard.weigh(instructions, _skips(body))
-    flow = _write_places(k, body, needed)
+    flow = _write_segments(k, body, needed)
     return Lowered(program, registers.nbytes, frame, instructions, flow.weights())
 
 
 def _spans(body: Body, needed: LiveOut, layers: Compiled) -> dict[str, tuple[int, int]]:
     """Return the segments over which each register holds a value; empty if that is not known. A called function writes registers that its
     instructions do not name, and the checker reads registers after their last use."""
-    calls = any(place.returns or any(step.link is not None for step in place.steps) for place in body.places)
+    calls = any(segment.returns or any(step.link is not None for step in segment.steps) for segment in body.segments)
     return {} if calls or layers.check else needed.spans()
 
 
 def _skips(body: Body) -> list[int]:
     """Return the indices of guarded forward branches."""
-    last = [(place, place.steps[-1]) for place in body.places if place.steps and place.successors]
+    last = [(segment, segment.steps[-1]) for segment in body.segments if segment.steps and segment.successors]
     return [
         step.index
-        for place, step in last
-        if step.instruction.opcode == "bra" and step.instruction.guard is not None and place.successors[0] > place.number
+        for segment, step in last
+        if step.instruction.opcode == "bra" and step.instruction.guard is not None and segment.successors[0] > segment.number
     ]
 
 
@@ -157,13 +157,13 @@ def _restored(entry: Entry | None, module: Module, function: Function, layers: C
     )
 
 
-def _write_places(k: Lowering, body: Body, needed: LiveOut) -> Flow:
-    flow = k.flow = Flow(k, body.places, needed)
+def _write_segments(k: Lowering, body: Body, needed: LiveOut) -> Flow:
+    flow = k.flow = Flow(k, body.segments, needed)
     if k.layers.check:
-        k.products = Products.of((step.index, step.instruction) for place in body.places for step in place.steps)
-    for place in body.places:
-        flow.begin(place)
-        for step in place.steps:
+        k.products = Products.of((step.index, step.instruction) for segment in body.segments for step in segment.steps)
+    for segment in body.segments:
+        flow.begin(segment)
+        for step in segment.steps:
             _write_step(k, step)
         flow.finish()
     flow.close()

@@ -114,9 +114,9 @@ class Lowering:
         """The products whose registers an instruction of this segment has touched since the last of them began, as bits."""
         self.scoreboard = Scoreboard(self, chip, registers.ready_offsets) if layers.clock else None
 
-    # -- the current place and instruction -------------------------------------------------------------------------------------
+    # -- the current segment and instruction -----------------------------------------------------------------------------------
 
-    def begin_place(self, mask: Value) -> None:
+    def begin_segment(self, mask: Value) -> None:
         """Start a segment: forget the register values of the segment before."""
         self.mask = self.active = mask
         self._values.clear()
@@ -167,11 +167,11 @@ class Lowering:
         if self.scoreboard is not None:
             self.scoreboard.save(needed)
         for name in sorted(self._changed & needed):
-            place, value = self.slot(name), self._values[name]
+            slot, value = self.slot(name), self._values[name]
             if self.registers.bits[name] == 1:
-                e.store(e.or_(e.and_(value, self.mask), e.and_(e.load(place, typ=I32), e.not_(self.mask))), place)
+                e.store(e.or_(e.and_(value, self.mask), e.and_(e.load(slot, typ=I32), e.not_(self.mask))), slot)
             else:
-                e.store_lanes(e.select(e.lanes_of(self.mask), value, e.load_lanes(place, value.type.element)), place)
+                e.store_lanes(e.select(e.lanes_of(self.mask), value, e.load_lanes(slot, value.type.element)), slot)
 
     def unsupported(self, what: str = "") -> UnsupportedPtx:
         """Return the error for an instruction, or a form of it, without semantics here."""

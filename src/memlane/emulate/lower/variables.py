@@ -71,7 +71,7 @@ def place_variables(module: Module, function: Function, body: Body) -> Frame:
 
     The stack for recursive functions follows the local variables, if the body names it.
     """
-    used = _symbols(step.instruction for place in body.places for step in place.steps)
+    used = _symbols(step.instruction for segment in body.segments for step in segment.steps)
     offsets: dict[str, tuple[str, int]] = {}
     params = _lay_out("param", function.params, offsets)
     outer = [variable for name, variable in module.variables.items() if name in used]

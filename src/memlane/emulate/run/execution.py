@@ -19,7 +19,7 @@ from memlane.emulate.check.launch import Checked
 from memlane.emulate.clock.timeline import begin_timeline, run_timeline
 from memlane.emulate.code.build import VOID
 from memlane.emulate.layout import ALLOCATION, BACK_EDGE_BUDGET, BLOCK_BYTES, BROKEN, CONTEXT, CREW, PAUSED, START_PARTS, STOPPED
-from memlane.emulate.lower.kernel import CompiledKernel, places_of
+from memlane.emulate.lower.kernel import CompiledKernel, segments_of
 from memlane.emulate.lower.variables import parameter_offsets
 from memlane.emulate.observe.observed import Observed
 from memlane.emulate.run.cores import usable_cores
@@ -202,7 +202,7 @@ def _facts(device: DeviceState, launch: Launch, compiled: CompiledKernel, room: 
     waits_for_others = room.workers > 1 or present_partner().has_others
     patience = device.patience * SHORTER if waits_for_others else device.patience
     most = launch.layers.most_cycles
-    if most is not None and not any(place.polls for place in places_of(launch.kernel.module, launch.kernel.function, compiled.layers)):
+    if most is not None and not any(one.polls for one in segments_of(launch.kernel.module, launch.kernel.function, compiled.layers)):
         patience = min(patience, max(1, most // BACK_EDGE_BUDGET))  # a loop that an assembler leaves out takes turns, but no time
     return {
         "parallel": room.workers > 1,

@@ -35,7 +35,7 @@ from memlane.emulate.layout import (
     WINDOW_BYTES,
     WINDOWS,
 )
-from memlane.emulate.lower.kernel import CompiledKernel, places_of
+from memlane.emulate.lower.kernel import CompiledKernel, segments_of
 from memlane.emulate.lower.variables import STACK_BYTES
 from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.memory import GUARD, Allocation
@@ -267,14 +267,14 @@ class _Fault:
     def _looping(self, base: int) -> list[str]:
         """The source lines at which the threads of the block in a slot go on, those that wait or have ended not among them."""
         kernel = self._launch.kernel
-        places = places_of(kernel.module, kernel.module.kernels[kernel.name], self._compiled.layers)
+        segments = segments_of(kernel.module, kernel.module.kernels[kernel.name], self._compiled.layers)
         numbers = set()
         for number in range(int(self._context["warps"])):
             warp = self._warp_at(base, number)
             going = int(warp["live"]) & ~int(warp["waiting"])
             together = [int(warp["pc"])] * LANES if warp["together"] else warp["pcs"]
             numbers |= {int(together[lane]) for lane in range(LANES) if going >> lane & 1}
-        known = [places[number].steps for number in sorted(numbers) if number < len(places)]
+        known = [segments[number].steps for number in sorted(numbers) if number < len(segments)]
         return list(dict.fromkeys(self.line(steps[0].instruction) for steps in known if steps))[:_MOST_LINES]
 
     def _waiting(self, base: int) -> str:

@@ -46,7 +46,7 @@ def _pass_arguments(k: Lowering, link: Call) -> None:
     for register, value in moves:
         k.set_register(register, value)
     for target in link.targets:
-        k.set_register(target.place, constant(vector(I32), link.resume))
+        k.set_register(target.return_register, constant(vector(I32), link.resume))
 
 
 def _choose(k: Lowering, link: Call, pointer: Value) -> None:
@@ -141,7 +141,7 @@ def return_to_caller(k: Lowering, link: Return) -> None:
     """Let each lane continue after its call."""
     if link.frame_bytes:
         k.set_register(STACK, k.e.sub(k.register(STACK), constant(vector(I64), link.frame_bytes)))
-    places = k.register(link.place)
+    places = k.register(link.return_register)
     k.flow.pause()
     k.e.store_lanes(places, k.scratch("a"))
     k.call(send, k.warp, k.active, k.scratch("a"))

@@ -7,7 +7,7 @@ from memlane.ptx import CARRY, Function, Instruction, Symbol
 from memlane.ptx.parameters import items_of
 
 
-class Part:
+class LinkedFunction:
     """One function while it is linked into the body of a kernel."""
 
     def __init__(self, function: Function, body: Body, first_index: int, is_kernel: bool) -> None:
@@ -21,7 +21,7 @@ class Part:
         self.frame: dict[str, int] = {}
         """Offsets on the stack of the local variables of a recursive function."""
         self.frame_bytes = 0
-        self.first_place = 0
+        self.first_segment = 0
         own = {} if is_kernel else {name: f"{self.name}::{name}" for name in body.registers if name != CARRY}
         if not is_kernel:
             own.update({one.name: f"{self.name}::{one.name}" for one in body.variables})
@@ -32,7 +32,7 @@ class Part:
         return self.renamed.get(name, name)
 
     @property
-    def place(self) -> str:
+    def return_register(self) -> str:
         """Return the register that holds where the function continues at its end."""
         return f"{self.name}::place"
 
@@ -41,7 +41,7 @@ class Part:
         return f"{self.name}::frame" if self.frame_bytes else ""
 
 
-def fits(part: Part, call: Instruction, function: Function) -> bool:
+def fits_signature(part: LinkedFunction, call: Instruction, function: Function) -> bool:
     for actuals, formals in ((items_of(call, "arguments"), function.params), (items_of(call, "result"), function.results)):
         if len(actuals) != len(formals):
             return False
