@@ -25,11 +25,11 @@ from memlane.emulate.layout import (
     YIELD,
     offset,
 )
-from memlane.emulate.runtime.crew import claim_cluster
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke
 from memlane.emulate.runtime.schedule import STEP, end_block, prepare_slot, slot_at, start_cluster, warp_at
 from memlane.emulate.runtime.window import peer_of
+from memlane.emulate.runtime.workers import claim_cluster
 
 SLACK = 32
 HOST_LINE_BYTES = 64

@@ -20,9 +20,9 @@ from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.layout import CONTEXT, LATER, NONE, POLL_COST, RUN, WARP
 from memlane.emulate.lower.body import LiveOut, Segment, Step
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.runtime.barriers import gather
+from memlane.emulate.runtime.barriers import wait_for_partners
 from memlane.emulate.runtime.cluster import leave_cluster
-from memlane.emulate.runtime.fragments import defer, enter, park, pick
+from memlane.emulate.runtime.warp_splits import defer, enter, park, pick
 
 
 class Flow:
@@ -147,14 +147,16 @@ class Flow:
         e.position_at_end(some)
         k.call(park, k.warp, e.and_(k.mask, e.not_(k.active)), constant(I32, following))
 
-    def gather(self, members: Value, partners: Value) -> None:
+    def wait_for_partners(self, members: Value, partners: Value) -> None:
         """Emit the start of a warp-synchronous instruction, the first of its segment. A lane continues once all of its live `partners` (a
         mask for each lane) are here; `members` are all lanes that a running lane waits for."""
         k, e = self._k, self._k.e
         missing = e.and_(e.and_(members, e.get(k.warp, WARP, "live")), e.not_(k.mask))
         with e.if_then(e.icmp_unsigned("!=", missing, constant(I32, 0)), likely=False):
             e.store_lanes(partners, k.scratch("partners", 4 * LANES))
-            together = k.call(gather, k.warp, constant(I32, self._segment.number), k.scratch("partners", 4 * LANES), constant(I32, k.index))
+            together = k.call(
+                wait_for_partners, k.warp, constant(I32, self._segment.number), k.scratch("partners", 4 * LANES), constant(I32, k.index)
+            )
             with e.if_then(e.icmp_unsigned("==", together, constant(I32, 0))):
                 self.pick_again()
         k.change_mask(e.get(k.warp, WARP, "mask"))

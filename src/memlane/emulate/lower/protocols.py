@@ -64,7 +64,7 @@ class ControlFlow(Protocol):
     def skip_if_idle(self, following: int) -> None:
         """Emit code that lets all lanes continue at `following` if none is active."""
 
-    def gather(self, members: Value, partners: Value) -> None:
+    def wait_for_partners(self, members: Value, partners: Value) -> None:
         """Emit code that makes each lane of `members` wait for its `partners`, a mask for each lane."""
 
     def pick_again(self) -> None:

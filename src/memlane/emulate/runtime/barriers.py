@@ -6,10 +6,10 @@ import llvmlite.ir as ir
 
 from memlane.emulate.code.build import I1, I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.layout import BAD_BARRIER, BARRIERS, BLOCK, BLOCKED, CONTEXT, RUN, WARP, offset
-from memlane.emulate.runtime.crew import note_progress
 from memlane.emulate.runtime.faults import fault
-from memlane.emulate.runtime.fragments import lanes_at, set_places
 from memlane.emulate.runtime.helper import helper, invoke
+from memlane.emulate.runtime.warp_splits import continue_at, lanes_at
+from memlane.emulate.runtime.workers import note_progress
 
 
 def _warp_of(e: Emit, block: Value, number: Value) -> Value:
@@ -27,21 +27,21 @@ def wake(e: Emit, context: Value, warp: Value) -> None:
         e.put(e.add(count, constant(I64, 1)), context, CONTEXT, "woken_count")
 
 
-_OPENED = ir.FunctionType(VOID, [POINTER, I32])
+_OBSERVER = ir.FunctionType(VOID, [POINTER, I32])
 
 
-def tell(e: Emit, block: Value, barrier: Value) -> None:
+def notify_opening(e: Emit, block: Value, barrier: Value) -> None:
     """Call the observer in `context.opened`, if there is one, before a barrier opens."""
     context = e.get_pointer(block, BLOCK, "context")
     function = e.get_pointer(context, CONTEXT, "opened")
     with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(function, I64), constant(I64, 0)), likely=False):
-        e.call_through(function, _OPENED, [block, barrier])
+        e.call_through(function, _OBSERVER, [block, barrier])
 
 
 @helper("release", VOID, POINTER, I32)
 def release(e: Emit, block: Value, barrier: Value) -> None:
     """Open a barrier: all waiting threads continue, and it is ready for its next use."""
-    tell(e, block, barrier)
+    notify_opening(e, block, barrier)
     e.put(e.get(block, BLOCK, "popc", barrier), block, BLOCK, "result", barrier)
     e.put(e.get(block, BLOCK, "arrived", barrier), block, BLOCK, "took_part", barrier)
     e.put(0, block, BLOCK, "popc", barrier)
@@ -80,13 +80,15 @@ def _open_if_complete(e: Emit, block: Value, barrier: Value) -> None:
 
 
 @helper("arrive", VOID, POINTER, I32, I32, I32, I32, I1, I64, I32)
-def arrive(e: Emit, warp: Value, lanes: Value, barrier: Value, count: Value, place: Value, waits: Value, time: Value, site: Value) -> None:
-    """Let `lanes` arrive at a barrier of the block; they continue at `place` when it opens, or at once if they do not wait.
+def arrive_at_barrier(
+    e: Emit, warp: Value, lanes: Value, barrier: Value, count: Value, segment: Value, waits: Value, time: Value, site: Value
+) -> None:
+    """Let `lanes` arrive at a barrier of the block; they continue at `segment` when it opens, or at once if they do not wait.
 
     `count` is the number of threads that the barrier needs, 0 for all; `time` is when they may continue if they are the last.
     """
     block = e.get_pointer(warp, WARP, "block")
-    set_places(e, warp, lanes, place)
+    continue_at(e, warp, lanes, segment)
     with e.if_then(e.icmp_unsigned(">=", barrier, constant(I32, BARRIERS)), likely=False):
         invoke(e, fault, warp, constant(I32, BAD_BARRIER), site, e.lowest_bit(lanes), e.zext(barrier, I64), count, constant(I32, 0))
         e.ret_void()
@@ -114,7 +116,7 @@ def leave(e: Emit, warp: Value, lanes: Value) -> None:
     # Lanes at a warp-synchronous instruction check again whether all are there; those at a barrier of the warp continue if they are
     # complete.
     asleep = e.get(warp, WARP, "at_warp_barrier")
-    woken = e.or_(e.get(warp, WARP, "at_sync"), _complete(e, warp, asleep, e.load_lanes(_partners(e, warp), I32)))
+    woken = e.or_(e.get(warp, WARP, "at_sync"), _with_all_partners(e, warp, asleep, e.load_lanes(_partners(e, warp), I32)))
     e.put(e.and_(e.get(warp, WARP, "waiting"), e.not_(woken)), warp, WARP, "waiting")
     e.put(0, warp, WARP, "at_sync")
     e.put(e.and_(asleep, e.not_(woken)), warp, WARP, "at_warp_barrier")
@@ -127,24 +129,24 @@ def _partners(e: Emit, warp: Value) -> Value:
     return e.at(warp, offset(WARP, "partners"))
 
 
-def _complete(e: Emit, warp: Value, there: Value, masks: Value) -> Value:
+def _with_all_partners(e: Emit, warp: Value, there: Value, masks: Value) -> Value:
     """Return the lanes of `there` whose live partners, by 32 masks, are all in `there`."""
     missing = e.and_(e.get(warp, WARP, "live"), e.not_(there))
     waits = e.mask_of(e.icmp_unsigned("!=", e.and_(masks, e.splat(missing)), constant(masks.type, 0)))
     return e.and_(there, e.not_(waits))
 
 
-@helper("gather", I32, POINTER, I32, POINTER, I32)
-def gather(e: Emit, warp: Value, place: Value, masks: Value, site: Value) -> None:
-    """Let the running lanes arrive at the warp-synchronous instruction at `place`; `masks` points to the partners of each lane that runs or
-    waits there. Return 1 if the partners of some lanes are all there now (these become the running split), 0 if the running lanes have to
-    wait. No lane waits for lanes that have exited."""
+@helper("wait_for_partners", I32, POINTER, I32, POINTER, I32)
+def wait_for_partners(e: Emit, warp: Value, segment: Value, masks: Value, site: Value) -> None:
+    """Let the running lanes arrive at the warp-synchronous instruction at `segment`; `masks` points to the partners of each lane that runs
+    or waits there. Return 1 if the partners of some lanes are all there now (these become the running split), 0 if the running lanes have
+    to wait. No lane waits for lanes that have exited."""
     mask = e.get(warp, WARP, "mask")
-    together = e.or_(e.and_(e.get(warp, WARP, "at_sync"), lanes_at(e, warp, place)), mask)
-    ready = _complete(e, warp, together, e.load_lanes(masks, I32))
+    together = e.or_(e.and_(e.get(warp, WARP, "at_sync"), lanes_at(e, warp, segment)), mask)
+    ready = _with_all_partners(e, warp, together, e.load_lanes(masks, I32))
     left = e.and_(together, e.not_(ready))
     with e.if_then(e.icmp_unsigned("!=", left, constant(I32, 0))):
-        set_places(e, warp, left, place)
+        continue_at(e, warp, left, segment)
         note_stop(e, warp, left, site)
     for field in ("waiting", "at_sync"):
         e.put(e.or_(e.and_(e.get(warp, WARP, field), e.not_(ready)), left), warp, WARP, field)
@@ -154,19 +156,19 @@ def gather(e: Emit, warp: Value, place: Value, masks: Value, site: Value) -> Non
     e.ret(constant(I32, 1))
 
 
-@helper("meet", I32, POINTER, I32, POINTER, I32, I32)
-def meet(e: Emit, warp: Value, lanes: Value, masks: Value, place: Value, site: Value) -> None:
-    """Let `lanes` arrive at a barrier of the warp, with a mask for each lane; they continue at `place`. Return 1 if they may do so now and
-    no lane waited for them. Else return 0: lanes whose live partners are at such a barrier, not necessarily the same one, continue when it
-    is their turn, including some that waited; the others wait."""
+@helper("arrive_at_warp_barrier", I32, POINTER, I32, POINTER, I32, I32)
+def arrive_at_warp_barrier(e: Emit, warp: Value, lanes: Value, masks: Value, segment: Value, site: Value) -> None:
+    """Let `lanes` arrive at a barrier of the warp, with a mask for each lane; they continue at `segment`. Return 1 if they may do so now
+    and no lane waited for them. Else return 0: lanes whose live partners are at such a barrier, not necessarily the same one, continue when
+    it is their turn, including some that waited; the others wait."""
     kept = _partners(e, warp)
     e.store_lanes(e.select(e.lanes_of(lanes), e.load_lanes(masks, I32), e.load_lanes(kept, I32)), kept)
     together = e.or_(e.get(warp, WARP, "at_warp_barrier"), lanes)
-    ready = _complete(e, warp, together, e.load_lanes(kept, I32))
+    ready = _with_all_partners(e, warp, together, e.load_lanes(kept, I32))
     with e.if_then(e.icmp_unsigned("==", ready, lanes)):
         e.ret(constant(I32, 1))
     left = e.and_(together, e.not_(ready))
-    set_places(e, warp, lanes, place)
+    continue_at(e, warp, lanes, segment)
     note_stop(e, warp, e.and_(lanes, left), site)
     e.put(left, warp, WARP, "at_warp_barrier")
     e.put(e.or_(e.and_(e.get(warp, WARP, "waiting"), e.not_(ready)), left), warp, WARP, "waiting")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.layout import ARRIVED_TWICE, BLOCK, BLOCKED, CLUSTER_BARRIER, CONTEXT, NOT_ARRIVED, RUN, WARP
-from memlane.emulate.runtime.barriers import leave, note_stop, tell, wake
-from memlane.emulate.runtime.crew import note_progress
+from memlane.emulate.runtime.barriers import leave, note_stop, notify_opening, wake
 from memlane.emulate.runtime.faults import fault
-from memlane.emulate.runtime.fragments import set_places
 from memlane.emulate.runtime.helper import helper, invoke
 from memlane.emulate.runtime.schedule import warp_at
+from memlane.emulate.runtime.warp_splits import continue_at
 from memlane.emulate.runtime.window import peer_of
+from memlane.emulate.runtime.workers import note_progress
 
 
 def first_of(e: Emit, context: Value, block: Value) -> Value:
@@ -27,7 +27,7 @@ def first_of(e: Emit, context: Value, block: Value) -> Value:
 def open_barrier(e: Emit, first: Value) -> None:
     """Open the cluster barrier, at which all threads have arrived: waiting threads continue, and the next phase begins."""
     context = e.get_pointer(first, BLOCK, "context")
-    tell(e, first, constant(I32, CLUSTER_BARRIER))
+    notify_opening(e, first, constant(I32, CLUSTER_BARRIER))
     note_progress(e, context)
     opened = e.get(first, BLOCK, "cluster_release")
     e.put(opened, first, BLOCK, "cluster_opened")
@@ -79,10 +79,10 @@ def _refuse(e: Emit, warp: Value, kind: int, lanes: Value, site: Value) -> None:
 
 
 @helper("cluster_arrive", VOID, POINTER, I32, I32, I64, I32)
-def arrive_at_cluster(e: Emit, warp: Value, lanes: Value, place: Value, time: Value, site: Value) -> None:
-    """Let `lanes` arrive at the barrier of their cluster and continue at `place` at once. If they are the last, it opens at `time`."""
+def arrive_at_cluster(e: Emit, warp: Value, lanes: Value, segment: Value, time: Value, site: Value) -> None:
+    """Let `lanes` arrive at the barrier of their cluster and continue at `segment` at once. If they are the last, it opens at `time`."""
     first = _first_of_warp(e, warp)
-    set_places(e, warp, lanes, place)
+    continue_at(e, warp, lanes, segment)
     arrived = e.get(warp, WARP, "cluster_arrived")
     _refuse(e, warp, ARRIVED_TWICE, e.and_(lanes, e.or_(arrived, e.get(warp, WARP, "cluster_passed"))), site)
     e.put(e.or_(arrived, lanes), warp, WARP, "cluster_arrived")
@@ -92,10 +92,10 @@ def arrive_at_cluster(e: Emit, warp: Value, lanes: Value, place: Value, time: Va
 
 
 @helper("cluster_wait", VOID, POINTER, I32, I32, I32)
-def wait_at_cluster(e: Emit, warp: Value, lanes: Value, place: Value, site: Value) -> None:
-    """Make `lanes`, which have arrived at the barrier of their cluster, wait until it opens; they continue at `place`."""
+def wait_at_cluster(e: Emit, warp: Value, lanes: Value, segment: Value, site: Value) -> None:
+    """Make `lanes`, which have arrived at the barrier of their cluster, wait until it opens; they continue at `segment`."""
     first = _first_of_warp(e, warp)
-    set_places(e, warp, lanes, place)
+    continue_at(e, warp, lanes, segment)
     arrived, passed = e.get(warp, WARP, "cluster_arrived"), e.get(warp, WARP, "cluster_passed")
     _refuse(e, warp, NOT_ARRIVED, e.and_(lanes, e.not_(e.or_(arrived, passed))), site)
     with e.if_then(e.icmp_unsigned("!=", e.and_(passed, lanes), constant(I32, 0))):

@@ -10,9 +10,9 @@ from functools import cache
 
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.layout import BLOCK, WARP
-from memlane.emulate.runtime.crew import note_progress
 from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.window import Window, address_of_lane
+from memlane.emulate.runtime.workers import note_progress
 
 COUNT_BITS, BYTES_BITS = 20, 21
 _EXPECTED, _BYTES, _PHASE = COUNT_BITS, 2 * COUNT_BITS, 2 * COUNT_BITS + BYTES_BITS

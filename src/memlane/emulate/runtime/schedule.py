@@ -30,10 +30,10 @@ from memlane.emulate.layout import (
     YIELD,
     offset,
 )
-from memlane.emulate.runtime.crew import are_blocks_left, are_slots_left, claim_cluster, claim_slots, is_endless, note_progress
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke
 from memlane.emulate.runtime.window import peer_of
+from memlane.emulate.runtime.workers import are_blocks_left, are_slots_left, claim_cluster, claim_slots, is_endless, note_progress
 
 STEP = ir.FunctionType(I32, [POINTER])
 """Type of a compiled kernel: runs one warp until it stops, and returns why."""

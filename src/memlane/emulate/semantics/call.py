@@ -11,7 +11,7 @@ from memlane.emulate.lower.calls import SAVED_BYTES, STACK, Call, Return, Target
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.access import load, store
 from memlane.emulate.runtime.faults import fault
-from memlane.emulate.runtime.fragments import park, send
+from memlane.emulate.runtime.warp_splits import park, send
 from memlane.emulate.semantics.table import semantics
 
 SERVICES: dict[str, Callable[[Lowering, Call], None]] = {}

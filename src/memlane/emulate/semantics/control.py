@@ -9,7 +9,7 @@ from memlane.emulate.lower.calls import Return
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account_branch
 from memlane.emulate.runtime.faults import fault
-from memlane.emulate.runtime.fragments import park
+from memlane.emulate.runtime.warp_splits import park
 from memlane.emulate.semantics.call import return_to_caller
 from memlane.emulate.semantics.table import semantics
 

@@ -24,7 +24,7 @@ _ROW_BYTES = 16
 
 def _rows(k: Lowering) -> Value:
     """Wait for all lanes of the warp. Return a mask of the lanes whose addresses are used: eight for each matrix."""
-    k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
+    k.flow.wait_for_partners(constant(I32, FULL), constant(vector(I32), FULL))
     number = int(k.slot_of("num")[1:])
     return k.e.and_(k.active, constant(I32, (1 << (8 * number)) - 1))
 
@@ -87,7 +87,7 @@ def stmatrix(k: Lowering) -> None:
 
 @semantics("convert/movmatrix")
 def movmatrix(k: Lowering) -> None:
-    k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
+    k.flow.wait_for_partners(constant(I32, FULL), constant(vector(I32), FULL))
     k.write("d", _transposed(k, k.read("a")))
 
 
@@ -98,7 +98,7 @@ def movmatrix(k: Lowering) -> None:
 def mma(k: Lowering) -> None:
     """Multiply and accumulate. In f16 and f32 the sum is rounded once at its end, where the hardware also rounds or truncates in
     between."""
-    k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
+    k.flow.wait_for_partners(constant(I32, FULL), constant(vector(I32), FULL))
     e, shape = k.e, _shape(k)
     for letter, registers in (("a", shape.a_registers), ("b", shape.b_registers)):
         items = elements(k.instruction.operand(letter))

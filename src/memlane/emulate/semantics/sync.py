@@ -7,7 +7,7 @@ from memlane.emulate.check.hooks import check_barrier, check_fence, check_masks,
 from memlane.emulate.code.build import I1, I32, I64, constant
 from memlane.emulate.layout import BLOCK, CONTEXT, WARP
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.runtime.barriers import arrive, meet
+from memlane.emulate.runtime.barriers import arrive_at_barrier, arrive_at_warp_barrier
 from memlane.emulate.semantics.table import semantics
 from memlane.emulate.semantics.warp import any_of
 
@@ -29,7 +29,7 @@ def bar(k: Lowering) -> None:
     time = constant(I64, 0) if k.scoreboard is None else k.scoreboard.barrier_opens
     check_barrier(k, barrier)
     waits = constant(I1, 0 if k.instruction.has("arrive") else 1)
-    k.call(arrive, k.warp, k.active, barrier, count, constant(I32, following), waits, time, constant(I32, k.index))
+    k.call(arrive_at_barrier, k.warp, k.active, barrier, count, constant(I32, following), waits, time, constant(I32, k.index))
     return k.flow.pick_again()
 
 
@@ -57,7 +57,9 @@ def bar_warp_sync(k: Lowering) -> None:
     waiting = e.or_(missing, e.get(k.warp, WARP, "at_warp_barrier"))
     with e.if_then(e.icmp_unsigned("!=", waiting, constant(I32, 0)), likely=False):
         e.store_lanes(partners, k.scratch("partners", 4 * LANES))
-        together = k.call(meet, k.warp, k.active, k.scratch("partners", 4 * LANES), constant(I32, following), constant(I32, k.index))
+        together = k.call(
+            arrive_at_warp_barrier, k.warp, k.active, k.scratch("partners", 4 * LANES), constant(I32, following), constant(I32, k.index)
+        )
         with e.if_then(e.icmp_unsigned("==", together, constant(I32, 0))):
             k.flow.pick_again()
     k.flow.go(following)

@@ -1,7 +1,7 @@
 """Exchanges values between the lanes of a warp.
 
-The `.sync` forms wait for the lanes of their mask that have not exited; see `Flow.gather`. Lanes that run one instruction together may have
-different masks, as the tiles of cooperative groups do: each group is then processed separately.
+The `.sync` forms wait for the lanes of their mask that have not exited; see `Flow.wait_for_partners`. Lanes that run one instruction
+together may have different masks, as the tiles of cooperative groups do: each group is then processed separately.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def any_of(k: Lowering, masks: Value) -> Value:
     return e.reduce("or", e.select(e.lanes_of(k.active), masks, constant(masks.type, 0)))
 
 
-def _gathered(k: Lowering) -> Value:
+def _wait_for_masks(k: Lowering) -> Value:
     """Wait until the lanes of the masks are there. Return for each lane the mask of those that it exchanges with, itself included."""
     e = k.e
     if not k.has("mask"):
@@ -35,7 +35,7 @@ def _gathered(k: Lowering) -> Value:
     masks = k.read("mask")
     if k.instruction.guard is not None:  # lanes that wait here behind a false guard wait for no others
         masks = e.select(e.lanes_of(k.guard()), masks, constant(masks.type, 0))
-    k.flow.gather(any_of(k, masks), masks)
+    k.flow.wait_for_partners(any_of(k, masks), masks)
     check_masks(k)
     return e.and_(masks, e.splat(k.active))
 
@@ -61,7 +61,7 @@ def _for_each_group(k: Lowering, partners: Value, answer: Callable[[Value], Valu
 
 @semantics("warp/shfl.sync", "warp/shfl")
 def shfl(k: Lowering) -> None:
-    _gathered(k)
+    _wait_for_masks(k)
     e = k.e
     b, c = k.instruction.operand("b"), k.instruction.operand("c")
     source = k.read("a")
@@ -112,7 +112,7 @@ def _sources(k: Lowering) -> tuple[Value, Value]:
 @semantics("warp/vote.sync", "warp/vote")
 def vote(k: Lowering) -> None:
     e = k.e
-    partners = _gathered(k)
+    partners = _wait_for_masks(k)
     chosen = e.and_(e.splat(k.read("a")), partners)
     if k.instruction.has("ballot"):
         return k.write("d", chosen)
@@ -125,7 +125,7 @@ def vote(k: Lowering) -> None:
 @semantics("warp/match.sync")
 def match(k: Lowering) -> None:
     e = k.e
-    partners, value = _gathered(k), k.read("a")
+    partners, value = _wait_for_masks(k), k.read("a")
     e.store_lanes(value, k.scratch("a"))
     k.call(match_any(value.type.element.width), k.scratch("a"), k.active, k.scratch("d"))
     same = e.and_(e.load_lanes(k.scratch("d"), I32), partners)
@@ -146,7 +146,7 @@ def redux(k: Lowering) -> None:
     e, operation = k.e, k.slot_of("op")
     if k.slot_type("a") == "f32":
         raise k.unsupported()
-    partners, value = _gathered(k), k.read("a")
+    partners, value = _wait_for_masks(k), k.read("a")
     signed = k.slot_type("a") == "s32"
     name = {"add": "add", "and": "and", "or": "or", "xor": "xor"}.get(operation) or f"{'s' if signed else 'u'}{operation}"
     neutral = constant(value.type, {"and": -1, "umin": -1, "smin": 0x7FFFFFFF, "smax": 0x80000000}.get(name, 0))
@@ -157,6 +157,6 @@ def redux(k: Lowering) -> None:
 def elect(k: Lowering) -> None:
     """Elect the lowest lane of the mask, as an H200 does; the manual says only that it is always the same one."""
     e = k.e
-    leader = e.lowest_bit(_gathered(k))
+    leader = e.lowest_bit(_wait_for_masks(k))
     k.write("d", leader)
     k.write_second("d", e.mask_of(e.icmp_unsigned("==", lane_numbers(I32), leader)))

@@ -39,7 +39,7 @@ def order(k: Lowering) -> None:
 
 @semantics("matrix/wgmma.mma_async")
 def mma_async(k: Lowering) -> None:
-    k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
+    k.flow.wait_for_partners(constant(I32, FULL), constant(vector(I32), FULL))
     e, product, columns = k.e, _product(k), _columns(k)
     held = elements(k.instruction.operand("d"))
     if len(held) != columns // (4 if product.d == "f16" else 2):

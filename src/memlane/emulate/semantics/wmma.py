@@ -136,7 +136,7 @@ def _pointers(k: Lowering, piece: _Piece, matrix: str, bits: int) -> Value:
 
 @semantics("matrix/wmma.load")
 def wmma_load(k: Lowering) -> None:
-    k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
+    k.flow.wait_for_partners(constant(I32, FULL), constant(vector(I32), FULL))
     e, space, matrix, nothing = k.e, state_space(k), k.slot_of("matrix"), constant(I64, 0)
     bits, targets = _BITS.get(k.slot_of("type"), 4), elements(k.instruction.operand("d"))
     if bits < 8:
@@ -163,7 +163,7 @@ def wmma_load(k: Lowering) -> None:
 
 @semantics("matrix/wmma.store")
 def wmma_store(k: Lowering) -> None:
-    k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
+    k.flow.wait_for_partners(constant(I32, FULL), constant(vector(I32), FULL))
     e, space, nothing = k.e, state_space(k), constant(I64, 0)
     bits = _BITS[k.slot_of("type")]
     width = max(32, bits)
@@ -182,7 +182,7 @@ def wmma_mma(k: Lowering) -> None:
     """Multiply and accumulate, rounded as by `mma.sync`."""
     if k.slot_of("bitop") or k.slot_of("rnd") not in ("", "rn"):
         raise k.unsupported()
-    k.flow.gather(constant(I32, FULL), constant(vector(I32), FULL))
+    k.flow.wait_for_partners(constant(I32, FULL), constant(vector(I32), FULL))
     e, a, b = k.e, k.slot_of("atype") or "f16", k.slot_of("btype") or "f16"
     parts = _fragments(k, a, b)
     tile = parts.tile

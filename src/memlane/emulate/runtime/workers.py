@@ -13,7 +13,7 @@ from memlane.emulate.layout import CONTEXT, CREW, PARTNER
 from memlane.emulate.runtime.helper import helper
 
 
-def crew_of(e: Emit, context: Value) -> Value:
+def workers_record(e: Emit, context: Value) -> Value:
     """Return the record that the workers share."""
     return e.get_pointer(context, CONTEXT, "crew")
 
@@ -21,19 +21,19 @@ def crew_of(e: Emit, context: Value) -> Value:
 def claim_cluster(e: Emit, context: Value) -> Value:
     """Claim the next cluster for this worker. Return how many blocks start before its first; no cluster is left if that is not below
     `context.blocks`."""
-    place, _ = e.place(crew_of(e, context), CREW, "next_block")
+    place, _ = e.place(workers_record(e, context), CREW, "next_block")
     return fetch(e, "add", place, e.zext(e.get(context, CONTEXT, "cluster_blocks"), I64))
 
 
 def are_blocks_left(e: Emit, context: Value) -> Value:
     """Return i1: whether some block has not been started."""
-    place, kind = e.place(crew_of(e, context), CREW, "next_block")
+    place, kind = e.place(workers_record(e, context), CREW, "next_block")
     return e.icmp_unsigned("<", load_whole(e, place, kind), e.get(context, CONTEXT, "blocks"))
 
 
 def claim_slots(e: Emit, context: Value) -> Value:
     """Claim slots for a cluster. Return the index of the first; none are left if it is not below `context.slot_count`."""
-    place, _ = e.place(crew_of(e, context), CREW, "slots_taken")
+    place, _ = e.place(workers_record(e, context), CREW, "slots_taken")
     return fetch(e, "add", place, e.get(context, CONTEXT, "cluster_blocks"))
 
 
@@ -44,9 +44,9 @@ def are_slots_left(e: Emit, context: Value) -> Value:
     So blocks that all have to be resident, because they wait for each other, are distributed evenly. And while one worker does not
     progress, the others do not fill their slots with blocks that wait for it and that they would have to poll.
     """
-    crew = crew_of(e, context)
-    taken = load_whole(e, *e.place(crew, CREW, "slots_taken"))
-    workers = e.get(crew, CREW, "workers")
+    record = workers_record(e, context)
+    taken = load_whole(e, *e.place(record, CREW, "slots_taken"))
+    workers = e.get(record, CREW, "workers")
     more = e.mul(workers, e.zext(e.get(context, CONTEXT, "cluster_blocks"), I64))
     is_fair = e.icmp_unsigned("<=", e.mul(e.get(context, CONTEXT, "owned"), workers), e.add(e.zext(taken, I64), more))
     return e.and_(is_fair, e.icmp_unsigned("<", taken, e.get(context, CONTEXT, "slot_count")))
@@ -59,9 +59,9 @@ def note_progress(e: Emit, context: Value) -> None:
     store_whole(e, e.add(e.load(place, typ=kind), constant(I64, 1)), place)
 
 
-def _of_worker(e: Emit, crew: Value, number: Value) -> Value:
+def _worker_context(e: Emit, record: Value, number: Value) -> Value:
     """Return the context of a worker."""
-    return e.at(e.get_pointer(crew, CREW, "contexts"), e.mul(number, e.get(crew, CREW, "context_bytes")))
+    return e.at(e.get_pointer(record, CREW, "contexts"), e.mul(number, e.get(record, CREW, "context_bytes")))
 
 
 @helper("is_endless", I32, POINTER)
@@ -71,10 +71,10 @@ def is_endless(e: Emit, context: Value) -> None:
 
     A worker is stuck at a total progress of all workers if it spent its whole patience while the total did not change.
     """
-    crew = crew_of(e, context)
+    record = workers_record(e, context)
     total = e.variable(constant(I64, 0))
-    with e.count(e.get(crew, CREW, "workers")) as number:
-        total.set(e.add(total.get(), load_whole(e, *e.place(_of_worker(e, crew, number), CONTEXT, "progress"))))
+    with e.count(e.get(record, CREW, "workers")) as number:
+        total.set(e.add(total.get(), load_whole(e, *e.place(_worker_context(e, record, number), CONTEXT, "progress"))))
     others = e.sub(total.get(), e.get(context, CONTEXT, "progress"))
     with e.if_then(e.icmp_unsigned("!=", others, e.get(context, CONTEXT, "others"))):
         e.put(others, context, CONTEXT, "others")
@@ -82,30 +82,30 @@ def is_endless(e: Emit, context: Value) -> None:
         e.ret(constant(I32, 0))
     mark = e.add(total.get(), constant(I64, 1))
     store_whole(e, mark, e.place(context, CONTEXT, "stuck")[0])
-    with e.count(e.get(crew, CREW, "workers")) as number:
-        other = _of_worker(e, crew, number)
+    with e.count(e.get(record, CREW, "workers")) as number:
+        other = _worker_context(e, record, number)
         works = e.icmp_unsigned("!=", load_whole(e, *e.place(other, CONTEXT, "working")), constant(I64, 0))
         moves = e.icmp_unsigned("!=", load_whole(e, *e.place(other, CONTEXT, "stuck")), mark)
         with e.if_then(e.and_(works, moves)):
             e.ret(constant(I32, 0))
-    partners = e.get(crew, CREW, "partner_count")
+    partners = e.get(record, CREW, "partner_count")
     with e.if_then(e.icmp_unsigned("!=", partners, constant(I64, 0)), likely=False):
-        e.ret(_are_partners_stuck(e, crew, partners, total.get()))
+        e.ret(_are_partners_stuck(e, record, partners, total.get()))
     e.ret(constant(I32, 1))
 
 
-def _are_partners_stuck(e: Emit, crew: Value, partners: Value, progress: Value) -> Value:
+def _are_partners_stuck(e: Emit, record: Value, partners: Value, progress: Value) -> Value:
     """Return i32: 1 if each of the launches that run together with this one has ended or is stuck too, and nothing has happened in
     between."""
-    own = _partner(e, crew, e.get(crew, CREW, "partner"))
+    own = _partner_record(e, record, e.get(record, CREW, "partner"))
     store_whole(e, progress, e.place(own, PARTNER, "progress")[0])
     total = e.variable(constant(I64, 1))
     with e.count(partners) as number:
-        total.set(e.add(total.get(), load_whole(e, *e.place(_partner(e, crew, number), PARTNER, "progress"))))
+        total.set(e.add(total.get(), load_whole(e, *e.place(_partner_record(e, record, number), PARTNER, "progress"))))
     store_whole(e, total.get(), e.place(own, PARTNER, "stuck")[0])
     stuck = e.variable(constant(I32, 1))
     with e.count(partners) as number:
-        other = _partner(e, crew, number)
+        other = _partner_record(e, record, number)
         works = e.icmp_unsigned("!=", load_whole(e, *e.place(other, PARTNER, "working")), constant(I64, 0))
         moves = e.icmp_unsigned("!=", load_whole(e, *e.place(other, PARTNER, "stuck")), total.get())
         with e.if_then(e.and_(works, moves)):
@@ -113,5 +113,5 @@ def _are_partners_stuck(e: Emit, crew: Value, partners: Value, progress: Value) 
     return stuck.get()
 
 
-def _partner(e: Emit, crew: Value, number: Value) -> Value:
-    return e.at(e.get_pointer(crew, CREW, "partners"), e.mul(number, constant(I64, PARTNER.itemsize)))
+def _partner_record(e: Emit, record: Value, number: Value) -> Value:
+    return e.at(e.get_pointer(record, CREW, "partners"), e.mul(number, constant(I64, PARTNER.itemsize)))

@@ -14,34 +14,34 @@ from memlane.emulate.runtime.faults import has_failed
 from memlane.emulate.runtime.helper import helper, invoke
 
 
-def set_places(e: Emit, warp: Value, lanes: Value, place: Value) -> None:
-    """Let `lanes` continue at segment `place`."""
+def continue_at(e: Emit, warp: Value, lanes: Value, segment: Value) -> None:
+    """Let `lanes` continue at `segment`."""
     pcs = e.at(warp, offset(WARP, "pcs"))
-    e.store_lanes(e.select(e.lanes_of(lanes), e.splat(place), e.load_lanes(pcs, I32)), pcs)
+    e.store_lanes(e.select(e.lanes_of(lanes), e.splat(segment), e.load_lanes(pcs, I32)), pcs)
 
 
-def lanes_at(e: Emit, warp: Value, place: Value) -> Value:
-    """Return a mask of the lanes that continue at segment `place`."""
-    return e.mask_of(e.icmp_unsigned("==", e.load_lanes(e.at(warp, offset(WARP, "pcs")), I32), e.splat(place)))
+def lanes_at(e: Emit, warp: Value, segment: Value) -> Value:
+    """Return a mask of the lanes that continue at `segment`."""
+    return e.mask_of(e.icmp_unsigned("==", e.load_lanes(e.at(warp, offset(WARP, "pcs")), I32), e.splat(segment)))
 
 
 @helper("park", VOID, POINTER, I32, I32)
-def park(e: Emit, warp: Value, lanes: Value, place: Value) -> None:
-    """Let `lanes` continue at segment `place` when they are chosen."""
-    set_places(e, warp, lanes, place)
+def park(e: Emit, warp: Value, lanes: Value, segment: Value) -> None:
+    """Let `lanes` continue at `segment` when they are chosen."""
+    continue_at(e, warp, lanes, segment)
 
 
 @helper("send", VOID, POINTER, I32, POINTER)
-def send(e: Emit, warp: Value, lanes: Value, places: Value) -> None:
-    """Let each of `lanes` continue at its own segment, of the 32 at `places`."""
+def send(e: Emit, warp: Value, lanes: Value, segments: Value) -> None:
+    """Let each of `lanes` continue at its own segment, of the 32 at `segments`."""
     pcs = e.at(warp, offset(WARP, "pcs"))
-    e.store_lanes(e.select(e.lanes_of(lanes), e.load_lanes(places, I32), e.load_lanes(pcs, I32)), pcs)
+    e.store_lanes(e.select(e.lanes_of(lanes), e.load_lanes(segments, I32), e.load_lanes(pcs, I32)), pcs)
 
 
 @helper("defer", VOID, POINTER, I32, I32)
-def defer(e: Emit, warp: Value, lanes: Value, place: Value) -> None:
-    """Defer the running lanes, which spent their budget on the way to `place`, until the other lanes have run."""
-    set_places(e, warp, lanes, place)
+def defer(e: Emit, warp: Value, lanes: Value, segment: Value) -> None:
+    """Defer the running lanes, which spent their budget on the way to `segment`, until the other lanes have run."""
+    continue_at(e, warp, lanes, segment)
     e.put(e.or_(e.get(warp, WARP, "deferred"), lanes), warp, WARP, "deferred")
     context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
     e.put(e.trunc(e.get(context, CONTEXT, "budget"), I32), warp, WARP, "budget")
@@ -62,12 +62,12 @@ def pick(e: Emit, warp: Value) -> None:
         e.ret(e.select(e.icmp_unsigned("!=", awake, zero), constant(I32, YIELD), stuck))
     pcs = e.load_lanes(e.at(warp, offset(WARP, "pcs")), I32)
     nowhere = constant(vector(I32), NONE)
-    places = e.select(e.lanes_of(candidates), pcs, nowhere)
-    lowest = e.reduce("umin", places)
-    chosen = e.icmp_unsigned("==", places, e.splat(lowest))
+    segments = e.select(e.lanes_of(candidates), pcs, nowhere)
+    lowest = e.reduce("umin", segments)
+    chosen = e.icmp_unsigned("==", segments, e.splat(lowest))
     e.put(e.mask_of(chosen), warp, WARP, "mask")
     e.put(lowest, warp, WARP, "pc")
-    e.put(e.reduce("umin", e.select(chosen, nowhere, places)), warp, WARP, "frontier")
+    e.put(e.reduce("umin", e.select(chosen, nowhere, segments)), warp, WARP, "frontier")
     e.ret(constant(I32, RUN))
 
 
