@@ -167,7 +167,7 @@ def probe(clock: Clock, module: Module, with_llvm: bool) -> None:
     texts = {name: clock(name, partial(lowered, module, layers)) for name, layers in LAYERS.items()}
     text = texts["lowering, function only"]
     if with_llvm and text is not None:
-        clock("LLVM, function only", lambda: jit.translated(*text))
+        clock("LLVM, function only", lambda: jit.compile_text(*text))
 
 
 def run_case(family: str, options: argparse.Namespace) -> list[Row]:

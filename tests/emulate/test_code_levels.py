@@ -34,14 +34,14 @@ def test_large_code_is_written_by_a_process_of_its_own(text: str, monkeypatch: p
     started = []
     run = subprocess.run
     monkeypatch.setattr(jit.subprocess, "run", lambda *args, **more: started.append(args) or run(*args, **more))
-    assert answered(jit.translated(text, quick=True)) == 42
+    assert answered(jit.compile_text(text, quick=True)) == 42
     assert started == []
     monkeypatch.setattr(jit, "QUICK_ABOVE", 10)
-    assert answered(jit.translated(text)) == 42
+    assert answered(jit.compile_text(text)) == 42
     assert [command[0][0] for command in started] == [sys.executable]
 
 
 def test_code_at_which_that_process_aborts_is_written_here(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "QUICK_ABOVE", 10)
     monkeypatch.setattr(jit, "_EMITTER", "import os; os.abort()")
-    assert answered(jit.translated(text)) == 42
+    assert answered(jit.compile_text(text)) == 42

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memlane.emulate import emulator as module_under_test
-from memlane.emulate.code.jit import writing
+from memlane.emulate.code.jit import without_garbage_collection
 from memlane.emulate.layers import SMALL_THREADS, layers_for
 from memlane.emulate.remembered import ByModule
 from memlane.launch import Layers
@@ -87,7 +87,7 @@ def test_python_looks_for_what_nobody_uses_as_before_once_code_is_written(looks:
     before = gc.isenabled()
     try:
         (gc.enable if looks else gc.disable)()
-        with pytest.raises(RuntimeError, match="in between"), writing():  # noqa: PT012
+        with pytest.raises(RuntimeError, match="in between"), without_garbage_collection():  # noqa: PT012
             assert not gc.isenabled()
             raise RuntimeError("in between")
         assert gc.isenabled() == looks
@@ -101,7 +101,7 @@ def test_a_process_forked_while_code_is_written_looks_for_what_nobody_uses() -> 
     before = gc.isenabled()
     gc.enable()
     try:
-        with writing():
+        with without_garbage_collection():
             child = os.fork()
             if child == 0:
                 os._exit(0 if gc.isenabled() else 7)

@@ -34,7 +34,7 @@ def never(*arguments):
     raise AssertionError("compiled again")
 
 if "stored" in sys.argv:
-    kernel.link = kernel.Lowering = kernel.translated = helper.optimised = helper.Program = never
+    kernel.link = kernel.Lowering = kernel.compile_text = helper.compile_optimised = helper.Program = never
 target = emulator()
 loaded = target.load(parse(open(sys.argv[1]).read(), "stored.ptx"))
 every = (Layers(), Layers(counts=True, accesses=True, clock=True), Layers(check=True))

@@ -31,10 +31,10 @@ again:
 
 def test_what_is_written_is_what_llvmlite_writes_but_for_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: Counter[type] = Counter()
-    written = text.written
+    instruction_text = text.instruction_text
 
     def compared(one: ir.Instruction) -> str:
-        found = written(one)
+        found = instruction_text(one)
         assert found.split() == str(one).split()
         seen[type(one)] += 1
         return found
@@ -45,7 +45,7 @@ def test_what_is_written_is_what_llvmlite_writes_but_for_spaces(monkeypatch: pyt
 
     monkeypatch.setenv("MEMLANE_CACHE", "0")
     compiled()  # Once what all kernels share is there, each is as long in every process.
-    monkeypatch.setattr(text, "written", compared)
+    monkeypatch.setattr(text, "instruction_text", compared)
     compiled()
     assert sum(seen.values()) > 300
     emit = Emit(text.CodeFunction(ir.Module(), ir.FunctionType(F32, [F32, I32]), "f").append_basic_block("entry"))

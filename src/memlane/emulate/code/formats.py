@@ -66,7 +66,7 @@ def _rounds_up(e: Emit, direction: str, whole: Value, rest: Value, half: Value, 
     return e.and_(inexact, e.not_(negative))
 
 
-def _beyond(e: Emit, form: Format, direction: str, negative: Value, finite: bool) -> Value:
+def _overflowed(e: Emit, form: Format, direction: str, negative: Value, finite: bool) -> Value:
     """Return the rounded value of numbers beyond the largest of the format: infinity, or the largest if there is none or rounding goes
     inward."""
     wide = like(negative.type, I64)
@@ -110,7 +110,7 @@ def narrow(
     half = e.shl(number(1), e.sub(shift, number(1)))
     up = _rounds_up(e, direction, whole, rest, half, negative)
     found = e.add(e.add(e.shl(base, number(form.mantissa)), whole), e.zext(up, wide))
-    beyond = _beyond(e, form, direction, negative, finite)
+    beyond = _overflowed(e, form, direction, negative, finite)
     found = e.select(e.icmp_unsigned(">", found, number(form.largest)), beyond, found)
     infinite = e.icmp_unsigned("==", size, number(0x7FF << 52))
     if form.infinity is not None and not finite:

@@ -28,27 +28,27 @@ LOCK = threading.RLock()
 
 
 @contextmanager
-def writing() -> Iterator[None]:
+def without_garbage_collection() -> Iterator[None]:
     """Suspend Python's garbage collection while code is generated. The text of a kernel is some 100,000 objects that are all in use, and
     scanning them repeatedly took a sixth of the time. The caller holds LOCK, so no other thread of memlane does this at the same time;
     changes to the collector by other code in the same second are lost."""
-    looks = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
-    if looks:
+    if was_enabled:
         _pauses.append(True)
     try:
         yield
     finally:
-        if looks:
+        if was_enabled:
             gc.enable()
             _pauses.clear()
 
 
 _pauses: list[bool] = []
-"""Not empty while `writing` suspends the garbage collector."""
+"""Not empty while `without_garbage_collection` suspends the garbage collector."""
 
 
-def _go_on_looking() -> None:
+def _enable_collection() -> None:
     """Enable the garbage collector in a process that was forked while another thread generated code: nothing else would enable it."""
     if _pauses:
         _pauses.clear()
@@ -56,19 +56,19 @@ def _go_on_looking() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_go_on_looking)
+    os.register_at_fork(after_in_child=_enable_collection)
 
 
-def translated(text: str, quick: bool = False) -> bytes:
+def compile_text(text: str, quick: bool = False) -> bytes:
     """Return the object file of a module, compiled without LLVM's passes; `quick`: the code need not be fast."""
     is_large = len(text) > QUICK_ABOVE
     with LOCK:
         if (quick or is_large) and _may_abort():
-            return (is_large and _emitted_apart(text)) or bytes(_emitter(1).emit_object(llvm.parse_assembly(text)))
+            return (is_large and _compile_in_subprocess(text)) or bytes(_emitter(1).emit_object(llvm.parse_assembly(text)))
         return bytes(_emitter(0 if quick or is_large else 2).emit_object(llvm.parse_assembly(text)))
 
 
-def optimised(text: str) -> bytes:
+def compile_optimised(text: str) -> bytes:
     """Return the object file of a module after LLVM's passes."""
     with LOCK:
         machine, module = _emitter(2), llvm.parse_assembly(text)
@@ -152,7 +152,7 @@ sys.stdout.buffer.write(machine.emit_object(llvm.parse_assembly(sys.stdin.buffer
 """
 
 
-def _emitted_apart(text: str) -> bytes:
+def _compile_in_subprocess(text: str) -> bytes:
     """Return the object file of a text at level 0, compiled in a subprocess because it may abort; empty if it did."""
     done = subprocess.run([sys.executable, "-c", _EMITTER], input=text.encode(), capture_output=True)
     return done.stdout if done.returncode == 0 else b""

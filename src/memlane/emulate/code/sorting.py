@@ -22,19 +22,19 @@ def before(e: Emit, lanes: Value) -> Value:
     return permute(e, lanes, [max(0, lane - 1) for lane in range(LANES)])
 
 
-def firsts(group: int) -> int:
+def first_lanes(group: int) -> int:
     """Return a mask of the first lane of each group of `group` lanes."""
     return sum(1 << lane for lane in range(0, LANES, group))
 
 
 def descents(e: Emit, lanes: Value, group: int = LANES) -> Value:
     """Return a mask of the lanes that are less than the lane before in their group, unsigned; 0 if the groups are sorted."""
-    return e.and_(e.mask_of(e.icmp_unsigned("<", lanes, before(e, lanes))), constant(I32, ~firsts(group)))
+    return e.and_(e.mask_of(e.icmp_unsigned("<", lanes, before(e, lanes))), constant(I32, ~first_lanes(group)))
 
 
 def distinct(e: Emit, lanes: Value, group: int = LANES) -> Value:
     """Return a mask of the lanes that differ from the lane before, or begin a group: in sorted groups, one for each distinct value."""
-    return e.or_(e.mask_of(e.icmp_unsigned("!=", lanes, before(e, lanes))), constant(I32, firsts(group)))
+    return e.or_(e.mask_of(e.icmp_unsigned("!=", lanes, before(e, lanes))), constant(I32, first_lanes(group)))
 
 
 def sort(e: Emit, lanes: Value, group: int = LANES) -> Value:

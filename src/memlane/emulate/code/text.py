@@ -26,7 +26,7 @@ class CodeFunction(ir.Function):  # type: ignore[misc]
         """Append the text of the blocks."""
         for block in self.blocks:
             buf.append(f"{block.get_reference()[1:]}:\n")
-            buf += [f"  {written(one)}\n" for one in block.instructions]
+            buf += [f"  {instruction_text(one)}\n" for one in block.instructions]
 
 
 class _Names:
@@ -53,7 +53,7 @@ class _Names:
         return unique
 
 
-def written(one: Any) -> str:
+def instruction_text(one: Any) -> str:
     """Return the text of an instruction."""
     write = _TABLE.get(type(one))
     return str(one) if write is None or one.metadata or one.flags else write(one)

@@ -10,7 +10,7 @@ from memlane.chip import Chip
 from memlane.emulate.check.hooks import check_products
 from memlane.emulate.check.products import Products
 from memlane.emulate.code.build import I32, POINTER, Emit
-from memlane.emulate.code.jit import Code, fingerprint, translated, writing
+from memlane.emulate.code.jit import Code, compile_text, fingerprint, without_garbage_collection
 from memlane.emulate.code.store import Entry, digest, keep, present_store
 from memlane.emulate.code.text import CodeFunction
 from memlane.emulate.layers import Compiled
@@ -54,12 +54,12 @@ def compile_kernel(module: Module, function: Function, layers: Compiled, chip: C
     """
     store = present_store()
     if store is None:
-        with writing(), stage("compiling machine code"):
+        with without_garbage_collection(), stage("compiling machine code"):
             return _build(module, function, layers, chip)[0]
     key = _key(module, function, layers, chip)
     kernel = _restored(store.get(key), module, function, layers)
     if kernel is None:
-        with writing(), stage("compiling machine code"):
+        with without_garbage_collection(), stage("compiling machine code"):
             kernel, entry = _build(module, function, layers, chip)
         keep(key, entry)
     return kernel
@@ -78,7 +78,7 @@ def _build(module: Module, function: Function, layers: Compiled, chip: Chip) -> 
     """Compile a kernel; return it, and the entry that the store keeps for other processes."""
     found = lowered(module, function, layers, chip)
     compile_helpers(found.program.required.values())
-    object_file = translated(str(found.program), layers.quick)
+    object_file = compile_text(str(found.program), layers.quick)
     facts = {
         "helpers": list(found.program.required),
         "warp_bytes": found.warp_bytes,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import llvmlite.ir as ir
 
 from memlane.emulate.code.build import Emit, Value
-from memlane.emulate.code.jit import LOCK, engine, fingerprint, optimised, writing
+from memlane.emulate.code.jit import LOCK, compile_optimised, engine, fingerprint, without_garbage_collection
 from memlane.emulate.code.store import Entry, digest, keep, present_store
 from memlane.emulate.code.text import CodeFunction
 
@@ -85,8 +85,8 @@ def _object_file(one: Helper) -> bytes:
     store = present_store()
     entry = None if store is None else store.get(_key(one.name))
     if entry is None:
-        with writing():
-            entry = Entry({"name": one.name}, optimised(_text(one)))
+        with without_garbage_collection():
+            entry = Entry({"name": one.name}, compile_optimised(_text(one)))
         keep(_key(one.name), entry)
     return entry.code
 
