@@ -24,7 +24,7 @@ from memlane.emulate.check.stamps import Actor
 from memlane.emulate.code.build import I8, I32, I64, POINTER, Emit, Value, constant, vector
 from memlane.emulate.layout import BLOCK, CONTEXT, RANK_MASK, SPACE_NUMBERS
 from memlane.emulate.runtime.helper import Helper, helper, invoke
-from memlane.emulate.runtime.window import Places, address_of_lane, by_rank, by_space
+from memlane.emulate.runtime.window import AddressRecords, address_of_lane, split_by_rank, split_by_space
 
 _ARGUMENTS = (POINTER, POINTER, I64, I32, I32, POINTER)
 """warp, addresses, distance, lanes, site, data"""
@@ -44,7 +44,7 @@ def checked(space: str, shape: Shape) -> Helper:
             e.ret(invoke(e, _part(space, shape), warp, addresses, distance, lanes, site, data))
             return
         allowed = e.variable(constant(I32, 0))
-        groups = by_space(e, addresses, distance, lanes) if space == "generic" else by_rank(e, addresses, distance, lanes)
+        groups = split_by_space(e, addresses, distance, lanes) if space == "generic" else split_by_rank(e, addresses, distance, lanes)
         for name, group, start in groups:
             with e.if_then(e.icmp_unsigned("!=", group, constant(I32, 0))):
                 if name == "param":
@@ -165,7 +165,7 @@ class _Visitor:
     def _in_block(self, lanes: Value, address: Value, low: Value) -> Value:
         """Those of some lanes, whose addresses name the same block, that may go on."""
         e, actor, zero = self._e, self._actor, constant(I32, 0)
-        peer, is_there = Places(e, actor.warp, self._site).named_block(e, address)
+        peer, is_there = AddressRecords(e, actor.warp, self._site).named_block(e, address)
         ended = e.and_(e.not_(is_there), e.icmp_unsigned("==", e.get(peer, BLOCK, "live"), zero))
         self._note(ENDED, e.select(ended, lanes, zero))
         length = e.select(is_there, e.get(actor.context, CONTEXT, "shared_bytes"), constant(I64, 0))

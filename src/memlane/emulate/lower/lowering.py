@@ -21,8 +21,8 @@ from memlane.emulate.lower.body import Step
 from memlane.emulate.lower.protocols import ControlFlow
 from memlane.emulate.lower.special import PREDICATES, SPECIAL
 from memlane.emulate.lower.variables import Frame
+from memlane.emulate.runtime.address_wrapping import WRAPPING_SPACES, lower_words, with_upper_half, wrap_addresses
 from memlane.emulate.runtime.helper import Helper, invoke
-from memlane.emulate.runtime.narrow import WRAPPING_SPACES, low_words, narrowed, with_upper_half
 from memlane.errors import UnsupportedPtx
 from memlane.ptx import SCALAR_TYPES, Address, Immediate, Instruction, Operand, Pair, Register, Sink, Special, Symbol
 from memlane.ptx.constants import bits_of
@@ -55,8 +55,7 @@ def assign_registers(
     """Assign bytes to each register that is live across segments, wide ones first, so that all are aligned.
 
     `spans` are the first and the last segment at which registers hold a value (`LiveOut.spans`). Registers of one width with disjoint spans
-    share their bytes: a launch with a clock goes from warp to warp, and the register files of the warps should fit into the host's caches.
-    Registers without a span share with none.
+    share bytes, so that the register files of a launch with a clock fit into the host's caches; those without a span share with none.
     """
     bits = {name: SCALAR_TYPES[kind].bits if kind in SCALAR_TYPES else 64 for name, kind in types.items()}
     offsets: dict[str, int] = {}
@@ -360,7 +359,7 @@ class Lowering:
         assert isinstance(operand, Address)
         e, base, space = self.e, operand.base, self.instruction.form.addresses[letter]
         width = self.registers.bits[base.name] if isinstance(base, Register) else 64
-        wraps = space in WRAPPING_SPACES and (width == 32 or not (space == "const" or self._narrowed_where_outside()))
+        wraps = space in WRAPPING_SPACES and (width == 32 or not (space == "const" or self._wraps_when_outside()))
         distance = constant(I64, operand.offset)
         if isinstance(base, Register):
             if width == 64 and not wraps and base.name not in self._changed and base.name in self.registers.offsets:
@@ -372,13 +371,13 @@ class Lowering:
             lanes = constant(vector(I64), base.value)
         if wraps:
             lanes, distance = e.add(lanes, constant(lanes.type, operand.offset)), constant(I64, 0)
-            lanes = low_words(e, lanes) if width == 32 else narrowed(e, lanes)
+            lanes = lower_words(e, lanes) if width == 32 else wrap_addresses(e, lanes)
         if wraps and space == "const" and self.frame.constants:
             lanes = with_upper_half(e, lanes, self.symbol_address(next(iter(self.frame.constants)), 0))
         e.store_lanes(lanes, self.scratch(scratch, 256))
         return self.scratch(scratch, 256), distance
 
-    def _narrowed_where_outside(self) -> bool:
+    def _wraps_when_outside(self) -> bool:
         """Return whether the runtime wraps a 64-bit address only once it falls outside its window. Nearly all addresses do not, and no
         layer looks at the addresses of this instruction."""
         layers, one = self.layers, self.instruction

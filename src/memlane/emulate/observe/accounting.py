@@ -20,7 +20,7 @@ from memlane.emulate.layers import Compiled
 from memlane.emulate.layout import BLOCK, CONTEXT, PATTERN, SPACE_NUMBERS, WARP, offset
 from memlane.emulate.observe.examples import EXAMPLE_SLOTS, keep_example
 from memlane.emulate.runtime.helper import Helper, helper, invoke
-from memlane.emulate.runtime.window import by_rank, by_space
+from memlane.emulate.runtime.window import split_by_rank, split_by_space
 from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS
 
 _FIELD = {name: 8 * number for number, name in enumerate(COUNT_FIELDS)}
@@ -68,7 +68,7 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind, is_re
             e.ret(invoke(e, accounting_part(chip, layers, space, kind, floats), warp, *arguments))
             return
         latest = e.variable(issue)
-        parts = by_space if space == "generic" else by_rank
+        parts = split_by_space if space == "generic" else split_by_rank
         for name, group, start in parts(e, addresses, distance, lanes, warp):
             with e.if_then(e.icmp_unsigned("!=", group, constant(I32, 0))):
                 inner = e.sub(distance, constant(I64, start))

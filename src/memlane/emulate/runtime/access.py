@@ -48,9 +48,9 @@ def load(space: str, bits: int, count: int) -> Helper:
         window = Window(e, warp, space, site, first, nbytes)
         if space != "local":
             with e.if_then(e.icmp_unsigned("==", mask, constant(I32, FULL))):
-                _load_at_once(e, window, space, addresses, distance, element, count, out)
+                _load_fast_pattern(e, window, space, addresses, distance, element, count, out)
         if can_gather() and bits >= _GATHERED_BITS:
-            _gather_at_once(e, window, addresses, distance, mask, element, count, out)
+            _gather_if_inside(e, window, addresses, distance, mask, element, count, out)
         with e.each_lane(mask) as lane, window.lane(lane, address_of_lane(e, addresses, distance, lane)) as pointer:
             for part in range(count):
                 value = _load_element(e, space, e.at(pointer, part * bits // 8), element)
@@ -70,13 +70,13 @@ def _store_element(e: Emit, space: str, value: Value, pointer: Value) -> None:
         e.store(value, pointer)
 
 
-def _from_halves(e: Emit, addresses: Value) -> Value:
+def _offsets_in_half(e: Emit, addresses: Value) -> Value:
     """Return the addresses minus that of the first lane in the same half of the warp."""
     lanes = e.load_lanes(addresses, I64)
     return e.sub(lanes, permute(e, lanes, [lane // HALF * HALF for lane in range(LANES)]))
 
 
-def _in_rows(e: Emit, steps: Value, nbytes: int) -> Value:
+def _are_consecutive(e: Emit, steps: Value, nbytes: int) -> Value:
     """Return i1: whether each half accesses consecutive pieces of `nbytes`."""
     return _is_zero(e, e.xor(steps, ir.Constant(vector(I64), [lane % HALF * nbytes for lane in range(LANES)])))
 
@@ -85,18 +85,20 @@ def _is_zero(e: Emit, lanes: Value) -> Value:
     return e.icmp_unsigned("==", e.reduce("or", lanes), constant(I64, 0))
 
 
-def _half_rows(e: Emit, window: Window, addresses: Value, distance: Value, records: int) -> tuple[Value, list[Value]]:
+def _resolve_halves(e: Emit, window: Window, addresses: Value, distance: Value, records: int) -> tuple[Value, list[Value]]:
     """Return i1 whether `records` pieces from the first lane of each half are allowed, and the host pointers of both halves."""
     ways = [window.whole(address_of_lane(e, addresses, distance, constant(I32, first)), records) for first in (0, HALF)]
     return e.and_(*(allowed for allowed, _ in ways)), [pointer for _, pointer in ways]
 
 
-def _load_at_once(e: Emit, window: Window, space: str, addresses: Value, distance: Value, element: ir.Type, count: int, out: Value) -> None:
+def _load_fast_pattern(
+    e: Emit, window: Window, space: str, addresses: Value, distance: Value, element: ir.Type, count: int, out: Value
+) -> None:
     """Load and return from the helper if the access has one of the two fast patterns; fall through otherwise."""
-    steps = _from_halves(e, addresses)
+    steps = _offsets_in_half(e, addresses)
     nbytes = element.width // 8 * count
-    with e.if_then(_in_rows(e, steps, nbytes)):
-        allowed, rows = _half_rows(e, window, addresses, distance, HALF)
+    with e.if_then(_are_consecutive(e, steps, nbytes)):
+        allowed, rows = _resolve_halves(e, window, addresses, distance, HALF)
         with e.if_then(allowed, likely=True):
             for half, row in enumerate(rows):
                 everything = e.load(row, typ=ir.VectorType(element, HALF * count), align=1)
@@ -105,7 +107,7 @@ def _load_at_once(e: Emit, window: Window, space: str, addresses: Value, distanc
                     e.store_lanes(lanes, e.at(out, (part * LANES + half * HALF) * element.width // 8))
             e.ret_void()
     with e.if_then(_is_zero(e, steps)):
-        allowed, places = _half_rows(e, window, addresses, distance, 1)
+        allowed, places = _resolve_halves(e, window, addresses, distance, 1)
         with e.if_then(allowed, likely=True):
             for half, place in enumerate(places):
                 for part in range(count):
@@ -114,7 +116,7 @@ def _load_at_once(e: Emit, window: Window, space: str, addresses: Value, distanc
             e.ret_void()
 
 
-def _gather_at_once(
+def _gather_if_inside(
     e: Emit, window: Window, addresses: Value, distance: Value, mask: Value, element: ir.Type, count: int, out: Value
 ) -> None:
     """Gather and return from the helper if all lanes are inside the window; fall through otherwise."""
@@ -142,9 +144,9 @@ def store(space: str, bits: int, count: int) -> Helper:
         window = Window(e, warp, space, site, first, nbytes)
         if space != "local":
             with e.if_then(e.icmp_unsigned("==", mask, constant(I32, FULL))):
-                _store_at_once(e, window, addresses, distance, element, count, data)
+                _store_fast_pattern(e, window, addresses, distance, element, count, data)
         if can_gather() and bits >= _GATHERED_BITS:
-            _scatter_at_once(e, window, addresses, distance, mask, element, count, data)
+            _scatter_if_inside(e, window, addresses, distance, mask, element, count, data)
         with e.each_lane(mask) as lane, window.lane(lane, address_of_lane(e, addresses, distance, lane)) as pointer:
             for part in range(count):
                 value = e.load(e.element(e.at(data, part * LANES * bits // 8), lane, element), typ=element)
@@ -153,10 +155,10 @@ def store(space: str, bits: int, count: int) -> Helper:
     return Helper(f"memlane_store_{space}_{bits}x{count}", VOID, _ARGUMENTS, build)
 
 
-def _store_at_once(e: Emit, window: Window, addresses: Value, distance: Value, element: ir.Type, count: int, data: Value) -> None:
+def _store_fast_pattern(e: Emit, window: Window, addresses: Value, distance: Value, element: ir.Type, count: int, data: Value) -> None:
     nbytes = element.width // 8 * count
-    with e.if_then(_in_rows(e, _from_halves(e, addresses), nbytes)):
-        allowed, rows = _half_rows(e, window, addresses, distance, HALF)
+    with e.if_then(_are_consecutive(e, _offsets_in_half(e, addresses), nbytes)):
+        allowed, rows = _resolve_halves(e, window, addresses, distance, HALF)
         with e.if_then(allowed, likely=True):
             everything = e.load(data, typ=ir.VectorType(element, LANES * count), align=1)
             for half, row in enumerate(rows):  # the upper half last: where both halves write to one address, its lanes win
@@ -165,7 +167,7 @@ def _store_at_once(e: Emit, window: Window, addresses: Value, distance: Value, e
             e.ret_void()
 
 
-def _scatter_at_once(
+def _scatter_if_inside(
     e: Emit, window: Window, addresses: Value, distance: Value, mask: Value, element: ir.Type, count: int, data: Value
 ) -> None:
     """Scatter and return from the helper if all lanes are inside the window; fall through otherwise. Lanes write in order, lowest first."""

@@ -95,14 +95,14 @@ def _combine(operation: str, kind: str) -> _Combine:
     return table[operation]
 
 
-def _alone(e: Emit, pointer: Value, element: ir.Type, change: _Change, result: Value) -> None:
+def _update_unshared(e: Emit, pointer: Value, element: ir.Type, change: _Change, result: Value) -> None:
     """Update an element that no other worker can access at the same time."""
     old = e.load(pointer, typ=element)
     e.store(change(old), pointer)
     e.store(old, result)
 
 
-def _together(e: Emit, pointer: Value, element: ir.Type, name: str, operands: list[Value], change: _Change) -> Value:
+def _update_atomically(e: Emit, pointer: Value, element: ir.Type, name: str, operands: list[Value], change: _Change) -> Value:
     """Update an element that other workers may access at the same time; return the old value. `name` is an atomic operation of the
     processor, empty if there is none."""
     if name == "cmpxchg":
@@ -117,11 +117,11 @@ def _name_for_llvm(operation: str, kind: str) -> str:
     return _OF_LLVM.get(operation, "")
 
 
-def _done_as(operation: str, type_name: str) -> tuple[ir.Type, _Combine, str]:
+def _find_operation(operation: str, type_name: str) -> tuple[ir.Type, _Combine, str]:
     """Return the type as which elements are loaded, the operation on them, and the name of LLVM's atomic for it; empty if there is none."""
     scalar = SCALAR_TYPES[type_name]
     if type_name in _SHORT:
-        return INTEGERS[scalar.bits], _of_short(operation, type_name), ""
+        return INTEGERS[scalar.bits], _combine_short(operation, type_name), ""
     if scalar.kind == "f" and operation == "add":
         return FLOATS[scalar.bits], _combine(operation, "f"), ""
     return INTEGERS[scalar.bits], _combine(operation, scalar.kind), _name_for_llvm(operation, scalar.kind)
@@ -132,7 +132,7 @@ def atomic(operation: str, type_name: str, space: str, reach: int = 0) -> Helper
     """Return the helper for `atom` and `red`: arguments as of a store, with pointers to 32 of b, 32 of c, and to the old values. If `reach`
     is given, the element is the first of a vector of that many bytes, to which it must be aligned."""
     scalar = SCALAR_TYPES[type_name]
-    element, combine, name = _done_as(operation, type_name)
+    element, combine, name = _find_operation(operation, type_name)
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, mask: Value, site: Value, b: Value, c: Value, out: Value) -> None:
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
@@ -150,13 +150,13 @@ def atomic(operation: str, type_name: str, space: str, reach: int = 0) -> Helper
 
             result = e.element(out, lane, element)
             if space in ("shared", "shared::cluster"):
-                _alone(e, pointer, element, change, result)
+                _update_unshared(e, pointer, element, change, result)
             else:
                 with e.if_else(are_several) as (together, alone):
                     with together:
-                        e.store(_together(e, pointer, element, name, operands, change), result)
+                        e.store(_update_atomically(e, pointer, element, name, operands, change), result)
                     with alone:
-                        _alone(e, pointer, element, change, result)
+                        _update_unshared(e, pointer, element, change, result)
 
     kind = f"{type_name}_" if type_name in _SHORT else "f" if element in FLOATS.values() else scalar.kind
     arguments = (POINTER, POINTER, I64, I32, I32, POINTER, POINTER, POINTER)
@@ -164,7 +164,7 @@ def atomic(operation: str, type_name: str, space: str, reach: int = 0) -> Helper
     return Helper(f"memlane_atomic_{operation}_{kind}{scalar.bits}_{space}{vector}", VOID, arguments, build)
 
 
-def _of_short(operation: str, name: str) -> _Combine:
+def _combine_short(operation: str, name: str) -> _Combine:
     """Return `add`, `min` or `max` of f16 or bf16, alone or in pairs. Any other operation works on their bits."""
     smaller = {"min": "<", "max": ">"}
     if operation == "add":
@@ -195,7 +195,7 @@ def reduce_element(
 ) -> None:
     """Combine the element at one host address in global memory with that at another. `are_several`: i1, whether other workers may access it
     at the same time; `flushes`: sums of f32 flush subnormal numbers to zero."""
-    element, combine, name = _done_as(operation, type_name)
+    element, combine, name = _find_operation(operation, type_name)
     b = e.load(operand, typ=element)
 
     def change(old: Value) -> Value:
@@ -203,6 +203,6 @@ def reduce_element(
 
     with e.if_else(are_several) as (together, alone):
         with together:
-            _together(e, pointer, element, name, [b, b], change)
+            _update_atomically(e, pointer, element, name, [b, b], change)
         with alone:
             e.store(change(e.load(pointer, typ=element)), pointer)

@@ -117,7 +117,7 @@ def _elements(e: Emit, word: Value, name: str) -> Value:
     bits = BITS[name]
     count = 32 // bits
     if bits == 4:
-        spread = e.lshr(_all(e, word, count), ir.Constant(ir.VectorType(I32, count), [4 * number for number in range(count)]))
+        spread = e.lshr(_splat(e, word, count), ir.Constant(ir.VectorType(I32, count), [4 * number for number in range(count)]))
         parts = e.trunc(spread, ir.VectorType(ir.IntType(4), count))
     else:
         parts = e.bitcast(word, ir.VectorType({8: I8, 16: I16, 32: I32}[bits], count))
@@ -126,7 +126,7 @@ def _elements(e: Emit, word: Value, name: str) -> Value:
     return e.fpext(widen(e, parts, name), ir.VectorType(F64, count))
 
 
-def _all(e: Emit, word: Value, count: int) -> Value:
+def _splat(e: Emit, word: Value, count: int) -> Value:
     kind = ir.VectorType(I32, count)
     one = e.insert_element(ir.Constant(kind, ir.Undefined), word, constant(I32, 0))
     return e.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(I32, count), None))

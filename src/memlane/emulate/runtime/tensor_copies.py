@@ -23,7 +23,7 @@ from memlane.emulate.layout import BAD_TENSOR_MAP, BLOCK, CONTEXT, MISALIGNED, O
 from memlane.emulate.runtime.atomics import reduce_element
 from memlane.emulate.runtime.faults import fault, has_failed
 from memlane.emulate.runtime.helper import Helper, invoke
-from memlane.emulate.runtime.window import Places, Window, address_of_lane
+from memlane.emulate.runtime.window import AddressRecords, Window, address_of_lane
 
 PIECE = 16
 BOX_ALIGNMENT = 128
@@ -307,7 +307,7 @@ class _Box:
         """Return how many bytes are changed for the last `nbytes` of a row: a whole piece, clipped to the allocation. A GPU has no other
         data after it."""
         e = self._e
-        low, length, _, _ = Places(e, self._warp, self._site).bounds(e, "global")
+        low, length, _, _ = AddressRecords(e, self._warp, self._site).bounds(e, "global")
         left = e.sub(e.add(low, length), start)
         return e.intrinsic("umax", [nbytes, e.intrinsic("umin", [constant(I64, PIECE), left])])
 

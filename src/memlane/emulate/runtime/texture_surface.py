@@ -28,7 +28,7 @@ element)."""
 
 
 @dataclass(frozen=True)
-class Place:
+class SurfaceMode:
     """The geometry of a surface, and what an instruction does outside of it."""
 
     geometry: str
@@ -40,9 +40,9 @@ class _Access:
     """An access of `nbytes` by each lane, inside one helper (0: of a whole texel). In a `formatted` access x counts texels."""
 
     def __init__(
-        self, e: Emit, place: Place, nbytes: int, warp: Value, handles: Value, coordinates: Value, site: Value, formatted: bool = False
+        self, e: Emit, mode: SurfaceMode, nbytes: int, warp: Value, handles: Value, coordinates: Value, site: Value, formatted: bool = False
     ) -> None:
-        self._e, self._place, self._nbytes, self._formatted = e, place, nbytes, formatted
+        self._e, self._mode, self._nbytes, self._formatted = e, mode, nbytes, formatted
         self._warp, self._handles, self._coordinates, self._site = warp, handles, coordinates, site
 
     @contextmanager
@@ -52,7 +52,7 @@ class _Access:
         e = self._e
         with e.each_lane(mask) as lane:
             handle = e.load(e.element(self._handles, lane, I64), typ=I64)
-            kind = constant(I32, surface_kind(self._place.geometry))
+            kind = constant(I32, surface_kind(self._mode.geometry))
             row = invoke(e, find, self._warp, handle, kind, self._site, lane)
             with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(row, I64), constant(I64, 0)), likely=True):
                 inside, pointer, goes_on = self._located(row, lane, handle)
@@ -61,7 +61,7 @@ class _Access:
 
     def _located(self, row: Value, lane: Value, handle: Value) -> tuple[Value, Value, Value]:
         """Return whether the coordinates of a lane lie inside, the pointer that they give, and whether there was no fault."""
-        e, beyond = self._e, self._place.beyond
+        e, beyond = self._e, self._mode.beyond
         texel_bytes = e.zext(e.get(row, TEXTURE, "texel_bytes"), I64)
         size = constant(I64, self._nbytes) if self._nbytes else texel_bytes
         numbers, limits = self._numbers(row, lane, texel_bytes, size)
@@ -83,7 +83,7 @@ class _Access:
 
     def _numbers(self, row: Value, lane: Value, texel_bytes: Value, size: Value) -> tuple[list[Value], list[Value]]:
         """Return bytes in x, lines, and layers or planes; and the largest of each that still lies inside."""
-        e, geometry = self._e, self._place.geometry
+        e, geometry = self._e, self._mode.geometry
         layered, axes = geometry.startswith("a"), axes_of(geometry)
         words = [self._word(number, lane) for number in range(axes + layered)]
         given = [*words[layered:], *[constant(I64, 0)] * (3 - axes)]
@@ -105,7 +105,7 @@ class _Access:
         e = self._e
         goes_on = e.variable(constant(I1, 1))
         odd = e.icmp_unsigned("!=", e.urem(numbers[0], size), constant(I64, 0)) if self._nbytes > 1 else constant(I1, 0)
-        if self._place.beyond == "trap":
+        if self._mode.beyond == "trap":
             with e.if_then(e.not_(inside), likely=False):
                 self._fail(BEYOND, numbers, lane, handle)
                 goes_on.set(constant(I1, 0))
@@ -119,17 +119,17 @@ class _Access:
         e = self._e
         x, y, z = (e.and_(number, constant(I64, 0xFFFFFFFF)) for number in numbers)
         packed = e.or_(e.shl(y, constant(I64, 32)), x)
-        place = e.trunc(e.udiv(e.and_(handle, constant(I64, 0xFFFFFFFF)), constant(I64, TEXTURE.itemsize)), I32)
-        invoke(e, fault, self._warp, constant(I32, kind), self._site, lane, packed, place, e.trunc(z, I32))
+        number = e.trunc(e.udiv(e.and_(handle, constant(I64, 0xFFFFFFFF)), constant(I64, TEXTURE.itemsize)), I32)
+        invoke(e, fault, self._warp, constant(I32, kind), self._site, lane, packed, number, e.trunc(z, I32))
 
 
 @cache
-def load(place: Place, bits: int, count: int) -> Helper:
+def load(mode: SurfaceMode, bits: int, count: int) -> Helper:
     """Return the helper that reads `count` elements for each lane; `data` receives 32 of the first element, then of the next."""
     element, nbytes = INTEGERS[bits], bits // 8
 
     def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, data: Value) -> None:
-        access = _Access(e, place, nbytes * count, warp, handles, coordinates, site)
+        access = _Access(e, mode, nbytes * count, warp, handles, coordinates, site)
         with access.lanes(lanes) as (lane, _, inside, pointer):
             targets = [e.element(e.at(data, LANES * nbytes * part), lane, element) for part in range(count)]
             for target in targets:
@@ -138,32 +138,32 @@ def load(place: Place, bits: int, count: int) -> Helper:
                 for part, target in enumerate(targets):
                     e.store(e.load(e.at(pointer, part * nbytes), typ=element, align=1), target)
 
-    return Helper(f"memlane_suld_{place.geometry}_{place.beyond}_{bits}x{count}", VOID, _ACCESS, build)
+    return Helper(f"memlane_suld_{mode.geometry}_{mode.beyond}_{bits}x{count}", VOID, _ACCESS, build)
 
 
 @cache
-def store(place: Place, bits: int, count: int) -> Helper:
+def store(mode: SurfaceMode, bits: int, count: int) -> Helper:
     """Return the helper that writes `count` elements of `data` for each lane."""
     element, nbytes = INTEGERS[bits], bits // 8
 
     def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, data: Value) -> None:
-        access = _Access(e, place, nbytes * count, warp, handles, coordinates, site)
+        access = _Access(e, mode, nbytes * count, warp, handles, coordinates, site)
         with access.lanes(lanes) as (lane, _, inside, pointer), e.if_then(inside, likely=True):
             for part in range(count):
                 value = e.load(e.element(e.at(data, LANES * nbytes * part), lane, element), typ=element)
                 e.store(value, e.at(pointer, part * nbytes), align=1)
 
-    return Helper(f"memlane_sust_{place.geometry}_{place.beyond}_{bits}x{count}", VOID, _ACCESS, build)
+    return Helper(f"memlane_sust_{mode.geometry}_{mode.beyond}_{bits}x{count}", VOID, _ACCESS, build)
 
 
 # -- formatted stores --------------------------------------------------------------------------------------------------------------
 
 
 @helper("texture_encode", VOID, POINTER, I32, I32)
-def encode(e: Emit, place: Value, number: Value, word: Value) -> None:
+def encode(e: Emit, pointer: Value, number: Value, word: Value) -> None:
     """Store 32 bits as a channel in the format of that number, clamping integers to its range."""
     for name in each_format(e, number, FORMATS[:8]):
-        e.store(_encoded(e, name, word), place, align=1)
+        e.store(_encoded(e, name, word), pointer, align=1)
         e.ret_void()
 
 
@@ -182,12 +182,12 @@ def _encoded(e: Emit, name: str, word: Value) -> Value:
 
 
 @cache
-def store_texel(place: Place, count: int) -> Helper:
+def store_texel(mode: SurfaceMode, count: int) -> Helper:
     """Return the helper that writes `count` words of `data` to each lane's texel, in its format. Words for channels that the texel lacks
     are dropped; channels without a word keep their values."""
 
     def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, data: Value) -> None:
-        access = _Access(e, place, 0, warp, handles, coordinates, site, formatted=True)
+        access = _Access(e, mode, 0, warp, handles, coordinates, site, formatted=True)
         with access.lanes(lanes) as (lane, row, inside, pointer), e.if_then(inside, likely=True):
             channels, number = e.get(row, TEXTURE, "channels"), e.get(row, TEXTURE, "format")
             size = e.udiv(e.get(row, TEXTURE, "texel_bytes"), channels)
@@ -196,23 +196,23 @@ def store_texel(place: Place, count: int) -> Helper:
                 word = e.load(e.element(data, index, I32), typ=I32)
                 invoke(e, encode, e.at(pointer, e.zext(e.mul(part, size), I64)), number, word)
 
-    return Helper(f"memlane_sust_p_{place.geometry}_{place.beyond}_{count}", VOID, _ACCESS, build)
+    return Helper(f"memlane_sust_p_{mode.geometry}_{mode.beyond}_{count}", VOID, _ACCESS, build)
 
 
 # -- reductions --------------------------------------------------------------------------------------------------------------------
 
 
 @cache
-def reduce(place: Place, operation: str, bits: int, formatted: bool) -> Helper:
+def reduce(mode: SurfaceMode, operation: str, bits: int, formatted: bool) -> Helper:
     """Return the helper that combines each lane's word of `data` with memory, one lane after another. `operation` is one of LLVM's
     `atomicrmw`."""
     element = INTEGERS[bits]
 
     def build(e: Emit, warp: Value, handles: Value, coordinates: Value, lanes: Value, site: Value, data: Value) -> None:
-        access = _Access(e, place, bits // 8, warp, handles, coordinates, site, formatted)
+        access = _Access(e, mode, bits // 8, warp, handles, coordinates, site, formatted)
         with access.lanes(lanes) as (lane, _, inside, pointer), e.if_then(inside, likely=True):
             value = e.load(e.element(data, lane, element), typ=element)
             fetch(e, operation, pointer, value)
 
-    name = f"memlane_sured_{place.geometry}_{place.beyond}_{operation}{bits}{'_p' if formatted else ''}"
+    name = f"memlane_sured_{mode.geometry}_{mode.beyond}_{operation}{bits}{'_p' if formatted else ''}"
     return Helper(name, VOID, _ACCESS, build)

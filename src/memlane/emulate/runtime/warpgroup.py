@@ -106,10 +106,10 @@ def group_multiply(product: Product) -> Helper:
             first = e.shl(e.and_(e.get(warp, WARP, "number"), constant(I32, WARPS - 1)), constant(I32, 1))
             for half in range(2):
                 number = e.add(first, constant(I32, half))
-                _fetch(e, product, product.a, (warp, site), a, number, e.at(left, half * _bytes(kind)), 2)
+                _load_lines(e, product, product.a, (warp, site), a, number, e.at(left, half * _bytes(kind)), 2)
         keeps = e.icmp_unsigned("!=", adds, constant(I32, 0))
         with e.count(blocks) as block:
-            _fetch(e, product, product.b, (warp, site), b, block, right, 1)
+            _load_lines(e, product, product.b, (warp, site), b, block, right, 1)
             tile = e.at(d, e.mul(e.zext(block, I64), constant(I64, _tile_bytes(product))))
             _multiply(e, product, left, right, tile, keeps)
 
@@ -184,12 +184,12 @@ def _numbers(values: list[int]) -> Value:
     return ir.Constant(_WIDE, values)
 
 
-def _fetch(
+def _load_lines(
     e: Emit, product: Product, operand: Operand, who: tuple[Value, Value], descriptor: Value, block: Value, out: Value, step: int
 ) -> None:
     """Load eight lines of an operand from shared memory: a vector of them for each depth, every `step` vectors from `out` on."""
     places = chunk_addresses(e, operand.place, descriptor, block)
-    memory = _inside(e, who, places)
+    memory = _shared_memory(e, who, places)
     bits = element_bits(operand.type)
     packed = {8: I8, 16: I16, 32: I32}[bits]
     chunks = []
@@ -200,13 +200,13 @@ def _fetch(
     if operand.place == "mn":
         vectors = chunks
     else:
-        vectors = [line for half in range(2) for line in _turned(e, chunks[half::2])]
+        vectors = [line for half in range(2) for line in _transposed(e, chunks[half::2])]
     kind = _vector(product)
     for number, vector in enumerate(vectors):
         e.store(_converted(e, vector, operand.type), e.at(out, number * step * _bytes(kind)), align=_bytes(kind))
 
 
-def _inside(e: Emit, who: tuple[Value, Value], places: Value) -> Value:
+def _shared_memory(e: Emit, who: tuple[Value, Value], places: Value) -> Value:
     """Return the host address of shared memory; report a fault and return from the helper if a chunk lies outside."""
     warp, site = who
     block = e.get_pointer(warp, WARP, "block")
@@ -220,7 +220,7 @@ def _inside(e: Emit, who: tuple[Value, Value], places: Value) -> Value:
     return e.get_pointer(block, BLOCK, "shared")
 
 
-def _turned(e: Emit, rows: list[Value]) -> list[Value]:
+def _transposed(e: Emit, rows: list[Value]) -> list[Value]:
     """Transpose eight vectors, the columns of a matrix, into its rows."""
     joined = rows
     while len(joined) > 1:
@@ -244,7 +244,7 @@ def _converted(e: Emit, bits: Value, name: str) -> Value:
 
 
 def _unpack(e: Emit, product: Product, registers: Value, out: Value) -> None:
-    """Unpack A from four registers of each lane, laid out as `mma.sync` has them, into the layout of `_fetch`."""
+    """Unpack A from four registers of each lane, laid out as `mma.sync` has them, into the layout of `_load_lines`."""
     kind, name = _vector(product), product.a.type
     packed = 32 // element_bits(name)
     element = {8: I8, 16: I16, 32: I32}[element_bits(name)]

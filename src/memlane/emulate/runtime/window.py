@@ -26,9 +26,9 @@ from memlane.emulate.layout import (
     WINDOW_BYTES,
     WINDOWS,
 )
+from memlane.emulate.runtime.address_wrapping import wrap_addresses
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke
-from memlane.emulate.runtime.narrow import narrowed
 
 
 def peer_of(e: Emit, context: Value, block: Value, rank: Value) -> Value:
@@ -37,7 +37,7 @@ def peer_of(e: Emit, context: Value, block: Value, rank: Value) -> Value:
     return e.at(block, e.mul(steps, e.get(context, CONTEXT, "slot_bytes")))
 
 
-class Places:
+class AddressRecords:
     """Records with which a warp's addresses are translated."""
 
     def __init__(self, e: Emit, warp: Value, site: Value) -> None:
@@ -104,28 +104,28 @@ def locate(e: Emit, warp: Value, site: Value, space: Value, lane: Value, address
     size = e.zext(nbytes, I64)
     with e.if_then(e.icmp_unsigned("!=", e.and_(address, e.sub(size, constant(I64, 1))), constant(I64, 0))):
         fail(MISALIGNED)
-    places = Places(e, warp, site)
+    records = AddressRecords(e, warp, site)
     with e.if_then(e.icmp_unsigned("==", space, constant(I32, SPACE_NUMBERS["generic"]))):
         for name, start in WINDOWS.items():
-            _low, length, delta, stride = places.bounds(e, name)
+            _low, length, delta, stride = records.bounds(e, name)
             inner = e.sub(address, constant(I64, start))
             with e.if_then(e.icmp_unsigned("<", inner, constant(I64, WINDOW_BYTES))):
                 if name == "shared":
-                    _locate_in_cluster(e, places, inner, size, fail)
+                    _locate_in_cluster(e, records, inner, size, fail)
                     continue
                 with e.if_then(e.icmp_unsigned("<=", e.add(inner, size), length)):
                     e.ret(e.add(e.add(inner, delta), e.mul(e.zext(lane, I64), stride)))
                 fail(OUTSIDE)
     with e.if_then(e.icmp_unsigned("==", space, constant(I32, SPACE_NUMBERS["shared::cluster"]))):
-        _locate_in_cluster(e, places, address, size, fail)
+        _locate_in_cluster(e, records, address, size, fail)
     for name in ("shared", "local", "param"):
         with e.if_then(e.icmp_unsigned("==", space, constant(I32, SPACE_NUMBERS[name]))):
-            _low, length, delta, stride = places.bounds(e, name)
-            inner = narrowed(e, address)
+            _low, length, delta, stride = records.bounds(e, name)
+            inner = wrap_addresses(e, address)
             with e.if_then(e.icmp_unsigned("<=", e.add(inner, size), length)):
                 e.ret(e.add(e.add(inner, delta), e.mul(e.zext(lane, I64), stride)))
             fail(OUTSIDE)
-    row = _find_allocation(e, places, address)
+    row = _find_allocation(e, records, address)
     inside = e.icmp_unsigned(
         "<=",
         e.add(e.sub(address, e.get(row, ALLOCATION, "low")), size),
@@ -133,29 +133,29 @@ def locate(e: Emit, warp: Value, site: Value, space: Value, lane: Value, address
     )
     with e.if_then(e.and_(inside, e.icmp_unsigned(">=", address, e.get(row, ALLOCATION, "low")))):
         for field in ("low", "high", "delta"):
-            e.put(e.get(row, ALLOCATION, field), places.site, ALLOCATION, field)
+            e.put(e.get(row, ALLOCATION, field), records.site, ALLOCATION, field)
         e.ret(e.add(address, e.get(row, ALLOCATION, "delta")))
     fail(OUTSIDE)
 
 
-def _locate_in_cluster(e: Emit, places: Places, address: Value, size: Value, fail: Callable[[int], None]) -> None:
+def _locate_in_cluster(e: Emit, records: AddressRecords, address: Value, size: Value, fail: Callable[[int], None]) -> None:
     """Return from the helper the host address of an address of shared::cluster, or report its fault."""
-    low, length, delta, _ = places.cluster_bounds(e, address)
+    low, length, delta, _ = records.cluster_bounds(e, address)
     with e.if_then(e.icmp_unsigned("<=", e.add(e.sub(address, low), size), length)):
         e.ret(e.add(address, delta))
-    peer, is_there = places.named_block(e, address)
+    peer, is_there = records.named_block(e, address)
     ended = e.icmp_unsigned("==", e.get(peer, BLOCK, "live"), constant(I32, 0))
     with e.if_then(e.and_(e.not_(is_there), ended)):
         fail(GONE)
     fail(OUTSIDE)
 
 
-def _find_allocation(e: Emit, places: Places, address: Value) -> Value:
+def _find_allocation(e: Emit, records: AddressRecords, address: Value) -> Value:
     """Return the last row of the sorted table that begins at or below `address`, by binary search; the first row (which is empty) if none
     does."""
-    table = e.get_pointer(places.context, CONTEXT, "allocations")
+    table = e.get_pointer(records.context, CONTEXT, "allocations")
     first = e.variable(constant(I64, 0))
-    length = e.variable(e.get(places.context, CONTEXT, "allocation_count"))
+    length = e.variable(e.get(records.context, CONTEXT, "allocation_count"))
     row_bytes = constant(I64, ALLOCATION.itemsize)
     with e.while_(lambda: e.icmp_unsigned(">", length.get(), constant(I64, 1))):
         half = e.lshr(length.get(), constant(I64, 1))
@@ -173,9 +173,9 @@ class Window:
         """Set up the bounds from `example`, the address of one active lane."""
         self._e, self._warp, self._site, self._nbytes = e, warp, site, nbytes
         self._space = constant(I32, SPACE_NUMBERS[space])
-        self._places = Places(e, warp, site)
-        of_example = {"generic": self._places.generic_bounds, "shared::cluster": self._places.cluster_bounds}
-        bounds = of_example[space](e, example) if space in of_example else self._places.bounds(e, space)
+        self._records = AddressRecords(e, warp, site)
+        of_example = {"generic": self._records.generic_bounds, "shared::cluster": self._records.cluster_bounds}
+        bounds = of_example[space](e, example) if space in of_example else self._records.bounds(e, space)
         low, length, delta, self.stride = bounds
         self._low, self._delta = e.variable(low), e.variable(delta)
         self._span = e.variable(e.sub(length, constant(I64, nbytes)))
@@ -212,7 +212,7 @@ class Window:
     def _follow_site(self) -> None:
         """Reload the bounds after a miss, which made the site remember another allocation; a generic access has left its first window."""
         e = self._e
-        low, length, delta, _ = self._places.bounds(e, "global")
+        low, length, delta, _ = self._records.bounds(e, "global")
         keep = e.icmp_unsigned("!=", self.stride, constant(I64, 0)) if self.has_copies else None
         for variable, fresh in ((self._low, low), (self._delta, delta), (self._span, e.sub(length, constant(I64, self._nbytes)))):
             variable.set(fresh if keep is None else e.select(keep, variable.get(), fresh))
@@ -246,15 +246,15 @@ def address_of_lane(e: Emit, addresses: Value, distance: Value, lane: Value) -> 
     return e.add(e.load(e.element(addresses, lane, I64), typ=I64), distance)
 
 
-def by_rank(e: Emit, addresses: Value, distance: Value, lanes: Value, warp: Value | None = None) -> list[tuple[str, Value, int]]:
+def split_by_rank(e: Emit, addresses: Value, distance: Value, lanes: Value, warp: Value | None = None) -> list[tuple[str, Value, int]]:
     """Split the lanes of an access to shared::cluster into those with an address of their own block, which names no rank, and the others.
     If `warp` is given, an address with the rank of its block counts as its own too."""
     places = e.add(e.load_lanes(addresses, I64), e.splat(distance))
-    ranked = _of_others(e, places, warp)
+    ranked = _lanes_with_rank(e, places, warp)
     return [("shared", e.and_(lanes, e.not_(ranked)), 0), ("shared::cluster", e.and_(lanes, ranked), 0)]
 
 
-def _of_others(e: Emit, inner: Value, warp: Value | None) -> Value:
+def _lanes_with_rank(e: Emit, inner: Value, warp: Value | None) -> Value:
     """Return a mask of the lanes whose shared-memory address names a rank; if `warp` is given, a rank other than that of its block."""
     kind = vector(I64)
     ranked = e.mask_of(e.icmp_unsigned(">", inner, constant(kind, RANK_MASK)))
@@ -265,7 +265,7 @@ def _of_others(e: Emit, inner: Value, warp: Value | None) -> Value:
     return e.and_(ranked, e.not_(e.mask_of(own)))
 
 
-def by_space(e: Emit, addresses: Value, distance: Value, lanes: Value, warp: Value | None = None) -> list[tuple[str, Value, int]]:
+def split_by_space(e: Emit, addresses: Value, distance: Value, lanes: Value, warp: Value | None = None) -> list[tuple[str, Value, int]]:
     """Split the lanes of a generic access by the state space that they reach; return each with its lanes and the start of its window.
     Addresses with a rank belong to `shared::cluster`, except those with the rank of the block of `warp`, if it is given."""
     kind = vector(I64)
@@ -275,7 +275,7 @@ def by_space(e: Emit, addresses: Value, distance: Value, lanes: Value, warp: Val
         inner = e.sub(places, constant(kind, start))
         inside = e.mask_of(e.icmp_unsigned("<", inner, constant(kind, WINDOW_BYTES)))
         if name == "shared":
-            ranked = e.and_(inside, _of_others(e, inner, warp))
+            ranked = e.and_(inside, _lanes_with_rank(e, inner, warp))
             groups.append(("shared::cluster", e.and_(left, ranked), start))
             left = e.and_(left, e.not_(ranked))
         groups.append((name, e.and_(left, inside), start))

@@ -7,7 +7,7 @@ from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vect
 from memlane.emulate.layout import CONTEXT, WINDOW_BYTES, WINDOWS
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.access import load, store
-from memlane.emulate.runtime.narrow import narrowed
+from memlane.emulate.runtime.address_wrapping import wrap_addresses
 from memlane.emulate.semantics.accesses import access
 from memlane.emulate.semantics.cluster import is_own_shared
 from memlane.emulate.semantics.table import semantics
@@ -177,8 +177,8 @@ def cvta(k: Lowering) -> None:
     start = constant(address.type, window)
     if k.instruction.has("to"):
         inner = k.e.sub(address, start)
-        return k.write("d", narrowed(k.e, inner) if space == "shared" else inner)
-    return k.write("d", k.e.add(narrowed(k.e, address) if space == "shared" else address, start))
+        return k.write("d", wrap_addresses(k.e, inner) if space == "shared" else inner)
+    return k.write("d", k.e.add(wrap_addresses(k.e, address) if space == "shared" else address, start))
 
 
 @semantics("memory/isspacep")

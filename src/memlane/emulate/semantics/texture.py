@@ -8,7 +8,7 @@ from memlane.emulate.code.formats import narrow
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.texture import CHANNELS, GEOMETRIES, QUERIES, axes_of, gather, query, sample
-from memlane.emulate.runtime.texture_surface import Place, load, reduce, store, store_texel
+from memlane.emulate.runtime.texture_surface import SurfaceMode, load, reduce, store, store_texel
 from memlane.emulate.semantics.accesses import sampled
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, Address, Register, TextureAddress, elements
@@ -102,8 +102,8 @@ def txq(k: Lowering) -> None:
 # -- surfaces ----------------------------------------------------------------------------------------------------------------------
 
 
-def _place(k: Lowering) -> Place:
-    return Place(_geometry(k), k.slot_of("clamp"))
+def _mode(k: Lowering) -> SurfaceMode:
+    return SurfaceMode(_geometry(k), k.slot_of("clamp"))
 
 
 def _access(k: Lowering, helper: Helper, geometry: str, nbytes: int) -> None:
@@ -121,8 +121,8 @@ def _put_data(k: Lowering, type_name: str) -> int:
 
 @semantics("texture/suld")
 def suld(k: Lowering) -> None:
-    place, scalar, targets = _place(k), SCALAR_TYPES[k.slot_of("dtype")], elements(k.instruction.operand("d"))
-    _access(k, load(place, scalar.bits, len(targets)), place.geometry, scalar.nbytes * len(targets))
+    mode, scalar, targets = _mode(k), SCALAR_TYPES[k.slot_of("dtype")], elements(k.instruction.operand("d"))
+    _access(k, load(mode, scalar.bits, len(targets)), mode.geometry, scalar.nbytes * len(targets))
     for number, target in enumerate(targets):
         value = k.e.load_lanes(k.e.at(k.scratch("data"), number * LANES * scalar.nbytes), INTEGERS[scalar.bits])
         k.write_operand(target, value, scalar.name)
@@ -130,16 +130,16 @@ def suld(k: Lowering) -> None:
 
 @semantics("texture/sust")
 def sust(k: Lowering) -> None:
-    place, scalar = _place(k), SCALAR_TYPES[k.slot_of("ctype")]
+    mode, scalar = _mode(k), SCALAR_TYPES[k.slot_of("ctype")]
     count = _put_data(k, scalar.name)
-    helper = store_texel(place, count) if k.instruction.has("p") else store(place, scalar.bits, count)
-    _access(k, helper, place.geometry, scalar.nbytes * count)
+    helper = store_texel(mode, count) if k.instruction.has("p") else store(mode, scalar.bits, count)
+    _access(k, helper, mode.geometry, scalar.nbytes * count)
 
 
 @semantics("texture/sured")
 def sured(k: Lowering) -> None:
-    place, scalar, operation = _place(k), SCALAR_TYPES[k.slot_of("ctype")], k.slot_of("op")
+    mode, scalar, operation = _mode(k), SCALAR_TYPES[k.slot_of("ctype")], k.slot_of("op")
     _put_data(k, scalar.name)
     if operation in ("min", "max") and scalar.kind != "s":
         operation = f"u{operation}"
-    _access(k, reduce(place, operation, scalar.bits, k.instruction.has("p")), place.geometry, scalar.nbytes)
+    _access(k, reduce(mode, operation, scalar.bits, k.instruction.has("p")), mode.geometry, scalar.nbytes)

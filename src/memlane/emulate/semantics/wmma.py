@@ -19,8 +19,8 @@ from memlane.emulate.code.build import F64, I32, I64, INTEGERS, Value, constant,
 from memlane.emulate.layout import FULL
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.access import load, store
+from memlane.emulate.runtime.address_wrapping import NARROW_SPACES, wrap_addresses
 from memlane.emulate.runtime.matrices import BITS, COLUMNS, Shape, multiply
-from memlane.emulate.runtime.narrow import NARROW_SPACES, narrowed
 from memlane.emulate.semantics.accesses import access
 from memlane.emulate.semantics.matrix import accumulators, write_accumulators
 from memlane.emulate.semantics.memory import state_space
@@ -129,7 +129,7 @@ def _pointers(k: Lowering, piece: _Piece, matrix: str, bits: int) -> Value:
     offset = e.mul(numbers, constant(vector(I64), bits // 8))
     address = e.add(e.add(e.load_lanes(pointer, I64), e.splat(distance)), offset)
     if k.instruction.form.addresses["a"] in NARROW_SPACES:
-        address = narrowed(e, address)
+        address = wrap_addresses(e, address)
     e.store_lanes(address, k.scratch("elements", 256))
     return k.scratch("elements", 256)
 

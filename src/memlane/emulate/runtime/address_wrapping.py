@@ -17,19 +17,19 @@ _LOW_WORD = 0xFFFFFFFF
 _NEAR = 1 << 39
 
 
-def low_words(e: Emit, addresses: Value) -> Value:
+def lower_words(e: Emit, addresses: Value) -> Value:
     """Return the lower 32 bits of 32 i64, or of one."""
     return e.and_(addresses, constant(addresses.type, _LOW_WORD))
 
 
-def narrowed(e: Emit, addresses: Value) -> Value:
+def wrap_addresses(e: Emit, addresses: Value) -> Value:
     """Return addresses of a narrow space, with a 64-bit base, without the overflow of 32 bits: 32 i64, or one.
 
     An address of another space stays unchanged, so that the access is outside. A GPU would truncate it too, but there the lower half is
     outside nearly always, while the spaces of the emulator all begin with a lower half of 0.
     """
     near = e.icmp_unsigned("<", e.add(addresses, constant(addresses.type, _NEAR)), constant(addresses.type, 2 * _NEAR))
-    return e.select(near, low_words(e, addresses), addresses)
+    return e.select(near, lower_words(e, addresses), addresses)
 
 
 def with_upper_half(e: Emit, low: Value, other: Value) -> Value:
