@@ -38,7 +38,7 @@ def access(
 
 
 @contextmanager
-def copied(k: Lowering, source: Place, target: Place, nbytes: int, read: Value, may_read_less: bool) -> Iterator[Value]:
+def copy_access(k: Lowering, source: Place, target: Place, nbytes: int, read: Value, may_read_less: bool) -> Iterator[Value]:
     """Yield the lanes that may make an asynchronous copy of `nbytes` a lane from global to shared memory. `read`: how many of these bytes
     each lane reads, 32 i32; the rest is filled with zeros."""
     yield check_copy(k, source, target, nbytes, read)
@@ -46,7 +46,7 @@ def copied(k: Lowering, source: Place, target: Place, nbytes: int, read: Value, 
     k.reached_memory = True
 
 
-def copied_in_bulk(k: Lowering, spaces: tuple[str, str], source: Place, target: Place, sizes: Value, updates: bool = False) -> Value:
+def bulk_copy_lanes(k: Lowering, spaces: tuple[str, str], source: Place, target: Place, sizes: Value, updates: bool = False) -> Value:
     """Return the lanes that may make a bulk copy of `sizes` bytes each, or, with `updates`, a bulk reduction. A bulk copy is not an access
     of lanes: it is not counted, and its completion is not modelled."""
     k.reached_memory = True
@@ -59,32 +59,32 @@ def at_mbarrier(k: Lowering, space: str, place: Place, operation: str, out: Valu
     return check_mbarrier(k, space, *place, operation, out)
 
 
-def in_tensor_map(k: Lowering, space: str, place: Place, nbytes: int, data: Value) -> Value:
+def tensor_map_store_lanes(k: Lowering, space: str, place: Place, nbytes: int, data: Value) -> Value:
     """Return the lanes that may store a field of a tensor map, which is not counted."""
     k.reached_memory = True
     return check_access(k, space, *place, nbytes, 1, data)
 
 
-def moved_box(k: Lowering, sectors: Value, touched: Value) -> None:
+def count_box_copy(k: Lowering, sectors: Value, touched: Value) -> None:
     """Count the copy of a box of a tensor: 32 i64 each are the sectors and the bytes in global memory. Its helper has checked it."""
     account_box(k, sectors, touched)
     k.reached_memory = True
 
 
-def sampled(k: Lowering, nbytes: int) -> None:
+def count_texture_access(k: Lowering, nbytes: int) -> None:
     """Count an access to a texture or surface, `nbytes` a lane. Its helper has checked the address."""
     account_texture(k, nbytes)
     k.reached_memory = True
 
 
-def multiplied(k: Lowering) -> None:
-    """Count a product of a warpgroup that has read its operands in shared memory, after `operand_read` for each of them."""
+def count_product_access(k: Lowering) -> None:
+    """Count a product of a warpgroup that has read its operands in shared memory, after `check_operand_read` for each of them."""
     account_product(k)
     k.reached_memory = True
 
 
-def operand_read(k: Lowering, places: Value, distance: Value, element_bytes: int, count: int, data: Value) -> None:
-    """Check one part of a tensor-core operand that `k.active` reads from shared memory; `multiplied` counts it."""
+def check_operand_read(k: Lowering, places: Value, distance: Value, element_bytes: int, count: int, data: Value) -> None:
+    """Check one part of a tensor-core operand that `k.active` reads from shared memory; `count_product_access` counts it."""
     check_access(k, "shared", places, distance, element_bytes, count, data)
 
 

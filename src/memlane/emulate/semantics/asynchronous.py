@@ -11,7 +11,7 @@ from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.copies import bulk_copy, bulk_reduce, copy
 from memlane.emulate.runtime.mbarriers import COUNT_BITS, mbarrier
 from memlane.emulate.runtime.tensor_copies import REDUCTIONS
-from memlane.emulate.semantics.accesses import at_mbarrier, copied, copied_in_bulk
+from memlane.emulate.semantics.accesses import at_mbarrier, bulk_copy_lanes, copy_access
 from memlane.emulate.semantics.cluster_copies import complete_at, far_space, multicast
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import Immediate
@@ -27,7 +27,7 @@ def cp_async(k: Lowering) -> None:
     count = e.intrinsic("umin", [k.read("source", "u32"), whole]) if k.has("source") else whole
     e.store_lanes(count, k.scratch("a"))
     source, target = k.address("src"), k.address("dst", "more_addresses")
-    with copied(k, source, target, size.value, count, may_read_less=k.has("source")) as lanes:
+    with copy_access(k, source, target, size.value, count, may_read_less=k.has("source")) as lanes:
         k.call(copy(size.value), k.warp, *source, *target, lanes, constant(I32, k.index), k.scratch("a"))
 
 
@@ -117,7 +117,7 @@ def cp_async_bulk(k: Lowering) -> None:
     sizes = k.read("size")
     e.store_lanes(sizes, k.scratch("sizes", 4 * LANES))
     places = [k.address(letter, f"addresses_{letter}") for letter in ("src", "dst")]
-    lanes, site = copied_in_bulk(k, (source, target), places[0], places[1], sizes), constant(I32, k.index)
+    lanes, site = bulk_copy_lanes(k, (source, target), places[0], places[1], sizes), constant(I32, k.index)
     k.call(bulk_copy(source, target), k.warp, *places[0], *places[1], lanes, site, k.scratch("sizes", 4 * LANES))
     if k.has("mbar"):
         complete_bytes(k, e.zext(sizes, vector(I64)))
@@ -133,7 +133,7 @@ def cp_reduce_async_bulk(k: Lowering) -> None:
     sizes = k.read("size")
     k.e.store_lanes(sizes, k.scratch("sizes", 4 * LANES))
     places = [k.address(letter, f"addresses_{letter}") for letter in ("src", "dst")]
-    lanes = copied_in_bulk(k, ("shared", "global"), places[0], places[1], sizes, updates=True)
+    lanes = bulk_copy_lanes(k, ("shared", "global"), places[0], places[1], sizes, updates=True)
     site = constant(I32, k.index)
     k.call(bulk_reduce(operation, kind), k.warp, *places[0], *places[1], lanes, site, k.scratch("sizes", 4 * LANES))
 

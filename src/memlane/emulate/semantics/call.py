@@ -23,7 +23,7 @@ def call(k: Lowering) -> None:
     link = k.step.link
     assert isinstance(link, Call)
     if k.resumes:
-        return _go_on(k, link)
+        return _finish_call(k, link)
     if link.service:
         SERVICES[link.service](k, link)
         k.flow.save()
@@ -33,7 +33,7 @@ def call(k: Lowering) -> None:
     _pass_arguments(k, link)
     k.flow.save()
     if link.pointer is not None:
-        return _choose(k, link, k.value(link.pointer, "b64"))
+        return _call_through_pointer(k, link, k.value(link.pointer, "b64"))
     return k.flow.go(link.targets[0].entry) if k.instruction.guard is None else k.flow.split(k.active)
 
 
@@ -49,7 +49,7 @@ def _pass_arguments(k: Lowering, link: Call) -> None:
         k.set_register(target.return_register, constant(vector(I32), link.resume))
 
 
-def _choose(k: Lowering, link: Call, pointer: Value) -> None:
+def _call_through_pointer(k: Lowering, link: Call, pointer: Value) -> None:
     """Let each lane continue at the function that its pointer names."""
     e, left = k.e, k.active
     k.flow.skip_if_idle(k.flow.successors[-1])
@@ -107,7 +107,7 @@ def _push(k: Lowering, link: Call) -> None:
     k.set_register(STACK, top)
 
 
-def _go_on(k: Lowering, link: Call) -> None:
+def _finish_call(k: Lowering, link: Call) -> None:
     """Continue after the return: take the results, then restore what was saved."""
     if link.service:
         return

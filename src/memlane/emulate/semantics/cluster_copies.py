@@ -16,7 +16,7 @@ from memlane.emulate.runtime.access import store
 from memlane.emulate.runtime.atomics import OPERATIONS, atomic
 from memlane.emulate.runtime.copies import bulk_copy
 from memlane.emulate.runtime.mbarriers import mbarrier
-from memlane.emulate.semantics.accesses import Place, access, at_mbarrier, copied_in_bulk
+from memlane.emulate.semantics.accesses import Place, access, at_mbarrier, bulk_copy_lanes
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, elements
 
@@ -70,7 +70,7 @@ def multicast(k: Lowering) -> None:
     source = k.address("src", "addresses_src")
 
     def fetch(target: Place, barrier: Place) -> None:
-        lanes = copied_in_bulk(k, ("global", "shared::cluster"), source, target, sizes)
+        lanes = bulk_copy_lanes(k, ("global", "shared::cluster"), source, target, sizes)
         copy = bulk_copy("global", "shared::cluster")
         k.call(copy, k.warp, *source, *target, lanes, site, k.scratch("sizes", 4 * LANES))
         complete_at(k, barrier, "shared::cluster", k.e.zext(sizes, vector(I64)))

@@ -46,7 +46,7 @@ def _rounding(k: Lowering) -> str:
     return next((word for word in k.instruction.modifiers if word in ("rn", "rna", "rz", "rm", "rp", *_ROUNDINGS)), "")
 
 
-def _limited(k: Lowering, value: Value) -> Value:
+def _clamped_to_unit(k: Lowering, value: Value) -> Value:
     """Clamp to 0 and 1, with 0 for a NaN, as `.sat` does."""
     e, low, high = k.e, real(value.type, 0.0), real(value.type, 1.0)
     value = e.select(e.fcmp_ordered(">", value, low), value, low)
@@ -83,7 +83,7 @@ def _float_to_float(k: Lowering, value: Value, target: ScalarType, source: Scala
     if rounding in _ROUNDINGS:
         value = e.intrinsic(_ROUNDINGS[rounding], [value])
     if k.instruction.has("sat"):
-        value = _limited(k, value)
+        value = _clamped_to_unit(k, value)
     if target.name == "tf32" and rounding == "rna":
         return _tf32_away(k, value)
     if target.name in ("f16", "bf16", "tf32"):
@@ -140,7 +140,7 @@ def _integer_to_float(k: Lowering, value: Value, target: ScalarType, source: Sca
     e, rounding = k.e, _rounding(k)
     if rounding == "rn" and target.bits >= 32:
         result = (e.sitofp if source.kind == "s" else e.uitofp)(value, vector(FLOATS[target.bits]))
-        return _limited(k, result) if k.instruction.has("sat") else result
+        return _clamped_to_unit(k, result) if k.instruction.has("sat") else result
     upper, lower = _halves(k, value, source)
     if target.bits == 64:
         e.store(upper, k.scratch("operands"), align=8)
@@ -148,9 +148,9 @@ def _integer_to_float(k: Lowering, value: Value, target: ScalarType, source: Sca
         k.call(directed("fadd", 64, LANES, rounding), k.scratch("operands"), k.scratch("d"))
         whole = e.load_lanes(k.scratch("d"), I64)
         result = e.bitcast(whole, vector(FLOATS[64]))
-        return _limited(k, result) if k.instruction.has("sat") else result
+        return _clamped_to_unit(k, result) if k.instruction.has("sat") else result
     exact = odd_sum(e, upper, lower)
-    return _to_format(k, _limited(k, exact) if k.instruction.has("sat") else exact, target.name)
+    return _to_format(k, _clamped_to_unit(k, exact) if k.instruction.has("sat") else exact, target.name)
 
 
 def _halves(k: Lowering, value: Value, source: ScalarType) -> tuple[Value, Value]:

@@ -7,5 +7,5 @@ from memlane.emulate.semantics.table import semantics
 
 
 @semantics("miscellaneous/nanosleep", "miscellaneous/pmevent", "miscellaneous/setmaxnreg")
-def nothing(k: Lowering) -> None:
+def no_operation(k: Lowering) -> None:
     """Do nothing. Sleeping costs no emulated time: a thread that waits yields at its loop's back edge. The others are hints."""

@@ -16,7 +16,7 @@ PRINT, ASSERT_FAILED, ALLOCATE, FREE = range(4)
 _SERVE = ir.FunctionType(VOID, [I64, I32, I32, I64])
 
 
-def _ask(k: Lowering, link: Call, service: int) -> Value:
+def _call_host(k: Lowering, link: Call, service: int) -> Value:
     """Pass the arguments to the host; return a pointer to its results."""
     e, arguments = k.e, k.scratch("arguments", 8 * 8 * LANES)
     for number, registers in enumerate(link.arguments[:8]):
@@ -35,7 +35,7 @@ def _ask(k: Lowering, link: Call, service: int) -> Value:
 
 def vprintf(k: Lowering, link: Call) -> None:
     """Lower `int vprintf(const char* format, void* arguments)`."""
-    results = _ask(k, link, PRINT)
+    results = _call_host(k, link, PRINT)
     if link.results:
         k.set_register(link.results[0], k.e.trunc(k.e.load_lanes(results, I64), vector(I32)))
 
@@ -44,21 +44,21 @@ def assert_fail(k: Lowering, link: Call) -> None:
     """Lower `void __assertfail(const char* message, const char* file, unsigned line, const char* function, size_t character_bytes)`."""
     e, zero = k.e, constant(I32, 0)
     with e.if_then(e.icmp_unsigned("!=", k.active, zero)):
-        _ask(k, link, ASSERT_FAILED)
+        _call_host(k, link, ASSERT_FAILED)
         k.call(fault, k.warp, constant(I32, ASSERTION), constant(I32, k.index), e.lowest_bit(k.active), constant(I64, 0), zero, zero)
         k.flow.pick_again()
 
 
 def malloc(k: Lowering, link: Call) -> None:
     """Lower `void* malloc(size_t size)`."""
-    results = _ask(k, link, ALLOCATE)
+    results = _call_host(k, link, ALLOCATE)
     if link.results:
         k.set_register(link.results[0], k.e.load_lanes(results, I64))
 
 
 def free(k: Lowering, link: Call) -> None:
     """Lower `void free(void* pointer)`."""
-    _ask(k, link, FREE)
+    _call_host(k, link, FREE)
 
 
 SERVICES.update({"vprintf": vprintf, "__assertfail": assert_fail, "malloc": malloc, "free": free})

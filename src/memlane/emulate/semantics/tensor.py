@@ -11,7 +11,7 @@ from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.access import store
 from memlane.emulate.runtime.copies import bulk_copy
 from memlane.emulate.runtime.tensor_copies import MOVED, REDUCTIONS, RESULT_BYTES, SECTORS, TOUCHED, Way, tensor_copy
-from memlane.emulate.semantics.accesses import Place, copied_in_bulk, in_tensor_map, moved_box
+from memlane.emulate.semantics.accesses import Place, bulk_copy_lanes, count_box_copy, tensor_map_store_lanes
 from memlane.emulate.semantics.cluster_copies import complete_at, in_each_block
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import Immediate, Operand, Register, Symbol, TextureAddress, Vector
@@ -65,7 +65,7 @@ def _copy(k: Lowering, way: Way, box: Place) -> None:
 
 
 def _account(k: Lowering) -> None:
-    moved_box(k, *(k.e.at(_results(k), at) for at in (SECTORS, TOUCHED)))
+    count_box_copy(k, *(k.e.at(_results(k), at) for at in (SECTORS, TOUCHED)))
 
 
 def _results(k: Lowering) -> Value:
@@ -112,7 +112,7 @@ def _put(k: Lowering, at: int, value: Value) -> None:
     pointer, distance = k.address("a")
     place = e.add(distance, constant(I64, at))
     e.store_lanes(value, data)
-    lanes = in_tensor_map(k, space, (pointer, place), bits // 8, data)
+    lanes = tensor_map_store_lanes(k, space, (pointer, place), bits // 8, data)
     k.call(store(space, bits, 1), k.warp, pointer, place, lanes, constant(I32, k.index), data)
 
 
@@ -124,7 +124,7 @@ def tensormap_cp_fenceproxy(k: Lowering) -> None:
     sizes = constant(vector(I32), TENSOR_MAP.itemsize)
     e.store_lanes(sizes, k.scratch("sizes", _WORDS))
     source, target = (k.address(letter, f"addresses_{letter}") for letter in ("src", "dst"))
-    lanes = copied_in_bulk(k, ("shared", "global"), source, target, sizes)
+    lanes = bulk_copy_lanes(k, ("shared", "global"), source, target, sizes)
     k.call(bulk_copy("shared", "global"), k.warp, *source, *target, lanes, constant(I32, k.index), k.scratch("sizes", _WORDS))
     k.active = whole
 

@@ -9,7 +9,7 @@ from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.texture import CHANNELS, GEOMETRIES, QUERIES, axes_of, gather, query, sample
 from memlane.emulate.runtime.texture_surface import SurfaceMode, load, reduce, store, store_texel
-from memlane.emulate.semantics.accesses import sampled
+from memlane.emulate.semantics.accesses import count_texture_access
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, Address, Register, TextureAddress, elements
 
@@ -65,7 +65,7 @@ def _read(k: Lowering, helper: Helper, coordinates: Value) -> None:
         raise k.unsupported()
     out = k.scratch("data")
     k.call(helper, k.warp, _handles(k), coordinates, k.active, constant(I32, k.index), out)
-    sampled(k, scalar.nbytes * len(targets))
+    count_texture_access(k, scalar.nbytes * len(targets))
     words = [e.load_lanes(e.at(out, number * _WORD), I32) for number in range(CHANNELS)]
     if type_name.startswith("f16"):
         words = [narrow(e, e.bitcast(word, vector(F32)), "f16") for word in words]
@@ -108,7 +108,7 @@ def _mode(k: Lowering) -> SurfaceMode:
 
 def _access(k: Lowering, helper: Helper, geometry: str, nbytes: int) -> None:
     k.call(helper, k.warp, _handles(k), _coordinates(k, geometry, "s32"), k.active, constant(I32, k.index), k.scratch("data"))
-    sampled(k, nbytes)
+    count_texture_access(k, nbytes)
 
 
 def _put_data(k: Lowering, type_name: str) -> int:

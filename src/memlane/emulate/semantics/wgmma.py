@@ -17,7 +17,7 @@ from memlane.emulate.layout import FULL
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.matrices import BITS
 from memlane.emulate.runtime.warpgroup import LINES, Operand, Product, group_multiply, operand_addresses
-from memlane.emulate.semantics.accesses import multiplied, operand_read
+from memlane.emulate.semantics.accesses import check_operand_read, count_product_access
 from memlane.emulate.semantics.table import semantics
 from memlane.errors import PtxTypeError
 from memlane.ptx import Immediate, Vector, elements
@@ -54,7 +54,7 @@ def mma_async(k: Lowering) -> None:
     adds = e.and_(k.read("scale_d"), constant(I32, 1))  # the same in all lanes of the group
     site, blocks = constant(I32, k.index), constant(I32, columns // LINES)
     k.call(group_multiply(product), k.warp, k.active, site, left, right, registers, blocks, adds)
-    multiplied(k)
+    count_product_access(k)
     for number, item in enumerate(held):
         k.write_operand(item, e.load_lanes(e.at(registers, 4 * LANES * number), I32), "b32")
 
@@ -127,7 +127,7 @@ def _check(k: Lowering, place: str, descriptor: Value, blocks: int) -> None:
     for first in range(0, blocks, 2):
         k.call(operand_addresses(place), descriptor, constant(I32, first), places)
         k.active = e.and_(whole, constant(I32, FULL if first + 1 < blocks else 0xFFFF))
-        operand_read(k, places, constant(I64, 0), 4, 4, words)
+        check_operand_read(k, places, constant(I64, 0), 4, 4, words)
     k.active = whole
 
 

@@ -28,7 +28,7 @@ from memlane.emulate.semantics.table import semantics
 from memlane.ptx import elements
 
 _BITS = {**BITS, "f32": 32, "s32": 32}
-Place = tuple[list[int], list[int]]
+ElementPosition = tuple[list[int], list[int]]
 """Row and column of one element of a fragment, by lane."""
 _GROUPS, _MEMBERS = [lane // 4 for lane in range(LANES)], [lane % 4 for lane in range(LANES)]
 """Group and member of each lane: four neighbours are a group."""
@@ -42,11 +42,11 @@ class _Fragments:
     down: int
     across: int
 
-    def places(self, matrix: str) -> list[Place]:
+    def positions(self, matrix: str) -> list[ElementPosition]:
         """Return the positions of the elements of a fragment, in the order of the registers."""
-        return list({"a": self._places_of_a, "b": self._places_of_b}.get(matrix, self._places_of_sums)())
+        return list({"a": self._positions_in_a, "b": self._positions_in_b}.get(matrix, self._positions_in_sums)())
 
-    def _places_of_a(self) -> Iterator[Place]:
+    def _positions_in_a(self) -> Iterator[ElementPosition]:
         rows, packed = self.tile.rows, self.tile.in_register
         for tile, register, element in product(range(self.down), range(self.tile.a_registers), range(packed)):
             down, along = (register % 2, register // 2) if rows == 16 else (0, register)
@@ -55,12 +55,12 @@ class _Fragments:
                 [packed * (member + 4 * along) + element for member in _MEMBERS],
             )
 
-    def _places_of_b(self) -> Iterator[Place]:
+    def _positions_in_b(self) -> Iterator[ElementPosition]:
         packed = self.tile.in_register
         for tile, register, element in product(range(self.across), range(self.tile.b_registers), range(packed)):
             yield [packed * (member + 4 * register) + element for member in _MEMBERS], [COLUMNS * tile + group for group in _GROUPS]
 
-    def _places_of_sums(self) -> Iterator[Place]:
+    def _positions_in_sums(self) -> Iterator[ElementPosition]:
         for tile, element in product(range(self.down * self.across), range(self.tile.elements)):
             yield (
                 [self.tile.rows * (tile // self.across) + 8 * (element // 2) + group for group in _GROUPS],
@@ -96,22 +96,22 @@ class _Piece:
 
     first: int
     count: int
-    place: Place
+    position: ElementPosition
 
 
 def _pieces(k: Lowering, matrix: str, bits: int) -> list[_Piece]:
     """Return the elements in the order of the registers; two short ones of a register form one piece if they are neighbours in memory."""
     kind = _element(k)
-    places = _fragments(k, kind, kind).places(matrix)
+    positions = _fragments(k, kind, kind).positions(matrix)
     packed = 32 // bits if bits < 32 else 1
     along, across = (1, 0) if k.slot_of("layout") == "row" else (0, 1)
     together = all(
-        places[at + 1][along] == [line + 1 for line in places[at][along]] and places[at + 1][across] == places[at][across]
-        for at in range(len(places) - 1)
+        positions[at + 1][along] == [line + 1 for line in positions[at][along]] and positions[at + 1][across] == positions[at][across]
+        for at in range(len(positions) - 1)
         if (at + 1) % packed
     )
     step = packed if together else 1
-    return [_Piece(at, step, places[at]) for at in range(0, len(places), step)]
+    return [_Piece(at, step, positions[at]) for at in range(0, len(positions), step)]
 
 
 def _pointers(k: Lowering, piece: _Piece, matrix: str, bits: int) -> Value:
@@ -119,7 +119,7 @@ def _pointers(k: Lowering, piece: _Piece, matrix: str, bits: int) -> Value:
     e, kind = k.e, _element(k)
     by_rows = k.slot_of("layout") == "row"
     rows, columns = _fragments(k, kind, kind).extent(matrix)
-    line, along = piece.place if by_rows else piece.place[::-1]
+    line, along = piece.position if by_rows else piece.position[::-1]
     stride: Value = constant(vector(I64), columns if by_rows else rows)
     if k.has("stride"):
         stride = e.zext(k.read("stride", "u32"), vector(I64))
