@@ -130,12 +130,13 @@ class Emulator(Target):
         return other
 
     def may_leave_out_blocks(self, launch: Launch) -> bool:
-        """Whether the blocks of a launch run one without the others: no clusters, no barrier of the grid, no loop that polls memory."""
+        """Whether the blocks of a launch run one without the others: no clusters, no barrier of the grid, no loop that polls memory other
+        than barriers in shared memory."""
         kernel = launch.kernel
         if kernel.cooperative or launch.cluster is not None or kernel.function.extents(".reqnctapercluster") is not None:
             return False
         places = places_of(kernel.module, kernel.function, Compiled(counts=False, accesses=False, clock=True))
-        return not any(place.polls for place in places)
+        return not any(place.polls_blocks for place in places)
 
     # -- memory ------------------------------------------------------------------------------------------------------------------
 

@@ -56,6 +56,8 @@ class Place:
     successors: tuple[int, ...]
     polls: bool = False
     """Whether a back edge from here closes a loop that reads what other threads may write."""
+    polls_blocks: bool = False
+    """Whether it reads more than barriers in shared memory, and so perhaps what threads of other blocks write."""
     returns: tuple[int, ...] = ()
     """Of the end of a called function: where those who call it may go on."""
 
@@ -161,10 +163,11 @@ def _successors(stretches: Sequence[_Stretch], number: int, goals: dict[str, int
 
 def _mark_polls(places: list[Place], polling: frozenset[str | None]) -> Iterator[Place]:
     used = {name for place in places for step in place.steps for name in reads(step.instruction)}
-    waits = [any(_polls(step.instruction, used, polling) for step in place.steps) for place in places]
+    polls = [[step.instruction for step in place.steps if _polls(step.instruction, used, polling)] for place in places]
     for place in places:
         loops = [target for target in place.successors if target <= place.number]
-        yield replace(place, polls=any(waits[min(loops) : place.number + 1])) if loops else place
+        inside = [one for some in polls[min(loops) : place.number + 1] for one in some] if loops else []
+        yield replace(place, polls=bool(inside), polls_blocks=any(one.opcode != "mbarrier" for one in inside)) if loops else place
 
 
 def _polls(instruction: Instruction, used: set[str], polling: frozenset[str | None]) -> bool:

@@ -46,6 +46,11 @@ class CompiledKernel:
     weights: tuple[tuple[int, int], ...]
     """What the counting layer's tallies of executed lanes count for: number of the tally, and instructions it stands for."""
 
+    @property
+    def has_mbarriers(self) -> bool:
+        """Whether it uses barriers in shared memory."""
+        return any(one.opcode == "mbarrier" for one in self.instructions)
+
 
 def compile_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
     """The machine code of a kernel, from the store if it is there; the caller holds `jit.LOCK`.

@@ -327,7 +327,7 @@ class _Linker:
             successors = (*(target.entry for target in targets), *pointer_only)
             if last.instruction.guard is not None:
                 successors = (*successors, *otherwise)
-        return Place(base + place.number, steps, successors, place.polls)
+        return Place(base + place.number, steps, successors, place.polls, place.polls_blocks)
 
 
 _REMEDY = "link the file that defines it: memlane.link(...), or --link FILE on the command line"

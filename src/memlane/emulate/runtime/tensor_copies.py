@@ -60,25 +60,27 @@ NO_MAP, OTHER_RANK, OTHER_ELEMENT, NOT_MODELLED, CROOKED, IN_FRONT = range(1, 7)
 coordinate for the address, and in `DETAIL` which power of two the bytes of an element are, or the number of the axis."""
 DETAIL = 4
 """From which bit on."""
-MOVED, SECTORS, TOUCHED = (number * 8 * LANES for number in range(3))
-"""Where a copy leaves, for each lane, the bytes of its box, the sectors of its rows in global memory, and how many bytes of those are the
-array's."""
-RESULT_BYTES = 3 * 8 * LANES
+MOVED, SECTORS, TOUCHED, COMPLETE = (number * 8 * LANES for number in range(4))
+"""Where a copy leaves, for each lane, the bytes of its box, the sectors of its rows in global memory, how many bytes of those are the
+array's, and the cycle in which it is complete."""
+RESULT_BYTES = 4 * 8 * LANES
 
 
 @dataclass(frozen=True)
 class Way:
-    """What a copy does: `load`, `prefetch`, `store` or one of `REDUCTIONS`, with so many coordinates; whether the checker looks at it, and
-    whether the box may lie in the shared memory of another block."""
+    """What a copy does: `load`, `prefetch`, `store` or one of `REDUCTIONS`, with so many coordinates; whether the checker looks at it,
+    whether the box may lie in the shared memory of another block, and what says when a row is copied (`clock.bulk`), if a clock asks."""
 
     operation: str
     dimensions: int
     checks: bool
     is_far: bool = False
+    row_time: Helper | None = None
 
     @property
     def name(self) -> str:
-        return f"{self.operation}_{self.dimensions}d{'_checked' if self.checks else ''}{'_far' if self.is_far else ''}"
+        timed = "" if self.row_time is None else f"_{self.row_time.name}"
+        return f"{self.operation}_{self.dimensions}d{'_checked' if self.checks else ''}{'_far' if self.is_far else ''}{timed}"
 
     @property
     def is_outward(self) -> bool:
@@ -93,8 +95,9 @@ class Way:
 
 @cache
 def tensor_copy(way: Way) -> Helper:
-    """`(warp, maps, distance, places, distance, coordinates, lanes, site, results)`: generic addresses of tensor maps, addresses of boxes
-    in shared memory, 32 i32 for each coordinate; into `results` go those of `MOVED`, `SECTORS` and `TOUCHED`."""
+    """`(warp, maps, distance, places, distance, coordinates, lanes, site, results, issue)`: generic addresses of tensor maps, addresses of
+    boxes in shared memory, 32 i32 for each coordinate; into `results` go those of `MOVED`, `SECTORS`, `TOUCHED` and `COMPLETE`. A copy that
+    is issued at a negative cycle takes no time."""
 
     def build(
         e: Emit,
@@ -107,6 +110,7 @@ def tensor_copy(way: Way) -> Helper:
         mask: Value,
         site: Value,
         results: Value,
+        issue: Value,
     ) -> None:
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
             e.ret_void()
@@ -116,14 +120,19 @@ def tensor_copy(way: Way) -> Helper:
             address = address_of_lane(e, maps, ahead, lane)
             with window.lane(lane, address) as record, window.lane(lane, e.add(address, constant(I64, _HALF_MAP))):
                 starts = [_coordinate(e, coordinates, axis, lane) for axis in range(way.dimensions)]
-                box = _Box(e, way, warp, site, lane, record, address, starts, address_of_lane(e, places, behind, lane))
+                box = _Box(e, way, warp, site, lane, record, address, starts, address_of_lane(e, places, behind, lane), issue)
                 box.inspect()
                 if way.operation != "prefetch":
                     box.walk()
-                for at, variable in ((MOVED, box.moved), (SECTORS, box.sectors), (TOUCHED, box.touched)):
+                for at, variable in (
+                    (MOVED, box.moved),
+                    (SECTORS, box.sectors),
+                    (TOUCHED, box.touched),
+                    (COMPLETE, box.complete),
+                ):
                     e.store(variable.get(), e.element(e.at(results, at), lane, I64))
 
-    arguments = (POINTER, POINTER, I64, POINTER, I64, POINTER, I32, I32, POINTER)
+    arguments = (POINTER, POINTER, I64, POINTER, I64, POINTER, I32, I32, POINTER, I64)
     return Helper(f"memlane_tensor_copy_{way.name}", VOID, arguments, build)
 
 
@@ -135,8 +144,19 @@ class _Box:
     """Writes the code for one lane's box."""
 
     def __init__(
-        self, e: Emit, way: Way, warp: Value, site: Value, lane: Value, record: Value, address: Value, starts: list[Value], place: Value
+        self,
+        e: Emit,
+        way: Way,
+        warp: Value,
+        site: Value,
+        lane: Value,
+        record: Value,
+        address: Value,
+        starts: list[Value],
+        place: Value,
+        issue: Value,
     ) -> None:
+        self._issue, self.complete = issue, e.variable(issue)
         self._e, self._way, self._warp, self._site, self._lane = e, way, warp, site, lane
         self._record, self._address, self._starts, self._place = record, address, starts, place
         zero = constant(I64, 0)
@@ -258,6 +278,10 @@ class _Box:
         count = e.add(e.sub(last, e.lshr(address, shift)), constant(I64, 1))
         self.sectors.set(e.add(self.sectors.get(), count))
         self.touched.set(e.add(self.touched.get(), nbytes))
+        if self._way.row_time is not None:
+            with e.if_then(e.icmp_signed(">=", self._issue, constant(I64, 0)), likely=True):
+                done = invoke(e, self._way.row_time, self._warp, address, nbytes, self._issue)
+                self.complete.set(e.intrinsic("smax", [self.complete.get(), done]))
 
     # -- pieces ------------------------------------------------------------------------------------------------------------------
 
