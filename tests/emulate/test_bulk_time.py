@@ -104,7 +104,8 @@ extern "C" __global__ void __cluster_dims__(2) spread(const __grid_constant__ Te
     if (blockIdx.x % 2 == 0)
         asm volatile(
             "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-            "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(stage)), "l"(&map), "r"(shared_address(&full)), "r"(0), "r"(0), "h"((short)3) : "memory");
+            "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(stage)), "l"(&map), "r"(shared_address(&full)), "r"(0), "r"(0),
+                "h"((short)3) : "memory");
     await(&full, 0);
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }

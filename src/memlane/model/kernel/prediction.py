@@ -24,7 +24,7 @@ LATENCY = "latency"
 BLOCKS = "beginning of blocks"
 WARPS = "warps"
 NOT_MODELLED = (
-    "what copies in bulk move, and the tensor memory accelerator",
+    "descriptors of arrays and bulk prefetches",
     "texture caches",
     "TLBs and where in DRAM lines meet",
     "instruction fetch",
