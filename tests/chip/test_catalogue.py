@@ -48,6 +48,21 @@ def test_every_shipped_chip_is_sound(name: str, mine: Path) -> None:
         assert one.shared_bytes_per_sm < one.l1_bytes
 
 
+def test_numbers_of_the_b200_follow_from_published_ones(mine: Path) -> None:
+    b200, h200, h100 = chip.load("b200"), chip.load("h200"), chip.load("h100")
+    assert b200.dram_gb_per_s == pytest.approx(2 * 3996e6 * 7680 / 8 / 1e9, rel=1e-3)
+    assert 2 * 128 * b200.sm_count * b200.clock_mhz * 1e6 == pytest.approx(75e12, rel=0.01)
+    assert b200.latency.dram - h100.latency.dram == pytest.approx(853.4 - 697.5, abs=0.5)
+    assert b200.latency.l2 - h100.latency.l2 == pytest.approx(294.2 - 290.9, abs=0.5)
+    assert b200.l2_kept_bytes
+    assert h200.l2_kept_bytes
+    assert b200.l2_kept_bytes / b200.l2_bytes == pytest.approx(h200.l2_kept_bytes / h200.l2_bytes, rel=2e-3)
+    for name in ("l2_read", "l2_read_lines", "l2_write", "l2_write_lines", "l2_atomic", "dram_mixed", "dram_read", "dram_write_alone"):
+        own, other = getattr(b200.bandwidth, name), getattr(h200.bandwidth, name)
+        assert own / b200.dram_gb_per_s == pytest.approx(other / h200.dram_gb_per_s, rel=5e-3), name
+    assert not {name for name, fact in b200.facts.items() if fact.kind == "measured"}
+
+
 def test_the_page_of_chips_names_them_all() -> None:
     page = (Path(__file__).parents[2] / "docs" / "chips.md").read_text(encoding="utf-8")
     assert [path.stem for path in SHIPPED.glob("*.toml") if f"`{path.stem}`" not in page] == []
@@ -66,7 +81,7 @@ def test_an_unknown_fact_names_those_that_exist() -> None:
 
 
 def test_an_unknown_chip_names_those_that_exist() -> None:
-    with pytest.raises(ChipError, match=r"unknown chip 'h2000'; known chips: a100, gtx480, gtx680, gtx680-8byte, h100, h200, m2050"):
+    with pytest.raises(ChipError, match=r"unknown chip 'h2000'; known chips: a100, b200, gtx480, gtx680, gtx680-8byte, h100, h200, m2050"):
         chip.load("h2000")
 
 
@@ -293,7 +308,7 @@ class TestUnknownGpu:
         assert one.fact("max_block_dim").value == (512, 256, 32)
 
     @pytest.mark.parametrize(
-        ("capability", "relative"), [((7, 5), "v100"), ((8, 7), "rtx4090"), ((10, 0), "h200"), ((6, 1), "v100"), ((5, 2), "v100")]
+        ("capability", "relative"), [((7, 5), "v100"), ((8, 7), "rtx4090"), ((10, 3), "b200"), ((6, 1), "v100"), ((5, 2), "v100")]
     )
     def test_the_nearest_generation_with_the_fewest_assumptions(self, mine: Path, capability: tuple[int, int], relative: str) -> None:
         source = chip.nearest(capability, {}).fact("latency.l2").source

@@ -99,3 +99,13 @@ def test_what_the_file_of_a_chip_lacks_is_said() -> None:
     lacking = replace(H200, bandwidth=replace(H200.bandwidth, blocks=None), links=replace(H200.links, event_us=None))
     assert predicted(lacking, Sampled(events([1]))).missing == ("blocks that begin", "what a launch takes between events")
     assert "blocks that begin" in str(predicted(lacking, Sampled(events([1]))))
+
+
+def test_how_many_rates_of_a_chip_are_assumed_is_said() -> None:
+    b200 = load("b200")
+    found = predicted(b200, Sampled(events([1])))
+    assert "bandwidth.l2_read" in found.assumed
+    assert "bandwidth.dram_read" not in found.assumed  # derived
+    given = [name for name in b200.facts if name.startswith("bandwidth.")]
+    assert f"{len(found.assumed)} of the {len(given) + 1} rates in the file of b200 are assumed, not measured" in str(found)
+    assert "assumed" not in str(predicted(H200, Sampled(events([1]))))

@@ -130,12 +130,13 @@ class Emulator(Target):
         return other
 
     def may_leave_out_blocks(self, launch: Launch) -> bool:
-        """Whether the blocks of a launch run one without the others: no clusters, no barrier of the grid, no loop that polls memory."""
+        """Whether the blocks of a launch run one without the others: no clusters, no barrier of the grid, no loop that polls memory other
+        than barriers in shared memory."""
         kernel = launch.kernel
         if kernel.cooperative or launch.cluster is not None or kernel.function.extents(".reqnctapercluster") is not None:
             return False
         segments = segments_of(kernel.module, kernel.function, Compiled(counts=False, accesses=False, clock=True))
-        return not any(segment.polls for segment in segments)
+        return not any(segment.polls_blocks for segment in segments)
 
     # -- memory ------------------------------------------------------------------------------------------------------------------
 

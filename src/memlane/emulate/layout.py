@@ -19,6 +19,8 @@ NONE = 0xFFFFFFFF
 BARRIERS = 16
 CLUSTER_BARRIER = BARRIERS
 """The number by which the barrier of a cluster is told from those of a block."""
+SLACK = 32
+"""Cycles by which a warp may run ahead of the next one in the clock layer."""
 COPY_GROUPS = 8
 """Of asynchronous copies, those whose times the clock layer tells apart; older ones count with the last."""
 
@@ -153,6 +155,7 @@ CONTEXT = np.dtype(
         ("warps_offset", "u8"),
         ("shared_offset", "u8"),
         ("local_offset", "u8"),
+        ("arrivals", "u8"),
         ("shared_bytes", "u8"),
         ("dynamic_shared_bytes", "u4"),
         ("sm_count", "u4"),
@@ -319,6 +322,8 @@ WARP = np.dtype(
         ("turn", "i8"),
         ("next_clock", "i8"),
         ("copies", "i8", 1 + COPY_GROUPS),
+        ("bulk", "i8", 1 + COPY_GROUPS),
+        ("bulk_reads", "i8", 1 + COPY_GROUPS),
         ("at_barrier", "u4", BARRIERS),
         ("pcs", "u4", LANES),
         ("stopped_at", "u4", LANES),
@@ -343,7 +348,8 @@ Of the barrier of the cluster: lanes that arrived in this phase (`cluster_arrive
 For the clock layer, `time` is the earliest cycle in which the warp may issue again, `began` when its block started, `outstanding` when its
 last memory access completes, and `next_clock` when it may read its clock again. `late` is when what waits for the loads of several turns of
 a loop has issued, and `turn` how many of these turns there were. `copies` is when the asynchronous copies of no group as yet
-are complete, and then those of each group, the newest first.
+are complete, and then those of each group, the newest first; `bulk` and `bulk_reads` are the
+same for bulk copies to global memory: when they are complete, and when they have read their source.
 """
 
 REGISTERS = -(-WARP.itemsize // 64) * 64

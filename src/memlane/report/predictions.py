@@ -55,9 +55,7 @@ def _explained(one: Prediction) -> list[Text]:
     lines += [
         plain(f"    warps: {percent(wait.share)} {wait.cause}{f', {wait.place}' if wait.place else ''}") for wait in one.waits[:_WAITS]
     ]
-    if one.missing:
-        lines.append(plain(f"    the file of {one.chip} has no rate for {', '.join(one.missing)}", "yellow"))
-    return lines
+    return [*lines, *(plain(f"    {doubt}", "yellow") for doubt in one.doubts)]
 
 
 def predictions_document(forecasts: Sequence[Forecast], failed: str = "", failures: Sequence[Any] = ()) -> dict[str, object]:

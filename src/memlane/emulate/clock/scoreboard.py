@@ -8,6 +8,7 @@ value does. The times at which registers become ready lie behind the registers o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import reduce
 
 from memlane.chip import STALL_FIELDS, Chip
 from memlane.emulate.clock.assembled import Weight, weights
@@ -25,6 +26,8 @@ READY_BYTES = 8
 MOST_USES = 64
 """Of a pipe by one instruction."""
 STALL_BYTES = 8 * len(STALL_FIELDS)
+_CLOSED = {"cp.async.commit_group": ("copies",), "cp.async.bulk.commit_group": ("bulk", "bulk_reads")}
+"""The fields of WARP in which an instruction makes a group of the copies since the last one."""
 
 
 class Scoreboard:
@@ -61,10 +64,11 @@ class Scoreboard:
         # `membar.cta` waits for nothing on sm_90; the other fences wait for every access under way.
         if step.instruction.form.effect == "fence" and not (step.instruction.opcode == "membar" and step.instruction.has("cta")):
             when = self._later(when, e.get(self._k.warp, WARP, "outstanding"))
-        for group in _awaited_copies(step.instruction):
-            when = self._later(when, e.get(self._k.warp, WARP, "copies", group))
-        if step.instruction.name == "cp.async.commit_group":
-            self._close_group()
+        for name, groups in _awaited_copies(step.instruction):
+            for group in groups:
+                when = self._later(when, e.get(self._k.warp, WARP, name, group))
+        for name in _CLOSED.get(step.instruction.name, ()):
+            self._close_group(name)
         for name in dict.fromkeys(_waited_for(step.instruction)):
             ready = self._ready_time(name)
             when = when if ready is None else self._later(when, ready)
@@ -172,16 +176,22 @@ class Scoreboard:
         e, k = self._k.e, self._k
         self._complete = when
         e.put(self._later(e.get(k.warp, WARP, "outstanding"), when), k.warp, WARP, "outstanding")
-        if k.instruction.form.effect == "copy":
+        if k.instruction.form.effect == "copy" and not k.instruction.has("bulk"):
             e.put(self._later(e.get(k.warp, WARP, "copies"), when), k.warp, WARP, "copies")
 
-    def _close_group(self) -> None:
+    def _close_group(self, name: str) -> None:
         """The copies since the last group become one, and every older group is one place further from the newest."""
         e, warp = self._k.e, self._k.warp
-        times = [e.get(warp, WARP, "copies", place) for place in range(1 + COPY_GROUPS)]
+        times = [e.get(warp, WARP, name, place) for place in range(1 + COPY_GROUPS)]
         oldest = self._later(times[-1], times[-2])
         for place, time in enumerate([constant(I64, 0), *times[:-2], oldest]):
-            e.put(time, warp, WARP, "copies", place)
+            e.put(time, warp, WARP, name, place)
+
+    @property
+    def copies_complete(self) -> Value:
+        """When all asynchronous copies of the warp are complete, but for those in bulk."""
+        times = [self._k.e.get(self._k.warp, WARP, "copies", place) for place in range(1 + COPY_GROUPS)]
+        return reduce(self._later, times)
 
     def end(self, step: Step) -> None:
         """The results are ready when the instruction completes."""
@@ -233,11 +243,14 @@ def _waited_for(instruction: Instruction) -> Iterable[str]:
     return [name for name in names if name not in sums]
 
 
-def _awaited_copies(instruction: Instruction) -> range:
-    """The places in `copies` that it waits for: all, or those of all groups but so many of the newest. Bulk copies have no times."""
-    if instruction.opcode != "cp" or instruction.has("bulk"):
-        return range(0)
-    if instruction.has("wait_all"):
-        return range(1 + COPY_GROUPS)
+def _awaited_copies(instruction: Instruction) -> Iterable[tuple[str, range]]:
+    """The fields of WARP with the times of the copies that it waits for, and the places there: of all, or of all groups but so many of the
+    newest."""
+    if instruction.opcode != "cp" or not (instruction.has("wait_all") or instruction.has("wait_group")):
+        return
+    name = "copies" if not instruction.has("bulk") else "bulk_reads" if instruction.has("read") else "bulk"
     count = instruction.operand("n")
-    return range(1 + count.value, 1 + COPY_GROUPS) if isinstance(count, Immediate) else range(0)
+    if instruction.has("wait_all"):
+        yield name, range(1 + COPY_GROUPS)
+    elif isinstance(count, Immediate):
+        yield name, range(1 + count.value, 1 + COPY_GROUPS)

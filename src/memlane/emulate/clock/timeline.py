@@ -20,6 +20,7 @@ from memlane.emulate.layout import (
     FINISHED,
     PAUSED,
     REGISTERS,
+    SLACK,
     START_PARTS,
     WARP,
     YIELD,
@@ -31,7 +32,6 @@ from memlane.emulate.runtime.schedule import STEP, end_block, prepare_slot, slot
 from memlane.emulate.runtime.window import peer_of
 from memlane.emulate.runtime.workers import claim_cluster
 
-SLACK = 32
 HOST_LINE_BYTES = 64
 NEAR_REGISTERS = 16
 """Lines with the registers of a warp that are fetched before it runs."""

@@ -56,6 +56,8 @@ class Segment:
     successors: tuple[int, ...]
     polls: bool = False
     """Whether a back edge from here closes a loop that reads memory that other threads may write."""
+    polls_blocks: bool = False
+    """Whether that loop reads more than barriers in shared memory, and so perhaps what threads of other blocks write."""
     returns: tuple[int, ...] = ()
     """At the end of a called function, the segments where its callers may continue."""
 
@@ -164,10 +166,11 @@ def _successors(
 
 def _mark_polls(segments: list[Segment], polling: frozenset[str | None]) -> Iterator[Segment]:
     used = {name for segment in segments for step in segment.steps for name in reads(step.instruction)}
-    waits = [any(_polls(step.instruction, used, polling) for step in segment.steps) for segment in segments]
+    polls = [[step.instruction for step in segment.steps if _polls(step.instruction, used, polling)] for segment in segments]
     for segment in segments:
         loops = [target for target in segment.successors if target <= segment.number]
-        yield replace(segment, polls=any(waits[min(loops) : segment.number + 1])) if loops else segment
+        inside = [one for some in polls[min(loops) : segment.number + 1] for one in some] if loops else []
+        yield replace(segment, polls=bool(inside), polls_blocks=any(one.opcode != "mbarrier" for one in inside)) if loops else segment
 
 
 def _polls(instruction: Instruction, used: set[str], polling: frozenset[str | None]) -> bool:

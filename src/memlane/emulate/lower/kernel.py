@@ -46,6 +46,11 @@ class CompiledKernel:
     weights: tuple[tuple[int, int], ...]
     """For each execution counter of the counting layer: its number, and the instructions that it stands for."""
 
+    @property
+    def has_mbarriers(self) -> bool:
+        """Return whether the kernel uses barriers in shared memory."""
+        return any(one.opcode == "mbarrier" for one in self.instructions)
+
 
 def compile_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
     """Return the machine code of a kernel, from the store if it is there; the caller holds `jit.LOCK`.

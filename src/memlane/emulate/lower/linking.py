@@ -339,7 +339,7 @@ class _Linker:
             successors = (*(target.entry for target in targets), *pointer_only)
             if last.instruction.guard is not None:
                 successors = (*successors, *otherwise)
-        return Segment(base + segment.number, steps, successors, segment.polls)
+        return Segment(base + segment.number, steps, successors, segment.polls, segment.polls_blocks)
 
 
 _REMEDY = "link the file that defines it: memlane.link(...), or --link FILE on the command line"

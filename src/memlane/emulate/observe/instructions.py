@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from memlane.emulate.clock.caches import LOAD, LOAD_PAST_L1
+from memlane.emulate.clock.bulk import bulk_copy_time, peer_copy_time, piece_time
+from memlane.emulate.clock.caches import ATOMIC, LOAD, LOAD_PAST_L1
 from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.accounting import accounting, accounting_copy, count_box, count_branch, count_product
+from memlane.emulate.runtime.helper import Helper
+from memlane.ptx import SCALAR_TYPES
 from memlane.ptx.access import access_kind, product_bytes
 
 
@@ -47,9 +50,50 @@ def account_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, 
     k.completes(k.call(helper, k.warp, *source, *target, k.active, readers, partly, constant(I32, k.index), k.start))
 
 
+def account_bulk(k: Lowering, place: tuple[Value, Value], sizes: Value, kind: str, element: str = "") -> Value:
+    """Let the clock account for bulk copies, and return when they are complete. `place` are the addresses in global memory, `sizes` points
+    to the bytes of each lane; `kind` is `LOAD_PAST_L1` from there, `STORE` or, with the type of an element, `ATOMIC` to there; empty for a
+    copy between blocks."""
+    if not k.layers.clock:
+        return constant(I64, 0)
+    helper = bulk_copy_time(k.chip, kind, *_updated(kind, element)) if kind else peer_copy_time(k.chip)
+    complete = k.call(helper, k.warp, *place, k.active, sizes, k.start)
+    k.completes(complete)
+    return complete
+
+
+def _updated(kind: str, element: str) -> tuple[int, str]:
+    """The bytes of an element that an `ATOMIC` updates, as L2 takes it, and the name of the operation; nothing for other kinds."""
+    if kind != ATOMIC:
+        return 0, ""
+    if not element:
+        return 4, ""
+    return max(4, SCALAR_TYPES[element].nbytes), "float" if SCALAR_TYPES[element].kind in ("f", "bf") else ""
+
+
+def box_time(k: Lowering, kind: str) -> Helper | None:
+    """The helper that says when a row of a box is copied; None without a clock."""
+    return piece_time(k.chip, kind, *_updated(kind, "")) if k.layers.clock else None
+
+
+def completion(k: Lowering) -> Value:
+    """Return the cycle in which the current instruction completes, as far as is known; 0 without a clock."""
+    return constant(I64, 0) if k.scoreboard is None else k.scoreboard.barrier_opens
+
+
+def copies_complete(k: Lowering) -> Value:
+    """Return when all asynchronous copies of the warp are complete."""
+    return constant(I64, 0) if k.scoreboard is None else k.scoreboard.copies_complete
+
+
+def finds_open(k: Lowering, arrival: Value) -> None:
+    """A wait at a barrier has its answer no earlier than what it waited for has arrived."""
+    if k.layers.clock:
+        k.completes(k.e.intrinsic("smax", [completion(k), arrival]))
+
+
 def account_box(k: Lowering, sectors: Value, touched: Value) -> None:
-    """Account for copies of boxes, of which 32 i64 each are the sectors and the bytes in global memory: one request. When they are complete
-    nobody models."""
+    """Account for copies of boxes, of which 32 i64 each are the sectors and the bytes in global memory: one request."""
     if k.layers.counts:
         k.call(count_box(k.layers.accesses), k.warp, sectors, touched, k.active, constant(I32, k.index), k.start)
 

@@ -123,8 +123,10 @@ class _Room:
     """Blocks of a cluster, which are in neighbouring slots; 1 without clusters."""
     shared_bytes: int
     """Of a block, static and dynamic."""
+    arrivals: int
+    """Bytes in front of shared memory that say when what a barrier there counts arrives; 0 where no clock tells."""
     shared_offset: int
-    """In a slot, behind the records of the block and its warps."""
+    """In a slot, behind the records of the block and its warps, and behind the arrivals."""
     local_offset: int
     slot_bytes: int
     slots: int
@@ -135,7 +137,8 @@ class _Room:
         """BadLaunch for a grid that is not a multiple of its clusters."""
         frame, warps = compiled.frame, launch.warps_per_block
         shared = frame.static_shared_bytes + launch.shared_bytes
-        shared_offset = _round_up(BLOCK_BYTES + warps * compiled.warp_bytes)
+        arrivals = _round_up(shared) if compiled.layers.clock and compiled.has_mbarriers else 0
+        shared_offset = _round_up(BLOCK_BYTES + warps * compiled.warp_bytes) + arrivals
         local_offset = shared_offset + _round_up(shared)
         slot_bytes = local_offset + _round_up(frame.local_bytes * warps * LANES)
         cluster = cluster_of(launch.kernel, launch.cluster)
@@ -149,7 +152,7 @@ class _Room:
         blocks, sms = (launch.blocks, device.chip.sm_count) if sample is None else (sample.blocks, sample.sms)
         slots = min(blocks, max(1, resident * sms // together) * together)
         workers = min(slots // together, _wanted_workers(device, launch, compiled))
-        return cls(cluster, together, shared, shared_offset, local_offset, slot_bytes, slots, workers)
+        return cls(cluster, together, shared, arrivals, shared_offset, local_offset, slot_bytes, slots, workers)
 
 
 class _State:
@@ -218,6 +221,7 @@ def _facts(device: DeviceState, launch: Launch, compiled: CompiledKernel, room: 
         "warps": launch.warps_per_block,
         "warp_bytes": compiled.warp_bytes,
         "warps_offset": BLOCK_BYTES,
+        "arrivals": room.arrivals,
         "shared_offset": room.shared_offset,
         "local_offset": room.local_offset,
         "shared_bytes": room.shared_bytes,

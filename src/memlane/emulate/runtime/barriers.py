@@ -5,7 +5,7 @@ from __future__ import annotations
 import llvmlite.ir as ir
 
 from memlane.emulate.code.build import I1, I32, I64, POINTER, VOID, Emit, Value, constant
-from memlane.emulate.layout import BAD_BARRIER, BARRIERS, BLOCK, BLOCKED, CONTEXT, RUN, WARP, offset
+from memlane.emulate.layout import BAD_BARRIER, BARRIERS, BLOCK, BLOCKED, CONTEXT, RUN, SLACK, WARP, offset
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke
 from memlane.emulate.runtime.warp_splits import continue_at, lanes_at
@@ -19,9 +19,12 @@ def _warp_of(e: Emit, block: Value, number: Value) -> Value:
 
 
 def wake(e: Emit, context: Value, warp: Value) -> None:
-    """Add a warp that can continue to the list of the clock layer's scheduler, if that runs."""
+    """Add a warp that can continue to the list of the clock layer's scheduler, if that runs. The warp that opened the barrier does not run
+    ahead of it, because it may wait for what the other one does next."""
     woken = e.get_pointer(context, CONTEXT, "woken")
     with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(woken, I64), constant(I64, 0))):
+        limit = e.add(e.get(warp, WARP, "time"), constant(I64, SLACK))
+        e.put(e.intrinsic("smin", [e.get(context, CONTEXT, "limit"), limit]), context, CONTEXT, "limit")
         count = e.get(context, CONTEXT, "woken_count")
         e.store(warp, e.element(woken, count, POINTER))
         e.put(e.add(count, constant(I64, 1)), context, CONTEXT, "woken_count")

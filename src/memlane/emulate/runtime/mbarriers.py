@@ -2,14 +2,18 @@
 
 Bits 0 to 19: arrivals that the phase still waits for; 20 to 39: arrivals of a phase; 40 to 60: bytes that the phase still waits for,
 temporarily negative at times; 61: the parity of the phase. The manual leaves the word opaque, except for `mbarrier.pending_count`.
+
+For the clock layer, each barrier has a time, `arrivals` (CONTEXT) bytes before its word: the arrival of the last event that counts on it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
-from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
-from memlane.emulate.layout import BLOCK, WARP
+from memlane.emulate.code.build import I1, I32, I64, POINTER, Emit, Value, constant
+from memlane.emulate.layout import BLOCK, CONTEXT, SHARED_WINDOW, WARP, WINDOW_BYTES
 from memlane.emulate.runtime.helper import Helper
 from memlane.emulate.runtime.window import Window, address_of_lane
 from memlane.emulate.runtime.workers import note_progress
@@ -21,6 +25,7 @@ OPERATIONS = (
     *("init", "inval", "expect_tx", "complete_tx", "test_wait", "test_parity"),
     *("arrive", "arrive_expect_tx", "arrive_drop", "arrive_drop_expect_tx"),
 )
+WAITS = ("test_wait", "test_parity")
 
 
 def _field(e: Emit, word: Value, start: int, bits: int) -> Value:
@@ -70,30 +75,58 @@ def _changed(e: Emit, operation: str, word: Value, count: Value) -> Value:
 
 
 @cache
-def mbarrier(operation: str, space: str) -> Helper:
-    """Return the helper `(warp, addresses, offset, lanes, site, given, out)`: `given` points to 32 i64, a count, a number of bytes, a state
-    or a parity; `out` receives the words before the operation, or whether the phase that a wait asks for is over."""
+def mbarrier(operation: str, space: str, is_timed: bool = False) -> Helper:
+    """Return the helper `(warp, addresses, offset, lanes, site, given, out, when)`: `given` points to 32 i64, a count, a number of bytes, a
+    state or a parity; `out` receives the words before the operation, or whether the phase that a wait asks for is over.
 
-    def build(e: Emit, warp: Value, addresses: Value, distance: Value, mask: Value, site: Value, given: Value, out: Value) -> None:
+    If `is_timed`, an operation counts on the barrier at the time `when`, and a wait for a phase that is over returns the time of the last
+    such event.
+    """
+
+    def build(
+        e: Emit, warp: Value, addresses: Value, distance: Value, mask: Value, site: Value, given: Value, out: Value, when: Value
+    ) -> None:
+        latest = e.variable(constant(I64, 0))
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
-            e.ret_void()
+            e.ret(latest.get())
         window = Window(e, warp, space, site, address_of_lane(e, addresses, distance, e.lowest_bit(mask)), 8)
-        with e.each_lane(mask) as lane, window.lane(lane, address_of_lane(e, addresses, distance, lane)) as place:
+        context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
+        with e.each_lane(mask) as lane, window.lane(lane, address := address_of_lane(e, addresses, distance, lane)) as place:
             word = e.load(place, typ=I64)
             operand = e.load(e.element(given, lane, I64), typ=I64)
             answer = e.element(out, lane, I64)
             phase = _field(e, word, _PHASE, 1)
-            if operation == "test_wait":
-                e.store(e.xor(phase, _field(e, operand, _PHASE, 1)), answer)
-            elif operation == "test_parity":
-                e.store(e.xor(phase, e.and_(operand, constant(I64, 1))), answer)
+            if operation in WAITS:
+                asked = _field(e, operand, _PHASE, 1) if operation == "test_wait" else e.and_(operand, constant(I64, 1))
+                is_over = e.xor(phase, asked)
+                e.store(is_over, answer)
+                if is_timed:
+                    with _arrival(e, context, space, address, place) as arrival:
+                        arrived = e.mul(is_over, e.load(arrival, typ=I64))
+                        latest.set(e.intrinsic("smax", [latest.get(), arrived]))
             elif operation != "inval":
                 e.store(word, answer)
                 new = _changed(e, operation, word, operand)
                 e.store(new, place)
+                if is_timed:
+                    with _arrival(e, context, space, address, place) as arrival:
+                        known = constant(I64, 0) if operation == "init" else e.load(arrival, typ=I64)
+                        e.store(e.intrinsic("smax", [known, when]), arrival)
                 if operation not in ("init", "expect_tx"):
                     with e.if_then(_is_complete(e, new)):
                         e.store(_next_phase(e, new), place)
-                        note_progress(e, e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context"))
+                        note_progress(e, context)
+        e.ret(latest.get())
 
-    return Helper(f"memlane_mbarrier_{operation}_{space}", VOID, (POINTER, POINTER, I64, I32, I32, POINTER, POINTER), build)
+    arguments = (POINTER, POINTER, I64, I32, I32, POINTER, POINTER, I64)
+    return Helper(f"memlane_mbarrier_{operation}_{space}{'_timed' if is_timed else ''}", I64, arguments, build)
+
+
+@contextmanager
+def _arrival(e: Emit, context: Value, space: str, address: Value, place: Value) -> Iterator[Value]:
+    """Yield a pointer to the time of the barrier at a host address; the code in the `with` block is skipped for a barrier outside shared
+    memory, which a generic address may name."""
+    inner = e.sub(address, constant(I64, SHARED_WINDOW))
+    is_shared = e.icmp_unsigned("<", inner, constant(I64, WINDOW_BYTES)) if space == "generic" else constant(I1, 1)
+    with e.if_then(is_shared, likely=True):
+        yield e.at(place, e.neg(e.get(context, CONTEXT, "arrivals")))

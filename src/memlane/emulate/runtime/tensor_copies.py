@@ -60,25 +60,28 @@ NO_MAP, OTHER_RANK, OTHER_ELEMENT, NOT_MODELLED, CROOKED, IN_FRONT = range(1, 7)
 the address, and from bit `DETAIL` on the log2 of the bytes of an element, or the number of the axis."""
 DETAIL = 4
 """The lowest bit of the detail in a fault's reason."""
-MOVED, SECTORS, TOUCHED = (number * 8 * LANES for number in range(3))
-"""Byte offsets of a copy's results for each lane: the bytes of its box, the sectors of its rows in global memory, and how many bytes of
-those belong to the array."""
-RESULT_BYTES = 3 * 8 * LANES
+MOVED, SECTORS, TOUCHED, COMPLETE = (number * 8 * LANES for number in range(4))
+"""Byte offsets of a copy's results for each lane: the bytes of its box, the sectors of its rows in global memory, how many bytes of those
+belong to the array, and the cycle in which it completes."""
+RESULT_BYTES = 4 * 8 * LANES
 
 
 @dataclass(frozen=True)
 class Way:
     """One kind of tensor copy: `load`, `prefetch`, `store` or one of `REDUCTIONS`; how many coordinates it has, whether the checker
-    observes it, and whether the box may lie in the shared memory of another block."""
+    observes it, whether the box may lie in the shared memory of another block, and the helper that computes when a row is copied
+    (`clock.bulk`; None without a clock)."""
 
     operation: str
     dimensions: int
     checks: bool
     is_far: bool = False
+    row_time: Helper | None = None
 
     @property
     def name(self) -> str:
-        return f"{self.operation}_{self.dimensions}d{'_checked' if self.checks else ''}{'_far' if self.is_far else ''}"
+        timed = "" if self.row_time is None else f"_{self.row_time.name}"
+        return f"{self.operation}_{self.dimensions}d{'_checked' if self.checks else ''}{'_far' if self.is_far else ''}{timed}"
 
     @property
     def is_outward(self) -> bool:
@@ -93,8 +96,9 @@ class Way:
 
 @cache
 def tensor_copy(way: Way) -> Helper:
-    """Return the helper `(warp, maps, offset, places, offset, coordinates, lanes, site, results)`: takes generic addresses of tensor maps,
-    addresses of boxes in shared memory, and 32 i32 for each coordinate; stores `MOVED`, `SECTORS` and `TOUCHED` into `results`."""
+    """Return the helper `(warp, maps, offset, places, offset, coordinates, lanes, site, results, issue)`: takes generic addresses of tensor
+    maps, addresses of boxes in shared memory, and 32 i32 for each coordinate; stores `MOVED`, `SECTORS`, `TOUCHED` and `COMPLETE` into
+    `results`. A copy that is issued at a negative cycle takes no time."""
 
     def build(
         e: Emit,
@@ -107,6 +111,7 @@ def tensor_copy(way: Way) -> Helper:
         mask: Value,
         site: Value,
         results: Value,
+        issue: Value,
     ) -> None:
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
             e.ret_void()
@@ -116,14 +121,19 @@ def tensor_copy(way: Way) -> Helper:
             address = address_of_lane(e, maps, ahead, lane)
             with window.lane(lane, address) as record, window.lane(lane, e.add(address, constant(I64, _HALF_MAP))):
                 starts = [_coordinate(e, coordinates, axis, lane) for axis in range(way.dimensions)]
-                box = _Box(e, way, warp, site, lane, record, address, starts, address_of_lane(e, places, behind, lane))
+                box = _Box(e, way, warp, site, lane, record, address, starts, address_of_lane(e, places, behind, lane), issue)
                 box.inspect()
                 if way.operation != "prefetch":
                     box.walk()
-                for at, variable in ((MOVED, box.moved), (SECTORS, box.sectors), (TOUCHED, box.touched)):
+                for at, variable in (
+                    (MOVED, box.moved),
+                    (SECTORS, box.sectors),
+                    (TOUCHED, box.touched),
+                    (COMPLETE, box.complete),
+                ):
                     e.store(variable.get(), e.element(e.at(results, at), lane, I64))
 
-    arguments = (POINTER, POINTER, I64, POINTER, I64, POINTER, I32, I32, POINTER)
+    arguments = (POINTER, POINTER, I64, POINTER, I64, POINTER, I32, I32, POINTER, I64)
     return Helper(f"memlane_tensor_copy_{way.name}", VOID, arguments, build)
 
 
@@ -135,8 +145,19 @@ class _Box:
     """The code for one lane's box."""
 
     def __init__(
-        self, e: Emit, way: Way, warp: Value, site: Value, lane: Value, record: Value, address: Value, starts: list[Value], place: Value
+        self,
+        e: Emit,
+        way: Way,
+        warp: Value,
+        site: Value,
+        lane: Value,
+        record: Value,
+        address: Value,
+        starts: list[Value],
+        place: Value,
+        issue: Value,
     ) -> None:
+        self._issue, self.complete = issue, e.variable(issue)
         self._e, self._way, self._warp, self._site, self._lane = e, way, warp, site, lane
         self._record, self._address, self._starts, self._place = record, address, starts, place
         zero = constant(I64, 0)
@@ -259,6 +280,10 @@ class _Box:
         count = e.add(e.sub(last, e.lshr(address, shift)), constant(I64, 1))
         self.sectors.set(e.add(self.sectors.get(), count))
         self.touched.set(e.add(self.touched.get(), nbytes))
+        if self._way.row_time is not None:
+            with e.if_then(e.icmp_signed(">=", self._issue, constant(I64, 0)), likely=True):
+                done = invoke(e, self._way.row_time, self._warp, address, nbytes, self._issue)
+                self.complete.set(e.intrinsic("smax", [self.complete.get(), done]))
 
     # -- pieces ------------------------------------------------------------------------------------------------------------------
 

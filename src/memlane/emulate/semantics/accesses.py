@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from memlane.emulate.check.hooks import check_access, check_bulk_copy, check_copy, check_mbarrier
-from memlane.emulate.code.build import Value
+from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.instructions import account, account_box, account_copy, account_product, account_texture
+from memlane.emulate.observe.instructions import account, account_box, account_copy, account_product, account_texture, finds_open
+from memlane.emulate.runtime.mbarriers import WAITS, mbarrier
 from memlane.ptx import MemoryAccess, memory_accesses
 
 Place = tuple[Value, Value]
@@ -48,15 +49,20 @@ def copy_access(k: Lowering, source: Place, target: Place, nbytes: int, read: Va
 
 def bulk_copy_lanes(k: Lowering, spaces: tuple[str, str], source: Place, target: Place, sizes: Value, updates: bool = False) -> Value:
     """Return the lanes that may make a bulk copy of `sizes` bytes each, or, with `updates`, a bulk reduction. A bulk copy is not an access
-    of lanes: it is not counted, and its completion is not modelled."""
+    of lanes: it is not counted."""
     k.reached_memory = True
     return check_bulk_copy(k, spaces, source, target, sizes, updates)
 
 
-def at_mbarrier(k: Lowering, space: str, place: Place, operation: str, out: Value) -> Value:
-    """Return the lanes that may execute an operation on a barrier in shared memory, which is not counted."""
+def at_mbarrier(k: Lowering, space: str, place: Place, operation: str, given: Value, out: Value, when: Value | None = None) -> None:
+    """Execute an operation on a barrier in shared memory, which is not counted, for the lanes that may. `given`, `out`: as for `mbarrier`.
+    `when`: the time at which it counts on the barrier; None for at once."""
     k.reached_memory = True
-    return check_mbarrier(k, space, *place, operation, out)
+    lanes, arrives = check_mbarrier(k, space, *place, operation, out), constant(I64, 0) if when is None else when
+    helper = mbarrier(operation, space, k.layers.clock)
+    latest = k.call(helper, k.warp, *place, lanes, constant(I32, k.index), given, out, arrives)
+    if operation in WAITS:
+        finds_open(k, latest)
 
 
 def tensor_map_store_lanes(k: Lowering, space: str, place: Place, nbytes: int, data: Value) -> Value:

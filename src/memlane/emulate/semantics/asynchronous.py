@@ -1,15 +1,18 @@
 """Asynchronous copies, and the barriers in shared memory that track them.
 
-Copies complete immediately, and so do their byte counts: a kernel that forgets to wait for them works here.
+Copies complete immediately, and so do their byte counts: a kernel that forgets to wait for them works here. In the time of the clock layer
+they complete later, and a thread that waits for them continues then.
 """
 
 from __future__ import annotations
 
 from memlane.chip import LANES
+from memlane.emulate.clock.caches import ATOMIC, LOAD_PAST_L1, STORE
 from memlane.emulate.code.build import I32, I64, Value, constant, vector
 from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.observe.instructions import account_bulk, copies_complete
 from memlane.emulate.runtime.copies import bulk_copy, bulk_reduce, copy
-from memlane.emulate.runtime.mbarriers import COUNT_BITS, mbarrier
+from memlane.emulate.runtime.mbarriers import COUNT_BITS
 from memlane.emulate.runtime.tensor_copies import REDUCTIONS
 from memlane.emulate.semantics.accesses import at_mbarrier, bulk_copy_lanes, copy_access
 from memlane.emulate.semantics.cluster_copies import complete_at, far_space, multicast
@@ -48,13 +51,12 @@ def _space(k: Lowering) -> str:
     return far_space(k, "space")
 
 
-def _mbarrier(k: Lowering, operation: str, given: Value, letter: str = "a", space: str = "shared") -> Value:
-    """Execute an operation on the barrier at the address in `letter`. Return 32 i64: the words before it, or whether a phase is over."""
+def _mbarrier(k: Lowering, operation: str, given: Value, space: str, when: Value | None = None) -> Value:
+    """Execute an operation on the barrier of the instruction. Return 32 i64: the words before it, or whether a phase is over. `when`: the
+    time at which it counts on the barrier; None for at once."""
     e, out = k.e, k.scratch("data")
     e.store_lanes(given, k.scratch("b"))
-    place = k.address(letter, f"addresses_{letter}")
-    lanes = at_mbarrier(k, space, place, operation, out)
-    k.call(mbarrier(operation, space), k.warp, *place, lanes, constant(I32, k.index), k.scratch("b"), out)
+    at_mbarrier(k, space, k.address("a", "addresses_a"), operation, k.scratch("b"), out, when)
     return e.load_lanes(out, I64)
 
 
@@ -98,9 +100,13 @@ def mbarrier_pending_count(k: Lowering) -> None:
 
 @semantics("asynchronous/cp.async.mbarrier.arrive")
 def cp_async_mbarrier_arrive(k: Lowering) -> None:
-    """Arrive at once, because the thread's copies are complete. Without `.noinc` the barrier also expects this arrival, and both cancel."""
+    """Arrive at once, because the thread's copies are complete; for the clock layer, when they complete. Without `.noinc` the barrier also
+    expects this arrival, and both cancel."""
+    when = copies_complete(k)
     if k.instruction.has("noinc"):
-        _mbarrier(k, "arrive", constant(vector(I64), 1), space=_space(k))
+        _mbarrier(k, "arrive", constant(vector(I64), 1), _space(k), when)
+    elif k.layers.clock and not k.layers.check:
+        _mbarrier(k, "complete_tx", constant(vector(I64), 0), _space(k), when)
 
 
 @semantics("asynchronous/cp.async.bulk")
@@ -117,10 +123,12 @@ def cp_async_bulk(k: Lowering) -> None:
     sizes = k.read("size")
     e.store_lanes(sizes, k.scratch("sizes", 4 * LANES))
     places = [k.address(letter, f"addresses_{letter}") for letter in ("src", "dst")]
+    kind, far = (STORE, places[1]) if target == "global" else (LOAD_PAST_L1 if source == "global" else "", places[0])
+    when = account_bulk(k, far, k.scratch("sizes", 4 * LANES), kind)
     lanes, site = bulk_copy_lanes(k, (source, target), places[0], places[1], sizes), constant(I32, k.index)
     k.call(bulk_copy(source, target), k.warp, *places[0], *places[1], lanes, site, k.scratch("sizes", 4 * LANES))
     if k.has("mbar"):
-        complete_bytes(k, e.zext(sizes, vector(I64)))
+        complete_bytes(k, e.zext(sizes, vector(I64)), when)
     return None
 
 
@@ -133,12 +141,13 @@ def cp_reduce_async_bulk(k: Lowering) -> None:
     sizes = k.read("size")
     k.e.store_lanes(sizes, k.scratch("sizes", 4 * LANES))
     places = [k.address(letter, f"addresses_{letter}") for letter in ("src", "dst")]
+    account_bulk(k, places[1], k.scratch("sizes", 4 * LANES), ATOMIC, kind)
     lanes = bulk_copy_lanes(k, ("shared", "global"), places[0], places[1], sizes, updates=True)
     site = constant(I32, k.index)
     k.call(bulk_reduce(operation, kind), k.warp, *places[0], *places[1], lanes, site, k.scratch("sizes", 4 * LANES))
 
 
-def complete_bytes(k: Lowering, counts: Value) -> None:
+def complete_bytes(k: Lowering, counts: Value, when: Value) -> None:
     """Count bytes, 32 i64, as arrived at the barrier that a copy names, in the block that receives the data."""
     space = "shared::cluster" if k.slot_of("dst") == "shared::cluster" else "shared"
-    complete_at(k, k.address("mbar", "addresses_mbar"), space, counts)
+    complete_at(k, k.address("mbar", "addresses_mbar"), space, counts, when)

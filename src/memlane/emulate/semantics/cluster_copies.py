@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from memlane.chip import LANES
+from memlane.emulate.clock.caches import LOAD_PAST_L1
 from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
 from memlane.emulate.layout import CLUSTER_SHIFT, MOST_RANKS, RANK_MASK
 from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.observe.instructions import account_bulk, completion
 from memlane.emulate.runtime.access import store
 from memlane.emulate.runtime.atomics import OPERATIONS, atomic
 from memlane.emulate.runtime.copies import bulk_copy
-from memlane.emulate.runtime.mbarriers import mbarrier
 from memlane.emulate.semantics.accesses import Place, access, at_mbarrier, bulk_copy_lanes
 from memlane.emulate.semantics.table import semantics
 from memlane.ptx import SCALAR_TYPES, elements
@@ -27,12 +28,10 @@ def far_space(k: Lowering, slot: str) -> str:
     return named if named == "shared::cluster" else "shared" if named else "generic"
 
 
-def complete_at(k: Lowering, place: Place, space: str, counts: Value) -> None:
-    """Count bytes, 32 i64, as arrived at the barriers at these addresses."""
-    out = k.scratch("data")
+def complete_at(k: Lowering, place: Place, space: str, counts: Value, when: Value) -> None:
+    """Count bytes, 32 i64, as arrived at the barriers at these addresses: at once, and for the clock layer in the cycle `when`."""
     k.e.store_lanes(counts, k.scratch("b"))
-    lanes = at_mbarrier(k, space, place, "complete_tx", out)
-    k.call(mbarrier("complete_tx", space), k.warp, *place, lanes, constant(I32, k.index), k.scratch("b"), out)
+    at_mbarrier(k, space, place, "complete_tx", k.scratch("b"), k.scratch("data"), when)
 
 
 @semantics("memory/st.async")
@@ -44,7 +43,7 @@ def st_async(k: Lowering) -> None:
     place, nbytes = k.address("a"), scalar.nbytes * len(sources)
     with access(k, space, *place, scalar.nbytes, len(sources), data) as lanes:
         k.call(store(space, scalar.bits, len(sources)), k.warp, *place, lanes, constant(I32, k.index), data)
-    complete_at(k, k.address("mbar", "addresses_mbar"), space, constant(vector(I64), nbytes))
+    complete_at(k, k.address("mbar", "addresses_mbar"), space, constant(vector(I64), nbytes), completion(k))
 
 
 @semantics("memory/red.async")
@@ -59,7 +58,7 @@ def red_async(k: Lowering) -> None:
     helper = atomic(operation, scalar.name, space)
     with access(k, space, *place, scalar.nbytes, 1, out) as lanes:
         k.call(helper, k.warp, *place, lanes, constant(I32, k.index), k.scratch("b"), k.scratch("c"), out)
-    complete_at(k, k.address("mbar", "addresses_mbar"), space, constant(vector(I64), scalar.nbytes))
+    complete_at(k, k.address("mbar", "addresses_mbar"), space, constant(vector(I64), scalar.nbytes), completion(k))
 
 
 def multicast(k: Lowering) -> None:
@@ -68,12 +67,13 @@ def multicast(k: Lowering) -> None:
     sizes, site = k.read("size"), constant(I32, k.index)
     k.e.store_lanes(sizes, k.scratch("sizes", 4 * LANES))
     source = k.address("src", "addresses_src")
+    when = account_bulk(k, source, k.scratch("sizes", 4 * LANES), LOAD_PAST_L1)
 
     def fetch(target: Place, barrier: Place) -> None:
         lanes = bulk_copy_lanes(k, ("global", "shared::cluster"), source, target, sizes)
         copy = bulk_copy("global", "shared::cluster")
         k.call(copy, k.warp, *source, *target, lanes, site, k.scratch("sizes", 4 * LANES))
-        complete_at(k, barrier, "shared::cluster", k.e.zext(sizes, vector(I64)))
+        complete_at(k, barrier, "shared::cluster", k.e.zext(sizes, vector(I64)), when)
 
     in_each_block(k, [k.address(letter, f"addresses_{letter}") for letter in ("dst", "mbar")], fetch)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 
 from memlane.chip import LANES
-from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
+from memlane.emulate.clock.caches import ATOMIC, LOAD_PAST_L1, STORE
+from memlane.emulate.code.build import I32, I64, INTEGERS, Value, Variable, constant, vector
 from memlane.emulate.layout import PARAM_WINDOW, TENSOR_MAP, TENSOR_MAP_MARK, offset
 from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.observe.instructions import box_time
 from memlane.emulate.runtime.access import store
 from memlane.emulate.runtime.copies import bulk_copy
-from memlane.emulate.runtime.tensor_copies import MOVED, REDUCTIONS, RESULT_BYTES, SECTORS, TOUCHED, Way, tensor_copy
+from memlane.emulate.runtime.tensor_copies import COMPLETE, MOVED, REDUCTIONS, RESULT_BYTES, SECTORS, TOUCHED, Way, tensor_copy
 from memlane.emulate.semantics.accesses import Place, bulk_copy_lanes, count_box_copy, tensor_map_store_lanes
 from memlane.emulate.semantics.cluster_copies import complete_at, in_each_block
 from memlane.emulate.semantics.table import semantics
@@ -25,20 +27,20 @@ def cp_async_bulk_tensor(k: Lowering) -> None:
     """Copy a box. Toward shared memory all bytes of the box count on a barrier, including those outside the array; with a mask of ranks, in
     each of those blocks, which receive the data of one access to global memory."""
     if not k.has("mbar"):
-        return _outward(k, "store")
-    way = _prepared(k, "load")
+        return _outward(k, "store", STORE)
+    way, when = _prepared(k, "load", LOAD_PAST_L1), k.e.variable(constant(I64, 0))
     places = [k.address(letter, f"addresses_{letter}") for letter in ("dst", "mbar")]
     if k.instruction.has("multicast::cluster"):
-        in_each_block(k, places, lambda box, barrier: _fetch(k, way, box, barrier))
+        in_each_block(k, places, lambda box, barrier: _fetch(k, way, box, barrier, when))
     else:
-        _fetch(k, way, *places)
-    return _account(k)
+        _fetch(k, way, places[0], places[1], when)
+    return _account(k, when.get())
 
 
 @semantics("asynchronous/cp.async.bulk.prefetch.tensor")
 def cp_async_bulk_prefetch_tensor(k: Lowering) -> None:
     """Check the box, and move nothing. A GPU takes a box that no load may have for an illegal instruction here too."""
-    _copy(k, _prepared(k, "prefetch"), (k.scratch("maps"), constant(I64, 0)))
+    _copy(k, _prepared(k, "prefetch"), (k.scratch("maps"), constant(I64, 0)), k.start)
 
 
 @semantics("asynchronous/cp.reduce.async.bulk.tensor")
@@ -46,25 +48,36 @@ def cp_reduce_async_bulk_tensor(k: Lowering) -> None:
     operation = k.slot_of("op")
     if operation not in REDUCTIONS:
         raise k.unsupported()
-    _outward(k, operation)
+    _outward(k, operation, ATOMIC)
 
 
-def _outward(k: Lowering, operation: str) -> None:
-    _copy(k, _prepared(k, operation), k.address("src", "addresses_src"))
-    _account(k)
+def _outward(k: Lowering, operation: str, kind: str) -> None:
+    _copy(k, _prepared(k, operation, kind), k.address("src", "addresses_src"), k.start)
+    _account(k, _complete(k))
 
 
-def _fetch(k: Lowering, way: Way, box: Place, barrier: Place) -> None:
-    _copy(k, way, box)
-    complete_at(k, barrier, way.space, k.e.load_lanes(k.e.at(_results(k), MOVED), I64))
+def _fetch(k: Lowering, way: Way, box: Place, barrier: Place, when: Variable) -> None:
+    """Copy a box to the shared memory of a block. `when` is the cycle in which it completes; 0 before the first of the blocks that receive
+    the data of one access."""
+    e = k.e
+    is_first = e.icmp_signed("==", when.get(), constant(I64, 0))
+    _copy(k, way, box, e.select(is_first, k.start, constant(I64, -1)))
+    when.set(e.intrinsic("smax", [when.get(), _complete(k)]))
+    complete_at(k, barrier, way.space, e.load_lanes(e.at(_results(k), MOVED), I64), when.get())
 
 
-def _copy(k: Lowering, way: Way, box: Place) -> None:
+def _copy(k: Lowering, way: Way, box: Place, issue: Value) -> None:
     maps = (k.scratch("maps"), constant(I64, 0))
-    k.call(tensor_copy(way), k.warp, *maps, *box, k.scratch("coordinates"), k.active, constant(I32, k.index), _results(k))
+    k.call(tensor_copy(way), k.warp, *maps, *box, k.scratch("coordinates"), k.active, constant(I32, k.index), _results(k), issue)
 
 
-def _account(k: Lowering) -> None:
+def _complete(k: Lowering) -> Value:
+    """Return the cycle in which the last of the boxes completes."""
+    return k.e.reduce("smax", k.e.load_lanes(k.e.at(_results(k), COMPLETE), I64))
+
+
+def _account(k: Lowering, when: Value) -> None:
+    k.completes(when)
     count_box_copy(k, *(k.e.at(_results(k), at) for at in (SECTORS, TOUCHED)))
 
 
@@ -132,8 +145,9 @@ def tensormap_cp_fenceproxy(k: Lowering) -> None:
 # -- operands ----------------------------------------------------------------------------------------------------------------------
 
 
-def _prepared(k: Lowering, operation: str) -> Way:
-    """Store the addresses of the tensor maps and the coordinates where helpers read them, and clear the results."""
+def _prepared(k: Lowering, operation: str, kind: str = "") -> Way:
+    """Store the addresses of the tensor maps and the coordinates where helpers read them, and clear the results. `kind` is the kind of
+    accesses to global memory; empty if there are none."""
     e, operand, dimensions = k.e, k.instruction.operand("map"), int(k.slot_of("dim")[0])
     assert isinstance(operand, TextureAddress)
     items = operand.items[1].items if len(operand.items) == 2 and isinstance(operand.items[1], Vector) else ()
@@ -142,9 +156,9 @@ def _prepared(k: Lowering, operation: str) -> Way:
     for axis, item in enumerate(items):
         e.store_lanes(k.bits_of(item, "s32"), e.at(k.scratch("coordinates", _MOST_DIMENSIONS * _WORDS), axis * _WORDS))
     e.store_lanes(_generic(k, operand.items[0]), k.scratch("maps", 8 * LANES))
-    for at in (MOVED, SECTORS, TOUCHED):
+    for at in (MOVED, SECTORS, TOUCHED, COMPLETE):
         e.store_lanes(constant(vector(I64), 0), e.at(_results(k), at))
-    return Way(operation, dimensions, k.layers.check, k.slot_of("dst") == "shared::cluster")
+    return Way(operation, dimensions, k.layers.check, k.slot_of("dst") == "shared::cluster", box_time(k, kind) if kind else None)
 
 
 def _generic(k: Lowering, base: Operand) -> Value:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from memlane.chip import Chip
 from memlane.model.kernel.memory import AT_ONE_PLACE, FABRIC, shared_parts
 from memlane.model.kernel.multiprocessor import Part, Sampled, parts_of, whole_cycles
-from memlane.number_format import duration, percent
+from memlane.number_format import duration, percent, plural
 
 LIMITING_SHARE = 0.6
 """Of the time, for which a part has to be busy to be called the one that limits; below that, latency does, as Nsight Compute's guide
@@ -24,7 +24,7 @@ LATENCY = "latency"
 BLOCKS = "beginning of blocks"
 WARPS = "warps"
 NOT_MODELLED = (
-    "what copies in bulk move, and the tensor memory accelerator",
+    "descriptors of arrays and bulk prefetches",
     "texture caches",
     "TLBs and where in DRAM lines meet",
     "instruction fetch",
@@ -67,6 +67,10 @@ class Prediction:
     """Of the blocks that ran for this."""
     missing: tuple[str, ...] = ()
     """Rates that the file of the chip lacks."""
+    assumed: tuple[str, ...] = ()
+    """Rates that the file of the chip has, but that nobody measured or published: entries of its file, `bandwidth.l2_read`."""
+    rates: int = 0
+    """Rates that the file of the chip has."""
     throughputs: Mapping[str, float] = field(default_factory=dict)
     """Of `SM`, `L1`, `L2` and `DRAM`, as Nsight Compute would show it, 1 being all. Blocks that begin are none of these."""
     moved_bytes: float = 0.0
@@ -82,6 +86,14 @@ class Prediction:
         """What limits in the words of Nsight Compute: the unit with the highest throughput, or `latency` where none is above 60 %."""
         busiest = max(self.throughputs, key=lambda name: self.throughputs[name], default=LATENCY)
         return busiest if self.throughputs.get(busiest, 0.0) >= LIMITING_SHARE else LATENCY
+
+    @property
+    def doubts(self) -> list[str]:
+        """What the file of the chip lacks, and how much of it is assumed, in a sentence each."""
+        lines = [f"the file of {self.chip} has no rate for {', '.join(self.missing)}"] if self.missing else []
+        if self.assumed:
+            lines.append(f"{len(self.assumed)} of the {plural(self.rates, 'rate')} in the file of {self.chip} are assumed, not measured")
+        return lines
 
     @property
     def limiting(self) -> str:
@@ -102,8 +114,7 @@ class Prediction:
         if self.share < 1:
             spread = duration(1e3 * self.spread_us)
             lines.append(f"  sampled: {percent(self.share)} of the blocks ran, +-{spread} between parts of the sample")
-        lines += [f"  the file of {self.chip} has no rate for {', '.join(self.missing)}"] if self.missing else []
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  {one}" for one in self.doubts)])
 
     def utilization(self, part: Part) -> float:
         """The share of the time for which a part is busy."""
@@ -131,6 +142,7 @@ def predicted(chip: Chip, sampled: Sampled) -> Prediction:
     parts.sort(key=lambda part: -part.cycles)
     us = launch_us + together / chip.clock_mhz
     busy = tuple(part for part in parts if part.cycles > 0)
+    rates = [name for name in chip.facts if name.startswith("bandwidth.") or name == "links.event_us"]
     return Prediction(
         chip.name,
         us,
@@ -141,6 +153,8 @@ def predicted(chip: Chip, sampled: Sampled) -> Prediction:
         spread / chip.clock_mhz,
         sampled.events.fraction,
         (*shared.missing, *missing),
+        tuple(name for name in chip.assumed if name in rates),
+        len(rates),
         _throughputs(chip, busy, together),
         shared.moved_bytes,
     )
