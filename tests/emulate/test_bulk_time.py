@@ -97,6 +97,21 @@ extern "C" __global__ void boxes(long long* out, const __grid_constant__ TensorM
         out[turn] = clock64() - begin;
     }
 }
+extern "C" __global__ void added(long long* out, float* to, int bytes) {
+    long long begin = clock64();
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;\ncp.async.bulk.commit_group;" ::"l"(to),
+                 "r"(shared_address(stage)), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    *out = clock64() - begin;
+}
+extern "C" __global__ void generic(long long* out, const char* in, int bytes) {
+    start(&full);
+    long long begin = clock64();
+    expect(&full, bytes);
+    fetch(stage, in, bytes, &full);
+    asm volatile("{\n.reg .pred over;\nASK:\nmbarrier.try_wait.parity.b64 over, [%0], 0;\n@!over bra ASK;\n}" ::"l"(&full) : "memory");
+    *out = clock64() - begin;
+}
 extern "C" __global__ void __cluster_dims__(2) spread(const __grid_constant__ TensorMap map, int bytes) {
     start(&full);
     expect(&full, bytes);
@@ -157,6 +172,20 @@ def test_waits_for_groups_last_until_they_are_complete_or_read(target: Emulator,
     assert cycles_of(2 * nbytes) + H200.latency.l2 <= complete
     assert cycles_of(2 * nbytes) <= read <= cycles_of(2 * nbytes) + ROUND
     assert cycles_of(nbytes) <= first_read <= cycles_of(nbytes) + ROUND
+
+
+def test_a_reduction_takes_the_latency_of_atomics(target: Emulator, kernels) -> None:  # type: ignore[no-untyped-def]
+    out, nbytes = target.zeros(1, np.int64), 4096
+    events = seen(target, kernels["added"][1, 1, None, nbytes], out, target.zeros(nbytes // 4, np.float32), np.int32(nbytes))
+    assert out.numpy()[0] >= H200.latency.global_atomic + cycles_of(nbytes)
+    assert events.traffic.total("atomic") == nbytes // 32
+
+
+def test_a_wait_by_a_generic_address_is_a_wait_too(target: Emulator, kernels) -> None:  # type: ignore[no-untyped-def]
+    out, nbytes = target.zeros(1, np.int64), 4096
+    seen(target, kernels["generic"][1, 1, None, nbytes], out, target.zeros(nbytes, np.uint8), np.int32(nbytes))
+    least = H200.latency.dram + cycles_of(nbytes)
+    assert least <= out.numpy()[0] <= 1.1 * least + ROUND
 
 
 def test_copies_of_all_multiprocessors_share_dram(target: Emulator, kernels) -> None:  # type: ignore[no-untyped-def]
