@@ -1,21 +1,21 @@
-"""The passes that make a kernel record or count its accesses.
+"""Instrument PTX: passes that make kernels record or count their memory accesses, and readers of what the kernels wrote.
 
-sites           which instructions access memory
-registers       the registers that an instruction reads, and their bits
+sites           finds the instructions that access memory and numbers them
+registers       lists the registers that an instruction reads, and copies them into 32-bit words
 probe           the probes of a kernel as data
-printing        the printer of these, which says where their parts stand
-sampling        which warps and executions are traced
-staging         the PTX that keeps records in shared memory first
-schemes         how the clock is read around an access, one scheme a file
-warp            the PTX of a traced warp besides its probes
-together        the pass that lets probes of a straight line reserve places together
-halves          the two bodies of a kernel of which only some warps are traced
-tracing         the pass that puts it together: `trace`
-buffer, decode  the trace buffer: its layout in bytes, and back to rows
-transactions    the PTX that counts what an access costs
-rebind          the pass that lets a twin use the variables of its original
-widen           the pass that puts the access that the assembler makes of several beside these: `widen`
-counting        the pass that puts it in, and its counters back to counts: `count`, `read_counters`
+printing        prints probes as PTX and returns the instruction index of each of their parts
+sampling        chooses which warps and which executions of a site are traced
+staging         PTX that buffers records in shared memory before they go to global memory
+schemes         ways to read the clock around an access, one scheme per file
+warp            PTX that a traced warp runs besides its probes
+together        pass that merges the slot reservations of adjacent probes in straight-line code
+halves          pass that combines the instrumented and the original body, of which each warp runs one
+tracing         the tracing pipeline: `trace`
+buffer, decode  the trace buffer: its byte layout, and its conversion to rows
+transactions    PTX that counts the transactions of an access
+rebind          pass that makes an instrumented copy of a module use the variables of the original
+widen           pass that adds the wide loads that ptxas forms from adjacent narrow ones: `widen`
+counting        the counting pass and the reader of its counters: `count`, `read_counters`
 """
 
 from memlane.instrument.buffer import (

@@ -1,13 +1,14 @@
-"""Addresses of which the assembler makes a part late, where no instruction of the PTX says so; and how the first clock read waits for them.
+"""Compute the addresses that ptxas would otherwise materialise late, inside the timed window, so that the first clock read waits for them.
 
-    ld.shared.f32 [sums]                 where the shared memory of the block begins is asked (S2UR SR_CgaCtaId)
-    ld.shared::cluster.f32 [%r1]         so is where the window of such addresses lies (S2R SR_SWINHI); the access is then a generic one
-    ld.global.f32 [%rd1]                 a parameter is loaded (LDC) in front of each use again, where that saves a register
+    ld.shared.f32 [sums]                 reads the base of the block's shared memory (S2UR SR_CgaCtaId)
+    ld.shared::cluster.f32 [%r1]         reads the base of the shared window (S2R SR_SWINHI); the access becomes a generic one
+    ld.global.f32 [%rd1]                 reloads a parameter (LDC) before each use where that saves a register
 
-Left alone the assembler may do so behind the first clock read, and the access is charged with the time. Of the first two the address is
-made in front of the window too, for the clock read to wait for: the assembler makes it once for both. A parameter it would load again, so
-that access has the parameter with a zero in it which the assembler does not know: one `LOP3` more, in front of the window. So has an atomic
-whose operand is a parameter (`atomicMax(&best, n)`). The access itself is the same instruction as ever.
+No instruction of the PTX shows these reads. ptxas may place them after the first clock read, and the access is then charged for them. For
+the first two kinds the address is also computed before the window and the clock read waits for it; ptxas merges both computations into one.
+ptxas would reload a parameter, so such an access uses the parameter or-ed with a zero that ptxas cannot prove to be zero: one extra `LOP3`
+before the window. An atomic whose operand is a parameter (`atomicMax(&best, n)`) is treated likewise. The access itself stays the same
+instruction.
 """
 
 from __future__ import annotations
@@ -32,51 +33,53 @@ from memlane.ptx.edit import alias
 
 _OLDEST_WITH_CLUSTERS = 90
 _HANDED_ON = frozenset({"mov", "cvta", "add", "sub"})
-"""What the assembler folds into an address that it loads again, with no register but that of the parameter."""
+"""Opcodes that ptxas folds into an address that it recomputes, if their only register operand is the parameter."""
 
 _TIED = {f"{kind}{bits}": bits for kind in "busf" for bits in (32, 64)}
-"""Types of registers, with their bits, that can be tied to the zero."""
+"""Register types that can be or-ed with the opaque zero, with their width in bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addressed:
-    """An access whose address is there before its window."""
+    """An access whose address is computed before its window."""
 
     instruction: Instruction
-    """The access, by an address that is not made again."""
+    """The access, with an address that ptxas does not recompute."""
     text: str = ""
-    """PTX in front of the first clock read."""
+    """PTX to place before the first clock read."""
     sources: tuple[tuple[str, str], ...] = ()
-    """Registers that this makes and that the clock read has to wait for, with their types."""
+    """Registers that `text` defines and the clock read has to wait for, with their types."""
     instead: tuple[str, ...] = ()
-    """Registers of the kernel that it need not wait for any more."""
+    """Registers of the kernel that the clock read no longer has to wait for."""
 
 
 class Addresses:
-    """The addresses of one kernel."""
+    """Early address computation for the accesses of one kernel."""
 
     def __init__(self, kernel: Function, architecture: int, prefix: str, zero: str) -> None:
-        """`zero`: the register that is 0, which the assembler does not know; empty if there is none, and then nothing is done."""
+        """Collect the writers of each register. `zero`: the register that holds the opaque zero; empty if there is none, and then `of`
+        changes nothing."""
         self._clusters = architecture >= _OLDEST_WITH_CLUSTERS
         self._register, self._operand, self._zero = f"%{prefix}address", f"%{prefix}operand", zero
         self._flat = tuple(flatten_scopes(kernel).instructions())
-        """The same instructions, with registers whose names are different in each scope."""
+        """The kernel's instructions with scopes flattened, so that each register has one name in the whole function."""
         self._writers: Mapping[str, list[Instruction]] = defaultdict(list)
         for one in self._flat:
             if one.opcode == "cvta" and one.guard is None and one.operands[0] == one.operands[1]:
-                continue  # What it holds is the same as before.
+                continue  # The register keeps its value.
             for name in registers_written(one):
                 self._writers[name].append(one)
 
     def of(self, index: int, instruction: Instruction, scope: Scope) -> Addressed:
-        """Of an access with one address, by its index in the kernel; others are as they were."""
+        """Return the access at `index` of the kernel with its address computed early; any instruction without exactly one address is
+        unchanged."""
         if not self._zero:
             return Addressed(instruction)
         addressed = self._addressed(index, instruction, scope)
         return self._with_operands(index, addressed, scope) if instruction.form.effect == "atomic" else addressed
 
     def _with_operands(self, index: int, addressed: Addressed, scope: Scope) -> Addressed:
-        """An atomic whose operands are there too."""
+        """Return an atomic whose parameter operands are also computed before the window."""
         (access,), (flat,) = memory_accesses(addressed.instruction), memory_accesses(self._flat[index])
         for number, (operand, same) in enumerate(zip(access.values, flat.values, strict=True)):
             if not isinstance(operand, Register) or not self._is_parameter(same) or scope.type_of(operand.name) not in _TIED:
@@ -92,6 +95,7 @@ class Addresses:
         return addressed
 
     def _addressed(self, index: int, instruction: Instruction, scope: Scope) -> Addressed:
+        """Return the access with an early address if ptxas could compute part of it late, else unchanged."""
         found, new = memory_accesses(instruction), self._register
         address = found[0].address if len(found) == 1 else None
         if not isinstance(address, Address) or address not in instruction.operands:
@@ -111,12 +115,13 @@ class Addresses:
         return Addressed(instruction)
 
     def _tied(self, instruction: Instruction, address: Address, base: Register) -> Addressed:
+        """Return the access with its base register replaced by one that is or-ed with the opaque zero."""
         new = self._register
         operands = tuple(replace(address, base=Register(new)) if one is address else one for one in instruction.operands)
         return Addressed(replace(instruction, operands=operands), _tie(new, base.name, "b64", self._zero), ((new, "b64"),), (base.name,))
 
     def _is_parameter(self, operand: object) -> bool:
-        """Whether an operand is a register of the flattened kernel that holds a parameter, or what lies at a fixed distance from one."""
+        """Return whether an operand is a register of the flattened kernel that holds a parameter, possibly plus or minus a constant."""
         if not isinstance(operand, Register):
             return False
         name, seen = operand.name, set[str]()
@@ -135,7 +140,7 @@ class Addresses:
 
 
 def _tie(new: str, register: str, kind: str, zero: str) -> str:
-    """PTX that makes of a register of the kernel a `new` one, which holds the same and needs the zero."""
+    """Return PTX that copies a register of the kernel into `new` and ors it with the opaque zero."""
     if _TIED[kind] == 32:
         return f".reg .b32 {new};\nmov.b32 {new}, {alias(register)};\nor.b32 {new}, {new}, {zero};\n"
     low, high = f"{new}_low", f"{new}_high"
@@ -149,5 +154,5 @@ mov.b64 {new}, {{{low}, {high}}};
 
 
 def architecture_of(target: Sequence[str]) -> int:
-    """The number of the architecture that a module is for: 90 of `sm_90a`."""
+    """Return the number of the architecture that a module is compiled for: 90 for `sm_90a`."""
     return int("".join(filter(str.isdecimal, target[0])) or 0)

@@ -1,15 +1,15 @@
-"""Windows that open at a load and close in front of its consumers: what stands at either end, and what is kept between them.
+"""Emit windows that open at a load and close before the first consumer of its value, and the state kept between the two.
 
     (lead) (start)                      the load
     ld.global.f32 %f1, [%rd1];
     ...
-    (wait and end) (place) (record)     in front of each instruction that may be the first to read %f1
+    (wait and end) (place) (record)     before each instruction that may be the first to read %f1
     add.f32 %f3, %f1, %f2;
 
-Kept in registers of the load's own, from one end to the other: the start, the lanes of the access, and the number of the execution where
-those are counted. The lanes are kept by the thread that leads alone and are 0 in the others, so that they also tell who is to write a
-record; where a thread may come to a closing without an open window, they are set to 0 at the start of the kernel and at each closing.
-The place of the record is worked out when the window closes: until then others close, and records of a warp have no gaps.
+Each load keeps its state in registers of its own: the start, the active lanes of the access and, if executions are counted, the execution
+number. Only the leader keeps the lane mask; in the other lanes it is 0, so a nonzero mask also selects the lane that writes the record.
+Where a thread may reach a closing without an open window, the mask is set to 0 at the start of the kernel and at each closing.
+The place of the record is reserved when the window closes: other windows close in between, and the records of a warp have no gaps.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from memlane.ptx.edit import alias
 from memlane.record import Site
 
 _MOST = 0xFFFFFFFF
-"""What a record can hold of exposed cycles."""
+"""Largest number of exposed cycles that a record can hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitText:
-    """The PTX of the wait of one window, part by part."""
+    """PTX of the wait of one window, in parts."""
 
     before: str
     wait: str
-    """The clock read before the wait; empty where nobody consumes the value."""
+    """The clock read before the wait; empty where nothing consumes the value."""
     between: str
     end: str
     """The second clock read."""
@@ -44,26 +44,27 @@ class WaitText:
 
 
 def declared(prefix: str, sites: Iterable[int], uncertain: Iterable[int], counted: bool) -> str:
-    """Before the first instruction: what is kept of each site, and that no window of the uncertain ones is open."""
+    """Return PTX for the start of the kernel that declares the state of each site and marks the windows of the `uncertain` sites as
+    closed."""
     r = f"%{prefix}"
     lines = []
     for site in sites:
         execution = f", {r}execution_{site}" if counted else ""
         lines.append(f".reg .b64 {r}start_{site};\n.reg .b32 {r}active_{site}{execution};\n")
-    # The start as well: what a register holds that was never written could be anything, in the proof too.
+    # Initialise the start as well: an unwritten register may hold any value, also for the proof.
     lines += [f"mov.u32 {r}active_{site}, 0;\nmov.u64 {r}start_{site}, 0;\n" for site in uncertain]
     return "".join(lines)
 
 
 def kept(prefix: str, site: int, counted: bool) -> str:
-    """In front of the first clock read, behind `warp.lead`: what is kept of the lanes and of the number of the execution."""
+    """Return PTX, between `warp.lead` and the first clock read, that keeps the lane mask and, if `counted`, the execution number."""
     r = f"%{prefix}"
     execution = f"mov.u32 {r}execution_{site}, {r}execution;\n" if counted else ""
     return f"selp.b32 {r}active_{site}, {r}active, 0, {r}leads;\n{execution}"
 
 
 def waited(r: str, number: int, closing: Closes, apart: Apart) -> WaitText:
-    """The wait of one window. Where nobody consumes the value, nobody had to wait: then nothing of the time is exposed."""
+    """Return the wait of one window. Where nothing consumes the value, no time is exposed."""
     words, registers = _first_words(r, closing.registers) if closing.direct else ("", closing.registers)
     if not closing.consumed:
         arrived = apart.arrived(r, registers)
@@ -81,8 +82,11 @@ cvt.u32.u64 {r}exposed_{number}, {r}wait;
 
 
 def _tied(name: str, zero: str, register: str, kind: str, signed: bool) -> str:
-    """The register again, out of itself and a zero that comes with the clock: whatever reads it from here on comes behind the clock read.
-    `name`: of registers that may be used."""
+    """Return PTX that rebuilds a register from itself and a zero that depends on the clock read, so that every later read is ordered after
+    it.
+
+    `name`: prefix of scratch registers. The text is empty for types that are not 16, 32 or 64 bits wide.
+    """
     bits = SCALAR_TYPES[kind].bits
     if bits not in (16, 32, 64):
         return ""
@@ -97,11 +101,13 @@ def _tied(name: str, zero: str, register: str, kind: str, signed: bool) -> str:
 
 
 def _with_zero(name: str, zero: str, register: str, bits: int) -> str:
+    """Return PTX that copies a register to `name`, xors it with `zero` and copies it back."""
     return f"mov.b{bits} {name}, {register};\nxor.b{bits} {name}, {name}, {zero};\nmov.b{bits} {register}, {name};\n"
 
 
 def _first_words(r: str, registers: Sequence[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
-    """Of registers with 64 bits the lower halves: the upper one may be a sign that the assembler works out before the clock is read."""
+    """Return PTX and registers that hold the lower halves of 64-bit registers: ptxas may compute a sign in the upper half before the clock
+    read."""
     text, found = "", []
     for number, (name, kind) in enumerate(registers):
         if SCALAR_TYPES[kind].bits == 64:
@@ -114,7 +120,7 @@ def _first_words(r: str, registers: Sequence[tuple[str, str]]) -> tuple[str, lis
 
 
 def due(r: str, number: int, site: int, counted: bool) -> str:
-    """What was kept and what was found, under the names that a record is written from."""
+    """Return PTX that copies the kept state and the measured times to the register names that a record is written from."""
     execution = f".reg .b32 {r}execution;\nmov.u32 {r}execution, {r}execution_{site};\n" if counted else ""
     return f"""\
 .reg .b64 {r}start, {r}end;
@@ -129,10 +135,10 @@ setp.ne.u32 {r}leads, {r}active, 0;
 
 
 class ApartWindows:
-    """The windows of one kernel that stay open beyond their load."""
+    """Windows of one kernel that stay open after their load."""
 
     def __init__(self, kernel: Function, chosen: Mapping[int, Site], scheme: Scheme, prefix: str, counted: bool) -> None:
-        """`chosen`: the sites by index of their instruction. Of them loads with a value are followed, if the scheme asks for it."""
+        """Find the consumers of the loads among the `chosen` sites (by instruction index), if the scheme defers waits."""
         self._scheme, self._apart, self._prefix, self._counted = scheme, scheme.apart, prefix, counted
         self._site = {index: site.id for index, site in chosen.items()}
         live = live_results(kernel) if scheme.apart else {}
@@ -141,23 +147,23 @@ class ApartWindows:
 
     @property
     def declared(self) -> str:
-        """PTX before the first instruction."""
+        """PTX to place before the first instruction."""
         followed, uncertain = ([self._site[index] for index in sorted(loads)] for loads in (self.found.loads, self.found.uncertain))
         return declared(self._prefix, followed, uncertain, self._counted)
 
     def scheme_of(self, index: int) -> tuple[str, str]:
-        """The name of the scheme that a site has, and why it is not the one that was asked for."""
+        """Return the name of the scheme that a site gets, and the reason if that is not the requested one."""
         if self._scheme.apart is None or index in self.found.loads:
             return self._scheme.name, ""
         return self._scheme.otherwise, self.found.refused.get(index, "")
 
     def opening(self, index: int, instruction: Instruction, access: Instruction, what: Access) -> Opening:
-        """A load that is followed, with what opens its window."""
+        """Return the probe that opens the window of a followed load."""
         assert self._apart is not None
         return Opening(self._site[index], access, instruction.guard, instruction.location, self._apart.start(what), self._counted)
 
     def closing(self, index: int, instruction: Instruction, scope: Scope) -> Closing | None:
-        """What closes windows in front of an instruction."""
+        """Return what closes windows before an instruction; None if no window closes there."""
         windows = tuple(self._closes(closing, scope) for closing in self.found.closings.get(index, ()))
         if self._apart is None or not windows:
             return None
@@ -165,7 +171,7 @@ class ApartWindows:
 
     @property
     def consumers(self) -> Mapping[int, tuple[int, ...]]:
-        """By number of a site: the indices of the instructions that may be the first to wait for its value."""
+        """Map each site number to the indices of the instructions that may be the first to wait for its value."""
         places: dict[int, list[int]] = {}
         for index, closings in sorted(self.found.closings.items()):
             for load in (load for closing in closings if closing.consumed for load in closing.loads):
@@ -173,6 +179,7 @@ class ApartWindows:
         return {site: tuple(indices) for site, indices in places.items()}
 
     def _closes(self, closing: Consumed, scope: Scope) -> Closes:
+        """Convert the windows that close together to site numbers and typed registers."""
         sites = [(self._site[load], load in self.found.uncertain) for load in closing.loads]
         registers, tied = ([(alias(name), scope.type_of(name)) for name in names] for names in (closing.registers, closing.tied))
         return Closes(sites, registers, closing.consumed, closing.direct, tied, closing.signed)

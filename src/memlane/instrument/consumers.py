@@ -1,17 +1,17 @@
-"""Who consumes what a load brings: the instructions in front of which the value has to be there, on every path from the load.
+"""Find the consumers of loaded values: the instructions that need the value of a load to be there, on every path from the load.
 
     ld.global.f32 %f1, [%rd1];          opens a window
     ld.global.f32 %f2, [%rd2];          opens another; nothing has waited yet
-    add.f32 %f3, %f1, %f2;              the consumer of both: here their windows close
+    add.f32 %f3, %f1, %f2;              the consumer of both: their windows close here
 
-A move hands the value on. Where the assembler gives both registers one of the machine it is no instruction and no consumer; where it
-cannot (`memlane.ptx.copies`), an instruction copies the value, and waits for it: a consumer as any other. The window of a load that fetches
-ahead so ends at the copy, or crosses the end of its iteration and ends in the next one, whichever the machine does first. Who calls a
-function waits for all that is under way, because what is called knows nothing of it. Where a path leaves all instructions behind that could
-read the value, nobody consumes it there: the window closes where that path begins.
+A move passes the value on. Where ptxas assigns both registers to one machine register, the move is no instruction and no consumer;
+elsewhere (`memlane.ptx.copies`) an instruction copies the value and waits for it, like any other consumer. So the window of a prefetching
+load ends at the copy, or crosses the back edge of its loop and ends in the next iteration, whichever comes first. A call consumes all
+values in flight, because the callee knows nothing of them. On a path on which no later instruction can read the value, the window closes
+where that path begins.
 
-At every place of the function it is known which windows may be open, which are open for certain in a lane that comes by, and which
-registers hold the value (`_State`). What cannot be followed to its consumer is refused, with the reason.
+A forward data-flow analysis computes, for each point of the function, which windows may be open, which are open in every lane that gets
+there, and which registers may hold each value (`_State`). Loads that cannot be followed to a consumer are refused, with the reason.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from memlane.ptx.edit import EXITS
 from memlane.walks import flowed
 
 MOST_OPEN = 8
-"""Windows that may be open at one place: each holds three registers."""
+"""Windows that may be open at the same point; each needs three registers."""
 
 AGAIN = "it may be executed again before its loaded value is read"
 CROWDED = f"more than {MOST_OPEN} loads are in flight there"
@@ -59,21 +59,22 @@ _ACQUIRING = frozenset({"acquire", "acq_rel"})
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """Windows that close together in front of an instruction, because it needs the same registers for all of them."""
+    """Windows that close together before an instruction because it reads a register that may hold the value of any of them."""
 
     loads: tuple[int, ...]
     """Indices of the loads among the instructions of the function."""
     registers: tuple[str, ...]
-    """Those that hold the value, as they are called at the instruction."""
+    """Registers that hold the value, by their names at the instruction."""
     consumed: bool
-    """Whether the instruction reads it; else nothing does any more."""
+    """Whether the instruction reads the value; if not, no later instruction does."""
     direct: bool
-    """Whether each of the loads fills all of these registers itself, so that each word of them tells that it is complete."""
+    """Whether each load fills all of these registers itself, so that any word of them shows that the load is complete."""
     tied: tuple[str, ...] = ()
-    """Those of the registers that must not be read before the window has closed even by what the assembler adds: it is free to put the
-    copy at another place, or to spread a sign where the load stands."""
+    """Registers among these that must not be read before the window has closed, not even by instructions that ptxas adds: it may move a
+    copy, or
+    extend a sign right after the load."""
     signed: bool = False
-    """Whether the registers have 64 bits and hold a narrower number whose sign is spread: their upper half is made anew."""
+    """Whether the registers have 64 bits and hold a narrower sign-extended number, so that their upper half is recomputed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +82,13 @@ class Consumers:
     """Where the windows of the loads of a function close."""
 
     loads: frozenset[int] = frozenset()
-    """Those that were followed."""
+    """Loads that were followed."""
     uncertain: frozenset[int] = frozenset()
-    """Of those: some lanes come to a closing of theirs without having executed them."""
+    """Followed loads for which some lanes may reach a closing without having executed the load."""
     refused: Mapping[int, str] = field(default_factory=dict)
-    """Why others were not."""
+    """Reasons why the other loads were not followed, by index."""
     closings: Mapping[int, tuple[Consumed, ...]] = field(default_factory=dict)
-    """By index of an instruction: what closes in front of it, in that order."""
+    """Windows that close before an instruction, in order, by the instruction's index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +97,15 @@ class _Open:
 
     certain: bool
     registers: frozenset[str]
-    """Which of the flattened function may hold the value."""
+    """Registers of the flattened function that may hold the value."""
 
 
 _State = Mapping[int, _Open]
-"""By the index of the load."""
+"""Windows that may be open, by the index of their load."""
 
 
 class _Windows:
-    """The windows that may be open at one place, and which of them each register belongs to. An instruction concerns few of them."""
+    """Windows that may be open at one point, with an index by register, because an instruction concerns few of them."""
 
     def __init__(self, state: _State) -> None:
         self.open: dict[int, _Open] = {}
@@ -113,7 +114,8 @@ class _Windows:
             self.put(load, window)
 
     def holding(self, registers: Iterable[str]) -> set[int]:
-        """Return the windows whose value some of these registers may hold; those whose value none holds for an empty name."""
+        """Return the windows whose value may be in one of these registers; an empty name selects the windows whose value is in no
+        register."""
         return {load for name in registers for load in self._of_register.get(name, ())}
 
     def put(self, load: int, window: _Open) -> None:
@@ -125,13 +127,13 @@ class _Windows:
             self._of_register[name].add(load)
 
     def close(self, load: int) -> None:
-        """Close a window that is open."""
+        """Close an open window."""
         for name in self.open.pop(load).registers or ("",):
             self._of_register[name].discard(load)
 
 
 def consumers(function: Function, loads: Sequence[int]) -> Consumers:
-    """The closings of those of `loads` (indices among the instructions) that can be followed. Their values must be read somewhere."""
+    """Return where the windows of `loads` (instruction indices) close, and why some loads cannot be followed. Each value must be live."""
     if not loads:
         return Consumers()
     walk = _Walk(function, frozenset(loads))
@@ -141,7 +143,7 @@ def consumers(function: Function, loads: Sequence[int]) -> Consumers:
 
 
 class _Walk:
-    """A flattened function, and the windows that may be open in front of each of its blocks."""
+    """A flattened function and the windows that may be open at the start of each of its basic blocks."""
 
     def __init__(self, function: Function, loads: frozenset[int]) -> None:
         flat = flatten_scopes(function)
@@ -164,10 +166,10 @@ class _Walk:
     # -- where windows are open -----------------------------------------------------------------------------------------------------
 
     def _solve(self) -> dict[int, _State]:
-        """The windows that may be open in front of each block that can be reached."""
+        """Return the windows that may be open at the start of each reachable basic block, as a fixpoint."""
         if not self.flow.blocks:
             return {}
-        # A block is met again only when a window, or a register of one, has arrived there, or one is no longer certain.
+        # A block is visited again only if a window or a register of one was added at its start, or a window became uncertain.
         registers = {name for one in self.flat for name in registers_written(one)}
         arriving = len(self.live) * (2 + len(registers))
         analysis = f"where the values of loads in {self.flow.function.title} are consumed"
@@ -176,14 +178,16 @@ class _Walk:
         return flowed(analysis, {0: start}, self.flow.successors.__getitem__, self._through, _met, most)
 
     def _through(self, block: int, state: _State) -> _State:
+        """Return the windows that may be open at the end of a basic block."""
         windows = _Windows(state)
         for _ in self._steps(block, windows):
             pass
         return windows.open
 
     def _steps(self, block: int, windows: _Windows) -> Iterator[tuple[int, set[int], set[int]]]:
-        """Take windows through a block. Yields for each instruction, in front of it, its index, the windows that it consumes and those that
-        end unread there."""
+        """Step through a basic block and update `windows`. Yield for each instruction, before its effect, its index, the windows that it
+        consumes and
+        those that end unread there."""
         live: frozenset[str] | None = self.liveness.live_in(block)
         for index in self._indices(block):
             one = self.flat[index]
@@ -193,7 +197,7 @@ class _Walk:
             may_end = list(windows.open) if live is not None or one.form.effect in EXITS else windows.holding(("", *written))
             unread = {load for load in may_end if load not in consumed and self._ends(one, windows.open[load], live)}
             yield index, consumed, unread
-            # Only the lanes that leave under a guard close windows there.
+            # A guarded exit closes the windows only in the lanes that exit.
             for load in consumed if one.form.effect in EXITS and one.guard is not None else consumed | unread:
                 windows.close(load)
             for load in windows.holding((*written, *(read if is_move(one) else ()))):
@@ -204,13 +208,14 @@ class _Walk:
             live = None
 
     def _consumes(self, one: Instruction, load: int, window: _Open) -> bool:
-        """Whether an instruction waits for the value. A move does only where the assembler has to make an instruction of it."""
+        """Return whether an instruction waits for the value. A move does only where ptxas has to emit an instruction for it."""
         if window.registers.isdisjoint(registers_read(one)):
             return one.form.effect == "call"
         return not is_move(one) or load in self.widened or self.copies.kept(one, self._filled(load) | window.registers)
 
     def _ends(self, one: Instruction, window: _Open, live: frozenset[str] | None) -> bool:
-        """Whether nothing reads the value of a window from here on, or knows where it is. `live`: what lives at the start of a block."""
+        """Return whether no later instruction reads the value of a window. `live`: registers live at the start of the block; None inside
+        it."""
         if live is not None and not window.registers & live:
             return True
         return one.form.effect in EXITS or not _moved(one, window.registers)
@@ -218,7 +223,7 @@ class _Walk:
     # -- what follows -----------------------------------------------------------------------------------------------------------------
 
     def refusals(self) -> dict[int, str]:
-        """The loads that cannot be followed, each by itself."""
+        """Return the loads that cannot be followed, each judged by itself, with the reason."""
         refused = {load: WIDENED for load in self.widened if not self._filled(load).isdisjoint(self._filled_often)}
         refused |= {load: ACQUIRES for load in self.loads if not _ACQUIRING.isdisjoint(self.flat[load].modifiers)}
         ended: set[int] = set()
@@ -238,7 +243,7 @@ class _Walk:
         return dict.fromkeys(self.loads - ended, NOWHERE) | refused
 
     def _is_widened(self, load: int) -> bool:
-        """Whether a sign has to be spread over the upper half of a register of 64 bits, which a load itself does not do."""
+        """Return whether ptxas has to sign-extend the value into a 64-bit register by a separate instruction."""
         loaded = SCALAR_TYPES.get(self.flat[load].modifiers[-1])
         if loaded is None or loaded.kind != "s" or loaded.bits >= 64:
             return False
@@ -246,18 +251,19 @@ class _Walk:
 
     @cached_property
     def _filled_often(self) -> frozenset[str]:
-        """Registers that more than one instruction writes, or one that lanes may skip."""
+        """Registers that several instructions write, or a single one under a guard."""
         times = Counter(name for one in self.flat for name in registers_written(one) * (1 if one.guard is None else 2))
         return frozenset(name for name, count in times.items() if count > 1)
 
     def _held(self, window: _Open, load: int) -> tuple[str, ...]:
-        """A register that holds the value and is called the same everywhere; what the load itself fills first."""
+        """Return one register that holds the value and has the same name in every scope, preferably one that the load fills; empty if there
+        is none."""
         filled = [name for name in self.live[load] if name.partition(".")[0] in window.registers]
         ordered = [*filled, *sorted(window.registers - self.outermost.vectors)]
         return tuple(name for name in ordered if self.outermost.has(name.partition(".")[0]))[:1]
 
     def crowded(self, loads: frozenset[int]) -> set[int]:
-        """Which of `loads` have to be given up because too many others would be open with them: at each place the last of the text."""
+        """Return the loads to give up because more than `MOST_OPEN` windows would be open at some point: the last ones in program order."""
         given_up: set[int] = set()
 
         def give_up(left: set[int]) -> None:
@@ -271,7 +277,7 @@ class _Walk:
             give_up(left)
             opened: int | None = None
             for index, _, _ in chain(self._steps(block, windows), [(None, (), ())]):
-                # What was open in front of the instruction before is still open, or is not; only what that opened is new.
+                # Relative to the previous instruction, windows may have closed, and only the one that it opened is new.
                 left &= windows.open.keys()
                 if opened in loads and opened not in given_up:
                     left.add(opened)
@@ -280,7 +286,7 @@ class _Walk:
         return given_up
 
     def closings(self, loads: frozenset[int]) -> Consumers:
-        """Where the windows of `loads` close."""
+        """Return where the windows of `loads` close."""
         closings: dict[int, tuple[Consumed, ...]] = {}
         uncertain: set[int] = {load for load in loads if self.flat[load].guard is not None}
         for block, entered in sorted(self.before.items()):
@@ -294,7 +300,8 @@ class _Walk:
         return Consumers(loads, frozenset(uncertain), {}, closings)
 
     def _consumed(self, index: int, state: _State, loads: set[int]) -> Iterator[Consumed]:
-        """Windows with a register in common close together: who comes by may have executed any of these loads."""
+        """Yield the windows that close at an instruction. Windows with a common register close together: a lane may have executed any of
+        the loads."""
         read = set(registers_read(self.flat[index]))
         names = _names_at(self.flat[index], self.originals[index])
         for load in sorted(load for load in loads if state[load].registers.isdisjoint(read)):
@@ -312,20 +319,22 @@ class _Walk:
             yield Consumed(tuple(sorted(members)), registers, True, direct, tied, signed)
 
     def _unread(self, state: _State, loads: set[int]) -> Iterator[Consumed]:
+        """Yield the windows that end unread before an instruction."""
         return (self._whole(load, state[load], consumed=False) for load in sorted(loads))
 
     def _whole(self, load: int, window: _Open, consumed: bool) -> Consumed:
-        """A window that closes in front of what does not name its value."""
+        """Return a window that closes before an instruction that does not name its value."""
         held = self._held(window, load)
         direct = {name.partition(".")[0] for name in held} <= self._filled(load)
         return Consumed((load,), held, consumed, direct)
 
     def _filled(self, load: int) -> frozenset[str]:
+        """Return the live registers that a load fills."""
         return frozenset(name.partition(".")[0] for name in self.live[load])
 
 
 def _met(old: _State, new: _State) -> _State | None:
-    """What may be open where two paths meet, or None if that is known already."""
+    """Return the join of the states of two predecessors, or None if it equals `old`."""
     met: dict[int, _Open] = {}
     for load in (*old, *new):
         one, other = old.get(load), new.get(load)
@@ -339,7 +348,7 @@ def _met(old: _State, new: _State) -> _State | None:
 
 
 def _moved(one: Instruction, registers: frozenset[str]) -> frozenset[str]:
-    """Which registers hold the value of a window behind an instruction."""
+    """Return the registers that may hold the value of a window after an instruction."""
     kept = registers - set(overwrites(one))
     if is_move(one) and registers & set(registers_read(one)):
         kept |= set(registers_written(one))
@@ -347,7 +356,7 @@ def _moved(one: Instruction, registers: frozenset[str]) -> frozenset[str]:
 
 
 def _names_at(flat: Instruction, original: Instruction) -> list[tuple[str, str]]:
-    """Each register operand of an instruction: its base name in the flattened function, and its name in the text."""
+    """Return for each register operand of an instruction its base name in the flattened function and its original name."""
     pairs = zip(flat.operands, original.operands, strict=True)
     found = [
         (one.partition(".")[0], other) for left, right in pairs for one, other in zip(components(left), components(right), strict=True)
@@ -356,7 +365,7 @@ def _names_at(flat: Instruction, original: Instruction) -> list[tuple[str, str]]
 
 
 class _Outermost:
-    """The registers that are called the same everywhere in a function: declared outside, and hidden nowhere."""
+    """Registers that have the same name everywhere in a function: declared at its top level and not shadowed."""
 
     def __init__(self, function: Function) -> None:
         assert function.body is not None
@@ -366,12 +375,14 @@ class _Outermost:
         self._scopes = list(_inner_scopes(function.body))
 
     def has(self, name: str) -> bool:
+        """Return whether `name` is declared at the top level and not shadowed in an inner scope."""
         if name not in self._inner:
             self._inner[name] = self._outer.declares(name) and not any(scope.declares(name) for scope in self._scopes)
         return self._inner[name]
 
 
 def _inner_scopes(body: Block) -> Iterator[Scope]:
+    """Yield the scope of each nested block."""
     for statement in body.statements:
         if isinstance(statement, Block):
             yield Scope.of(statement.statements)

@@ -1,9 +1,9 @@
-"""The pass that makes kernels count what their memory accesses cost, for a GPU.
+"""Make kernels count the transactions of their memory accesses, for a GPU.
 
-Valid module in, valid module out. What kernels call is first inlined into them (`memlane.ptx.inlining`). In front of every chosen access
-the active lanes compare their addresses (`transactions`), and one of them adds the result to the counters of the site, which the module
-variable `memlane_counts` points to. In front of every conditional branch the lanes are asked which way they go. The kernel computes what
-it did before, much more slowly: times of a counting kernel mean nothing. The emulator counts by itself and needs none of this.
+Takes a valid module and returns a valid one. Called functions are first inlined into the kernels (`memlane.ptx.inlining`). Before every
+chosen access the active lanes compare their addresses (`transactions`), and one lane adds the result to the counters of the site, which
+the module variable `memlane_counts` points to. Before every conditional branch a vote counts the lanes that take it. The kernel computes
+the same results, but much more slowly: times of a counting kernel mean nothing. The emulator counts by itself and needs no pass.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ from memlane.ptx.edit import Rewrite, alias, free_prefix, placed, rewrite_body, 
 from memlane.record import BranchCounts, Site, SiteCounts, Skipped
 
 COUNTER_DTYPE = np.dtype([(name, "<u8") for name in SITE_FIELDS])
-"""The counters of one site; the fields are those of `memlane.record.SiteCounts`."""
+"""Counters of one site; the fields are those of `memlane.record.SiteCounts`."""
 
 BRANCH_DTYPE = np.dtype([("executions", "<u8"), ("divergent", "<u8")])
-"""The counters of one branch; they stand behind those of the sites."""
+"""Counters of one branch; they follow the counters of the sites."""
 
 _OLDEST_VERSION, _OLDEST_TARGET = (7, 0), 80
-"""With `redux.sync`."""
+"""Oldest PTX version and architecture with `redux.sync`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A conditional branch of a kernel."""
+    """Conditional branch of a kernel."""
 
     kernel: str
-    """The kernel's title."""
+    """Title of the kernel."""
     instruction: int
     """Index among the instructions of the original kernel."""
     file: str
@@ -69,14 +69,14 @@ class Branch:
 
 @dataclass(frozen=True)
 class Counted:
-    """A counting module and what is needed to read its counters."""
+    """Counting module and what is needed to read its counters."""
 
     module: Module
     sites: tuple[Site, ...]
-    """All sites of the module, `sites[i].id == i`; each has its counters, chosen or not."""
+    """All sites of the module, `sites[i].id == i`; each has counters, chosen or not."""
     branches: tuple[Branch, ...]
     chip: str
-    """Whose rules it counts by."""
+    """Name of the chip whose rules the counters follow."""
     skipped: tuple[Skipped, ...] = field(default=(), repr=False)
 
     @property
@@ -118,7 +118,7 @@ def count(module: Module, chip: Chip, options: CountOptions | None = None) -> Co
 
 
 def read_counters(counted: Counted, counters: npt.NDArray[Any], kernel: str) -> tuple[tuple[SiteCounts, ...], tuple[BranchCounts, ...]]:
-    """What the counters hold of the kernel with this title: its sites and branches that were executed.
+    """Return the counts of the executed sites and branches of the kernel with this title.
 
     `counters`: the `nbytes` bytes of the counters. Raises RecordError for another size.
     """
@@ -140,6 +140,8 @@ def read_counters(counted: Counted, counters: npt.NDArray[Any], kernel: str) -> 
 
 
 def _site_counts(site: Site, row: Any) -> SiteCounts:
+    """Return the counts of one site from its counters; counts that do not apply to its space or kind are None."""
+
     def known(name: str, where: bool) -> int | None:
         return int(row[name]) if where else None
 
@@ -162,6 +164,7 @@ def _site_counts(site: Site, row: Any) -> SiteCounts:
 
 
 def _check_target(module: Module) -> None:
+    """Raise MemlaneError if the module is compiled for an architecture without the instructions that counting needs."""
     architecture = int("".join(filter(str.isdecimal, module.target[0])) or 0)
     if architecture < _OLDEST_TARGET:
         raise MemlaneError(
@@ -171,6 +174,7 @@ def _check_target(module: Module) -> None:
 
 
 def _branches(module: Module, kernel: Function) -> list[Branch]:
+    """Return the conditional branches of a kernel."""
     return [
         Branch(kernel.title, index, *place_of(module, instruction)[:2])
         for index, instruction in enumerate(kernel.instructions())
@@ -182,6 +186,7 @@ def _branches(module: Module, kernel: Function) -> list[Branch]:
 
 
 def _rewriter(kernel: Function, chip: Chip, chosen: dict[int, Site], branches: dict[int, int]) -> Rewrite:
+    """Return the rewrite that puts the counting PTX before chosen accesses and branches."""
     prefix, kinds = free_prefix(kernel, PREFIX), _kinds(kernel)
 
     def rewrite(index: int, instruction: Instruction, scope: Scope) -> Sequence[Statement]:
@@ -198,7 +203,8 @@ def _rewriter(kernel: Function, chip: Chip, chosen: dict[int, Site], branches: d
 
 
 def _warp(r: str, skip: str, at: int) -> str:
-    """The counters that begin `at` bytes into the array, the active lanes, and the lane that speaks for them."""
+    """Return PTX that finds the counters at byte offset `at`, the active lanes and their leader; it jumps to `skip` if there are no
+    counters."""
     return f"""\
 .reg .b64 {r}counters;
 .reg .b32 {r}active, {r}lane, {r}below, {r}lower;
@@ -216,7 +222,7 @@ setp.eq.u32 {r}leads, {r}lower, 0;
 
 
 def _add(r: str, value: str, place: int, operation: str = "add") -> str:
-    """The leader adds a 32-bit register to a counter, or does another operation on it."""
+    """Return PTX by which the leader adds a 32-bit register to a counter, or applies another `operation` to it."""
     return (
         f"{{\n.reg .b64 {r}amount;\ncvt.u64.u32 {r}amount, {value};\n"
         f"@{r}leads red.global.{operation}.u64 [{r}counters+{place}], {r}amount;\n}}\n"
@@ -224,7 +230,7 @@ def _add(r: str, value: str, place: int, operation: str = "add") -> str:
 
 
 def _kinds(kernel: Function) -> Mapping[int, AccessKind]:
-    """By index of an instruction that accesses memory: what that is for the rules of a chip."""
+    """Map the index of each instruction that accesses memory to its kind in the rules of a chip."""
     instructions = list(flatten_scopes(kernel).instructions())
     read = {name for instruction in instructions for name in registers_read(instruction)}
     kinds = {index: access_kind(one, read) for index, one in enumerate(instructions) if one.form.addresses}
@@ -232,7 +238,8 @@ def _kinds(kernel: Function) -> Mapping[int, AccessKind]:
 
 
 def _count_access(prefix: str, chip: Chip, site: Site, kind: AccessKind | None, instruction: Instruction, scope: Scope) -> str:
-    """The PTX that counts a request of a site: its lanes and its transactions. Those of a product follow from its requests."""
+    """Return PTX that counts a request of a site: its lanes and transactions. The transactions of a product are derived from its
+    requests."""
     r, skip = f"%{prefix}", f"${prefix}counted_{site.id}"
     at = {name: offset(COUNTER_DTYPE, name) for name in COUNTER_DTYPE.names or ()}
     accesses = memory_accesses(instruction)
@@ -249,6 +256,7 @@ def _count_access(prefix: str, chip: Chip, site: Site, kind: AccessKind | None, 
 def _count_transactions(
     r: str, chip: Chip, site: Site, kind: AccessKind, accesses: Sequence[MemoryAccess], scope: Scope, at: dict[str, int], rows: int
 ) -> str:
+    """Return PTX that counts the transactions of an access in each state space that its address may lie in."""
     if site.kind == "copy":
         return _count_copy(r, chip, site, accesses, kind, scope, at)
     parts = []
@@ -272,7 +280,7 @@ def _count_transactions(
 def _count_copy(
     r: str, chip: Chip, site: Site, accesses: Sequence[MemoryAccess], kind: AccessKind, scope: Scope, at: dict[str, int]
 ) -> str:
-    """Count what an asynchronous copy loads and writes. A lane that fills all of its copy with zeros loads nothing."""
+    """Return PTX that counts the reads and writes of an asynchronous copy. A lane whose copy is zero-filled completely reads nothing."""
     ends = {one.space: one for one in accesses}
     match ends["global"].read_bytes:
         case None:
@@ -301,8 +309,11 @@ mov.b64 {r}address, {r}source;
 
 
 def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: str, at: dict[str, int], rows: int = LANES) -> str:
-    """Count the lanes whose address lies in `space`, of the own block, all of them where the instruction names it; of a matrix the first
-    ones, which name its `rows`."""
+    """Return PTX that counts the transactions of the lanes whose address lies in `space` of the own block; all lanes if the instruction
+    names it.
+
+    `rows`: lanes that supply row addresses, for a matrix access; only the first `rows` lanes count.
+    """
     here = f"isspacep.{space} {r}here, {r}address;\n" if named != space else f"setp.eq.u32 {r}here, {r}lane, {r}lane;\n"
     here += f"setp.lt.and.u32 {r}here, {r}lane, {rows}, {r}here;\n" if rows < LANES else ""
     return f"""\
@@ -315,8 +326,9 @@ def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: 
 
 
 def _address(r: str, access: MemoryAccess, scope: Scope) -> str:
-    """The address in 64 bits, generic where it may lead to another block. In shared and local memory a sum of base and immediate wraps at
-    32."""
+    """Return PTX that computes the 64-bit address, generic if it may lead to another block. In shared and local memory base + immediate
+    wraps at
+    32 bits."""
     target = f"{r}address"
     operand = access.address
     assert isinstance(operand, Address)
@@ -337,7 +349,7 @@ def _address(r: str, access: MemoryAccess, scope: Scope) -> str:
 
 
 def _count_branch(prefix: str, at: int, index: int, instruction: Instruction) -> str:
-    """Executions, and those in which some lanes fulfil the guard and some do not."""
+    """Return PTX that counts executions of a branch, and the divergent ones: some lanes take it and some do not."""
     r, skip = f"%{prefix}", f"${prefix}counted_branch_{index}"
     assert instruction.guard is not None
     return f"""\

@@ -1,4 +1,4 @@
-"""The trace buffer back to rows: which warps ran, what they recorded, and what found no room."""
+"""Decode the trace buffer into rows: the warps that ran, the accesses that they recorded, and the number of dropped records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from memlane.instrument.buffer import (
 from memlane.number_format import plural
 
 _START_MASK, _END_MASK = (1 << 48) - 1, (1 << 32) - 1
-"""Of the bits that a record has of each."""
+"""Masks of the bits of the start and the end that a packed record keeps."""
 Rows = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
 
@@ -46,8 +46,9 @@ WARP_DTYPE = np.dtype(
         ("lost", "u8"),
     ]
 )
-"""One row per traced warp, in the order in which they entered: as `memlane.record.WARP_DTYPE`, but with the tag of the launch and
-the `%gridid` of its run instead of the number of that, the index of its kernel, and the mask of the lanes that exist."""
+"""One row per traced warp, in the order in which they started: as `memlane.record.WARP_DTYPE`, but with the tag of the launch, the
+`%gridid` of
+its run instead of the run's number, the index of its kernel, and the mask of the lanes that exist."""
 
 ACCESS_DTYPE = np.dtype(
     [
@@ -64,37 +65,37 @@ ACCESS_DTYPE = np.dtype(
         ("slice", "u4"),
     ]
 )
-"""One row per record, ordered by warp and then by start. `execution`: n-th recorded access of the warp at the site, from 0;
-where records are numbered, how often the thread that led it had executed the site before. `exposed`: cycles that the first consumer
-waited, 0 of schemes that do not record it. `slice`: index of its warp among the warps."""
+"""One row per record, ordered by warp and then by start. `execution`: n-th recorded access of the warp at the site, from 0; if records are
+numbered, how often the leader had executed the site before. `exposed`: cycles that the first consumer waited, 0 for schemes that do not
+record it. `slice`: index of the warp among the warps."""
 
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """What a buffer holds."""
+    """Contents of a trace buffer."""
 
     records: Rows = field(repr=False)
-    """`ACCESS_DTYPE`."""
+    """Records, one row of `ACCESS_DTYPE` each."""
     warps: Rows = field(repr=False)
-    """`WARP_DTYPE`; without those that found no slice."""
+    """Traced warps, one row of `WARP_DTYPE` each, without those that found no slice."""
     homeless_warps: int
     """Warps that found no slice."""
     homeless_records: int
-    """What these would have recorded."""
+    """Records that these warps dropped."""
     unfinished: int
-    """Warps that had not left their kernel. What they recorded is there; what of it found no room is not known."""
+    """Warps that had not exited their kernel. Their records are decoded; the number that they dropped is unknown."""
 
     @property
     def lost(self) -> int:
-        """Records that found no room, wherever."""
+        """Number of dropped records, of warps with and without a slice."""
         return int(self.warps["lost"].sum()) + self.homeless_records
 
 
 def decode(buffer: npt.NDArray[np.uint8], numbered: bool = False) -> Decoded:
-    """Read a buffer (bytes) after the launches that wrote it have ended. `numbered`: records tell which execution of their site they are,
-    because only a window of them was recorded.
+    """Decode a buffer (bytes) after the launches that wrote it have ended.
 
-    Raises RecordError if it is not a trace buffer of this version, or too short for what its header says.
+    `numbered`: records hold the execution number of their site, because only a window of executions was recorded. Raises RecordError if the
+    bytes are not a trace buffer of this version, or are fewer than its header requires.
     """
     buffer = np.ascontiguousarray(buffer).view(np.uint8).reshape(-1)
     layout = _read_header(buffer)
@@ -116,19 +117,19 @@ def decode(buffer: npt.NDArray[np.uint8], numbered: bool = False) -> Decoded:
 
 
 def filled(places: Rows) -> npt.NDArray[np.bool_]:
-    """Which of the records are there, in either form."""
+    """Return which of the places hold a record, in either form."""
     result: npt.NDArray[np.bool_] = (places["packed_mask"] | places["number"]) != 0
     return result
 
 
 def records_written(places: Rows) -> int:
-    """How many records stand at the beginning of a slice that was empty: lane 0 writes their number only when it leaves the kernel."""
+    """Return the number of records at the beginning of a slice that was empty: lane 0 writes that number only when it exits the kernel."""
     empty = np.flatnonzero(~filled(places))
     return int(empty[0]) if len(empty) else len(places)
 
 
 def _count_unfinished(slices: npt.NDArray[np.uint8], headers: Rows, layout: BufferLayout) -> None:
-    """Fill in `attempted` for warps that have not said how many records lane 0 led."""
+    """Fill in `attempted` for warps that have not yet stored how many records lane 0 led."""
     if not layout.capacity or not len(headers):
         return
     places = _places(slices, layout)
@@ -137,7 +138,7 @@ def _count_unfinished(slices: npt.NDArray[np.uint8], headers: Rows, layout: Buff
 
 
 def _filled_by_others(slices: npt.NDArray[np.uint8], headers: Rows, layout: BufferLayout) -> tuple[Places, Places]:
-    """Row of the warp and place of each record that another lane than 0 led: of the places that were handed out, those that were filled."""
+    """Return the row of the warp and the place of each record led by a lane other than 0: the filled ones of the reserved places."""
     handed_out = np.minimum(headers["overflow"], layout.overflow).astype(np.int64)
     row, place = np.repeat(np.arange(len(headers)), handed_out), layout.capacity + _counting(handed_out)
     there = filled(_places(slices, layout)[row, place])
@@ -145,13 +146,13 @@ def _filled_by_others(slices: npt.NDArray[np.uint8], headers: Rows, layout: Buff
 
 
 def _places(slices: npt.NDArray[np.uint8], layout: BufferLayout) -> Rows:
-    """The records of each slice."""
+    """Return the records of each slice."""
     used = slices[:, SLICE_HEADER_BYTES : SLICE_HEADER_BYTES + (layout.capacity + layout.overflow) * RECORD_BYTES]
     return used.view(RECORD_DTYPE)
 
 
 def _read_header(buffer: npt.NDArray[np.uint8]) -> BufferLayout:
-    """The layout."""
+    """Return the layout from the header of a buffer. Raises RecordError if it is not a trace buffer, of another version, or damaged."""
     if len(buffer) < HEADER_BYTES:
         raise RecordError(f"{plural(len(buffer), 'byte')} are not a trace buffer: its header alone has {HEADER_BYTES}")
     header = buffer[:HEADER_BYTES].copy().view(HEADER_DTYPE)[0]
@@ -170,19 +171,20 @@ def _read_header(buffer: npt.NDArray[np.uint8]) -> BufferLayout:
 
 
 def _assigned(slices: npt.NDArray[np.uint8], layout: BufferLayout) -> Places:
-    """The numbers of the assigned slices whose warps have begun: those say which lanes they have."""
+    """Return the numbers of the assigned slices whose warps have started, which have written their mask of lanes."""
     headers = slices[1 + layout.slices :, :SLICE_HEADER_BYTES].copy().view(SLICE_DTYPE).reshape(-1)
     return 1 + layout.slices + np.flatnonzero(headers["lanes"])
 
 
 def _taken(slices: npt.NDArray[np.uint8], numbers: Places) -> npt.NDArray[np.uint8]:
-    """The slices of these numbers, without a copy where they follow each other."""
+    """Return the slices with these numbers, as a view if the numbers are consecutive."""
     if not len(numbers) or int(numbers[-1]) - int(numbers[0]) + 1 != len(numbers):
         return slices[numbers]
     return slices[int(numbers[0]) : int(numbers[-1]) + 1]
 
 
 def _warps(headers: Rows, led: npt.NDArray[np.int64], kept: npt.NDArray[np.int64]) -> Rows:
+    """Return one row per warp. Raises RecordError for a grid of more than 2^32 blocks."""
     if len(headers) and int(headers["block"].max()) >= 1 << 32:
         raise RecordError("a traced grid has more than 2^32 blocks, which records cannot number")
     warps = np.zeros(len(headers), WARP_DTYPE)
@@ -202,7 +204,7 @@ def _records(
     layout: BufferLayout,
     numbered: bool,
 ) -> Rows:
-    """The kept records, ordered by warp and start."""
+    """Return the kept records, ordered by warp and start."""
     places = _places(slices, layout)
     row = np.concatenate([np.repeat(np.arange(len(led)), led), others[0]])
     place = np.concatenate([_counting(led), others[1]])
@@ -227,27 +229,32 @@ def _records(
 
 
 def _times(raw: Rows, begin: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Start and end of packed records in full: an access starts after its warp began, and ends after it started."""
+    """Return start and end of packed records in full: an access starts after its warp, and ends after it starts."""
     low = raw["start_low"].astype(np.int64) | raw["start_high"].astype(np.int64) << 32
     start = begin + (low - begin & _START_MASK)
     return start, start + (raw["end_low"].astype(np.int64) - low & _END_MASK)
 
 
 def _counting(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """0, 1, ... for each length, one after the other."""
+    """Return 0, 1, ... up to each length, concatenated."""
     ends = np.cumsum(lengths)
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
 
 
 def _ascend(row: npt.NDArray[np.int64], start: npt.NDArray[np.int64]) -> bool:
-    """Whether the rows ascend, and the starts in each. What others than lane 0 led comes behind; what went through a stage takes its place
-    late, and a window that closes in front of a consumer is recorded when it closes."""
+    """Return whether the rows ascend, and the starts within each row.
+
+    Records led by other lanes than 0 come after those of lane 0; a staged record takes its place late, and a deferred window is recorded
+    when it
+    closes.
+    """
     return bool(((row[1:] > row[:-1]) | (row[1:] == row[:-1]) & (start[1:] >= start[:-1])).all())
 
 
 def _by_row_and_start(row: npt.NDArray[np.int64], start: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The order by row, then start. One key, if it fits 64 bits: what lane 0 led and what others led are two ascending runs of it, which
-    a stable sort merges in linear time."""
+    """Return the order by row, then start, by one 64-bit key if it fits: the records of lane 0 and those of other lanes are two ascending
+    runs of
+    it, which a stable sort merges in linear time."""
     first = int(start.min())
     span = int(start.max()) - first + 1
     if span * (int(row.max()) + 1) < 1 << 63:
@@ -256,7 +263,7 @@ def _by_row_and_start(row: npt.NDArray[np.int64], start: npt.NDArray[np.int64]) 
 
 
 def _executions(row: npt.NDArray[Any], site: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
-    """How many records of the same row and site stand before each record; the rows ascend."""
+    """Return for each record the number of earlier records with the same row and site; the rows ascend."""
     executions = np.empty(len(row), np.int64)
     if len(row):
         narrow = site.astype(np.uint16) if int(site.max()) < 1 << 16 else site

@@ -1,4 +1,5 @@
-"""The probe of a load that fills several registers by accesses of their own, as that of a wmma fragment: it is over when all have come."""
+"""Probe a load that ptxas splits into several accesses, such as that of a wmma fragment: the window ends when all its registers are
+filled."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from memlane.instrument.schemes import Access, Scheme, Stamps
 
 
 def gathered(scheme: Scheme, access: Access, values: Sequence[tuple[str, str]]) -> Stamps:
-    """The clock reads of the scheme with all of `values`, registers and their types, in the place of the one value of `access`."""
+    """Return the clock reads of the scheme with all of `values`, registers and their types, in place of the single value of `access`."""
     name = access.registers
     words = [words_of(register, kind, f"{name}part{number}_") for number, (register, kind) in enumerate(values)]
     parts = [one for word in words for one in word.names]

@@ -1,16 +1,15 @@
-"""A kernel with two bodies: the instrumented one for the warps that are traced, and the original for the others.
+"""Combine two bodies into one kernel: the instrumented one for the traced warps, and the original for the others.
 
     { body }        ->      decide; @chosen bra.uni $ml_traced; body; $ml_traced: { instrumented body; ret; }
 
-The decision is the same in all threads of a warp, for it is made from the block's index, the number of the warp (the linear index of the
-thread over 32: that is how hardware makes warps) and the SM. A warp that is not traced runs the original from its first instruction to its
-exit, takes no slice and touches no memory but the constant words of windows. A decision that needs no number of the warp does not look at
-its threads, so one for whole blocks is the cheapest. The original stands in front, right behind the decision: its warps are the many, and
-fetch no instruction of the other body.
+All threads of a warp decide alike, because the decision depends only on the block index, the warp number (linear thread index / 32, as
+hardware forms warps) and the SM. An untraced warp runs the original from its first instruction to its exit, takes no slice and reads no
+memory except the constant words of windows. A decision that needs no warp number does not read the thread index, so sampling whole blocks
+is the cheapest. The original body comes first, right after the decision: most warps run it, and they fetch no instruction of the other.
 
-Registers and labels of the instrumented body are its own, by the scoping of braces; debug sections go on naming labels of the original.
-Variables in shared and local memory stand in front, where both bodies see the same ones. Barriers meet across the bodies, because they
-are known by their numbers.
+The instrumented body has its own registers and labels, by the scoping of braces; debug sections keep referring to labels of the original.
+Variables in shared and local memory are declared before both bodies, which share them. Barriers work across the bodies, because they are
+identified by number.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from memlane.ptx import Block, Directive, Function, Label, Variable, flatten_sco
 from memlane.ptx.edit import behind
 
 _OWN_SPACES = frozenset({"reg", "param"})
-"""Of variables that each body has for itself."""
+"""State spaces of variables that each body declares for itself."""
 
 
 def with_plain_variables(kernel: Function) -> Function:
-    """The kernel such that no inner braces of it declare variables in memory, which could not stand in front of both bodies."""
+    """Return the kernel without memory variables in nested scopes, which could not be declared before both bodies."""
     assert kernel.body is not None
     inner = (one for block in kernel.body.statements if isinstance(block, Block) for one in block.walk())
     nested = any(map(_is_shared_by_both, inner))
@@ -38,16 +37,18 @@ def with_plain_variables(kernel: Function) -> Function:
 
 
 def _is_shared_by_both(one: object) -> bool:
+    """Return whether a statement declares a variable that both bodies share."""
     return isinstance(one, Variable) and one.space not in _OWN_SPACES
 
 
 def _is_place(one: object) -> bool:
-    """Whether it says of which line of the source what follows is."""
+    """Return whether a statement is a `.loc` directive."""
     return isinstance(one, Directive) and one.text.startswith(".loc")
 
 
 def halves(draft: Draft, sampling: Sampling, tagged: bool) -> Draft:
-    """The kernel with its instrumented and its original body; the instrumented one must not run off its end."""
+    """Combine the instrumented and the original body into one kernel that branches per warp. The instrumented body must not run off its
+    end."""
     original = draft.kernel.body
     assert original is not None
     label = f"${draft.prefix}traced"
@@ -67,7 +68,7 @@ def halves(draft: Draft, sampling: Sampling, tagged: bool) -> Draft:
 
 
 def _decide(prefix: str, sampling: Sampling, tagged: bool, label: str) -> str:
-    """PTX that goes to `label` if the warp is to be traced. `tagged`: a parameter tells the warps of a block."""
+    """Return PTX that branches to `label` if the warp is traced. `tagged`: a kernel parameter holds the number of warps per block."""
     r, windows, draw = f"%{prefix}", sampling.windows - {"executions"}, sampling.draw
     of_warps = "warps" in windows or (draw is not None and not draw.whole_blocks)
     numbers = [f"mov.u32 {r}in_sms, %smid;\n"] if "sms" in windows else []
@@ -92,13 +93,14 @@ def _decide(prefix: str, sampling: Sampling, tagged: bool, label: str) -> str:
 
 
 def _uniform(r: str) -> str:
-    """The decision again, of which the assembler knows that all lanes make the same: it then reads what the traced body needs behind it,
-    and not for all warps in front of it."""
+    """Return PTX that makes the decision warp-uniform for ptxas, which then loads what the traced body needs inside it, not for all
+    warps."""
     return f"activemask.b32 {r}x;\nvote.sync.any.pred {r}chosen, {r}chosen, {r}x;\n"
 
 
 def _linear(r: str, name: str, index: str, extents: str) -> str:
-    """The linear number of the block in its grid, or of the thread in its block; leaves the first two extents in `width` and `height`."""
+    """Return PTX for the linear number of the block in its grid or of the thread in its block; leaves the first two extents in `width` and
+    `height`."""
     return f"""\
 mov.u32 {r}x, {index}.x;
 mov.u32 {r}y, {index}.y;
@@ -111,7 +113,7 @@ mad.lo.u32 {r}in_{name}, {r}in_{name}, {r}width, {r}x;
 
 
 def _inside(r: str, name: str) -> str:
-    """Whether the number lies in one of the windows."""
+    """Return PTX that tests whether a number lies in one of the windows."""
     lines = []
     for number in range(SPANS):
         at = offset(WORDS_DTYPE, name) + 8 * number
@@ -123,7 +125,8 @@ def _inside(r: str, name: str) -> str:
 
 
 def _through_launch(r: str, tagged: bool) -> str:
-    """Behind the number of the warp in its block, whose extents are still there: that in the launch, in `in_blocks`."""
+    """Return PTX that computes the number of the warp in the launch, in `in_blocks`. The extents of the block must still be in `width`,
+    `height`."""
     if tagged:
         width = f"ld.param.u32 {r}width, [{LAUNCH}+{offset(LAUNCH_DTYPE, 'warps')}];\n"
     else:
@@ -137,4 +140,5 @@ shr.u32 {r}width, {r}width, 5;
 
 
 def _word(r: str, at: int) -> str:
+    """Return PTX that loads a word of the windows."""
     return f"ld.const.u32 {r}word, [{WINDOW}+{at}];\n"

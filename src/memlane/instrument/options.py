@@ -1,4 +1,4 @@
-"""What to instrument, and how."""
+"""Define the options of tracing and counting: which sites, which scheme, which sample."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from memlane.record.site import TIMED_KINDS as KINDS
 SPACES = ("global", "shared", "shared::cluster", "local", "const", "tex", "surf", "generic")
 STAGINGS = ("auto", "shared", "global")
 AUTO = "global"
-"""What `auto` is. docs/overhead.md has the times of both."""
+"""Staging that `auto` selects. docs/overhead.md has the times of both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which sites; every condition that is not None must hold.
+    """Which sites to instrument; every condition that is not None must hold.
 
     Loads of kernel parameters are never sites.
     """
 
     spaces: Set[str] | None = None
-    """Of `SPACES`. An access through a generic address is `generic`, wherever the address leads."""
+    """State spaces, from `SPACES`. An access through a generic address is `generic`, wherever the address leads."""
     kinds: Set[str] | None = None
-    """Of `KINDS`."""
+    """Kinds of access, from `KINDS`."""
     lines: Set[tuple[str, int]] | None = None
-    """Source lines as (file, line); the file matches by its end (`transpose.cu`), and an empty one matches any."""
+    """Source lines as (file, line); a file matches by its end (`transpose.cu`), and an empty one matches any file."""
     sites: Set[int] | None = None
-    """Numbers in the table of sites."""
+    """Numbers in the site table."""
     kernels: Set[str] | None = None
-    """PTX names or titles."""
+    """PTX names or titles of kernels."""
 
     def __post_init__(self) -> None:
         for label, chosen, known in (("space", self.spaces, SPACES), ("kind", self.kinds, KINDS)):
@@ -43,7 +43,7 @@ class Selection:
                     raise MemlaneError(f"unknown {label} of accesses: {word!r}; choose from {', '.join(known)}")
 
     def takes(self, site: Site, kernel: str) -> bool:
-        """Whether the site of the kernel with the PTX name `kernel` is chosen."""
+        """Return whether the selection contains the site of the kernel with the PTX name `kernel`."""
         return (
             (self.spaces is None or site.space in self.spaces)
             and (self.kinds is None or site.kind in self.kinds)
@@ -57,27 +57,32 @@ class Selection:
 class TraceOptions:
     """The options of a trace, for `Tracer`. `TraceOptions.of` takes the same arguments as `ml.trace`.
 
-    options = ml.TraceOptions.of(scheme="exposed", blocks="0-3", every=32)
+        options = ml.TraceOptions.of(scheme="exposed", blocks="0-3", every=32)
 
-    Schemes: `dependent` waits for the value of each access, `exposed` lets loads overlap and times what their first consumer waited,
-    `consume` waits by storing the value to shared memory; `simple` and `paper` do not wait and serve for comparison. Raises MemlaneError
-    for a scheme, a way of staging or a moment of stores that does not exist.
+    Schemes: `dependent` waits for the value of each access, `exposed` lets loads overlap and times the wait of their first consumer,
+    `consume`
+    waits by storing the value to shared memory; `simple` and `paper` do not wait and serve for comparison. Raises MemlaneError for an
+    unknown
+    scheme, staging or end of stores.
     """
 
     scheme: str = "dependent"
     """`dependent`, `exposed`, `consume`, `simple` or `paper`; see `memlane.instrument.schemes`."""
     selection: Selection = field(default_factory=Selection)
     sampling: Sampling = field(default_factory=Sampling)
-    """Which warps, and which executions of the sites."""
+    """Which warps to trace, and which executions of each site."""
     stores: str = "issued"
-    """Until when stores and reductions are timed, of `STORES`: `issued`, or until they are visible to their `block`, or to the `device`,
-    each with a load or a fence of its own behind it; see `memlane.instrument.visibility`."""
+    """Event that ends the time of stores and reductions, from `STORES`: `issued`, or visible to the `block` or to the `device`, each by an
+    added
+    load or fence; see `memlane.instrument.visibility`."""
     staging: str = "auto"
-    """Where records go first, of `STAGINGS`: into `global` memory, or into `shared` memory behind the kernel's own, where that leaves as
-    many blocks on a multiprocessor (see `memlane.instrument.staging`); `auto` is what was measured to be quicker."""
+    """Where records go first, from `STAGINGS`: `global` memory, or `shared` memory after the kernel's own if that does not lower occupancy
+    (see
+    `memlane.instrument.staging`); `auto` selects the one that was measured to be faster."""
     tagged: bool = False
-    """Whether kernels get one parameter more, by which the host describes their launches (`LAUNCH_DTYPE`) and gives those that run exactly
-    once slices of their own. Whoever launches them has to pass it."""
+    """Whether kernels get an additional parameter by which the host describes their launches (`LAUNCH_DTYPE`) and assigns slices to those
+    that run
+    exactly once. Every launch has to pass it."""
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:
@@ -138,8 +143,8 @@ class TraceOptions:
 
 @dataclass(frozen=True, slots=True)
 class CountOptions:
-    """What to count."""
+    """Options of counting."""
 
     selection: Selection = field(default_factory=Selection)
     branches: bool = True
-    """Count the branches of the chosen kernels too."""
+    """Whether to count the branches of the chosen kernels too."""

@@ -1,4 +1,4 @@
-"""Where an address comes from: the parameters of the kernel, the loads whose values it is computed from, and the array it points into."""
+"""Find where an address comes from: kernel parameters, loads whose values it is computed from, and the array it points into."""
 
 from __future__ import annotations
 
@@ -25,23 +25,25 @@ from memlane.walks import components
 
 @dataclass(frozen=True)
 class Origins:
-    """Of the address of one access, as far as the text of the kernel tells: in doubt more than there are."""
+    """Origins of the address of one access, as far as the kernel's text shows them; an over-approximation."""
 
     parameters: tuple[int, ...] = ()
     """Positions of parameters of the kernel."""
     loads: tuple[int, ...] = ()
-    """Indices of the instructions, among those of the kernel, that load from memory what the address is computed from; what these loads'
-    own addresses come from is not followed."""
+    """Indices of the kernel's instructions that load values which the address is computed from. The addresses of these loads are not
+    followed."""
     bases: tuple[int | str, ...] = ()
-    """What the address points into: positions of parameters that are pointers, and names of variables. What it is only offset by, such as
-    an index, is left out. Of a pointer that was loaded from memory nothing is known."""
+    """What the address points into: positions of pointer parameters and names of variables. Offsets such as an index are left out. Nothing
+    is known
+    about a pointer that was loaded from memory."""
 
 
 def origins_of(function: Function) -> Mapping[int, Origins]:
-    """By the index of each instruction that accesses memory.
+    """Map the index of each instruction that accesses memory to the origins of its address.
 
-    Every instruction that writes a register counts as where its value comes from, whichever way control went; what decides whether an
-    instruction under a guard is executed counts too, a branch does not.
+    Flow-insensitive: every instruction that writes a register counts as an origin of its value. The guard of an instruction counts as an
+    origin
+    too; branches do not.
     """
     instructions = tuple(function.instructions())
     sources = _Sources(function, instructions)
@@ -60,33 +62,35 @@ def origins_of(function: Function) -> Mapping[int, Origins]:
 
 
 def _address_registers(one: Instruction) -> Iterator[str]:
+    """Yield the registers in the addresses of an instruction, except those in parameter space."""
     for access in memory_accesses(one):
         if access.space != "param":
             yield from registers_in(access.address)
 
 
 _POINTER_OPERANDS = {"mov": "a", "cvta": "a", "cvt": "a", "add": "ab", "sub": "a", "and": "ab", "or": "ab", "selp": "ab", "mad": "c"}
-"""By opcode the operands through which a pointer reaches the result. A factor or what is shifted is an index."""
+"""Operands through which a pointer reaches the result, by opcode. A factor or a shifted operand is an index."""
 _POINTER_BITS = 64
 
 
 class _Sources:
-    """Where the values of registers come from, as bits: those of the parameters of a function, then those of its loads; and what they point
-    into, as bits: those of the parameters, then those of the variables."""
+    """Def-use chains of a function with two bit sets per register: its values come from (parameters, then loads), and it points into
+    (parameters,
+    then variables)."""
 
     def __init__(self, function: Function, instructions: tuple[Instruction, ...]) -> None:
         self._parameters = {one.name: position for position, one in enumerate(function.params)}
         self._loads: list[int] = []
         self._own: dict[str, int] = defaultdict(int)
-        """By register what it is loaded from."""
+        """Bits of what a register is loaded from, by register."""
         self._before: dict[str, dict[str, None]] = defaultdict(dict)
-        """By register those that it is computed from."""
+        """Registers that a register is computed from, by register."""
         self._params = function.params
         self._variables: dict[str, int] = {}
         self._base: dict[str, int] = defaultdict(int)
-        """By register the arrays of which it is the address."""
+        """Bits of the arrays whose address a register takes, by register."""
         self._passed: dict[str, dict[str, None]] = defaultdict(dict)
-        """By register those from which it gets a pointer."""
+        """Registers from which a register gets a pointer, by register."""
         for index, one in enumerate(instructions):
             written = values_written(one)
             if written:
@@ -100,7 +104,7 @@ class _Sources:
                     self._before[name].update(read)
 
     def _source(self, one: Instruction, index: int) -> tuple[int, dict[str, None]]:
-        """The bit of a parameter or a load; or else the registers that an instruction computes from."""
+        """Return the bit of the parameter or load that an instruction reads, or else the registers that it computes from."""
         parameter = _parameter(one, self._parameters)
         if parameter is not None:
             return 1 << parameter, {}
@@ -110,7 +114,7 @@ class _Sources:
         return 0, dict.fromkeys(values_read(one))
 
     def _pointer(self, one: Instruction) -> tuple[int, dict[str, None]]:
-        """The bits of what an instruction takes the address of; or else the registers from which its result gets a pointer."""
+        """Return the bits of what an instruction takes the address of, or else the registers from which its result gets a pointer."""
         parameter = _parameter(one, self._parameters)
         if parameter is not None:
             is_pointer = one.opcode == "mov" or self._params[parameter].shape is not None
@@ -123,30 +127,31 @@ class _Sources:
         return reduce(or_, named, 0), dict.fromkeys(operand.name for operand in operands if isinstance(operand, Register))
 
     def _bit(self, variable: str) -> int:
+        """Return the bit of a parameter or variable."""
         if variable in self._parameters:
             return 1 << self._parameters[variable]
         return 1 << len(self._parameters) + self._variables.setdefault(variable, len(self._variables))
 
     def named_in(self, one: Instruction) -> int:
-        """The bits of the variables that an access names itself."""
+        """Return the bits of the variables that an access names in its address."""
         bases = (access.address.base for access in memory_accesses(one) if access.space != "param" and isinstance(access.address, Address))
         return reduce(or_, (self._bit(base.name) for base in bases if isinstance(base, Symbol)), 0)
 
     def behind(self, names: Iterable[str]) -> Mapping[str, int]:
-        """By register, of some and all that they are computed from: the bits of what its values come from."""
+        """Map these registers, and all that they are computed from, to the bits of the origins of their values."""
         return _gathered(names, self._before, self._own)
 
     def pointed_at(self, names: Iterable[str]) -> Mapping[str, int]:
-        """By register, likewise: the bits of what it points into."""
+        """Map these registers, and all from which they get a pointer, to the bits of what they point into."""
         return _gathered(names, self._passed, self._base)
 
     def bases(self, bits: int) -> tuple[int | str, ...]:
-        """The parameters and variables that a set of bits names."""
+        """Return the parameters and variables of a bit set."""
         names = [*range(len(self._parameters)), *self._variables]
         return tuple(name for place, name in enumerate(names) if bits >> place & 1)
 
     def origins(self, bits: int) -> Origins:
-        """What a set of bits names."""
+        """Return the parameters and loads of a bit set."""
         count = len(self._parameters)
         positions = [place for place, digit in enumerate(reversed(f"{bits:b}")) if digit == "1"]
         parameters = tuple(place for place in positions if place < count)
@@ -154,7 +159,7 @@ class _Sources:
 
 
 def _gathered(names: Iterable[str], edges: Mapping[str, dict[str, None]], own: Mapping[str, int]) -> Mapping[str, int]:
-    """By register: its own bits and those of all to which edges lead from it."""
+    """Map each register to the union of its own bits and those of all registers reachable by `edges`."""
     found: dict[str, int] = {}
 
     def before(name: str) -> Iterable[str]:
@@ -168,7 +173,7 @@ def _gathered(names: Iterable[str], edges: Mapping[str, dict[str, None]], own: M
 
 
 def _parameter(one: Instruction, parameters: Mapping[str, int]) -> int | None:
-    """The position of the parameter that an instruction loads, or takes the address of; None if it does something else."""
+    """Return the position of the parameter that an instruction loads or takes the address of; None for any other instruction."""
     named = one.operand("a") if one.opcode == "mov" else None
     if isinstance(named, Symbol):
         return parameters.get(named.name)

@@ -1,6 +1,6 @@
-"""The printer of probes: a kernel that is being instrumented (`probe.Draft`) to PTX, with where each part of its probes stands.
+"""Print a kernel that is being instrumented (`probe.Draft`) as PTX, and return where each part of its probes stands.
 
-Nobody else turns probes into statements, so nobody has to recognise them in the text.
+Probes become statements only here, so no other code has to recognise them in the text.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from memlane.ptx.edit import alias, placed
 
 @dataclass(frozen=True)
 class Printed:
-    """A traced kernel, and where its probes are."""
+    """A traced kernel and the positions of its probes."""
 
     function: Function
     probes: Mapping[int, ProbeLines]
-    """By number of a site."""
+    """Positions of the parts of each probe, by site number."""
     plain: Mapping[int, int]
-    """By number of a site: the index of its access in the original body, where there is one."""
+    """Index of the access in the original body, by site number, if there is such a body."""
 
 
 def printed(draft: Draft) -> Printed:
-    """Write a kernel that is being instrumented."""
+    """Print a kernel that is being instrumented."""
     printer = _Printer(draft.prefix)
     printer.nodes(draft.nodes)
     function = replace(draft.kernel, body=Block(tuple(printer.statements)))
@@ -55,11 +55,13 @@ def printed(draft: Draft) -> Printed:
 
 
 class _Printer:
+    """Accumulates the statements of a traced kernel and the instruction indices of the parts of its probes."""
+
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self.statements: list[Statement] = []
         self._count = 0
-        """Instructions up to here."""
+        """Number of instructions so far."""
         self._start: dict[int, int] = {}
         self._access: dict[int, int] = {}
         self._end: dict[int, int] = {}
@@ -69,7 +71,7 @@ class _Printer:
         self.plain: dict[int, int] = {}
 
     def lines(self, site: int) -> ProbeLines:
-        """Where the probe of a site stands."""
+        """Return the positions of the parts of a site's probe."""
         closings = tuple(self._closings.get(site, ()))
         start, access = self._start[site], self._access[site]
         if closings:
@@ -78,6 +80,7 @@ class _Printer:
         return ProbeLines(start, access, self._end[site], *self._stores[site], self._witness.get(site))
 
     def nodes(self, nodes: Iterable[Node]) -> None:
+        """Print parts of a kernel in order."""
         for one in nodes:
             self._node(one)
 
@@ -103,18 +106,18 @@ class _Printer:
     # -- statements ------------------------------------------------------------------------------------------------------------
 
     def _put(self, *statements: Statement) -> int:
-        """Add statements; return the index of the last instruction."""
+        """Append statements; return the index of the last instruction."""
         self.statements += statements
         self._count += _length(statements)
         return self._count - 1
 
     def _text(self, text: str, at: Location | None) -> int:
-        """Add what is written in a text; return the index of the last instruction."""
+        """Append the statements of a PTX text; return the index of the last instruction."""
         return self._put(*placed(text, at))
 
     @contextmanager
     def _block(self) -> Iterator[None]:
-        """What is added meanwhile stands in braces."""
+        """Enclose what is appended meanwhile in braces."""
         outer, self.statements = self.statements, []
         yield
         outer.append(Block(tuple(self.statements)))
@@ -122,7 +125,7 @@ class _Printer:
 
     @contextmanager
     def _under(self, guard: Guard | None, label: str, at: Location | None) -> Iterator[None]:
-        """What is added meanwhile is for the lanes that a guard lets through; the others branch behind it."""
+        """Execute what is appended meanwhile only in the lanes that a guard selects; the others branch past it."""
         if guard is not None:
             self._put(instruction(f"bra {label};", Guard(guard.register, not guard.negated), at))
         yield
@@ -132,6 +135,7 @@ class _Printer:
     # -- an access between its clock reads -------------------------------------------------------------------------------------
 
     def _probe(self, probe: Probe) -> None:
+        """Print an access between its clock reads, with its record."""
         at, places = probe.location, probe.places
         with self._under(probe.guard, f"${self._prefix}skip_{probe.site}", at), self._block():
             again = f".reg .pred %{self._prefix}again;\n" if isinstance(places, Answered) else ""
@@ -147,7 +151,7 @@ class _Printer:
             self._recorded(probe)
 
     def _reserved(self, probe: Probe) -> str:
-        """What stands in front of the window: who writes the record, and where."""
+        """Return PTX for before the window that elects the leader and reserves the place of the record."""
         prefix, site = self._prefix, probe.site
         match probe.places:
             case Alone(counted):
@@ -160,7 +164,7 @@ class _Printer:
         return ""
 
     def _recorded(self, probe: Probe) -> None:
-        """What stands behind the second clock read."""
+        """Print what follows the second clock read."""
         prefix, at, places = self._prefix, probe.location, probe.places
         match places:
             case Alone(counted):
@@ -173,7 +177,7 @@ class _Printer:
                 self._recorded_in_run(probe, places)
 
     def _recorded_in_run(self, probe: Probe, run: InRun) -> None:
-        """The record of the probe before, where that is still to be stored; then its own, or what keeps it for the one behind."""
+        """Print the store of the previous probe's record if it is pending; then the own record, or what keeps it for the next probe."""
         prefix, at = self._prefix, probe.location
         if run.before is not None:
             stored = self._text(store(prefix, run.turn - 1), at)
@@ -184,7 +188,7 @@ class _Printer:
             self._text(keep(prefix, probe.site, run.turn), at)
 
     def _record(self, site: int, text: RecordText, at: Location | None, advance: bool = True) -> tuple[int, int]:
-        """Store a record; return where its stores are. With `advance`, its place is not taken yet."""
+        """Print the stores of a record; return their indices. `advance`: whether its place has yet to be marked as taken."""
         self._text(text.pack, at)
         times = self._text(text.times, at)
         labels = self._text(text.labels, at) if text.labels else times
@@ -196,6 +200,7 @@ class _Printer:
     # -- a window that stays open ----------------------------------------------------------------------------------------------
 
     def _opening(self, opening: Opening) -> None:
+        """Print a load and the start of its window."""
         prefix, site, at = self._prefix, opening.site, opening.location
         with self._under(opening.guard, f"${prefix}skip_{site}", at), self._block():
             front = lead(prefix, site, opening.counted) + kept(prefix, site, opening.counted)
@@ -205,6 +210,7 @@ class _Printer:
             self._access[site] = self._put(opening.access)
 
     def _closing(self, closing: Closing) -> None:
+        """Print the ends of the windows that close before an instruction: first all waits, then all records."""
         with self._block():
             ends = [self._waited(closing, number, one) for number, one in enumerate(closing.windows)]
             for number, one in enumerate(closing.windows):
@@ -212,7 +218,7 @@ class _Printer:
                     self._closed(closing, number, site, uncertain, ends[number])
 
     def _waited(self, closing: Closing, number: int, window: Closes) -> tuple[int | None, int]:
-        """The wait of one window; return where the clock reads around it are."""
+        """Print the wait of one window; return the indices of the clock reads around it."""
         r, at = f"%{self._prefix}", closing.location
         self._text(f".reg .b64 {r}end_{number};\n.reg .b32 {r}exposed_{number};\n", at)
         text = waited(r, number, window, closing.apart)
@@ -225,7 +231,7 @@ class _Printer:
         return wait, end
 
     def _closed(self, closing: Closing, number: int, site: int, uncertain: bool, clocks: tuple[int | None, int]) -> None:
-        """The record of one window that has closed."""
+        """Print the record of one window that has closed."""
         prefix, at, counted = self._prefix, closing.location, closing.counted
         r = f"%{prefix}"
         with self._block():
@@ -238,6 +244,7 @@ class _Printer:
     # -- an exit -----------------------------------------------------------------------------------------------------------------
 
     def _leaving(self, leaving: Leaving) -> None:
+        """Print an exit with what closes the slice of the warp."""
         at = leaving.exit.location
         with self._under(leaving.guard, f"${self._prefix}stays_{leaving.number}", at):
             if leaving.closing is not None:
@@ -247,5 +254,5 @@ class _Printer:
 
 
 def _length(statements: Sequence[Statement]) -> int:
-    """How many instructions there are."""
+    """Return the number of instructions, nested blocks included."""
     return sum(_length(one.statements) if isinstance(one, Block) else isinstance(one, Instruction) for one in statements)

@@ -1,12 +1,12 @@
-"""The probes of a kernel as data: what the passes of a trace make and change, before `printing` writes them as PTX.
+"""Represent the probes of a kernel as data, which the passes of a trace build and change before `printing` prints them as PTX.
 
     Probe       an access between its clock reads, with its record
-    Opening     a load whose window stays open; Closing what closes such windows in front of a consumer
-    Leaving     an exit of the kernel, in front of which the warp closes its slice
-    Braces      a block of the kernel's own, with what is in it
-    Original    the body as it was, for warps that are not traced
+    Opening     a load whose window stays open; Closing closes such windows before a consumer
+    Leaving     an exit of the kernel, before which the warp closes its slice
+    Braces      a block of the kernel's own, with its contents
+    Original    the unmodified body, for warps that are not traced
 
-`ProbeLines` says where the parts of a probe stand in the traced kernel.
+`ProbeLines` holds the positions of the parts of a probe in the traced kernel.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from memlane.record import Site
 
 @dataclass(frozen=True, slots=True)
 class ClosingLines:
-    """The instructions that close a window in one place, as indices among those of the traced kernel."""
+    """Instructions that close a window in one place, as indices into the traced kernel."""
 
     wait: int | None
-    """The clock read before the wait; None where nobody consumes the value."""
+    """The clock read before the wait; None where nothing consumes the value."""
     end: int
     times: int
     labels: int
     certain: bool
-    """Whether lanes come here only after the load."""
+    """Whether every lane that gets here has executed the load."""
 
     def moved(self, by: int) -> ClosingLines:
-        """Return the same where so many instructions more stand in front."""
+        """Return the indices after `by` instructions were inserted before the kernel's first."""
         wait = None if self.wait is None else self.wait + by
         return replace(self, wait=wait, end=self.end + by, times=self.times + by, labels=self.labels + by)
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeLines:
-    """The instructions of a probe, as indices among those of the traced kernel."""
+    """Instructions of a probe, as indices into the traced kernel."""
 
     start: int
     """The first clock read."""
@@ -51,15 +51,14 @@ class ProbeLines:
     times: int
     """The store of start, end and site."""
     labels: int
-    """The store of what else describes the access; the same where nothing does."""
+    """The store of the other fields; the same index as `times` if there is only one store."""
     witness: int | None = None
-    """Of a store that is timed until others see it: the load or the fence behind it that tells."""
+    """The load or fence that shows that a store is visible to other threads, for stores timed until then."""
     closings: tuple[ClosingLines, ...] = ()
-    """Where a window closes in front of the consumers of the value: everything but `start` and `access`, in each place. The other fields
-    are those of the first of them."""
+    """Places where a deferred window closes; empty otherwise. The fields other than `start` and `access` are those of the first place."""
 
     def moved(self, by: int) -> ProbeLines:
-        """Return the same where so many instructions more stand in front."""
+        """Return the indices after `by` instructions were inserted before the kernel's first."""
         return ProbeLines(
             self.start + by,
             self.access + by,
@@ -76,7 +75,7 @@ class ProbeLines:
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """The place of a record is taken in front of its access, and the record is stored behind it."""
+    """Reserve the place of a record before its access, and store the record after it."""
 
     counted: bool = False
     """Whether executions are counted, and only those in the window are recorded."""
@@ -84,28 +83,28 @@ class Alone:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The place is taken behind the second clock read, for the lanes to which a barrier said yes; the others ask again."""
+    """Reserve the place after the second clock read, for the lanes whose barrier wait succeeded; the others poll again."""
 
     answer: str
-    """The predicate register with what it said."""
+    """Predicate register with the result of the wait."""
     counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class InRun:
-    """The places of several probes in a straight line are taken together, by the first of them."""
+    """Reserve the places of several probes in straight-line code together, at the first of them."""
 
     turn: int
-    """Which of them this is, from 0."""
+    """Index of this probe in the run, from 0."""
     length: int
     before: int | None
-    """The site of the one before, whose record is stored behind this one's second clock read; None where it has been stored."""
+    """Site of the previous probe, whose record is stored after this probe's second clock read; None if it is already stored."""
     staged: bool
-    """Whether records go through the stage of the warp, if it has one: then each is stored at once."""
+    """Whether records go through the stage of the warp, if it has one; each is then stored at once."""
 
     @property
     def is_last(self) -> bool:
-        """Whether no other probe of the run follows."""
+        """Whether this is the last probe of the run."""
         return self.turn + 1 == self.length
 
 
@@ -115,18 +114,18 @@ class Probe:
 
     site: int
     access: Instruction
-    """Without its guard."""
+    """The instruction without its guard."""
     guard: Guard | None
-    """For which lanes the access, and all of the probe, is."""
+    """Guard of the access and of the whole probe; None for all lanes."""
     location: Location | None
     stamps: Stamps
     places: Alone | Answered | InRun
-    """When the place of its record is taken, and when the record is stored."""
+    """When the place of the record is reserved, and when the record is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A load whose window stays open until something consumes its value."""
+    """A load whose window stays open until an instruction consumes its value."""
 
     site: int
     access: Instruction
@@ -141,27 +140,27 @@ class Closes:
     """Windows that close together."""
 
     sites: Sequence[tuple[int, bool]]
-    """Their numbers, each with whether it is uncertain that it is open."""
+    """Their site numbers, each with whether the window may be closed in some lanes."""
     registers: Sequence[tuple[str, str]]
-    """What holds the value, with types."""
+    """Registers that hold the value, with their types."""
     consumed: bool
     direct: bool
-    """Whether a word of each is enough."""
+    """Whether one word of each register shows that the load is complete."""
     tied: Sequence[tuple[str, str]] = ()
-    """Those of the registers that nothing must read before the wait has begun."""
+    """Registers among these that must not be read before the wait has begun."""
     signed: bool = False
-    """Whether the upper halves of those are a sign."""
+    """Whether the upper halves of these registers are a sign extension."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What closes windows in front of one instruction: first all waits, then all records.
+    """Windows that close before one instruction: first all waits, then all records.
 
-    What one window records must not hide the wait of the next.
+    The record of one window must not hide the wait of the next.
     """
 
     key: str
-    """Makes labels of its own."""
+    """Makes the labels unique."""
     windows: tuple[Closes, ...]
     apart: Apart
     counted: bool
@@ -170,12 +169,12 @@ class Closing:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """An exit of the kernel, in front of which windows close and the end of the warp is noted."""
+    """An exit of the kernel, before which windows close and the end of the warp is stored."""
 
     number: int
-    """Index of the exit among the instructions of the kernel; makes a label of its own."""
+    """Index of the exit among the instructions of the kernel; makes its label unique."""
     exit: Instruction
-    """Without its guard."""
+    """The exit without its guard."""
     guard: Guard | None
     closing: Closing | None
     staged: bool
@@ -183,18 +182,18 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class Braces:
-    """A block with parts in it."""
+    """A block that contains parts."""
 
     nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """The body as it was."""
+    """The unmodified body."""
 
     statements: tuple[Statement, ...]
     sites: Sequence[tuple[int, int]]
-    """The numbers of the timed sites, each with the index of its access in there."""
+    """Numbers of the timed sites, each with the index of its access in the body."""
 
 
 Node = Statement | Probe | Opening | Closing | Leaving | Braces | Original
@@ -206,16 +205,16 @@ class Draft:
     """A kernel that is being instrumented."""
 
     kernel: Function
-    """The kernel as it was."""
+    """The original kernel."""
     nodes: tuple[Node, ...]
-    """Its body now."""
+    """The parts of its present body."""
     prefix: str
-    """Of the names of its probes."""
+    """Prefix of the names that probes define."""
     sites: tuple[Site, ...] = ()
-    """Those that are timed, with what their probe is, in the order of the text."""
+    """Timed sites with the properties of their probes, in program order."""
     consumers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """By number of a site, of the original kernel: the instructions that may be the first to wait for its value."""
+    """Indices, in the original kernel, of the instructions that may be the first to wait for the value of a site, by site number."""
 
     def with_front(self, front: Iterable[Statement], nodes: Iterable[Node]) -> Draft:
-        """Return the kernel with other parts, and these statements in front of them."""
+        """Return the kernel with its parts replaced by `front` followed by `nodes`."""
         return replace(self, nodes=(*front, *nodes))

@@ -1,15 +1,15 @@
-"""The pass that lets a twin of a module use the variables of the original, where those lie.
+"""Make an instrumented copy of a module use the variables of the original.
 
-A module that is loaded gets variables of its own. The twin that traces or counts in the place of a module must not: what its kernels
-leave in a `__device__` variable has to be there for the plain launches, and the other way round. So each reference to such a variable
-becomes the address that it has in the original:
+A loaded module has variables of its own. The copy that traces or counts in place of a module must share them: what its kernels store in a
+`__device__` variable has to be visible to the plain launches, and vice versa. So each reference to such a variable becomes the address that
+it has in the original:
 
     mov.u64 %rd1, total;          ->   mov.u64 %rd1, 140093205053440;
-    ld.global.u32 %r1, [total+4]; ->   ld.global.u32 %r1, [%ml_0+4];       with %ml_0 set where the function begins
+    ld.global.u32 %r1, [total+4]; ->   ld.global.u32 %r1, [%ml_0+4];       with %ml_0 set at the start of the function
 
-(a number alone is no address for the assembler outside of local memory.) Two kinds of variables cannot be shared: those in constant
-memory, which only code of their own module can address and whose contents the launcher copies, and tables of functions, whose entries
-are code of their own module.
+(ptxas accepts a plain number as an address only in local memory.) Two kinds of variables cannot be shared: variables in constant memory,
+which only code of their own module can address and whose contents the launcher copies, and tables of functions, whose entries are code of
+their own module.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from memlane.ptx.constants import immediate
 from memlane.ptx.edit import free_prefix
 
 _NAMED = re.compile(r"(?<![\w$%.])(?:generic\(\s*([A-Za-z_$%][\w$]*)\s*\)|([A-Za-z_$%][\w$]*))(?:\s*\+\s*(0[xX][0-9a-fA-F]+|\d+)\b)?")
-"""A name in an initialiser or in a debug section: `name`, `name+4`, `generic(name)+4`."""
+"""Matches a name in an initialiser or a debug section: `name`, `name+4`, `generic(name)+4`."""
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,23 @@ class Rebound:
 
     module: Module
     preceding: Mapping[str, int] = field(default_factory=dict)
-    """By the name of a function: how many instructions stand in front of those that it had."""
+    """Number of instructions inserted at the start of each function, by its name."""
 
 
 def shared_variables(module: Module) -> tuple[str, ...]:
-    """The variables of a module that a twin can use in its place: those in global memory that are declared here, except textures, surfaces
-    and tables that name functions."""
+    """Return the variables that an instrumented copy can share: those in global memory that the module declares, except textures, surfaces
+    and
+    tables that name functions."""
     return tuple(one.name for one in _own_data(module, "global"))
 
 
 def copied_variables(module: Module) -> tuple[str, ...]:
-    """The variables in constant memory, whose contents a twin must be given before each launch."""
+    """Return the variables in constant memory, whose contents have to be copied to the instrumented copy before each launch."""
     return tuple(one.name for one in _own_data(module, "const"))
 
 
 def _own_data(module: Module, space: str) -> list[Variable]:
+    """Return the variables of scalar type in `space` that the module declares itself and whose initialisers name no function."""
     functions = {item.name for item in module.items if isinstance(item, Function)}
     return [
         one
@@ -78,11 +80,12 @@ def _own_data(module: Module, space: str) -> list[Variable]:
 
 
 def _names_in(initial: str | None) -> set[str]:
+    """Return the names in an initialiser."""
     return {found[1] or found[2] for found in _NAMED.finditer(initial or "")}
 
 
 def rebind(module: Module, addresses: Mapping[str, int]) -> Rebound:
-    """The module without the variables that `addresses` names, and with every reference to them replaced by these device addresses."""
+    """Return the module without the variables in `addresses`, with every reference to them replaced by these device addresses."""
     preceding: dict[str, int] = {}
     items: list[Item] = []
     for item in module.items:
@@ -100,6 +103,8 @@ def rebind(module: Module, addresses: Mapping[str, int]) -> Rebound:
 
 
 def _placed(text: str, addresses: Mapping[str, int]) -> str:
+    """Return an initialiser or debug section with the names in `addresses` replaced by numbers."""
+
     def place(found: re.Match[str]) -> str:
         name = found[1] or found[2]
         return str(addresses[name] + immediate(found[3] or "0").value) if name in addresses else found[0]
@@ -108,7 +113,7 @@ def _placed(text: str, addresses: Mapping[str, int]) -> str:
 
 
 def _rebind_function(function: Function, addresses: Mapping[str, int]) -> tuple[Function, int]:
-    """The function, and how many registers hold an address: each is set by one instruction in front."""
+    """Return the function with its references replaced, and the number of instructions that set base registers at its start."""
     assert function.body is not None
     prefix = free_prefix(function, PREFIX)
     registers: dict[str, Register] = {}
@@ -125,11 +130,14 @@ def _rebind_function(function: Function, addresses: Mapping[str, int]) -> tuple[
 
 
 def _set_to(register: Register, address: int) -> Instruction:
+    """Return an instruction that sets a register to an address."""
     return replace(instruction("mov.b64 %a, 0;"), operands=(register, Immediate(address)))
 
 
 def _rebind_block(block: Block, addresses: Mapping[str, int], hidden: Set[str], base: Callable[[str], Register]) -> Block:
-    """`hidden`: names that mean something else in here; `base` gives the register for the address of a variable."""
+    """Return a block with its references replaced. `hidden`: names that inner declarations shadow; `base` gives the register with the
+    address of a
+    variable."""
     hidden = hidden | {one.name for one in block.statements if isinstance(one, Variable | Label)}
 
     def known(name: str) -> bool:

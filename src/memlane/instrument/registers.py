@@ -1,4 +1,4 @@
-"""The registers of a function: which an instruction reads, and their raw bits."""
+"""List the registers that an instruction reads, and copy their bits into 32-bit words."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from memlane.ptx import (
 __all__ = ["PREFIX", "Scope", "Words", "components", "read", "words_of"]
 
 PREFIX = "ml"
-"""What names of probes begin with."""
+"""Prefix of the names that probes define."""
 
 
 def read(instruction: Instruction) -> tuple[str, ...]:
-    """Registers that the instruction reads, its guard left out, each once; components (`%v.x`) by their full name."""
+    """Return the registers that the instruction reads, without its guard, each once; components (`%v.x`) by their full name."""
     form = instruction.form
     written = {form.operands[letter] for letter in form.writes if letter in form.operands}
     names = (name for place, operand in enumerate(instruction.operands) if place not in written for name in components(operand))
@@ -33,7 +33,7 @@ def read(instruction: Instruction) -> tuple[str, ...]:
 
 
 def components(operand: Operand) -> Iterator[str]:
-    """The registers in an operand, components of vector registers by their full name."""
+    """Yield the registers in an operand, components of vector registers by their full name."""
     match operand:
         case Register(name):
             yield name
@@ -49,16 +49,16 @@ def components(operand: Operand) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Words:
-    """A register as 32-bit words, and the PTX that makes them."""
+    """A register as 32-bit words, and the PTX that defines them."""
 
     text: str
     names: tuple[str, ...]
 
 
 def words_of(register: str, kind: str, stem: str) -> Words:
-    """The bits of `register`, of scalar type `kind`, in registers called after `stem`, which the text declares.
+    """Return PTX that copies the bits of `register`, of scalar type `kind`, into 32-bit registers named after `stem`, which it declares.
 
-    Of 128 bits only the lower half is taken: one load writes both.
+    Of 128 bits only the lower half is copied: one load writes both halves.
     """
     bits = SCALAR_TYPES[kind].bits
     if kind == "pred":

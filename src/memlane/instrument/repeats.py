@@ -1,5 +1,9 @@
-"""Accesses and the loops around them: which a loop repeats at the same addresses, since what is read in a loop inside it is read again in
-each of its turns; and which a warp makes at most once between two barriers of its block, such as the steps of a tree of sums."""
+"""Relate accesses to the loops around them.
+
+`repeating` finds accesses that read the same addresses in each iteration of an outer loop. `once_between_barriers` finds accesses that a
+warp
+executes at most once between two barriers of its block, such as the steps of a tree reduction.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,10 @@ Edges = Mapping[int, tuple[int, ...]]
 
 
 def repeating(function: Function) -> frozenset[int]:
-    """Indices of the instructions of a kernel that access memory in a loop, at addresses that are the same or begin anew in each turn of
-    it: nothing that the loop itself counts on goes into them, what loops inside it count begins where it began before. Addresses that
-    come from memory are not among them.
+    """Return the indices of memory instructions in a loop whose addresses are the same, or start over, in each of its iterations.
+
+    No induction variable of that loop goes into these addresses, and the induction variables of inner loops are reset in each iteration.
+    Addresses loaded from memory are not included.
     """
     flow = ControlFlow(flatten_scopes(function))
     loops = [loop.blocks for loop in flow.loops]
@@ -43,6 +48,7 @@ def repeating(function: Function) -> frozenset[int]:
 
 
 def _address_registers(one: Instruction) -> Iterator[str]:
+    """Yield the registers in the addresses of an instruction, except those in parameter space."""
     for access in memory_accesses(one) if one.form.addresses else ():
         if access.space != "param":
             yield from registers_in(access.address)
@@ -56,7 +62,7 @@ def _begins_anew(
     outer: frozenset[int],
     inner: frozenset[int],
 ) -> bool:
-    """Whether the values of these registers run through the same numbers in each turn of the outer loop."""
+    """Return whether these registers take the same sequence of values in each iteration of the outer loop."""
     behind: dict[int, tuple[int, ...]] = {}
     work = [index for name in names for index in writers.get(name, ())]
     while work:
@@ -68,7 +74,7 @@ def _begins_anew(
             return False
         behind[index] = tuple(dict.fromkeys(index for name in values_read(one) for index in writers.get(name, ())))
         work += behind[index]
-    # What the outer loop does beside the inner one: it may set registers, but not count on from what they were.
+    # Outside the inner loop, the outer loop may set registers but not update them from their previous values.
     beside = {index for index in behind if block_of[index] in outer and block_of[index] not in inner}
     set_there = {name for index in beside for name in values_written(instructions[index])}
     for cycle in _cycles(behind):
@@ -81,14 +87,15 @@ def _begins_anew(
 
 
 def _cycles(edges: Edges) -> Iterable[set[int]]:
-    """The sets of nodes that lead to themselves."""
+    """Return the strongly connected components that contain a cycle."""
     return (one for one in components(edges, edges.__getitem__) if len(one) > 1 or any(node in edges[node] for node in one))
 
 
 def once_between_barriers(function: Function) -> frozenset[int]:
-    """Indices of the instructions of a kernel on whose way back to themselves there is a barrier for the whole block, whatever the way.
+    """Return the indices of the instructions that every cycle reaches again only through a block-wide barrier; those outside loops
+    included.
 
-    What is in no loop is among them. A warp that executes one of them more often than others has come to that many more barriers.
+    A warp that executes one of them more often than another warp has passed that many more barriers.
     """
     flow = ControlFlow(flatten_scopes(function))
     held = {block.index for block in flow.blocks if any(map(_is_block_barrier, block.instructions))}
@@ -100,5 +107,6 @@ def once_between_barriers(function: Function) -> frozenset[int]:
 
 
 def _is_block_barrier(one: Instruction) -> bool:
+    """Return whether an instruction waits at a barrier of the whole block."""
     first, *more = one.name.split(".")
     return first in _BARRIERS and not {"warp", "cluster", "arrive"} & set(more)

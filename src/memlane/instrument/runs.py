@@ -1,18 +1,18 @@
-"""The PTX of a run: of probes that follow each other in a straight line, between which the same lanes are active.
+"""Emit the PTX of a run: adjacent probes in straight-line code, between which the active mask does not change.
 
-A run reserves its places once, so one vote and one branch serve up to 16 accesses. And the record of each access but the last is stored
-one window late, right behind that of the *next* access, from where it is as far as can be to the one after that: an access right behind a
-store waits for it in the pipe of loads and stores, some 10 cycles of a load from shared memory on an H200. What lies between is the work
-of keeping the record of the access between, so nothing waits for the sake of it.
+A run reserves its places once, so one vote and one branch serve up to 16 accesses. The record of each access but the last is stored one
+window late, right after the window of the *next* access and so as far as possible before the one after that: an access right after a store
+waits for it in the load-store pipe, some 10 cycles for a load from shared memory on an H200. The work in between keeps the record of the
+access between them, so nothing is delayed.
 
-Registers of a run, by their names without prefix:
+Registers of a run, without prefix:
 
-    run_record          in the leader where the records of the run begin
-    run_left            places that the run has got, of those it asked for
+    run_record          in the leader, the address of the first record of the run
+    run_left            places reserved for the run, at most its length
     run_active          the active lanes
     run_leads           whether this lane is the leader
-    run_start_0, run_label_0, run_end_0, run_stores_0       a record that is still to be stored: its words but the last, and whether it is
-    run_start_1, ...                                        the next one
+    run_start_0, run_label_0, run_end_0, run_stores_0       a pending record: its words but the last, and whether it is to be stored
+    run_start_1, ...                                        the next pending record
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from __future__ import annotations
 from memlane.instrument.buffer import RECORD_BYTES, RECORD_DTYPE, SLICE_HEADER_BYTES, offset
 
 BESIDE = 0x1054
-"""Of `prmt`: the lower half of the second operand, and above it that of the first."""
+"""Selector of `prmt`: the lower half of the second operand, and above it that of the first."""
 _NEVER = 0xFFFFFFFF
 _TIMES = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "start")
 
 
 def declare_runs(prefix: str) -> str:
-    """Before the first instruction of the kernel."""
+    """Return PTX for the start of the kernel that declares the registers of runs."""
     r = f"%{prefix}"
     words = ", ".join(f"{r}run_{word}_{which}" for which in (0, 1) for word in ("start", "label", "end"))
     return f"""\
@@ -37,7 +37,8 @@ def declare_runs(prefix: str) -> str:
 
 
 def begin(prefix: str, length: int) -> str:
-    """Behind the vote of the first probe (`active`, `leads`), when the leader knows its places, from `next` to below `limit`."""
+    """Return PTX for after the vote of the first probe (`active`, `leads`), when the leader has its places, from `next` to below
+    `limit`."""
     r = f"%{prefix}"
     return f"""\
 max.u32 {r}run_left, {r}limit, {r}next;
@@ -52,7 +53,7 @@ mov.u64 {r}run_record, {r}record;
 
 
 def follow(prefix: str, turn: int) -> str:
-    """What the probe in place `turn` of a run, from 1, has instead of a vote and a place, where its record is stored at once."""
+    """Return PTX that replaces the vote and the reservation for the probe at index `turn` >= 1 of a run whose record is stored at once."""
     r = f"%{prefix}"
     return f"""\
 .reg .b64 {r}record;
@@ -65,7 +66,7 @@ add.u64 {r}record, {r}run_record, {turn * RECORD_BYTES};
 
 
 def keep(prefix: str, site: int, turn: int) -> str:
-    """Behind the second clock read of the probe in place `turn`, from 0: what is to be stored (`warp.record`)."""
+    """Return PTX for after the second clock read of the probe at index `turn` that keeps its record in registers (`warp.record`)."""
     r, which = f"%{prefix}", turn % 2
     return f"""\
 .reg .b32 {r}start_high, {r}end_high;
@@ -78,7 +79,7 @@ setp.ne.and.u32 {r}run_stores_{which}, {r}end_high, {_NEVER}, {r}run_stores_{whi
 
 
 def store(prefix: str, turn: int) -> str:
-    """Store the record of the probe in place `turn`."""
+    """Return PTX that stores the pending record of the probe at index `turn`."""
     r, which = f"%{prefix}", turn % 2
     words = f"{r}run_start_{which}, {r}run_label_{which}, {r}run_end_{which}, {r}run_active"
     return f"@{r}run_stores_{which} st.global.cs.v4.u32 [{r}run_record+{_TIMES + turn * RECORD_BYTES}], {{{words}}};\n"

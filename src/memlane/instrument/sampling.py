@@ -1,11 +1,12 @@
-"""Which warps of a launch are traced, and which executions of a site: the user says it, the kernel decides it, the host knows beforehand.
+"""Choose which warps of a launch are traced, and which executions of a site: the user specifies it, the kernel evaluates it, the host
+predicts it.
 
-A sample draws warps, numbered through the launch as `block * warps of a block + warp`, or whole blocks. Of each `every` consecutive numbers
-exactly one is drawn, at a place that is hashed from the number of the group and the seed. So the sample is spread evenly, cannot fall into
-step with the kernel's own period, and the host knows what it has without asking.
+A sample draws warps, numbered through the launch as `block * warps per block + warp`, or whole blocks. Exactly one of each `every`
+consecutive numbers is drawn, at a position hashed from the number of the group and the seed. So the sample is spread evenly, cannot alias
+with the period of the kernel, and the host computes it without asking the device.
 
-What is drawn stands in the kernel's code, because every warp that is left out runs it; windows are few words in constant memory, so that
-another window is no other kernel.
+The sample is part of the kernel's code, because every untraced warp evaluates it; windows are a few words in constant memory, so changing a
+window does not change the kernel.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from memlane.number_format import plural
 from memlane.record import Sample, Span, span_text
 
 Ranges = str | int | range | Sequence[int | range]
-"""Numbers as a user gives them: `"0-3,17"` with both ends, `5`, `range(0, 4)`, or several."""
+"""Numbers as a user writes them: `"0-3,17"` with both ends included, `5`, `range(0, 4)`, or a sequence of numbers and ranges."""
 
 SPANS = 4
-"""The most windows of one kind."""
+"""Maximum number of windows of one kind."""
 
 WORDS_DTYPE = np.dtype(
     [
@@ -34,40 +35,40 @@ WORDS_DTYPE = np.dtype(
         ("executions", "<u4", (2,)),
     ]
 )
-"""The windows, as a kernel reads them: (first, length); those that are not used have length 0."""
+"""The windows in the kernel's constant memory: (first, length); unused ones have length 0."""
 
 _MOST = (1 << 32) - 1
 _GROUPS_AT_ONCE = 1 << 20
 _SPREAD, _SHIFT, _MIX = 0x9E3779B1, 15, 0x85EBCA6B
-"""Of the hash: a prime near 2^32 over the golden ratio, as Knuth advises (The Art of Computer Programming, 6.4), which a shift and a second
-factor (of MurmurHash3, public domain) keep from drawing lines through a grid. Of what comes out only the upper bits count."""
+"""Constants of the hash: a prime near 2^32 over the golden ratio (Knuth, The Art of Computer Programming, 6.4), which a shift and a second
+factor (of MurmurHash3, public domain) keep from drawing lines through a grid. Only the upper bits of the result are used."""
 _NUMBERS = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a sampling takes of a launch."""
+    """Part of a launch that a sampling selects."""
 
     in_window: int
-    """Warps in the chosen blocks with the chosen numbers."""
+    """Warps of the chosen blocks with the chosen numbers."""
     warps: int
-    """Of those, the ones that are taken; where SMs are chosen as well, no more than that."""
+    """Warps among these that are sampled; an upper bound if SMs are chosen as well."""
     extent: tuple[int, int]
-    """The highest block and the highest warp of a block among them, each plus one."""
+    """The highest block and the highest warp index in its block among them, each plus one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One of each `every` consecutive numbers, of warps or of blocks, below 2^32."""
+    """A sample of one in each `every` consecutive numbers of warps or blocks, below 2^32."""
 
     every: int
-    """2 or more."""
+    """Size of a group, at least 2."""
     seed: int
-    """32 bits."""
+    """Seed of 32 bits."""
     whole_blocks: bool
 
     def among(self, low: int, high: int) -> Iterator[npt.NDArray[np.int64]]:
-        """The numbers drawn from `low` to below `high`, ascending, a part at a time."""
+        """Yield the drawn numbers from `low` to below `high`, ascending, in chunks."""
         groups = range(low // self.every, -(-high // self.every))
         for start in range(groups.start, groups.stop, _GROUPS_AT_ONCE):
             group = np.arange(start, min(start + _GROUPS_AT_ONCE, groups.stop), dtype=np.uint64)
@@ -75,12 +76,12 @@ class Draw:
             yield drawn[(drawn >= low) & (drawn < high)]
 
     def place(self, group: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Which number of each group is drawn, from 0."""
+        """Return which number of each group is drawn, from 0."""
         hashed = _hashed(group ^ np.uint64(self.seed))
         return ((hashed * np.uint64(self.every)) >> np.uint64(32)).astype(np.int64)
 
     def divide(self, number: str, group: str, spare: str) -> str:
-        """PTX that puts the number of the group of the register `number` into `group`; the register `spare` changes."""
+        """Return PTX that puts the group of the register `number` into `group`; it overwrites the register `spare`."""
         if self._shift:
             return f"shr.u32 {group}, {number}, {self._shift};\n"
         magic, first, second = _division(self.every)
@@ -94,13 +95,13 @@ shr.u32 {group}, {group}, {second};
 
     @property
     def _shift(self) -> int:
-        """By how many bits numbers are shifted to divide them; 0 where no power of two divides."""
+        """Bits to shift right by to divide by `every`; 0 if it is not a power of two."""
         return self.every.bit_length() - 1 if self.every & (self.every - 1) == 0 else 0
 
     def decide(self, number: str, drawn: str, spare: tuple[str, str]) -> str:
-        """PTX that says in the predicate `drawn` whether the register `number` is drawn; `number` and two spare registers change.
+        """Return PTX that sets the predicate `drawn` if the register `number` is drawn; it overwrites `number` and two spare registers.
 
-        The assembler divides by numbers that it knows as by any other, so the arithmetic is written out.
+        The divisions by constants are written out, because ptxas does not optimise them.
         """
         group, place = spare
         if self._shift:
@@ -121,25 +122,26 @@ mul.lo.u32 {place}, {place}, {_MIX:#x};
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Which part of each launch to trace; every condition must hold, an empty tuple of spans holds always.
+    """Which part of each launch to trace; every condition must hold, and an empty tuple of spans always holds.
 
     Raises MemlaneError for windows that overlap, are empty, or are too many.
     """
 
     blocks: tuple[Span, ...] = ()
-    """Linear indices in the grid, x fastest; spans are half-open, at most 4."""
+    """Linear indices in the grid, x fastest; at most 4 half-open spans."""
     warps: tuple[Span, ...] = ()
-    """Numbers in the block."""
+    """Indices of warps in their block."""
     sms: tuple[Span, ...] = ()
     executions: Span | None = None
-    """The executions of each site that are recorded, counted from 0 by each thread; the lowest active one of a warp decides."""
+    """Executions of each site to record, counted from 0 by each thread; the count of the lowest active lane decides."""
     every: int = 1
-    """Trace one in so many warps, or blocks."""
+    """Trace one in `every` warps, or blocks."""
     seed: int = 0
-    """Which ones; another seed takes others."""
+    """Seed of the sample; another seed draws others."""
     whole_blocks: bool = False
-    """Draw blocks, and trace all their warps. A block waits for its warps, at barriers and at its end: so warps drawn one by one may delay
-    most blocks, whole blocks only themselves."""
+    """Draw blocks and trace all their warps. Warps of a block wait for each other at barriers and at its end, so warps drawn singly may
+    delay most
+    blocks, while whole blocks delay only themselves."""
 
     def __post_init__(self) -> None:
         for name, spans in (("block", self.blocks), ("warp", self.warps), ("SM", self.sms)):
@@ -165,7 +167,9 @@ class Sampling:
         seed: int = 0,
         whole_blocks: bool = False,
     ) -> Sampling:
-        """From what a user wrote: `"0-3,17"` (both ends included), `5`, `range(0, 4)`, or a list of numbers and ranges; None is all."""
+        """Return a sampling from the user's notation: `"0-3,17"` (both ends included), `5`, `range(0, 4)`, or a list of numbers and ranges;
+        None selects
+        all."""
         window = _spans("execution", executions)
         if len(window) > 1:
             raise MemlaneError(f"the executions to trace are one window, such as 10-20, got {span_text(window)}")
@@ -174,7 +178,7 @@ class Sampling:
 
     @property
     def windows(self) -> frozenset[str]:
-        """The kinds of windows there are. What they say is read by the kernel when it runs: only other kinds are another kernel."""
+        """Kinds of windows in use. The kernel reads their extents when it runs, so only a change of the kinds changes the kernel."""
         spans = {"blocks": self.blocks, "warps": self.warps, "sms": self.sms, "executions": self.executions}
         return frozenset(name for name, said in spans.items() if said)
 
@@ -190,11 +194,11 @@ class Sampling:
 
     @property
     def numbers_warps(self) -> bool:
-        """Whether each traced warp has a number of its own below `places`, by arithmetic alone: windows cut holes into the numbers."""
+        """Whether arithmetic alone gives each traced warp a distinct number below `places`; windows leave gaps in the numbers."""
         return not self.windows - {"executions"}
 
     def places(self, blocks: int, warps_per_block: int) -> int:
-        """How many numbers the traced warps of such a launch have (`number`)."""
+        """Return the size of the range of the numbers of the traced warps of such a launch (`number`)."""
         if self.draw is None:
             return blocks * warps_per_block
         if self.whole_blocks:
@@ -202,10 +206,11 @@ class Sampling:
         return -(-blocks * warps_per_block // self.every)
 
     def number(self, result: str, names: Mapping[str, str], spare: tuple[str, str]) -> str:
-        """PTX that puts the number of a traced warp, below `places`, into the register `result`.
+        """Return PTX that puts the number of a traced warp, below `places`, into the register `result`.
 
         `names`: the registers with the number of the `block` in the grid, of the `warp` in its block and in the `launch`, and with the
-        `warps` of a block; two spare registers change.
+        `warps` per
+        block; it overwrites two spare registers.
         """
         if self.draw is None:
             return f"mov.u32 {result}, {names['launch']};\n"
@@ -215,11 +220,11 @@ class Sampling:
         return self.draw.divide(names["launch"], result, spare[0])
 
     def makes_the_same(self, other: Sampling) -> bool:
-        """Whether kernels decide by the same code."""
+        """Return whether kernels decide by the same code."""
         return (self.windows, self.draw) == (other.windows, other.draw)
 
     def chosen(self, blocks: int, warps_per_block: int) -> Chosen:
-        """What is taken of a launch of so many blocks. Raises BadLaunch for one of more than 2^32 warps."""
+        """Return what is selected of a launch of `blocks` blocks. Raises BadLaunch for a sampled launch of more than 2^32 warps."""
         total = blocks * warps_per_block
         if total > _MOST and (self.windows or self.draw):
             raise BadLaunch(
@@ -244,7 +249,7 @@ class Sampling:
         return Chosen(in_window, count, extent)
 
     def words(self) -> npt.NDArray[np.uint8]:
-        """The windows that the kernel reads, in `WORDS_DTYPE`, as bytes."""
+        """Return the windows that the kernel reads, in `WORDS_DTYPE`, as bytes."""
         words = np.zeros(1, WORDS_DTYPE)
         for name, spans in (("blocks", self.blocks), ("warps", self.warps), ("sms", self.sms)):
             for number, (first, stop) in enumerate(spans):
@@ -255,7 +260,7 @@ class Sampling:
         return words.view(np.uint8).reshape(-1)
 
     def sample(self, chosen: Chosen) -> Sample | None:
-        """For the record of a launch; None if all of it is traced."""
+        """Return the sample for the record of a launch; None if the whole launch is traced."""
         if not self.windows and self.draw is None:
             return None
         windows = self.blocks, self.warps, self.sms, self.executions
@@ -266,7 +271,7 @@ class Sampling:
 
 
 def _spans(name: str, said: Ranges | None) -> tuple[Span, ...]:
-    """In ascending order, neighbours joined."""
+    """Return the spans in ascending order, with adjacent ones joined. Raises MemlaneError if they overlap or if there are none."""
     if said is None:
         return ()
     spans = sorted(_written(name, said) if isinstance(said, str) else _listed(name, [said] if isinstance(said, int | range) else said))
@@ -283,6 +288,7 @@ def _spans(name: str, said: Ranges | None) -> tuple[Span, ...]:
 
 
 def _written(name: str, text: str) -> Iterator[Span]:
+    """Yield the spans of a text such as `0-3,17`."""
     for part in text.split(","):
         found = _NUMBERS.fullmatch(part.strip())
         if found is None:
@@ -295,6 +301,7 @@ def _written(name: str, text: str) -> Iterator[Span]:
 
 
 def _listed(name: str, parts: Sequence[int | range]) -> Iterator[Span]:
+    """Yield the spans of numbers and ranges."""
     for part in parts:
         if isinstance(part, range) and (not part or part.step != 1):
             raise MemlaneError(f"the {name} window {part} is empty or leaves numbers out; give a range of consecutive numbers")
@@ -302,6 +309,7 @@ def _listed(name: str, parts: Sequence[int | range]) -> Iterator[Span]:
 
 
 def _check_spans(name: str, spans: tuple[Span, ...]) -> None:
+    """Raise MemlaneError for spans that are empty, out of range, overlapping or too many."""
     for first, stop in spans:
         if not 0 <= first < stop <= _MOST:
             raise MemlaneError(f"the {name} window from {first} to below {stop} is empty or not within 0 to 2^32 - 2")
@@ -313,6 +321,7 @@ def _check_spans(name: str, spans: tuple[Span, ...]) -> None:
 
 
 def _check_order(name: str, spans: Sequence[Span]) -> None:
+    """Raise MemlaneError for spans that overlap."""
     ordered = sorted(spans)
     for before, after in pairwise(ordered):
         if after[0] < before[1]:
@@ -324,16 +333,17 @@ def _check_order(name: str, spans: Sequence[Span]) -> None:
 
 
 def _clipped(spans: Sequence[Span], count: int) -> list[Span]:
-    """The spans that are below `count`, cut to it; all numbers where there are no spans."""
+    """Return the spans clipped to numbers below `count`; all of these numbers if there are no spans."""
     return [(first, min(stop, count)) for first, stop in sorted(spans or [(0, count)]) if first < count]
 
 
 def _length(spans: Sequence[Span]) -> int:
+    """Return how many numbers the spans contain."""
     return sum(stop - first for first, stop in spans)
 
 
 def _division(divisor: int) -> tuple[int, int, int]:
-    """`magic` and two shifts: n // divisor == (((n - t) >> first) + t) >> second with t = n * magic >> 32, for every n of 32 bits.
+    """Return `magic` and two shifts: n // divisor == (((n - t) >> first) + t) >> second with t = n * magic >> 32, for every n of 32 bits.
 
     Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994, figure 4.1.
     """
@@ -342,12 +352,12 @@ def _division(divisor: int) -> tuple[int, int, int]:
 
 
 def _hashed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """32 bits, as `Draw.decide` makes them."""
+    """Return hashes of 32 bits, as the PTX of `Draw.decide` computes them."""
     spread = (numbers * np.uint64(_SPREAD)) & np.uint64(_MOST)
     return ((spread ^ (spread >> np.uint64(_SHIFT))) * np.uint64(_MIX)) & np.uint64(_MOST)
 
 
 def _folded(seed: int) -> int:
-    """32 bits of the seed, such that neighbouring ones are far apart."""
+    """Return a hash of 32 bits of the seed, so that adjacent seeds are far apart."""
     low, high = (np.array([part], np.uint64) for part in (seed & _MOST, seed >> 32))
     return int(_hashed(_hashed(high) ^ low)[0])

@@ -1,4 +1,4 @@
-"""The sites of a module: which of its instructions access memory, numbered once for tracing and counting alike."""
+"""Find the sites of a module, the instructions that access memory, and number them once for both tracing and counting."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from memlane.ptx import (
 from memlane.record import Call, Site, Skipped
 
 _BESIDE = {"prefetch": "a prefetch returns nothing", "query": ""}
-"""Kinds of access that are no sites, with the reason; nothing is to be said of a question for the shape of a texture."""
+"""Kinds of access that are not sites, with the reason; empty for texture queries, which are not reported."""
 _OF_FRAGMENTS = "the assembler chooses how many accesses a wmma load or store becomes, so they are not counted"
 _OF_NEIGHBOURS = "the cost of an access to the shared memory of another block is not documented, so it is not counted"
 _OF_BOXES = "the sectors of a box depend on its tensor map, which only the emulator can read, so only the emulator counts them"
@@ -45,15 +45,15 @@ _OF_PRODUCTS = (
     "a warpgroup product (wgmma) is counted but not timed: it completes at wgmma.wait_group, which is timed as an access of its own"
 )
 _MOST_INLINED = 4
-"""Calls that are told of an access: templates that instantiate themselves are put into each other hundreds of times."""
+"""Maximum number of inlined calls recorded per access: recursive templates are inlined into each other hundreds of times."""
 _LOCAL = "__local_depot"
-"""How the compiler calls the local memory of a thread, whatever arrays are in it."""
+"""Prefix of the compiler's name for the local memory of a thread."""
 _UNCOUNTED = {
     "copy": "the transactions of a bulk copy do not follow from its lanes, so they are not counted",
     "load": _OF_FRAGMENTS,
     "store": _OF_FRAGMENTS,
 }
-"""Why no transactions are counted of a site that has them, by its kind."""
+"""Reasons why no transactions are counted for a site that has some, by its kind."""
 
 
 @dataclass(frozen=True)
@@ -62,20 +62,20 @@ class SiteTable:
 
     sites: tuple[Site, ...]
     of_kernel: Mapping[str, Mapping[int, Site]]
-    """By the PTX name of the kernel and the index of the instruction among its instructions, in `module`."""
+    """Sites by the PTX name of the kernel and the index among its instructions, in `module`."""
     skipped: tuple[Skipped, ...]
     inlined: Inlined
-    """The module with the functions in its kernels that these call."""
+    """The module with called functions inlined into its kernels."""
 
     @property
     def module(self) -> Module:
-        """The module by whose kernels sites go."""
+        """The inlined module, to whose kernels the instruction indices refer."""
         return self.inlined.module
 
 
 @once_for_each
 def site_table(module: Module) -> SiteTable:
-    """The sites in the order of the text, those of called functions once for each call."""
+    """Return the sites in program order; those of called functions once per call."""
     original, inlined = module, inline_calls(module)
     module = inlined.module
     sites: list[Site] = []
@@ -108,8 +108,9 @@ def site_table(module: Module) -> SiteTable:
 
 
 def uncounted(table: SiteTable, sees_maps: bool = False) -> tuple[Skipped, ...]:
-    """The accesses of which no transactions are counted, with the reason: those that are no sites, bulk copies, and those that name the
-    shared memory of other blocks. With `sees_maps`, copies of boxes are counted by their tensor maps."""
+    """Return the accesses whose transactions are not counted, with the reason: those that are not sites, bulk copies, and those that name
+    the
+    shared memory of other blocks. With `sees_maps`, box copies are counted by their tensor maps."""
     found = [
         Skipped(site.kernel, site.op, site.file, site.line, reason, (site.kernel,))
         for site in table.sites
@@ -119,13 +120,13 @@ def uncounted(table: SiteTable, sees_maps: bool = False) -> tuple[Skipped, ...]:
 
 
 def untimed(table: SiteTable) -> tuple[Skipped, ...]:
-    """Return the accesses that no probe times, with the reason: those that are no sites, and products of warpgroups."""
+    """Return the accesses that no probe times, with the reason: those that are not sites, and warpgroup products."""
     products = (site for site in table.sites if site.kind == "product")
     return (*table.skipped, *(Skipped(one.kernel, one.op, one.file, one.line, _OF_PRODUCTS, (one.kernel,)) for one in products))
 
 
 def _not_counted(site: Site) -> str:
-    """Why no transactions of a site are counted, where it has some."""
+    """Return the reason why the transactions of a site are not counted; empty if they are counted or if it has none."""
     if site.space == "shared::cluster":
         return _OF_NEIGHBOURS
     if site.is_box:
@@ -134,7 +135,7 @@ def _not_counted(site: Site) -> str:
 
 
 def _kernels_of_functions(module: Module) -> Mapping[str, tuple[str, ...]]:
-    """By the name of a function: the titles of the kernels that are it or call it."""
+    """Map the name of each function to the titles of the kernels that are it or call it."""
     found: dict[str, tuple[str, ...]] = {}
     for kernel in module.kernels.values():
         for function in (kernel, *called_functions(module, kernel)):
@@ -143,7 +144,7 @@ def _kernels_of_functions(module: Module) -> Mapping[str, tuple[str, ...]]:
 
 
 def _why_called(module: Module, inlined: Inlined, function: Function) -> str:
-    """Why the accesses of a function are no sites."""
+    """Return the reason why the accesses of a function that was not inlined are not sites."""
     if function.name in inlined.left:
         return f"called, not inlined: {inlined.left[function.name]}"
     if any(one.name == function.name for one in addressed_functions(module)):
@@ -153,7 +154,7 @@ def _why_called(module: Module, inlined: Inlined, function: Function) -> str:
 
 
 def _calls(module: Module, texts: dict[str, tuple[Instruction, ...]], origin: Origin) -> tuple[Call, ...]:
-    """The calls that lead to an instruction, the kernel's own first. `texts`: the instructions of functions that were asked for before."""
+    """Return the calls that lead to an instruction, the kernel's own first. `texts`: cache of the instructions of functions."""
     names = [*(function for function, _ in origin.calls[1:]), origin.function]
     found = []
     for name, (caller, index) in zip(names, origin.calls, strict=True) if origin.calls else ():
@@ -165,7 +166,7 @@ def _calls(module: Module, texts: dict[str, tuple[Instruction, ...]], origin: Or
 
 
 def _inlined(module: Module, instruction: Instruction) -> tuple[Call, ...]:
-    """The places in the user's text at which the function that holds an instruction was put into another, the outermost first."""
+    """Return the places in the user's source at which the function that holds an instruction was inlined, the outermost first."""
     found: list[Call] = []
     at = (
         None
@@ -180,7 +181,7 @@ def _inlined(module: Module, instruction: Instruction) -> tuple[Call, ...]:
 
 
 class _Arrays:
-    """What the arrays of a kernel are called."""
+    """Names of the arrays that the addresses of a kernel point into."""
 
     def __init__(self, module: Module, function: Function) -> None:
         self._names = parameter_names(module, function) if function.is_entry else ()
@@ -189,7 +190,7 @@ class _Arrays:
         self._arguments = {place: position for position, place in enumerate(places)}
 
     def __call__(self, bases: tuple[int | str, ...]) -> dict[str, Any]:
-        """The fields of a site whose address points into these parameters and variables; none where they are several."""
+        """Return the fields of a site whose address points into these parameters and variables; empty unless there is exactly one."""
         if len(bases) != 1:
             return {}
         (base,) = bases
@@ -202,7 +203,8 @@ class _Arrays:
 
 
 def _site_or_reason(module: Module, function: Function, index: int, instruction: Instruction, used: bool, number: int) -> Site | str:
-    """The site; or why an access is none; empty for an instruction that does not access memory, or accesses parameters."""
+    """Return the site, or the reason why an access is not one; empty for instructions that do not access memory or only access
+    parameters."""
     wait, access = wait_of(instruction), memory_access(instruction)
     nbytes: int | None
     if is_product(instruction):
@@ -212,7 +214,7 @@ def _site_or_reason(module: Module, function: Function, index: int, instruction:
     elif access is None or access.space == "param":
         return ""
     else:
-        # Of a copy the far side, where its time goes: one of the two is always shared memory.
+        # A copy counts as global, where it spends its time: its other end is always shared memory.
         kind, space = ("copy", "global") if access.asynchronous else (access.kind, access.space)
         nbytes = 0 if is_bulk(instruction) or instruction.opcode == "wmma" else access.nbytes
     if kind in _BESIDE:
@@ -224,7 +226,7 @@ def _site_or_reason(module: Module, function: Function, index: int, instruction:
 
 
 def live_results(function: Function) -> Mapping[int, tuple[str, ...]]:
-    """By index of a memory instruction: the registers that it fills and that may be read before they are filled again."""
+    """Map the index of each memory instruction to the registers that it fills and that are live after it."""
     originals = list(function.instructions())
     flow = ControlFlow(flatten_scopes(function))
     liveness = Liveness(flow)
@@ -242,15 +244,15 @@ def live_results(function: Function) -> Mapping[int, tuple[str, ...]]:
 
 
 def _results(instruction: Instruction) -> tuple[str, ...]:
-    """Registers that receive what is loaded, components of vector registers by their full name."""
+    """Return the registers that receive what is loaded, components of vector registers by their full name."""
     access = memory_access(instruction)
     return () if access is None else tuple(name for operand in access.results for name in components(operand))
 
 
 def place_of(module: Module, instruction: Instruction) -> tuple[str, int, int]:
-    """File, line and column in the user's source, or in the PTX where there is no line information.
+    """Return file, line and column in the user's source, or in the PTX if there is no line information.
 
-    For what the header of a library does, whose text is not the user's, it is the place of the user's that called it, if that is known.
+    For code of a library header it is the user's call of it, if known.
     """
     at = instruction.location
     if at is not None and at.file in module.files:

@@ -1,20 +1,21 @@
-"""The PTX that keeps the records of a warp in shared memory and writes them out by the whole warp.
+"""Emit the PTX that buffers the records of a warp in shared memory and writes them out with all its lanes.
 
-Each warp of a block has a stage of `STAGE_RECORDS` behind the kernel's own dynamic shared memory, where its launch has given it one: the
-dynamic shared memory is then 8 more than a multiple of 16 bytes, and else never (`stage_bytes`). So kernels in flight need not agree.
+Each warp of a block has a stage of `STAGE_RECORDS` after the kernel's own dynamic shared memory, if its launch has provided one: the size
+of dynamic shared memory is then 8 more than a multiple of 16 bytes, and otherwise never (`stage_bytes`). So kernels in flight need not
+agree.
 
-A record goes to the stage if all lanes of the warp are active: then lane 0 leads, and every lane knows without asking how many there are,
-because it counts along in a register. What parts of the warp record by themselves goes to the buffer directly, as everything does
-without a stage. The stage is written out when the next records find no room in it, in front of their clock reads, and when lane 0
-leaves: by the lanes that are active, a record each, so that 16 records are one store. Only then do they take places in the slice of the
-warp, so none stays empty.
+A record goes to the stage if all lanes of the warp are active: then lane 0 leads, and every lane knows the fill count, which it keeps in a
+register. Records of partial warps go to the buffer directly, as all records do without a stage. The stage is written out when the next
+records do not fit, before their clock reads, and when lane 0 exits: each active lane writes a record, so that 16 records are one store.
+Only
+then do they take places in the slice of the warp, so none stays empty.
 
 Registers that live through the kernel besides those of `warp`:
 
-    stage         generic address of the stage, less what a slice has in front of its records
-    stage_at      the same in shared memory, and of its first record
+    stage         generic address of the stage, minus the size of a slice header
+    stage_at      address of its first record in shared memory
     stage_lanes   the lanes of the warp, or 0 without a stage
-    staged        records in it
+    staged        number of records in it
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ STAGE_RECORDS = 16
 _STAGE_BYTES = STAGE_RECORDS * RECORD_BYTES
 _ALIGNMENT = 16
 _MARK = 8
-"""What the dynamic shared memory of a launch with stages has beyond a multiple of the alignment."""
+"""Remainder of the dynamic shared memory of a launch with stages, modulo the alignment."""
 
 
 def stage_bytes(shared_bytes: int, warps: int) -> int:
-    """The dynamic shared memory of a launch that has `shared_bytes` of its own and a stage for each warp of a block."""
+    """Return the dynamic shared memory of a launch that needs `shared_bytes` itself and has a stage for each warp of a block."""
     return -(-shared_bytes // _ALIGNMENT) * _ALIGNMENT + _ALIGNMENT + warps * _STAGE_BYTES + _MARK
 
 
 def unstaged_bytes(shared_bytes: int) -> int:
-    """The same of one without stages: never with their mark."""
+    """Return the dynamic shared memory of a launch without stages, which must not have the remainder that marks stages."""
     return shared_bytes + _MARK if shared_bytes % _ALIGNMENT == _MARK else shared_bytes
 
 
 def declare_stage(r: str) -> str:
-    """Before anything else."""
+    """Return PTX for the start of a kernel that declares the registers of a stage, with their values without one."""
     return f"""\
 .reg .b64 {r}stage;
 .reg .b32 {r}stage_at, {r}stage_lanes, {r}staged;
@@ -52,7 +53,7 @@ mov.u32 {r}staged, 0;
 
 
 def find_stage(r: str) -> str:
-    """Where the warp has a slice of its own (`own`): whether it has a stage, and where."""
+    """Return PTX that determines whether the warp has a stage, and its address, if the warp has a slice of its own (`own`)."""
     return f"""\
 {{
 .reg .b64 {r}wide;
@@ -90,7 +91,7 @@ sub.u64 {r}stage, {r}stage, {SLICE_HEADER_BYTES};
 
 
 def place_in_stage(prefix: str, site: int, run: int, direct: str) -> str:
-    """Where the leader of `active` writes the next `run` records: in the stage, or as the text `direct` says."""
+    """Return PTX by which the leader of `active` reserves the next `run` records: in the stage, or by the PTX `direct`."""
     r, label = f"%{prefix}", f"${prefix}"
     return f"""\
 .reg .b32 {r}after;
@@ -115,7 +116,7 @@ add.u32 {r}staged, {r}staged, {run};
 
 
 def write_out(prefix: str) -> str:
-    """The lanes of `active`, lane 0 among them, which `leads`, write out the stage."""
+    """Return PTX by which the lanes of `active` write out the stage; lane 0 is among them and leads."""
     r, label = f"%{prefix}", f"${prefix}"
     return f"""\
 {{
@@ -152,7 +153,7 @@ mov.u32 {r}staged, 0;
 
 
 def leave_stage(prefix: str) -> str:
-    """Before the end of a warp is noted: the lanes of `active`, if lane 0 is one of them, write out what is left."""
+    """Return PTX for before the end of a warp is stored: the lanes of `active`, if they include lane 0, write out the rest."""
     r, label = f"%{prefix}", f"${prefix}"
     return f"""\
 .reg .b32 {r}one;

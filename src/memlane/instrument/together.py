@@ -1,16 +1,14 @@
-"""The pass that lets probes that follow each other reserve the places of their records together.
-
-Function in, function out; what is recorded, and where, stays the same.
+"""Merge the slot reservations of adjacent probes in straight-line code; the records and their places stay the same.
 
     { who leads; place;  start access end; record }       { who leads; 2 places; start access end; keep }
     add ...                                          ->   add ...
     { who leads; place;  start access end; record }       {                      start access record of the first; end; record }
 
-Between two such probes there is no branch, no label and nothing at which lanes meet, so the lanes that are active at the first are active
-at the second: they have the same leader, which knows beforehand how many places it needs. That saves a vote, a comparison and a branch for
-each access but the first, more than half of the instructions of a probe, and records need not be stored between the accesses (`runs`).
+Between two such probes there is no branch, no label and no synchronisation, so the active mask is the same at both: they have the same
+leader, which knows in advance how many places it needs. That saves a vote, a comparison and a branch for each access but the first, more
+than half of the instructions of a probe, and records need not be stored between the accesses (`runs`).
 
-With stages (`staging`) every such probe is rewritten, for its record may go to shared memory instead.
+With stages (`staging`) every such probe is rewritten, because its record may go to shared memory instead.
 """
 
 from __future__ import annotations
@@ -24,16 +22,17 @@ from memlane.instrument.warp import LARGEST_RUN, is_packed
 from memlane.ptx import Directive, Instruction, RegisterDecl, Variable, statements
 
 _STRAIGHT = frozenset({"", "load", "store", "atomic", "reduction", "copy", "texture", "surface", "prefetch", "fence"})
-"""Effects of instructions after which the same lanes are active."""
+"""Effects of instructions that do not change the active mask."""
 
 
 def together(draft: Draft, staged: bool = False) -> Draft:
-    """The kernel with the places of consecutive probes reserved by the first of them. `staged`: through a stage where the warp has one."""
+    """Return the kernel with the places of adjacent probes reserved by the first of them. `staged`: through a stage if the warp has one."""
     nodes = _rewritten(draft.nodes, staged)
     return draft if nodes is draft.nodes else draft.with_front(statements(declare_runs(draft.prefix)), nodes)
 
 
 def _rewritten(nodes: tuple[Node, ...], staged: bool) -> tuple[Node, ...]:
+    """Return the parts with the probes of each run rewritten, or the same tuple if there is no run."""
     found = [_rewritten_braces(one, staged) if isinstance(one, Braces) else one for one in nodes]
     for run in _runs(nodes, 1 if staged else 2):
         for at, probe in zip(run, _in_a_run([probe for at in run if isinstance(probe := nodes[at], Probe)], staged), strict=True):
@@ -42,14 +41,15 @@ def _rewritten(nodes: tuple[Node, ...], staged: bool) -> tuple[Node, ...]:
 
 
 def _rewritten_braces(braces: Braces, staged: bool) -> Braces:
+    """Return a block with the probes of its runs rewritten, or the same block if there is no run."""
     nodes = _rewritten(braces.nodes, staged)
     return braces if nodes is braces.nodes else Braces(nodes)
 
 
 def _runs(nodes: Sequence[Node], least: int) -> list[list[int]]:
-    """Which of the parts are probes that follow each other, so many or more.
+    """Return the indices of adjacent probes, in runs of at least `least`.
 
-    One under a guard stands by itself: lanes part in front of it and meet behind it.
+    A guarded probe forms a run by itself, because lanes diverge before it and reconverge after it.
     """
     runs: list[list[int]] = []
     last: list[int] = []
@@ -67,18 +67,19 @@ def _runs(nodes: Sequence[Node], least: int) -> list[list[int]]:
 
 
 def _can_join(probe: Probe) -> bool:
-    """Whether a probe reserves its place in front of its access, and one store is all of its record."""
+    """Return whether a probe reserves its place before its access and its record is a single store."""
     return isinstance(probe.places, Alone) and is_packed(probe.site, probe.places.counted)
 
 
 def _is_straight(one: Node) -> bool:
+    """Return whether a part leaves the active mask unchanged."""
     if isinstance(one, Instruction):
         return one.form.effect in _STRAIGHT
     return isinstance(one, Variable | Directive | RegisterDecl)
 
 
 def _in_a_run(probes: Sequence[Probe], staged: bool) -> Iterator[Probe]:
-    """The probes of a run: each but the first stores the record of the one before right behind its window, the last its own too.
+    """Yield the probes of a run: each but the first stores the previous record right after its window, and the last stores its own too.
 
     Records that go through a stage are stored at once.
     """

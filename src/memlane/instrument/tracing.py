@@ -1,13 +1,13 @@
-"""The pass that makes kernels record when each of their memory accesses started and completed.
+"""Make kernels record when each of their memory accesses started and completed.
 
-Valid module in, valid module out. Around every chosen access
+Takes a valid module and returns a valid one. Around every chosen access
 
     ld.global.f32 %f1, [%rd1];          ->      (before) ld.global.f32 %f1, [%rd1]; (after) (record)
 
-where `schemes` knows what stands before and after, and `warp` how a record is written, how a warp gets its slice of the buffer when it
-enters the kernel, and how it closes it when it leaves. Where only some warps are traced, `halves` keeps the original body beside the
-instrumented one. Other instructions, their order, labels, line information and debug
-sections stay as they are; what kernels call is first inlined into them (`memlane.ptx.inlining`).
+where `schemes` provides the PTX before and after, and `warp` the PTX that writes a record, takes a slice of the buffer at the start of the
+kernel and closes it at the end. If only some warps are traced, `halves` keeps the original body next to the instrumented one. Other
+instructions, their order, labels, line information and debug sections stay unchanged; called functions are first inlined into the kernels
+(`memlane.ptx.inlining`).
 """
 
 from __future__ import annotations
@@ -51,35 +51,35 @@ from memlane.record import ISSUE_ONLY, Site, Skipped
 from memlane.record.site import TIMED_KINDS
 
 _OLDEST_VERSION = (6, 2)
-"""Of PTX, with `activemask`."""
+"""Oldest PTX version with `activemask`."""
 
 
 @dataclass(frozen=True)
 class Traced:
-    """An instrumented module and what is needed to read what it records."""
+    """Instrumented module and what is needed to read its records."""
 
     module: Module
     sites: tuple[Site, ...]
-    """All sites of the module, `sites[i].id == i`. Those that are timed have a scheme and say how complete they are."""
+    """All sites of the module, `sites[i].id == i`. Timed sites have a scheme and a completeness."""
     probes: Mapping[str, Mapping[int, ProbeLines]]
-    """By the PTX name of each instrumented kernel and the number of a timed site: where the parts of its probe stand."""
+    """Positions of the parts of a probe, by the PTX name of the kernel and the number of the timed site."""
     kernels: tuple[str, ...]
-    """PTX names of the module's kernels; slices carry the index."""
+    """PTX names of the module's kernels; slices hold the index."""
     options: TraceOptions
     extra_shared_bytes: int = 0
-    """What a launch must add to its dynamic shared memory."""
+    """Bytes that a launch must add to its dynamic shared memory."""
     skipped: tuple[Skipped, ...] = field(default=(), repr=False)
-    """Accesses that are not timed for want of a way, with the reason."""
+    """Accesses that cannot be timed, with the reason."""
     plain: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """As `positions`, of the same accesses in the original body, where there is one for the warps that are not traced."""
+    """Indices as in `positions`, in the original body that untraced warps run, for kernels that keep one."""
 
     @cached_property
     def positions(self) -> Mapping[str, Mapping[int, int]]:
-        """By the PTX name of each instrumented kernel: number of a timed site -> index of its access among the instructions now."""
+        """Index of the access of each timed site in the traced kernel, by the PTX name of the kernel and the number of the site."""
         return {kernel: {site: lines.access for site, lines in found.items()} for kernel, found in self.probes.items()}
 
     def moved(self, module: Module, preceding: Mapping[str, int]) -> Traced:
-        """Return the same of `module`, in which so many instructions more stand in front of each function."""
+        """Return this with `module` and its indices shifted by the `preceding` instructions inserted at the start of each function."""
         probes = {kernel: {site: lines.moved(preceding[kernel]) for site, lines in found.items()} for kernel, found in self.probes.items()}
         plain = {kernel: {site: index + preceding[kernel] for site, index in found.items()} for kernel, found in self.plain.items()}
         return replace(self, module=module, probes=probes, plain=plain)
@@ -113,7 +113,7 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
 
 
 def tasks(table: SiteTable, options: TraceOptions) -> tuple[Task, ...]:
-    """Return what is to be done to the kernels of a module that have timed sites."""
+    """Return the tasks for the kernels of a module that have timed sites."""
     module = table.module
     kernels = enumerate(module.kernels.values())
     found = (Task(module, kernel, number, table.of_kernel[kernel.name], options) for number, kernel in kernels)
@@ -121,16 +121,16 @@ def tasks(table: SiteTable, options: TraceOptions) -> tuple[Task, ...]:
 
 
 def traced_module(module: Module, functions: Mapping[str, Function], options: TraceOptions) -> Module:
-    """Return the module with traced kernels in the place of its own, by name, and the variables that these refer to."""
+    """Return the module with its kernels replaced by traced ones, by name, and with the variables that these refer to."""
     return assembled(module, functions, _variables(module, options), _OLDEST_VERSION)
 
 
 @dataclass(frozen=True)
 class Task:
-    """A kernel that is to be instrumented, and how."""
+    """A kernel to instrument, and how."""
 
     module: Module
-    """With what its kernels call in them."""
+    """The module with called functions inlined into its kernels."""
     kernel: Function
     number: int
     """Index of the kernel among those of the module."""
@@ -140,7 +140,7 @@ class Task:
 
     @cached_property
     def chosen(self) -> Mapping[int, Site]:
-        """The sites that are timed, by index of their instruction."""
+        """The timed sites, by index of their instruction."""
         takes = self.options.selection.takes
         return {index: site for index, site in self.known.items() if site.kind in TIMED_KINDS and takes(site, self.kernel.name)}
 
@@ -156,7 +156,7 @@ class Task:
 
 
 def passes(task: Task) -> Iterator[tuple[str, Draft]]:
-    """What becomes of a kernel with timed sites: each pass by its name, in their order, with what it leaves."""
+    """Run the passes over a kernel with timed sites; yield each pass by name, in order, with its result."""
     options, sampling = task.options, task.options.sampling
     kernel = with_launch(task.module, task.kernel) if options.tagged else task.kernel
     kernel = with_plain_variables(kernel) if sampling.chooses_warps else kernel
@@ -168,11 +168,13 @@ def passes(task: Task) -> Iterator[tuple[str, Draft]]:
 
 
 def _last(made: Iterator[tuple[str, Draft]]) -> Draft:
+    """Return the result of the last pass."""
     *_, (_, draft) = made
     return draft
 
 
 def _check_target(module: Module, options: TraceOptions) -> None:
+    """Raise MemlaneError if stores cannot be timed until visible on the architecture of the module."""
     if options.stores != "issued" and architecture_of(module.target) < OLDEST_TARGET:
         raise MemlaneError(
             f"timing stores until they are visible needs loads of sm_{OLDEST_TARGET}, but {module.name} has .target "
@@ -181,13 +183,13 @@ def _check_target(module: Module, options: TraceOptions) -> None:
 
 
 class _Probing:
-    """What stands in the place of each instruction of one kernel."""
+    """Builds the probes of one kernel, instruction by instruction."""
 
     def __init__(self, kernel: Function, task: Task) -> None:
-        """`kernel`: that of the task, with its number of the launch and its variables where they have to be."""
+        """Analyse `kernel`: the kernel of the task with its launch parameter and without memory variables in nested scopes, if required."""
         self._kernel, self._task, self._prefix = kernel, task, free_prefix(kernel, PREFIX)
         self._sites: list[Site] = []
-        """Those that have a probe by now, with what it is."""
+        """Sites that have a probe so far, with its properties."""
         scheme, zero = task.scheme, task.scheme.zero
         self._windows = ApartWindows(kernel, task.chosen, scheme, self._prefix, task.counts)
         self._live, self._elsewhere = live_results(kernel), completions(list(kernel.instructions()), task.known)
@@ -196,26 +198,26 @@ class _Probing:
         self._questions = _questions(kernel, task.chosen)
 
     def draft(self) -> Draft:
-        """The kernel with its probes."""
+        """Return the kernel with its probes."""
         task, prefix, options = self._task, self._prefix, self._task.options
         prologue = enter(prefix, task.scheme, task.number, _space(task.module, options), options) + self._declared
         body: tuple[Node, ...] = rewritten_parts(self._kernel, self._rewrite, Braces)
         epilogue = f"{leave(prefix, options.stages)}{'ret;' if options.sampling.chooses_warps else ''}"
-        # Behind the original body, instructions without a place in the source would get that of its last one.
+        # After the original body, instructions without a source location would inherit that of its last one.
         front = placed(prologue, first_location(self._kernel)) if options.sampling.chooses_warps else statements(prologue)
         nodes = (*front, *body, *behind(self._kernel, epilogue))
         return Draft(self._kernel, nodes, prefix, tuple(self._sites), self._windows.consumers)
 
     @property
     def _declared(self) -> str:
-        """PTX before the first instruction: what probes keep from one execution to another."""
+        """PTX before the first instruction that declares what probes keep from one execution to the next."""
         chosen = self._task.chosen
         counters = count_executions(self._prefix, (site.id for site in chosen.values())) if self._task.counts else ""
         questions = first_questions(self._prefix, (chosen[index].id for index in self._questions))
         return counters + questions + self._windows.declared
 
     def _rewrite(self, index: int, instruction: Instruction, scope: Scope) -> tuple[Node, ...]:
-        """What stands in the place of an instruction; asked once for each, in the order of the text."""
+        """Return what replaces an instruction; called once for each, in program order."""
         closing = self._windows.closing(index, instruction, scope)
         if instruction.form.effect in EXITS:
             exit = replace(instruction, guard=None)
@@ -224,7 +226,7 @@ class _Probing:
         return (part,) if closing is None else (closing, part)
 
     def _timed(self, index: int, instruction: Instruction, scope: Scope) -> Node:
-        """A chosen instruction with its probe, or with what opens its window."""
+        """Return a chosen instruction with its probe, or with the opening of its window."""
         site, live = self._task.chosen[index], self._live.get(index, ())
         addressed = self._addresses.of(index, instruction, scope)
         what = _describe(instruction, addressed, site, scope, live, self._prefix)
@@ -241,7 +243,7 @@ class _Probing:
 
 
 def _named_consumers(module: Module, draft: Draft) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """By number of a site: what may be the first to wait for its value, in words."""
+    """Yield each site number with descriptions of the instructions that may be the first to wait for its value."""
     instructions = list(module.kernels[draft.kernel.name].instructions()) if draft.consumers else []
     for site, indices in draft.consumers.items():
         places = (place_of(module, instructions[index]) for index in indices)
@@ -250,14 +252,16 @@ def _named_consumers(module: Module, draft: Draft) -> Iterator[tuple[int, tuple[
 
 
 def _questions(kernel: Function, chosen: Mapping[int, Site]) -> Mapping[int, str]:
-    """By index of a wait that is asked until it says yes: the predicate register with the answer."""
+    """Map the index of each polling wait to the predicate register with its result."""
     waits = ((index, one) for index, one in enumerate(kernel.instructions()) if index in chosen and wait_of(one) == BARRIER)
     return {index: answer(one) for index, one in waits if answer(one)}
 
 
 def _stamps(task: Task, instruction: Instruction, access: Access, values: Sequence[tuple[str, str]], elsewhere: str) -> Stamps:
-    """The clock reads of the scheme, or what the kind of the access asks for. `values`: the registers that it fills and that live, with
-    their types; `elsewhere`: of a copy, where it completes."""
+    """Return the clock reads of the scheme, or those that the kind of the access requires.
+
+    `values`: live registers that the access fills, with their types; `elsewhere`: where a copy completes.
+    """
     scheme, stores = task.scheme, task.options.stores
     if wait_of(instruction) not in ("", BARRIER):
         return returning(access)
@@ -270,9 +274,9 @@ def _stamps(task: Task, instruction: Instruction, access: Access, values: Sequen
 
 
 def _describe(instruction: Instruction, addressed: Addressed, site: Site, scope: Scope, live: Sequence[str], prefix: str) -> Access:
-    """What a scheme has to know of an access."""
+    """Return the description of an access that schemes need."""
     access = memory_access(instruction)
-    # The component of a vector that is probed must be one that lives: another would keep alive what the assembler drops.
+    # The probed component of a vector must be a live one: another would keep alive what ptxas drops.
     value = live[0] if live and site.kind != "reduction" else answer(instruction) if site.kind == "wait" else None
     return Access(
         kind=site.kind,
@@ -285,12 +289,12 @@ def _describe(instruction: Instruction, addressed: Addressed, site: Site, scope:
 
 
 def _space(module: Module, options: TraceOptions) -> str:
-    """Where probes find the buffer."""
+    """Return the state space of the variable with the entry of the buffer."""
     return entry_space(module, WORDS_DTYPE.itemsize if options.sampling.windows else 0)
 
 
 def _variables(module: Module, options: TraceOptions) -> list[Variable]:
-    """What the probes refer to."""
+    """Return the variables that the probes refer to."""
     own = [entry_variable(_space(module, options))]
     if options.sampling.windows:
         _check_constant_memory(module)
@@ -301,7 +305,7 @@ def _variables(module: Module, options: TraceOptions) -> list[Variable]:
 
 
 def _check_constant_memory(module: Module) -> None:
-    """MemlaneError where the words of a window find no room beside the module's own constants."""
+    """Raise MemlaneError if the words of a window do not fit beside the module's own constants."""
     used = constants_of(module)
     if used + WORDS_DTYPE.itemsize > CONSTANT_BYTES:
         raise MemlaneError(
@@ -311,6 +315,6 @@ def _check_constant_memory(module: Module) -> None:
 
 
 def _dynamic_alignment(module: Module) -> int:
-    """That of the module's own dynamic shared memory: a stricter one could move it to other banks."""
+    """Return the alignment of the module's own dynamic shared memory, because a stricter one could move it to other banks."""
     own = [one.alignment for one in module.variables.values() if one.space == "shared" and "extern" in one.linkage]
     return max(own, default=16)

@@ -1,9 +1,9 @@
-"""The PTX that counts what one access of a warp costs, by the rules of a chip: `memlane.chip.access` in the language of the device.
+"""Emit the PTX that counts the transactions of one access of a warp: the rules of `memlane.chip.access` as device code.
 
-The lanes of the warp compare their addresses among themselves: `match.any` tells every lane which others have the same key, and the lowest
-of them stands for all, so that a ballot of the lowest ones counts the distinct keys. As PTX demands natural alignment, two lanes touch
-the same bytes or none in common, no lane touches two sectors, and an access wider than a bank fills a run of banks that can be counted
-as one wide bank.
+The lanes of the warp compare their addresses: `match.any` gives every lane the mask of lanes with the same key, and the lowest of them
+represents all, so that a ballot of the lowest lanes counts the distinct keys. As PTX demands natural alignment, two lanes touch the same
+bytes or disjoint ones, no lane touches two sectors, and an access wider than a bank fills a run of banks that can be counted as one wide
+bank.
 
 The fragments below share these names (without prefix): `active` mask of the lanes that access, `lane`, `below` the mask of lower lanes,
 `address` 64 bits, `here` whether the address of this lane lies in the space that is counted, `inside` the mask of these lanes.
@@ -17,7 +17,7 @@ from memlane.errors import ChipError
 
 
 def check_countable(chip: Chip) -> None:
-    """ChipError for rules that these fragments cannot express."""
+    """Raise ChipError for rules that these fragments cannot express."""
     rules = [chip.banks, chip.store_banks or chip.banks, chip.atomic_banks or chip.banks]
     if chip.coalescing.transactions != "sectors" or any(rule.broadcast != "every word" or rule.wide != "at once" for rule in rules):
         raise ChipError(
@@ -26,7 +26,7 @@ def check_countable(chip: Chip) -> None:
 
 
 def sectors(r: str, chip: Chip, nbytes: int, kind: AccessKind) -> str:
-    """Leaves the sectors that move in `sectors` and those that the distinct bytes would fill in `ideal_sectors`."""
+    """Return PTX that puts the sectors transferred into `sectors` and those that the distinct bytes would fill into `ideal_sectors`."""
     group, piece = _shift(chip.coalescing.lanes(nbytes)), chip.piece_bytes(kind)
     return f"""\
 .reg .b64 {r}sector;
@@ -42,7 +42,7 @@ shr.u32 {r}ideal_sectors, {r}ideal_sectors, {_shift(chip.sector_bytes)};
 
 
 def local_sectors(r: str, chip: Chip, nbytes: int) -> str:
-    """Leaves the sectors of local memory in `sectors` and those that the words asked for would fill in `ideal_sectors`.
+    """Return PTX that puts the sectors of local memory into `sectors` and those that the requested words would fill into `ideal_sectors`.
 
     `address` is the logical one, within the copy of the lane: the copies are interleaved by words of 4 bytes, so lanes share a sector if
     they use the same word and their numbers have the same upper bits.
@@ -63,8 +63,10 @@ shr.u32 {r}ideal_sectors, {r}ideal_sectors, {_shift(chip.sector_bytes)};
 
 
 def meeting(r: str) -> str:
-    """Leaves the different addresses in `addresses`, and the most lanes at one of them in `most_lanes`. All active lanes count, whatever
-    space their addresses lead to."""
+    """Return PTX that puts the number of distinct addresses into `addresses`, and the most lanes at one of them into `most_lanes`.
+
+    All active lanes count, whatever space their addresses lead to.
+    """
     return f"""\
 .reg .b32 {r}at_mine, {r}lower_at_mine, {r}addresses, {r}most_lanes;
 .reg .pred {r}lowest_there;
@@ -79,7 +81,7 @@ redux.sync.max.u32 {r}most_lanes, {r}most_lanes, {r}active;
 
 
 def wavefronts(r: str, chip: Chip, nbytes: int, kind: AccessKind) -> str:
-    """Leaves the passes through the banks in `wavefronts`, and the fewest for the same bytes in `ideal_wavefronts`."""
+    """Return PTX that puts the passes through the banks into `wavefronts`, and the fewest for the same bytes into `ideal_wavefronts`."""
     rule = chip.bank_rule(kind)
     lanes = rule.lanes(nbytes)
     passes = LANES // lanes
@@ -102,11 +104,12 @@ mul.lo.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {times};
 
 
 def copies(r: str, nbytes: int, past_l1: bool) -> str:
-    """Leaves what an asynchronous copy costs in `wavefronts` and `ideal_wavefronts`, and past L1 its sectors in `sectors`: the rules of
-    `memlane.chip.copies`.
+    """Return PTX that puts the cost of an asynchronous copy into `wavefronts` and `ideal_wavefronts`, and past L1 its sectors into
+    `sectors`.
 
-    `source` and `target` are the addresses of the lane, 64 bits each; `here` says whether the lane reads, `inside` is the mask of these,
-    `whole` says whether it reads all that it copies.
+    The rules are those of `memlane.chip.copies`. `source` and `target` are the addresses of the lane, 64 bits each; `here` says whether the
+    lane
+    reads, `inside` is the mask of these lanes, `whole` says whether it reads all that it copies.
     """
     if not past_l1:
         return f"{_through_l1(r, nbytes)}{_ideal_of_copies(r, 'active', nbytes)}"
@@ -128,6 +131,7 @@ add.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {r}fewest;
 
 
 def _ideal_of_copies(r: str, lanes: str, nbytes: int) -> str:
+    """Return PTX that puts the fewest wavefronts of the copies of `lanes` into `ideal_wavefronts`."""
     return f"""\
 popc.b32 {r}ideal_wavefronts, {r}{lanes};
 mad.lo.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {nbytes}, {LINE - 1};
@@ -136,7 +140,8 @@ shr.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {_shift(LINE)};
 
 
 def _through_l1(r: str, nbytes: int) -> str:
-    """`wavefronts` = for each pass the most lanes that are in the way of one: write to its bank, or read from the one that it reads."""
+    """Return PTX that sums into `wavefronts`, per pass, the most lanes that conflict with one: they write its bank or read the bank that it
+    reads."""
     banks = LINE // nbytes
     lanes_at = "".join(
         f"""\
@@ -172,8 +177,10 @@ mov.u32 {r}wavefronts, 0;
 
 
 def _past_l1(r: str) -> str:
-    """`sectors` = the transfers; `wavefronts` = those that they share; `ideal_wavefronts`. Lanes that take no part get keys that nobody
-    else has."""
+    """Return PTX that puts the transfers into `sectors`, their shared wavefronts into `wavefronts`, and the fewest into `ideal_wavefronts`.
+
+    Lanes that take no part get unique keys.
+    """
     return f"""\
 {{
 .reg .b64 {r}key, {r}own, {r}wide, {r}of_sector;
@@ -253,7 +260,8 @@ popc.b32 {r}wavefronts, {r}wavefronts;
 
 
 def _bank_rows(r: str, rule: BankRule, nbytes: int) -> str:
-    """`rows` = the wavefronts that the bank of the lane needs in the lane's pass; `first_spots` = the first lanes at their address."""
+    """Return PTX that puts the wavefronts of the lane's bank in its pass into `rows`, and the first lanes at each address into
+    `first_spots`."""
     counted = "first_cells" if rule.same_word == "together" else "inside"
     return f"""\
 {_cells(r, rule, nbytes)}{_first(r, "cell", "first_cells")}{_first(r, "spot", "first_spots")}\
@@ -264,8 +272,12 @@ popc.b32 {r}rows, {r}others;
 
 
 def _merged_pairs(r: str, rule: BankRule, nbytes: int) -> str:
-    """`merged` for the lanes of two passes that become one: every active lane of the pair has the address of lane^1, or every one of the
-    warp that of lane^2, and the pair has no conflict. A neighbour that does not access agrees with any."""
+    """Return PTX that sets `merged` in the lanes of two passes that become one.
+
+    Every active lane of the pair has the address of lane^1, or every active lane of the warp that of lane^2, and the pair has no conflict.
+    A
+    neighbour that does not access agrees with any lane.
+    """
     pair = 2 * rule.lanes(nbytes)
     return f"""\
 .reg .b32 {r}same, {r}agree, {r}apart, {r}pair, {r}first_lane, {r}crowded;
@@ -288,7 +300,7 @@ setp.eq.and.u32 {r}merged, {r}crowded, 0, {r}merged;
 
 
 def _apart(r: str, step: int) -> str:
-    """`apart` = the lanes inside whose address is not that of lane^step."""
+    """Return PTX that puts the lanes inside whose address differs from that of lane^step into `apart`."""
     return f"""\
 xor.b32 {r}agree, {r}lane, {step};
 shr.u32 {r}agree, {r}same, {r}agree;
@@ -299,7 +311,8 @@ vote.sync.ballot.b32 {r}apart, {r}merged, {r}active;
 
 
 def _cells(r: str, rule: BankRule, nbytes: int) -> str:
-    """`cell` = row and wide bank of the lane, `spot` = its address, both with the pass; `bank` = its wide bank."""
+    """Return PTX for `cell` = row and wide bank of the lane, `spot` = its address, both tagged with the pass, and `bank` = its wide
+    bank."""
     wide_bytes = max(nbytes, rule.bank_bytes)
     wide_banks = rule.banks * rule.bank_bytes // wide_bytes
     row_shift = _shift(rule.banks * rule.bank_bytes * rule.row_words)
@@ -316,7 +329,8 @@ shl.b64 {r}spot, {r}address, 5;
 
 
 def _tag(r: str, key: str, part: str) -> str:
-    """Put the number of the part of the warp into the lowest 5 bits of a key, so that lanes of different parts never match."""
+    """Return PTX that puts the number of the part of the warp into the lowest 5 bits of a key, so that lanes of different parts never
+    match."""
     return f"""\
 {{
 .reg .b64 {r}wide;
@@ -327,7 +341,7 @@ or.b64 {r}{key}, {r}{key}, {r}wide;
 
 
 def _tag_bank(r: str) -> str:
-    """The bank with its pass; lanes that are not counted match nobody who is, for their bank is out of range."""
+    """Return PTX that tags the bank with its pass; lanes that are not counted get a bank out of range, which matches no counted lane."""
     return f"""\
 shl.b32 {r}bank, {r}bank, 5;
 or.b32 {r}bank, {r}bank, {r}pass;
@@ -336,7 +350,7 @@ or.b32 {r}bank, {r}bank, {r}pass;
 
 
 def _first(r: str, key: str, mask: str) -> str:
-    """`mask` = the lanes inside that are the lowest of those with their key."""
+    """Return PTX for `mask` = the lanes inside that are the lowest with their key."""
     return f"""\
 {{
 .reg .b32 {r}peers;
@@ -351,11 +365,13 @@ vote.sync.ballot.b32 {r}{mask}, {r}lowest, {r}active;
 
 
 def _distinct(r: str, key: str, count: str) -> str:
+    """Return PTX for `count` = the number of distinct keys among the lanes inside."""
     return f"{_first(r, key, count)}popc.b32 {r}{count}, {r}{count};\n"
 
 
 def _one_pass(r: str, number: int, nbytes: int, width: int, extra: int) -> str:
-    """Add the fullest bank of one pass, and the fewest wavefronts for its distinct bytes; nothing for a pass without lanes."""
+    """Return PTX that adds the fullest bank of one pass, and the fewest wavefronts for its distinct bytes; nothing for a pass without
+    lanes."""
     return f"""\
 {{
 .reg .pred {r}mine, {r}empty;
@@ -376,6 +392,6 @@ add.u32 {r}ideal_wavefronts, {r}ideal_wavefronts, {r}degree;
 
 
 def _shift(power: int) -> int:
-    """log2 of a power of two."""
+    """Return log2 of a power of two."""
     assert power.bit_count() == 1, power
     return power.bit_length() - 1

@@ -1,8 +1,9 @@
-"""The module variables through which instrumented kernels find the memory they write to, and the parameter that describes their launches.
+"""Declare the module variables by which instrumented kernels find the memory they write to, and the parameter that describes their
+launches.
 
-Variables and not parameters: any launcher can run an instrumented kernel, with the arguments of the original. Where the variable is
-null, as it is unless somebody sets it, the kernel records nothing and computes what it always did. What differs from launch to launch,
-in graphs and on many streams, can only be a parameter: it is there where it is asked for (`TraceOptions.tagged`).
+Variables rather than parameters, so that any launcher can run an instrumented kernel with the arguments of the original. While the variable
+is null, which is its initial value, the kernel records nothing and computes the same results. What differs from launch to launch, in graphs
+and on many streams, has to be a parameter: it exists only on request (`TraceOptions.tagged`).
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from memlane.ptx import Function, Module, Variable
 from memlane.ptx.edit import with_items
 
 POINTER = "memlane_trace"
-"""Holds the address of the trace buffer and its extents: `memlane.instrument.buffer.ENTRY_DTYPE`."""
+"""Variable with the address of the trace buffer and its sizes: `memlane.instrument.buffer.ENTRY_DTYPE`."""
 
 WINDOW = "memlane_window"
-"""Holds what decides which warps are traced; in constant memory, so that the other warps read no global memory for it."""
+"""Variable with the windows that select the traced warps; in constant memory, so that the other warps read no global memory."""
 
 COUNTERS = "memlane_counts"
-"""Holds the address of the counters."""
+"""Variable with the address of the counters."""
 
 
 LAUNCH = "memlane_launch"
-"""The last parameter of a kernel whose launches are numbered: `memlane.instrument.buffer.LAUNCH_DTYPE`."""
+"""Last parameter of a kernel whose launches are numbered: `memlane.instrument.buffer.LAUNCH_DTYPE`."""
 _LAUNCH = Variable("param", "b32", LAUNCH, (LAUNCH_DTYPE.itemsize // 4,), align=4)
 _PARAMETER_BYTES = {False: 4352, True: 32764}
-"""What the parameters of a kernel may take, and what they may since PTX 8.1 on sm_70."""
+"""Maximum bytes of kernel parameters: before PTX 8.1 (False), and since then on sm_70 or later (True)."""
 
 
 def with_launch(module: Module, kernel: Function) -> Function:
-    """Return a kernel with one more parameter, which describes the launch. MemlaneError where there is no room for it."""
+    """Return a kernel with an additional last parameter that describes the launch. Raises MemlaneError if it does not fit."""
     taken = 0
     for one in kernel.params:
         taken = -(-taken // one.alignment) * one.alignment + one.nbytes
@@ -49,7 +50,7 @@ def with_launch(module: Module, kernel: Function) -> Function:
 
 
 def check_instrumentable(module: Module) -> None:
-    """MemlaneError for a module that cannot be instrumented."""
+    """Raise MemlaneError for a module that cannot be instrumented."""
     for name in (POINTER, WINDOW, COUNTERS):
         if name in module.variables:
             raise MemlaneError(f"{module.name} is already instrumented (it declares {name}); instrument the original module")
@@ -60,26 +61,27 @@ def check_instrumentable(module: Module) -> None:
 
 
 def pointer(name: str) -> Variable:
-    """The declaration of such a variable."""
+    """Return the declaration of a pointer variable."""
     return Variable("global", "u64", name, align=8, linkage=("visible",))
 
 
 def entry_variable(space: str) -> Variable:
-    """The declaration of `POINTER`, in one sector of that space."""
+    """Return the declaration of `POINTER` in a state space, within one sector."""
     return Variable(space, "b32", POINTER, (8,), align=SECTOR_BYTES, linkage=("visible",))
 
 
 def entry_space(module: Module, needed: int) -> str:
-    """Where `POINTER` is declared: in constant memory, so that a warp begins without a load that misses the caches;
-    in global memory only if the module's constants leave no room for it and `needed` bytes more."""
+    """Return the state space of `POINTER`: constant memory, so that a warp starts without a load that misses the caches; global memory only
+    if the
+    module's constants leave no room for it and `needed` more bytes."""
     return "const" if constants_of(module) + needed + 2 * SECTOR_BYTES <= CONSTANT_BYTES else "global"
 
 
 def constants_of(module: Module) -> int:
-    """Bytes of the module's variables in constant memory."""
+    """Return the bytes of the module's variables in constant memory."""
     return sum(one.nbytes for one in module.variables.values() if one.space == "const")
 
 
 def assembled(module: Module, kernels: Mapping[str, Function], variables: Sequence[Variable], version: tuple[int, int]) -> Module:
-    """The module with kernels replaced, variables declared in front of what stands first, and at least the PTX `version`."""
+    """Return the module with kernels replaced, variables declared before them, and at least the PTX `version`."""
     return replace(with_items(module, kernels, variables), version=max(module.version, version))

@@ -1,4 +1,4 @@
-"""Waits for asynchronous copies and products: which instructions they are, and which of them ends which copy.
+"""Classify waits for asynchronous copies and products, and find the waits at which each copy completes.
 
 A copy (`cp.async`, a bulk copy) is complete for a thread when that thread has waited for it, and there are three ways to wait. Products of
 a warpgroup (`wgmma.mma_async`) have a fourth:
@@ -6,11 +6,11 @@ a warpgroup (`wgmma.mma_async`) have a fourth:
     group           cp.async.wait_group, cp.async.wait_all           for copies of the thread, by commit groups
     bulk group      cp.async.bulk.wait_group                         for bulk copies out of shared memory, by commit groups
     barrier         mbarrier.try_wait, mbarrier.test_wait            for bulk copies into shared memory, whose bytes count there, and for
-                                                                     those of a thread that said `cp.async.mbarrier.arrive`
-    products        wgmma.wait_group                             for products, which read shared memory meanwhile, by commit groups
+                                                                     those of a thread that executed `cp.async.mbarrier.arrive`
+    products        wgmma.wait_group                                 for products, which read shared memory meanwhile, by commit groups
 
-The groups hold the thread until so many of them are done. A barrier is asked whether a phase is over and gives a predicate, so a kernel
-asks again in a loop.
+Group waits block the thread until at most the given number of groups is pending. A barrier wait returns a predicate that says whether a
+phase is complete, so a kernel polls it in a loop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SPACES = {GROUP: "shared", BULK_GROUP: "global", BARRIER: "shared", PRODUCTS: "
 
 
 def wait_of(instruction: Instruction) -> str:
-    """`GROUP`, `BULK_GROUP`, `BARRIER` or `PRODUCTS`; empty for an instruction that waits for none of these."""
+    """Return `GROUP`, `BULK_GROUP`, `BARRIER` or `PRODUCTS`; empty for an instruction that waits for none of these."""
     if instruction.opcode == "cp" and instruction.has("async") and (instruction.has("wait_group") or instruction.has("wait_all")):
         return BULK_GROUP if instruction.has("bulk") else GROUP
     if instruction.opcode == "mbarrier" and (instruction.has("try_wait") or instruction.has("test_wait")):
@@ -36,24 +36,24 @@ def wait_of(instruction: Instruction) -> str:
 
 
 def space_of(wait: str) -> str:
-    """Where what is waited for arrives, or what it reads, or where its barrier lies."""
+    """Return the state space of what a wait waits for: the destination of copies, the operands of products, or the barrier itself."""
     return _SPACES[wait]
 
 
 def answer(instruction: Instruction) -> str:
-    """The predicate register in which a barrier says whether its phase is over; empty where it is not kept."""
+    """Return the predicate register in which a barrier wait returns whether the phase is complete; empty if there is none."""
     target = instruction.operand("p")
     return target.name if isinstance(target, Register) else ""
 
 
 def is_bulk(instruction: Instruction) -> bool:
-    """Whether it is a copy whose bytes are those of one instruction and not of each lane."""
+    """Return whether an instruction is a copy whose byte count is per instruction and not per lane."""
     return instruction.form.effect == "copy" and instruction.has("bulk")
 
 
 def completions(instructions: Sequence[Instruction], sites: Mapping[int, Site]) -> Mapping[int, str]:
-    """By index of each copy among the `instructions` of a kernel, of which `sites` are sites: why its end is only that of its issue, and
-    where it completes."""
+    """Map the index of each copy among the kernel's `instructions` to the sentence that says where it completes. `sites`: the kernel's
+    sites."""
     waits: dict[str, list[int]] = {}
     for index, one in enumerate(instructions):
         if wait_of(one):
@@ -68,13 +68,14 @@ def completions(instructions: Sequence[Instruction], sites: Mapping[int, Site]) 
 
 
 def _ways(copy: Instruction, arrives: bool) -> tuple[str, ...]:
-    """How a kernel can wait for a copy; `arrives`: whether it lets barriers wait for the copies of its threads."""
+    """Return the kinds of wait that can complete a copy. `arrives`: whether the kernel makes barriers track the copies of its threads."""
     if is_bulk(copy):
         return (BULK_GROUP,) if copy.has("bulk_group") else (BARRIER,)
     return (GROUP, BARRIER) if arrives else (GROUP,)
 
 
 def _told(waits: Sequence[Site], copy: Site) -> str:
+    """Return a sentence that lists the waits at which a copy completes."""
     places = dict.fromkeys(str(one.line) if one.file == copy.file else f"{PurePath(one.file).name}:{one.line}" for one in waits)
     if not places:
         return "a copy completes at its wait, and this kernel has no wait for it"

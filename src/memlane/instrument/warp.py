@@ -1,15 +1,15 @@
-"""The PTX that a traced warp runs besides its probes: take a slice at the start, write records, close the slice at the end.
+"""Emit the PTX that a traced warp runs besides its probes: take a slice at the start, write records, close the slice at the end.
 
-It is straight-line code under predicates where it can be, so that the assembler has no reason to arrange the kernel's own branches
-differently. The registers that live through the kernel, by their names without prefix:
+It is predicated straight-line code where possible, so that ptxas has no reason to rearrange the kernel's own branches. The registers that
+live through the kernel, without prefix:
 
-    slice       address of the slice of the warp; 0 where there is no buffer
+    slice       address of the slice of the warp; 0 without a buffer
     next        place in the slice of the next record that the lane leads; in lane 0 the number of records it has led
-    limit       where the places that the lane may fill end; 0 without a slice of the warp's own
-    ask         as `limit`, where the lane asks for more places there; beyond all numbers where it does not, as for lane 0
-    chunk       places that it asks for
-    stride      bytes of a record, read at run time: so a place is one multiplication and not four instructions
-    unknown     0, which the assembler cannot know
+    limit       end of the places that the lane may fill; 0 without a slice of the warp's own
+    ask         as `limit` if the lane requests more places there; otherwise the largest number, as for lane 0
+    chunk       places that it requests
+    stride      bytes of a record, read at run time, so that a place is one multiplication and not four instructions
+    unknown     the opaque zero: 0, which ptxas cannot prove
 """
 
 from __future__ import annotations
@@ -43,18 +43,20 @@ _TIMES = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "start")
 _LABELS = SLICE_HEADER_BYTES + offset(RECORD_DTYPE, "number")
 _PACKED_SITES = 0xFFFF
 LARGEST_RUN = STAGE_RECORDS
-"""The most places that a leader takes at once."""
+"""Maximum number of places that a leader reserves at once."""
 _NEVER = 0xFFFFFFFF
 _HEAD_BYTES = HEADER_DTYPE["heads"].base.itemsize * HEADER_DTYPE["heads"].shape[1]
 assert ENTRY_DTYPE.itemsize == 32, "two vectors of four words"
 
 
 def enter(prefix: str, scheme: Scheme, kernel: int, space: str, options: TraceOptions) -> str:
-    """Before the first instruction of a kernel: take a slice and describe the warp in it.
+    """Return PTX for the start of a kernel: take a slice and describe the warp in it.
 
-    Lane 0 exists in every warp, for warps are made of consecutive threads, so it is the one that acts for the warp. The last thing it does
-    is read the two clocks, so that the life of a warp does not begin with the wait for its slice. The barrier makes what it wrote
-    visible to the other lanes, which read `room` and `capacity`. `space`: where the buffer is told of.
+    Lane 0 exists in every warp, because warps are formed of consecutive threads, so it acts for the warp. It reads the two clocks last, so
+    that
+    the lifetime of a warp does not begin with the wait for its slice. The barrier makes its stores visible to the other lanes, which read
+    `room`
+    and `capacity`. `space`: state space of the variable with the entry of the buffer.
     """
     staged = options.stages
     r, label = f"%{prefix}", f"${prefix}"
@@ -97,10 +99,11 @@ selp.b32 {r}ask, {_NEVER}, {r}ask, {r}first;
 
 
 def _take(r: str, label: str, kernel: int, options: TraceOptions) -> str:
-    """Lane 0 takes a slice and describes the warp in it; leaves its number from 1, or 0 if there is none left.
+    """Return PTX by which lane 0 takes a slice and describes the warp in it; leaves its number from 1, or 0 if there is none left.
 
-    It is the slice that the host has for the warp, or else the one that lane 0 asks for: the counter with the number of the warp in the
-    launch, modulo their number, and then those that follow.
+    It is the slice that the host assigned to the warp, or else one from a counter: first the counter with the number of the warp in the
+    launch,
+    modulo their number, and then those that follow.
     """
     assigns = options.tagged and options.sampling.numbers_warps
     return f"""\
@@ -135,7 +138,7 @@ add.u64 {r}slice, {r}slice, {HEADER_BYTES};
 
 
 def _assigned(r: str, label: str, sampling: Sampling) -> str:
-    """Take the slice that the host has for the warp, if the launch has slices of its own. Behind `_numbers`."""
+    """Return PTX that takes the slice assigned to the warp, if the launch has slices of its own. It follows `_numbers`."""
     names = {"block": f"{r}x", "warp": f"{r}warp", "launch": f"{r}head", "warps": f"{r}nz"}
     return f"""\
 cvt.u32.u64 {r}x, {r}block;
@@ -148,8 +151,9 @@ mov.u32 {r}number, 0;
 
 
 def _numbers(r: str, tagged: bool) -> str:
-    """Linear numbers: of the block in its grid (`block`), of the warp in its block (`warp`) and in the launch (`head`, 32 bits of it); and
-    how many warps a block has (`nz`)."""
+    """Return PTX for linear numbers: of the block in its grid (`block`), of the warp in its block (`warp`) and in the launch (`head`, lower
+    32 bits),
+    and for the number of warps per block (`nz`)."""
     counted = f"mul.lo.u32 {r}nz, {r}nz, {r}ny;\nmad.lo.u32 {r}nz, {r}nz, {r}nx, 31;\nshr.u32 {r}nz, {r}nz, 5;\n"
     told = f"ld.param.u32 {r}nz, [{LAUNCH}+{_LAUNCH['warps']}];\n"
     return f"""\
@@ -179,7 +183,7 @@ mad.lo.u32 {r}head, {r}head, {r}nz, {r}warp;
 
 
 def _describe(r: str, kernel: int, tagged: bool) -> str:
-    """Fill the header of the slice."""
+    """Return PTX that fills the header of the slice."""
     tag = f"ld.param.u32 {r}tag, [{LAUNCH}+{_LAUNCH['tag']}];\nst.global.u32 [{r}slice+{_SLICE['tag']}], {r}tag;\n" if tagged else ""
     return f"""\
 {{
@@ -199,13 +203,14 @@ st.global.u64 [{r}slice+{_SLICE["begin_ns"]}], {r}ns;
 
 
 def count_executions(prefix: str, sites: Iterable[int]) -> str:
-    """Before the first instruction: how often a thread has executed each of the sites, none as yet."""
+    """Return PTX for the start of a kernel that declares, per site, the number of executions of a thread so far, and sets it to 0."""
     names = [f"%{prefix}seen_{site}" for site in sites]
     return "".join(f".reg .b32 {name};\nmov.u32 {name}, 0;\n" for name in names)
 
 
 def _in_window(r: str, site: int) -> str:
-    """Nobody leads an execution outside the window, so it is neither recorded nor lost."""
+    """Return PTX that counts an execution and clears `leads` outside the window, so that such executions are neither recorded nor counted
+    as lost."""
     return f"""\
 .reg .b32 {r}execution, {r}since, {r}length;
 ld.const.u32 {r}since, [{WINDOW}+{_EXECUTIONS}];
@@ -218,12 +223,12 @@ setp.lt.and.u32 {r}leads, {r}since, {r}length, {r}leads;
 
 
 def reserve(prefix: str, site: int, counted: bool = False) -> str:
-    """Before the first clock read: who writes the record, and where. `counted`: only of executions in the window."""
+    """Return PTX for before the first clock read: elect the leader and reserve its place. `counted`: only for executions in the window."""
     return lead(prefix, site, counted) + place(prefix, site)
 
 
 def lead(prefix: str, site: int, counted: bool = False) -> str:
-    """Who writes the record: the lowest active lane. Leaves `active`, `leads` and, if `counted`, `execution`."""
+    """Return PTX that elects the lowest active lane as leader. Leaves `active`, `leads` and, if `counted`, `execution`."""
     r = f"%{prefix}"
     return f"""\
 .reg .b32 {r}active, {r}below;
@@ -236,17 +241,22 @@ setp.eq.u32 {r}leads, {r}below, 0;
 
 
 def place(prefix: str, site: int | str, run: int = 1, found: str = "") -> str:
-    """Where the leader writes the record: to its place `next`. Leaves `fits`, for the leader that has a place, and its address, `record`.
-    With a `run`, so many places, and the text `found` says what to do with them.
+    """Return PTX that finds the address of the leader's next record. Leaves `fits`, in a leader that has a place, and the address in
+    `record`.
 
-    Lane 0 has places from the beginning. Any other leader takes a chunk of those behind, by an atomic addition in the rare branch, one
-    place first and then twice as many each time: so a warp whose lane 0 has left or waits elsewhere does not go to memory for each
-    record, and at most every other place stays empty. What it adds has 64 bits: numbers of 32 the assembler would first sum over the
-    warp, with shuffles, where there is only this one lane; and one that it knows to be the same in all lanes it would multiply with their
-    number, so `chunk` begins as 1 + lane & 0.
+    With a `run`, it reserves that many places, and the PTX `found` replaces the computation of the address.
 
-    All of this stands in front of the access, between it and the stores of the record before: an access right behind these would wait for
-    them in the pipe of loads and stores, some 9 cycles on an H200.
+    Lane 0 has places from the beginning. Any other leader takes a chunk of the overflow places, by an atomic addition in the rare branch,
+    one
+    place first and then twice as many each time: so a warp whose lane 0 has exited or waits elsewhere does not access memory for each
+    record,
+    and at most every other place stays empty. The addition is 64 bits wide: ptxas would first sum a 32-bit one over the warp, with
+    shuffles,
+    although only one lane executes it. It would also multiply a value that it knows to be warp-uniform by the number of lanes, so `chunk`
+    starts as 1 + lane & 0.
+    All of this precedes the access, between it and the stores of the previous record: an access right after these stores would wait for
+    them in
+    the load-store pipe, some 9 cycles on an H200.
     """
     r, label = f"%{prefix}", f"${prefix}"
     last, declared = f"{r}next", ""
@@ -270,7 +280,8 @@ mad.wide.u32 {r}record, {r}next, {r}stride, {r}slice;
 
 
 def _more_places(r: str, run: int) -> str:
-    """A leader takes the next chunk of the places behind, of `run` at least; `ask` stays out of reach where there are no more."""
+    """Return PTX by which a leader takes the next chunk of overflow places, at least `run`; `ask` becomes unreachable when there are no
+    more."""
     at_least = f"max.u32 {r}chunk, {r}chunk, {run};\n" if run > 1 else ""
     return f"""\
 {at_least}cvt.u64.u32 {r}wide, {r}chunk;
@@ -290,16 +301,16 @@ min.u32 {r}chunk, {r}chunk, {LARGEST_RUN};
 
 @dataclass(frozen=True, slots=True)
 class RecordText:
-    """The PTX that stores a record, part by part."""
+    """PTX that stores a record, in parts."""
 
     pack: str
-    """What puts its words together."""
+    """Assembles its words."""
     times: str
     """The store of start, end and site."""
     labels: str
-    """The store of what else is said; empty where nothing is."""
+    """The store of the other fields; empty if there are none."""
     advance: str
-    """What makes the place behind it the next one."""
+    """Advances to the next place."""
 
 
 def is_packed(site: int, counted: bool = False, exposed: str = "") -> bool:
@@ -308,14 +319,17 @@ def is_packed(site: int, counted: bool = False, exposed: str = "") -> bool:
 
 
 def record(prefix: str, site: int, counted: bool = False, exposed: str = "", anywhere: bool = False) -> RecordText:
-    """After the second clock read: write start and end to the place that was reserved. `exposed`: the register that says how many cycles of
-    it somebody waited; `anywhere`: the place may lie in shared memory.
+    """Return PTX for after the second clock read that writes the record to the reserved place.
 
-    A store of 16 bytes keeps the pipe of loads and stores busy for some 4 cycles, however few lanes it has. So what every record says is
-    packed into one: the lower 32 bits of both clock reads, the next 16 of the start above the number of the site, and the active lanes.
-    Where there is more to say, there are two, with both times in full. All clock reads stay reads of 64 bits, because something depends on
-    their upper halves: of a shorter one the assembler may make another instruction, of variable latency. Records go out as evict-first,
-    to leave the caches to the kernel.
+    `exposed`: register with the cycles of the window that the consumer waited; `anywhere`: the place may lie in shared memory.
+
+    A store of 16 bytes keeps the load-store pipe busy for some 4 cycles, however few lanes it has. So the fields of every record are packed
+    into
+    one store: the lower 32 bits of both clock reads, the next 16 bits of the start above the site number, and the active lanes. Records
+    with
+    more fields take two, with both times in full. All clock reads stay 64 bits wide, because something depends on their upper halves: ptxas
+    may
+    turn a shorter one into another instruction, of variable latency. Records are stored as evict-first, to leave the caches to the kernel.
     """
     r = f"%{prefix}"
     store, advance = f"@{r}fits st{'' if anywhere else '.global'}.cs", f"@{r}leads add.u32 {r}next, {r}next, 1;\n"
@@ -335,8 +349,9 @@ setp.ne.and.u32 {r}fits, {r}end_high, {_NEVER}, {r}fits;
 
 
 def leave(prefix: str, staged: bool = False) -> str:
-    """Before every exit: the lanes that leave together move the end of the warp forward, lane 0 reports how many records it led, and the
-    others how many they led that found no place."""
+    """Return PTX for before every exit: the lanes that exit together update the end of the warp, lane 0 reports how many records it led,
+    and the
+    others how many of theirs got no place."""
     r, label = f"%{prefix}", f"${prefix}"
     return f"""\
 {{

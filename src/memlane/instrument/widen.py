@@ -1,4 +1,4 @@
-"""The pass that puts the wider access beside neighbours of which the assembler makes one, so that it can be counted as such.
+"""Add the wide load that ptxas forms from adjacent narrow ones in front of them, so that it can be counted.
 
     ld.shared.f32 %f1, [%r1];              {
     ld.shared.f32 %f2, [%r1+4];              .reg .b64 %ml_wide0, %ml_wide1;
@@ -6,9 +6,9 @@
     ld.shared.f32 %f4, [%r1+12];           }
                                            ld.shared.f32 %f1, [%r1]; ...
 
-Valid module in, valid module out. Nobody reads what the wide load gives, and what it reads the others read too, so the kernel
-computes what it did. Only loads from shared and global memory without a guard are widened: a store would be made twice, and a guard is for
-each its own.
+Takes a valid module and returns a valid one. Nothing reads the results of the wide load, and it reads only what the others read too, so the
+kernel computes the same. Only unguarded loads from shared and global memory are widened: a store would be executed twice, and each guard
+belongs to one load.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from memlane.ptx.edit import alias, free_prefix, placed, positions_of, rewrite_b
 from memlane.record import Site
 
 _FORMS = {2: "b16", 4: "b32", 8: "b64", 16: "v2.b64"}
-"""By bytes for each lane: vector and type of the wide load."""
+"""Vector and type of the wide load, by bytes per lane."""
 
 
 @dataclass(frozen=True)
 class Widened:
-    """A module with wide loads in it."""
+    """A module with wide loads added."""
 
     module: Module
     wide: Mapping[str, Mapping[int, Site]]
-    """By the PTX name of the kernel and the index of an instruction now: the wide access, under the number and place of the first site that
-    it stands for."""
+    """Wide accesses by the PTX name of the kernel and the index of the instruction in this module, with the number and place of the first
+    site that
+    each represents."""
     kept: Mapping[str, Mapping[int, int]]
-    """The same for all others: their index in the original kernel."""
+    """Index in the original kernel of each other instruction, by the PTX name of the kernel and the index in this module."""
 
 
 def widen(module: Module, groups: Iterable[Sequence[int]]) -> Widened | None:
-    """The module with a wide load for each group that can have one; None if none can.
+    """Return the module with a wide load for each group that can have one; None if none can.
 
-    `groups`: numbers of sites whose bytes lie side by side, in that order; each group in one basic block, with one base throughout.
+    `groups`: numbers of sites with adjacent bytes, in that order; each group in one basic block, with the same base.
     """
     table = site_table(module)
     module = table.module
@@ -75,6 +76,7 @@ def _length(kernel: Function) -> int:
 
 
 def _can_be_widened(kernel: Function, group: Sequence[Site]) -> bool:
+    """Return whether the accesses of a group are unguarded loads that form one wide load."""
     instructions = list(kernel.instructions())
     first = group[0]
     return (
@@ -87,6 +89,7 @@ def _can_be_widened(kernel: Function, group: Sequence[Site]) -> bool:
 
 
 def _widened(kernel: Function, groups: Sequence[Sequence[Site]]) -> _WidenedKernel:
+    """Return the kernel with a wide load in front of the first access of each group."""
     originals = list(kernel.instructions())
     prefix = free_prefix(kernel, PREFIX)
     before = {min(site.instruction for site in group): group for group in groups}
@@ -106,7 +109,7 @@ def _widened(kernel: Function, groups: Sequence[Sequence[Site]]) -> _WidenedKern
 
 
 def _wide_load(originals: Sequence[Instruction], group: Sequence[Site], prefix: str) -> tuple[Block, Instruction, Site]:
-    """The block with the load, the load, and its site."""
+    """Return the block with the wide load, the load, and its site."""
     first, nbytes = group[0], sum(site.nbytes for site in group)
     original = originals[first.instruction]
     address, form = _address(original), _FORMS[nbytes]

@@ -1,6 +1,6 @@
-"""The schemes: how the two clock reads of a probe are ordered around its access. One scheme, one file.
+"""Define the schemes: how the two clock reads of a probe are ordered around its access. One scheme per file.
 
-To add one: copy `simple.py`, and enter it below. `scheme.py` says what a scheme has to provide.
+To add one: copy `simple.py`, and enter it below. `scheme.py` defines what a scheme has to provide.
 """
 
 from memlane.instrument.schemes.consume import CONSUME, DYNAMIC

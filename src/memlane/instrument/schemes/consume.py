@@ -1,4 +1,4 @@
-"""`consume`: the registers are stored to shared memory in front of the clock reads, and a store cannot issue before its data are there.
+"""Implement `consume`: store registers to shared memory before the clock reads, because a store cannot issue before its data arrive.
 
     st.shared.b64 [slot], address;
     mov.u64 start, %clock64;
@@ -6,10 +6,10 @@
     st.shared.b32 [slot+8], value;
     mov.u64 end, %clock64;
 
-The closest to the truth of all schemes and the cheapest, but it uses the pipe it measures. Nobody reads the slot; all warps of the block
-share it. It lies behind the dynamic shared memory of the kernel, so that nothing of the kernel's own moves to other banks: the launch must
-add `extra_shared_bytes` to its dynamic shared memory, which not every kernel has room for. Without a trace buffer the
-stores are off, so that a launcher that knows nothing of all this can run the kernel.
+The most accurate scheme and the cheapest, but it uses the pipe that it measures. Nothing reads the slot; all warps of the block share it.
+It follows the dynamic shared memory of the kernel, so that none of the kernel's own arrays moves to other banks: the launch must add
+`extra_shared_bytes` to its dynamic shared memory, for which not every kernel has room. Without a trace buffer the stores are disabled, so
+that any launcher can run the kernel.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from memlane.instrument.schemes.scheme import Access, Scheme, Stamps, judge, not
 from memlane.ptx import SCALAR_TYPES
 
 DYNAMIC = "memlane_dynamic"
-"""The symbol of the start of dynamic shared memory."""
+"""Symbol at the start of dynamic shared memory."""
 
 _SLOT_BYTES = 16
 _EXTRA_BYTES = 2 * _SLOT_BYTES
-"""One slot, and what it takes to align it wherever the kernel's own bytes end."""
+"""One slot, plus the bytes to align it wherever the kernel's own shared memory ends."""
 
 
 def _stamps(access: Access) -> Stamps:

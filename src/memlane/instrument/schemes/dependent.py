@@ -1,4 +1,4 @@
-"""`dependent`: both clock reads are guarded by a predicate that must wait, on the address before the access and on the value after it.
+"""Implement `dependent`: predicate both clock reads, the first on the address before the access, the second on the value after it.
 
     lop3.b32 t, lo(address), hi(address), zero, (a | b) & c;     start waits for the address
     setp.eq.u32 ready, t, 0;
@@ -8,21 +8,21 @@
     setp.eq.u32 ready, t, 0;
     @ready mov.u64 end, %clock64;
 
-`zero` comes from what is told of the trace buffer: it is 0, so both predicates are always true, but the assembler cannot know that and
-keeps the dependence. A comparison with a magic value would be deleted where the value is known to be in another range (a narrow load), and
-`value ^ value` is folded; a masked register is neither. The end costs one logical operation that writes a predicate, and touches
+`zero` is read with the entry of the trace buffer: it is 0, so both predicates are always true, but ptxas cannot prove that and keeps the
+dependence. ptxas would delete a comparison with a magic value where it knows the value to be in another range (a narrow load), and would
+fold `value ^ value`; it does neither with a masked register. The end costs one logical operation that writes a predicate, and touches
 neither shared memory nor the load-store pipe.
 
-The start waits for every register that the access reads, data to be stored as well: else the wait for an earlier load that fills
-such a register would be charged to this access. Addresses that are constants have nothing to wait for; some of which the assembler makes
-a part late are made in front (`memlane.instrument.addresses`).
+The start waits for every register that the access reads, also for data to be stored: otherwise the wait for an earlier load into such a
+register would be charged to this access. Constant addresses have nothing to wait for; addresses that ptxas would materialise late are
+computed before the window (`memlane.instrument.addresses`).
 
-The assembler has no clock read under a predicate: it reads the clock behind the instruction that makes the predicate, which has waited,
-and selects afterwards between the clock and the value that was there before. On sm_90:
+ptxas emits no predicated clock read: it reads the clock after the instruction that computes the predicate, which has waited, and then
+selects between the clock and the previous value. On sm_90:
 
     LOP3.LUT P0, RZ, address, address+1, zero, 0xa8
     CS2R start, SR_CLOCKLO
-    LDG value, [address]                                         raises a scoreboard
+    LDG value, [address]                                         sets a scoreboard
     SEL ...                                                      the start, in the shadow of the access
     LOP3.LUT P1, RZ, value, zero, RZ, 0xc0                       waits for the scoreboard
     CS2R end, SR_CLOCKLO
@@ -44,13 +44,13 @@ def _stamps(access: Access) -> Stamps:
     name = access.registers
     start = clock_after(name, "start", "s", access.sources)
     end = clock_after(name, "end", "v", () if access.value is None else (access.value,))
-    # The destination is cleared before the window: a guarded write would else keep the register alive around every loop.
+    # Clear the destination before the window: a guarded write would otherwise keep the register live around every loop.
     clear = f"mov.u64 {name}end, 0;\n" if access.value is not None else ""
     return Stamps(clear + access.address + start.before, start.read, end.before, end.read, *judge(nothing_to_wait_for(access)))
 
 
 def clock_after(name: str, clock: str, stem: str, waits_for: Sequence[tuple[str, str]], zero: str = "zero") -> ClockRead:
-    """The read of the clock into `clock` when the registers `waits_for` are there. `zero`: a register that is 0, unknown to all."""
+    """Return a read of the clock into `clock` that waits for the registers `waits_for`. `zero`: a register that holds the opaque zero."""
     if not waits_for:
         return ClockRead("", read_clock(name + clock))
     words = [words_of(register, kind, f"{name}{stem}{index}") for index, (register, kind) in enumerate(waits_for)]
@@ -65,7 +65,7 @@ def clock_after(name: str, clock: str, stem: str, waits_for: Sequence[tuple[str,
 
 
 def _masked(target: str, words: Sequence[str], zero: str) -> list[str]:
-    """`target` = (the words or-ed together) & zero."""
+    """Return PTX for `target` = (the words or-ed together) & zero."""
     lines = []
     while len(words) > 2:
         lines.append(f"lop3.b32 {target}, {words[0]}, {words[1]}, {words[2]}, {_OR3};\n")

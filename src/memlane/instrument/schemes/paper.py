@@ -1,4 +1,4 @@
-"""`paper`: the two ways of the method of 2012, as it was published.
+"""Implement `paper`: the two techniques of the method of 2012, as published.
 
 Memory that kernels can write: a fence of the block between access and clock.
 
@@ -10,7 +10,7 @@ Memory that kernels can write: a fence of the block between access and clock.
 On the GPUs of that time the fence waited for the access. On sm_90 it does not (it ends some 14 cycles after the issue, wherever the
 data come from), so such sites are `issue-only` here.
 
-Memory that kernels can only read (constants, textures, `ld.global.nc`): a dummy process that uses the value, and is never executed,
+Memory that kernels can only read (constants, textures, `ld.global.nc`): a dummy process that uses the value and is never executed,
 because `dummy` is 0, which only the host knows.
 
     mov.u64 start, %clock64;
@@ -19,7 +19,7 @@ because `dummy` is 0, which only the host knows.
     @never add.f32 value, value, 0f3F800000;
     mov.u64 end, %clock64;
 
-The start is ordered after nothing, as published: in a chain of accesses it includes the wait for the address.
+The start is not ordered after anything, as published: in a chain of accesses it includes the wait for the address.
 
 H. Kanda, T. Okuyama, F. Ino, K. Hagihara: An Instrumentation Method for Analyzing Efficiency of Memory Access in CUDA Programs. IPSJ SIG
 Technical Report 2012-HPC-133 No. 3, section 5.1.
@@ -48,7 +48,7 @@ def _stamps(access: Access) -> Stamps:
 
 
 def _never_executed(name: str, register: str, kind: str) -> str:
-    """`if (dummy < 0) register = register + 1`; empty for types without an addition."""
+    """Return PTX for `if (dummy < 0) register = register + 1`; empty for types without an addition."""
     scalar = SCALAR_TYPES[kind]
     if kind in _ONE:
         add = f"add.{kind} {register}, {register}, {_ONE[kind]};"

@@ -1,4 +1,4 @@
-"""Around an instruction that holds the thread by itself until what it waits for has happened: no scheme is needed.
+"""Time an instruction that blocks the thread until its wait is over; it needs no scheme.
 
     mov.u64 start, %clock64;
     cp.async.wait_group 0;
@@ -14,6 +14,6 @@ from memlane.instrument.schemes.scheme import Access, Stamps, judge, read_clock
 
 
 def returning(access: Access) -> Stamps:
-    """The clock reads around such a wait, complete in every scheme."""
+    """Return the clock reads around such a wait, complete in every scheme."""
     name = access.registers
     return Stamps("", read_clock(f"{name}start"), "", read_clock(f"{name}end"), *judge(""))

@@ -1,4 +1,4 @@
-"""What a scheme is: the two clock reads around an access, and what the second one means."""
+"""Define what a scheme provides: the two clock reads around an access, and what the second one means."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memlane.record import COMPLETE, ISSUE_ONLY
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The access that a probe goes around."""
+    """The access that a probe times."""
 
     kind: str
     """`load`, `store`, `atomic` or `reduction`."""
@@ -19,84 +19,87 @@ class Access:
     sources: tuple[tuple[str, str], ...]
     """Registers that it reads, address and data, with their scalar types."""
     value: tuple[str, str] | None
-    """A register that receives (part of) what it loads and is read later, with its type; None if there is none."""
+    """A register that receives (part of) the loaded value and is read later, with its type; None if there is none."""
     prefix: str
-    """Of the names that the probe may use, for example `ml_`."""
+    """Prefix of the names that the probe may use, for example `ml_`."""
     address: str = ""
-    """PTX that makes registers among the sources; it stands in front of the first clock read of a scheme with a `zero`."""
+    """PTX that defines registers among the sources; it precedes the first clock read of a scheme with a `zero`."""
 
     @property
     def registers(self) -> str:
-        """The prefix of registers."""
+        """Prefix of register names."""
         return f"%{self.prefix}"
 
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """The two clock reads around an access, what stands in front of each, and the meaning of what they measure."""
+    """The two clock reads around an access, the PTX before each, and what they measure."""
 
     before: str
-    """PTX in front of the first clock read."""
+    """PTX before the first clock read."""
     start: str
-    """The instruction that reads the clock into `%ml_start`."""
+    """Instruction that reads the clock into `%ml_start`."""
     after: str
     """PTX between the access and the second clock read."""
     end: str
-    """The instruction that reads the clock into `%ml_end`."""
+    """Instruction that reads the clock into `%ml_end`."""
     completeness: str
-    """`complete`, `issue-only`, or of a store that is timed until others see it `block-visible` or `device-visible`."""
+    """`complete` or `issue-only`; for a store timed until other threads see it `block-visible` or `device-visible`."""
     reason: str = ""
-    """Why it is `issue-only`."""
+    """Reason why it is `issue-only`."""
     witness: str = ""
-    """PTX right behind the access, whose last instruction tells of a store before it that others see it."""
+    """PTX right after a store, whose last instruction shows that the store is visible to other threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockRead:
-    """A clock read and what it has to wait for."""
+    """A clock read and what it waits for."""
 
     before: str
-    """PTX in front of it."""
+    """PTX before it."""
     read: str
-    """The instruction that reads the clock."""
+    """Instruction that reads the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """The clock reads of a load whose value is waited for in front of its consumer."""
+    """Clock reads of a load whose wait is deferred to its consumer."""
 
     start: Callable[[Access], ClockRead]
-    """The one before the access, which leaves the start in `%ml_start`."""
+    """Returns the clock read before the access, which leaves the start in `%ml_start`."""
     wait: Callable[[str, Sequence[tuple[str, str]]], tuple[ClockRead, ClockRead]]
-    """Those before the consumer, given the prefix of registers and the registers that hold the value, with their types: the first leaves
-    the clock before the wait in `%ml_wait`, the second the end in `%ml_end`. Between them `%ml_now` becomes a zero that comes with the
-    first."""
+    """Returns the two clock reads before the consumer, given the prefix of registers and the registers that hold the value, with their
+    types. The
+    first leaves the clock before the wait in `%ml_wait`, the second the end in `%ml_end`; between them `%ml_now` becomes a zero that
+    depends on
+    the first."""
     arrived: Callable[[str, Sequence[tuple[str, str]]], ClockRead]
-    """The same where nobody consumes the value: the clock read that leaves the end in `%ml_end`."""
+    """Returns the clock read that leaves the end in `%ml_end` where nothing consumes the value; same arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """One way to read the clock around accesses."""
+    """A way to read the clock around accesses."""
 
     name: str
     stamps: Callable[[Access], Stamps]
     declare: Callable[[str], str] = lambda registers: ""
-    """PTX at the start of a kernel, given the prefix of registers: what the probes keep in registers, with its value where no buffer is."""
+    """Returns PTX for the start of a kernel, given the prefix of registers: declares the scheme's registers, with their values without a
+    buffer."""
     load: Callable[[str], str] = lambda registers: ""
-    """PTX that fills these registers, given the prefix of registers; `%ml_unknown` is 0, which the assembler cannot know."""
+    """Returns PTX that fills these registers, given the prefix of registers; `%ml_unknown` holds the opaque zero."""
     zero: str = ""
-    """Of those, without prefix, the one that is 0 and of which the assembler does not know it, if there is one."""
+    """Name, without prefix, of the scheme's register that holds the opaque zero; empty if it has none."""
     extra_shared_bytes: int = 0
     """Dynamic shared memory that a launch must add."""
     apart: Apart | None = None
-    """How loads are timed whose consumers are known, if not by these stamps."""
+    """How loads with known consumers are timed; None if by `stamps` too."""
     otherwise: str = ""
-    """Where there is such a way: the name of the scheme that the other accesses have, whose stamps these are."""
+    """Name of the scheme of the other accesses, which `stamps` times, if `apart` is given."""
 
 
 def nothing_to_wait_for(access: Access) -> str:
-    """Why the end of an access without a usable value is only its issue; empty if there is a value."""
+    """Return the reason why the end of an access without a usable value is only its issue; empty if there is a value."""
     if access.value is not None:
         return ""
     if access.kind == "load":
@@ -105,10 +108,10 @@ def nothing_to_wait_for(access: Access) -> str:
 
 
 def judge(reason: str) -> tuple[str, str]:
-    """Completeness and reason."""
+    """Return completeness and reason: complete if the reason is empty, else issue-only."""
     return (ISSUE_ONLY, reason) if reason else (COMPLETE, "")
 
 
 def read_clock(register: str) -> str:
-    """PTX that reads the clock: always 64 bits, because `%clock` is read through a slow path of variable latency on sm_90."""
+    """Return PTX that reads the clock: always 64 bits, because `%clock` is read through a slow path of variable latency on sm_90."""
     return f"mov.u64 {register}, %clock64;\n"

@@ -1,11 +1,11 @@
-"""`simple`: a clock read before the access and one after it, with no order between them and the access.
+"""Implement `simple`: read the clock before and after the access, with no order between the reads and the access.
 
     mov.u64 start, %clock64;
     ld.global.f32 value, [address];
     mov.u64 end, %clock64;
 
-Both are read as soon as they can be issued. The start is early by the time that the access waits for its address (which is the
-latency of the access before it, in a chain), and the end does not wait for the value. What naive stamps measure, to compare with.
+Both are read as soon as they can be issued. The start is early by the time that the access waits for its address (in a chain, the latency
+of the previous access), and the end does not wait for the value. This is what naive time stamps measure, for comparison.
 """
 
 from __future__ import annotations
