@@ -1,14 +1,14 @@
-"""Measuring: trace, count and time launches, on whatever target they are for.
+"""Measure launches on any target: trace, count, check, view, time and predict them.
 
-memory <- apart                             save and restore what a launch may change; one measurement in a program under observation
-twin <- probed, plan, readout <- arena      a module with probes; the memory that they write, and what of a launch finds room there
-probed <- judging <- widened                what the assembled code says of it; what it made of several accesses, counted
+memory <- apart                             save and restore the memory of a launch; measure once within an observed program
+twin <- probed, plan, readout <- arena      instrumented copies of modules; the trace buffer and the capacity that a launch gets in it
+probed <- judging <- widened                completeness and exactness by the SASS; counts of accesses that ptxas merged
 observed, join, runs, examples <- assemble <- tracer, viewer
-                                            from records to a trace
+                                            convert records to a trace
 steps <- watching <- tracer, viewer, counter, checker
-                                            steps of plans; what the observers share
-timing
-prediction <- plan_prediction               how long launches, and plans, would take on other chips
+                                            steps of plans; the base class of observers
+timing                                      durations without probes
+prediction <- plan_prediction               predicted durations of launches and plans on other chips
 """
 
 from memlane.measure.checker import Checker, check

@@ -1,4 +1,4 @@
-"""Single measurements inside a program that is being observed."""
+"""Measure single launches inside a program that is itself being observed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from memlane.measure.memory import Snapshot
 
 @contextmanager
 def apart(launch: Launch) -> Iterator[None]:
-    """Inside the `with` block nobody watches, for a measurement of `launch`; behind it those who watched before see that launch, once.
+    """Suspend all observers while `launch` is measured; then show them that launch once, as the plain kernel.
 
-    So the measurement is that of the plain kernel, and so is theirs: a program under `memlane trace` that calls `trace` itself gets the
-    numbers that it gets without. If they have a launch of their own made of it, that starts from the memory that the block found, and
-    leaves it as the launch does.
+    So the measurement is of the plain kernel, and so is theirs: a program under `memlane trace` that calls `trace` itself gets the same
+    numbers
+    as without. If an observer substitutes a launch of its own, that launch starts from the memory at the start of the block, and leaves
+    memory
+    as the plain launch does.
     """
     if not watched():
         yield

@@ -1,4 +1,4 @@
-"""The device memory that the probes of one module write into."""
+"""Manage the device memory that the probes of one module write into."""
 
 from __future__ import annotations
 
@@ -24,33 +24,37 @@ from memlane.measure.probed import ProbedModule
 from memlane.measure.readout import filled_part, header_of, slices_asked
 
 DEVICE_SHARE = 16
-"""A buffer for a kernel with loops takes at most this part (a 16th) of the memory of the chip ..."""
+"""A buffer for a kernel with loops takes at most one in this many parts of the chip's memory ..."""
 EMULATOR_BYTES = 1 << 30
-"""... and on the emulator at most this much, for it is the host's."""
+"""... and at most this many bytes on the emulator, which uses the host's memory."""
 SPARE_BYTES = {True: 1 << 24, False: 1 << 28}
-"""A buffer has at least this much on the emulator and on a GPU, so that launches overlap and graphs start again in it: it is emptied, and
-with that the device waited for, only when it is full."""
+"""Minimum bytes of a buffer, on the emulator (True) and on a GPU (False), so that launches overlap and graphs restart within one buffer: it
+is
+emptied only when full, which waits for the device."""
 LEADERS_PER_SITE = 4
-"""Without loops lane 0 records each site once at most; other lanes lead only when a warp diverges, into as many parts at a site as this."""
+"""Leaders per site assumed for overflow records: without loops lane 0 records each site at most once; other lanes lead only in a diverged
+warp."""
 PLACES_PER_RECORD = 2
-"""Other lanes take places by the chunk, of which up to every second one stays empty."""
+"""Places reserved per overflow record: other lanes take them in chunks, of which up to half stay empty."""
 RECORDS_IN_LOOPS = (64, 1 << 15)
-"""The least and the most records of a warp whose sites lie in loops."""
+"""Minimum and maximum records per warp for kernels with sites in loops."""
 _RECORD_BYTES = RECORD_DTYPE.itemsize
 
 
 @dataclass
 class _Buffer:
+    """A trace buffer on the target and how much of it is reserved."""
+
     address: int
     owner: object
     layout: BufferLayout
     reserved: int = 0
-    """Warps of the launches sent out since it was empty that ask for their slices."""
+    """Warps that take slices from the counters, over the launches issued since the buffer was empty."""
     assigned: int = 0
-    """Slices that were given to launches since it was empty."""
+    """Slices assigned to launches since the buffer was empty."""
 
     def fits(self, need: _Need) -> bool:
-        """Whether a launch more finds slices that hold its records."""
+        """Return whether another launch gets slices that hold its records."""
         layout = self.layout
         return (
             self.reserved + need.asking <= layout.slices
@@ -62,28 +66,28 @@ class _Buffer:
 
 @dataclass(frozen=True)
 class _Need:
-    """What a launch needs of a buffer."""
+    """Demand of a launch on a buffer."""
 
     asking: int
-    """Warps that ask for their slices."""
+    """Warps that take slices from the counters."""
     assigned: int
-    """Slices that are its own."""
+    """Slices to assign to the launch."""
     capacity: int
     overflow: int
 
 
 @dataclass(frozen=True)
 class Room:
-    """What a launch finds in the trace buffer."""
+    """Capacity that a launch gets in the trace buffer."""
 
     records: int
-    """How many records all its warps may make, traced or not."""
+    """Upper bound of the records that all its warps may make, traced or not."""
     first: int
-    """The first of the slices that are its own; 0 where its warps ask for theirs."""
+    """First of the slices assigned to the launch; 0 if its warps take slices from the counters."""
 
 
 class Arena:
-    """One trace buffer after another: `make_room` before a launch, `collect` when all is done."""
+    """Manages one trace buffer after another: `make_room` before a launch, `collect` when all have finished."""
 
     def __init__(self, probed: ProbedModule, records_per_warp: int | None) -> None:
         self._probed = probed
@@ -91,13 +95,14 @@ class Arena:
         self._records_per_warp = records_per_warp
         self._buffer: _Buffer | None = None
         self._asks = self._assigns = False
-        """Whether there were launches whose warps ask for their slices, and such as have their own."""
+        """Whether any launch had warps that take slices from the counters, and whether any had assigned slices."""
         self._collected: list[Decoded] = []
         if probed.sampling.windows:
             probed.twin.set_words(WINDOW, probed.sampling.words())
 
     def plan(self, launch: Launch) -> LaunchPlan:
-        """What of `launch` is traced, and with how much room. Raises BadLaunch for a launch that is too large for its sample."""
+        """Return which part of `launch` is traced and its capacity in the buffer. Raises BadLaunch for a launch that is too large for its
+        sample."""
         sampling, chosen = self._probed.sampling, self._probed.chosen(launch)
         capacity, overflow, limited = self._records(launch, max(1, chosen.warps))
         return LaunchPlan(
@@ -112,9 +117,9 @@ class Arena:
         )
 
     def make_room(self, launch: Launch, plan: LaunchPlan | None = None) -> Room:
-        """See that the warps of `launch` find slices that are large enough, and say which they are.
+        """Reserve slices that are large enough for `launch` and return them.
 
-        If the present buffer has too few left, what it holds is taken out first, which waits for the launches before.
+        If the present buffer has too few left, its contents are read out first, which waits for the previous launches.
         """
         plan = plan or self.plan(launch)
         assigned = self._probed.assignable(launch) if plan.chosen else 0
@@ -129,7 +134,7 @@ class Arena:
         return Room(max(plan.chosen * each, min(plan.warps * each, self._budget // _RECORD_BYTES)), first)
 
     def _renewed(self, need: _Need) -> _Buffer:
-        """An empty buffer with room for a launch, and for what may still come of those before."""
+        """Return an empty buffer with room for a launch and for pending runs of earlier ones."""
         previous = self._buffer
         self._asks, self._assigns = self._asks or need.asking > 0, self._assigns or need.assigned > 0
         pending = self._drain()
@@ -142,16 +147,16 @@ class Arena:
 
     @property
     def _budget(self) -> int:
-        """Bytes that a buffer may have for the sake of loops."""
+        """Maximum bytes of a buffer for kernels with loops."""
         return EMULATOR_BYTES if self._target.modelled else self._target.chip.dram_bytes // DEVICE_SHARE
 
     def _as_promised(self, layout: BufferLayout, previous: BufferLayout) -> BufferLayout:
-        """The layout with slices as large as those that launches still to come found when they were sent out, if memory allows."""
+        """Return the layout with slices at least as large as those that pending launches were issued with, if memory allows."""
         larger = replace(layout, capacity=max(layout.capacity, previous.capacity), overflow=max(layout.overflow, previous.overflow))
         return larger if larger.nbytes <= self._budget else layout
 
     def _records(self, launch: Launch, warps: int) -> tuple[int, int, bool]:
-        """Records of a warp led by lane 0 and by other lanes, and whether lane 0 may make more than these."""
+        """Return the records per warp led by lane 0 and by other lanes, and whether lane 0 may make more than these."""
         sites, window = self._probed.sites_of(launch.kernel.name), self._probed.sampling.executions
         loops = self._probed.loops(launch.kernel.name)
         longest = 1 if not loops else None if window is None else window[1] - window[0]
@@ -167,6 +172,7 @@ class Arena:
         return records - records // 4, records // 4, True
 
     def _allocate(self, least: BufferLayout) -> _Buffer:
+        """Allocate a cleared buffer with at least this layout and direct the probes to it."""
         spare = SPARE_BYTES[self._target.modelled] // least.slice_bytes // max(1, self._asks + self._assigns)
         slices = max(least.slices, spare) if self._asks else least.slices
         layout = replace(least, slices=slices, assigned=max(least.assigned, spare) if self._assigns else 0)
@@ -176,7 +182,7 @@ class Arena:
         return _Buffer(address, owner, layout)
 
     def _drain(self) -> int:
-        """Take out what the present buffer holds; the warps that were sent out and have not come yet (those of graphs not started)."""
+        """Read out the present buffer; return the number of warps that were issued but have not started (those of graphs not launched)."""
         buffer, self._buffer = self._buffer, None
         if buffer is None:
             return 0
@@ -185,9 +191,10 @@ class Arena:
         return max(0, buffer.reserved - slices_asked(header))
 
     def discard(self) -> None:
-        """Empty the present buffer and forget what it held, after everything launched has finished.
+        """Empty the present buffer and drop its contents, after all launches have finished.
 
-        Only as far as it was filled: to clear all of it would turn everything else out of the L2 cache, the code of the kernels too.
+        Only the filled part is cleared: clearing all of it would evict everything else from the L2 cache, including the code of the
+        kernels.
         """
         if self._buffer is not None:
             address, layout = self._buffer.address, self._buffer.layout
@@ -198,12 +205,12 @@ class Arena:
             self._target.write(address, initial_header(layout))
 
     def close(self) -> None:
-        """Record nothing from now on, and forget what was recorded since the last `collect`."""
+        """Stop recording, and drop what was recorded since the last `collect`."""
         self._probed.twin.set_words(POINTER, NO_ENTRY)
         self._buffer = None
 
     def collect(self) -> list[Decoded]:
-        """All that was recorded, after everything launched has finished. Whatever runs later (a graph may) records nothing."""
+        """Return all records, after all launches have finished. Later runs (of a graph) record nothing."""
         self._probed.twin.set_words(POINTER, NO_ENTRY)
         self._drain()
         return self._collected

@@ -1,4 +1,4 @@
-"""From what the probes recorded, and the launches as they were sent out, to one trace."""
+"""Assemble one trace from the decoded records and the launches as they were issued."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from memlane.measure.runs import Grid, LaunchRecord, grids_of
 from memlane.record import WARP_DTYPE, AccessExample, BranchCounts, CopyInfo, LaunchInfo, Site, SiteCounts, Skipped, Trace, build_trace
 
 _GLOBAL, _SHARED, _NOWHERE = SPACE_NUMBERS["global"], SPACE_NUMBERS["shared"], 255
-"""Of rows of accesses; the last is none."""
+"""State space numbers in rows of accesses; the last one means no space."""
 
 
 def assemble_trace(
@@ -32,10 +32,12 @@ def assemble_trace(
     collected: Mapping[ProbedModule, Sequence[Decoded]],
     copies: Sequence[CopyInfo] = (),
 ) -> Trace:
-    """The trace of all launches. `target`: the first of those that they ran on, which are of one kind; `copies`: those between them.
+    """Return the trace of all launches. `target`: the first target that they ran on, all of one kind; `copies`: the copies between
+    launches.
 
-    Its launches are the runs on the device in the order in which they began: a graph that was started three times counts three times,
-    one that was never started not at all.
+    The launches of the trace are the runs on the device in the order in which they started: a graph that was launched three times counts
+    three
+    times, one that was never launched does not count.
     """
     grids: list[Grid] = []
     for probed, decodings in collected.items():
@@ -64,15 +66,15 @@ def assemble_trace(
 
 
 def _skipped(records: Sequence[LaunchRecord]) -> list[Skipped]:
-    """The accesses of the launched kernels that can have no probe; a kernel may have no others, and then nothing else tells of it."""
+    """Return the accesses of the launched kernels that cannot have a probe, even for kernels without any other access."""
     launched = {record.launch.kernel.title for record in records}
-    # A module that was loaded twice has them once; equal ones of one module are two accesses of a line.
+    # A module that was loaded twice counts once; equal entries of one module are two accesses of a line.
     modules = dict.fromkeys(record.probed.traced.skipped for record in records)
     return [one for skipped in modules for one in skipped if launched & set(one.kernels)]
 
 
 def _examples(grids: Sequence[Grid], table: _SiteTable) -> list[AccessExample]:
-    """Of each site the first access and the worst, over all launches that the target saw."""
+    """Return the first and the worst access of each site, over all launches that the target observed."""
     runs = []
     for number, grid in enumerate(grids):
         if grid.observation is not None:
@@ -84,14 +86,15 @@ def _examples(grids: Sequence[Grid], table: _SiteTable) -> list[AccessExample]:
 
 @dataclass(frozen=True)
 class _SiteTable:
-    """The timed sites of all kernels that ran, under one numbering."""
+    """The timed sites of all kernels that ran, under common numbers."""
 
     sites: list[Site]
     numbers: dict[ProbedModule, IntArray]
-    """By module: the number in `sites` of each of its own sites, -1 for those that did not take part."""
+    """Number in `sites` of each site of a module, -1 for sites of kernels that did not run; by module."""
 
     @classmethod
     def of(cls, grids: Sequence[Grid]) -> _SiteTable:
+        """Return the table of the kernels of these runs."""
         sites: list[Site] = []
         numbers: dict[ProbedModule, IntArray] = {}
         for probed, kernel in dict.fromkeys((grid.record.probed, grid.record.launch.kernel.name) for grid in grids):
@@ -106,12 +109,14 @@ class _SiteTable:
 
 @dataclass(frozen=True)
 class _Part:
+    """Columns of the trace and warps of one run."""
+
     columns: dict[str, npt.NDArray[Any]]
     warps: npt.NDArray[Any]
 
 
 def _columns(number: int, grid: Grid, rows: npt.NDArray[Any], site_numbers: IntArray) -> _Part:
-    """The rows of one run, which are `rows` of the decoded records."""
+    """Return the columns and warps of one run, whose decoded records are at `rows`."""
     records = grid.decoded.records
     site = records["site"][rows].astype(np.int64)
     columns: dict[str, npt.NDArray[Any]] = {
@@ -137,14 +142,14 @@ def _columns(number: int, grid: Grid, rows: npt.NDArray[Any], site_numbers: IntA
 
 
 def _rows_of(grids: Sequence[Grid]) -> list[IntArray]:
-    """For each run which of its buffer's records are its own."""
+    """Return for each run the indices of its records in its buffer."""
     rows: list[IntArray] = [np.zeros(0, np.int64)] * len(grids)
     by_buffer: dict[int, list[int]] = {}
     for number, grid in enumerate(grids):
         by_buffer.setdefault(id(grid.decoded), []).append(number)
     for numbers in by_buffer.values():
         decoded = grids[numbers[0]].decoded
-        grid_of_warp = np.full(len(decoded.warps), len(numbers), np.int64)  # Those of runs that failed come last.
+        grid_of_warp = np.full(len(decoded.warps), len(numbers), np.int64)  # Warps of failed runs come last.
         for place, number in enumerate(numbers):
             grid_of_warp[grids[number].warps] = place
         grid_of_record = grid_of_warp[decoded.records["slice"]]
@@ -156,16 +161,16 @@ def _rows_of(grids: Sequence[Grid]) -> list[IntArray]:
 
 
 def _transactions(grid: Grid, site: IntArray, columns: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Sectors and wavefronts of each row where the target saw the very access; -1 elsewhere."""
+    """Return sectors and wavefronts of each row whose access the target observed; -1 elsewhere."""
     unknown = np.full(len(site), -1, np.int32)
     if grid.observation is None or grid.observation.accesses is None or not len(grid.observation.accesses):
         return unknown, unknown
     record, seen = grid.record, grid.observation.accesses
     sites = _sites_by_position(record)
-    seen = seen[seen["instruction"] < len(sites)]  # Behind the kernel's own come those of the functions that it calls.
+    seen = seen[seen["instruction"] < len(sites)]  # Instructions of called functions follow those of the kernel.
     of_site = sites[seen["instruction"]]
     copies = np.array([one.kind == "copy" for one in record.probed.traced.sites], bool)
-    # What a copy stores in shared memory is seen later than what it loads, and would be taken for its next execution.
+    # The stores of a copy to shared memory are observed later than its loads, and would match its next execution.
     mine = (of_site >= 0) & ~(copies[of_site] & (seen["space"] == _SHARED))
     seen, of_site = seen[mine], of_site[mine]
     n_sites, n_warps = len(record.probed.traced.sites), record.launch.warps_per_block
@@ -178,7 +183,7 @@ def _transactions(grid: Grid, site: IntArray, columns: Mapping[str, npt.NDArray[
     )
     if not len(seen):
         return unknown, unknown
-    # Where the access led, which the site of a generic address does not tell.
+    # The state space that the access led to, which the site of a generic address does not give.
     space = np.where(match >= 0, seen["space"][match], _NOWHERE)
     sectors = np.where(space == _GLOBAL, seen["sectors"][match].astype(np.int64), -1)
     wavefronts = np.where(space == _SHARED, seen["wavefronts"][match].astype(np.int64), -1)
@@ -186,7 +191,7 @@ def _transactions(grid: Grid, site: IntArray, columns: Mapping[str, npt.NDArray[
 
 
 def _sites_by_position(record: LaunchRecord) -> IntArray:
-    """By index of an instruction in the instrumented kernel: the number of the site whose access it is, or -1."""
+    """Return the site number of each instruction of the instrumented kernel, -1 for instructions without a site."""
     positions = record.probed.traced.positions.get(record.launch.kernel.name, {})
     table = np.full(max(positions.values(), default=-1) + 1, -1, np.int64)
     for site, position in positions.items():
@@ -195,6 +200,7 @@ def _sites_by_position(record: LaunchRecord) -> IntArray:
 
 
 def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> LaunchInfo:
+    """Return what the trace records of one run of a launch."""
     launch = grid.record.launch
     numbers = table.numbers[grid.record.probed]
     counts: tuple[SiteCounts, ...] = ()
@@ -227,7 +233,8 @@ _NAMES = ("launch", "site", "block", "warp", "sm", "mask", "start", "end", "expo
 
 
 def _concatenated(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of all parts, concatenated."""
     if len(parts) == 1:
         return dict(parts[0])
-    names = parts[0] if parts else _NAMES  # All parts have the same.
+    names = parts[0] if parts else _NAMES  # All parts have the same columns.
     return {name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, np.int64) for name in names}

@@ -1,4 +1,4 @@
-"""Checking: what launches do that no kernel may do."""
+"""Check launches on the emulator for invalid accesses, races and barrier errors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from memlane.targets import BoundPlan
 
 @dataclass(frozen=True)
 class CheckedLaunch:
-    """What the checker found in one launch."""
+    """Reports of the checker for one launch."""
 
     number: int
-    """Among the launches that were observed, from 0."""
+    """Index among the observed launches."""
     launch: Launch
     reports: tuple[Report, ...]
 
@@ -32,14 +32,15 @@ class Checker(Watching):
     for report in checker.reports:
         print(report)
 
-    With `stop` the first finding ends its launch with CheckFailed; otherwise launches go on, without the accesses that would do harm. A
-    `seed` shuffles the order in which the warps of a block take their turns. A checker is an observer (see `memlane.launch.observing`).
+    With `stop` the first finding ends its launch with CheckFailed; otherwise launches continue, without the invalid accesses. A `seed`
+    shuffles
+    the order in which the warps of a block are scheduled. A checker is an observer (see `memlane.launch.observing`).
     """
 
     def __init__(self, *, only_launch: int | None = None, stop: bool = False, seed: int | None = None) -> None:
         super().__init__(only_launch)
         self.checked: list[CheckedLaunch] = []
-        """Those that were checked."""
+        """Launches that were checked."""
         self.sources: dict[str, str] = {}
         """Texts of the source files of their modules, by the names that reports use."""
         self._stop, self._seed = stop, seed
@@ -78,12 +79,15 @@ def check(call: BoundPlan, *, seed: int | None = None) -> PlanResult[tuple[Repor
 
 
 def check(call: KernelCall | BoundPlan, *args: object, seed: int | None = None) -> list[Report] | PlanResult[tuple[Report, ...]]:
-    """Launch `call(*args)` once on the emulator, and report what no kernel may do: accesses out of bounds, misaligned or to freed memory,
-    reads of what was never written, data races, barriers that not all threads reach, mismatched masks.
+    """Launch `call(*args)` once on the emulator, and report invalid behaviour: accesses out of bounds, misaligned or to freed memory, reads
+    of
+    uninitialised memory, data races, barriers that not all threads reach, mismatched masks.
 
-    The launch goes on after a finding; accesses that would do harm are left out. Otherwise memory is left as the plain launch would leave
-    it. `seed` shuffles the order of the warps. A bound plan runs once, step after step, and gives the reports of each launch, with its
-    step, turn and device, and the copies between them; what a launch touches is compared with what its step declares.
+    The launch continues after a finding, without the invalid access. Otherwise memory is left as the plain launch leaves it. `seed`
+    shuffles
+    the order of the warps. A bound plan runs once, step after step, and returns the reports of each launch, with its step, turn and device,
+    and
+    the copies between them; the accesses of a launch are compared with what its step declares.
     """
     checker = Checker(seed=seed)
     if isinstance(call, BoundPlan):

@@ -1,4 +1,4 @@
-"""Counting: what the accesses of launches cost in transactions."""
+"""Count the transactions of the accesses of launches."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ class Counter(Watching):
     for counts in counter.finish():     # a Counts for each launch
         print(counts)
 
-    On the emulator it counts what the plain kernel does. On a GPU the kernel runs with instructions that reduce the addresses of each
+    On the emulator it counts the accesses of the plain kernel. On a GPU the kernel runs with instructions that reduce the addresses of each
     access to its transactions; that is slow, and its time means nothing. A counter is an observer (see `memlane.launch.observing`).
     """
 
     def __init__(self, *, only_launch: int | None = None, merged: bool = False) -> None:
-        """`only_launch`: count the launch of that number, from 0, and leave the others alone.
+        """`only_launch`: count only the launch with this number, from 0.
 
-        `merged`: count the accesses that the assembler made of several too (`Counts.merged`); each module is then compared with its
-        assembled code before its first launch.
+        `merged`: also count the wide accesses that ptxas formed from several narrow ones (`Counts.merged`); each module is then compared
+        with its
+        SASS before its first launch.
         """
         super().__init__(only_launch)
         self.counted = 0
-        """Launches that were sent out to be counted."""
+        """Launches that were issued with counting."""
         self.sources: dict[str, str] = {}
         """Texts of the source files of their modules, by the names that sites use."""
         self._merged = merged
@@ -48,7 +49,7 @@ class Counter(Watching):
         self._targets: dict[Launcher, None] = {}
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
-        """The launch that counts."""
+        """Return the launch that counts."""
         self.counted += 1
         self.sources.update(launch.kernel.module.sources)
         self._targets[launch.kernel.target] = None
@@ -61,7 +62,8 @@ class Counter(Watching):
             return self._tallies[loaded].counting(number, launch)
 
     def _to_be_observed(self, number: int, launch: Launch) -> Launch:
-        """On a target that sees by itself. Who asked to observe before has to see the plain kernel, so there nothing is widened."""
+        """Return the launch for a target that observes by itself. Earlier observers have to see the plain kernel, so for them no load is
+        widened."""
         alone = launch.layers == Layers() and launch.layers.report is None
         failed = self._on_failure(number, launch)
         with unobserved():
@@ -77,12 +79,12 @@ class Counter(Watching):
         return replace(launch, kernel=wide.twin.loaded[launch.kernel.name], layers=Layers(counts=True, report=keep, failed=failed))
 
     def _keep(self, number: int, seen: Observation, merged: tuple[SiteCounts, ...] = ()) -> None:
-        """Keep what was seen of a launch, unless it broke off: a part of its counts would pass for the whole."""
+        """Keep the observation of a launch unless it broke off: partial counts would be taken for the whole."""
         if not seen.broke_off:
             self._observations.append((number, seen, merged))
 
     def finish(self) -> list[Counts]:
-        """Wait for the counted launches and return what each cost, in the order in which they were made."""
+        """Wait for the counted launches and return the counts of each, in the order in which they were made."""
         if not self._targets:
             raise MemlaneError("nothing was launched through memlane inside the counter")
         return [counts for _, counts in self.collect()]
@@ -103,7 +105,7 @@ class Counter(Watching):
 
 
 def counts_of(observation: Observation) -> Counts:
-    """What the emulator saw of one launch, by site."""
+    """Return the counts by site of one launch that the emulator observed."""
     launch = observation.launch
     kernel, module = launch.kernel, launch.kernel.module
     table: SiteTable = site_table(module)
@@ -138,9 +140,10 @@ def count(call: KernelCall | BoundPlan, *args: object, merged: bool = False) -> 
     for step in ml.count(ml.BoundPlan(plan, ...)).launches:
         print(step.place, step.device, step.result.total().sectors)
 
-    Memory is left as the plain launch would leave it. With `merged` the wide accesses that the assembler makes of several are counted too
-    (`Counts.merged`). A bound plan runs once, step after step, and gives
-    a result for each launch, with its step, turn and device, and the copies between them.
+    Memory is left as the plain launch leaves it. With `merged` the wide accesses that ptxas forms from several narrow ones are counted too
+    (`Counts.merged`). A bound plan runs once, step after step, and returns a result for each launch, with its step, turn and device, and
+    the
+    copies between them.
     """
     counter = Counter(merged=merged)
     if isinstance(call, BoundPlan):

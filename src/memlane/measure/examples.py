@@ -1,4 +1,4 @@
-"""From the examples that a target kept of its launches to those of a trace."""
+"""Select the examples of a trace from those that a target kept of its launches."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from memlane.record import AccessExample
 
 @dataclass(frozen=True)
 class ObservedRun:
-    """One run of a launch, seen by a target."""
+    """One run of a launch, as a target observed it."""
 
     launch: int
-    """Its number in the trace."""
+    """Number of the launch in the trace."""
     observation: Observation
     sites: Mapping[int, int]
-    """By index of an instruction of the kernel that ran: the number of its site in the trace."""
+    """Number of the site in the trace, by index of an instruction of the kernel that ran."""
 
 
 def chosen_examples(runs: Iterable[ObservedRun]) -> list[AccessExample]:
-    """Of each site and space the worst access, and the first where that has fewer transactions, over all runs; by site."""
+    """Return for each site and space the worst access over all runs, and the first one if it has fewer transactions; ordered by site."""
     first: dict[tuple[int, bool], AccessExample] = {}
     worst: dict[tuple[int, bool], AccessExample] = {}
     for run in runs:
@@ -41,7 +41,7 @@ def chosen_examples(runs: Iterable[ObservedRun]) -> list[AccessExample]:
 
 
 def asked_examples(runs: Iterable[ObservedRun]) -> list[AccessExample]:
-    """Of each site and space the access that the launches were asked for, in the first run that had it."""
+    """Return for each site and space the requested access, from the first run that has it."""
     found: dict[tuple[int, bool], AccessExample] = {}
     for run in runs:
         for example in examples_of(run):
@@ -51,17 +51,18 @@ def asked_examples(runs: Iterable[ObservedRun]) -> list[AccessExample]:
 
 
 def examples_of(run: ObservedRun) -> list[AccessExample]:
-    """All that the target kept of one run, at the sites of the trace; the earlier ones first."""
+    """Return all examples that the target kept of one run at the sites of the trace, in order of time."""
     seen = run.observation
     if seen.examples is None:
         return []
     rows = seen.examples[np.argsort(seen.examples["row"], kind="stable")]
-    # The rules of chips say nothing of wider ones.
+    # The rules of chips do not cover wider accesses.
     mine = [row for row in rows if run.sites.get(int(row["instruction"]), -1) >= 0 and int(row["nbytes"]) in WIDTHS]
     return [_example(run, row) for row in mine]
 
 
 def _example(run: ObservedRun, row: Any) -> AccessExample:
+    """Return an example of the trace from a row of the observation."""
     mask = int(row["mask"])
     return AccessExample(
         launch=run.launch,
@@ -81,7 +82,7 @@ def _example(run: ObservedRun, row: Any) -> AccessExample:
 
 
 def _execution(seen: Observation, row: Any) -> int | None:
-    """How many accesses of the same warp by the same instruction to the same space came before."""
+    """Return how many accesses of the same warp by the same instruction to the same space came before; None if the rows were not kept."""
     if row["row"] < 0 or seen.accesses is None:
         return None
     before = seen.accesses[: int(row["row"])]

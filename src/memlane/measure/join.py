@@ -1,4 +1,4 @@
-"""Which observed access belongs to which record."""
+"""Match observed accesses to records."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ IntArray = npt.NDArray[np.int64]
 
 
 def match_by_time(group: IntArray, start: IntArray, end: IntArray, seen_group: IntArray, seen_at: IntArray) -> IntArray:
-    """For each record the index of the access that was seen within it, or -1.
+    """Return for each record the index of the access that was observed within it, or -1.
 
-    A record of `group` lasted from `start` to `end`; an access of `seen_group` left its warp at `seen_at`. All are of one clock. The access
-    of a record is the first of the same group at or after its start, if it is not after its end; so a lost record costs no other its match.
+    A record of `group` lasted from `start` to `end`; an access of `seen_group` left its warp at `seen_at`. All times are of one clock. A
+    record
+    matches the first access of its group at or after its start, if that is not after its end; so a dropped record does not shift the
+    matches of
+    others.
     """
     records, seen = len(group), len(seen_group)
     groups = np.concatenate([seen_group, group])
     times = np.concatenate([seen_at, start])
     is_record = np.concatenate([np.zeros(seen, np.int8), np.ones(records, np.int8)])
-    # A record stands before an access of the same time, because both may fall into one cycle.
+    # A record sorts before an access of the same time, because both may fall into one cycle.
     order = np.lexsort((1 - is_record, times, groups))
     following = _next_seen(order, seen)
     found = np.full(records, -1, np.int64)
@@ -33,7 +36,7 @@ def match_by_time(group: IntArray, start: IntArray, end: IntArray, seen_group: I
 
 
 def _next_seen(order: npt.NDArray[Any], seen: int) -> IntArray:
-    """For each position in `order` the access (an index below `seen`) that stands there or is the next to stand, -1 if none does."""
+    """Return for each position in `order` the first access (an index below `seen`) at or after it, -1 if there is none."""
     places = np.where(order < seen, np.arange(len(order)), len(order))
     next_place = np.minimum.accumulate(places[::-1])[::-1]
     extended = np.append(order, -1)

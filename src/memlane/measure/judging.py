@@ -1,7 +1,6 @@
-"""What the assembled code says of what was measured: how complete times are, and which counts are those of the hardware.
+"""Derive verdicts from the SASS: which times are complete, and which counts are those of the hardware.
 
-The code of a module is read at most once, and a measurement is never lost because it could not be: what cannot be shown is then said, with
-the reason, in the place of the verdict.
+The SASS of a module is read at most once. An error in reading it never loses a measurement: the reason then replaces the verdict.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from memlane.record import BY_EMULATOR, NOT_CHECKED, NOT_PROVED, PROVED, Exactne
 from memlane.sass import disassembler_version
 
 Verdicts = Mapping[int, Exactness]
-"""By the number of a site."""
+"""Verdicts on the counts of sites, by site number."""
 Judge = Callable[[], Verdicts]
 
 _DECIDING = Sources(
     *("audit", "chip", "compile", "instrument", "launch", "measure/judging.py", "plan", "ptx", "record", "sass"),
     *("checks.py", "errors.py", "number_format.py", "packages.py", "source.py", "titles.py", "walks.py"),
 )
-"""What of memlane's own code decides verdicts."""
+"""Source files of memlane that determine the verdicts, part of the key of stored ones."""
 
 _OLDEST_ASSEMBLED = (7, 5)
-"""Compute capability below which no present assembler makes code."""
+"""Oldest compute capability that current assemblers support."""
 
 
 # -- counts ----------------------------------------------------------------------------------------------------------------------
 
 
 def judge_of(loaded: LoadedModule) -> Judge:
-    """What says, by the numbers of the module's sites, whether counts on its PTX are those of its assembled code."""
+    """Return a function that returns, by site number, whether counts on the module's PTX are those of its SASS."""
     module, read = loaded.module, _reader_of(loaded)
 
     def judge() -> Verdicts:
@@ -54,34 +53,36 @@ def judge_of(loaded: LoadedModule) -> Judge:
 
 
 def merged_sites(loaded: LoadedModule) -> tuple[tuple[int, ...], ...]:
-    """The numbers of the sites that the assembler made one access of, a tuple for each such access; empty where the code cannot be read."""
+    """Return for each access that ptxas merged from several the numbers of their sites; empty if the SASS cannot be read."""
     found = _reader_of(loaded)()
     return () if isinstance(found, str) else tuple(dict.fromkeys(one.merged for one in found.values() if one.merged))
 
 
 @once_for_each
 def _reader_of(loaded: LoadedModule) -> Callable[[], Verdicts | str]:
-    """What compares the module with its assembled code, or says why it cannot. It does not hold the loaded module."""
+    """Return a function that compares the module with its SASS, or returns why it cannot. It does not keep the loaded module alive."""
     return _reader(loaded.module, loaded.target.assembled(loaded), loaded.target.chip)
 
 
 def _reader(module: Module, assembled: bytes | None, chip: Chip) -> Callable[[], Verdicts | str]:
+    """Return the cached comparison of a module with its SASS."""
+
     @cache
     def read() -> Verdicts | str:
         try:
             return _verdicts(module, assembled, chip)
-        except Exception as error:  # Whatever it is, the counts are right without it.
+        except Exception as error:  # The counts are valid without the verdicts.
             return _why(error)
 
     return read
 
 
 def _verdicts(module: Module, assembled: bytes | None, chip: Chip) -> Verdicts:
-    """The verdict on each site: from the store, or else worked out and kept there. `assembled` is None where nothing was assembled."""
+    """Return the verdict on each site, from the store or else computed and stored. `assembled` is None if nothing was assembled."""
     store, arch = present_store(), "" if assembled is not None else _arch_for(module, chip)
     if store is None or not _DECIDING.digest:
         return _worked_out(module, assembled, arch)
-    # The text decides the code, as far as the assembler is the same; on a GPU the code is there already.
+    # The same assembler makes the same code of the same text; on a GPU the code already exists.
     code = f"{arch} {assembler_version()}" if assembled is None else hashlib.sha256(assembled).hexdigest()
     key = digest("verdicts", _DECIDING.digest, print_module(module), code, disassembler_version())
     entry = store.get(key)
@@ -96,13 +97,15 @@ def _verdicts(module: Module, assembled: bytes | None, chip: Chip) -> Verdicts:
 
 
 def _worked_out(module: Module, assembled: bytes | None, arch: str) -> Verdicts:
+    """Compute the verdict on each site from the SASS, assembled for `arch` if there is none yet."""
     with stage("comparing with the assembled code"):
         found = exactness(module, assemble(module, arch=arch).data if assembled is None else assembled)
     return {one.site: Exactness(one.verdict, one.reason, one.assembled, one.merged, one.exact_if_full) for one in found}
 
 
 def _arch_for(module: Module, chip: Chip) -> str:
-    """What the module would be assembled for on a GPU of that chip."""
+    """Return the architecture that the module would be assembled for on a GPU of that chip. Raises BadLaunch if no assembler supports
+    it."""
     if chip.compute_capability < _OLDEST_ASSEMBLED:
         raise BadLaunch(f"there is no assembler for {chip.name}, whose compute capability is {'.'.join(map(str, chip.compute_capability))}")
     return architecture(module, chip.compute_capability)
@@ -112,9 +115,9 @@ def _arch_for(module: Module, chip: Chip) -> str:
 
 
 def judged_sites(probed: ProbedModule) -> tuple[Site, ...]:
-    """The sites of an instrumented module, with what is known of the completeness of their times and how it is known.
+    """Return the sites of an instrumented module with the completeness of their times and the evidence for it.
 
-    On a GPU that is proved on the code that was loaded; there it is also said which accesses tracing has changed.
+    On a GPU it is proved on the loaded SASS, which also shows the accesses that tracing has changed.
     """
     known = _known_sites(probed.loaded)
     if not known:
@@ -124,11 +127,12 @@ def judged_sites(probed: ProbedModule) -> tuple[Site, ...]:
 
 @once_for_each
 def _known_sites(loaded: LoadedModule) -> list[tuple[Site, ...]]:
-    """The judged sites of a twin, if they are known: they are the same whichever windows it is lent for."""
+    """The judged sites of an instrumented copy, once known: they do not depend on the windows it is borrowed for."""
     return []
 
 
 def _judged(probed: ProbedModule) -> tuple[Site, ...]:
+    """Return the sites with completeness and evidence, by the emulator or by a proof on the SASS."""
     traced, target = probed.traced, probed.loaded.target
     if target.observes:
         return _with_evidence(traced.sites, BY_EMULATOR)
@@ -137,7 +141,7 @@ def _judged(probed: ProbedModule) -> tuple[Site, ...]:
         return _with_evidence(traced.sites, f"{NOT_PROVED}: {target.name} does not expose its assembled code")
     try:
         shown = _shown(probed, code, original)
-    except Exception as error:  # Whatever it is, the times have been measured and are not to be lost for it.
+    except Exception as error:  # A failed proof must not lose the measured times.
         return _with_evidence(traced.sites, f"{NOT_PROVED}: {_why(error)}")
     proofs = {proof.site: proof for proof in shown.proofs}
     return tuple(
@@ -157,15 +161,15 @@ def _judged(probed: ProbedModule) -> tuple[Site, ...]:
 
 @dataclass(frozen=True)
 class _Shown:
-    """What the assembled code of an instrumented module shows of its timed sites."""
+    """What the SASS of an instrumented module shows about its timed sites."""
 
     proofs: Sequence[SiteProof]
     changed: Mapping[int, str]
-    """By the number of a site: how the original accesses memory there, where tracing has changed that."""
+    """How the original accesses memory at a site where tracing has changed that, by site number."""
 
 
 def _shown(probed: ProbedModule, code: bytes, original: bytes) -> _Shown:
-    """What the code shows: from the store, or else proved and kept there."""
+    """Return what the SASS shows, from the store or else proved and stored."""
     store = present_store()
     if store is None or not _DECIDING.digest:
         return _proved(probed, code, original)
@@ -184,7 +188,8 @@ def _shown(probed: ProbedModule, code: bytes, original: bytes) -> _Shown:
 
 
 def _key_of_proofs(probed: ProbedModule, code: bytes, original: bytes) -> str:
-    """Of all that a proof rests on. What else is known of the sites follows from the original, the options and memlane's own code."""
+    """Return a key of all that a proof depends on. Other properties of the sites follow from the original, the options and memlane's own
+    code."""
     traced, options = probed.traced, probed.traced.options
     timed = {kernel: sorted(sites.items()) for kernel, sites in traced.positions.items()}
     how = repr((options.scheme, options.stores, options.staging, options.sampling, timed))
@@ -194,6 +199,7 @@ def _key_of_proofs(probed: ProbedModule, code: bytes, original: bytes) -> str:
 
 
 def _proved(probed: ProbedModule, code: bytes, original: bytes) -> _Shown:
+    """Prove on the SASS that times are complete, and find the accesses that tracing has changed."""
     traced = probed.traced
     with stage("proving on the assembled code that times are complete"):
         proofs = prove(traced, code)
@@ -202,10 +208,11 @@ def _proved(probed: ProbedModule, code: bytes, original: bytes) -> _Shown:
 
 
 def _with_evidence(sites: tuple[Site, ...], evidence: str) -> tuple[Site, ...]:
+    """Return the sites with this evidence on those that have a scheme."""
     return tuple(replace(site, evidence=evidence) if site.scheme else site for site in sites)
 
 
 def _why(error: Exception) -> str:
-    """The first line of the message; of an error that is nobody's mistake but ours, with its kind."""
+    """Return the first line of the message, prefixed with the type of the error unless it is a MemlaneError."""
     line = str(error).partition("\n")[0]
     return line if isinstance(error, MemlaneError) else f"{type(error).__name__}: {line}"

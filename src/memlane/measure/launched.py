@@ -1,4 +1,4 @@
-"""What a trace says of a launch, whatever was found of it."""
+"""Describe a launch for a trace, without any measurement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from memlane.record import ArrayArgument, LaunchInfo
 
 
 def launch_info(number: int, launch: Launch, scheme: str = "") -> LaunchInfo:
-    """The launch of that number in the trace; `scheme`: of its probes, empty where it had none."""
+    """Return the description of the launch with that number in the trace. `scheme`: of its probes, empty if it had none."""
     return LaunchInfo(
         id=number,
         kernel=launch.kernel.title,

@@ -1,4 +1,4 @@
-"""The memory that a launch may change, saved and put back."""
+"""Save and restore the memory that a launch may change."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from memlane.number_format import size
 from memlane.ptx import parameter_use
 
 MOST_SAVED = 4 << 30
-"""Bytes that are saved and put back without being asked to."""
+"""Maximum bytes that are saved and restored without an explicit request."""
 
 
 class Snapshot:
     """A copy of the arrays and surfaces that a launch was given, and of the variables of its module.
 
-    Memory that the kernel reaches by other ways (pointers stored in arrays) is not in it.
+    Memory that the kernel reaches otherwise (pointers stored in arrays) is not included.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -35,13 +35,13 @@ class Snapshot:
         self._surfaces = [(surface, surface.numpy()) for surface in surfaces]
 
     def holds_what(self, other: Snapshot) -> bool:
-        """Whether both hold the same bytes at the same addresses."""
+        """Return whether both snapshots hold the same bytes at the same addresses."""
         mine, theirs = ([(address, host.tobytes()) for address, host in one._saved] for one in (self, other))
         images = zip(self._surfaces, other._surfaces, strict=True)
         return mine == theirs and all(one.tobytes() == another.tobytes() for (_, one), (_, another) in images)
 
     def restore(self) -> None:
-        """Put the contents back, after everything launched since has finished."""
+        """Restore the contents, after all later launches have finished."""
         for address, host in self._saved:
             self._target.write(address, host)
         for surface, host in self._surfaces:
@@ -49,9 +49,9 @@ class Snapshot:
 
 
 def not_restorable(launch: Launch) -> str:
-    """Return why the memory that a launch writes cannot be saved before it and put back after it; empty if it can.
+    """Return the reason why the memory that a launch writes cannot be saved and restored; empty if it can.
 
-    It can where each store of the kernel goes to one of its arrays, or to a variable of its module, and where these are not too large.
+    It can if each store of the kernel goes to one of its arrays or to a variable of its module, and if these are not too large.
     """
     kernel = launch.kernel
     arrays = [position for position, argument in enumerate(launch.arguments) if argument.memory is not None]

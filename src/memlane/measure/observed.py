@@ -1,4 +1,4 @@
-"""What a target saw by itself, as counts by site."""
+"""Convert the observations of a target to counts by site."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _FIELD = {name: index for index, name in enumerate(COUNT_FIELDS)}
 
 
 def site_counts(observation: Observation, sites: Mapping[int, Site]) -> tuple[SiteCounts, ...]:
-    """The counts of the sites that were executed; `sites` maps an instruction's index to its site."""
+    """Return the counts of the executed sites; `sites` maps an instruction's index to its site."""
     return tuple(_of_site(site, observation.counts[index]) for index, site in sorted(sites.items()) if index in observation.counts)
 
 
 def summed_counts(observation: Observation, places: Mapping[int, tuple[int, ...]]) -> dict[int, npt.NDArray[np.int64]]:
-    """By what was executed: the fields of `COUNT_FIELDS` over all the instructions, by index, that stand for it."""
+    """Return the fields of `COUNT_FIELDS` summed over the instructions that represent each key of `places`; only executed keys."""
     found: dict[int, npt.NDArray[np.int64]] = {}
     for one, indices in places.items():
         rows = [observation.counts[index] for index in indices if index in observation.counts]
@@ -32,11 +32,13 @@ def summed_counts(observation: Observation, places: Mapping[int, tuple[int, ...]
 
 
 def counts_of_sites(counts: Mapping[int, npt.NDArray[np.int64]], sites: Mapping[int, Site]) -> tuple[SiteCounts, ...]:
-    """What `summed_counts` found by number, in the order of the numbers, as counts of the sites that these are of."""
+    """Return the counts from `summed_counts` as counts of these sites, ordered by number."""
     return tuple(_of_site(sites[number], fields) for number, fields in sorted(counts.items()))
 
 
 def _of_site(site: Site, fields: npt.NDArray[np.int64]) -> SiteCounts:
+    """Return the counts of a site from the fields of an observation; fields that do not apply to the site are None."""
+
     def field(name: str) -> int:
         return int(fields[_FIELD[name]])
 
@@ -59,7 +61,8 @@ def _of_site(site: Site, fields: npt.NDArray[np.int64]) -> SiteCounts:
 
 
 def branch_counts(observation: Observation, kernel: Kernel) -> tuple[BranchCounts, ...]:
-    """The conditional branches of `kernel` that were executed: by itself, or by a twin of it with probes, whose own do not count."""
+    """Return the counts of the executed conditional branches of `kernel`, which ran itself or as an instrumented copy, without those of
+    probes."""
     ran = observation.launch.kernel.inlined
     originals = [branch for _, branch in _branches(kernel.inlined)]
     places: dict[int, tuple[int, ...]] = {}
@@ -73,13 +76,17 @@ def branch_counts(observation: Observation, kernel: Kernel) -> tuple[BranchCount
 
 
 def _branches(function: Function) -> list[tuple[int, Instruction]]:
-    """With their indices among the instructions."""
+    """Return the branches of a function with their instruction indices."""
     return [(index, one) for index, one in enumerate(function.instructions()) if one.form.effect == "branch"]
 
 
 def _shared(branches: list[tuple[int, Instruction]], originals: list[Instruction]) -> Iterator[tuple[int, int]]:
-    """Those of `branches` that are `originals`, each with its number among these. They stand in their order, and a second time where a twin
-    has the original body too; the labels of probes are no kernel's."""
+    """Yield the branches that are `originals`, each with its index among these.
+
+    They occur in the same order, and a second time if an instrumented copy contains the original body too; the labels of probes are
+    distinct
+    from the kernel's.
+    """
     number = 0
     for index, branch in branches:
         if originals and (branch.operands, branch.guard) == (originals[number].operands, originals[number].guard):

@@ -1,4 +1,4 @@
-"""What probes change: registers, occupancy and time of a launch without them and with them."""
+"""Measure what probes change: registers, occupancy and time of a launch without and with them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from memlane.ptx import once_for_each
 from memlane.record import Footprint, Perturbation
 
 ROUNDS = 5
-"""How often a launch is timed each way; once on a target that models time."""
+"""Number of times a launch is timed each way; once on a target that models time."""
 
 
 def perturbation_of(launch: Launch, probed: ProbedModule, times: Perturbation | None = None) -> Perturbation:
-    """The footprints of a launch and of its twin, beside its `times` where they were taken.
+    """Return the footprints of a launch and of its instrumented copy, together with its `times` if they were taken.
 
-    A trace is never lost for it: what cannot be read is unknown, with the reason.
+    An error never loses a trace: values that cannot be read are unknown, with the reason.
     """
     times, target = times or Perturbation(), launch.kernel.target
     twin = probed.twin_of(launch)
     try:
         plain, with_probes = _footprint(launch), _footprint(twin)
-    except Exception as error:  # Whatever it is, no trace is to be lost for it.
+    except Exception as error:  # An error here must not lose the trace.
         return replace(times, unknown=str(error).partition("\n")[0] if isinstance(error, MemlaneError) else repr(error))
     if plain is None or with_probes is None:
         return replace(times, unknown=f"{target.name} runs PTX")
@@ -37,7 +37,7 @@ def perturbation_of(launch: Launch, probed: ProbedModule, times: Perturbation | 
 
 
 def resident_blocks_of(launch: Launch) -> tuple[int | None, str]:
-    """Blocks of the launch, without probes, that one multiprocessor holds at once; where the target cannot tell None, and why."""
+    """Return the number of blocks of the plain launch that fit on one multiprocessor, or None and the reason."""
     x, y, z = launch.block
     return _resident_blocks(launch.kernel, x * y * z, launch.shared_bytes)
 
@@ -46,12 +46,12 @@ def resident_blocks_of(launch: Launch) -> tuple[int | None, str]:
 def _resident_blocks(kernel: Kernel, threads: int, shared_bytes: int) -> tuple[int | None, str]:
     try:
         return kernel.target.resident_blocks(kernel, threads, shared_bytes), ""
-    except Exception as error:  # Whatever it is, no trace is to be lost for it; the user reads the reason.
+    except Exception as error:  # An error here must not lose the trace; the user reads the reason.
         return None, str(error) or type(error).__name__
 
 
 def times_of(launch: Launch, options: TraceOptions, records_per_warp: int | None) -> Perturbation:
-    """The median times of the launch without probes and with them; its memory is as before when this returns."""
+    """Return the median times of the launch without and with probes; its memory is restored."""
     plain, with_probes = _rehearsals(launch, [options], records_per_warp, 1 if launch.kernel.target.modelled else ROUNDS)
     return Perturbation(
         plain_ns=statistics.median(one.elapsed_ns for one in plain),
@@ -63,17 +63,18 @@ def times_of(launch: Launch, options: TraceOptions, records_per_warp: int | None
 
 
 def rehearsed(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: int | None, rounds: int) -> list[list[float]]:
-    """Times in ns of the launch as it is and with each of these probes, in turn, `rounds` of each.
+    """Return times in ns of the plain launch and of the launch with each of these probes, interleaved, `rounds` of each.
 
-    The arrays that it was given and the variables of its module are as they were before each, and again when this returns; what it changes
-    elsewhere it changes each time. The probes write into buffers of their own, with the room that a trace has.
+    The arrays that it was given and the variables of its module are restored before each launch and at the end; other memory that it
+    changes
+    is changed by every launch. The probes write into buffers of their own, with the capacity that a trace has.
     """
     return [[one.elapsed_ns for one in way] for way in _rehearsals(launch, ways, records_per_warp, rounds)]
 
 
 def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: int | None, rounds: int) -> list[list[LaunchTime]]:
-    """Return the times of each of these launches."""
-    launch = replace(launch, layers=Layers())  # Who watches the launch has nothing to do with its rehearsals.
+    """Return the times of the plain launch, then of the launch with each of these probes."""
+    launch = replace(launch, layers=Layers())  # Observers of the launch do not see these launches.
     target, before = launch.kernel.target, Snapshot(launch)
     twins: list[tuple[Launch, Arena | None]] = [(launch, None)]
     times: list[list[LaunchTime]] = [[] for _ in range(1 + len(ways))]
@@ -82,7 +83,7 @@ def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: 
             probed = borrowed.enter_context(lent(launch.kernel.loaded, replace(options, tagged=True)))
             arena = Arena(probed, records_per_warp)
             borrowed.callback(arena.close)
-            room = arena.make_room(replace(launch, runs_once=True))  # Once for each time that the buffer is emptied.
+            room = arena.make_room(replace(launch, runs_once=True))  # It runs once per emptying of the buffer.
             probed.twin.copy_constants()
             twins.append((probed.twin_of(launch, first=room.first), arena))
         warm_up = 0 if target.modelled else 1
@@ -90,7 +91,7 @@ def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: 
             for (one, buffer), samples in zip(twins, times, strict=True):
                 if buffer is not None:
                     buffer.discard()
-                before.restore()  # Last, so that each launch finds its arrays in the caches alike.
+                before.restore()  # Last, so that every launch starts with the same caches.
                 time = target.time_launches([one])
                 if turn >= warm_up:
                     samples += time
@@ -99,7 +100,7 @@ def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: 
 
 
 def _footprint(launch: Launch) -> Footprint | None:
-    """None if the target has no assembled code."""
+    """Return registers, memory and resident blocks of a launch; None if the target has no assembled code."""
     kernel, (x, y, z) = launch.kernel, launch.block
     usage = usage_of(kernel.loaded)
     if usage is None:

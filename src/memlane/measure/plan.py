@@ -1,4 +1,4 @@
-"""What a traced launch will leave in the trace, told before it starts."""
+"""State before a traced launch starts which part of it is traced and how many records it can keep."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from memlane.number_format import plural
 from memlane.record import Sample, kernel_label
 
 LOGGER = logging.getLogger("memlane.measure")
-"""Takes the notes of each plan, as information."""
+"""Logger of the notes of each plan, at level INFO."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """The room that a launch finds in the trace buffer, and which of its warps use it."""
+    """Capacity of a launch in the trace buffer, and which of its warps use it."""
 
     kernel: str
-    """Its title."""
+    """Title of the kernel."""
     blocks: int
     warps_per_block: int
     chosen: int
-    """Warps that are traced; where SMs are chosen, no more than that."""
+    """Traced warps; an upper bound if SMs are chosen."""
     sample: Sample | None
     """Which part of the launch is traced; None for all of it."""
     records_per_warp: int
-    """Records of a warp that its first lane leads."""
+    """Records per warp led by lane 0."""
     others_per_warp: int
-    """Records that other lanes lead, where a warp has diverged."""
+    """Records per warp led by other lanes, when the warp has diverged."""
     limited: bool
-    """Whether a warp may make more records than it has room for. What finds no room is counted as lost, for each warp."""
+    """Whether a warp may make more records than it can keep. The number dropped is counted per warp."""
 
     @property
     def warps(self) -> int:
-        """Of the whole launch."""
+        """Warps of the whole launch."""
         return self.blocks * self.warps_per_block
 
     def notes(self) -> Iterator[str]:
-        """What a person should know before the launch, one sentence each."""
+        """Yield the sentences that the user should read before the launch."""
         name = kernel_label(self.kernel)
         if not self.chosen:
             yield (
@@ -52,6 +52,6 @@ class LaunchPlan:
             )
 
     def tell(self) -> None:
-        """Send the notes to `LOGGER`."""
+        """Log the notes to `LOGGER`."""
         for note in self.notes():
             LOGGER.info(note)

@@ -1,4 +1,4 @@
-"""How long launches and whole plans would take on other chips: kernels by the model of kernels, copies by the chip files."""
+"""Predict how long launches and whole plans take on other chips: kernels by the model of kernels, copies by the chip files."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ from memlane.targets import BoundPlan
 from memlane.titles import kernel_label
 
 CallTime = Callable[[HostCall], float]
-"""How long a host function takes, in ns."""
+"""Function that returns how long a host function takes, in ns."""
 ALIGNMENT = 256
-"""Bytes: what an address is a multiple of says which sectors and lines are accessed, the rest of it does not."""
+"""Modulus of addresses in bytes: the remainder determines the sectors and lines accessed, the rest does not matter."""
 
 
 @dataclass(frozen=True)
 class PlanPrediction:
-    """When the steps of a plan would run on given chips, and how long each of its launches would take there."""
+    """Predicted timeline of a plan on given chips, and predicted durations of its launches."""
 
     chips: tuple[str, ...]
-    """One for each device of the plan."""
+    """Names of the chips, one per device of the plan."""
     timeline: Timeline
-    """As `BoundPlan.time` gives it: `ml.draw` draws it."""
+    """Timeline as from `BoundPlan.time`: `ml.draw` draws it."""
     launches: tuple[StepResult[Prediction], ...]
-    """The launches in the order of the plan. Those that are alike share one prediction."""
+    """Launches in the order of the plan. Equal launches share one prediction."""
 
     @property
     def us(self) -> float:
-        """From the start of the first step to the end of the last."""
+        """Microseconds from the start of the first step to the end of the last."""
         return self.timeline.elapsed_ns / 1e3
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Rates that the files of the chips lack, so that the launches were predicted without them."""
+        """Rates that the chip files lack, so that launches were predicted without them."""
         found = [f"{one.chip}: {rate}" for one in self._alike for rate in one.missing]
         return tuple(dict.fromkeys(found))
 
     @property
     def _alike(self) -> list[Prediction]:
-        """Each prediction once."""
+        """The distinct predictions."""
         return list({id(one.result): one.result for one in self.launches if one.result is not None}.values())
 
     def __str__(self) -> str:
-        """The table of the timeline, a line for each kind of launch, and what is not known."""
+        """Return the table of the timeline, a line for each kind of launch, and what is unknown."""
         lines = [str(self.timeline)]
         for one in self._alike:
             count = sum(step.result is one for step in self.launches)
@@ -99,33 +99,39 @@ def predict(
     run_kernels: bool = True,
     call_ns: CallTime | None = None,
 ) -> Prediction | PlanPrediction:
-    """Predict how long `call(*args)` takes on a chip that need not be present. The arrays among `args` are put back.
+    """Predict how long `call(*args)` takes on a chip that need not be present. The arrays among `args` are restored.
 
         prediction = ml.predict(kernel[grid, block], out, a, n, chip="a100")
         prediction.us, prediction.limiting           # between two events, caches warm; "DRAM", "issue slots", ..., or "latency"
         print(prediction)                            # with what each part of the chip does, and what the warps wait for
         line = ml.predict(ml.BoundPlan(plan, ...), chip=["h200", "h100"]).timeline
 
-    The target has to be an emulator; its own chip does not matter. Some of the blocks run, on some multiprocessors, and stand for the
-    rest; all of them run where blocks wait for each other, and with `every_block`. A kernel that still runs after `most_cycles` (by default
-    an eighth of a second on an H200) counts as endless.
+    The target has to be an emulator; its own chip does not matter. A sample of the blocks runs, on some multiprocessors, and represents the
+    rest; all blocks run if they wait for each other, or with `every_block`. A kernel that still runs after `most_cycles` (by default an
+    eighth
+    of a second on an H200) counts as endless.
 
-    A bound plan runs once, step after step, and gives a timeline of all its devices, with a prediction of each launch; `chip` names one
-    for all devices, or one for each. Copies, puts, waits and the start of launches take what the chip files say, host functions what
-    `call_ns(call)` returns (nothing without it). Launches that are alike (kernel, extents, numbers) are predicted once, on the memory
-    that the first of them finds. Without `run_kernels` only the samples of launches run and the arrays stay as they were, which is
-    quicker; it is for kernels whose work does not depend on what earlier ones computed.
+    A bound plan runs once, step after step, and returns a timeline of all its devices, with a prediction of each launch; `chip` names one
+    chip
+    for all devices, or one for each. Copies, puts, waits and launch starts take the times of the chip files, host functions the times that
+    `call_ns(call)` returns (zero without it). Equal launches (kernel, extents, numbers) are predicted once, on the memory that the first of
+    them
+    finds. Without `run_kernels` only the samples of launches run and the arrays stay unchanged, which is faster; use it for kernels whose
+    work
+    does not depend on earlier results.
 
-    What the model leaves out, and how far it is from measured times, is on the page prediction.md. Raises BadLaunch for what an ordinary
-    launch would refuse, BadPlan with the step for a launch of a plan, and ChipError for an unknown chip or one whose file lacks a number of
-    a link that the plan needs; Deadlock, with the line, for a kernel that does not end.
+    The page prediction.md lists what the model leaves out and its error against measured times. Raises BadLaunch for what an ordinary
+    launch
+    would refuse, BadPlan with the step for a launch of a plan, and ChipError for an unknown chip or one whose file lacks a number of a link
+    that
+    the plan needs; Deadlock, with the line, for a kernel that does not end.
     """
     if isinstance(call, BoundPlan):
         return _of_plan(call, chip, (every_block, most_cycles), run_kernels, call_ns)
     if not isinstance(chip, str | Chip):
         raise BadLaunch("a launch is predicted for one chip: name it as chip='a100', or call predict for each")
     launch = call.bind(*args)
-    before = Snapshot(launch) if watched() else None  # what other observers make of the launch changes its arrays
+    before = Snapshot(launch) if watched() else None  # the launches of other observers change its arrays
     try:
         with apart(launch):
             return predict_launch(launch, load(chip) if isinstance(chip, str) else chip, every_block, most_cycles)
@@ -137,7 +143,7 @@ def predict(
 def _of_plan(
     bound: BoundPlan, chip: str | Chip | Sequence[str | Chip], how: tuple[bool, int | None], run_kernels: bool, call_ns: CallTime | None
 ) -> PlanPrediction:
-    """Predict when each step of a plan would run."""
+    """Predict when each step of a plan runs."""
     chips = _chips(chip, len(bound.targets))
     emulators = [_emulator(target) for target in bound.targets]
     fixed = [fixed_work(execution, chips) for execution in bound.order]
@@ -166,7 +172,7 @@ def _of_plan(
 
 @dataclass
 class _Forecast:
-    """Predicts the launches of a plan, those that are alike once: the same kernel on the same chip, with the same extents and numbers."""
+    """Predicts the launches of a plan, equal ones once: the same kernel on the same chip, with the same extents and numbers."""
 
     chips: Sequence[Chip]
     emulators: Sequence[Emulator]
@@ -177,7 +183,7 @@ class _Forecast:
         self._known: dict[tuple[object, ...], Prediction] = {}
 
     def of(self, execution: Execution, launches: Sequence[Launch]) -> list[Prediction]:
-        """Predict the launches of one execution. Raises BadPlan where several run together and wait for each other."""
+        """Predict the launches of one execution. Raises BadPlan if several run together and wait for each other."""
         found = []
         for launch in launches:
             device = next(number for number, one in enumerate(self.emulators) if one is launch.kernel.target)
@@ -190,6 +196,7 @@ class _Forecast:
         return found
 
     def _one(self, execution: Execution, launch: Launch, device: int) -> Prediction:
+        """Predict one launch, or return the prediction of an equal one. Raises BadPlan."""
         numbers = tuple(one.data if one.memory is None else (one.memory[0] % ALIGNMENT, one.memory[1]) for one in launch.arguments)
         chip = self.chips[device]
         module = launch.kernel.ref.module
@@ -203,7 +210,7 @@ class _Forecast:
 
 
 def _chips(chip: str | Chip | Sequence[str | Chip], devices: int) -> list[Chip]:
-    """The chip of each device."""
+    """Return the chip of each device. Raises BadPlan for a wrong number of chips."""
     given: list[str | Chip] = [chip] * devices if isinstance(chip, str | Chip) else list(chip)
     if len(given) != devices:
         raise BadPlan(f"the plan is bound to {plural(devices, 'device')}, and `chip` names {len(given)}: name one for each, or one for all")
@@ -211,6 +218,7 @@ def _chips(chip: str | Chip | Sequence[str | Chip], devices: int) -> list[Chip]:
 
 
 def _emulator(target: Target) -> Emulator:
+    """Return the target if it is an emulator. Raises BadPlan otherwise."""
     if not isinstance(target, Emulator):
         raise BadPlan(
             f"times are predicted by the emulator, and the plan is bound to {target.name}: bind it to ml.devices('emulator:h200', 1)"

@@ -1,4 +1,6 @@
-"""How long a launch would take on another chip, without that chip: a sample of its blocks on the emulator, and the model of its time."""
+"""Predict how long a launch takes on another chip, without that chip: run a sample of its blocks on the emulator and apply the timing
+model.
+"""
 
 from __future__ import annotations
 
@@ -27,48 +29,48 @@ from memlane.sass import disassemble
 SAMPLED_SMS = 16
 """Multiprocessors of a sample."""
 SAMPLED_THREADS = 1 << 19
-"""Threads of a sample, about, where more than these would run on its multiprocessors."""
+"""Approximate number of threads of a sample, if more would run on its multiprocessors."""
 WINDOWS = 3
-"""Windows of neighbouring waves that the blocks of a larger sample are taken from, at least."""
+"""Minimum number of windows of adjacent waves from which a larger sample takes its blocks."""
 SMALLEST_CACHE = 4096
 CROWDED_SHARE = 0.85
-"""Of the lines of L2, up to which all that a launch touches stays there. Beyond, some sets are full before others."""
+"""Share of the lines of L2 up to which all data of a launch stays there. Above it, some sets fill up before others."""
 FULL_SHARE = 0.9
-"""Of the lines of L2, from which on it counts as full."""
+"""Share of the lines of L2 from which it counts as full."""
 WRITTEN_WEIGHT = 1.1
-"""Of L2, what a line takes that is stored to, over one that is only read: by `streams` in
-benchmarks/results/h200/predict_calibration.json, where 42 MB that are read stay in L2 and 42 MB of which half is written do not."""
+"""Share of L2 that a written line takes, relative to a line that is only read. From `streams` in
+benchmarks/results/h200/predict_calibration.json: 42 MB that are read stay in L2; 42 MB of which half are written do not."""
 SHOWN_WAITS = 8
 MOST_CYCLES = 1 << 28
-"""Cycles that a launch, or a sample of its blocks, may take: an eighth of a second on an H200."""
+"""Maximum cycles of a launch, or of a sample of its blocks: an eighth of a second on an H200."""
 BLOCKS_WAIT = "because blocks may wait for each other: they poll memory, meet at a barrier of the grid, or form clusters"
 LEAST_EXCESS, MOST_CHANGES = 0.1, 6
-"""Transactions of a request in excess from which on it is predicted what a launch would take without them, and of how many places."""
+"""Minimum excess transactions per request from which the launch is also predicted without them, and maximum number of such places."""
 _MEMORY = {"global": "global memory", "generic": "global memory", "shared": "shared memory", "local": "local memory", "const": "constants"}
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """Predicts launches for one chip. The memory of a launch is left as its sample leaves it."""
+    """Predicts launches for one chip. Leaves the memory of a launch as its sample leaves it."""
 
     chip: Chip
     most_cycles: int = MOST_CYCLES
-    """After which a sample counts as endless."""
+    """Cycles after which a sample counts as endless."""
 
     def predict(self, launch: Launch, target: Emulator, every_block: bool = False) -> Prediction:
-        """Predict a launch that is bound on an emulator. Raises BadLaunch for one that the chip cannot hold."""
+        """Predict a launch that is bound on an emulator. Raises BadLaunch if the chip cannot hold it."""
         return self._prepared(launch, target, every_block).predict()
 
     def changed(self, launch: Launch, target: Emulator, groups: Sequence[frozenset[int]]) -> tuple[Prediction, tuple[Prediction, ...]]:
-        """Predict a launch, and for each group of accesses the same launch if their lanes lay side by side.
+        """Predict a launch, and for each group of accesses the same launch with their lanes adjacent in memory.
 
-        An access is the index of its instruction in `launch.kernel.inlined`. Raises BadLaunch as `predict`.
+        An access is the index of its instruction in `launch.kernel.inlined`. Raises BadLaunch as `predict` does.
         """
         prepared = self._prepared(launch, target, every_block=False)
         return prepared.predict(), tuple(prepared.predict(group) for group in groups)
 
     def _prepared(self, launch: Launch, target: Emulator, every_block: bool) -> _Prepared:
-        """Take a launch to an emulator of the chip, in the order of an assembler."""
+        """Prepare a launch on an emulator of the chip, with its instructions in the assembler's order."""
         check_extents(self.chip, launch.grid, launch.block)
         own = target.of_chip(self.chip)
         module, machine = _scheduled(launch, self.chip)
@@ -96,14 +98,14 @@ class _Prepared:
     launch: Launch
     sample: BlockSample | None
     not_sampled: str
-    """Why there is no sample, where one would do."""
+    """Reason why all blocks run although a sample would be possible."""
     module: Module
-    """Of the launch: that of the original in the order of an assembler."""
+    """The original module with its instructions in the assembler's order."""
     original: tuple[Instruction, ...]
-    """The instructions of the original kernel, in its own order."""
+    """Instructions of the original kernel, in its own order."""
 
     def predict(self, side_by_side: frozenset[int] = frozenset()) -> Prediction:
-        """Predict it. `side_by_side`: accesses of the original kernel whose lanes are taken to lie side by side."""
+        """Predict the launch. `side_by_side`: accesses of the original kernel whose lanes are assumed to be adjacent in memory."""
         function = self.launch.kernel.function
         chosen = {id(self.original[number]) for number in side_by_side}
         places = frozenset(place for place, one in enumerate(function.instructions()) if id(one) in chosen)
@@ -115,7 +117,7 @@ class _Prepared:
 
 
 def predict_launch(launch: Launch, chip: Chip | None = None, every_block: bool = False, most_cycles: int | None = None) -> Prediction:
-    """Predict a launch that is bound on an emulator, for a chip, by default the emulator's own. What its sample changes is put back.
+    """Predict a launch that is bound on an emulator, for a chip, by default the emulator's own. What its sample changes is restored.
 
     Raises Deadlock, with the line, for a launch that still runs after `most_cycles`, by default `MOST_CYCLES`.
     """
@@ -135,22 +137,22 @@ def predict_launch(launch: Launch, chip: Chip | None = None, every_block: bool =
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is predicted of the launches of a program that are alike: the same kernel, grid and block."""
+    """Predictions for equal launches of a program: the same kernel, grid and block."""
 
     kernel: str
     blocks: int
     threads: int
-    """Of a block."""
+    """Threads per block."""
     launches: int
-    """How many of them there are; the first one was predicted."""
+    """Number of such launches; the first one was predicted."""
     predictions: tuple[Prediction, ...]
-    """By chip; without those that cannot run it."""
+    """Predictions by chip, without chips that cannot run the launch."""
     refused: Mapping[str, str]
-    """By chip that cannot run it, why."""
+    """Reasons by chip that cannot run the launch."""
 
 
 class Forecaster(Watching):
-    """An observer that predicts the launches of a program for some chips, before each goes its way on an emulator."""
+    """Observer that predicts the launches of a program for some chips, before each runs on its emulator."""
 
     def __init__(
         self, chips: Sequence[Chip], *, every_block: bool = False, only_launch: int | None = None, most_cycles: int | None = None
@@ -162,15 +164,16 @@ class Forecaster(Watching):
 
     @property
     def chips(self) -> list[str]:
-        """The names of the chips, in the order in which they were asked for."""
+        """Names of the chips, in the requested order."""
         return [one.name for one in self._chips]
 
     @property
     def forecasts(self) -> list[Forecast]:
-        """In the order in which launches first were seen."""
+        """Predictions in the order in which the launches were first observed."""
         return list(self._found.values())
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
+        """Predict a launch unless an equal one is known, and return it unchanged."""
         alike = launch.kernel.title, launch.grid, launch.block, launch.shared_bytes
         if alike in self._found:
             known = self._found[alike]
@@ -191,9 +194,9 @@ class Forecaster(Watching):
 
 
 def predicted_time(launch: Launch, counts: Sequence[SiteCounts]) -> PredictedTime | None:
-    """Predict a launch on an emulator for its chip, and what it would take without the excess of its costliest accesses.
+    """Predict a launch on an emulator for its chip, and its time without the excess of its costliest accesses.
 
-    `counts`: its transactions. The arrays are put back. Returns None for a launch that the chip cannot hold.
+    `counts`: its transactions. The arrays are restored. Returns None if the chip cannot hold the launch.
     """
     target = launch.kernel.target
     assert isinstance(target, Emulator)
@@ -218,7 +221,7 @@ def predicted_time(launch: Launch, counts: Sequence[SiteCounts]) -> PredictedTim
 
 
 def _wasteful(counts: Sequence[SiteCounts]) -> list[frozenset[int]]:
-    """The accesses that cost more than they need, those of one place of the text together: the worst first."""
+    """Return the accesses with excess transactions, grouped by place in the source, the costliest first."""
     found: dict[object, tuple[float, set[int]]] = {}
     for one in counts:
         sectors = (one.excess_sectors or 0) if one.site.space != "local" else 0
@@ -231,7 +234,7 @@ def _wasteful(counts: Sequence[SiteCounts]) -> list[frozenset[int]]:
 
 
 def sample_of(chip: Chip, launch: Launch, resident: int) -> BlockSample | None:
-    """Return which blocks stand for all; None where all have to run, because there are few."""
+    """Return the blocks that represent all; None if all have to run, because there are few."""
     sms = min(SAMPLED_SMS, chip.sm_count)
     full, rest = divmod(launch.blocks, chip.sm_count)
     if full < 1 or sms == chip.sm_count:
@@ -244,15 +247,16 @@ def sample_of(chip: Chip, launch: Launch, resident: int) -> BlockSample | None:
 
 
 def _warm(target: Emulator, launch: Launch, sample: BlockSample | None) -> Sampled:
-    """Run a launch, or a sample of it, until L2 holds what it holds behind an earlier launch like it, and once more.
+    """Run a launch, or a sample of it, until L2 holds what an earlier equal launch leaves there, and once more.
 
-    A sample needs an L2 that is as full as that of the chip. So its blocks run once, in two halves: by the lines that the second half adds,
-    those of all blocks are estimated, and where they do not fit, the sample gets the same share of L2.
+    A sample needs an L2 that is as full as that of the chip. So its blocks run once, in two halves: the lines that the second half adds
+    give an
+    estimate of the lines of all blocks, and if these do not fit, the sample gets the same share of L2.
     """
     chip = target.chip
     kept = chip.l2_bytes if chip.l2_kept_bytes is None else chip.l2_kept_bytes
     target.empty_caches(kept)
-    if sample is None:  # few blocks, which touch little
+    if sample is None:  # few blocks, which touch few lines
         _events(target, launch, None)
         return Sampled(_events(target, launch, None))
     half = _events(target, launch, replace(sample, blocks=max(1, sample.blocks // 2))).l2_lines
@@ -260,7 +264,7 @@ def _warm(target: Emulator, launch: Launch, sample: BlockSample | None) -> Sampl
     kept = int(kept / (1 + (WRITTEN_WEIGHT - 1) * target.state.l2.dirty_share))
     each = max(0, lines - half) / max(1, sample.blocks - sample.blocks // 2)
     wanted = lines + each * (launch.blocks - sample.blocks)
-    if lines >= FULL_SHARE * kept // chip.line_bytes:  # it cannot say what more the other blocks touch: as much as these
+    if lines >= FULL_SHARE * kept // chip.line_bytes:  # L2 is full: assume that the other blocks touch as many lines as these
         wanted = lines * launch.blocks / sample.blocks
     share, dram = (max(1.0, one / max(1, lines)) for one in (min(_given_lines(launch), wanted), wanted))
     if share * lines * chip.line_bytes > CROWDED_SHARE * kept:
@@ -270,25 +274,30 @@ def _warm(target: Emulator, launch: Launch, sample: BlockSample | None) -> Sampl
 
 
 def _given_lines(launch: Launch) -> float:
-    """The lines of all that a launch was given, no fewer than it can touch; endless where it may reach other memory."""
+    """Return the lines of all arrays of a launch, an upper bound of what it touches; infinite if it may reach other memory."""
     given = {argument.memory for argument in launch.arguments if argument.memory is not None}
     reaches_more = not given or bool(not_restorable(launch))
     return math.inf if reaches_more else sum(nbytes for _, nbytes in given) / launch.kernel.target.chip.line_bytes
 
 
 def _events(target: Emulator, launch: Launch, sample: BlockSample | None) -> Events:
+    """Run a launch, or a sample of it, and return its events."""
     events = target.launch(replace(launch, layers=replace(launch.layers, sample=sample))).events
     assert events is not None
     return events
 
 
 def _resident(target: Emulator, launch: Launch) -> int:
+    """Return the number of blocks that fit on one multiprocessor."""
     return target.state.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes, launch.layers.registers)
 
 
 def _registers(launch: Launch, chip: Chip) -> int | None:
-    """The registers of a thread, by the assembler, for the chip or else for what the module is for; None where it cannot be asked. No more
-    than the chip gives a thread: its own compiler would have kept the rest in local memory."""
+    """Return the registers per thread, from the assembler for the chip or else for the module's own architecture; None without an
+    assembler.
+
+    At most the chip's limit: its own compiler would have spilled the rest.
+    """
     try:
         usage = _assembled(launch, chip).kernels.get(launch.kernel.name)
     except (CompileError, MissingDependency):
@@ -297,7 +306,7 @@ def _registers(launch: Launch, chip: Chip) -> int | None:
 
 
 def _assembled(launch: Launch, chip: Chip) -> Cubin:
-    """The kernel in machine code of the chip, or else of what the module is for. Raises CompileError and MissingDependency."""
+    """Return the module assembled for the chip, or else for its own architecture. Raises CompileError and MissingDependency."""
     module = launch.kernel.loaded.inlined
     try:
         arch = architecture(module, chip.compute_capability)
@@ -307,7 +316,8 @@ def _assembled(launch: Launch, chip: Chip) -> Cubin:
 
 
 def _scheduled(launch: Launch, chip: Chip) -> tuple[Module, MachineCode | None]:
-    """The module with its kernel in the order of the assembler, and what that made of it; where it cannot be asked, estimates."""
+    """Return the module with its kernel in the assembler's order, and its machine code; an estimated order and None without an
+    assembler."""
     module, kernel = launch.kernel.loaded.inlined, launch.kernel.name
     try:
         found = attributed(Assembled(module, disassemble(_assembled(launch, chip).data)), kernel)
@@ -320,7 +330,7 @@ def _scheduled(launch: Launch, chip: Chip) -> tuple[Module, MachineCode | None]:
 
 
 def _copy_variables(launch: Launch, handle: object, target: Emulator) -> None:
-    """Give the variables of the module what they hold where the launch is bound."""
+    """Copy the contents of the module's variables from where the launch is bound."""
     old, new = (getattr(one, "addresses", {}) for one in (launch.kernel.loaded.handle, handle))
     for name, address in new.items():
         nbytes = launch.kernel.module.variables[name].nbytes
@@ -333,7 +343,7 @@ def _copy_variables(launch: Launch, handle: object, target: Emulator) -> None:
 
 
 def waits_of(module: Module, function: Function, events: Events) -> tuple[Wait, ...]:
-    """Return what the warps spent their time on, the longest first, each with the line that it is due to."""
+    """Return what the warps spent their time on, the longest first, each with the line that causes it."""
     if events.stalls is None or not events.warp_cycles:
         return ()
     instructions = list(function.instructions())
@@ -360,7 +370,7 @@ def waits_of(module: Module, function: Function, events: Events) -> tuple[Wait, 
 
 
 def _makers(instructions: Sequence[Instruction]) -> dict[int, int]:
-    """By instruction, the one before it in the text whose result it needs and that takes longest: an access of memory, if there is one."""
+    """Map each instruction to the earlier one in program order that produces an operand and takes longest, preferably a memory access."""
     writer: dict[str, int] = {}
     found = {}
     for number, one in enumerate(instructions):
@@ -373,7 +383,7 @@ def _makers(instructions: Sequence[Instruction]) -> dict[int, int]:
 
 
 def _rank(one: Instruction) -> int:
-    """Accesses of global memory in front of those of other memory, and these in front of arithmetic."""
+    """Return a rank by latency: global memory above other memory, and that above arithmetic."""
     if one.form.effect == "texture":
         return 2
     access = memory_access(one)
@@ -381,6 +391,7 @@ def _rank(one: Instruction) -> int:
 
 
 def _cause(one: Instruction) -> str:
+    """Return the name of the wait for the result of an instruction."""
     if one.form.effect == "texture":
         return "textures"
     access = memory_access(one)
@@ -388,7 +399,7 @@ def _cause(one: Instruction) -> str:
 
 
 def _place(module: Module, one: Instruction) -> str:
-    """`transpose.cu:18`."""
+    """Return file and line, such as `transpose.cu:18`; empty if unknown."""
     if one.location is None:
         return ""
     location = module.users_location(one.location)

@@ -1,4 +1,4 @@
-"""A module with probes in it, on its target."""
+"""Instrument a module, load it on its target, and keep instrumented copies in a pool."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from memlane.record import Staging
 
 _SLOT_ALIGNMENT = 16
 _DECIDES = (".maxnreg", ".minnctapersm")
-"""Directives of a kernel that say how many registers it may have."""
+"""Directives of a kernel that limit its registers."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProbedModule:
-    """The instrumented twin of a loaded module."""
+    """Instrumented copy of a loaded module."""
 
     traced: Traced
-    """Its positions are those of the instructions in the twin."""
+    """The instrumented module, with positions of the instructions as loaded."""
     twin: Twin
 
     @property
@@ -43,8 +43,8 @@ class ProbedModule:
         return self.twin.loaded
 
     def twin_of(self, launch: Launch, tag: int = 0, first: int = 0) -> Launch:
-        """The launch with the kernel that has probes; `tag`: the number that its warps are to name it by; `first`: of the slices that are
-        its own, 0 where it has none."""
+        """Return the launch with the instrumented kernel. `tag`: number by which its warps identify it; `first`: first of its assigned
+        slices, 0 if none."""
         kernel = self.loaded[launch.kernel.name]
         arguments = launch.arguments
         if len(kernel.function.params) > len(arguments):
@@ -53,8 +53,8 @@ class ProbedModule:
         return replace(launch, kernel=kernel, arguments=arguments, shared_bytes=self.shared_bytes(launch))
 
     def shared_bytes(self, launch: Launch) -> int:
-        """The dynamic shared memory of the traced launch: that of the plain one, with the stages of its warps or the slot of a scheme that
-        needs one behind it."""
+        """Return the dynamic shared memory of the traced launch: that of the plain one plus the stages of its warps, or the slot of a
+        scheme."""
         if self.traced.options.stages:
             return self._staging(launch)[0]
         extra = self.traced.extra_shared_bytes
@@ -71,13 +71,13 @@ class ProbedModule:
         return total
 
     def staging(self, launch: Launch) -> Staging:
-        """Where the records of the launch go first, and why."""
+        """Return where the records of the launch go first, and why."""
         if self.traced.options.no_stages:
             return Staging("global", 0, self.traced.options.no_stages, self.traced.options.staging == "shared")
         return self._staging(launch)[1]
 
     def _staging(self, launch: Launch) -> tuple[int, Staging]:
-        """The dynamic shared memory of the traced launch, and why."""
+        """Return the dynamic shared memory of the traced launch, and where its records go first."""
         kernel, own = self.loaded[launch.kernel.name], unstaged_bytes(launch.shared_bytes)
         target, threads = kernel.target, launch.block[0] * launch.block[1] * launch.block[2]
         asked = stage_bytes(launch.shared_bytes, launch.warps_per_block)
@@ -93,6 +93,7 @@ class ProbedModule:
 
     @cached_property
     def _sites(self) -> Mapping[str, tuple[int, bool]]:
+        """Number of timed sites of each kernel, and whether one of them may lie in a loop."""
         sites = self.traced.sites
         originals = {name: [sites[number].instruction for number in numbers] for name, numbers in self.traced.positions.items()}
         kernels = self.original.inlined.kernels
@@ -100,42 +101,42 @@ class ProbedModule:
 
     @property
     def sampling(self) -> Sampling:
-        """Which warps and executions the launches to come record."""
+        """Which warps and executions later launches record."""
         return self.traced.options.sampling
 
     def chosen(self, launch: Launch) -> Chosen:
-        """What of a launch is traced."""
+        """Return which part of a launch is traced."""
         return self.sampling.chosen(launch.blocks, launch.warps_per_block)
 
     def assignable(self, launch: Launch) -> int:
-        """How many slices of its own a launch takes that runs exactly once; 0 where its warps have to ask for theirs."""
+        """Return how many slices are assigned to a launch that runs exactly once; 0 if its warps have to take them from the counters."""
         if not (launch.runs_once and self.traced.options.tagged and self.sampling.numbers_warps):
             return 0
         return self.sampling.places(launch.blocks, launch.warps_per_block)
 
     def accesses_of(self, launch: Launch, records: int) -> int:
-        """How many accesses, those of the probes among them, a launch may make that makes so many records."""
+        """Return an upper bound of the accesses, including those of probes, of a launch that makes `records` records."""
         memory = sum(bool(one.form.addresses) for one in self.loaded.module.kernels[launch.kernel.name].instructions())
         warps = launch.blocks * launch.warps_per_block
         return memory * (warps + -(-records // max(1, self.sites_of(launch.kernel.name))))
 
     def places(self, kernel: str) -> Mapping[int, tuple[int, ...]]:
-        """By timed site of a kernel: the indices of its access among the instructions of the twin, in the instrumented body and, where only
-        some warps are traced, in the original one."""
+        """Return, by timed site of a kernel, the indices of its access in the instrumented body and, if only some warps are traced, in the
+        original one."""
         plain = self.traced.plain.get(kernel, {})
         return {site: (at, plain[site]) if site in plain else (at,) for site, at in self.traced.positions.get(kernel, {}).items()}
 
     def sites_of(self, kernel: str) -> int:
-        """Timed sites of the kernel with that PTX name."""
+        """Return the number of timed sites of the kernel with that PTX name."""
         return self._sites.get(kernel, (0, False))[0]
 
     def loops(self, kernel: str) -> bool:
-        """Whether a timed site of the kernel may lie in a loop, so that the number of its executions cannot be told beforehand."""
+        """Return whether a timed site of the kernel may lie in a loop, so that the number of its executions is not known in advance."""
         return self._sites.get(kernel, (0, False))[1]
 
 
 def probe(loaded: LoadedModule, options: TraceOptions) -> ProbedModule:
-    """Instrument the module and load it where the original is."""
+    """Instrument the module and load it on the target of the original."""
     traced = instrument(loaded.module, options)
     rebound = rebound_to(loaded, traced.module)
     twin = load_twin(loaded, rebound)
@@ -151,10 +152,9 @@ def probe(loaded: LoadedModule, options: TraceOptions) -> ProbedModule:
 
 
 def _limits(original: LoadedModule, twin: LoadedModule) -> dict[str, int]:
-    """By the PTX name of a kernel: the registers with which a multiprocessor holds as many of its blocks as of the original's, where the
-    twin has more.
+    """Return, by PTX name of kernels that got more registers, the number with which occupancy stays that of the original.
 
-    The warps that are not traced run in the same kernel, and would pay for registers that only the others use.
+    The untraced warps run in the same kernel, and would pay for registers that only the traced ones use.
     """
     before, after = usage_of(original), usage_of(twin)
     if before is None or after is None:
@@ -168,35 +168,38 @@ def _limits(original: LoadedModule, twin: LoadedModule) -> dict[str, int]:
 
 
 def _with_limits(module: Module, limits: Mapping[str, int]) -> Module:
+    """Return the module with these register limits on its kernels."""
     kernels = {name: module.kernels[name] for name in limits}
     limited = {name: replace(one, attributes=(*one.attributes, f".maxnreg {limits[name]}")) for name, one in kernels.items()}
     return with_items(module, limited, ())
 
 
 def _spilling(twin: LoadedModule, limited: LoadedModule) -> set[str]:
-    """The kernels of the limited twin that keep registers in local memory, which would be accesses among those that are timed."""
+    """Return the kernels of the limited copy that spill more, which would add accesses to the timed ones."""
     before, after = usage_of(twin) or {}, usage_of(limited) or {}
     return {name for name, usage in before.items() if name not in after or after[name].local_bytes > usage.local_bytes}
 
 
 @once_for_each
 def usage_of(loaded: LoadedModule) -> Mapping[str, KernelUsage] | None:
-    """By the PTX name of each kernel; None if the target has no assembled code."""
+    """Return registers and memory of each kernel by its PTX name; None if the target has no assembled code."""
     code = loaded.target.assembled(loaded)
     return None if code is None else kernel_usage(code)
 
 
 @once_for_each
 def free_twins(loaded: LoadedModule) -> list[ProbedModule]:
-    """The twins of a module that nobody has borrowed (`lent`), to be changed by who borrows one."""
+    """The pool of a module's instrumented copies that are not borrowed (`lent`). Borrowers take from it and append to it."""
     return []
 
 
 @contextmanager
 def lent(loaded: LoadedModule, options: TraceOptions) -> Iterator[ProbedModule]:
-    """A twin for the `with` block alone, kept for the next one: instrumenting, assembling and loading take longer than most launches.
+    """Borrow an instrumented copy from the module's pool; it is returned at the end of the block, because instrumenting, assembling and
+    loading
+    take longer than most launches.
 
-    Only for launches that are over at the end of the block, for the next who gets it directs its probes elsewhere.
+    All launches must be over at the end of the block, because the next borrower redirects the probes.
     """
     free = free_twins(loaded)
     kept = next((one for one in free if one.traced.options.makes_the_same(options)), None)
@@ -212,16 +215,17 @@ def lent(loaded: LoadedModule, options: TraceOptions) -> Iterator[ProbedModule]:
 
 
 def any_in_loop(kernel: Function, indices: Iterable[int]) -> bool:
-    """Whether one of the instructions lies between a branch and a label before it that the branch leads to."""
-    labels, branches = _labels_and_branches(flatten_scopes(kernel))  # Inner blocks may use the names of labels again.
+    """Return whether one of the instructions lies between a branch and an earlier label that it targets."""
+    labels, branches = _labels_and_branches(flatten_scopes(kernel))  # Inner blocks may reuse the names of labels.
     first = min(labels.values(), default=0)
-    # An indirect branch may lead to any label.
+    # An indirect branch may target any label.
     spans = [(first if target is None else labels.get(target, at + 1), at) for at, target in branches]
     return any(start <= index <= at for index in indices for start, at in spans)
 
 
 def _labels_and_branches(kernel: Function) -> tuple[dict[str, int], list[tuple[int, str | None]]]:
-    """Where labels stand, and where branches do and lead to, in instructions from the start of the kernel; None: to any label."""
+    """Return the positions of labels and the positions and targets of branches, in instructions from the start; target None means any
+    label."""
     labels: dict[str, int] = {}
     branches: list[tuple[int, str | None]] = []
     count = 0

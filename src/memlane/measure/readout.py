@@ -1,4 +1,4 @@
-"""Taking out of a trace buffer on its target what is filled, and no more."""
+"""Read the filled part of a trace buffer from its target."""
 
 from __future__ import annotations
 
@@ -23,28 +23,29 @@ from memlane.launch import Memory
 Bytes = npt.NDArray[np.uint8]
 
 SMALL_SLICE_BYTES = 1 << 14
-"""Slices up to this size are read whole: that is quicker than to ask each how much it holds."""
+"""Maximum size of slices that are read whole, which is faster than to ask each for its fill."""
 _RECORD_BYTES = RECORD_DTYPE.itemsize
 _HEAD_BYTES = SLICE_DTYPE.itemsize
 
 
 def header_of(target: Memory, address: int) -> Bytes:
-    """The header of the buffer at `address`, after all work has finished."""
+    """Return the header of the buffer at `address`, after all work has finished."""
     header = np.empty(HEADER_BYTES, np.uint8)
     target.read(address, header)
     return header
 
 
 def slices_asked(header: Bytes) -> int:
-    """How many warps have asked for a slice."""
+    """Return how many warps have requested a slice."""
     return len(taken_slices(header)) + homeless_warps(header)
 
 
 def filled_part(target: Memory, address: int, layout: BufferLayout, header: Bytes, assigned: int = 0) -> Bytes:
-    """A buffer with the same content as the one at `address`, for `memlane.instrument.decode`, but without slices that nobody took.
-    `assigned`: how many slices the host has given to launches.
+    """Return a buffer with the contents of the one at `address`, for `memlane.instrument.decode`, but without untaken slices.
 
-    Large slices, which a kernel with loops gets because nobody knows how often it goes round, are cut to what the fullest of them holds.
+    `assigned`: number of slices that the host has assigned to launches. Large slices, which kernels with loops get because their iteration
+    count
+    is unknown, are cut to the largest fill.
     """
     taken = taken_slices(header)
     if layout.slice_bytes <= SMALL_SLICE_BYTES:
@@ -70,17 +71,17 @@ def filled_part(target: Memory, address: int, layout: BufferLayout, header: Byte
 
 
 def _written(target: Memory, slice_at: int, capacity: int) -> int:
-    """How many records lane 0 led in a slice whose warp has not said so, because it never ended."""
+    """Return how many records lane 0 led in a slice whose warp never ended, and so has not stored that number."""
     places = np.empty(capacity, RECORD_DTYPE)
     target.read(slice_at + _HEAD_BYTES, places)
     return records_written(places)
 
 
 def _dense(target: Memory, starts: list[int], heads: npt.NDArray[np.void], layout: BufferLayout, asked: int) -> Bytes:
-    """The slices that begin at `starts` with `heads`, side by side."""
+    """Return a buffer with only the slices that begin at `starts`, with the headers `heads`."""
     led = np.minimum(heads["attempted"], layout.capacity)
     others = np.minimum(heads["overflow"], layout.overflow)
-    led[0] = others[0] = 0  # Slice 0 counts what found no slice, and holds no records.
+    led[0] = others[0] = 0  # Slice 0 counts the records of warps without a slice, and holds none.
     dense = BufferLayout(len(starts) - 1, int(led.max()), int(others.max()))
     held = np.zeros(dense.nbytes, np.uint8)
     held[:HEADER_BYTES] = initial_header(dense, asked)

@@ -1,4 +1,4 @@
-"""Which run of which launch the warps in a trace buffer belong to."""
+"""Assign the warps in a trace buffer to runs of launches."""
 
 from __future__ import annotations
 
@@ -23,42 +23,45 @@ Extent = tuple[int, int]
 
 @dataclass
 class LaunchRecord:
-    """One traced launch: how it was asked for, what carried the probes, and what the target saw of its runs by itself.
+    """One traced launch: the plain launch, the instrumented module, and what the target observed of its runs.
 
-    A launch in a graph runs as often as the graph is started, any other once.
+    A launch in a graph runs as often as the graph is launched, any other once.
     """
 
     launch: Launch
-    """The plain one."""
+    """The plain launch."""
     probed: ProbedModule
     tag: int
-    """The number by which its warps name it, from 1."""
+    """Number by which its warps identify it, from 1."""
     observations: dict[int, Observation] = field(default_factory=dict)
-    """Of runs that ended well, by the number of the grid; where the target observes."""
+    """Observations of runs that succeeded, by grid number; empty on targets that do not observe."""
     failures: dict[int, str] = field(default_factory=dict)
-    """Runs that broke off, on a target that survives that: by the number of the grid what went wrong."""
+    """Reasons of runs that broke off, by grid number, on a target that survives that."""
     counted: Counts | None = None
-    """From a counting launch, under the sites of the original module; where the target cannot observe."""
+    """Counts from a counting launch, by the sites of the original module; None on targets that observe."""
     times: Perturbation | None = None
-    """From launches that were timed without probes and with them; where somebody asked."""
+    """Times without and with probes; None unless requested."""
 
     def layers(self, max_accesses: int) -> Layers:
-        """What the traced launch asks of a target that observes, for itself and for those who asked for something before."""
+        """Return the layers that the traced launch requests from a target that observes, for itself and for earlier observers."""
         theirs = self.launch.layers
         report = None if theirs.report is None else self._as_plain
         mine = Layers(counts=True, accesses=True, max_accesses=max_accesses, report=self._observed, failed=self._failed)
         return replace(theirs, report=report).merged(mine)
 
     def _observed(self, observation: Observation) -> None:
-        """A run of the launch has finished. Of one that failed a target may tell only what the checker found."""
+        """Keep the observation of a finished run. For a failed run a target may give only the checker's reports."""
         if observation.accesses is not None:
             self.observations[observation.grid] = observation
 
     def _failed(self, number: int, error: MemlaneError) -> None:
+        """Keep the reason why a run broke off."""
         self.failures[number] = str(error).partition("\n")[0]
 
     def _as_plain(self, observation: Observation) -> None:
-        """Tell the others what they would have seen of the plain launch, at the timed sites: other instructions are not what they were."""
+        """Report to earlier observers the observation of the plain launch at the timed sites; counts of other instructions are not those of
+        the plain
+        launch."""
         traced, places = self.probed.traced, self.probed.places(self.launch.kernel.name)
         summed = summed_counts(observation, places)
         counts = {traced.sites[site].instruction: fields for site, fields in summed.items()}
@@ -67,49 +70,53 @@ class LaunchRecord:
 
     @cached_property
     def chosen(self) -> Chosen:
-        """What of the launch is traced."""
+        """Which part of the launch is traced."""
         return self.probed.chosen(self.launch)
 
     @property
     def extent(self) -> Extent:
-        """Blocks of the grid and warps of a block, as far as they are traced."""
+        """Traced blocks of the grid and traced warps per block, as upper bounds."""
         return self.chosen.extent
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """One run of a launch on the device, as its warps reported it."""
+    """One run of a launch on the device, as reported by its warps."""
 
     record: LaunchRecord
     observation: Observation | None
     decoded: Decoded
     warps: IntArray
-    """Which of the decoded warps are of this run, in the order of the buffer."""
+    """Indices of the decoded warps of this run, in the order of the buffer."""
     homeless: int = 0
-    """Records of warps that found no slice in the buffer; nobody knows their launch, so the last run in it answers for them."""
+    """Records dropped by warps that found no slice in the buffer. Their launch is unknown, so the last run in the buffer reports them."""
     failure: str = ""
-    """What broke the run off."""
+    """Reason why the run broke off; empty if it did not."""
 
     @property
     def warp_rows(self) -> npt.NDArray[Any]:
+        """Rows of the decoded warps of this run."""
         return self.decoded.warps[self.warps]
 
     @property
     def began(self) -> tuple[int, int]:
-        """When the first warp began, and the number of the grid where two began at once."""
+        """Time at which the first warp began, and the grid number to order runs that began at the same time."""
         rows = self.warp_rows
         return int(rows["begin_ns"].min()), int(rows["gridid"][0])
 
 
 def grids_of(records: Sequence[LaunchRecord], decodings: Sequence[Decoded]) -> list[Grid]:
-    """The runs that the warps in the buffers of one module belong to.
+    """Return the runs that the warps in the buffers of one module belong to.
 
-    A warp says of which launch it is by the tag that the host gave that, and of which run by the number of the grid. A graph that is
-    started again may use the same number again: then a warp of the same block comes a second time, later. So a run is a tag, a grid, and
-    how often its warp came before.
+    A warp stores the tag that the host gave its launch and the grid number of its run. A graph that is launched again may reuse the grid
+    number:
+    then a warp of the same block appears a second time, later. So a run is identified by tag, grid number and the number of earlier
+    appearances
+    of its warps.
 
-    Where launches run one by one, runs with warps that never left their kernel, and that are not known to have broken off, are left
-    out. (On a GPU no launch survives a failed one, and such warps left from within a function that has no probes.)
+    On targets that run launches one at a time, runs with warps that never exited, and that are not known to have broken off, are left out.
+    (On a
+    GPU no launch survives a failed one, and such warps exited inside a function without probes.)
     """
     by_tag = {record.tag: record for record in records}
     found: list[Grid] = []
@@ -117,7 +124,7 @@ def grids_of(records: Sequence[LaunchRecord], decodings: Sequence[Decoded]) -> l
         for tag, gridid, warps in _slots(decoded):
             record = by_tag.get(tag)
             if record is None:
-                continue  # nobody here sent it out
+                continue  # not a launch of this tracer
             if gridid in record.failures:
                 found.append(Grid(record, None, decoded, warps, failure=record.failures[gridid]))
             elif not record.launch.kernel.target.observes:
@@ -132,7 +139,7 @@ def grids_of(records: Sequence[LaunchRecord], decodings: Sequence[Decoded]) -> l
 
 
 def _slots(decoded: Decoded) -> list[tuple[int, int, IntArray]]:
-    """Tag, grid id and warps of each run in a buffer, in the order of the tags, the grid ids and their repetitions."""
+    """Return tag, grid number and warps of each run in a buffer, ordered by tag, grid number and repetition."""
     warps = decoded.warps
     if not len(warps):
         return []
@@ -145,7 +152,7 @@ def _slots(decoded: Decoded) -> list[tuple[int, int, IntArray]]:
 
 
 def _occurrences(warps: npt.NDArray[Any]) -> IntArray:
-    """For each warp how many warps of the same launch, grid id, block and number began before it."""
+    """Return for each warp how many warps of the same launch, grid number, block and warp number began before it."""
     names = ("tag", "gridid", "block", "warp")
     order = np.lexsort((warps["begin_ns"], *(warps[name] for name in reversed(names))))
     rows = warps[order]

@@ -1,4 +1,4 @@
-"""Measurements of whole plans: one result for each launch, and the copies between them."""
+"""Measure whole plans: one result per launch, and the copies between them."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ _HOST = "host"
 
 @dataclass(frozen=True)
 class StepResult(Generic[R]):
-    """One execution of a step of a plan, and what was measured of it."""
+    """One execution of a step of a plan, and its measurement."""
 
     kind: str
     """`launch`, `copy` or `call`."""
     name: str
-    """The kernel as its source calls it; of others what they do."""
+    """Name of the kernel in its source; for other steps a description."""
     path: tuple[int, ...]
-    """Positions of the step: in the plan, and in each repeat around it. Empty for a launch that is in no plan."""
+    """Positions of the step: in the plan, and in each enclosing repeat. Empty for a launch outside a plan."""
     turns: tuple[int, ...]
-    """The turn of each repeat around it, the outermost first."""
+    """Turn of each enclosing repeat, the outermost first."""
     device: str
-    """Who did it: the name of a target, or `host`."""
+    """Name of the target that executed it, or `host`."""
     result: R | None = None
-    """Of a launch what was measured; None for others."""
+    """Measurement of a launch; None for other steps."""
     nbytes: int | None = None
-    """Of a copy: the bytes that it moved."""
+    """Bytes moved by a copy; None for other steps."""
     source: str = ""
-    """Of a copy: whose memory it read, the name of a target or `host`."""
+    """Memory that a copy read: the name of a target or `host`."""
     destination: str = ""
 
     @property
     def place(self) -> str:
-        """The step and its turn, as `3.1 turn 2`."""
+        """The step and its turn, such as `3.1 turn 2`."""
         turns = f" turn {', '.join(map(str, self.turns))}" if self.turns else ""
         return f"{'.'.join(map(str, self.path))}{turns}"
 
@@ -52,9 +52,9 @@ class StepResult(Generic[R]):
 
 
 class PlanResult(Sequence[StepResult[R]]):
-    """The executions of the steps of a plan in the order in which they were started. It prints as a table.
+    """The executed steps of a plan in the order in which they were started. It prints as a table.
 
-    `launches` are those with a result, `copies` the copies.
+    `launches` are the steps with a result, `copies` the copies.
     """
 
     def __init__(self, steps: Sequence[StepResult[R]]) -> None:
@@ -79,29 +79,31 @@ class PlanResult(Sequence[StepResult[R]]):
 
     @property
     def launches(self) -> tuple[StepResult[R], ...]:
+        """The launches, in order."""
         return tuple(step for step in self._steps if step.kind == "launch")
 
     @property
     def copies(self) -> tuple[StepResult[R], ...]:
+        """The copies, in order."""
         return tuple(step for step in self._steps if step.kind == "copy")
 
 
 class Steps:
-    """What an observer saw of the steps of plans, and of launches outside of them, in their order."""
+    """Steps of plans, and launches outside of them, in the order in which an observer saw them."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[int | None, StepResult[Any]]] = []
-        """With the number of a launch."""
+        """Steps, each with the number of its launch, or None."""
 
     def launching(self, number: int, launch: Launch) -> None:
-        """Note the launch of that number."""
+        """Append the launch with this number."""
         origin = launch.origin
         path, turns = (origin.path, origin.turns) if origin is not None else ((), ())
         target = launch.kernel.target.name
         self._seen.append((number, StepResult("launch", kernel_label(launch.kernel.title), path, turns, target)))
 
     def passing(self, step: BoundStep) -> None:
-        """Note a copy, or a host function."""
+        """Append a copy or a host function."""
         assert step.origin is not None
         path, turns, target = step.origin.path, step.origin.turns, _HOST if step.target is None else step.target.name
         if isinstance(step.action, BoundCopy):
@@ -121,19 +123,21 @@ class Steps:
 
 
 def _with(step: StepResult[Any], result: R | None) -> StepResult[R]:
+    """Return the step with a result."""
     fields = step.kind, step.name, step.path, step.turns, step.device, result, step.nbytes, step.source, step.destination
     return StepResult(*fields)
 
 
 def _name(end: End) -> str:
+    """Return the name of the target at an end of a copy, or `host`."""
     return _HOST if end.target is None else end.target.name
 
 
 @contextmanager
 def plan_apart(plan: BoundPlan) -> Iterator[None]:
-    """Suspend all observers inside the `with` block, for a measurement of a plan; behind it those who watched before see the plan run once.
+    """Suspend all observers inside the `with` block, while a plan is measured; then let them observe one run of the plan.
 
-    That run starts from the memory that the block found, and leaves it as the plan does.
+    That run starts from the memory at the start of the block, and leaves it as the plan does.
     """
     if not watched():
         yield
@@ -150,12 +154,13 @@ def plan_apart(plan: BoundPlan) -> Iterator[None]:
 
 
 def _copied(memory: DeviceArray | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy of the contents on the host."""
     return memory.numpy() if isinstance(memory, DeviceArray) else memory.copy()
 
 
 @contextmanager
 def observing_plan(plan: BoundPlan, *observers: Observer, serial: bool) -> Iterator[None]:
-    """Run a plan once under some observers, and keep others from it until the `with` block ends."""
+    """Run a plan once under these observers, and suspend all others until the `with` block ends."""
     with plan_apart(plan):
         with ExitStack() as block:
             for observer in observers:

@@ -1,4 +1,4 @@
-"""Counting on a target that cannot observe: kernels that reduce the addresses of their accesses themselves."""
+"""Count on a target that cannot observe, by kernels that reduce the addresses of their accesses themselves."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ class _Tallied:
 
 
 class Tally:
-    """The counting twins of one loaded module.
+    """Counting copies of one loaded module.
 
-    Each launch gets a twin of its own, so that its counters are its own even where launches overlap or are captured in a graph (where every
-    start adds to the same counters).
+    Each launch gets a copy of its own, so that its counters are separate even if launches overlap or are captured in a graph (where every
+    run
+    adds to the same counters).
     """
 
     def __init__(self, loaded: LoadedModule, *, merged: bool = False) -> None:
-        """`merged`: count the accesses that the assembler made of several sites too."""
+        """`merged`: also count the wide accesses that ptxas formed from several sites."""
         self._loaded, self._target = loaded, loaded.target
         self._widened = widened_of(loaded) if merged else None
         module = loaded.module if self._widened is None else self._widened.module
@@ -43,7 +44,7 @@ class Tally:
         self._launches: list[_Tallied] = []
 
     def counting(self, number: int, launch: Launch) -> Launch:
-        """The launch that counts in place of `launch`, the `number`-th that was observed."""
+        """Return the launch that counts in place of `launch`, the `number`-th observed one."""
         twin = load_twin(self._loaded, self._rebound)
         twin.copy_constants()
         address, owner = self._target.allocate(max(8, self._counted.nbytes))
@@ -53,12 +54,13 @@ class Tally:
         return replace(launch, kernel=twin.loaded[launch.kernel.name])
 
     def collect(self) -> list[tuple[int, Counts]]:
-        """The counts of each launch since the last call under its number, after all of them have finished. What runs later (a graph may)
-        counts nothing."""
+        """Return the counts of each launch since the last call with its number, after all of them have finished. Later runs (of a graph)
+        count nothing."""
         launches, self._launches = self._launches, []
         return [(tallied.number, self._counts(tallied)) for tallied in launches]
 
     def _counts(self, tallied: _Tallied) -> Counts:
+        """Read the counters of a launch."""
         counters = np.empty(self._counted.nbytes, np.uint8)
         tallied.twin.set_pointer(COUNTERS, 0)
         self._target.read(tallied.counters, counters)

@@ -1,4 +1,4 @@
-"""How long a launch takes."""
+"""Measure how long a launch takes, without probes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from memlane.measure.memory import Snapshot
 from memlane.number_format import duration
 
 WARM_UP_LAUNCHES = 3
-"""Launches before those that count, so that caches and clocks have settled; none on a target that models time."""
+"""Launches before the timed ones, so that caches and clocks have settled; none on a target that models time."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Durations of one launch repeated, in ns."""
+    """Durations of repeated executions of one launch, in ns."""
 
     kernel: str
     target: str
     modelled: bool
-    """True for the emulator's clock layer, whose durations are a model and all alike; False for time measured on a device."""
+    """True for the emulator's clock layer, whose durations are a model and all equal; False for time measured on a device."""
     samples_ns: tuple[float, ...]
     time: ModelledTime | None = None
-    """What limited the modelled duration, and the floors under it; None for one that was measured."""
+    """What limited the modelled duration, and its lower bounds; None for a measured one."""
 
     @property
     def median_ns(self) -> float:
+        """Median of the samples, in ns."""
         return statistics.median(self.samples_ns)
 
     @property
@@ -45,14 +46,15 @@ class Timing:
 
 
 def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
-    """Measure how long `call(*args)` takes on its target, without probes. The arrays among `args` are put back.
+    """Measure how long `call(*args)` takes on its target, without probes. The arrays among `args` are restored.
 
     timing = ml.time(kernel[grid, block], out, a, n)
     timing.median_ns, timing.spread_ns, timing.modelled
-    timing.time.limited_by                           # on the emulator: the floor that made it so long, or "latency"
+    timing.time.limited_by                           # on the emulator: the bound that determines the duration, or "latency"
 
-    On a GPU each of `repeats` launches lies between two events, after a few launches that do not count; on the emulator one launch is
-    modelled, which finds the caches empty. Raises BadLaunch for `repeats` below 1, and for what an ordinary launch would refuse.
+    On a GPU each of `repeats` launches lies between two events, after a few warm-up launches; on the emulator one launch is modelled, with
+    cold
+    caches. Raises BadLaunch for `repeats` below 1, and for what an ordinary launch would refuse.
     """
     if repeats < 1:
         raise BadLaunch(f"repeats must be at least 1, got {repeats}")

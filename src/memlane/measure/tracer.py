@@ -1,4 +1,4 @@
-"""Tracing: an observer that sends every launch out with probes in it, and collects what they recorded."""
+"""Trace launches: an observer that issues every launch with probes, and collects the records."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from memlane.record import CopyInfo, Counts, PredictedTime, Trace
 from memlane.targets import BoundPlan
 
 MOST_PREDICTED = 12
-"""Kernels, each with its extents, that are predicted."""
+"""Maximum number of kernels, with distinct extents, that are predicted."""
 
 
 def gone(error: MemlaneError) -> MemlaneError:
-    """The error of a GPU that failed while it was traced, with what became of the records."""
+    """Return the error of a GPU that failed while it was traced, with a note that the records are lost."""
     lost = type(error)(f"{error}. The records until then are lost with the GPU memory; the emulator would keep them")
     for note in getattr(error, "__notes__", ()):
         lost.add_note(note)
@@ -41,7 +41,8 @@ class Tracer(Watching):
         ...                         # launches, on any streams, alone, in schedules and in graphs
     trace = tracer.finish()         # one Trace of all of them
 
-    The traced launches compute what the plain ones would. One tracer serves one device, or several of one kind. A tracer is an observer
+    The traced launches compute the same results as the plain ones. One tracer serves one device, or several of one kind. A tracer is an
+    observer
     (see `memlane.launch.observing`).
     """
 
@@ -57,23 +58,29 @@ class Tracer(Watching):
         perturbation: bool = False,
         predictions: bool = False,
     ) -> None:
-        """`options`: the probe, and which part of each launch to trace, as `TraceOptions.of(blocks="0-3", every=32)`.
+        """`options`: the probe, and which part of each launch to trace, such as `TraceOptions.of(blocks="0-3", every=32)`.
 
-        `only_launch`: trace the launch of that number, from 0, and leave the others alone.
+        `only_launch`: trace only the launch with this number, from 0.
 
-        `records_per_warp`: room for the records of a warp; by default the number of its sites where none lies in a loop, else as many as
-        fit a fixed share of memory. What finds no room is counted as lost.
+        `records_per_warp`: capacity in records per warp; by default the number of its sites if none lies in a loop, else as many as fit a
+        fixed share
+        of memory. Records beyond that are dropped and counted as lost.
 
-        `counts`: on a GPU, count the transactions too, by a counting launch before the traced one. The arrays that the launch was given and
-        the variables of its module are put back in between; what the kernel changes elsewhere (memory behind pointers in memory) it changes
-        twice. With `"safe"` a launch is counted only if all memory that it writes is known to be put back, and `uncounted` says why others
-        are not. The emulator sees the transactions in the traced launch itself and always counts.
+        `counts`: on a GPU, count the transactions too, by a counting launch before the traced one. The arrays of the launch and the
+        variables of its
+        module are restored in between; other memory that the kernel changes (through pointers in memory) is changed twice. With `"safe"` a
+        launch is
+        counted only if all memory that it writes can be restored, and `uncounted` gives the reasons for the others. The emulator observes
+        the
+        transactions in the traced launch itself and always counts.
 
-        `perturbation`: time each launch without probes and with them before it is traced, by launches of their own after which the same
-        memory is put back. Registers and resident blocks with and without probes are kept with every trace taken on a GPU.
+        `perturbation`: time each launch without and with probes before it is traced, by separate launches after which the same memory is
+        restored.
+        Registers and resident blocks without and with probes are kept in every trace taken on a GPU.
 
-        `predictions`: on the emulator, predict the first launch of each kernel and extents without probes, and what it would take without
-        the excess of its costliest accesses (`LaunchInfo.predicted`), once the program has ended.
+        `predictions`: on the emulator, predict the first launch of each kernel and extents without probes, and its time without the excess
+        of its
+        costliest accesses (`LaunchInfo.predicted`), after the program has ended.
         """
         super().__init__(only_launch)
         self.options = replace(options or TraceOptions(), tagged=True)
@@ -81,20 +88,20 @@ class Tracer(Watching):
             raise MemlaneError(f"counts is True, False or 'safe', not {counts!r}")
         self._counts = counts
         self.uncounted: dict[str, str] = {}
-        """By the title of a kernel why a launch of it was not counted."""
+        """Reason why a launch of a kernel was not counted, by the kernel's title."""
         self._perturbation, self._predictions = perturbation, predictions
         self._tallies: dict[LoadedModule, Tally] = {}
         self.traced = 0
-        """Launches that were sent out with probes."""
+        """Launches that were issued with probes."""
         self.plans: list[LaunchPlan] = []
-        """Of each of these, what it will leave in the trace; known, and told to the logger `memlane.measure`, before it starts."""
+        """Plan of each of these launches; logged to `memlane.measure` before the launch starts."""
         self._records_per_warp = records_per_warp
         self._probed: dict[LoadedModule, tuple[ProbedModule, Arena]] = {}
         self._records: list[LaunchRecord] = []
         self._targets: dict[Launcher, None] = {}
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
-        """The launch with probes in its kernel."""
+        """Return the launch with probes in its kernel. Raises MemlaneError for a target of another kind."""
         target = launch.kernel.target
         first = next(iter(self._targets), target)
         if (target.chip, target.modelled) != (first.chip, first.modelled):
@@ -107,6 +114,7 @@ class Tracer(Watching):
             return self._with_probes(launch)
 
     def _with_probes(self, launch: Launch) -> Launch:
+        """Return the launch with probes, after counting and timing it if requested."""
         probed, arena = self._prepare(launch.kernel.loaded)
         record = LaunchRecord(launch, probed, 1 + len(self._records))
         self._records.append(record)
@@ -127,7 +135,7 @@ class Tracer(Watching):
         return replace(probed.twin_of(launch, record.tag, room.first), layers=layers)
 
     def _count(self, launch: Launch) -> Counts:
-        """The transactions of the launch, from a run of its own whose effect on the arrays is undone."""
+        """Return the transactions of the launch, from a separate run whose effect on the arrays is undone."""
         loaded = launch.kernel.loaded
         if loaded not in self._tallies:
             self._tallies[loaded] = Tally(loaded)
@@ -139,6 +147,7 @@ class Tracer(Watching):
         return counts.checked
 
     def _prepare(self, loaded: LoadedModule) -> tuple[ProbedModule, Arena]:
+        """Return the instrumented module and its buffers, made at its first launch."""
         if loaded not in self._probed:
             self.adopt(probe(loaded, self.options))
         return self._probed[loaded]
@@ -148,10 +157,11 @@ class Tracer(Watching):
         self._probed[probed.original] = (probed, Arena(probed, self._records_per_warp))
 
     def finish(self) -> Trace:
-        """Wait for the traced launches and return what they recorded. Raises MemlaneError if there was none.
+        """Wait for the traced launches and return their records. Raises MemlaneError if nothing was launched.
 
-        A launch that broke off on the emulator (a trap, a bad access, threads that wait for ever) has its records until then, and
-        `LaunchInfo.failed` says why. On a GPU it takes all device memory with it, the records too, and the error says so.
+        A launch that broke off on the emulator (a trap, a bad access, a deadlock) keeps its records until then, and `LaunchInfo.failed`
+        gives the
+        reason. On a GPU all device memory is lost with it, the records too, and the error says so.
         """
         if not self._targets:
             raise MemlaneError("nothing was launched through memlane inside the tracer")
@@ -167,7 +177,7 @@ class Tracer(Watching):
         return self._with_predictions(found) if self._predictions and found.modelled else found
 
     def _with_predictions(self, trace: Trace) -> Trace:
-        """Return the trace with the predicted times of its launches, those of equal kernels and extents from the first of them."""
+        """Return the trace with the predicted times of its launches; equal kernels and extents share the prediction of the first."""
         first: dict[tuple[object, ...], Launch] = {}
         for record in self._records:
             one = record.launch
@@ -208,21 +218,23 @@ def trace(
     trace = ml.trace(kernel[grid, block], out, a, n, every=32)
     frame = trace.table.to_pandas()             # see Trace for the columns; times are in cycles
 
-    Memory is left as the plain launch would leave it. `scheme` and `selection` as in `memlane.instrument.TraceOptions`; `records_per_warp`,
-    `counts` and `perturbation` as for `Tracer`. On the emulator the trace always carries the transactions of each access too.
+    Memory is left as the plain launch leaves it. `scheme` and `selection` as in `memlane.instrument.TraceOptions`; `records_per_warp`,
+    `counts` and `perturbation` as for `Tracer`. On the emulator the trace always includes the transactions of each access.
 
-    A part of the launch is traced with `blocks` (linear indices), `warps` (numbers in their block), `sms`, all such as `"0-3,17"`,
-    `range(0, 4)` or `[0, 5]`; `executions`, such as `"10-20"`, of each site by a thread, from 0; and one in `every` warps, or with
-    `whole_blocks` all warps of one in `every` blocks, which `seed` chooses. Other warps run the original code. MemlaneError for windows
-    that overlap or are empty.
+    Select a part of the launch with `blocks` (linear indices), `warps` (numbers in their block) and `sms`, such as `"0-3,17"`, `range(0,
+    4)` or
+    `[0, 5]`; with `executions`, such as `"10-20"`, of each site by a thread, from 0; and sample one in `every` warps, or with
+    `whole_blocks` all
+    warps of one in `every` blocks, chosen by `seed`. Other warps run the original code. Raises MemlaneError for windows that overlap or are
+    empty.
 
     Stores are timed until they are `issued`; with `stores="block"` or `"device"` until every thread of their block, or of the device, sees
     them, which costs a load or a fence for each.
 
-    With `staging="shared"` records go into shared memory first, where a launch has some to spare without fewer blocks on a multiprocessor.
+    With `staging="shared"` records go into shared memory first, if the launch has enough of it without lower occupancy.
 
-    A bound plan (`ml.BoundPlan`) runs once, and the trace holds all its launches, on all its devices; each of `Trace.launches` says its
-    step (`path`), `turns` and `device`, and `Trace.copies` has the copies.
+    A bound plan (`ml.BoundPlan`) runs once, and the trace holds all its launches, on all its devices; each of `Trace.launches` has its step
+    (`path`), `turns` and `device`, and `Trace.copies` holds the copies.
     """
     window = Sampling.of(blocks=blocks, warps=warps, sms=sms, executions=executions, every=every, seed=seed, whole_blocks=whole_blocks)
     options = TraceOptions(scheme, selection or Selection(), window, stores, staging)

@@ -1,4 +1,4 @@
-"""The twin of a loaded module: another module with the same kernels, which runs in its place and works on its variables."""
+"""Load an instrumented copy (twin) of a module: it has the same kernels, runs in place of the original and uses its variables."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from memlane.ptx import Module
 
 @dataclass(frozen=True, eq=False)
 class Twin:
-    """An instrumented module, loaded where the original is."""
+    """An instrumented module, loaded on the target of its original."""
 
     original: LoadedModule
     loaded: LoadedModule
     preceding: Mapping[str, int]
-    """By PTX name of a kernel: how many instructions the twin has in front of those of the instrumented module."""
+    """Number of instructions that loading inserted at the start of each kernel, by its PTX name."""
 
     def copy_constants(self) -> None:
-        """Give the variables in constant memory the contents that the original's have now.
+        """Copy the contents of the original's variables in constant memory.
 
-        To do before each launch: only the host changes them, but that it may do at any time. A launch in a graph starts with what they
-        held when the graph was made.
+        Call it before each launch: only the host changes them, but it may do so at any time. A launch in a graph starts with the contents
+        at the
+        time when the graph was made.
         """
         target = self.original.target
         for name in copied_variables(self.original.module):
@@ -37,24 +38,26 @@ class Twin:
             target.write(destination, contents)
 
     def set_words(self, name: str, words: npt.NDArray[np.uint8]) -> None:
-        """Fill a variable of the twin's own with these bytes."""
+        """Write these bytes to a variable of the copy's own."""
         target = self.loaded.target
         target.write(target.symbol(self.loaded, name)[0], words)
 
     def set_pointer(self, name: str, address: int) -> None:
-        """Tell the probes where to write, through their variable `name`; 0: nowhere."""
+        """Set the address that the probes write to, in their variable `name`; 0 disables them."""
         target = self.loaded.target
         place, _ = target.symbol(self.loaded, name)
         target.write(place, np.array([address], np.uint64))
 
 
 def rebound_to(original: LoadedModule, instrumented: Module) -> Rebound:
-    """The instrumented module made to use the variables of the original where they lie."""
+    """Return the instrumented module with its references redirected to the variables of the original."""
     target = original.target
     return rebind(instrumented, {name: target.symbol(original, name)[0] for name in shared_variables(original.module)})
 
 
 def load_twin(original: LoadedModule, rebound: Rebound) -> Twin:
-    """Load the twin where the original is."""
-    loaded = replace(original.target.load(rebound.module), original=original)  # Launches of the twin, those in graphs too, keep it alive.
+    """Load the instrumented copy on the target of the original."""
+    loaded = replace(
+        original.target.load(rebound.module), original=original
+    )  # Launches of the copy, also those in graphs, keep the original alive.
     return Twin(original, loaded, rebound.preceding)

@@ -1,4 +1,4 @@
-"""Viewing: single accesses with the addresses of their lanes, from the plain kernel on the emulator, to be drawn."""
+"""Keep single accesses with the addresses of their lanes, from the plain kernel on the emulator, for drawing."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from memlane.record import LaunchInfo, Site, Trace, build_trace
 _COLUMNS = ("launch", "site", "block", "warp", "sm", "mask", "start", "end")
 _NONE = np.zeros(0, np.int64)
 _ROWS = 1 << 20
-"""So many accesses of a launch are remembered at most, to tell which execution of its warp an example is."""
+"""Maximum number of accesses kept per launch, to determine which execution of its warp an example is."""
 
 
 class Viewer(Watching):
-    """An observer that keeps, for each site of the launches made while it watches, accesses with the addresses of their lanes."""
+    """Observer that keeps, for each site of the observed launches, accesses with the addresses of their lanes."""
 
     def __init__(self, example: ExampleOf | None = None, *, worst: bool = True, only_launch: int | None = None) -> None:
-        """`example`: which accesses to keep; by default of all warps. Of these, with `worst`, the worst of each site, and the first where
-        that is better; else the one that `example` names by its execution.
+        """`example`: which accesses to keep; by default of all warps. With `worst`, the worst of each site, and the first if it is better;
+        else the
+        one that `example` selects by its execution.
 
-        `only_launch`: view the launch of that number, from 0, and leave the others alone.
+        `only_launch`: view only the launch with this number, from 0.
         """
         super().__init__(only_launch)
         self._example, self._worst = example, worst
@@ -37,7 +38,7 @@ class Viewer(Watching):
         self._target: Launcher | None = None
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
-        """The launch, observed. MemlaneError on a target that does not see addresses."""
+        """Return the launch, observed. Raises MemlaneError on a target that does not record addresses."""
         target = launch.kernel.target
         if not target.observes:
             raise MemlaneError(f"{target.name} does not record the addresses of the lanes; only the emulator does: pass --target emulator")
@@ -46,18 +47,20 @@ class Viewer(Watching):
         return replace(launch, layers=launch.layers.merged(mine))
 
     def _observed(self, observation: Observation) -> None:
+        """Keep the observation of a launch unless it broke off."""
         if not observation.broke_off:
             self._observations.append(observation)
 
     @property
     def chip(self) -> Chip:
-        """That of the launches. MemlaneError if nothing was launched."""
+        """Chip of the launches. Raises MemlaneError if nothing was launched."""
         if self._target is None:
             raise MemlaneError("nothing was launched through memlane inside the viewer")
         return self._target.chip
 
     def finish(self) -> Trace:
-        """A trace without rows that holds the examples, and the counts of each launch. MemlaneError if nothing was launched."""
+        """Return a trace without rows that holds the examples, and the counts of each launch. Raises MemlaneError if nothing was
+        launched."""
         if self._target is None:
             raise MemlaneError("nothing was launched through memlane inside the viewer")
         sites: list[Site] = []

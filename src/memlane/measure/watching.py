@@ -1,4 +1,4 @@
-"""What all observers of this package share: they number the launches that they see, and are their own `with` block."""
+"""Define the base class of this package's observers: it numbers the launches and is a context manager."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ class FailedLaunch:
     """A launch that broke off."""
 
     number: int
-    """Among the launches that were observed, from 0."""
+    """Index among the observed launches."""
     kernel: str
     why: str
     """The first line of its error."""
 
 
 class Watching(ABC):
-    """An observer (see `memlane.launch.observing`) of all launches or of one of them.
+    """Observer (see `memlane.launch.observing`) of all launches or of one of them.
 
-    `with Tracer() as tracer:` stands for `with observing(tracer := Tracer())`: inside it sees the launches that this thread makes.
+    `with Tracer() as tracer:` is short for `with observing(tracer := Tracer())`: inside it observes the launches that this thread makes.
     """
 
     def __init__(self, only_launch: int | None = None) -> None:
-        """`only_launch`: watch the launch of that number, from 0, and leave the others alone."""
+        """`only_launch`: observe only the launch with this number, from 0."""
         self.seen = 0
-        """Launches that were observed."""
+        """Number of launches so far."""
         self.failures: list[FailedLaunch] = []
-        """Those that broke off on a target that survives it, also where the program went on: in another thread, or because it caught the
+        """Launches that broke off on a target that survives it, also if the program continued: in another thread, or because it caught the
         error."""
         self.steps = Steps()
-        """The launches, and the other steps of plans, in the order in which they were made."""
+        """Launches and other steps of plans, in the order in which they were made."""
         self._only = only_launch
         self._blocks: list[AbstractContextManager[None]] = []
 
@@ -55,7 +55,7 @@ class Watching(ABC):
         self.steps.passing(step)
 
     def _on_failure(self, number: int, launch: Launch) -> Callable[[int, MemlaneError], None]:
-        """What remembers that the launch broke off, for `Layers.failed`."""
+        """Return a callback for `Layers.failed` that records that the launch broke off."""
 
         def failed(_: int, error: MemlaneError) -> None:
             self.failures.append(FailedLaunch(number, launch.kernel.title, str(error).partition("\n")[0]))
@@ -64,7 +64,7 @@ class Watching(ABC):
 
     @abstractmethod
     def _replaced(self, number: int, launch: Launch) -> Launch:
-        """The launch in place of the `number`-th that was observed, one of those to be watched."""
+        """Return the launch to execute in place of the `number`-th one; called only for observed launches."""
 
     def __enter__(self) -> Self:
         block = observing(self)

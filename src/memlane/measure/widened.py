@@ -1,4 +1,4 @@
-"""Modules in which the accesses that the assembler made of several stand beside these, to be counted as well."""
+"""Count the wide accesses that ptxas formed from several narrow ones, next to the narrow ones."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from memlane.record import SiteCounts
 
 @once_for_each
 def widened_of(loaded: LoadedModule) -> Widened | None:
-    """The module with wide accesses, made once; None where the assembler merged nothing that could be counted so."""
+    """Return the module with wide loads added, made once; None if ptxas merged nothing that can be counted this way."""
     return widen(loaded.module, merged_sites(loaded))
 
 
 @dataclass(frozen=True, eq=False)
 class WidenedTwin:
-    """The twin of a loaded module with wide accesses in it, for a target that observes."""
+    """Copy of a loaded module with wide loads added, for a target that observes."""
 
     widened: Widened
     twin: Twin
 
     def plain(self, launch: Launch, seen: Observation) -> tuple[Observation, tuple[SiteCounts, ...]]:
-        """What would have been seen of `launch` on the original, and the counts of the wide accesses, from what was seen of the twin."""
+        """Return the observation that the original of `launch` would have given, and the counts of the wide accesses, from an observation
+        of the copy."""
         name = launch.kernel.name
         before = self.twin.preceding[name]
         kept, wide = self.widened.kept[name], self.widened.wide.get(name, {})
@@ -42,13 +43,13 @@ class WidenedTwin:
 
 @once_for_each
 def widened_twin(loaded: LoadedModule) -> WidenedTwin | None:
-    """The twin, loaded once; None where there is nothing to widen."""
+    """Return the copy with wide loads, loaded once; None if there is nothing to widen."""
     widened = widened_of(loaded)
     return None if widened is None else WidenedTwin(widened, load_twin(loaded, rebound_to(loaded, widened.module)))
 
 
 def split(loaded: LoadedModule, widened: Widened, kernel: str, counts: tuple[SiteCounts, ...]) -> tuple[tuple[SiteCounts, ...], ...]:
-    """Counts under the sites of the widened module: those of the original sites, and those of the wide accesses."""
+    """Split counts by the sites of the widened module into those of the original sites and those of the wide accesses."""
     originals = site_table(loaded.module).of_kernel[kernel]
     kept, wide = widened.kept[kernel], widened.wide.get(kernel, {})
     plain = tuple(replace(one, site=originals[kept[one.site.instruction]]) for one in counts if one.site.instruction not in wide)
