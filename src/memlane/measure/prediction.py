@@ -1,6 +1,5 @@
-"""Predict how long a launch takes on another chip, without that chip: run a sample of its blocks on the emulator and apply the timing
-model.
-"""
+"""Predict how long a launch takes on another chip, without that chip: run a sample of its blocks on the emulator, apply the timing
+model."""
 
 from __future__ import annotations
 
@@ -173,7 +172,6 @@ class Forecaster(Watching):
         return list(self._found.values())
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
-        """Predict a launch unless an equal one is known, and return it unchanged."""
         alike = launch.kernel.title, launch.grid, launch.block, launch.shared_bytes
         if alike in self._found:
             known = self._found[alike]
@@ -281,23 +279,18 @@ def _given_lines(launch: Launch) -> float:
 
 
 def _events(target: Emulator, launch: Launch, sample: BlockSample | None) -> Events:
-    """Run a launch, or a sample of it, and return its events."""
     events = target.launch(replace(launch, layers=replace(launch.layers, sample=sample))).events
     assert events is not None
     return events
 
 
 def _resident(target: Emulator, launch: Launch) -> int:
-    """Return the number of blocks that fit on one multiprocessor."""
     return target.state.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes, launch.layers.registers)
 
 
 def _registers(launch: Launch, chip: Chip) -> int | None:
-    """Return the registers per thread, from the assembler for the chip or else for the module's own architecture; None without an
-    assembler.
-
-    At most the chip's limit: its own compiler would have spilled the rest.
-    """
+    """Return the registers per thread by ptxas, for the chip or else for the module's architecture, capped at the chip's limit; None
+    without it."""
     try:
         usage = _assembled(launch, chip).kernels.get(launch.kernel.name)
     except (CompileError, MissingDependency):
@@ -391,7 +384,6 @@ def _rank(one: Instruction) -> int:
 
 
 def _cause(one: Instruction) -> str:
-    """Return the name of the wait for the result of an instruction."""
     if one.form.effect == "texture":
         return "textures"
     access = memory_access(one)

@@ -1,12 +1,12 @@
-"""Passes that give kernels other addresses for what they compute anyway: valid module in, valid module out.
+"""Change the addresses that kernels access: passes that take a valid module and return a valid one.
 
-arrays                  the arrays in shared memory of a module, and which of them a name means
-values <- arithmetic    what a register may hold, and what instructions make of that
+arrays                  the arrays in shared memory of a module, and how a name selects one
+values <- arithmetic    abstract values of registers, and their transfer functions
 provenance              which registers hold addresses of which array, instruction by instruction
-placement, emit         a layout as a map of the bytes of an array: what it gives for constants and what it tears; the map as PTX
-terms                   how far into its array an address leads, as a sum of registers
-writer <- relayout      a function written anew with other addresses; what may be done, the tables, the room
-parameters              the same for an array behind a pointer parameter
+placement, emit         a layout as a map of the byte offsets of an array: constant offsets and split accesses; the map as PTX
+terms                   the offset of an address in its array as a sum of registers
+writer <- relayout      rewrites a function with other addresses; the pass with its checks, tables and size limits
+parameters              the pass for an array behind a pointer parameter
 """
 
 from memlane.rewrite.arrays import SharedArray, find_array, shared_arrays

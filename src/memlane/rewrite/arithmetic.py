@@ -1,4 +1,4 @@
-"""What instructions make of addresses and numbers."""
+"""Define the transfer functions of instructions on addresses and numbers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from memlane.rewrite.values import ANY, MOST, Number, Pointer, Value, constant, 
 
 
 def reason(one: Instruction) -> str:
+    """Return the reason why an instruction makes an address impossible to follow."""
     effect = one.form.effect
     if effect == "call":
         return "its address is passed to a call"
@@ -23,11 +24,12 @@ def reason(one: Instruction) -> str:
     return f"`{one.name}` computes with its address in a way that memlane cannot follow"
 
 
-# Each rule takes an instruction with its source operands and their values, at least one of them a pointer and none mixed. It gives the
-# value of the result, or None where it does not follow.
+# Each rule takes an instruction with its source operands and their values, at least one of them a pointer and none mixed. It returns the
+# value of the result, or None if it cannot follow the address.
 
 
 def _copied(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+    """Follow a move."""
     value = values[0]
     if not isinstance(value, Pointer) or not isinstance(one.operands[one.form.operands["d"]], Register):
         return None
@@ -35,7 +37,7 @@ def _copied(one: Instruction, operands: Sequence[Operand], values: Sequence[Valu
 
 
 def _converted(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
-    """An address in shared memory has 32 bits, so widening and narrowing keep it; a generic one has 64."""
+    """Follow a conversion. An address in shared memory has 32 bits, so widening and narrowing keep it; a generic one has 64."""
     value, bits = values[0], _bits(one)
     kind = one.form.types.get("d", "")
     if not isinstance(value, Pointer) or kind[:1] not in "us" or bits < 32 or (value.generic and bits < 64):
@@ -45,6 +47,7 @@ def _converted(one: Instruction, operands: Sequence[Operand], values: Sequence[V
 
 
 def _between_spaces(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+    """Follow a conversion between generic and shared addresses."""
     value = values[0]
     if not isinstance(value, Pointer) or (one.slot("space") or "").partition("::")[0] != "shared":
         return None
@@ -53,6 +56,7 @@ def _between_spaces(one: Instruction, operands: Sequence[Operand], values: Seque
 
 
 def _added(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+    """Follow the sum of an address and a number."""
     first, second = values
     if isinstance(first, Pointer) and isinstance(second, Number):
         return _moved(one, first, constant(operands[1]), second.multiple)
@@ -62,6 +66,7 @@ def _added(one: Instruction, operands: Sequence[Operand], values: Sequence[Value
 
 
 def _subtracted(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+    """Follow an address minus a number, or the difference of two addresses in one array."""
     first, second = values
     if isinstance(first, Pointer) and isinstance(second, Pointer):
         return ANY if (first.array, first.generic) == (second.array, second.generic) else None
@@ -70,6 +75,7 @@ def _subtracted(one: Instruction, operands: Sequence[Operand], values: Sequence[
 
 
 def _multiplied_and_added(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+    """Follow a multiply-add whose addend is an address."""
     a, b, c = values
     if one.has("hi") or not isinstance(a, Number) or not isinstance(b, Number) or not isinstance(c, Pointer):
         return None
@@ -79,7 +85,8 @@ def _multiplied_and_added(one: Instruction, operands: Sequence[Operand], values:
 
 
 def _low_bits(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
-    """Where only bits below the alignment of the array change, those of the address are those of the offset."""
+    """Follow a bitwise operation that changes only bits below the alignment of the array, which are the same in the address and in the
+    offset."""
     place = next(place for place, value in enumerate(values) if isinstance(value, Pointer))
     value, number = values[place], constant(operands[1 - place])
     if not isinstance(value, Pointer) or number is None:
@@ -94,10 +101,12 @@ def _low_bits(one: Instruction, operands: Sequence[Operand], values: Sequence[Va
 
 
 def _chosen(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+    """Follow a select between two values."""
     return merged(values[0], values[1])
 
 
 def _compared(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+    """Follow a comparison of an address with one in the same array, or with 0."""
     first, second = values[:2]
     if isinstance(first, Pointer) and isinstance(second, Pointer):
         return ANY if (first.array, first.generic) == (second.array, second.generic) else None
@@ -106,10 +115,12 @@ def _compared(one: Instruction, operands: Sequence[Operand], values: Sequence[Va
 
 
 def _asked_for_space(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+    """Follow a test of the state space of an address."""
     return ANY
 
 
 def _moved(one: Instruction, pointer: Pointer, by: int | None, steps: int) -> Value | None:
+    """Return a pointer advanced by a constant, or by an unknown multiple of `steps` if `by` is None."""
     if pointer.generic and _bits(one) < 64:
         return None
     offset = None if by is None or pointer.offset is None else _at(pointer, pointer.offset + by)
@@ -121,7 +132,7 @@ def _at(pointer: Pointer, offset: int) -> int:
 
 
 def multiple_of(one: Instruction, values: Sequence[Value], operands: Sequence[Operand]) -> int:
-    """The power of two of which the result is a multiple, all operands being numbers."""
+    """Return the greatest known power of two that divides the result, if all operands are numbers."""
     known = [multiple(value) for value in values]
     kind = one.form.types.get("d", "")
     if one.form.effect or len(known) != len(operands) or kind[:1] not in "bus":

@@ -1,4 +1,4 @@
-"""The arrays in shared memory of a module, and which of them a name means."""
+"""List the arrays in shared memory of a module, and select one by name."""
 
 from __future__ import annotations
 
@@ -10,38 +10,39 @@ from memlane.errors import RelayoutError
 from memlane.ptx import Address, Function, Module, Symbol, Variable, called_functions, demangle, names_in
 
 DYNAMIC = "dynamic"
-"""How the dynamic part of shared memory is called, whatever names its declarations have: all of them begin at one place."""
+"""Name of the dynamic part of shared memory. All its declarations begin at the same address, whatever their names."""
 
 _RANGE = re.compile(r"\s*dynamic\s*(?:\[\s*(\d+)\s*:\s*(\d+)\s*\])?\s*")
 
 
 @dataclass(frozen=True)
 class SharedArray:
-    """A variable in shared memory, or a range of bytes of its dynamic part."""
+    """Variable in shared memory, or range of bytes of its dynamic part."""
 
     function: str
-    """The PTX name of the function that declares it; empty for one of the module, and for the dynamic part."""
+    """PTX name of the function that declares it; empty for a module-scope variable and for the dynamic part."""
     names: tuple[str, ...]
-    """Its PTX name; of the dynamic part all that lead there."""
+    """Its PTX name; for the dynamic part all names that lead to it."""
     title: str
-    """To show to a person: `tiled(float*, float const*, int)::tile`."""
+    """Readable name: `tiled(float*, float const*, int)::tile`."""
     nbytes: int
-    """0 where only the launch knows."""
+    """Size in bytes; 0 if only the launch determines it."""
     align: int
     first: int = 0
-    """Where the range begins, in bytes of the dynamic part."""
+    """Start of the range, in bytes of the dynamic part."""
 
     @property
     def is_dynamic(self) -> bool:
+        """Whether it is the dynamic part or a range of it."""
         return self.title.startswith(DYNAMIC)
 
     def same_memory(self, other: SharedArray) -> bool:
-        """Whether an address in one is counted from where the other begins."""
+        """Return whether offsets in both arrays are relative to the same address."""
         return (self.function, self.names) == (other.function, other.names)
 
 
 def shared_arrays(module: Module, kernel: Function | None = None) -> tuple[SharedArray, ...]:
-    """All of a module, or those that a kernel and the functions it calls use; the dynamic part comes last."""
+    """Return the arrays of a module, or those that a kernel and the functions it calls use; the dynamic part comes last."""
     functions = tuple(module.functions.values()) if kernel is None else (kernel, *called_functions(module, kernel))
     used = {name for function in functions for name in _names(function)}
     found = [_of(one, "") for one in module.variables.values() if _is_static(one) and one.name in used]
@@ -54,8 +55,9 @@ def shared_arrays(module: Module, kernel: Function | None = None) -> tuple[Share
 
 
 def find_array(module: Module, wanted: str | tuple[int, int] | None, kernel: Function | None = None) -> SharedArray:
-    """The array that `wanted` means: a name as in PTX or as the programmer wrote it (`tile`, `tiled::tile`), `dynamic[0:4096]` or (0, 4096)
-    for bytes of the dynamic part, None for the only one there is. RelayoutError with those there are otherwise."""
+    """Return the array that `wanted` selects: a name as in PTX or in the source (`tile`, `tiled::tile`), `dynamic[0:4096]` or (0, 4096) for
+    bytes of
+    the dynamic part, or None for the only array. Raises RelayoutError, with the available arrays, if there is no unique match."""
     arrays = shared_arrays(module, kernel)
     whose = module.name if kernel is None else kernel.title
     listed = ", ".join(one.title for one in arrays)
@@ -81,7 +83,7 @@ def find_array(module: Module, wanted: str | tuple[int, int] | None, kernel: Fun
 
 
 def static_bytes(module: Module, kernel: Function) -> int:
-    """Static shared memory of a kernel: its own, that of the functions it calls, and what they use of the module's."""
+    """Return the static shared memory of a kernel: its own, that of the functions it calls, and the module's variables that they use."""
     total = 0
     for one in sorted(shared_arrays(module, kernel), key=lambda one: -one.align):
         if not one.is_dynamic:
@@ -90,6 +92,8 @@ def static_bytes(module: Module, kernel: Function) -> int:
 
 
 def _bounds(wanted: str | tuple[int, int]) -> tuple[int, int] | None:
+    """Return the bounds of a range of the dynamic part, (0, 0) for all of it, or None for the name of an array. Raises RelayoutError for a
+    bad range."""
     if isinstance(wanted, str):
         match = _RANGE.fullmatch(wanted)
         if match is None:
@@ -103,6 +107,7 @@ def _bounds(wanted: str | tuple[int, int]) -> tuple[int, int] | None:
 
 
 def _range_of(dynamic: SharedArray, first: int, last: int) -> SharedArray:
+    """Return a range of the dynamic part; (0, 0) selects all of it."""
     if last < first or first < 0 or (last == first and first):
         raise RelayoutError(f"the range {first}..{last} of dynamic shared memory is empty")
     title = f"{DYNAMIC}[{first}:{last}]" if last else DYNAMIC
@@ -110,13 +115,13 @@ def _range_of(dynamic: SharedArray, first: int, last: int) -> SharedArray:
 
 
 def _answers(array: SharedArray, wanted: str) -> bool:
-    """Whether the last parts of the name, parameters left out, are those that were asked for."""
+    """Return whether the last parts of an array's name, without parameters, are those of `wanted`."""
     parts, asked = _without_brackets(array.title).split("::"), _without_brackets(wanted).split("::")
     return parts[-len(asked) :] == asked
 
 
 def _without_brackets(title: str) -> str:
-    """`void ns::red<256>(int*)::sums` -> `ns::red::sums`."""
+    """Return a name without what is in brackets: `void ns::red<256>(int*)::sums` -> `ns::red::sums`."""
     depth, kept = 0, []
     for character in title:
         if character in "<([{":
@@ -137,7 +142,7 @@ def _is_static(variable: Variable) -> bool:
 
 
 def _extern(module: Module, functions: tuple[Function, ...]) -> Iterator[Variable]:
-    """Every declaration that leads to the dynamic part."""
+    """Yield the declarations of the dynamic part."""
     for one in (*module.variables.values(), *(one for function in functions for one in _declared(function))):
         if one.space.partition("::")[0] == "shared" and not one.nbytes:
             yield one
@@ -149,7 +154,7 @@ def _declared(function: Function) -> Iterator[Variable]:
 
 
 def _names(function: Function) -> Iterator[str]:
-    """The symbols that its instructions name."""
+    """Yield the symbols that a function's instructions name."""
     for instruction in function.instructions():
         for operand in instruction.operands:
             if isinstance(operand, Symbol) or (isinstance(operand, Address) and isinstance(operand.base, Symbol)):

@@ -1,7 +1,7 @@
-"""The steps of an index map as PTX: from a register to a register, in 32-bit integers.
+"""Emit the steps of an index map as PTX, from a register to a register, in 32-bit integers.
 
-A table is read from memory, or put together from immediate operands: of eight bytes one `prmt` takes the one that three bits of the index
-name, and the other bits choose among several of these.
+A table is read from memory or assembled from immediate operands: `prmt` selects one of eight bytes by the lowest three bits of the index,
+and the other bits select among several such results.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _OPERATIONS: Mapping[str, str] = {
     "min": "min.s32",
     "max": "max.s32",
 }
-"""Division, remainder and shift to the right are those of values that are never negative, which is checked."""
+"""PTX operations. Division, remainder and right shift require operands that are never negative, which is checked."""
 
 
 @dataclass(frozen=True)
 class LookUp:
-    """How a table is read: its variable, the space that lies in, and the type of its entries."""
+    """How a table is read: its variable, state space and entry type."""
 
     variable: str
     space: str
@@ -40,21 +40,22 @@ class LookUp:
 
 
 LARGEST_COMPUTED = 64
-"""Entries of a table that is put together from immediate operands."""
+"""Maximum number of entries of a table that is assembled from immediate operands."""
 
 
 def can_be_computed(values: Sequence[int]) -> bool:
-    """Whether a table needs no memory."""
+    """Return whether a table needs no memory."""
     return len(values) <= LARGEST_COMPUTED and min(values) >= 0 and max(values) < 256
 
 
 def emit(
     program: Program, source: str, fresh: Callable[[str], str], tables: Mapping[tuple[int, ...], LookUp], guard: str
 ) -> tuple[str, str]:
-    """PTX that computes `program` of the one name it has, which `source` holds, and the register or number that is its value.
+    """Return PTX that computes `program` of its only name, whose value `source` holds, and the register or number with the result.
 
-    `fresh` gives a register of a type that is not used yet. Tables that `tables` has are read from there under `guard` (`@%p ` or nothing):
-    where it is false the index may be any. The others are put together. LayoutError for values that 32 bits do not hold.
+    `fresh` returns an unused register of a type. Tables in `tables` are read from there under `guard` (`@%p ` or empty): where it is false
+    the
+    index may be out of range. The others are assembled from immediates. Raises LayoutError for values that do not fit into 32 bits.
     """
     lines: list[str] = []
     places: list[str] = []
@@ -82,6 +83,7 @@ def emit(
 
 
 def _look_up(lines: list[str], table: LookUp, index: str, fresh: Callable[[str], str], guard: str) -> str:
+    """Append PTX that reads an entry of a table; return its register."""
     base, at, found = fresh("b64"), fresh("b64"), fresh("b32")
     cached = ".nc" if table.space == "global" else ""
     lines += [
@@ -93,7 +95,7 @@ def _look_up(lines: list[str], table: LookUp, index: str, fresh: Callable[[str],
 
 
 def put_together(lines: list[str], values: Sequence[int], index: str, fresh: Callable[[str], str]) -> str:
-    """Return the register that gets the entry of a small table at an index, and add the lines that put it together in 32 bits."""
+    """Append PTX that assembles the entry of a small table at an index, in 32 bits; return its register."""
     selector = fresh("b32")
     lines.append(f"and.b32 {selector}, {index}, 7;")
     found = []

@@ -1,16 +1,16 @@
-"""The pass that moves the elements of an array in global memory, which a kernel gets through a pointer parameter.
+"""Change the layout of an array in global memory that a kernel gets through a pointer parameter.
 
     ld.param.u64 %rd1, [points];          ld.param.u64 %at_b64_0, [points];         at the entry
     add.s64 %rd8, %rd7, %rd6;             add.s64 %rd8, %rd7, %rd6;
-    ld.global.f32 %f1, [%rd8];     ->     sub.s64 %at_b64_1, %rd8, %at_b64_0;       bytes from where the array begins
-                                          ...                                       the element, and where the layout has it
+    ld.global.f32 %f1, [%rd8];     ->     sub.s64 %at_b64_1, %rd8, %at_b64_0;       byte offset in the array
+                                          ...                                       the element, and its place in the layout
                                           add.s64 %at_b64_7, %at_b64_0, %at_b64_6;
                                           ld.global.f32 %f1, [%at_b64_7];
 
-Every access is changed whose address must come from that parameter. Where an address may come from it and from something else, or where it
-leaves the registers that are followed, the pass refuses with the line: an element that is looked for at its old place would be another one.
-Tables of the layout become variables of the module, which are read under the predicate of the access.
-Valid module in, valid module out, with the calls of the kernel inlined.
+Changes every access whose address must come from that parameter. If an address may come from it or from something else, or leaves the
+registers that are followed, the pass refuses with the line: an access to an element at its old place would reach another one.
+Tables of the layout become variables of the module, which are read under the guard of the access.
+Takes a valid module and returns a valid one, with the calls of the kernel inlined.
 """
 
 from __future__ import annotations
@@ -72,20 +72,20 @@ _OPERATIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Remapped:
-    """A module with an array of a kernel laid out anew."""
+    """Module with a new layout of an array of a kernel."""
 
     module: Module
     parameter: str
     accesses: int
-    """Instructions that access it."""
+    """Number of instructions that access the array."""
     alignment: int
-    """Of the address of the array, in bytes: what the widest of these accesses needs to begin where elements do that stay together."""
+    """Required alignment of the array in bytes, for the widest of these accesses."""
 
 
 def relayout_parameter(module: Module, kernel: str, parameter: int | str, layout: ArrayLayout, element: int) -> Remapped:
-    """Let every access of a kernel to the array behind a pointer parameter go through `layout`, whose elements have `element` bytes.
+    """Map every access of a kernel to the array behind a pointer parameter through `layout`, whose elements have `element` bytes.
 
-    `parameter` is its position or its name in the PTX. Raises RelayoutError, with the line, where an address is lost.
+    `parameter` is its position or its name in the PTX. Raises RelayoutError, with the line, if an address cannot be followed.
     """
     inlined = inline_calls(module).module
     function = inlined.kernels[kernel]
@@ -110,7 +110,7 @@ def relayout_parameter(module: Module, kernel: str, parameter: int | str, layout
 
 
 def _tables(module: Module, program: Program) -> tuple[dict[tuple[int, ...], LookUp], list[Variable]]:
-    """Return how each table of a layout is read, and the variables in global memory that hold those which need memory."""
+    """Return how each table of a layout is read, and the variables in global memory for those that need memory."""
     found: dict[tuple[int, ...], LookUp] = {}
     variables: list[Variable] = []
     taken = {*module.variables, *module.functions}
@@ -131,11 +131,12 @@ def _tables(module: Module, program: Program) -> tuple[dict[tuple[int, ...], Loo
 
 
 def _is_narrow(program: Program) -> bool:
-    """Whether 32 bits hold every value on the way."""
+    """Return whether every intermediate value fits into 32 bits."""
     return all(step.part.low >= -(1 << 31) and step.part.high < 1 << 31 for step in program.steps)
 
 
 def _parameter(function: Function, wanted: int | str) -> str:
+    """Return the PTX name of a pointer parameter. Raises RelayoutError if there is none."""
     names = [one.name for one in function.params]
     if isinstance(wanted, int) and not isinstance(wanted, bool):
         if not 0 <= wanted < len(names):
@@ -149,7 +150,7 @@ def _parameter(function: Function, wanted: int | str) -> str:
 
 
 class _OfParameter(Analysis):
-    """Follows the addresses that come from one parameter. They are generic, which global addresses are too."""
+    """Analysis of the addresses that come from one parameter. They count as generic, which global addresses are too."""
 
     def __init__(self, array: SharedArray) -> None:
         super().__init__({})
@@ -167,22 +168,24 @@ class _OfParameter(Analysis):
 
 
 def _reads_parameter(one: Instruction, array: SharedArray) -> bool:
+    """Return whether an instruction loads the parameter."""
     bases = [operand.base for operand in one.operands if isinstance(operand, Address)]
     return one.opcode == "ld" and any(isinstance(base, Symbol) and base.name in array.names for base in bases)
 
 
 def _names_parameter(one: Instruction, array: SharedArray) -> bool:
-    """Whether an instruction takes the address of the parameter, through which its value may be read anywhere."""
+    """Return whether an instruction takes the address of the parameter, through which its value may be read anywhere."""
     return any(isinstance(operand, Symbol) and operand.name in array.names for operand in one.operands)
 
 
 def _is_whole(one: Instruction) -> bool:
-    """Whether a load of a parameter takes all of a pointer."""
+    """Return whether a load of a parameter reads the whole pointer."""
     offsets = [operand.offset for operand in one.operands if isinstance(operand, Address)]
     return offsets == [0] and isinstance(one.operands[0], Register) and SCALAR_TYPES[one.form.types["d"]].bits == 64
 
 
 def _followed(flat: Function, array: SharedArray) -> tuple[list[ArrayAccess], list[Problem]]:
+    """Return the accesses to the array, and what prevents changing its layout, both in program order."""
     flow, analysis = ControlFlow(flat), _OfParameter(array)
     ends = fixpoint(flow, analysis)
     numbers = {id(one): index for index, one in enumerate(flat.instructions())}
@@ -193,7 +196,7 @@ def _followed(flat: Function, array: SharedArray) -> tuple[list[ArrayAccess], li
         for one in flow.blocks[block].instructions:
             found, told = analysis.uses(one, state, numbers[id(one)])
             accesses += found
-            # What is accessed through addresses of shared memory is not an array of global memory.
+            # Accesses to shared memory do not concern an array in global memory.
             problems += [problem for problem in told if problem.arrays]
             if _names_parameter(one, array):
                 problems.append(Problem(numbers[id(one)], frozenset({array}), "the address of the parameter itself is taken here"))
@@ -206,7 +209,7 @@ def _followed(flat: Function, array: SharedArray) -> tuple[list[ArrayAccess], li
 
 
 def _by_words(layout: ArrayLayout, element: int, widest: int) -> str:
-    """Return how structures are laid out so that no access is torn, for the end of a message; nothing for other layouts."""
+    """Return, for the end of a message, a layout of structures that splits no access; empty for other layouts."""
     if not isinstance(layout, Fields) or widest <= element or layout.shape[1] * element % widest:
         return ""
     words = layout.shape[1] * element // widest
@@ -218,7 +221,7 @@ def _by_words(layout: ArrayLayout, element: int, widest: int) -> str:
 
 
 def _check(module: Module, flat: Function, one: ArrayAccess, layout: ArrayLayout, element: int, array: SharedArray, remedy: str) -> None:
-    """Raise RelayoutError where an access takes several elements at once that would not lie side by side, or a part of one that it may."""
+    """Raise RelayoutError if an access covers several elements that would not be contiguous, or may cross the boundary between two."""
     if element % one.nbytes == 0:
         return
     instruction = list(flat.instructions())[one.index]
@@ -236,6 +239,8 @@ def _check(module: Module, flat: Function, one: ArrayAccess, layout: ArrayLayout
 
 @dataclass
 class _Writer:
+    """Rewrites a function with mapped addresses."""
+
     function: Function
     accesses: list[ArrayAccess]
     parameter: str
@@ -273,13 +278,13 @@ class _Writer:
             place = self._place(alias(address.base.name), address.offset, base, lines)
             for statement in placed("\n".join(lines), one.location):
                 assert isinstance(statement, Instruction)
-                # Where the access does not happen its address may be any, and a table is not looked up there.
+                # Under a false guard the address is arbitrary, so tables are not read there.
                 yield replace(statement, guard=one.guard if statement.opcode == "ld" else None)
             operands[access.operand] = replace(address, base=Register(place), offset=0)
         yield replace(one, operands=tuple(operands)) if accesses else one
 
     def _place(self, source: str, offset: int, base: str, lines: list[str]) -> str:
-        """Return the register with the new address, and the lines that fill it."""
+        """Append PTX that computes the new address; return its register."""
         distance = self._line(lines, "sub.s64", source, base)
         if offset:
             distance = self._line(lines, "add.s64", distance, str(offset))
@@ -296,7 +301,7 @@ class _Writer:
         return self._line(lines, "add.s64", at, within) if within else at
 
     def _element(self, index: str, lines: list[str]) -> str:
-        """Return the register with the place of an element, in 32-bit arithmetic where that holds every value on the way."""
+        """Append PTX that computes the place of an element, in 32-bit arithmetic if every intermediate value fits; return its register."""
         steps = self.program.steps
         bits = 32 if _is_narrow(self.program) else 64
         if bits == 32:
@@ -328,6 +333,7 @@ class _Writer:
         return found
 
     def _looked_up(self, values: tuple[int, ...], index: str, bits: int, lines: list[str]) -> str:
+        """Append PTX that reads or assembles an entry of a table; return its register."""
         known = self.tables.get(values)
         if known is None:
             return put_together(lines, values, index, self._fresh)
@@ -342,11 +348,13 @@ class _Writer:
         return narrow
 
     def _line(self, lines: list[str], operation: str, *operands: str) -> str:
+        """Append an operation on 64 bits; return the register with its result."""
         made = self._fresh("b64")
         lines.append(f"{operation} {made}, {', '.join(operands)};")
         return made
 
     def _fresh(self, kind: str) -> str:
+        """Return an unused register of a type."""
         number = self._declared.get(kind, 0)
         self._declared[kind] = number + 1
         return f"%{self._prefix}{kind}_{number}"

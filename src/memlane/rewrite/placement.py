@@ -1,4 +1,4 @@
-"""A layout as a map of byte offsets of one array: what it gives for constants, what it tears, and the room it takes."""
+"""Map byte offsets of an array by a layout: constant offsets, accesses that the layout splits, and the size it needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ELEMENT_BYTES = (1, 2, 4, 8, 16)
 
 
 class Placement:
-    """The bytes of `tiles` tiles that lie one behind the other, each laid out by `layout` in elements of `element` bytes."""
+    """Bytes of `tiles` consecutive tiles, each laid out by `layout` in elements of `element` bytes."""
 
     def __init__(self, layout: Layout, element: int, tiles: int) -> None:
         if not layout.is_injective:
@@ -27,38 +27,38 @@ class Placement:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the array has for the kernel."""
+        """Bytes of the array as the kernel sees it."""
         return self._count * self.tiles * self.element
 
     @property
     def room(self) -> int:
-        """Bytes that it takes."""
+        """Bytes that the laid out array takes."""
         return self.layout.size * self.tiles * self.element
 
     @cached_property
     def table(self) -> npt.NDArray[np.int64]:
-        """int64[elements]: where each element lies, in elements."""
+        """Place of each element, in elements: int64[elements]."""
         one = self.layout.table.ravel()
         return np.concatenate([one + tile * self.layout.size for tile in range(self.tiles)])
 
     def of(self, offset: int) -> int:
-        """Where the byte at `offset` lies."""
+        """Return the place of the byte at `offset`."""
         return int(self.table[offset // self.element]) * self.element + offset % self.element
 
     def program(self, nbytes: int) -> Program:
-        """The map of the byte offsets at which an access of `nbytes` may begin, which are called `b`."""
+        """Return the map of the byte offsets at which an access of `nbytes` may begin; their name is `b`."""
         b = name("b", self.nbytes)
         element = b // self.element
         place = self.layout.offset_of_index(element % self._count) + element // self._count * self.layout.size
         return Program(place * self.element + (b % self.element if nbytes % self.element else 0))
 
     def program_of_elements(self) -> Program:
-        """The same of the numbers of elements, which are called `k`; the value is in bytes too."""
+        """Return the map of element indices to byte offsets; their name is `k`."""
         k = name("k", self._count * self.tiles)
         return Program((self.layout.offset_of_index(k % self._count) + k // self._count * self.layout.size) * self.element)
 
     def torn_at(self, nbytes: int) -> int | None:
-        """The first offset at which the bytes of an aligned access of this size do not lie side by side and aligned; None if none is."""
+        """Return the first offset at which the layout splits or misaligns an aligned access of this size; None if there is none."""
         if nbytes <= self.element:
             return 0 if self.element % nbytes else None
         vector = nbytes // self.element
@@ -69,8 +69,11 @@ class Placement:
         return int(np.flatnonzero(torn)[0]) * nbytes if torn.any() else None
 
     def distance(self, by: int, nbytes: int, start: int, multiple: int) -> int | None:
-        """How far apart two bytes lie that were `by` apart, where both are in the array and accesses of `nbytes` begin there; None if that
-        depends on where they are. The offset of the first is known to be `start` more than a multiple of `multiple`, a power of two."""
+        """Return the new distance of two bytes whose old distance is `by`, if it is the same wherever accesses of `nbytes` begin; else
+        None.
+
+        Both bytes lie in the array. The offset of the first is `start` plus a multiple of `multiple`, a power of two.
+        """
         if by % self.element or start % self.element:
             return None
         step, apart = max(1, nbytes // self.element), by // self.element
@@ -87,8 +90,10 @@ class Placement:
 
 
 def element_bytes(layout: Layout, nbytes: int, scalar: int, given: int | None, title: str) -> tuple[int, int]:
-    """Bytes of an element and the number of tiles in an array of `nbytes`, which is accessed by scalars of up to `scalar` bytes;
-    RelayoutError if the layout is not one of it."""
+    """Return the bytes per element and the number of tiles of an array of `nbytes`, which is accessed by scalars of up to `scalar` bytes.
+
+    Raises RelayoutError if the layout does not fit the array.
+    """
     elements = layout.rows * layout.columns
     if given is not None and given not in ELEMENT_BYTES:
         raise RelayoutError(f"elements have 1, 2, 4, 8 or 16 bytes, got {given}")

@@ -1,8 +1,9 @@
-"""Which registers hold addresses of which array in shared memory: a forward analysis over the control flow of a function.
+"""Find the registers that hold addresses of each array in shared memory, by a forward data-flow analysis of a function.
 
-An address begins where an instruction names a variable, and is followed through copies, conversions, additions and what merges where paths
-meet. What is done to it that is not followed is told as a `Problem`, for whom it matters: a pass that moves the elements of an array must
-know of every address of it.
+An address originates where an instruction names a variable, and is followed through copies, conversions, additions and joins. A use that
+cannot be followed is reported as a `Problem` with the arrays it concerns: a pass that moves the elements of an array must know every
+address
+of it.
 """
 
 from __future__ import annotations
@@ -37,49 +38,49 @@ from memlane.rewrite.arrays import SharedArray
 from memlane.rewrite.values import ANY, Mixed, Number, Pointer, Value, arrays_of, constant, merged, power_of
 
 WIDEST = 16
-"""Bytes that a lane accesses at once at most, aligned to as many; what copies more is aligned to less than it copies."""
+"""Maximum bytes that a lane accesses at once, aligned to its size; copies of more bytes are aligned to less than their size."""
 
 _ROUNDS = 64
-"""So often the blocks of a function are gone through, and once more for each of them, before its analysis is given up."""
+"""Iterations over the blocks of a function, plus one per block, after which its analysis is given up."""
 
 State = dict[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something done to an address that is not followed."""
+    """Use of an address that cannot be followed."""
 
     index: int
-    """Of the instruction in its function."""
+    """Index of the instruction in its function."""
     arrays: frozenset[SharedArray]
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayAccess:
-    """An operand of an instruction through which it accesses an array."""
+    """Operand of an instruction by which it accesses an array."""
 
     index: int
-    """Of the instruction in its function."""
+    """Index of the instruction in its function."""
     operand: int
-    """Place among the operands."""
+    """Index among the operands."""
     pointer: Pointer
-    """Of the base register or symbol; a constant behind it in the brackets is not in it."""
+    """Value of the base register or symbol, without the constant offset in the brackets."""
     nbytes: int
     scalar: int
-    """Bytes of one of the elements that the instruction speaks of; 0 where it does not say."""
+    """Bytes of one element of the instruction's type; 0 if it has none."""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What is known of the addresses in one function."""
+    """Accesses and problems of the addresses in one function."""
 
     accesses: tuple[ArrayAccess, ...]
     problems: tuple[Problem, ...]
 
 
 def accesses_to_shared(function: Function, arrays: Sequence[SharedArray]) -> Provenance:
-    """The accesses of a function to those of `arrays` that it can name, and what else it does with their addresses."""
+    """Return the accesses of a function to those of `arrays` that it can name, and other uses of their addresses."""
     visible = {name: one for one in arrays if one.function in ("", function.name) for name in one.names}
     flat = flatten_scopes(function)
     flow = ControlFlow(flat)
@@ -100,7 +101,7 @@ def accesses_to_shared(function: Function, arrays: Sequence[SharedArray]) -> Pro
 
 
 def followed(module: Module, function: Function, arrays: Sequence[SharedArray]) -> Provenance:
-    """`accesses_to_shared` of a function of a module, worked out once for it: each layout that is tried asks it of the same kernel."""
+    """Return `accesses_to_shared` of a function of a module, cached per module: each layout that is tried needs it for the same kernel."""
     known, key = _known(module), (function.name, tuple(arrays))
     if key not in known:
         known[key] = accesses_to_shared(function, arrays)
@@ -113,7 +114,8 @@ def _known(_: Module) -> dict[tuple[str, tuple[SharedArray, ...]], Provenance]:
 
 
 def fixpoint(flow: ControlFlow, analysis: Analysis) -> dict[int, State]:
-    """The state at the end of each reachable block, of the registers that are still read behind it."""
+    """Return the state at the end of each reachable block, for the registers that are live there. Raises MemlaneError without
+    convergence."""
     live = Liveness(flow)
     needed = {block: live.live_out(block) for block in flow.order}
     ends: dict[int, State] = {}
@@ -138,7 +140,7 @@ def fixpoint(flow: ControlFlow, analysis: Analysis) -> dict[int, State]:
 
 
 def entry_state(flow: ControlFlow, block: int, ends: Mapping[int, State]) -> State:
-    """Where paths meet: a register that only some of them have written has the value that these gave it."""
+    """Return the join of the predecessors' states: a register that only some of them have written has the join of their values."""
     state: State = {}
     for before in flow.predecessors[block]:
         for name, value in ends.get(before, {}).items():
@@ -147,10 +149,13 @@ def entry_state(flow: ControlFlow, block: int, ends: Mapping[int, State]) -> Sta
 
 
 class Analysis:
+    """Transfer functions of the analysis on the state of all registers."""
+
     def __init__(self, visible: Mapping[str, SharedArray]) -> None:
         self._visible = visible
 
     def value(self, operand: Operand, state: State, bits: int = 64) -> Value:
+        """Return the value of an operand."""
         if isinstance(operand, Register):
             return state.get(operand.name.partition(".")[0], ANY)
         if isinstance(operand, Symbol) and operand.name in self._visible:
@@ -159,7 +164,7 @@ class Analysis:
         return ANY if number is None else Number(power_of(number))
 
     def step(self, one: Instruction, state: State) -> None:
-        """The state behind an instruction."""
+        """Update the state by an instruction."""
         written = registers_written(one)
         if not written:
             return
@@ -169,7 +174,7 @@ class Analysis:
             state[name] = result if name in certain or name not in state else merged(state[name], result)
 
     def uses(self, one: Instruction, state: State, index: int) -> tuple[list[ArrayAccess], list[Problem]]:
-        """The accesses that an instruction makes, and what it does that is not followed."""
+        """Return the accesses of an instruction, and the problems of its uses of addresses."""
         accesses, problems = self._accesses(one, state, index)
         told = self.result(one, state)[1]
         escaping = frozenset().union(*(arrays_of(value) for value in self._values(one, state)))
@@ -201,7 +206,7 @@ class Analysis:
         return accesses, problems
 
     def _values(self, one: Instruction, state: State) -> list[Value]:
-        """What its source operands hold, the bases of memory operands left out."""
+        """Return the values of the source operands, without the bases of memory operands."""
         return [self.value(item, state) for operand in self._sources(one) for item in _items(operand)]
 
     # -- what an instruction makes of addresses ------------------------------------------------------------------------------------
@@ -211,7 +216,7 @@ class Analysis:
         return [operand for place, operand in enumerate(one.operands) if place not in written]
 
     def result(self, one: Instruction, state: State) -> tuple[Value, str]:
-        """The value of what is written, and why an address among the operands is not followed; empty if it is."""
+        """Return the value that is written, and the reason why an address among the operands cannot be followed; empty if it can."""
         values = self._values(one, state)
         if all(isinstance(value, Number) for value in values):
             return Number(multiple_of(one, values, self._sources(one))), ""

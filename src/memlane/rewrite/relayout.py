@@ -1,18 +1,17 @@
-"""The pass that lays an array in shared memory out anew.
+"""Change the layout of an array in shared memory.
 
     mul.wide.u32 %rd6, %r5, 4;            mul.wide.u32 %rd6, %r5, 4;
     add.s64 %rd8, %rd7, %rd6;             add.s64 %rd8, %rd7, %rd6;
-    ld.shared.f32 %f1, [%rd8];     ->     shr.u32 %at_b32_1, %r5, 5;                the element is %r5, as the kernel knows it;
-                                          ...                                       where the layout has it,
+    ld.shared.f32 %f1, [%rd8];     ->     shr.u32 %at_b32_1, %r5, 5;                the element index is %r5
+                                          ...                                       its place in the layout
                                           mov.u32 %at_b32_0, tile;
                                           add.s32 %at_b32_4, %at_b32_0, %at_b32_3;
                                           ld.shared.f32 %f1, [%at_b32_4];           and the access there
 
-Valid module in, valid module out. The kernel goes on to compute the addresses that it always did; only accesses see others (and what nobody
-needs any more the assembler leaves out). The element is taken from what the address was made of where that still stands in registers
-(`terms`), else from the address less where the array begins. Constant addresses are mapped here and cost nothing, one register is mapped
-once as long as it holds the same address, and where two addresses stay equally far apart wherever they are, the second is the first and a
-constant.
+Takes a valid module and returns a valid one. The kernel still computes its original addresses; only the accesses use new ones (and ptxas
+removes what becomes dead code). The element index is taken from the operands of the address if they are still in registers (`terms`), else
+from the address minus the start of the array. Constant addresses are mapped at compile time and cost nothing; a register is mapped once
+while it holds the same address; and if the distance of two addresses is the same everywhere, the second is the first plus a constant.
 """
 
 from __future__ import annotations
@@ -44,28 +43,29 @@ from memlane.rewrite.provenance import ArrayAccess, Provenance, followed
 from memlane.rewrite.writer import Writer, constant_offset
 
 Tables = Literal["computed", "constant", "global"]
-"""Where the tables of a layout lie: nowhere, if they are small enough to be put together from immediate operands, else in constant memory;
-always in constant memory, which serves one address at a time, so that lanes of different rows wait for each other; or in global memory."""
+"""Where the tables of a layout are stored. `computed`: assembled from immediate operands if small enough, else in constant memory;
+`constant`:
+always in constant memory, which serves one address at a time, so lanes of different rows are serialised; `global`: in global memory."""
 
 
 @dataclass(frozen=True)
 class Relaid:
-    """A module with an array laid out anew."""
+    """Module with a new layout of an array."""
 
     module: Module
     array: SharedArray
     layout: Layout
     element_bytes: int
     tiles: int
-    """How many tiles of the layout the array consists of."""
+    """Number of tiles of the layout in the array."""
     accesses: int
-    """Instructions that access it."""
+    """Number of instructions that access the array."""
     folded: int
-    """Those whose address is a constant, and was mapped here."""
+    """Number of these with a constant address, mapped at compile time."""
     shared: int
-    """Those that use what was worked out for one before."""
+    """Number of these that reuse an address computed for an earlier access."""
     added_bytes: int
-    """Room that the layout takes beyond what the array had."""
+    """Bytes that the layout needs in addition to those of the array."""
 
 
 def relayout_module(
@@ -77,11 +77,12 @@ def relayout_module(
     element: int | None = None,
     tables: Tables = "computed",
 ) -> Relaid:
-    """Every access to one array in shared memory goes through `layout`.
+    """Map every access to one array in shared memory through `layout`.
 
-    `shared`: the array, as `find_array` takes it. `kernel`: the PTX name of the kernel to change; None: all that use the array. `element`:
-    bytes of an element; None: what the array has for each element of the layout. Raises RelayoutError where the pass cannot know that the
-    kernel computes what it did: with the line, where it is one that keeps it from that.
+    `shared`: the array, as in `find_array`. `kernel`: PTX name of the kernel to change; None: all that use the array. `element`: bytes per
+    element; None: the size of the array divided by the elements of the layout. Raises RelayoutError if the pass cannot prove that the
+    kernel
+    computes the same, with the line that prevents it.
     """
     if module.address_size != 64:
         raise RelayoutError(f"{module.name} has addresses of {plural(module.address_size, 'bit')}; only .address_size 64 can be changed")
@@ -110,7 +111,7 @@ def relayout_module(
 
 
 def _functions(module: Module, array: SharedArray, kernel: Function | None) -> dict[str, Function]:
-    """Those that may name the array."""
+    """Return the functions that may name the array. Raises RelayoutError if another kernel calls one of them."""
     if array.function:
         return {array.function: module.functions[array.function]}
     if kernel is None:
@@ -126,11 +127,12 @@ def _functions(module: Module, array: SharedArray, kernel: Function | None) -> d
 
 
 def _names(module: Module, function: Function, array: SharedArray) -> bool:
+    """Return whether a function uses the array."""
     return any(one.same_memory(array) for one in shared_arrays(module, function))
 
 
 def _known(module: Module, function: Function, array: SharedArray) -> tuple[ArrayAccess, ...]:
-    """The accesses to the array; RelayoutError if something else is done to its address."""
+    """Return the accesses to the array. Raises RelayoutError if its address is used in another way."""
     whole = next((one for one in shared_arrays(module) if one.same_memory(array)), array)
     arrays = [one for one in shared_arrays(module) if not one.same_memory(array)]
     provenance: Provenance = followed(module, function, [*arrays, whole])
@@ -143,12 +145,13 @@ def _known(module: Module, function: Function, array: SharedArray) -> tuple[Arra
 
 
 def _scalar_bytes(accesses: Sequence[ArrayAccess]) -> int:
-    """The widest scalar that the array is accessed by: parts of an element may be, elements together have a vector type."""
+    """Return the widest scalar of the accesses: a scalar may be a part of an element, and several elements have a vector type."""
     return max(one.scalar for one in accesses) or min(one.nbytes for one in accesses)
 
 
 def _placement(array: SharedArray, layout: Layout, element: int | None, scalar: int) -> tuple[SharedArray, Placement]:
-    """The map, and the array with the bytes it has: of the whole dynamic part those of the layout."""
+    """Return the map, and the array with its size: for the whole dynamic part that of the layout. Raises RelayoutError if it does not
+    fit."""
     if array.is_dynamic and not array.nbytes:
         bytes_each = element or scalar
         array = replace(array, nbytes=layout.rows * layout.columns * bytes_each)
@@ -164,6 +167,7 @@ def _placement(array: SharedArray, layout: Layout, element: int | None, scalar: 
 
 
 def _check(module: Module, function: Function, accesses: Sequence[ArrayAccess], array: SharedArray, placement: Placement) -> None:
+    """Raise RelayoutError for an access that the layout splits, that may cross an end of the array, or that is out of bounds."""
     instructions = list(function.instructions())
     torn = {nbytes: placement.torn_at(nbytes) for nbytes in {one.nbytes for one in accesses}}
     for one in accesses:
@@ -189,6 +193,7 @@ def _check(module: Module, function: Function, accesses: Sequence[ArrayAccess], 
 
 
 def _check_room(before: Module, after: Module, array: SharedArray, placement: Placement, functions: Mapping[str, Function]) -> None:
+    """Raise RelayoutError if the layout makes static shared memory exceed its limit."""
     for kernel in after.kernels.values():
         whole = static_bytes(after, kernel)
         if whole > STATIC_SHARED_BYTES and whole > static_bytes(before, before.kernels[kernel.name]):
@@ -200,6 +205,7 @@ def _check_room(before: Module, after: Module, array: SharedArray, placement: Pl
 
 
 def refusal(module: Module, function: Function, index: int, message: str) -> RelayoutError:
+    """Return an error with the source line of an instruction."""
     instruction = list(function.instructions())[index]
     return RelayoutError(message, instruction.span, _origin(module, instruction.location))
 
@@ -216,7 +222,7 @@ def _origin(module: Module, location: Location | None) -> str:
 def _look_ups(
     module: Module, placement: Placement, accesses: Sequence[ArrayAccess], tables: Tables
 ) -> tuple[dict[tuple[int, ...], LookUp], list[Variable]]:
-    """The tables of the maps, each once, and their variables."""
+    """Return how each table of the maps is read, and the variables that hold them."""
     if tables not in ("computed", "constant", "global"):
         raise RelayoutError(f"the tables of a layout are computed, or are in constant or global memory, not in {tables!r}")
     found: dict[tuple[int, ...], LookUp] = {}
@@ -250,7 +256,7 @@ def _look_ups(
 def _with_items(
     module: Module, array: SharedArray, placement: Placement, functions: Mapping[str, Function], tables: Sequence[Variable]
 ) -> Module:
-    """The module with functions replaced, the array enlarged and tables in front of what stands first."""
+    """Return the module with functions replaced, the array enlarged and the tables declared before everything else."""
 
     def enlarged(variable: Variable) -> Variable:
         return replace(variable, shape=(-(-max(placement.room, array.nbytes) // variable.element_bytes),))
@@ -267,6 +273,7 @@ def _with_items(
 
 
 def _redeclared(function: Function, name: str, enlarged: Callable[[Variable], Variable]) -> Function:
+    """Return the function with its declaration of a variable enlarged."""
     assert function.body is not None
 
     def block(old: Block) -> Block:

@@ -1,14 +1,14 @@
-"""How far into its array an address leads, as a sum of registers: what was added to where the array begins.
+"""Express the offset of an address in its array as a sum of registers: what was added to the start of the array.
 
     mov.u64        %rd7, tile;
     mul.wide.u32   %rd6, %r5, 128;
-    add.s64        %rd8, %rd7, %rd6;         %rd8 is %r5 * 128 bytes into the array,
+    add.s64        %rd8, %rd7, %rd6;         the offset of %rd8 is %r5 * 128 bytes,
     mul.wide.u32   %rd9, %r2, 4;
-    add.s64        %rd10, %rd8, %rd9;        and %rd10 is %r5 * 128 + %r2 * 4
+    add.s64        %rd10, %rd8, %rd9;        that of %rd10 is %r5 * 128 + %r2 * 4
 
-Taking the beginning off the address again would say the same, but the assembler does not see through that. Only registers are taken that
-one instruction of the text writes, without a guard, and through which every way to that which uses them leads. So whenever an address is
-used, they still hold what went into it: no way leads from a part to the use without writing the address anew.
+Subtracting the start from the address gives the same value, but ptxas does not simplify that. Only registers with a single unguarded
+definition that dominates the use are followed. So at each use of an address they still hold its operands: no path leads from an operand to
+the use without computing the address again.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from memlane.ptx import (
 from memlane.rewrite.values import constant
 
 MOST = 2
-"""Registers that are added up at most: one addition is what taking off the beginning would cost."""
+"""Maximum number of registers in a sum: one addition costs as much as subtracting the start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A register, perhaps times a number."""
+    """A register times a factor."""
 
     register: str
     bits: int
@@ -47,16 +47,16 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A number of bytes: registers added up, and a constant."""
+    """Number of bytes as a sum of registers and a constant."""
 
     registers: tuple[Term, ...] = ()
     constant: int = 0
     exact: bool = True
-    """Whether they add up to it as integers; else the upper bits of the sum, beyond 32, were lost on the way."""
+    """Whether the sum is exact as integers; if not, bits above the lower 32 were lost."""
 
     def divided(self, by: int) -> Terms | None:
-        """The number over `by`; None where some part of it is not a multiple. Unless it is exact, as many upper bits of it as `by` has
-        lower ones mean nothing."""
+        """Return the number divided by `by`; None if some term is not a multiple. Unless it is exact, its upper log2(`by`) bits are
+        undefined."""
         if self.constant % by or any(term.factor % by for term in self.registers):
             return None
         return replace(
@@ -65,13 +65,13 @@ class Terms:
 
 
 class Sums:
-    """The addresses in one array that a function computes so. `flow` is that of the function with every name declared once."""
+    """Addresses in one array that a function computes as sums. `flow`: control flow of the function with unique names."""
 
     def __init__(self, function: Function, flow: ControlFlow, names: Sequence[str]) -> None:
         self._names, self._flow = names, flow
         flat = [one for block in flow.blocks for one in block.instructions]
         self._places = {id(one): (block.index, place) for block in flow.blocks for place, one in enumerate(block.instructions)}
-        # Of the registers that the body itself declares: those of inner blocks are hidden elsewhere.
+        # Only registers declared in the body itself: those of inner blocks are not visible elsewhere.
         own = function.body.statements if function.body is not None else ()
         self._scope = Scope.of(one for one in own if isinstance(one, RegisterDecl) and one.vector == 1)
         writes = Counter(name for one in flat for name in registers_written(one))
@@ -81,17 +81,16 @@ class Sums:
         self._known: dict[str, Terms | None] = {}
 
     def of(self, register: str, used: Instruction) -> Terms | None:
-        """The sum that makes the address in a register which an instruction uses, less where the array begins; None where it is no such
-        sum."""
+        """Return the offset in the array of the address in a register that an instruction uses, as a sum; None if it is not one."""
         if register not in self._known:
-            self._known[register] = None  # what leads back to itself is no sum
+            self._known[register] = None  # a value that depends on itself is not a sum
             one = self._single.get(register)
             found = None if one is None else self._made_by(one)
             self._known[register] = found if found is None or len(found.registers) <= MOST else None
         return self._known[register] if self._is_in_front(register, used) else None
 
     def _is_in_front(self, register: str, used: Instruction) -> bool:
-        """Whether every way to an instruction leads through the one that writes the register."""
+        """Return whether the definition of the register dominates an instruction."""
         one = self._single.get(register)
         if one is None:
             return False
@@ -101,6 +100,7 @@ class Sums:
         return place < behind if block == where else self._flow.dominates(block, where)
 
     def _made_by(self, one: Instruction) -> Terms | None:
+        """Return the sum that an instruction computes; None if it does not."""
         operands, found = one.operands[1:], None
         if one.opcode in ("mov", "cvt", "cvta"):
             found = self._address(operands[0], one)
@@ -130,7 +130,8 @@ class Sums:
         return None if term is None else Terms((*begun.registers, term), begun.constant, begun.exact and exact)
 
     def _term(self, name: str, factor: int, used: Instruction) -> tuple[Term | None, bool]:
-        """A register times a number: what it was multiplied from, if it was. And whether no bits were lost by that."""
+        """Return a register times a factor, followed to the operand of its multiplication if there is one, and whether no bits were
+        lost."""
         one = self._single.get(name)
         bits = self._bits(name) if one is not None else 0
         if one is None or not bits or not self._is_in_front(name, used):
@@ -143,7 +144,7 @@ class Sums:
         return Term(name, bits, factor), True
 
     def _bits(self, name: str) -> int:
-        """32 or 64; 0 for a register of another size, and for one that the body itself does not declare."""
+        """Return 32 or 64; 0 for a register of another size, or one that the body itself does not declare."""
         bits = SCALAR_TYPES[self._scope.type_of(name)].bits if self._scope.declares(name) else 0
         return bits if bits in (32, 64) else 0
 
@@ -153,13 +154,13 @@ def _is_plain(one: Instruction) -> bool:
 
 
 def _is_wide(one: Instruction) -> bool:
-    """Whether the result has 64 bits."""
+    """Return whether the result has 64 bits."""
     kind = one.form.types.get("d", "")
     return kind in SCALAR_TYPES and SCALAR_TYPES[kind].bits == 64
 
 
 def _multiplied(one: Instruction) -> tuple[str | None, int]:
-    """The register that the result is a multiple of, and by what."""
+    """Return the register of which the result is a multiple, and the factor; None and 1 if there is none."""
     first, *others = one.operands[1:]
     if not isinstance(first, Register):
         return None, 1

@@ -1,4 +1,4 @@
-"""Writes a function anew with other addresses for its accesses to one array."""
+"""Rewrite a function with new addresses for its accesses to one array."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from memlane.rewrite.terms import Sums, Terms
 from memlane.rewrite.values import Pointer, wrapped
 
 PREFIX = "at"
-"""What names of registers begin with that hold new addresses."""
+"""Prefix of the names of registers that hold new addresses."""
 
 
 def constant_offset(access: ArrayAccess, instruction: Instruction) -> int | None:
-    """Bytes from where the array begins, if that is known."""
+    """Return the byte offset in the array; None if it is unknown at compile time."""
     address = instruction.operands[access.operand]
     assert isinstance(address, Address)
     if access.pointer.offset is None:
@@ -45,6 +45,8 @@ def constant_offset(access: ArrayAccess, instruction: Instruction) -> int | None
 
 @dataclass(frozen=True)
 class Written:
+    """Rewritten function, with the number of accesses at constant and at reused addresses."""
+
     function: Function
     folded: int
     shared: int
@@ -52,18 +54,18 @@ class Written:
 
 @dataclass
 class _Mapped:
-    """An address that was worked out, and is still in its register."""
+    """Computed address that is still in its register."""
 
     offset: int
-    """The constant behind the register in the brackets."""
+    """The constant offset in the brackets."""
     nbytes: int
     name: str
-    """The register with the new one."""
+    """The register with the new address."""
 
 
 @dataclass
 class Writer:
-    """Writes one function anew."""
+    """Rewrites one function."""
 
     original: Function
     accesses: Sequence[ArrayAccess]
@@ -83,7 +85,7 @@ class Writer:
         self._prefix = free_prefix(function, PREFIX)
         flat = flatten_scopes(function)
         assert flat.body is not None
-        # Registers of inner blocks have names of their own there, so that what is known of one is not taken for another's.
+        # Flattened names are unique, so registers of different inner blocks are not confused.
         self._flat = list(flat.body.instructions())
         self._sums = Sums(function, ControlFlow(flat), self.array.names)
         self._depth = 0
@@ -111,6 +113,7 @@ class Writer:
         return Block(tuple(new))
 
     def _instruction(self, one: Instruction) -> Iterator[Statement]:
+        """Yield an instruction with new addresses, after the PTX that computes them."""
         index = next(self._next)
         changed = one
         for access in self._of.get(index, ()):
@@ -128,7 +131,7 @@ class Writer:
             self._known = kept
 
     def _address(self, one: Instruction, flat: Instruction, access: ArrayAccess) -> tuple[Sequence[Statement], Address]:
-        """What to compute before an access, and its new address."""
+        """Return the PTX to insert before an access, and its new address."""
         address, pointer = one.operands[access.operand], access.pointer
         assert isinstance(address, Address)
         constant = constant_offset(access, one)
@@ -147,18 +150,19 @@ class Writer:
                 if apart is not None:
                     self.shared += 1
                     return (), Address(Register(known.name), apart)
-        # Inside an inner block its own registers may hide those that the address was made of.
+        # In an inner block, local registers may shadow the operands of the address.
         terms = None if self._depth or pointer.generic else self._sums.of(register, flat)
         text, name = self._computed(alias(address.base.name), offset, pointer, access.nbytes, one.guard, terms)
         self._known.setdefault((register, guard), []).append(_Mapped(offset, access.nbytes, name))
         return placed(text, one.location), Address(Register(name), 0)
 
     def _moved(self, constant: int) -> int:
+        """Return the new place of a constant offset; offsets outside the array stay."""
         inside = constant - self.array.first
         return self.placement.of(inside) + self.array.first if 0 <= inside < self.array.nbytes else constant
 
     def _distance(self, known: _Mapped, offset: int, access: ArrayAccess) -> int | None:
-        """How far behind a known new address another lies."""
+        """Return the distance of a new address from a known one; None if it varies."""
         if known.offset == offset and known.nbytes == access.nbytes:
             return 0
         if self.array.is_dynamic or known.nbytes % self.placement.element or access.nbytes % self.placement.element:
@@ -169,6 +173,7 @@ class Writer:
         return self._distances[key]
 
     def _fresh(self, kind: str) -> str:
+        """Return an unused register of a type."""
         number = self._declared.get(kind, 0)
         self._declared[kind] = number + 1
         return f"%{self._prefix}{kind}_{number}"
@@ -176,7 +181,7 @@ class Writer:
     def _computed(
         self, source: str, offset: int, pointer: Pointer, nbytes: int, guard: Guard | None, terms: Terms | None
     ) -> tuple[str, str]:
-        """PTX that works out the new address of [source + offset], and its register."""
+        """Return PTX that computes the new address of [source + offset], and its register."""
         base = self._fresh("b32")
         begin = f"+{self.array.first}" if self.array.first else ""
         lines = [f"mov.u32 {base}, {self.array.names[0]}{begin};"]
@@ -208,7 +213,8 @@ class Writer:
         return "\n".join(filter(None, lines)), new
 
     def _mapped(self, inside: str, nbytes: int, under: str, lines: list[str]) -> str:
-        """The register or number with where the byte in `inside` lies, or for `nbytes` 0 the element, and `lines` that work it out."""
+        """Append PTX that maps the byte offset in `inside`, or for `nbytes` 0 the element index; return the register or number with the new
+        offset."""
         if not self.array.is_dynamic:
             text, found = emit(self._program(nbytes), inside, self._fresh, self.tables, under)
             lines.append(text)
@@ -225,13 +231,13 @@ class Writer:
         return chosen
 
     def _program(self, nbytes: int) -> Program:
-        """The map for accesses of so many bytes, or of element numbers for 0."""
+        """Return the map for accesses of `nbytes` bytes, or of element indices for 0."""
         if nbytes not in self._programs:
             self._programs[nbytes] = self.placement.program(nbytes) if nbytes else self.placement.program_of_elements()
         return self._programs[nbytes]
 
     def _offset(self, source: str, pointer: Pointer, base: str, lines: list[str]) -> str:
-        """The register with the bytes from `base` to what the source register holds, and `lines` that fill it."""
+        """Append PTX that subtracts `base` from the address in the source register; return the register with the difference."""
         if pointer.generic:
             generic, source = source, self._fresh("b64")
             lines.append(f"cvta.to.shared.u64 {source}, {generic};")
@@ -244,7 +250,7 @@ class Writer:
         return found
 
     def _sum(self, terms: Terms, lines: list[str]) -> str:
-        """The register with what a sum of registers comes to, and `lines` that fill it."""
+        """Append PTX that computes a sum of registers; return its register or number."""
         total = ""
         for term in terms.registers:
             part = alias(term.register)
