@@ -1,7 +1,7 @@
-"""Access records, counts, and the file that holds them.
+"""Hold access records and counts in memory, and read and write the record file.
 
 Order inside: site <- counts, example, perturbation, sample, staging <- schema <- contents, plain <- axis, header <- file <- trace <- build,
-summary. `output` writes any file whole or not at all.
+summary. `output` writes a file completely or not at all.
 """
 
 from memlane.record.axis import SmClock, TimeAxis, time_axis

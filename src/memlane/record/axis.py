@@ -1,9 +1,9 @@
-"""The common time axis of a trace: nanoseconds from the clocks of many multiprocessors.
+"""Fit the common time axis of a trace: nanoseconds from the clocks of many multiprocessors.
 
 Each SM counts cycles from an origin of its own. Every traced warp reads that counter and the global timer together when it begins and when
-it ends; such a pair is an anchor. The SMs of a GPU run at one frequency, so one slope is fitted through the anchors of a launch, with an
-offset of its own for each SM. The global timer advances in steps (32 ns on an H200), so an anchor says only that the true time lies in
-`[ns, ns + step)`; the offset of an SM is the middle of what its anchors leave possible, and half the width of that is its error.
+it ends; such a pair is an anchor. The SMs of a GPU run at one frequency, so one slope is fitted through the anchors of a launch, with a
+separate offset for each SM. The global timer advances in steps (32 ns on an H200), so the true time of an anchor lies in `[ns, ns + step)`;
+the offset of an SM is the middle of the range that its anchors leave, and its error is half the width of that range.
 """
 
 from __future__ import annotations
@@ -17,41 +17,42 @@ import numpy.typing as npt
 from memlane.record.contents import TraceContents
 
 ENOUGH = 0.005
-"""A frequency counts as told by the anchors if the steps of the global timer leave it uncertain by less than this fraction."""
+"""Maximum relative uncertainty, from the steps of the global timer, at which a fitted frequency is used."""
 
 Times = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class SmClock:
-    """One SM's clock during one launch: `ns = offset_ns + cycles / frequency_ghz`."""
+    """Clock of one SM during one launch: `ns = offset_ns + cycles / frequency_ghz`."""
 
     launch: int
     sm: int
     offset_ns: float
     error_ns: float
-    """How far the offset may be off: the anchors of this SM allow that much either way, or contradict each other by as much."""
+    """Maximum error of the offset: half the range that the anchors of this SM leave, or by which they contradict each other."""
 
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """Turns the cycles of a trace into nanoseconds since its earliest anchor."""
+    """Converts the cycles of a trace to nanoseconds since its earliest anchor."""
 
     clocks: tuple[SmClock, ...]
     frequency_ghz: tuple[float, ...]
-    """By launch: cycles per nanosecond. NaN for a launch without anchors."""
+    """Cycles per nanosecond, by launch. NaN if it could not be fitted and the nominal clock is unknown."""
     step_ns: int
-    """By which the global timer advances, as far as the anchors show."""
+    """Step of the global timer, as far as the anchors show."""
     fitted: tuple[bool, ...]
-    """By launch: whether the frequency was fitted, else it is the nominal one: the launch is too short for its anchors to tell."""
+    """Whether the frequency was fitted, by launch; if not it is the nominal one, because the launch is too short for a fit."""
 
     @property
     def error_ns(self) -> float:
-        """The largest error of an offset: how well rows of different SMs line up."""
+        """Largest error of an offset: how precisely rows of different SMs are aligned."""
         return max((clock.error_ns for clock in self.clocks), default=0.0)
 
     def ns(self, launch: npt.NDArray[Any], sm: npt.NDArray[Any], cycles: npt.NDArray[Any]) -> Times:
-        """Nanoseconds since the earliest anchor of the trace, for arrays of one length. NaN where an SM has no anchor in the launch."""
+        """Return nanoseconds since the earliest anchor of the trace, for arrays of equal length. NaN where an SM has no anchor in the
+        launch."""
         if not self.clocks:
             return np.full(len(cycles), np.nan)
         width = max(clock.sm for clock in self.clocks) + 1
@@ -65,7 +66,7 @@ class TimeAxis:
 
 
 def time_axis(trace: TraceContents) -> TimeAxis:
-    """The time axis of `trace`. A launch too short to tell its frequency from its anchors is given the nominal clock of the chip."""
+    """Return the time axis of `trace`. A launch that is too short for a fit gets the nominal clock of the chip."""
     warps = trace.warps
     origin = int(warps["begin_ns"].min()) if len(warps) else 0
     step = _step(_anchors(warps)[2] - origin)
@@ -83,7 +84,7 @@ def time_axis(trace: TraceContents) -> TimeAxis:
 
 
 def _anchors(warps: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """SM, cycles and ns of each anchor. A warp that had not left its kernel has only one."""
+    """Return SM, cycles and ns of each anchor. A warp that had not exited its kernel has only one."""
     ended = warps[warps["end_ns"] > 0]
     return (
         np.concatenate((warps["sm"], ended["sm"])),
@@ -93,14 +94,14 @@ def _anchors(warps: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.
 
 
 def _step(ns: npt.NDArray[np.int64]) -> int:
-    """The greatest step that all readings of the global timer are multiples of, counted from one of them."""
+    """Return the greatest common divisor of the readings of the global timer, relative to one of them."""
     return max(1, int(np.gcd.reduce(ns))) if len(ns) else 1
 
 
 def _slope(
     sm: npt.NDArray[Any], cycles: npt.NDArray[np.int64], ns: npt.NDArray[np.int64], step: int, nominal_mhz: float
 ) -> tuple[float, bool]:
-    """Nanoseconds a cycle, and whether the anchors tell it."""
+    """Return nanoseconds per cycle, and whether the anchors determine it."""
     nominal = 1000 / nominal_mhz if nominal_mhz else float("nan")
     if len(sm) == 0:
         return nominal, False
@@ -121,6 +122,7 @@ def _slope(
 
 
 def _offset(launch: int, sm: int, cycles: npt.NDArray[np.int64], ns: npt.NDArray[np.int64], slope: float, step: int) -> SmClock:
+    """Return the clock of an SM from its anchors, cycles and ns, and the slope."""
     first = int(cycles.min())
     left = ns - (cycles - first) * slope
     low, high = float(left.max()), float(left.min()) + step

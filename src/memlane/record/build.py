@@ -1,4 +1,4 @@
-"""From decoded records to a trace."""
+"""Build a trace from columns of decoded records."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def build_trace(
     driver: str = "",
     copies: Sequence[CopyInfo] = (),
 ) -> Trace:
-    """The trace of the records in `columns`, which may come in any order.
+    """Return the trace of the records in `columns`, which may be in any order.
 
     `columns` maps `launch`, `site`, `block`, `warp`, `sm`, `mask`, `start`, `end` and, where known, `sectors`, `wavefronts`,
-    `execution` and `exposed` to integer arrays of one length, one element per access. `site` and `launch` are indices into `sites` and
-    `launches`. A negative number of sectors, wavefronts or exposed cycles means unknown. Rows come out by launch, block, warp and
+    `execution` and `exposed` to integer arrays of equal length, one element per access. `site` and `launch` are indices into `sites` and
+    `launches`. A negative number of sectors, wavefronts or exposed cycles means unknown. The rows are sorted by launch, block, warp and
     start, with `execution` counted in that order unless it is given. A launch without a device ran on `target`.
-    ValueError if columns and tables do not fit together.
+    Raises ValueError if columns and tables are inconsistent.
     """
     _check(columns, sites, launches)
     launches = [replace(launch, device=launch.device or target) for launch in launches]
@@ -72,6 +72,7 @@ def build_trace(
 
 
 def _check(columns: Columns, sites: Sequence[Site], launches: Sequence[LaunchInfo]) -> None:
+    """Raise ValueError if columns and tables are inconsistent."""
     missing = [name for name in _REQUIRED if name not in columns]
     unknown = sorted(set(columns) - {*_REQUIRED, *_OPTIONAL})
     if missing or unknown:
@@ -87,7 +88,7 @@ def _check(columns: Columns, sites: Sequence[Site], launches: Sequence[LaunchInf
 
 
 def _table(rows: Columns, sites: Sequence[Site], launches: Sequence[LaunchInfo]) -> pa.Table:
-    """Rows in `ACCESS_SCHEMA`; what depends on the site or the launch alone is taken from these."""
+    """Return the rows in `ACCESS_SCHEMA`; columns that depend only on the site or the launch are filled from these."""
     site = np.asarray(rows["site"], np.intp)
     made: dict[str, Any] = {
         "kernel": _names([s.kernel for s in sites], site),
@@ -114,6 +115,7 @@ def _table(rows: Columns, sites: Sequence[Site], launches: Sequence[LaunchInfo])
 
 
 def _names(names: list[str], site: npt.NDArray[np.intp]) -> pa.DictionaryArray:
+    """Return a dictionary-coded column with the name of each row's site."""
     distinct = list(dict.fromkeys(names))
     code_of = {name: code for code, name in enumerate(distinct)}
     codes = np.array([code_of[name] for name in names], np.int32)
@@ -121,16 +123,17 @@ def _names(names: list[str], site: npt.NDArray[np.intp]) -> pa.DictionaryArray:
 
 
 def _known(numbers: npt.NDArray[Any] | None, rows: int, kind: pa.DataType) -> pa.Array:
-    """Numbers with null for the negative ones."""
+    """Return a column with null for negative numbers."""
     if numbers is None:
         return pa.nulls(rows, kind)
     return pa.array(numbers.astype(kind.to_pandas_dtype()), kind, mask=numbers < 0)
 
 
 def _order(columns: Columns) -> npt.NDArray[np.intp] | slice:
-    """What puts the rows in order by launch, block, warp and start.
+    """Return the order of the rows by launch, block, warp and start.
 
-    Rows that come warp by warp, each warp's by start, as they are decoded, need a sort of the warps alone, which are long runs of one key.
+    Rows that are grouped by warp and sorted by start within each, as decoded, only need a sort of the warps, which are long runs of equal
+    keys.
     """
     if len(columns["start"]) == 0:
         return slice(None)
@@ -148,7 +151,7 @@ def _order(columns: Columns) -> npt.NDArray[np.intp] | slice:
 
 
 def _warp_key(columns: Columns) -> npt.NDArray[np.int64] | None:
-    """One number for launch, block and warp, in their order; None if 63 bits do not hold it."""
+    """Return one number for launch, block and warp that sorts like them; None if it does not fit into 63 bits."""
     blocks, warps = (int(columns[name].max()) + 1 for name in ("block", "warp"))
     if (int(columns["launch"].max()) + 1) * blocks * warps >= 1 << 63:
         return None
@@ -160,7 +163,7 @@ def _warp_key(columns: Columns) -> npt.NDArray[np.int64] | None:
 
 
 def _executions(rows: Columns) -> npt.NDArray[np.uint32]:
-    """For each row the number of earlier rows of its warp at its site; `rows` are sorted by warp and start."""
+    """Return for each row the number of earlier rows of its warp at its site; `rows` are sorted by warp and start."""
     count = len(rows["site"])
     executions = np.zeros(count, np.uint32)
     if count == 0:
@@ -168,7 +171,7 @@ def _executions(rows: Columns) -> npt.NDArray[np.uint32]:
     changes = np.logical_or.reduce([rows[name][1:] != rows[name][:-1] for name in ("launch", "block", "warp")])
     warp = np.concatenate(([0], np.cumsum(changes, dtype=np.uint32)))
     site = rows["site"]
-    # Numbers of 16 bits are sorted in linear time.
+    # NumPy sorts 16-bit numbers in linear time.
     order = np.argsort(site.astype(np.uint16) if int(site.max()) < 1 << 16 else site, kind="stable")
     by_site, by_warp = site[order], warp[order]
     firsts = np.flatnonzero(np.concatenate(([True], (by_site[1:] != by_site[:-1]) | (by_warp[1:] != by_warp[:-1]))))

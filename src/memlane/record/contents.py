@@ -1,4 +1,4 @@
-"""What a trace holds, in memory and in its file."""
+"""Define the fields of a trace, in memory and in its file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TraceContents:
-    """The fields of a trace. `memlane.record.Trace` says what they are, and adds what users do with them."""
+    """Fields of a trace. `memlane.record.Trace` describes them, and adds what users do with them."""
 
     table: pa.Table = field(repr=False)
     """Rows in `ACCESS_SCHEMA`."""
@@ -29,41 +29,41 @@ class TraceContents:
     """Rows in `WARP_DTYPE`."""
     chip: str
     target: str
-    """The device, or the first of several (`devices`)."""
+    """Name of the device, or of the first of several (`devices`)."""
     modelled: bool
     """Whether times come from the emulator's clock layer."""
     sources: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Text of the source files by name, so that a report needs no other file."""
+    """Texts of the source files by name, so that a report needs no other file."""
     windows: Mapping[str, float] = field(default_factory=dict)
-    """Cycles that an empty window of the scheme measures on this target, by scheme, where known. Never subtracted from the rows."""
+    """Cycles that an empty window of the scheme takes on this target, by scheme, if known. Never subtracted from the rows."""
     skipped: tuple[Skipped, ...] = ()
-    """Accesses of the launched kernels that are no sites, so that nothing here tells of them."""
+    """Accesses of the launched kernels that are not sites, and so not in the trace."""
     clock_mhz: float = 0.0
-    """Nominal clock of the chip's SMs; 0 if unknown. `time_axis` finds the one that the launches ran at."""
+    """Nominal clock of the chip's SMs; 0 if unknown. `time_axis` fits the actual one."""
     examples: tuple[AccessExample, ...] = field(default=(), repr=False)
-    """Some of the accesses with the addresses of their lanes, where the target saw these: on the emulator."""
+    """Some of the accesses with the addresses of their lanes, if the target observes them: on the emulator."""
     version: str = ""
-    """Of memlane, when it was recorded."""
+    """Version of memlane that recorded the trace."""
     driver: str = ""
-    """The version of the GPU's driver, as `580.159.04, CUDA 13.0`; empty where there was none, or it is not known."""
+    """Version of the GPU's driver, such as `580.159.04, CUDA 13.0`; empty if there was none or it is unknown."""
     failed: str = ""
-    """Why the program broke off that was traced: what it would have launched then is missing. Empty for one that ended well."""
+    """Reason why the traced program broke off, so that later launches are missing; empty if it succeeded."""
     copies: tuple[CopyInfo, ...] = ()
     """The copies of a traced plan, in the order in which they were started."""
 
     @property
     def lost(self) -> int:
-        """The number of records that did not fit into the buffer, over all launches."""
+        """Number of records that did not fit into the buffer, over all launches."""
         return sum(launch.lost for launch in self.launches)
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The names of the devices that the launches ran on, in the order of the launches."""
+        """Names of the devices that the launches ran on, in the order of the launches."""
         return tuple(dict.fromkeys(launch.device or self.target for launch in self.launches)) or (self.target,)
 
     def sms_apart(self, launch: npt.NDArray[Any], sm: npt.NDArray[Any]) -> Ints:
-        """Return numbers for the SMs of some rows that differ between devices: those of the first are as they
-        are. `sm_name` names them."""
+        """Return SM numbers of rows that are distinct across devices: those of the first device are unchanged. `sm_name` returns their
+        names."""
         places = {name: place for place, name in enumerate(self.devices)}
         of_launch = np.array([places[one.device or self.target] for one in self.launches] or [0], np.int64)
         apart: Ints = of_launch[launch] * self._sms + np.asarray(sm, np.int64)
@@ -80,5 +80,6 @@ class TraceContents:
 
     @property
     def _sms(self) -> int:
+        """Upper bound of the SM numbers of a device."""
         columns = self.table["sm"].to_numpy(), self.warps["sm"]
         return 1 + max((int(column.max()) for column in columns if len(column)), default=0)

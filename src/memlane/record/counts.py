@@ -1,4 +1,4 @@
-"""Counts: what the accesses of a launch cost in transactions, by site."""
+"""Count the transactions of a launch by site, and sum them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memlane.titles import kernel_label
 
 
 class _Derived:
-    """What follows from the numbers of `SiteCounts` and `Totals` alike."""
+    """Properties derived from the numbers of both `SiteCounts` and `Totals`."""
 
     requests: int
     lanes: int
@@ -24,28 +24,28 @@ class _Derived:
 
     @property
     def lanes_per_request(self) -> float | None:
-        """Active lanes of the mean request, 1 to 32; None without a request."""
+        """Active lanes per request on average, 1 to 32; None without a request."""
         return self.lanes / self.requests if self.requests else None
 
     @property
     def bytes_moved(self) -> int | None:
-        """Bytes of the sectors that moved, whole sectors always."""
+        """Bytes of the transferred sectors, whole sectors always."""
         return None if self.sectors is None else self.sectors * SECTOR_BYTES
 
     @property
     def excess_sectors(self) -> int | None:
-        """Sectors beyond the ideal."""
+        """Sectors in excess of the ideal."""
         return None if self.sectors is None or self.ideal_sectors is None else self.sectors - self.ideal_sectors
 
     @property
     def conflicts(self) -> int | None:
-        """Wavefronts beyond the ideal: bank conflicts, and lanes of an atomic that wait for each other at one word."""
+        """Wavefronts in excess of the ideal: bank conflicts, and lanes of an atomic that are serialised at one word."""
         return None if self.wavefronts is None or self.ideal_wavefronts is None else self.wavefronts - self.ideal_wavefronts
 
 
 @dataclass(frozen=True)
 class SiteCounts(_Derived):
-    """The transactions of one site, summed over a launch. None where the count has no meaning for the space of the site."""
+    """Transactions of one site, summed over a launch. None where a count has no meaning for the space of the site."""
 
     site: Site
     requests: int
@@ -53,32 +53,33 @@ class SiteCounts(_Derived):
     lanes: int
     """Active lanes, summed over the requests."""
     bytes: int
-    """Bytes that the lanes asked for."""
+    """Bytes that the lanes requested."""
     sectors: int | None = None
-    """Sectors of `SECTOR_BYTES` that moved, summed over the requests; where a chip moves more at once (lines, segments), all of it.
+    """Sectors of `SECTOR_BYTES` transferred, summed over the requests; on chips that transfer more at once (lines, segments), all of it.
 
-    Of local memory: as if each access of the PTX were one, the lanes' copies interleaved by words of 4 bytes. The assembler may keep local
-    variables in registers and put others there, so take it for a hint.
+    For local memory: as if each access of the PTX were one access, with the lanes' copies interleaved by words of 4 bytes. ptxas may keep
+    local
+    variables in registers and spill others, so it is a hint.
     """
     ideal_sectors: int | None = None
     """Sectors that the distinct bytes would fill."""
     wavefronts: int | None = None
-    """Shared memory: passes through the banks."""
+    """Passes through the banks of shared memory."""
     ideal_wavefronts: int | None = None
-    """Wavefronts that the distinct bytes would need if no two lanes met in a bank."""
+    """Wavefronts that the distinct bytes would need without bank conflicts."""
     addresses: int | None = None
-    """Atomics and reductions: the different addresses of each request, summed over the requests."""
+    """Distinct addresses of each request of an atomic or a reduction, summed over the requests."""
     most_lanes_at_address: int | None = None
-    """Atomics and reductions: the most lanes that one request had at one address, 1 to 32."""
+    """Maximum number of lanes of one request at one address, 1 to 32, for atomics and reductions."""
 
     exactness: str = NOT_CHECKED
-    """Whether the hardware accesses memory as is counted here: `exact`, `merged`, `hint` or `not checked`; see `Counts.checked`."""
+    """Whether the SASS accesses memory as counted here: `exact`, `merged`, `hint` or `not checked`; see `Counts.checked`."""
     exactness_reason: str = ""
-    """Why it is not exact, in words."""
+    """Reason why it is not exact."""
     assembled: str = ""
-    """The assembled accesses of which the site is made or part, as `1 x 16 B shared load`; empty where there is none or it was not read."""
+    """SASS accesses that implement the site or contain it, such as `1 x 16 B shared load`; empty if there is none or it was not read."""
     merged: tuple[int, ...] = ()
-    """Of a merged site: the numbers of the sites that became one access, by their addresses; empty where these do not show."""
+    """Numbers of the sites that were merged into one access with this one, by their addresses; empty if the addresses do not show them."""
 
     @property
     def is_full(self) -> bool:
@@ -87,18 +88,19 @@ class SiteCounts(_Derived):
 
     @property
     def lanes_per_address(self) -> float | None:
-        """Atomics and reductions: lanes that one address has to serve in a request, on average."""
+        """Lanes of atomics and reductions per distinct address of a request, on average."""
         return self.lanes / self.addresses if self.addresses else None
 
     def of_known_memory(self) -> SiteCounts:
-        """Of an access that came to no global, local or shared memory of its block, but to constants or to another block of its cluster:
-        nothing was counted there, so sectors and wavefronts are unknown, not 0."""
+        """Return the counts with unknown sectors and wavefronts, not 0, if a generic access led to constants or to another block of its
+        cluster, where
+        nothing is counted."""
         if self.site.space not in ("generic", "shared::cluster") or not self.lanes or self.sectors or self.wavefronts:
             return self
         return replace(self, sectors=None, ideal_sectors=None, wavefronts=None, ideal_wavefronts=None)
 
     def of_products(self) -> SiteCounts:
-        """Return the counts of a product with its wavefronts, which follow from its requests; other counts as they are."""
+        """Return the counts of a product with its wavefronts, which follow from its requests; other counts are unchanged."""
         if self.site.kind != "product":
             return self
         wavefronts = self.site.product_wavefronts(self.requests)
@@ -109,7 +111,7 @@ class SiteCounts(_Derived):
             raise ValueError(f"exactness is {self.exactness!r}, not one of {', '.join(_WEAKNESS)}")
 
     def plus(self, other: SiteCounts) -> SiteCounts:
-        """Both together, under the site of the first: another launch, or another site of the same source line."""
+        """Return the sum of both, under the site of the first: for another launch, or another site of the same source line."""
         most = [one for one in (self.most_lanes_at_address, other.most_lanes_at_address) if one is not None]
         return replace(
             self,
@@ -128,12 +130,12 @@ class SiteCounts(_Derived):
         )
 
     def as_row(self) -> dict[str, Any]:
-        """What the site is, the fields of the counts and what follows from them, side by side."""
+        """Return the properties of the site, the fields of the counts and the derived values."""
         site = {column: getattr(self.site, name) for column, name in _SITE_COLUMNS.items()}
         return {**site, **{name: value for name, value in _plain(self).items() if name != "site"}, **self.derived()}
 
     def derived(self) -> dict[str, Any]:
-        """What follows from the fields, by name."""
+        """Return the derived values by name."""
         return {name: getattr(self, name) for name in DERIVED}
 
 
@@ -141,14 +143,14 @@ _SITE_COLUMNS = {
     **{name: name for name in ("kernel", "file", "line", "column", "instruction", "called", "op", "kind", "space")},
     "bytes_per_lane": "nbytes",
 }
-"""Of a site, what a table of counts shows, by its name there."""
+"""Fields of a site in a table of counts, by column name."""
 
 DERIVED = ("lanes_per_request", "bytes_moved", "excess_sectors", "conflicts", "lanes_per_address")
-"""Properties of `SiteCounts` that tables and documents show beside its fields."""
+"""Properties of `SiteCounts` that tables and documents show next to its fields."""
 
 
 def total_by_place(counts: Iterable[SiteCounts]) -> dict[Place, SiteCounts]:
-    """The counts of each place, summed over its sites (an unrolled loop has several) and over launches."""
+    """Return the counts of each place, summed over its sites (an unrolled loop has several) and over launches."""
     totals: dict[Place, SiteCounts] = {}
     for entry in counts:
         place = entry.site.place
@@ -161,7 +163,7 @@ def _both(a: int | None, b: int | None) -> int | None:
 
 
 _WEAKNESS = (EXACT, MERGED, HINT, NOT_CHECKED)
-"""Of several sites the last of these is said."""
+"""Exactness from the strongest to the weakest; several sites together have the weakest of theirs."""
 
 
 def _joined(one: str, other: str) -> str:
@@ -170,7 +172,7 @@ def _joined(one: str, other: str) -> str:
 
 @dataclass(frozen=True)
 class Exactness:
-    """What the assembled code says of one site: the fields of the same names of `SiteCounts`."""
+    """Verdict of the SASS on one site: the fields of `SiteCounts` with the same names."""
 
     exactness: str
     exactness_reason: str = ""
@@ -180,7 +182,7 @@ class Exactness:
     """Whether a hint is exact in a launch in which every request of the site had all lanes of its warp."""
 
     def of(self, entry: SiteCounts) -> SiteCounts:
-        """The counts of the site in one launch, with what is said of them."""
+        """Return the counts of the site in one launch with this verdict."""
         if self.exact_if_full and entry.is_full:
             return replace(entry, exactness=EXACT, exactness_reason="", assembled=self.assembled)
         said = {name: value for name, value in _plain(self).items() if name != "exact_if_full"}
@@ -193,47 +195,47 @@ def _plain(entry: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class BranchCounts:
-    """One branch instruction, summed over a launch, at the level of PTX (the assembler may predicate it away)."""
+    """Counts of one branch instruction, summed over a launch, in PTX (ptxas may predicate it away)."""
 
     kernel: str
     file: str
     line: int
     executions: int
-    """By a warp."""
+    """Executions by a warp."""
     divergent: int
-    """Executions whose active lanes went two ways."""
+    """Executions in which the active lanes diverged."""
 
 
 @dataclass(frozen=True)
 class Totals(_Derived):
-    """A kernel, or part of it: all its sites and branches together. 0 where it has none of a kind."""
+    """Counts of a kernel, or a part of it, over all its sites and branches. 0 if it has none of a kind."""
 
     requests: int
     lanes: int
     bytes: int
-    """Bytes that the lanes asked for, in any space."""
+    """Bytes that the lanes requested, in any space."""
     sectors: int
-    """Of global memory, and of local memory reached through generic addresses."""
+    """Sectors of global memory, and of local memory accessed through generic addresses."""
     ideal_sectors: int
     wavefronts: int
     ideal_wavefronts: int
     local_requests: int
-    """Of the requests, those that name local memory; a hint, as their sectors are."""
+    """Requests that name local memory; a hint, as their sectors are."""
     local_sectors: int
     atomic_requests: int
-    """Of the requests, atomics and reductions."""
+    """Requests that are atomics or reductions."""
     atomic_lanes: int
     addresses: int
-    """Different addresses of each atomic request, summed."""
+    """Distinct addresses of each atomic request, summed."""
     most_lanes_at_address: int
     branches: int
     """Conditional branches executed by a warp, in PTX."""
     divergent_branches: int
-    """Of those, how many sent the active lanes two ways."""
+    """Branches in which the active lanes diverged."""
 
     @property
     def lanes_per_address(self) -> float | None:
-        """Lanes of atomics that one address has to serve in a request, on average; None without atomics."""
+        """Lanes of atomics per distinct address of a request, on average; None without atomics."""
         return self.atomic_lanes / self.addresses if self.addresses else None
 
     @property
@@ -243,7 +245,7 @@ class Totals(_Derived):
 
     @classmethod
     def of(cls, sites: Iterable[SiteCounts], branches: Iterable[BranchCounts] = ()) -> Totals:
-        """The totals of some sites and branches."""
+        """Return the totals of some sites and branches."""
         sites, branches = list(sites), list(branches)
         local = [one for one in sites if one.site.space == "local"]
         elsewhere = [one for one in sites if one.site.space != "local"]
@@ -267,7 +269,7 @@ class Totals(_Derived):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields and what follows from them, by name."""
+        """Return the fields and the derived values by name."""
         return {**_plain(self), **{name: getattr(self, name) for name in (*DERIVED, "local_bytes_moved")}}
 
 
@@ -287,9 +289,11 @@ class Counts:
         print(line.site.line, line.site.op, line.requests, line.sectors, line.ideal_sectors, line.conflicts)
     pandas.DataFrame(counts.to_table())
 
-    `how` says where the numbers come from: `emulated`, or `counted on the device`; `chip` by whose rules. Numbers are sums over the launch;
-    None where one has no meaning, as sectors of shared memory. `checked` compares with the assembled code, and `exact_share` says how much
-    of it agrees.
+    `how` is the origin of the numbers: `emulated`, or `counted on the device`; `chip` is the chip whose rules apply. Numbers are sums over
+    the
+    launch; None where a number has no meaning, such as sectors of shared memory. `checked` compares with the SASS, and `exact_share` is the
+    share
+    that agrees.
     """
 
     chip: str
@@ -301,20 +305,20 @@ class Counts:
     branches: tuple[BranchCounts, ...] = ()
     how: str = "emulated"
     thread_instructions: int | None = None
-    """PTX instructions executed by active lanes; only the emulator knows."""
+    """PTX instructions executed by active lanes; known only on the emulator."""
     skipped: tuple[Skipped, ...] = ()
-    """Accesses of the kernel that are no sites, so that nothing here tells of them."""
+    """Accesses of the kernel that are not sites, and so not counted."""
     merged: tuple[SiteCounts, ...] = ()
-    """Where asked for: the accesses that the assembler made of merged sites, counted as the wide accesses that they are, under the first of
-    those sites. What they replace is in `sites` too."""
+    """If requested: the wide accesses that ptxas formed from merged sites, each under the first of those sites. The narrow ones are in
+    `sites` too."""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Texts of the source files, by the names that the sites use, where they are known."""
+    """Texts of the source files, by the names that the sites use, if known."""
     judge: Callable[[], Mapping[int, Exactness]] | None = field(default=None, compare=False, repr=False)
-    """What reads the assembled code, by the numbers of the sites; it may take a second, so it is asked when somebody wants to know."""
+    """Returns the verdicts of the SASS by site number; it may take a second, so it is called on demand."""
 
     @property
     def order_dependent(self) -> frozenset[int]:
-        """The numbers of the sites whose counts may depend on the order in which threads run (`Site.order_dependent`)."""
+        """Numbers of the sites whose counts may depend on the order in which threads run (`Site.order_dependent`)."""
         return frozenset(one.site.id for one in self.sites if one.site.order_dependent)
 
     @cached_property
@@ -332,7 +336,7 @@ class Counts:
 
     @property
     def exact_share(self) -> float | None:
-        """The share of the counted sites that are exact, 0 to 1; None if none could be checked."""
+        """Share of the counted sites that are exact, 0 to 1; None if none could be checked."""
         found = [one.exactness for one in self.checked.sites]
         return found.count(EXACT) / len(found) if set(found) - {NOT_CHECKED} else None
 
@@ -341,14 +345,15 @@ class Counts:
         return Totals.of(self.sites, self.branches)
 
     def by_line(self) -> list[SiteCounts]:
-        """Return one entry for each source line, operation and space, ordered by file and line. The sites of an unrolled loop are added
-        up."""
+        """Return one entry for each source line, operation and space, ordered by file and line. The sites of an unrolled loop are
+        summed."""
         entries = total_by_place(self.sites).values()
         return sorted(entries, key=lambda entry: (entry.site.file, entry.site.line, entry.site.instruction))
 
     def to_table(self) -> list[dict[str, Any]]:
-        """Return a row of plain values for each site, for `pandas.DataFrame(counts.to_table())`: the chip whose rules count, the site, the
-        fields of `SiteCounts`, what follows from them, and the source line. None stands where a number has no meaning for the site."""
+        """Return a row of plain values for each site, for `pandas.DataFrame(counts.to_table())`: the chip whose rules apply, the site, the
+        fields of
+        `SiteCounts`, the derived values, and the source line. None where a number has no meaning for the site."""
         head = {"chip": self.chip, "how": self.how}
         sites = self.checked.sites
         return [{**head, **one.as_row(), "source": source_line(self.sources, one.site.file, one.site.line)} for one in sites]
@@ -357,7 +362,7 @@ class Counts:
         return f"<Counts: {self}>"
 
     def __str__(self) -> str:
-        """What it holds, in one line; `memlane.report.render_counts` gives the table."""
+        """Return a summary in one line; `memlane.report.render_counts` returns the table."""
         total = self.total()
         counted = f"requests: {total.requests:,}, sectors: {total.sectors:,}, wavefronts: {total.wavefronts:,}"
         return f"{kernel_label(self.kernel)}; sites: {len(self.sites)}; {counted}; {self.how}, by the rules of {self.chip} ({self.target})"

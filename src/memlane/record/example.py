@@ -1,4 +1,4 @@
-"""Examples: single accesses of a trace with the addresses of their lanes, so that they can be drawn."""
+"""Define examples: single accesses of a trace with the addresses of their lanes, for drawing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AccessExample:
-    """One access by one warp, and the address that each lane gave.
+    """One access by one warp, and the address of each lane.
 
-    A trace holds at most two of a site and space: the worst (of those with the most transactions that of the earliest warp of the grid),
-    and the first of all where that has fewer.
+    A trace holds at most two per site and space: the worst (among those with the most transactions, that of the earliest warp of the grid),
+    and
+    the first of all if it has fewer.
     """
 
     launch: int
@@ -18,25 +19,26 @@ class AccessExample:
     site: int
     """Index into `Trace.sites`."""
     space: str
-    """Where it led: `global`, `local` or `shared`."""
+    """State space that it led to: `global`, `local` or `shared`."""
     access: str
-    """What it was for a chip's rules: one of `memlane.chip.ACCESS_KINDS`."""
+    """Kind of access in the chip's rules: one of `memlane.chip.ACCESS_KINDS`."""
     worst: bool
-    """Whether no other access of the site that the target saw had more transactions."""
+    """Whether no other observed access of the site had more transactions."""
     block: int
     """Linear index in the grid (x fastest)."""
     warp: int
-    """In its block."""
+    """Index in its block."""
     execution: int | None
-    """Which access of this warp at this site it is, from 0; None where that is not known."""
+    """Index among the accesses of this warp at this site, from 0; None if unknown."""
     active_mask: int
-    """Bit i: lane i took part."""
+    """Bit i is set if lane i was active."""
     nbytes: int
-    """Bytes that each lane asked for."""
+    """Bytes that each lane requested."""
     addresses: tuple[int, ...]
-    """In bytes, of the 32 lanes; of a lane that took no part, 0. In shared memory from its start in the block, in local memory from its
-    start in the thread."""
+    """Byte addresses of the 32 lanes; 0 for inactive lanes. Shared memory counts from its start in the block, local memory from its start
+    in the
+    thread."""
     transactions: int
-    """As counted on `Trace.chip`: sectors, or wavefronts of shared memory."""
+    """Transactions as counted on `Trace.chip`: sectors, or wavefronts of shared memory."""
     ideal: int
-    """The least transactions that would do for the same bytes."""
+    """Fewest transactions for the same bytes."""

@@ -1,8 +1,8 @@
-"""The record file: a trace as Parquet.
+"""Read and write the record file: a trace as Parquet.
 
 The rows are an ordinary Parquet table in `ACCESS_SCHEMA` (names dictionary-coded, zstd, checksummed pages), which pandas, Polars and
 DuckDB open without memlane. Everything else is in the key-value metadata of the file, each value plain ASCII, because several readers
-take metadata for text:
+treat metadata as text:
 
     memlane_format   the format as a decimal number, now 3; files of format 2 lack the column `device`,
                      and those of format 1 the column `exposed` too
@@ -11,9 +11,9 @@ take metadata for text:
                      `sites`, `launches`, `skipped`, `examples` and `copies` are lists of objects with the fields of `Site`,
                      `LaunchInfo`, `Skipped`, `AccessExample` and `CopyInfo`, `warps` is {rows, fields: [[name, dtype]]}
     memlane_warps    base64 of zlib of the warp columns one after another, `rows` little-endian numbers each, in the order and with the
-                     NumPy dtypes that `warps.fields` names
+                     NumPy dtypes of `warps.fields`
 
-Fields that a reader does not know it skips. Neither of the two, unpacked, is longer than `header` says (`*_LIMIT_BYTES`).
+Readers ignore unknown fields. Neither of the two, unpacked, is longer than the limits in `header` (`*_LIMIT_BYTES`).
 
 To read the header without memlane:
 
@@ -42,26 +42,26 @@ from memlane.record.schema import ACCESS_SCHEMA, LATER_COLUMNS
 _CLOCKS = ("start", "end")
 _OPTIONS: dict[str, Any] = {
     "compression": "zstd",
-    # Clock values hardly repeat, so a dictionary of them only costs; neighbours in a warp differ little.
+    # Clock values hardly repeat, so a dictionary of them only costs; consecutive ones of a warp differ little.
     "use_dictionary": [name for name in ACCESS_SCHEMA.names if name not in _CLOCKS],
     "column_encoding": dict.fromkeys(_CLOCKS, "DELTA_BINARY_PACKED"),
     "write_page_checksum": True,
 }
 _MAGIC = b"PAR1"
 _MOST = (1 << 63) - 1
-"""Of 64 bits with a sign: a number of a header may be larger, one of a column may not."""
+"""Largest signed 64-bit number: a number in a header may be larger, one in a column may not."""
 _OF_SITE = ("kernel", "file", "line", "op", "space", "completeness")
-"""Columns of the rows that only repeat what their site says, for those who read the file without memlane."""
+"""Columns of the rows that repeat fields of their site, for readers without memlane."""
 
 
 def is_record(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as a record file does. OSError where it cannot be read."""
+    """Return whether a file begins like a record file. Raises OSError if it cannot be read."""
     with open(path, "rb") as stream:
         return stream.read(len(_MAGIC)) == _MAGIC
 
 
 def is_broken_off(path: str | os.PathLike[str]) -> bool:
-    """Whether a file holds the records of a program that broke off. False for a file that is missing, foreign or damaged."""
+    """Return whether a file holds the records of a program that broke off. False for a missing, foreign or damaged file."""
     try:
         with open(path, "rb") as stream, pq.ParquetFile(stream) as parquet:
             metadata = {key.decode(): value.decode() for key, value in (parquet.metadata.metadata or {}).items()}
@@ -71,7 +71,8 @@ def is_broken_off(path: str | os.PathLike[str]) -> bool:
 
 
 def save(trace: TraceContents, path: str | os.PathLike[str], force: bool = False) -> None:
-    """Write `trace` to `path`, whole or not at all. RecordError if the file exists and not `force`, or if it cannot be written."""
+    """Write `trace` to `path`, completely or not at all. Raises RecordError if the file exists without `force`, or if it cannot be
+    written."""
     metadata = encode(trace)
     with replacing(path, force) as stream, pq.ParquetWriter(stream, ACCESS_SCHEMA, **_OPTIONS) as writer:
         writer.write_table(trace.table)
@@ -79,9 +80,10 @@ def save(trace: TraceContents, path: str | os.PathLike[str], force: bool = False
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The fields of the trace in the record file `path`. RecordError if it is missing, foreign, damaged or of a newer format."""
+    """Return the fields of the trace in the record file `path`. Raises RecordError if it is missing, foreign, damaged or of a newer
+    format."""
     try:
-        # Opened here, because Arrow takes no name that is no Unicode.
+        # Opened here, because Arrow rejects names that are not Unicode.
         with open(path, "rb") as stream, pq.ParquetFile(stream, page_checksum_verification=True) as parquet:
             metadata = {key.decode(): value.decode() for key, value in (parquet.metadata.metadata or {}).items()}
             _check_format(path, metadata)
@@ -102,13 +104,13 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _schema_of(number: int) -> pa.Schema:
-    """The columns of a record file of that format."""
+    """Return the columns of a record file of that format."""
     later = {name for since, names in LATER_COLUMNS.items() if since > number for name in names}
     return pa.schema([field for field in ACCESS_SCHEMA if field.name not in later])
 
 
 def _completed(table: pa.Table, target: str) -> pa.Table:
-    """The rows with the columns that came with later formats: null throughout, but for the device, of which there was one."""
+    """Return the rows with the columns of later formats added: all null, except the device, of which there was only one."""
     for place, field in enumerate(ACCESS_SCHEMA):
         if field.name not in table.column_names:
             one = pa.DictionaryArray.from_arrays(np.zeros(table.num_rows, np.int32), pa.array([target]))
@@ -117,6 +119,7 @@ def _completed(table: pa.Table, target: str) -> pa.Table:
 
 
 def _check_format(path: str | os.PathLike[str], metadata: dict[str, str]) -> None:
+    """Raise RecordError if the metadata is not of a record, or is of a newer format."""
     code = metadata.get(FORMAT_KEY)
     if code is None:
         raise RecordError(f"{path} is a Parquet file, but not a memlane record: it has no {FORMAT_KEY}; `memlane trace` writes records")
@@ -127,7 +130,8 @@ def _check_format(path: str | os.PathLike[str], metadata: dict[str, str]) -> Non
 
 
 def _check_references(path: str | os.PathLike[str], table: pa.Table, fields: dict[str, Any]) -> None:
-    """Rows name their site and launch by number: a number without a partner would surface far from here."""
+    """Raise RecordError if a row refers to an unknown site or launch, or contradicts it: the error would otherwise surface far from
+    here."""
     for column, known in (("site", len(fields["sites"])), ("launch", len(fields["launches"]))):
         highest = pc.max(table[column]).as_py()
         if highest is not None and highest >= known:
@@ -144,8 +148,7 @@ def _check_references(path: str | os.PathLike[str], table: pa.Table, fields: dic
 
 
 def _check_repeated(path: str | os.PathLike[str], table: pa.Table, name: str, of: str, of_site: list[Any]) -> None:
-    """What a row says of its site, or of its launch, must be what that says: tables of the one and of the other would tell different
-    stories."""
+    """Raise RecordError if a column of the rows contradicts the field of their site or launch, because tables of both would disagree."""
     if not table.num_rows:
         return
     column = table[name].combine_chunks()
@@ -163,14 +166,17 @@ def _check_repeated(path: str | os.PathLike[str], table: pa.Table, name: str, of
 
 
 def _damaged(path: str | os.PathLike[str], what: str) -> RecordError:
+    """Return the error for a damaged file."""
     return RecordError(f"{path} is damaged: {what}; record it again, or take another copy of it")
 
 
 def _said(error: Exception) -> str:
+    """Return the first line of an error's message."""
     return f"{error} is missing" if isinstance(error, KeyError) else str(error).partition("\n")[0][:200]
 
 
 def _what_is_wrong(path: Path, error: Exception) -> str:
+    """Return a message for a file that Arrow cannot read."""
     if path.is_dir():
         return f"{path} is a directory; name a record file"
     try:
@@ -187,5 +193,5 @@ def _what_is_wrong(path: Path, error: Exception) -> str:
         return f"{path} is not a Parquet file, so it is not a memlane record; `memlane trace` writes records"
     if tail != _MAGIC:
         return f"{path} is truncated: the end of the Parquet file is missing; record it again"
-    # Arrow says where its own reader stopped, which helps only who looks for the reason of the damage.
+    # Arrow's message gives the position at which its reader stopped, which helps only to investigate the damage.
     return str(_damaged(path, f"its content was changed and cannot be read ({_said(error)})"))

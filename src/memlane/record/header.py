@@ -1,4 +1,4 @@
-"""What a record file holds besides its rows, as text for the file's key-value metadata."""
+"""Encode and decode the contents of a record file besides its rows, as text for the file's key-value metadata."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from memlane.record.schema import WARP_DTYPE, CopyInfo, LaunchInfo
 from memlane.record.site import Site, Skipped
 
 FORMAT = 3
-"""Raised when a file of the new kind would be misread by an older memlane."""
+"""Format of record files; increased when an older memlane would misread a new file."""
 FORMAT_KEY = "memlane_format"
 HEADER_KEY = "memlane_header"
 WARPS_KEY = "memlane_warps"
 
 HEADER_LIMIT_BYTES = 1 << 28
-"""The header, unpacked, is at most this long; so much source text and so many sites no program has."""
+"""Maximum length of the unpacked header; no program has that much source text or that many sites."""
 WARPS_LIMIT_BYTES = 1 << 30
-"""The warp columns, unpacked, are at most this long: more than 20 million traced warps."""
+"""Maximum length of the unpacked warp columns: more than 20 million traced warps."""
 
-_LEVEL = 3  # of zlib: twice as fast as the default for a few per cent more bytes
+_LEVEL = 3  # zlib: twice as fast as the default for a few per cent more bytes
 
 _LATEST = 1 << 62
-"""Cycles or ns either way: differences of two times fit 64 bits. In ns since 1970 it is the year 2116."""
+"""Maximum magnitude of cycles or ns, so that differences fit into 64 bits. In ns since 1970 it is the year 2116."""
 
 
 def encode(trace: TraceContents) -> dict[str, str]:
-    """The metadata of the file of `trace`, by key. RecordError if it is beyond the limits.
+    """Return the metadata of the file of `trace`, by key. Raises RecordError if it exceeds the limits.
 
-    Source text that is no UTF-8 keeps a question mark for each byte that is none.
+    Invalid UTF-8 bytes in source text become question marks.
     """
     header = {
         "version": trace.version,
@@ -69,9 +69,9 @@ def encode(trace: TraceContents) -> dict[str, str]:
 
 
 def decode(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of the `Trace` other than its table, every one of the type that `Trace` declares.
+    """Return the fields of the `Trace` other than its table, each of the type that `Trace` declares.
 
-    KeyError, ValueError, RecursionError or zlib.error if they are not what `encode` wrote.
+    Raises KeyError, ValueError, RecursionError or zlib.error if they are not the output of `encode`.
     """
     header = from_plain(_Header, json.loads(_unpack(metadata[HEADER_KEY], HEADER_LIMIT_BYTES)), "header")
     for name, entries in (("sites", header.sites), ("launches", header.launches)):
@@ -89,14 +89,14 @@ def decode(metadata: Mapping[str, str]) -> dict[str, Any]:
 
 
 def failure(metadata: Mapping[str, str]) -> str:
-    """`Trace.failed` alone. Errors as `decode` has them."""
+    """Return only `Trace.failed`. Raises the same errors as `decode`."""
     header = json.loads(_unpack(metadata[HEADER_KEY], HEADER_LIMIT_BYTES))
     return str(header.get("failed", "")) if isinstance(header, dict) else ""
 
 
 @dataclass(frozen=True)
 class _WarpLayout:
-    """How the columns of the warps lie one after another."""
+    """Order and types of the concatenated warp columns."""
 
     rows: int
     fields: tuple[tuple[str, str], ...]
@@ -104,7 +104,7 @@ class _WarpLayout:
 
 @dataclass(frozen=True)
 class _Header:
-    """The header as JSON holds it."""
+    """The header as stored in JSON."""
 
     version: str
     chip: str
@@ -124,6 +124,7 @@ class _Header:
 
 
 def _check_examples(header: _Header) -> None:
+    """Raise ValueError for an example that refers to an unknown site or launch, or is not an access of a warp."""
     for number, one in enumerate(header.examples):
         if one.site >= len(header.sites) or one.launch >= len(header.launches):
             raise ValueError(f"header.examples[{number}] names site {one.site} of launch {one.launch}, which does not exist")
@@ -134,6 +135,7 @@ def _check_examples(header: _Header) -> None:
 
 
 def _warps(layout: _WarpLayout, data: bytes) -> npt.NDArray[Any]:
+    """Return the warps from the bytes of their columns."""
     if layout.fields != _WARP_FIELDS or layout.rows * WARP_DTYPE.itemsize != len(data):
         raise ValueError("the warp columns do not match their description")
     warps = np.empty(layout.rows, WARP_DTYPE)
@@ -146,7 +148,7 @@ def _warps(layout: _WarpLayout, data: bytes) -> npt.NDArray[Any]:
 
 
 def _fields(dtype: np.dtype[Any]) -> list[tuple[str, np.dtype[Any]]]:
-    """Names and little-endian dtypes of the fields of a structured dtype."""
+    """Return names and little-endian dtypes of the fields of a structured dtype."""
     return [(name, field[0].newbyteorder("<")) for name, field in (dtype.fields or {}).items()]
 
 
@@ -154,6 +156,7 @@ _WARP_FIELDS = tuple((name, dtype.str) for name, dtype in _fields(WARP_DTYPE))
 
 
 def _pack(data: bytes, limit: int) -> str:
+    """Return bytes as compressed text. Raises RecordError if they exceed the limit."""
     if len(data) > limit:
         raise RecordError(
             f"the trace is too large for one record file: {plural(len(data), 'byte')}, but at most {limit:,} are allowed; trace "
@@ -163,7 +166,7 @@ def _pack(data: bytes, limit: int) -> str:
 
 
 def _unpack(text: str, limit: int) -> bytes:
-    """What `_pack` packed. A few bytes may claim to be thousands of times as many, so no more than `limit` are made of them."""
+    """Return the bytes that `_pack` packed, at most `limit`: a few compressed bytes may expand a thousandfold."""
     stream = zlib.decompressobj()
     data = stream.decompress(base64.b64decode(text, validate=True), limit + 1)
     if not stream.eof or len(data) > limit:

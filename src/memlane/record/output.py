@@ -1,4 +1,4 @@
-"""Writing a file, or a directory of files, whole or not at all: all that memlane leaves behind goes through here."""
+"""Write a file, or a directory of files, completely or not at all. All output of memlane goes through this module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memlane.errors import RecordError
 
 
 def check_output(path: str | os.PathLike[str], force: bool = False) -> None:
-    """Raise RecordError if `replacing(path, force)` would refuse. Long work asks before it starts."""
+    """Raise RecordError if `replacing(path, force)` would refuse. Call it before long work."""
     target = Path(path)
     if target.is_dir():
         raise RecordError(f"{path} is a directory; name a file")
@@ -22,12 +22,12 @@ def check_output(path: str | os.PathLike[str], force: bool = False) -> None:
         raise RecordError(f"{path} cannot be written: there is no directory {target.parent}")
     if target.is_file() and not force:
         raise RecordError(f"{path} exists; pass --force (force=True in Python) to replace it")
-    if target.is_file() or not target.exists():  # and no device
+    if target.is_file() or not target.exists():  # and not a device
         _check_folder(path, Path(os.path.realpath(path)).parent)
 
 
 def _check_folder(path: str | os.PathLike[str], folder: Path) -> None:
-    """A file is made beside the one that it becomes, so the directory must let files be made in it."""
+    """Raise RecordError if files cannot be created in the directory: a file is written next to the one that it replaces."""
     if not os.access(folder, os.W_OK | os.X_OK):
         raise RecordError(
             f"{path} cannot be written: you have no permission to create files in the directory {folder}; name a file elsewhere"
@@ -36,14 +36,15 @@ def _check_folder(path: str | os.PathLike[str], folder: Path) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], force: bool = False) -> Iterator[BinaryIO]:
-    """A binary stream whose content becomes the file `path` when the block ends well; if not, an older file stays as it was.
+    """Yield a binary stream whose contents become the file `path` when the block succeeds; if not, an older file stays unchanged.
 
-    The content goes to a temporary neighbour first, so that the last step is one rename in one file system. Devices and pipes are written
-    directly. RecordError if the file exists and not `force`, or if the operating system refuses to write it.
+    The contents go to a temporary file in the same directory first, so that the last step is one rename in one file system. Devices and
+    pipes
+    are written directly. Raises RecordError if the file exists without `force`, or if the operating system refuses to write it.
     """
     check_output(path, force)
     given, final = Path(path), Path(os.path.realpath(path))
-    is_device = given.exists() and not given.is_file()  # asked of the name: what /dev/stdout leads to may have none
+    is_device = given.exists() and not given.is_file()  # checked by name: the target of /dev/stdout may have none
     scratch = given if is_device else final.with_name(f".memlane-{secrets.token_hex(8)}.part")
     try:
         with scratch.open("wb" if is_device else "xb") as stream:
@@ -62,7 +63,7 @@ def replacing(path: str | os.PathLike[str], force: bool = False) -> Iterator[Bin
 
 
 def check_output_directory(path: str | os.PathLike[str], anchor: str, force: bool = False) -> None:
-    """As `check_output`, for `replacing_directory`."""
+    """Raise RecordError if `replacing_directory(path, anchor, force)` would refuse."""
     target = Path(path)
     if not target.parent.is_dir():
         raise RecordError(f"{path} cannot be written: there is no directory {target.parent}")
@@ -77,10 +78,12 @@ def check_output_directory(path: str | os.PathLike[str], anchor: str, force: boo
 
 @contextmanager
 def replacing_directory(path: str | os.PathLike[str], anchor: str, force: bool = False) -> Iterator[Path]:
-    """An empty directory that becomes `path` when the block ends well; if not, an older one stays as it was.
+    """Yield an empty directory that becomes `path` when the block succeeds; if not, an older one stays unchanged.
 
-    An older one is replaced only with `force`, and only if it has the file `anchor`, which tells that it is of the same kind. It is moved
-    away first: whoever is killed between two renames finds it beside `path`, whole. RecordError as for `replacing`.
+    An older one is replaced only with `force`, and only if it contains the file `anchor`, which shows that it is of the same kind. It is
+    moved
+    away first: if the process is killed between the two renames, it remains next to `path`, complete. Raises RecordError as `replacing`
+    does.
     """
     check_output_directory(path, anchor, force)
     final = Path(os.path.realpath(path))

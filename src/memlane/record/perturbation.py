@@ -1,4 +1,4 @@
-"""What the probes of a trace changed about the kernel that they were put into."""
+"""Record what the probes of a trace changed about the kernel."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from memlane.chip import ModelledTime
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a kernel takes of a multiprocessor, as it was assembled and launched."""
+    """Resources of a multiprocessor that a kernel takes, as assembled and launched."""
 
     registers: int
-    """Of 32 bits, for each thread."""
+    """Registers of 32 bits per thread."""
     local_bytes: int
-    """Stack of each thread in local memory: arrays and spilled registers."""
+    """Stack per thread in local memory: arrays and spilled registers."""
     shared_bytes: int
-    """Of each block, static and dynamic."""
+    """Shared memory per block, static and dynamic."""
     resident_blocks: int
-    """Blocks that one multiprocessor holds at once."""
+    """Blocks that fit on one multiprocessor at once."""
 
 
 @dataclass(frozen=True)
 class Perturbation:
-    """A launch without its probes and with them. The hit rate of the L1 cache is not here: no counter of the hardware is read."""
+    """A launch without and with its probes. The L1 hit rate is not included, because no hardware counter is read."""
 
     plain: Footprint | None = None
     probed: Footprint | None = None
-    """Both None where there is no assembled code to read them from; `unknown` says why."""
+    """Footprints without and with probes; both None if there is no assembled code to read, and `unknown` gives the reason."""
     unknown: str = ""
     plain_ns: float | None = None
     probed_ns: float | None = None
-    """Median times of launches repeated with the memory as it was before each; None where nobody asked for them."""
+    """Median times of repeated launches with the memory restored before each; None unless requested."""
     rounds: int = 0
     """How often each was timed."""
     plain_time: ModelledTime | None = None
     probed_time: ModelledTime | None = None
-    """What limited these times where they are modelled; None where they were measured."""
+    """What limited these times if they are modelled; None if measured."""
 
     @property
     def slowdown(self) -> float | None:
-        """Time with probes over time without."""
+        """Time with probes divided by time without; None if not measured."""
         return self.probed_ns / self.plain_ns if self.plain_ns and self.probed_ns is not None else None

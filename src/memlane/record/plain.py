@@ -1,6 +1,6 @@
-"""From plain data (what JSON holds) to dataclasses, each value checked against the type that its field declares.
+"""Convert plain data (as from JSON) to dataclasses, and check each value against the declared type of its field.
 
-A record file may come from anyone: what is wrong in it is found here, by name, and not far away where it is used.
+A record file may come from anyone: errors in it are found here, by name, rather than far away where the value is used.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from memlane.number_format import plural
 
 NUMBER_LIMIT = 1 << 64
-"""Whole numbers are from 0 to below this: counts, sizes, lines and the numbers of streams all are."""
+"""Exclusive upper bound of whole numbers, from 0: counts, sizes, lines and the numbers of streams."""
 
 _T = TypeVar("_T")
 
 
 def from_plain(kind: type[_T], data: object, where: str) -> _T:
-    """The object of the dataclass `kind` in `data`, a dict by field name.
+    """Return the object of the dataclass `kind` from `data`, a dict by field name.
 
-    Fields that are missing take their default, unknown ones are skipped: a newer memlane may write more. ValueError that names the place,
-    from `where` on, for a field that is missing without a default or that does not hold what its type says.
+    Missing fields get their default, unknown ones are ignored: a newer memlane may write more. Raises ValueError that names the place,
+    starting
+    with `where`, for a field that is missing without a default or has a value of the wrong type.
     """
     if not isinstance(data, dict):
         raise ValueError(f"{where} is not an object")
@@ -40,13 +41,14 @@ def from_plain(kind: type[_T], data: object, where: str) -> _T:
 
 @cache
 def _fields_of(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """Type of each field, and whether it must be there."""
+    """Return the type of each field, and whether it is required."""
     hints = get_type_hints(kind)
     defined = fields(kind)
     return {entry.name: (hints[entry.name], entry.default is MISSING and entry.default_factory is MISSING) for entry in defined}
 
 
 def _value(kind: Any, value: object, where: str) -> Any:
+    """Return a value converted to a declared type. Raises ValueError if it does not fit."""
     if kind in _SIMPLE:
         describe, is_one = _SIMPLE[kind]
         if not is_one(value):
@@ -67,6 +69,7 @@ def _value(kind: Any, value: object, where: str) -> Any:
 
 
 def _tuple(kinds: tuple[Any, ...], value: object, where: str) -> tuple[Any, ...]:
+    """Return a tuple of converted values from a list. Raises ValueError."""
     if not isinstance(value, list):
         raise ValueError(f"{where} is not a list")
     if kinds[-1] is Ellipsis:

@@ -1,4 +1,4 @@
-"""What an access row, a warp row and a launch hold."""
+"""Define access rows, warp rows and the description of a launch."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ ACCESS_SCHEMA = pa.schema(
 )
 """One row per warp-level access. `launch`: index into `Trace.launches`. `bytes`: per lane. `block`: linear index in the grid (x fastest).
 `warp`: in its block. `execution`: n-th access of this warp at this site in this launch, from 0. `start`, `end`: cycles of the SM's clock,
-which on a GPU has another origin on each SM. `sectors`, `wavefronts`: of this very access; null where unknown or without meaning.
-`exposed`: of the cycles from start to end those that the first consumer of the value waited; 0 where nothing consumed it, null where that
-was not recorded. Where it is no more than an empty window, the value had come before its consumer, and the end is that of its use.
-`device`: the name of the target on which the launch ran."""
+which on a GPU has another origin on each SM. `sectors`, `wavefronts`: of this access; null where unknown or without meaning.
+`exposed`: those of the cycles from start to end that the first consumer of the value waited; 0 if nothing consumed it, null if not
+recorded.
+If it is no more than an empty window, the value had arrived before its consumer, and the end is the time of its use.
+`device`: name of the target on which the launch ran."""
 
 LATER_COLUMNS = {2: ("exposed",), 3: ("device",)}
-"""Columns that came with a format of the record file. In files of an older one `exposed` is null throughout; there was one device."""
+"""Columns added by a format of the record file. In older files `exposed` is null, and there was one device."""
 
 WARP_DTYPE = np.dtype(
     [
@@ -64,20 +65,21 @@ WARP_DTYPE = np.dtype(
         ("lost", "u4"),
     ]
 )
-"""One row per traced warp: its life in cycles of its SM's clock and in ns of the global timer, and how many records it kept and lost."""
+"""One row per traced warp: its lifetime in cycles of its SM's clock and in ns of the global timer, and the numbers of kept and lost
+records."""
 
 
 @dataclass(frozen=True)
 class ArrayArgument:
-    """An array among the arguments of a launch."""
+    """Array among the arguments of a launch."""
 
     parameter: int
-    """The position of the kernel's parameter that holds its address."""
+    """Position of the kernel's parameter that holds its address."""
     nbytes: int
     dtype: str = ""
-    """The type of its elements as NumPy writes it, for example `f4`; empty where it is not known."""
+    """Type of its elements in NumPy's notation, such as `f4`; empty if unknown."""
     shape: tuple[int, ...] = ()
-    """Its extents in elements; none where they are not known."""
+    """Extents in elements; empty if unknown."""
 
 
 @dataclass(frozen=True)
@@ -87,38 +89,38 @@ class PredictedPart:
     name: str
     us: float
     moved: str = ""
-    """How much it does, in words."""
+    """Amount of its work, in words."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a launch would take if the lanes of some of its accesses lay side by side."""
+    """Predicted time of a launch if the lanes of some of its accesses were adjacent in memory."""
 
     instructions: tuple[int, ...]
-    """Of these accesses, as `Site.instruction`."""
+    """These accesses, as `Site.instruction`."""
     us: float
 
 
 @dataclass(frozen=True)
 class PredictedTime:
-    """How long a launch would take on its chip without probes, as the model of kernels predicts it, and what would change that."""
+    """Predicted duration of a launch on its chip without probes, by the timing model, and what would change it."""
 
     us: float
-    """Between two events around the launch, with warm caches."""
+    """Microseconds between two events around the launch, with warm caches."""
     launch_us: float
-    """Of these, what the events and the start of the launch take."""
+    """Part of these for the events and the start of the launch."""
     limiting: str
-    """The part of the chip that limits, or `latency`."""
+    """Part of the chip that limits, or `latency`."""
     parts: tuple[PredictedPart, ...] = ()
-    """The longest first."""
+    """Parts of the chip, the longest busy time first."""
     share: float = 1.0
-    """Of the blocks that ran for this."""
+    """Share of the blocks that ran for the prediction."""
     spread_us: float = 0.0
     """Standard deviation between parts of that sample."""
     missing: tuple[str, ...] = ()
-    """Rates that the file of the chip lacks."""
+    """Rates that the chip file lacks."""
     changes: tuple[Change, ...] = ()
-    """For accesses that cost more than they need, those that cost most in excess."""
+    """Predictions without the excess transactions of accesses, for the largest excesses."""
 
 
 @dataclass(frozen=True)
@@ -134,39 +136,39 @@ class LaunchInfo:
     arguments: tuple[str, ...]
     scheme: str
     lost: int = 0
-    """Records that found no room, counted exactly."""
+    """Number of dropped records; exact."""
     branches: tuple[BranchCounts, ...] = ()
-    """Conditional branches of the kernel where they were counted with the trace."""
+    """Conditional branches of the kernel if they were counted with the trace."""
     accesses_not_kept: int = 0
-    """Accesses, those of the probes among them, that the target saw and had no room for: the transactions of some records are unknown."""
+    """Observed accesses, those of probes included, that exceeded the capacity: the transactions of some records are unknown."""
     counts: tuple[SiteCounts, ...] = ()
-    """Transactions by site where they were counted with the trace."""
+    """Transactions by site if they were counted with the trace."""
     perturbation: Perturbation | None = None
-    """What the probes changed; None in files of a memlane that did not look."""
+    """What the probes changed; None in files of versions that did not measure it."""
     failed: str = ""
-    """Why the launch broke off; its records are those that were made until then. Empty for one that ended."""
+    """Reason why the launch broke off; its records are those until then. Empty if it succeeded."""
     sample: Sample | None = None
-    """Which part of the launch was traced; None for all of it. `counts` and `branches` are of the whole launch even so."""
+    """Which part of the launch was traced; None for all of it. `counts` and `branches` always cover the whole launch."""
     staging: Staging | None = None
-    """Where its records went first; None in files of a memlane that knew one place only."""
+    """Where its records went first; None in files of versions without staging."""
     resident_blocks: int | None = None
-    """Blocks of the kernel without probes that one multiprocessor holds at once; None where nobody asked."""
+    """Blocks of the kernel without probes that fit on one multiprocessor; None if not requested."""
     cluster: tuple[int, int, int] | None = None
-    """Blocks of a cluster; None for a launch without."""
+    """Blocks per cluster; None for a launch without clusters."""
     time: ModelledTime | None = None
-    """How long the launch took with its probes by the emulator's clock, and what limited that; None for one on a GPU."""
+    """Duration of the launch with its probes by the emulator's clock, and what limited it; None on a GPU."""
     predicted: PredictedTime | None = None
-    """What the model of kernels predicts for it; None if no prediction was asked for, and on a GPU."""
+    """Prediction by the timing model; None if not requested, and on a GPU."""
     device: str = ""
-    """The name of the target that it ran on; empty in files of a memlane that knew one target for each file."""
+    """Name of the target that it ran on; empty in files of versions with one target per file."""
     path: tuple[int, ...] = ()
-    """Of a launch of a plan: the positions of its step, in the plan and in each repeat around it."""
+    """Positions of its step in a plan, and in each enclosing repeat; empty outside a plan."""
     turns: tuple[int, ...] = ()
-    """The turn of each repeat around the step, the outermost first."""
+    """Turn of each enclosing repeat, the outermost first."""
     arrays: tuple[ArrayArgument, ...] = ()
-    """The arrays among the arguments; none in files of a memlane that did not record them."""
+    """Arrays among the arguments; empty in files of versions that did not record them."""
     language: str = ""
-    """What the kernel was written in: `Numba` or `Triton`; empty for CUDA C++ and PTX."""
+    """Language of the kernel: `Numba` or `Triton`; empty for CUDA C++ and PTX."""
 
     @property
     def warps_per_block(self) -> int:
@@ -178,12 +180,12 @@ class CopyInfo:
     """One copy of a traced plan."""
 
     path: tuple[int, ...]
-    """Positions of its step: in the plan, and in each repeat around it."""
+    """Positions of its step: in the plan, and in each enclosing repeat."""
     turns: tuple[int, ...]
-    """The turn of each repeat around it, the outermost first."""
+    """Turn of each enclosing repeat, the outermost first."""
     device: str
-    """Who did it: the name of a target, or `host`."""
+    """Name of the target that executed it, or `host`."""
     nbytes: int
     source: str
-    """Whose memory it read: the name of a target, or `host`."""
+    """Memory that it read: the name of a target, or `host`."""
     destination: str

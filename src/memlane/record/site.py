@@ -1,4 +1,4 @@
-"""Sites: the static memory instructions of a kernel."""
+"""Define sites: the static memory instructions of a kernel."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from memlane.source import shortened
 from memlane.titles import kernel_label
 
 Place = tuple[str, str, int, str, str]
-"""Kernel, file, line, op and space: what a person takes for one access, however often the compiler unrolled it."""
+"""Kernel, file, line, op and space: one access from the user's point of view, however often the compiler unrolled it."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call on the way from a kernel to an access."""
+    """Call on the path from a kernel to an access."""
 
     function: str
-    """The title of the function that is called."""
+    """Title of the called function."""
     file: str
     line: int
-    """Where it is called."""
+    """Line of the call."""
 
 
 TIMED_KINDS = ("load", "store", "atomic", "reduction", "copy", "wait")
 KINDS = (*TIMED_KINDS, "product")
-"""What a site may be: `Site.kind` says what each is. Those that are timed come first."""
+"""Values of `Site.kind`, described there. The timed ones come first."""
 _GROUP_WARPS = 4
-"""Of a warpgroup, whose warps execute a product together."""
+"""Warps of a warpgroup, which execute a product together."""
 
 
 @dataclass(frozen=True)
@@ -38,71 +38,76 @@ class Site:
     id: int
     """Number within a trace, from 0."""
     kernel: str
-    """The kernel's title."""
+    """Title of the kernel."""
     instruction: int
-    """Index of the instruction among the instructions of the original kernel, with the functions in it that it calls, in the order of the
-    text."""
+    """Index among the instructions of the original kernel with called functions inlined, in program order."""
     file: str
-    """Source file as the compiler names it; the PTX's name where there is no line information."""
+    """Source file as the compiler names it; name of the PTX if there is no line information."""
     line: int
-    """1-based; of the PTX text where there is no line information."""
+    """1-based line; of the PTX text if there is no line information."""
     column: int
     op: str
     """The PTX opcode in full, for example `ld.global.f32`."""
     kind: str
-    """`load`, `store`, `atomic` (with a result that is used), `reduction` (without), `copy` (asynchronous), `wait` for copies and products,
-    or `product` of a warpgroup, of which tensor cores read operands in shared memory: it is counted, but not timed."""
+    """`load`, `store`, `atomic` (whose result is used), `reduction` (whose result is not), `copy` (asynchronous), `wait` for copies and
+    products,
+    or `product` of a warpgroup, whose tensor cores read operands in shared memory: it is counted, but not timed."""
     space: str
-    """`global`, `shared`, `shared::cluster` (of any block of the cluster), `local`, `const`, `param`, `tex`, `surf` or `generic`. Of a copy
-    the side that is not shared memory; of a wait where what it waits for arrives."""
+    """`global`, `shared`, `shared::cluster` (of any block of the cluster), `local`, `const`, `param`, `tex`, `surf` or `generic`. For a
+    copy the
+    side that is not shared memory; for a wait the destination of what it waits for."""
     nbytes: int
-    """Bytes that one lane accesses; of a matrix the row that a lane names; of a product what is read for the whole warpgroup over its
-    128 lanes; 0 of bulk copies, wmma fragments and waits."""
+    """Bytes that one lane accesses; for a matrix the row that a lane addresses; for a product the bytes read for the whole warpgroup
+    divided by its
+    128 lanes; 0 for bulk copies, wmma fragments and waits."""
     scheme: str = ""
-    """The probe around it: `dependent`, `exposed`, `consume`, `simple`, `paper`; empty where it is not timed."""
+    """Scheme of its probe: `dependent`, `exposed`, `consume`, `simple`, `paper`; empty if it is not timed."""
     completeness: str = ""
     """`complete`: the end was read after the access had completed. `issue-only`: the end was read when it had been issued.
-    `block-visible`, `device-visible`: of a store that had to be waited for, when every thread of the block, of the device, would see it."""
+    `block-visible`, `device-visible`: the end was read when every thread of the block, or of the device, would see the store."""
     reason: str = ""
-    """Why it is `issue-only`, in words."""
+    """Reason why it is `issue-only`."""
     evidence: str = ""
-    """How the completeness is known: `PROVED`, `BY_EMULATOR`, or `NOT_PROVED` with why; empty where it is not timed."""
+    """How the completeness is known: `PROVED`, `BY_EMULATOR`, or `NOT_PROVED` with the reason; empty if it is not timed."""
     copies: int | None = None
-    """Instructions of the assembled code that make the access, several where a loop was unrolled; None where that was not read."""
+    """SASS instructions that implement the access, several if a loop was unrolled; None if not read."""
     also_waits: tuple[str, ...] = ()
-    """Instructions other than the access that are awaited between its clock reads too, as `0x01f0 LDG.E`: the time may be theirs."""
+    """Instructions other than the access that are awaited between its clock reads too, such as `0x01f0 LDG.E`: the time may be theirs."""
     changed: str = ""
-    """What tracing made of its accesses, as `7 x 4 B in the original, 1 x 4 B traced`; empty where they are the same, or not known."""
+    """How tracing changed its accesses, such as `7 x 4 B in the original, 1 x 4 B traced`; empty if they are the same, or unknown."""
     address_parameters: tuple[int, ...] = ()
     """Positions of the kernel's parameters from which the address is computed."""
     address_loads: tuple[int, ...] = ()
-    """Indices of the instructions that load from memory what the address is computed from: as `instruction` counts them."""
+    """Indices, as in `instruction`, of the instructions that load values from which the address is computed."""
     address_repeats: bool = False
-    """Whether a loop repeats the access at the same addresses, by the text of the kernel."""
+    """Whether a loop repeats the access at the same addresses, by static analysis."""
     once_between_barriers: bool = False
-    """Whether a warp that executes it again has passed a barrier of its block in between, by the text of the kernel."""
+    """Whether a warp passes a barrier of its block between two executions, by static analysis."""
     order_dependent: bool = False
-    """Whether its counts may depend on the order in which threads run: its addresses, or how often it executes, follow from what an atomic
-    operation returned or a volatile load read, by the text of the kernel."""
+    """Whether its counts may depend on the order in which threads run: its addresses, or how often it executes, depend on the result of an
+    atomic
+    operation or a volatile load, by static analysis."""
     array: str = ""
-    """What the array is called into which the address points: the kernel's argument in the source, or a variable; empty where that is not
-    known, and where it may be several."""
+    """Name of the array that the address points into: the kernel's argument in the source, or a variable; empty if unknown or ambiguous."""
     argument: int | None = None
-    """The position of that argument, from 0; None for a variable."""
+    """Position of that argument, from 0; None for a variable."""
 
     fallback: str = ""
-    """Why its scheme is not that of the launch, where it could have been; empty otherwise."""
+    """Reason why its scheme differs from that of the launch; empty if it does not, or could not have it."""
     calls: tuple[Call, ...] = ()
-    """The calls through which the kernel comes to it, the kernel's own first; none where it stands in the kernel itself. An access of a
-    function is a site of its own for each way to call it."""
+    """Calls by which the kernel reaches it, the kernel's own first; empty if it is in the kernel itself. An access of a function is a
+    separate site
+    for each call path."""
     shared_waits: tuple[str, ...] = ()
-    """Of the scheme `exposed`: instructions in front of the consumer that wait for the access too, because something else has its
-    scoreboard. The consumer then waits less."""
+    """Under the scheme `exposed`: earlier instructions that wait for the access too, because something else uses its scoreboard. The
+    consumer then
+    waits less."""
     inlined: tuple[Call, ...] = ()
-    """The calls of functions that the compiler has put into the kernel on the way to the access, the kernel's own first, without the names
-    of the functions. One access may stand for several such calls."""
+    """Calls of functions that the compiler inlined on the path to the access, the kernel's own first, without the names of the functions.
+    One access
+    may represent several such calls."""
     consumers: tuple[str, ...] = ()
-    """Of the scheme `exposed`: the instructions that may be the first to wait for the value, as `march.cu:12 fma.rn.f32`."""
+    """Under the scheme `exposed`: the instructions that may be the first to wait for the value, such as `march.cu:12 fma.rn.f32`."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -110,80 +115,80 @@ class Site:
 
     @property
     def called(self) -> str:
-        """The calls in words, `make (odd.cu:8) > helper (odd.cu:4)`; empty where there are none."""
+        """The calls as text, `make (odd.cu:8) > helper (odd.cu:4)`; empty if there are none."""
         return " > ".join(f"{kernel_label(one.function)} ({PurePath(one.file).name}:{one.line})" for one in self.calls)
 
     @property
     def is_of_compiler(self) -> bool:
-        """Whether the array is the compiler's or its library's own, such as the table of a sine: such names begin with two underscores."""
+        """Whether the array belongs to the compiler or its library, such as the table of a sine: such names begin with two underscores."""
         return self.argument is None and self.array.startswith("__")
 
     @property
     def array_label(self) -> str:
-        """The array as a person calls it, `gamma (argument 3)`; empty where that is not known."""
+        """The array as text, `gamma (argument 3)`; empty if unknown."""
         if self.argument is None:
             return self.array
         return f"{self.array} (argument {self.argument + 1})" if self.array else f"argument {self.argument + 1}"
 
     @property
     def is_counted(self) -> bool:
-        """Whether it has transactions that are counted: waits have none, and those of bulk copies and fragments are not those of lanes."""
+        """Whether it has transactions that are counted: waits have none, and those of bulk copies and fragments are not per lane."""
         return self.nbytes > 0
 
     @property
     def has_sectors(self) -> bool:
-        """Whether sectors are counted: where the access goes to global or local memory, or may."""
+        """Whether sectors are counted: the access leads, or may lead, to global or local memory."""
         return self.space in ("global", "local", "generic") and self.is_counted
 
     @property
     def is_box(self) -> bool:
-        """Whether it copies boxes of an array by a tensor map. Their sectors are known only to whoever sees the map: the emulator."""
+        """Whether it copies boxes of an array by a tensor map. Their sectors are known only where the map can be read: on the emulator."""
         return self.kind == "copy" and ".tensor." in self.op
 
     @property
     def has_wavefronts(self) -> bool:
-        """Whether wavefronts are counted: where the access goes to shared memory, or may."""
+        """Whether wavefronts are counted: the access leads, or may lead, to shared memory."""
         return (self.space in ("shared", "shared::cluster", "generic") or self.kind == "copy") and self.is_counted
 
     def product_wavefronts(self, requests: int) -> int:
-        """Return the wavefronts of so many requests of a product, which its warpgroup makes in fours.
+        """Return the wavefronts of `requests` requests of a product; the four warps of a warpgroup make one request each.
 
-        The operands in shared memory are read in rows of 128 bytes, one row a wavefront, whatever their layout: a product has no bank
+        The operands in shared memory are read in rows of 128 bytes, one row per wavefront, whatever their layout: a product has no bank
         conflicts. Measured on an H200 (docs/counts.md).
         """
         return requests * self.nbytes // _GROUP_WARPS
 
     @property
     def is_atomic(self) -> bool:
-        """Whether lanes of one request may have to wait for each other at an address: atomics and reductions."""
+        """Whether lanes of one request may be serialised at an address: atomics and reductions."""
         return self.kind in ("atomic", "reduction") and self.space != "surf"
 
     @property
     def full_lanes(self) -> int:
-        """Lanes that count in a request of a whole warp: of `ldmatrix` and `stmatrix` those that name the rows, 8 for each matrix."""
+        """Lanes that count in a request of a full warp: for `ldmatrix` and `stmatrix` those that supply row addresses, 8 per matrix."""
         words = self.op.split(".")
         matrices = next((int(word[1:]) for word in words if word in ("x1", "x2", "x4")), 1)
         return 8 * matrices if words[0] in ("ldmatrix", "stmatrix") else LANES
 
     @property
     def place(self) -> Place:
-        """What summaries and findings group by."""
+        """Key by which summaries and findings group sites."""
         return (self.kernel, self.file, self.line, self.op, self.space)
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """An instruction that accesses memory and is no site: nobody looked at what it did."""
+    """Instruction that accesses memory and is not a site: it was not measured."""
 
     function: str
-    """The title of the function that holds it."""
+    """Title of the function that contains it."""
     op: str
     file: str
     line: int
     reason: str
-    """Why, in words."""
+    """Reason why it is not a site."""
     kernels: tuple[str, ...] = ()
-    """The titles of the kernels that may execute it."""
+    """Titles of the kernels that may execute it."""
 
 
 COMPLETE = "complete"
@@ -196,10 +201,10 @@ BY_EMULATOR = "by construction of the emulator"
 NOT_PROVED = "by construction, not proved"
 
 EXACT = "exact"
-"""Of counts: the assembled code accesses memory for the site in the same number, width and kind, for the same lanes."""
+"""Exactness of counts: the SASS accesses memory for the site in the same number, width and kind, for the same lanes."""
 MERGED = "merged"
-"""The assembler made one wider access of the site and its neighbours."""
+"""Exactness of counts: ptxas merged the site with adjacent ones into one wider access."""
 HINT = "hint"
-"""The assembled code differs otherwise, or nobody can tell."""
+"""Exactness of counts: the SASS differs otherwise, or the comparison is inconclusive."""
 NOT_CHECKED = "not checked"
-"""Nobody compared the site with the assembled code."""
+"""Exactness of counts: the site was not compared with the SASS."""

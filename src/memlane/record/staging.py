@@ -1,4 +1,4 @@
-"""Where the records of a traced launch went first."""
+"""Describe where the records of a traced launch went first."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Staging:
-    """Where records went first, and why there."""
+    """Where records went first, and why."""
 
     memory: str
-    """`global`: straight into the trace buffer. `shared`: into shared memory behind the kernel's own, and from there into the buffer."""
+    """`global`: directly into the trace buffer. `shared`: into shared memory after the kernel's own, and from there into the buffer."""
     records: int
-    """Records of a warp that shared memory holds; 0 where they go straight into the buffer."""
+    """Records per warp that fit into shared memory; 0 if they go directly into the buffer."""
     reason: str
     considered: bool = True
     """Whether shared memory was an option."""
     unknown: str = ""
-    """Why it is not known how many blocks of the plain kernel a multiprocessor holds at once; empty where it is."""
+    """Reason why it is unknown how many blocks of the plain kernel fit on a multiprocessor; empty if it is known."""
 
     def __str__(self) -> str:
         where = f"shared memory first, {self.records} per warp" if self.memory == "shared" else "global memory"

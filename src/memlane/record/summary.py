@@ -1,4 +1,4 @@
-"""A trace reduced to one entry per source line and operation: what its accesses cost and took."""
+"""Summarise a trace by source line and operation: transactions and times of its accesses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from memlane.record.trace import Trace
 
 @dataclass(frozen=True)
 class LineSummary:
-    """The accesses of one operation on one source line of one kernel, over all launches of the trace. None: not known.
+    """Accesses of one operation on one source line of one kernel, over all launches of the trace. None means unknown.
 
-    Cycles are `end - start` as recorded, the empty window of the scheme not subtracted. Percentiles are nearest-rank: each is a time that
+    Cycles are `end - start` as recorded, without subtracting the empty window of the scheme. Percentiles are nearest-rank: each is a time
+    that
     occurred.
     """
 
@@ -27,15 +28,16 @@ class LineSummary:
     op: str
     space: str
     accesses: int
-    """Accesses recorded."""
+    """Recorded accesses."""
     accesses_estimated: int
-    """Of all warps in the window of the trace, traced or not, by the weights of the launches; `accesses` where no warp was left out."""
+    """Estimated accesses of all warps in the window of the trace, by the weights of the launches; equal to `accesses` if no warp was left
+    out."""
     complete: int
-    """Of those, how many ends were read after completion; the other ends were read when the access had been issued."""
+    """Accesses whose end was read after completion; the others' ends were read at issue."""
     lost: int
-    """Records of this kernel that found no room, at whatever line."""
+    """Dropped records of this kernel, at any line."""
     requests: int | None
-    """Accesses counted, where transactions were counted with the trace."""
+    """Counted accesses, if transactions were counted with the trace."""
     sectors_per_request: float | None
     ideal_sectors_per_request: float | None
     wavefronts_per_request: float | None
@@ -46,27 +48,29 @@ class LineSummary:
     cycles_max: int | None
     cycles_mean: float | None
     lifetime_share: float | None
-    """Sum of these cycles over the sum of the lifetimes of all warps of the kernel, 0 to 1. Serialised by the probe, which waits for each
-    access: without it several would be under way at once. Of accesses whose exposed cycles are known, of these alone: what the warps
-    stood still."""
+    """Sum of these cycles divided by the sum of the lifetimes of all warps of the kernel, 0 to 1. Serialised by the probe, which waits for
+    each
+    access: without it several would overlap. For accesses whose exposed cycles are known, only these count: the warp was stalled for
+    them."""
     exposed_p50: int | None = None
-    """Of the cycles, those that the first consumer of the value waited. None in this and the next where no record tells."""
+    """Cycles that the first consumer of the value waited. None here and in the next fields if no record has them."""
     exposed_mean: float | None = None
     hidden_p50: int | None = None
-    """The others: the access was under way, and the warp did other things."""
+    """Remaining cycles: the access was in flight while the warp did other work."""
     exposed_share: float | None = None
-    """Sum of the exposed cycles over the sum of the cycles of the same accesses, 0 to 1."""
+    """Sum of the exposed cycles divided by the sum of the cycles of the same accesses, 0 to 1."""
     visible: int = 0
-    """Stores whose end was read when others could see them."""
+    """Stores whose end was read when other threads could see them."""
 
     @property
     def issue_only(self) -> int:
-        """Accesses whose end was read when they had been issued."""
+        """Accesses whose end was read at issue."""
         return self.accesses - self.complete - self.visible
 
 
 def summarise(trace: Trace) -> list[LineSummary]:
-    """One entry per kernel, source line, op and space with a site in the trace or its counts: kernels as launched, then file and line."""
+    """Return one entry per kernel, source line, op and space with a site in the trace or its counts, ordered by kernel as launched, file
+    and line."""
     places = _ordered_places(trace)
     index = {place: number for number, place in enumerate(places)}
     rows = _Rows(trace, np.array([index[site.place] for site in trace.sites], np.intp), len(places))
@@ -82,6 +86,7 @@ def summarise(trace: Trace) -> list[LineSummary]:
 
 
 def _ordered_places(trace: Trace) -> list[Place]:
+    """Return the places of all sites, ordered by kernel as launched, then by file, line and instruction."""
     sites = [*trace.sites, *(counts.site for launch in trace.launches for counts in launch.counts)]
     first: dict[Place, int] = {}
     for site in sites:
@@ -91,7 +96,7 @@ def _ordered_places(trace: Trace) -> list[Place]:
 
 
 class _Rows:
-    """Statistics of the access rows by group, where `group_of_site` says which group a site belongs to."""
+    """Statistics of the access rows by group; `group_of_site` maps each site to its group."""
 
     def __init__(self, trace: Trace, group_of_site: npt.NDArray[np.intp], groups: int) -> None:
         table = trace.table
@@ -125,18 +130,19 @@ class _Rows:
         return np.asarray(np.bincount(self._group, values, self._groups), np.float64)
 
     def percentile(self, group: int, fraction: float) -> int | None:
-        """The nearest-rank percentile of the cycles of a group."""
+        """Return the nearest-rank percentile of the cycles of a group."""
         return self._cycles.percentile(group, fraction)
 
     def exposed_and_hidden(self, group: int) -> tuple[int | None, int | None]:
-        """The medians of the exposed and of the other cycles of a group."""
+        """Return the medians of the exposed and of the remaining cycles of a group."""
         return self._exposed.percentile(group, 0.5), self._hidden.percentile(group, 0.5)
 
     def mean_cycles(self, group: int) -> float | None:
+        """Return the mean of the cycles of a group."""
         return _ratio(float(self.cycles[group]), int(self.accesses[group]))
 
     def mean(self, group: int, name: str) -> float | None:
-        """Mean of the known `sectors` or `wavefronts` of a group."""
+        """Return the mean of the known `sectors` or `wavefronts` of a group."""
         total, count = self._means[name]
         return _ratio(float(total[group]), int(count[group]))
 
@@ -150,7 +156,7 @@ class _Sorted:
         self._firsts = np.cumsum(self._counts) - self._counts
 
     def percentile(self, group: int, fraction: float) -> int | None:
-        """The nearest-rank percentile of a group; None for an empty one."""
+        """Return the nearest-rank percentile of a group; None for an empty group."""
         count = int(self._counts[group])
         if count == 0:
             return None
@@ -159,10 +165,11 @@ class _Sorted:
 
 
 def _lifetimes(trace: Trace) -> dict[str, int]:
-    """Cycles that the warps of each kernel lived, summed; 0 for a kernel of which a launch broke off, so that some lives have no end."""
+    """Return the summed lifetimes of the warps of each kernel in cycles; 0 for a kernel with a failed launch, where some ends are
+    missing."""
     warps = trace.warps
     by_launch = np.zeros(len(trace.launches), np.int64)
-    # A warp whose end is unknown has 0 there.
+    # A warp whose end is unknown counts as 0.
     np.add.at(by_launch, warps["launch"], np.maximum(warps["end_cycles"] - warps["begin_cycles"], 0))
     lifetimes: dict[str, int] = {}
     for launch, cycles in zip(trace.launches, by_launch, strict=True):
@@ -171,6 +178,7 @@ def _lifetimes(trace: Trace) -> dict[str, int]:
 
 
 def _summary(place: Place, rows: _Rows, group: int, counts: SiteCounts | None, lifetime: int, lost: int) -> LineSummary:
+    """Return the summary of one place."""
     kernel, file, line, op, space = place
     accesses = int(rows.accesses[group])
     requests = None if counts is None else counts.requests
@@ -205,4 +213,5 @@ def _summary(place: Place, rows: _Rows, group: int, counts: SiteCounts | None, l
 
 
 def _ratio(total: float | None, count: int | None) -> float | None:
+    """Return a quotient; None if either is unknown or the count is 0."""
     return None if total is None or not count else total / count

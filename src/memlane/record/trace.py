@@ -1,4 +1,4 @@
-"""A trace in memory: access rows and what is needed to read them."""
+"""Represent a trace in memory: access rows and the tables that describe them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ class Trace(TraceContents):
     (loads.end - loads.start).groupby(loads.line).median()      # cycles
     trace.save("transpose.parquet")
 
-    `table` (PyArrow) has a row for each access that a warp made: `launch`, `kernel`, `file`, `line`, `op`, `space`, `site`; `bytes` of each
-    lane; `block` (linear), `sm`, `warp` (in its block), `active_mask`, `execution` (how many times this warp came here before); `start`
-    and `end` in cycles of the SM's own clock, so that only differences on one SM mean something; `completeness`, what `end` stands for;
-    `sectors` (32 bytes), `wavefronts` and `exposed` (cycles), null where unknown. `sites` describes the instructions, `launches` the
-    launches, and `device`, on which they ran, is a column too. `modelled` tells whether the times are the emulator's. `lost` is how many
-    records found no room.
+    `table` (PyArrow) has a row for each access of a warp: `launch`, `kernel`, `file`, `line`, `op`, `space`, `site`; `bytes` per lane;
+    `block`
+    (linear), `sm`, `warp` (in its block), `active_mask`, `execution` (number of earlier executions by this warp); `start` and `end` in
+    cycles of
+    the SM's own clock, so that only differences on one SM are meaningful; `completeness`, the meaning of `end`; `sectors` (32 bytes),
+    `wavefronts` and `exposed` (cycles), null where unknown. `sites` describes the instructions, `launches` the launches; `device`, the
+    target of
+    the launch, is a column too. `modelled` is true for times of the emulator. `lost` is the number of dropped records.
     """
 
     def __repr__(self) -> str:
         return f"<Trace: {self}>"
 
     def __str__(self) -> str:
-        """What it holds, in one line; `memlane.report.render_trace` gives the table."""
+        """Return a summary in one line; `memlane.report.render_trace` returns the table."""
         kernels = ", ".join(dict.fromkeys(kernel_label(launch.kernel) for launch in self.launches)) or "no kernel"
         times = f"modelled for {self.chip}" if self.modelled else f"measured on {self.chip}"
         broken = sum(bool(launch.failed) for launch in self.launches)
@@ -42,7 +44,7 @@ class Trace(TraceContents):
         return f"{kernels}; {launches}; records: {self.table.num_rows:,}, lost: {self.lost:,}; {times} ({devices}){why}"
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
-        """Write the record file `path`. RecordError if it exists and not `force`, or if it cannot be written."""
+        """Write the record file `path`. Raises RecordError if it exists without `force`, or if it cannot be written."""
         save(self, path, force)
 
     @classmethod
@@ -56,6 +58,6 @@ def load(path: str | os.PathLike[str]) -> Trace:
 
     trace = ml.load("transpose.parquet")
 
-    Raises RecordError if it is missing, damaged, no record file, or of a newer format.
+    Raises RecordError if it is missing, damaged, not a record file, or of a newer format.
     """
     return Trace.load(path)
