@@ -1,4 +1,4 @@
-"""The vocabulary of running: arrays, kernels, launches, bound steps of plans, and the seam behind which something runs them.
+"""Define how kernels run: arrays, kernels, launches, bound steps of plans, and the interface of the targets that run them.
 
 Order inside: configuration, memory <- events, texture, tensor_map <- arguments, limits, observation, kernel_names <- kernel <- checked,
 progress, bound <- observe <- target.

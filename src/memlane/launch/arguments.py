@@ -1,4 +1,4 @@
-"""Python values as kernel arguments, checked against the kernel's parameters."""
+"""Convert Python values to kernel arguments, checked against the kernel's parameters."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from memlane.number_format import plural
 from memlane.ptx import SCALAR_TYPES, Convention, Single, SpreadArray, SpreadTensorMap, Variable
 
 _PROMOTION = "128B"
-"""How much L2 fetches for tensor maps that are made for a launch."""
+"""L2 fetch size of tensor maps that are made for a launch."""
 _FLOAT_FORMATS = {16: "<e", 32: "<f", 64: "<d"}
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One kernel argument, ready to be handed over: its bytes in the layout of the parameter."""
+    """One kernel argument, ready to be passed: its bytes in the layout of the parameter."""
 
     data: bytes
     text: str
-    """For messages and records, for example `f4[1024, 1024]` or `1024`."""
+    """Description for messages and records, such as `f4[1024, 1024]` or `1024`."""
     owner: object = field(default=None, repr=False, compare=False)
     memory: tuple[int, int] | None = None
-    """For an array: its device address and its size in bytes, so that an observer can save and restore it."""
+    """Device address and size in bytes of an array, so that an observer can save and restore it; None for other arguments."""
     dtype: str = ""
-    """For an array whose elements are known: their type as NumPy writes it, for example `f4`."""
+    """Type of the elements of an array in NumPy's notation, such as `f4`; empty if unknown."""
     shape: tuple[int, ...] | None = None
-    """For an array: its extents in elements; None for what is none, and for memory of unknown extents."""
+    """Extents of an array in elements; None for other arguments, and for memory of unknown extents."""
 
 
 class ArgumentRule(Protocol):
-    """What a changed kernel demands of its arguments beyond what its parameters say."""
+    """Requirements of a modified kernel on its arguments, in addition to its parameters."""
 
     def values(self, values: tuple[object, ...]) -> tuple[object, ...]:
-        """Return the values to be packed, or raise BadLaunch."""
+        """Return the values to be packed. Raises BadLaunch if they do not fit."""
 
     def packed(self, arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
-        """Return the arguments to be handed over, or raise BadLaunch."""
+        """Return the arguments to be passed. Raises BadLaunch if they do not fit."""
 
 
 def pack(
@@ -57,14 +57,16 @@ def pack(
     blocks: int = 1,
     rule: ArgumentRule | None = None,
 ) -> tuple[Argument, ...]:
-    """The values as arguments of `kernel`, one for each parameter.
+    """Return the values as arguments of `kernel`, one for each parameter.
 
     A pointer parameter takes an array of the target, or any object whose device memory the target recognises; a parameter of 64 bits also
-    a texture or a surface of the target, whose handle the kernel gets; an integer or floating-point parameter takes a Python or NumPy
+    takes a texture or a surface of the target, and receives its handle; an integer or floating-point parameter takes a Python or NumPy
     number that fits; a parameter passed by value (an array of bytes in PTX) takes bytes or a NumPy value of its size, or a tensor map of
-    the target. A `convention` says which values stand for several parameters, and that parameters are left over which no value stands for:
-    those are zero, but for memory that each of the `blocks` needs for itself. A `rule` of the kernel has its say too.
-    Raises BadLaunch that names the position and what would do.
+    the target. A `convention` lists the values that expand to several parameters. Parameters without a value are zero, except for scratch
+    memory
+    of each of the `blocks`. A `rule` of the kernel may change or reject values. Raises BadLaunch with the position of the argument and what
+    would
+    fit.
     """
     forms = (Single(),) * len(params) if convention is None else convention.arguments
     if len(values) != len(forms):
@@ -90,8 +92,9 @@ def pack(
 
 
 def pointer_parameters(params: Sequence[Variable], convention: Convention | None, is_array: Sequence[bool]) -> list[int | None] | None:
-    """Return for each argument the position of the parameter that leads to its array, None for one that is not an array; and None where
-    the number of arguments is wrong."""
+    """Return for each argument the position of the parameter that leads to its array, None for an argument that is not an array; or None if
+    the
+    number of arguments is wrong."""
     forms = (Single(),) * len(params) if convention is None else convention.arguments
     if len(forms) != len(is_array):
         return None
@@ -108,6 +111,7 @@ def pointer_parameters(params: Sequence[Variable], convention: Convention | None
 
 
 def _listed(forms: Sequence[Single | SpreadArray | SpreadTensorMap], params: Sequence[Variable]) -> list[str]:
+    """Return descriptions of the arguments that a kernel takes."""
     listed, at = [], 0
     for form in forms:
         listed.append(_describe(params[at]) if isinstance(form, Single) else _describe_spread(form))
@@ -116,14 +120,14 @@ def _listed(forms: Sequence[Single | SpreadArray | SpreadTensorMap], params: Seq
 
 
 def _describe_spread(form: SpreadArray | SpreadTensorMap) -> str:
-    """`f4[:, :]`, `f32[:, :] in boxes of 16 x 32`."""
+    """Return a description such as `f4[:, :]` or `f32[:, :] in boxes of 16 x 32`."""
     if isinstance(form, SpreadTensorMap):
         return f"{form.element}[{', '.join(':' * len(form.box))}] in boxes of {' x '.join(map(str, form.box))}"
     return f"{form.dtype}[{', '.join(':' * form.ndim)}]"
 
 
 def _pack_spread(where: str, form: SpreadArray, value: object, target: TensorMaps) -> list[Argument]:
-    """The parameters of an array that is passed with its shape. Arrays of a target, and those it recognises, lie in C order."""
+    """Return the parameters of an array that is passed with its shape. Arrays of a target, and those it recognises, are in C order."""
     dtype = np.dtype(form.dtype)
     if isinstance(value, bool | int | float | np.bool | np.integer | np.floating):
         raise BadLaunch(f"{where} is the number {value}, but the kernel was compiled for an array, {_describe_spread(form)}")
@@ -144,7 +148,7 @@ def _pack_spread(where: str, form: SpreadArray, value: object, target: TensorMap
 
 
 def _pack_tensor_map(where: str, form: SpreadTensorMap, params: Sequence[Variable], value: object, target: TensorMaps) -> list[Argument]:
-    """The parameters of an array whose boxes are copied: its tensor map, which is made here if the array itself is passed."""
+    """Return the parameters of an array that is copied in boxes: its tensor map, made here if the array itself is passed."""
     if isinstance(value, bool | int | float | np.bool | np.integer | np.floating):
         raise BadLaunch(f"{where} is the number {value}, but the kernel was compiled for an array, {_describe_spread(form)}")
     if not isinstance(value, TensorMap):
@@ -164,7 +168,7 @@ def _pack_tensor_map(where: str, form: SpreadTensorMap, params: Sequence[Variabl
 
 
 def _check_promises(where: str, form: Single, value: object, packed: Argument) -> None:
-    """What the compiler took for granted of an argument."""
+    """Raise BadLaunch if the argument breaks an assumption of the compiler: its element type, or a multiple."""
     if form.dtype is not None and isinstance(value, DeviceArray) and value.dtype != np.dtype(form.dtype):
         raise BadLaunch(f"{where} is {packed.text}, but the kernel was compiled for a pointer to {form.dtype}")
     if form.multiple_of > 1 and (number := int.from_bytes(packed.data, "little")) % form.multiple_of:
@@ -173,12 +177,14 @@ def _check_promises(where: str, form: Single, value: object, packed: Argument) -
 
 
 def _describe(param: Variable) -> str:
+    """Return a description of a parameter."""
     if param.shape is not None:
         return f"{plural(param.nbytes, 'byte')}"
     return f"{param.type} pointer" if ".ptr" in param.attributes else param.type
 
 
 def _pack_one(where: str, param: Variable, value: object, target: TensorMaps) -> Argument:
+    """Return the argument for one parameter. Raises BadLaunch if the value does not fit."""
     if isinstance(value, TensorMap):
         return _tensor_map(where, param, value, target)
     if param.shape is not None:
@@ -209,7 +215,7 @@ def _pack_one(where: str, param: Variable, value: object, target: TensorMaps) ->
 
 
 def _element_type(value: object) -> str:
-    """Return the type of the elements of a foreign array as NumPy writes it; empty for one that NumPy does not have."""
+    """Return the element type of a foreign array in NumPy's notation; empty if NumPy does not have it."""
     try:
         return np.dtype(str(getattr(value, "dtype", "")).rpartition(".")[2]).str[1:]
     except TypeError:

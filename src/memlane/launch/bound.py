@@ -1,4 +1,4 @@
-"""Steps of a plan with addresses: what a target is handed to run, alone or as a graph."""
+"""Define steps of a plan with addresses, which a target runs alone or as a graph."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from memlane.launch.memory import DeviceArray, Memory
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One side of a copy: where its first element lies, and how far it is to the next along each axis."""
+    """One end of a copy: the address of its first element, and the stride along each axis."""
 
     address: int
     strides: tuple[int, ...]
-    """In bytes; may be negative."""
+    """Strides in bytes; may be negative."""
     target: Memory | None = None
-    """Whose memory it is; None is the host."""
+    """Target whose memory it is; None is the host."""
     owner: object = field(default=None, repr=False, compare=False)
-    """What keeps the memory alive."""
+    """Object that keeps the memory alive."""
 
     @property
     def is_on_host(self) -> bool:
@@ -41,7 +41,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """`height` rows of `width` bytes each, which lie a pitch apart on either side: a copy that the driver does at once."""
+    """Pitched 2D copy: `height` rows of `width` bytes each, with a pitch on either side, which the driver copies in one call."""
 
     destination: int
     source: int
@@ -53,7 +53,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class BoundCopy:
-    """A copy of strided elements between two places, on the host or on devices."""
+    """Copy of strided elements between two places, on the host or on devices."""
 
     destination: End
     source: End
@@ -62,11 +62,11 @@ class BoundCopy:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all elements."""
+        """Bytes of all elements."""
         return prod(self.shape) * self.itemsize
 
     def rows(self) -> Iterator[Rows]:
-        """Yield the copies of rows that it consists of: as few as the strides allow."""
+        """Yield the pitched copies that it consists of: as few as the strides allow."""
         if 0 in self.shape:
             return
         to, of, width, axes = self.simplified()
@@ -78,7 +78,8 @@ class BoundCopy:
             yield Rows(to + to_offset, of + of_offset, width, *longest)
 
     def simplified(self) -> tuple[int, int, int, list[Axis]]:
-        """Return the first address on either side, how many bytes lie side by side there, and the axes along which those are repeated.
+        """Return the first addresses of destination and source, the number of contiguous bytes there, and the axes along which these are
+        repeated.
 
         The axes are as few as the strides allow, the longest stride first.
         """
@@ -98,11 +99,11 @@ class BoundCopy:
 
 
 Axis = tuple[int, int, int]
-"""How many elements a copy has along an axis, and the bytes from one to the next where they go to and where they come from."""
+"""Number of elements along an axis, and its strides in bytes at the destination and at the source."""
 
 
 def _merged(axes: list[Axis]) -> list[Axis]:
-    """Join axes along which both sides go on where the axis inside them ends."""
+    """Return the axes with adjacent ones joined if both sides are contiguous across them."""
     found: list[Axis] = []
     for extent, to_stride, of_stride in axes:
         if found and found[-1][1:] == (extent * to_stride, extent * of_stride):
@@ -113,7 +114,7 @@ def _merged(axes: list[Axis]) -> list[Axis]:
 
 
 def offsets_of(axes: Sequence[Axis]) -> Iterator[tuple[int, int]]:
-    """Yield how far each element along some axes lies from the first, on either side."""
+    """Yield the offsets of each element from the first, at the destination and at the source."""
     if not axes:
         yield 0, 0
         return
@@ -152,7 +153,7 @@ def _described(place: Place) -> str:
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Let Ctrl-C take effect behind the `with` block, so that what is done there is done as a whole."""
+    """Defer Ctrl-C to the end of the `with` block, so that its work is not interrupted halfway."""
     before = signal.getsignal(signal.SIGINT)
     if before is None or threading.current_thread() is not threading.main_thread():
         yield
@@ -168,10 +169,10 @@ def interrupts_held() -> Iterator[None]:
 
 
 class Copies(Memory):
-    """Copies between the memory of a target, that of others, and the host's."""
+    """Copies between the memory of a target, that of other targets, and the host's."""
 
     def copy(self, copy: BoundCopy) -> None:
-        """Copy elements between any two places, after all work launched before on their targets, and wait for the copy."""
+        """Copy elements between any two places, after all earlier work on their targets, and wait for the copy."""
         values = np.empty(copy.shape, f"V{copy.itemsize}")
         here = End(values.ctypes.data, values.strides)
         with interrupts_held():
@@ -194,11 +195,11 @@ class Copies(Memory):
         return np.empty(shape, dtype)
 
     def is_pinned(self, host: npt.NDArray[Any]) -> bool:
-        """Whether copies of this target can use an array of the host without staging it."""
+        """Return whether copies of this target can use a host array without staging."""
         return True
 
     def enable_peer(self, other: Copies) -> None:
-        """Allow kernels of this target to access memory of `other`, from now on. Raises DeviceError where they cannot."""
+        """Allow kernels of this target to access memory of `other` from now on. Raises DeviceError if they cannot."""
         raise DeviceError(f"{self.name} and {other.name} are not peers: kernels on one cannot access memory of the other")
 
 
@@ -231,19 +232,19 @@ class BoundStep:
 
     action: Launch | BoundCopy | BoundCall
     target: Memory | None
-    """Who does it; None is the host."""
+    """Target that executes it; None is the host."""
     waits: tuple[int, ...] = ()
-    """Positions of earlier steps in the same list that have to end first."""
+    """Positions of earlier steps in the same list that have to finish first."""
     beside: bool = False
-    """Whether it is a launch that runs at the same time as the one before it in the list, and may wait for it."""
+    """Whether it is a launch that runs concurrently with the previous one in the list, and may wait for it."""
     origin: Origin | None = None
-    """Which step of a plan it is, where somebody observes."""
+    """Step of the plan that it comes from; None unless it is observed."""
     is_urgent: bool = False
-    """Whether blocks of a launch start before those of other launches that wait for room, too."""
+    """Whether blocks of the launch are scheduled before waiting blocks of other launches."""
 
 
 def same_kinds(before: Sequence[BoundStep], after: Sequence[BoundStep]) -> bool:
-    """Return whether a graph of some steps can become one of others: as many, of the same kinds and shapes, with the same order."""
+    """Return whether a graph of `before` can be updated to `after`: the same number, kinds and shapes of steps, in the same order."""
 
     def kind(step: BoundStep) -> object:
         action = step.action
@@ -254,25 +255,25 @@ def same_kinds(before: Sequence[BoundStep], after: Sequence[BoundStep]) -> bool:
 
 
 def chained(launches: Iterable[Launch]) -> tuple[BoundStep, ...]:
-    """Return steps that make launches one after another."""
+    """Return steps that run launches one after another."""
     return tuple(BoundStep(one, one.kernel.target, (number - 1,) if number else ()) for number, one in enumerate(launches))
 
 
 class StepGraph(Protocol):
-    """A list of bound steps prepared once to be started many times."""
+    """A list of bound steps, prepared once to be started many times."""
 
     def replay(self, stream: Stream | None = None) -> None:
-        """Start it; asynchronous."""
+        """Start it asynchronously."""
         ...
 
     def wait(self) -> None:
-        """Wait for the replays so far, and raise what host functions raised in them."""
+        """Wait for the replays so far, and raise exceptions of their host functions."""
         ...
 
     def update(self, steps: Sequence[BoundStep]) -> None:
-        """Let replays from now on do the same with other memory, arguments and host functions. Replays under way go on as they were.
+        """Use other memory, arguments and host functions in replays from now on. Replays in progress are unaffected.
 
-        The steps must be as many, of the same kinds, with the same order between them.
+        The number, kinds and order of the steps must stay the same.
         """
         ...
 
@@ -282,7 +283,7 @@ class StepGraph(Protocol):
 
 
 class Graphs(Launcher, Copies):
-    """Prepares steps for repeated starts."""
+    """Preparation of steps for repeated starts."""
 
     def graph_of_steps(self, steps: Sequence[BoundStep], *, timed: bool = False) -> StepGraph:
         """Prepare steps on this target and its peers for repeated starts; with `timed`, the times of each start can be queried."""

@@ -1,4 +1,4 @@
-"""Launches that must keep the rules."""
+"""Add the checker to launches on request."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _SHOWN = 10
 
 
 def checked(launch: Launch) -> Launch:
-    """The launch with the checker where that is wished. It raises CheckFailed at the end of the launch if something was found.
+    """Return the launch with the checker added if a check is requested; it raises CheckFailed at its end if anything was found.
 
-    It is `launch` itself where nobody wishes it, where the target has no checker, and where someone else has asked for the checker.
-    MemlaneError where the target has none and the wish is firm. Where the wish has a judge, it gets the counts.
+    Returns `launch` itself if no check is requested, if the target has no checker, or if the launch already has the checker. Raises
+    MemlaneError
+    if the target has none and the request insists on it. If the request has a judge, the judge receives the counts.
     """
     wish = wished()
     if wish is None:
@@ -28,7 +29,7 @@ def checked(launch: Launch) -> Launch:
 
 
 def _counted(launch: Launch, wish: Check) -> Launch:
-    """The launch with counts, for the judge; one that is observed already, or on a GPU, is left alone."""
+    """Return the launch with counts, for the judge; unchanged if it is already observed or runs on a GPU."""
     judge = wish.judge
     if judge is None or launch.layers != Layers() or not launch.kernel.target.observes:
         return launch
@@ -41,12 +42,13 @@ def _counted(launch: Launch, wish: Check) -> Launch:
 
 
 def demand_checker(target: Launcher) -> None:
-    """MemlaneError where the target cannot check launches."""
+    """Raise MemlaneError if the target cannot check launches."""
     if not target.observes:
         raise MemlaneError(f"{target.name} cannot check a launch; only the emulator can: use the target emulator:{target.chip.name}")
 
 
 def _correct(launch: Launch, wish: Check) -> Launch:
+    """Return the launch with the checker added."""
     if wish.insist:
         demand_checker(launch.kernel.target)
     if not launch.kernel.target.observes:
@@ -60,7 +62,7 @@ def _correct(launch: Launch, wish: Check) -> Launch:
 
 
 def _findings(launch: Launch, reports: Sequence[Report]) -> str:
-    """Each report under the source lines that it speaks of."""
+    """Return each report with the source lines that it refers to."""
     sources = {name: text.splitlines() for name, text in launch.kernel.module.sources.items()}
 
     def quoted(actor: Actor) -> list[str]:

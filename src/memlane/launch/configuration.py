@@ -1,4 +1,4 @@
-"""The shape of a launch and the stream that it is put on."""
+"""Define the shape of a launch, its stream, and the step of a plan it comes from."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from memlane.errors import BadLaunch
 
 Dim3 = tuple[int, int, int]
 _STREAM = 2
-"""Where the stream stands in a configuration of a kernel."""
+"""Position of the stream in a configuration of a kernel."""
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A queue of work of one target: its launches run one after another, those of two streams may overlap."""
+    """Queue of work of one target: its launches run in order, those of different streams may overlap."""
 
     number: int
-    """0 is the target's default stream."""
+    """Number of the stream; 0 is the target's default stream."""
     handle: object = field(default=None, repr=False)
 
 
 DEFAULT_STREAM = Stream(0)
-"""The default stream of whichever target runs a launch."""
+"""Default stream of the target that runs a launch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The execution of a step of a plan that a launch or a copy comes from."""
+    """Execution of a step of a plan that a launch or a copy comes from."""
 
     path: tuple[int, ...]
-    """Positions of the step: in the plan, and in each repeat around it."""
+    """Positions of the step: in the plan, and in each enclosing repeat."""
     turns: tuple[int, ...]
-    """The turn of each repeat around it, the outermost first."""
+    """Turn of each enclosing repeat, the outermost first."""
     device: int | None
-    """The number of the device that does it, as the plan has it; None is the host."""
+    """Number of the executing device in the plan; None is the host."""
     name: str
-    """What to call it in a message, as `step 3 (scale) in turn 1`."""
+    """Name for messages, such as `step 3 (scale) in turn 1`."""
 
 
 def dim3(label: str, extent: object) -> Dim3:
@@ -52,13 +52,14 @@ def dim3(label: str, extent: object) -> Dim3:
 
 
 def is_lasting(configuration: tuple[object, ...]) -> bool:
-    """Whether a configuration is one that is worth remembering: what equals it is it (1, 1.0 and True are one key), and lasts as long."""
+    """Return whether a configuration may be cached: equal keys are the same configuration (1, 1.0 and True are equal keys), and it stays
+    valid."""
     for position, value in enumerate(configuration):
         if type(value) is tuple:
             if not all(type(one) is int for one in value):
                 return False
         elif type(value) is int:
-            if position == _STREAM:  # the handle of a stream of another library, which may be that of another one later
+            if position == _STREAM:  # the handle of another library's stream may be reused for a different stream later
                 return False
         elif value is not None and type(value) is not Stream:
             return False

@@ -1,4 +1,4 @@
-"""Events: when the work is done that was put on a stream before them."""
+"""Define events: points in the work of a stream that can be waited for."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class Event(ABC):
 
     event = target.record(stream)
     event.done()                    # does not wait
-    event.wait()                    # stops this thread until then
-    await event                     # stops this task of asyncio only
+    event.wait()                    # blocks this thread until then
+    await event                     # suspends only this asyncio task
     """
 
     @abstractmethod
     def done(self) -> bool:
-        """Return whether the work is done, without waiting. Raises what went wrong in it."""
+        """Return whether the work is done, without waiting. Raises the error of the work if it failed."""
 
     @abstractmethod
     def wait(self) -> None:
-        """Wait until the work is done. Raises what went wrong in it."""
+        """Wait until the work is done. Raises the error of the work if it failed."""
 
     def __await__(self) -> Generator[object, None, None]:
         """Wait in a thread of the event loop's executor, which sleeps until the work is done."""
@@ -35,7 +35,7 @@ class Event(ABC):
 
 
 class DoneEvent(Event):
-    """An event of a target whose work is done when a call returns."""
+    """Event of a target whose calls return when the work is done."""
 
     def done(self) -> bool:
         return True
@@ -45,11 +45,11 @@ class DoneEvent(Event):
 
 
 _LEAST_ADDRESS = 4096
-"""Handles are addresses; 0 to 2 are the default streams."""
+"""Smallest valid handle: handles are addresses, and 0 to 2 are the default streams."""
 
 
 class Streams(Memory):
-    """The streams of a target, and the events on them. On a target without streams all work is done when a call returns."""
+    """Streams of a target, and the events on them. On a target without streams all work is done when a call returns."""
 
     default_stream: Stream
 
@@ -63,31 +63,34 @@ class Streams(Memory):
 
     def adopt_stream(self, value: object) -> Stream:
         """Return a stream of another library as a stream of this target: an object with `__cuda_stream__`, a stream of PyTorch or CuPy, or
-        the handle of one as an int. Raises BadLaunch for what is none.
+        its handle as
+        an int. Raises BadLaunch for anything else.
 
-        Its work and that of the target's default stream wait for each other, as with streams that `stream()` makes. The stream has to live
-        until the work is done.
+        Its work and that of the target's default stream wait for each other, as with streams of `stream()`. The stream has to live until
+        the work is
+        done.
         """
         handle = stream_handle(value, self.name)
         return Stream(handle, value) if handle > 1 else self.default_stream
 
     def stream_of(self, value: object = None) -> Stream:
-        """Return the stream that `stream` stands for: the default one for None, one of the target, or one of another library."""
+        """Return the stream for an argument `stream`: the default one for None, one of the target, or one of another library."""
         if value is None:
             return self.default_stream
         return value if isinstance(value, Stream) else self.adopt_stream(value)
 
     def is_recording(self, stream: Stream) -> bool:
-        """Return whether what is put on the stream becomes part of a graph, which another library captures, and may run often."""
+        """Return whether another library is capturing the stream into a graph, which may run often."""
         return False
 
     def record(self, stream: Stream | None = None) -> Event:
-        """Return an event after all work that is now on the stream, by default the default stream."""
+        """Return an event after all work so far on the stream, by default the default stream."""
         return DoneEvent()
 
     def wait_for(self, event: object, stream: Stream | None = None) -> None:
-        """Make all later work on the stream wait for an event: one of a target, of PyTorch, CuPy or cuda.core, or the handle
-        of one as an int. The host does not wait where the target has streams. Raises BadLaunch for what is not an event."""
+        """Make all later work on the stream wait for an event: one of a target, of PyTorch, CuPy or cuda.core, or its handle as an int. The
+        host does
+        not wait if the target has streams. Raises BadLaunch for what is not an event."""
         if not isinstance(event, Event):
             raise BadLaunch(f"{self.name} cannot use events of other libraries: wait on the host, with event.synchronize()")
         event.wait()
@@ -96,7 +99,7 @@ class Streams(Memory):
 def stream_handle(value: object, target: str) -> int:
     """Return the handle of a stream of another library; 0 or 1 is the legacy default stream, 2 that of the calling thread.
 
-    Raises BadLaunch for what is not a stream; `target` is the name of the target that shall take it.
+    Raises BadLaunch for what is not a stream; `target` is the name of the receiving target.
     """
     found = _handle(value, "__cuda_stream__", ("cuda_stream", "ptr"))
     if found is None or (found > 2 and found < _LEAST_ADDRESS) or found < 0:
@@ -106,7 +109,7 @@ def stream_handle(value: object, target: str) -> int:
 
 
 def event_handle(value: object, target: str) -> int:
-    """Return the handle of an event of another library. Raises BadLaunch for what is none."""
+    """Return the handle of an event of another library. Raises BadLaunch for anything else."""
     found = _handle(value, "__cuda_event__", ("cuda_event", "ptr", "handle"))
     if found is None or found < _LEAST_ADDRESS:
         given = f"the number {value}" if isinstance(value, int) else f"a {type(value).__name__}"
@@ -115,7 +118,8 @@ def event_handle(value: object, target: str) -> int:
 
 
 def _handle(value: object, protocol: str, names: tuple[str, ...]) -> int | None:
-    """Return the handle that an int is, or that an object gives: by the method of a protocol, behind its version, or as an attribute."""
+    """Return the handle from an int or an object: by the method of a protocol, after its version, or as an attribute; None if there is
+    none."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     found = getattr(value, protocol, None)

@@ -1,4 +1,4 @@
-"""Kernels that can be called, `module["naive"][grid, block](out, in, n)`, their launches as data, and what launches them."""
+"""Define kernels that can be called, `module["naive"][grid, block](out, in, n)`, their launches as data, and what launches them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from memlane.titles import kernel_label, plain_name
 
 QuickCall = Callable[[tuple[object, ...]], bool]
 _MOST_CALLS = 64
-"""Configurations that a kernel remembers."""
+"""Maximum number of configurations that a kernel caches."""
 
 
 class Loader(TensorMaps):
-    """Takes modules, and tells what their kernels need and may have."""
+    """Loads modules, and returns the requirements and limits of their kernels."""
 
     modelled: bool
     """Whether times on this target come from a model rather than from a clock."""
@@ -65,19 +65,18 @@ class Loader(TensorMaps):
 
 
 class Timer(Loader):
-    """Tells how long launches take."""
+    """Measures how long launches take."""
 
     @abstractmethod
     def time_launches(self, launches: Sequence[Launch]) -> tuple[LaunchTime, ...]:
         """Run launches one after another, wait for them, and return the time of each. Observers do not see them."""
 
     def elapsed_ns(self, run: Callable[[], object]) -> float:
-        """Return how long the device takes for what `run` launches on the default stream, between two events. BadLaunch where time is
-        modelled."""
+        """Return the device time of what `run` launches on the default stream, between two events. Raises BadLaunch if time is modelled."""
         raise BadLaunch(f"{self.name} has no events, because its times are modelled: use ml.time")
 
     def empty_caches(self) -> None:
-        """Empty L2 for the next launch whose time is modelled. The caches of a GPU stay as they are."""
+        """Empty L2 before the next launch if its time is modelled. The caches of a GPU are unchanged."""
         return
 
 
@@ -85,7 +84,7 @@ class Launcher(Timer, Streams):
     """Starts launches, on streams."""
 
     observes = False
-    """Whether the target honours `Launch.layers`: it sees accesses without a probe in the kernel. Only the emulator does."""
+    """Whether the target honours `Launch.layers` and observes accesses without probes. Only the emulator does."""
 
     @abstractmethod
     def launch(self, launch: Launch) -> Observation | None:
@@ -93,30 +92,31 @@ class Launcher(Timer, Streams):
 
     @abstractmethod
     def start(self, launch: Launch) -> None:
-        """Start one launch, as the observers of now want it."""
+        """Start one launch, after passing it to the current observers."""
 
     def prepared(self, launch: Launch) -> Callable[[], None]:
-        """Return a call that starts a launch on the default stream, packed and checked once, with the least work on the host each time.
+        """Return a function that starts a launch on the default stream, packed and checked once, with minimal host overhead per start.
 
-        Observers see each of its launches. It keeps what the launch uses alive.
+        Observers see each of its launches. It keeps the resources of the launch alive.
         """
         return partial(self.start, launch)
 
     def quick_call(self, call: KernelCall) -> QuickCall | None:
         """Return a faster way to launch a checked configuration, if the target has one.
 
-        It takes the arguments and returns whether it has launched; it has not where an observer or a check wants to see the launch, and
-        where an argument needs a closer look.
+        It takes the arguments and returns whether it has launched; it does not if an observer or a check needs the launch, or if an
+        argument needs
+        the full check.
         """
         return None
 
     def launch_together(self, launches: Sequence[Launch]) -> Sequence[Observation | None]:
-        """Start launches on this target and its peers that may wait for each other, each before one of them is waited for; return what
-        `launch` returns of each."""
+        """Start launches that may wait for each other, on this target and its peers; return the result of `launch` for each."""
         return [launch.kernel.target.launch(launch) for launch in launches]
 
     def load(self, module: Module) -> LoadedModule:
-        """Load the module on this target, ready to launch its kernels. TypeError for what is no module, BadLaunch for one of 32-bit
+        """Load the module on this target, ready to launch its kernels. Raises TypeError for what is not a module, and BadLaunch for a
+        module with 32-bit
         addresses, which no GPU since compute capability 9.0 runs."""
         if not isinstance(module, Module):
             raise TypeError(f"load takes a module, as returned by ml.cuda(path) or ml.parse(text); got a {type(module).__name__}")
@@ -128,8 +128,8 @@ class Launcher(Timer, Streams):
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch with all its arguments, as data. `kernel[grid, block].bind(...)` builds it, observers rewrite it, a target
-    executes it."""
+    """One kernel launch with all its arguments, as data. `kernel[grid, block].bind(...)` builds it, observers rewrite it, a target executes
+    it."""
 
     kernel: Kernel
     grid: Dim3
@@ -140,11 +140,11 @@ class Launch:
     stream: Stream = DEFAULT_STREAM
     layers: Layers = NO_LAYERS
     cluster: Dim3 | None = None
-    """Blocks of a cluster, as the launch asks for them; None leaves it to the kernel (`cluster_of`)."""
+    """Requested blocks per cluster; None uses the kernel's own (`cluster_of`)."""
     origin: Origin | None = None
-    """The step of a plan that it comes from, where somebody observes; None of a launch that is in no plan."""
+    """Step of a plan that it comes from; None outside a plan, or unless it is observed."""
     runs_once: bool = field(default=False, compare=False)
-    """Whether it starts exactly once, for all that is known. A launch in a graph may start often."""
+    """Whether it is known to start exactly once. A launch in a graph may start often."""
 
     @property
     def blocks(self) -> int:
@@ -160,31 +160,31 @@ class Launch:
 
 
 Observation = Seen[Launch]
-"""What a target saw of a launch with its own eyes."""
+"""What a target observed of a launch by itself."""
 
 
 @dataclass(frozen=True)
 class LaunchTime:
-    """How long one launch took, by itself."""
+    """Duration of one launch."""
 
     elapsed_ns: float
     model: ModelledTime | None = None
-    """Where the time is modelled, what limited it; None where it was measured."""
+    """What limited a modelled duration; None for a measured one."""
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedModule(Mapping[str, "Kernel"]):
     """A PTX module on a target: a mapping from kernel names to kernels.
 
-    A kernel answers to its mangled name, to its full name as the programmer wrote it, and to its plain name where only one kernel has it.
+    A kernel is found by its mangled name, by its full name in the source, and by its plain name if that is unique.
     """
 
     target: Launcher = field(repr=False)
     module: Module
     handle: object = field(default=None, repr=False)
-    """What the target needs to launch from it; nobody else looks inside."""
+    """Data that the target needs to launch from it; opaque to all other code."""
     original: LoadedModule | None = field(default=None, repr=False)
-    """The module whose variables its code uses in the place of its own, and which lives as long."""
+    """The module whose variables its code uses instead of its own, and which it keeps alive."""
 
     # Identity, not content: two loads of one module are two modules, each with its own variables. Mapping would compare the kernels.
     __eq__ = object.__eq__
@@ -198,7 +198,7 @@ class LoadedModule(Mapping[str, "Kernel"]):
         return Kernel(self, find_kernel(self.module, name))
 
     def __iter__(self) -> Iterator[str]:
-        """Yield for each kernel the shortest name that is its alone, as it is typed: `naive`, `red<256>`, or with its parameters."""
+        """Yield for each kernel its shortest unique name, as a user types it: `naive`, `red<256>`, or with its parameters."""
         return iter(self._names)
 
     @cached_property
@@ -213,13 +213,13 @@ class LoadedModule(Mapping[str, "Kernel"]):
 
     @property
     def inlined(self) -> Module:
-        """The module with the functions in its kernels that these call. By the instructions of these kernels sites and observations go."""
+        """The module with called functions inlined into its kernels; sites and observations refer to these instructions."""
         return inline_calls(self.module).module
 
 
 @once_for_each
 def module_digest(module: Module) -> str:
-    """Return the digest by which plans name a module: equal for modules that print alike."""
+    """Return the digest by which plans identify a module: equal for modules that print alike."""
     found = hashlib.sha256(print_module(module).encode())
     for _, code in module.objects:
         found.update(hashlib.sha256(code).digest())
@@ -242,7 +242,7 @@ class Kernel:
     loaded: LoadedModule = field(repr=False)
     function: Function
     nonportable_clusters: bool = False
-    """Whether its clusters may have more than the 8 blocks that every GPU with clusters takes."""
+    """Whether its clusters may have more than the 8 blocks that every GPU with clusters supports."""
     rule: ArgumentRule | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
@@ -250,17 +250,17 @@ class Kernel:
 
     @property
     def target(self) -> Launcher:
-        """The target that it was loaded on."""
+        """Target that it is loaded on."""
         return self.loaded.target
 
     @property
     def module(self) -> Module:
-        """The module that it belongs to."""
+        """Module that it belongs to."""
         return self.loaded.module
 
     @property
     def name(self) -> str:
-        """The name in PTX, which is the mangled one of a C++ kernel."""
+        """Name in PTX, which is the mangled one of a C++ kernel."""
         return self.function.name
 
     @property
@@ -270,19 +270,20 @@ class Kernel:
 
     @property
     def title(self) -> str:
-        """The name in C++ with its parameters, `naive(float*, float const*, int)`; the name in PTX if it is not mangled."""
+        """Name in C++ with its parameters, `naive(float*, float const*, int)`; the name in PTX if it is not mangled."""
         return self.function.title
 
     @property
     def ref(self) -> KernelRef:
-        """The name of the kernel in plans: the digest of its module and its name, without a target."""
+        """Identity of the kernel in plans: the digest of its module and its name, without a target."""
         return KernelRef(module_digest(self.module), self.name, kernel_label(self.title))
 
     def argument_use(self, is_array: Sequence[bool]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """Return the positions of the arguments through which the kernel may read arrays, and of those through which it may write to them.
 
-        They follow from its PTX; where that leaves doubt, an argument is among them. `is_array` has an entry for each argument. Returns
-        None if the kernel does not take so many.
+        Derived conservatively from its PTX: in doubt an argument is included. `is_array` has an entry for each argument. Returns None if
+        their number
+        is wrong.
         """
         params, convention = self.function.params, self.function.convention
         pointers = pointer_parameters(params, convention, is_array)
@@ -316,12 +317,14 @@ class Kernel:
     bind = __call__
 
     def __getitem__(self, configuration: object) -> KernelCall:
-        """`kernel[grid, block]`, `kernel[grid, block, stream]`, `kernel[grid, block, stream, shared_bytes]`, or with a `cluster` behind
-        them: the blocks that are on the chip together and reach each other's shared memory, an int or a tuple like the grid, which is a
-        multiple of it. A kernel that names its cluster itself (`__cluster_dims__`) needs none.
+        """Return a call: `kernel[grid, block]`, `kernel[grid, block, stream]`, `kernel[grid, block, stream, shared_bytes]`, or with a
+        `cluster` after
+        them: the blocks that are co-scheduled and can access each other's shared memory, an int or a tuple that divides the grid. A kernel
+        that
+        declares its cluster (`__cluster_dims__`) needs none.
 
         A kernel that was compiled for one block (a Triton kernel) also takes `kernel[grid,]`. Note the comma: to Python `kernel[(4, 8)]`
-        is `kernel[4, 8]`, a grid of 4 and a block of 8. None stands for whatever is not named.
+        is `kernel[4, 8]`, a grid of 4 and a block of 8. None means the default.
         """
         if type(configuration) is tuple and is_lasting(configuration):
             call = self._calls.get(configuration)
@@ -355,7 +358,7 @@ class Kernel:
         return KernelCall(self, dim3("grid", grid), threads, self.target.stream_of(stream), shared_bytes, shape)
 
     def _wrong_block(self, block: Dim3, compiled: Dim3, given: Sequence[object]) -> str:
-        """Say that a kernel was compiled for another block; of whole numbers it says how they are written as a grid."""
+        """Return the message that a kernel was compiled for another block, with the notation for a grid alone."""
         name, sizes = plain_name(self.title), ["x".join(map(str, extents)) for extents in (compiled, block)]
         meant = ""
         if len(given) <= 3 and all(isinstance(one, int) for one in given):
@@ -375,7 +378,7 @@ class KernelCall:
     cluster: Dim3 | None = None
 
     _found: dict[str, Any] = field(default_factory=dict, repr=False)
-    """What need not be found out for each launch: that the configuration is `checked`, and the `quick` way."""
+    """Cache of what is determined once per configuration: that it is `checked`, and the `quick` way to launch."""
 
     def bind(self, *args: object) -> Launch:
         """Return the launch with these arguments as data, checked against the kernel's parameters and the chip's limits. Nothing runs."""

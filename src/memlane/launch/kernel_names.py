@@ -1,4 +1,4 @@
-"""The names by which people ask for the kernels of a module."""
+"""Find the kernels of a module by the names that users type."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from memlane.ptx import Function, Module
 from memlane.titles import kernel_label, plain_name
 
 _SUFFIX = re.compile(r"(?<![\w.])(\d+)[uUlL]+")
-"""A whole number with the letters of its type."""
+"""Matches the type suffix of an integer literal."""
 
 
 def find_kernel(module: Module, name: str) -> Function:
-    """Return the kernel that answers to `name`, however it is spaced. Raises BadLaunch with the names that exist if there is none."""
+    """Return the kernel with this name, ignoring spaces. Raises BadLaunch with the existing names if there is none."""
     kernels = module.kernels
     if name in kernels:
         return kernels[name]
@@ -49,12 +49,12 @@ def _is_found(module: Module, name: str, kernel: Function) -> bool:
 
 
 def _short_names(title: str) -> tuple[str, ...]:
-    """`void ns::red<256>(int*)` -> `red`, `ns::red<256>`, `red<256>`."""
+    """Return shorter names of a kernel: `void ns::red<256>(int*)` -> `red`, `ns::red<256>`, `red<256>`."""
     named = kernel_label(title)
     head, bracket, rest = named.partition("<")
     return plain_name(title), named, head.rsplit("::", 1)[-1] + bracket + rest
 
 
 def _compact(name: str) -> str:
-    """What the spellings of one name have in common: people space it as they like, and may write `8u` where ours has 8."""
+    """Return a name without spaces and integer suffixes, which users may write differently (`8u` for 8)."""
     return _SUFFIX.sub(r"\1", "".join(name.split()))

@@ -1,4 +1,4 @@
-"""What a chip and a kernel allow of a launch: its grid, its blocks and their shared memory, and clusters of blocks."""
+"""Check the limits that a chip and a kernel set for a launch: grid, blocks, shared memory, and clusters of blocks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from memlane.number_format import plural
 from memlane.ptx import Function
 
 FIRST_WITH_CLUSTERS = (9, 0)
-"""The compute capability that brought clusters."""
+"""First compute capability with clusters."""
 PORTABLE_BLOCKS, MOST_BLOCKS = 8, 16
-"""Of a cluster: what every GPU that has clusters takes, and what those of compute capability 9.0 take if a kernel allows it (CUDA C++
-Programming Guide, thread block clusters)."""
+"""Maximum blocks per cluster: on every GPU with clusters, and on compute capability 9.0 if a kernel allows it (CUDA C++ Programming Guide,
+thread block clusters)."""
 
 
 def check_extents(chip: Chip, grid: Dim3, block: Dim3) -> None:
-    """Raise BadLaunch if the chip has no such grid or blocks."""
+    """Raise BadLaunch if the grid or the block exceeds a limit of the chip."""
     for axis, extent, limit in zip("xyz", block, chip.max_block_dim, strict=True):
         if extent > limit:
             raise BadLaunch(f"block.{axis} is {extent}; {chip.name} allows at most {limit}")
@@ -31,7 +31,7 @@ def check_extents(chip: Chip, grid: Dim3, block: Dim3) -> None:
 
 
 def check_compiled_block(function: Function, block: Dim3) -> None:
-    """Raise BadLaunch if the kernel was compiled for other blocks: for one shape, or for fewer threads."""
+    """Raise BadLaunch if the kernel was compiled for another block shape, or for fewer threads."""
     required, most = function.extents(".reqntid"), function.extents(".maxntid")
     if required and block != required:
         raise BadLaunch(f"{function.title} was compiled for blocks of {_by(required)} threads, got {_by(block)}")
@@ -41,7 +41,7 @@ def check_compiled_block(function: Function, block: Dim3) -> None:
 
 
 def check_shared_bytes(chip: Chip, function: Function, shared_bytes: int, room: int) -> None:
-    """Raise BadLaunch if a block asks for more dynamic shared memory than the `room` that the kernel leaves."""
+    """Raise BadLaunch if a block requests more dynamic shared memory than the `room` that the kernel leaves."""
     if shared_bytes > room:
         raise BadLaunch(
             f"{function.title} requests {plural(shared_bytes, 'byte')} of dynamic shared memory; {chip.name} has {room:,} "
@@ -50,7 +50,7 @@ def check_shared_bytes(chip: Chip, function: Function, shared_bytes: int, room: 
 
 
 def check_residence(chip: Chip, function: Function, grid: Dim3, per_sm: int) -> None:
-    """Raise BadLaunch if the blocks of a grid that synchronises itself are not all on the chip at once, `per_sm` on each multiprocessor."""
+    """Raise BadLaunch if the blocks of a cooperative grid do not all fit on the chip at once, `per_sm` on each multiprocessor."""
     blocks, most = grid[0] * grid[1] * grid[2], per_sm * chip.sm_count
     if blocks > most:
         raise BadLaunch(
@@ -61,7 +61,7 @@ def check_residence(chip: Chip, function: Function, grid: Dim3, per_sm: int) -> 
 
 
 class HasFunction(Protocol):
-    """A kernel, by its text."""
+    """Kernel with its function in PTX."""
 
     @property
     def function(self) -> Function: ...
@@ -72,8 +72,9 @@ class HasFunction(Protocol):
 
 
 def cluster_of(kernel: HasFunction, asked: Dim3 | None) -> Dim3 | None:
-    """The blocks of a cluster, by the launch or by the kernel (`.reqnctapercluster`, in CUDA C++ `__cluster_dims__`); None for a launch
-    without clusters, whose blocks are each one of their own."""
+    """Return the blocks per cluster, by the launch or by the kernel (`.reqnctapercluster`, in CUDA C++ `__cluster_dims__`); None for a
+    launch
+    without clusters."""
     return asked or kernel.function.extents(".reqnctapercluster")
 
 
@@ -98,6 +99,7 @@ def check_cluster(chip: Chip, kernel: HasFunction, grid: Dim3, asked: Dim3 | Non
 
 
 def _check_shape(chip: Chip, kernel: HasFunction, grid: Dim3, shape: Dim3) -> None:
+    """Raise BadLaunch if the cluster exceeds a limit of the chip or the kernel, or does not divide the grid."""
     blocks, most = shape[0] * shape[1] * shape[2], kernel.function.extents(".maxclusterrank")
     if most and blocks > most[0]:
         raise BadLaunch(

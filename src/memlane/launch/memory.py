@@ -1,4 +1,4 @@
-"""The memory of a target, and arrays in it."""
+"""Define the memory of a target, and arrays in it."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ _CLEAR_BYTES = 1 << 26
 
 
 class Memory(ABC):
-    """The memory of a target: what allocates it, reads it and writes it from the host."""
+    """Memory of a target: allocates it, reads it and writes it from the host."""
 
     name: str
-    """For example `emulator:h200` or `cuda:0`."""
+    """Name of the target, such as `emulator:h200` or `cuda:0`."""
     chip: Chip
     driver = ""
-    """The version of the driver, as `580.159.04, CUDA 13.0`; empty on a target that needs none."""
+    """Version of the driver, such as `580.159.04, CUDA 13.0`; empty on a target that needs none."""
 
     def __repr__(self) -> str:
         return f"<Target: {self.name}>"
 
     def name_beside(self, other: Memory) -> str:
-        """Return the name of this target for a message that also names `other`: two emulators may have one name."""
+        """Return the name of this target for a message that also names `other`: two emulators may have the same name."""
         return f"another {self.name}" if self.name == other.name and self is not other else self.name
 
     @abstractmethod
     def allocate(self, nbytes: int) -> tuple[int, object]:
-        """Allocate `nbytes` of memory with undefined contents: its device address (a multiple of 256) and what keeps it alive."""
+        """Allocate `nbytes` of memory with undefined contents; return its device address (a multiple of 256) and an object that keeps it
+        alive."""
 
     @abstractmethod
     def read(self, address: int, host: npt.NDArray[Any]) -> None:
-        """Fill the C-contiguous `host` from device memory, after all work launched before has finished."""
+        """Fill the C-contiguous `host` from device memory, after all earlier work has finished."""
 
     @abstractmethod
     def write(self, address: int, host: npt.NDArray[Any]) -> None:
-        """Copy the C-contiguous `host` to device memory, after all work launched before has finished."""
+        """Copy the C-contiguous `host` to device memory, after all earlier work has finished."""
 
     @abstractmethod
     def device_pointer(self, value: object) -> tuple[int, int, str] | None:
@@ -50,7 +51,7 @@ class Memory(ABC):
         has none."""
 
     def reaches(self, other: Memory) -> bool:
-        """Return whether kernels of this target can access memory of `other`: its own, or that of a peer that was enabled."""
+        """Return whether kernels of this target can access memory of `other`: its own, or that of an enabled peer."""
         return other is self
 
     def free_bytes(self) -> int | None:
@@ -64,7 +65,7 @@ class Memory(ABC):
         return address, owner
 
     def clear(self, address: int, nbytes: int) -> None:
-        """Fill device memory with zeros, after all work launched before has finished. Targets that can do better than to copy do."""
+        """Fill device memory with zeros, after all earlier work has finished. Targets override it if they have a faster way than a copy."""
         zeros = np.zeros(min(nbytes, _CLEAR_BYTES), np.uint8)
         for start in range(0, nbytes, _CLEAR_BYTES):
             self.write(address + start, zeros[: nbytes - start])
@@ -80,8 +81,9 @@ class Memory(ABC):
         return array
 
     def adopt(self, value: object) -> DeviceArray:
-        """Return an array of another library as an array of this target, without a copy. BadLaunch for one that does not lie in C order
-        and for what has no memory here."""
+        """Return an array of another library as an array of this target, without a copy. Raises BadLaunch for an array that is not in C
+        order and for an
+        object without memory here."""
         found = self.device_pointer(value)
         if found is None:
             raise BadLaunch(f"a {type(value).__name__} has no memory on {self.name}: copy it there with target.array")
@@ -112,44 +114,44 @@ class Memory(ABC):
 
 @dataclass(frozen=True, eq=False)
 class DeviceArray:
-    """A C-contiguous array in the memory of a target. Pass it to a kernel where the kernel takes a pointer.
+    """C-contiguous array in the memory of a target. Pass it to a kernel where the kernel takes a pointer.
 
     a = target.array(host)                    # a copy; target.empty(shape, dtype), target.zeros(shape, dtype)
     kernel[grid, block](a, a.size)
     host = a.numpy()                          # a copy back; waits for the launch
     a.copy_from(host)
 
-    `shape` and `dtype` are as in NumPy, `nbytes` is its size, `address` that of its first element on the device.
+    `shape` and `dtype` are as in NumPy, `nbytes` is its size, `address` the device address of its first element.
     """
 
     target: Memory = field(repr=False)
     address: int
-    """Device address of the first element; where the target allocated it, a multiple of 256."""
+    """Device address of the first element; a multiple of 256 if the target allocated it."""
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     owner: object = field(default=None, repr=False)
-    """What keeps the memory alive."""
+    """Object that keeps the memory alive."""
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """The size in bytes."""
+        """Size in bytes."""
         return self.size * self.dtype.itemsize
 
     def numpy(self) -> npt.NDArray[Any]:
-        """Return a copy on the host, made after everything launched before has finished."""
+        """Return a copy on the host, made after all earlier work has finished."""
         host = np.empty(self.shape, self.dtype)
         self.target.read(self.address, host)
         return host
 
     def item(self) -> Any:
-        """Return the only element as a Python number, after everything launched before has finished.
+        """Return the only element as a Python number, after all earlier work has finished.
 
-        Raises BadLaunch if the array does not have exactly one.
+        Raises BadLaunch if the array does not have exactly one element.
         """
         if self.size != 1:
             raise BadLaunch(f"item() is for arrays of one element; this one has the shape {self.shape}")

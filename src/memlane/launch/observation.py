@@ -1,4 +1,4 @@
-"""What a target that sees accesses by itself is asked for, and what it saw: layers, observations, and the rows that these hold."""
+"""Define what an emulated launch can be asked to observe (layers), and the observations that it returns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ L = TypeVar("L")
 _P = ParamSpec("_P")
 
 SPACE_NUMBERS = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "generic": 5, "tex": 6, "shared::cluster": 7}
-"""The numbers of state spaces in rows of accesses and in examples; `shared::cluster` is the shared memory of another block."""
+"""Numbers of state spaces in rows of accesses and in examples; `shared::cluster` is the shared memory of another block."""
 SPACE_NAMES = {number: name for name, number in SPACE_NUMBERS.items()}
 
 SITE_FIELDS = (
@@ -31,13 +31,15 @@ SITE_FIELDS = (
     "addresses",
     "most_lanes_at_address",
 )
-"""What is counted of the accesses of one instruction, whoever counts: the emulator, or the kernel itself."""
+"""Counts of the accesses of one instruction, whether by the emulator or by the kernel itself."""
 COUNT_FIELDS = (*SITE_FIELDS, "bytes", "divergent")
-"""`requests`: executions by a warp with at least one active lane whose guard is true. `lanes`: such lanes, summed. `bytes`: requested by
-them. `sectors` and `ideal_sectors`: of accesses to global and local memory and of generic ones that lead there; `wavefronts` and
-`ideal_wavefronts`: of shared ones that stay in the block. `addresses`: of atomics, the different addresses of each request, summed;
-`most_lanes_at_address`: the most lanes that one request had at one address (a maximum, not a sum). `divergent`: of branches, executions
-whose active lanes went two ways (for branches `requests` is executions, `lanes` active lanes)."""
+"""Fields of the counts of an instruction. `requests`: executions by a warp with at least one active lane whose guard is true. `lanes`:
+these
+lanes, summed. `bytes`: bytes that they request. `sectors`, `ideal_sectors`: for accesses to global and local memory and generic ones that
+lead there. `wavefronts`, `ideal_wavefronts`: for shared ones that stay in the block. `addresses`: for atomics, the distinct addresses of
+each
+request, summed. `most_lanes_at_address`: maximum number of lanes of one request at one address (a maximum, not a sum). `divergent`: for
+branches, executions in which the active lanes diverged (for branches `requests` is executions, `lanes` active lanes)."""
 
 ACCESS_DTYPE = np.dtype(
     [
@@ -53,9 +55,9 @@ ACCESS_DTYPE = np.dtype(
     ],
     align=True,
 )
-"""`issue` and `complete` in cycles of `%clock64` on the block's SM (0 without the clock layer): when the access left the warp and when
-its value was there.
-`space`: where it led, by `SPACE_NUMBERS`."""
+"""One row per warp-level access. `issue`, `complete`: when the access left the warp and when its value arrived, in cycles of `%clock64` on
+the
+block's SM (0 without the clock layer). `space`: state space that it led to, by `SPACE_NUMBERS`."""
 
 EXAMPLE_DTYPE = np.dtype(
     [
@@ -75,62 +77,64 @@ EXAMPLE_DTYPE = np.dtype(
     ],
     align=True,
 )
-"""One access with the addresses of its 32 lanes, byte addresses in `space` (as in `ACCESS_DTYPE`); those of inactive lanes mean nothing.
-Of each instruction and space (global and local, or shared) two are kept: the first (`worst` 0), or the one that `Layers.example` asks for,
-and that of the earliest warp of the grid among those with the most transactions (`worst` 1). `transactions` and `ideal`: sectors, or
-wavefronts of shared memory, as they were counted. `kind`: index into `memlane.chip.ACCESS_KINDS`. `nbytes`: per lane. `row`: of
-`Observation.accesses`, -1 where that was not kept. `seen`: accesses of the same sort so far."""
+"""One access with the addresses of its 32 lanes, byte addresses in `space` (as in `ACCESS_DTYPE`); those of inactive lanes are undefined.
+Two are kept per instruction and space (global and local, or shared): the first (`worst` 0), or the one that `Layers.example` selects,
+and that of the earliest warp of the grid among those with the most transactions (`worst` 1). `transactions`, `ideal`: sectors, or
+wavefronts
+of shared memory, as counted. `kind`: index into `memlane.chip.ACCESS_KINDS`. `nbytes`: per lane. `row`: index into
+`Observation.accesses`, -1 if that was not kept. `seen`: accesses of the same instruction and space so far."""
 
 
 @dataclass(frozen=True)
 class Seen(Generic[L]):
-    """What a target saw of one launch with its own eyes, without a probe in the kernel. Only the emulator has such eyes.
+    """Observation of one launch without probes in the kernel. Only the emulator provides it.
 
-    Instructions are named by their index in `kernel.inlined.body.instructions()`. Those of the functions that even this kernel calls
-    (`ptx.called_functions`) follow, function by function; one whose text ends without a return has a `ret` more.
+    Instructions are identified by their index in `kernel.inlined.body.instructions()`. Instructions of functions that even this kernel
+    calls
+    (`ptx.called_functions`) follow, function by function; a function whose text ends without a return has an additional `ret`.
     """
 
     launch: L
     counts: dict[int, npt.NDArray[np.int64]]
-    """By instruction: the fields of `COUNT_FIELDS`, summed over the launch. Memory instructions and branches that were executed."""
+    """Fields of `COUNT_FIELDS` by instruction, summed over the launch, for memory instructions and branches that were executed."""
     accesses: npt.NDArray[Any] | None = None
-    """One row per warp-level access in `ACCESS_DTYPE`, in the order of execution; None unless asked for."""
+    """One row per warp-level access in `ACCESS_DTYPE`, in the order of execution; None unless requested."""
     accesses_not_kept: int = 0
-    """How many more there were than the launch was to keep (`Layers.max_accesses`)."""
+    """Number of further accesses beyond `Layers.max_accesses`."""
     cycles: int | None = None
-    """Modelled duration of the launch, where the clock layer ran: that of `time`."""
+    """Modelled duration of the launch in cycles, as in `time`; None without the clock layer."""
     thread_instructions: int | None = None
-    """PTX instructions executed by active lanes whose guard was true, where counts were taken; of a function that is inlined its calls and
-    returns are none."""
+    """PTX instructions executed by active lanes whose guard was true, if counts were requested; calls and returns of inlined functions do
+    not count."""
     reports: tuple[Report, ...] | None = None
-    """What the checker found; None unless asked for."""
+    """Findings of the checker; None unless requested."""
     examples: npt.NDArray[Any] | None = None
-    """Some of the accesses with the addresses of their lanes, in `EXAMPLE_DTYPE`; None unless accesses were asked for."""
+    """Some of the accesses with the addresses of their lanes, in `EXAMPLE_DTYPE`; None unless accesses were requested."""
     broke_off: bool = False
-    """Whether the launch did not end: then only `reports` is known of it, and an error follows."""
+    """Whether the launch failed: then only `reports` is known, and an error follows."""
     time: ModelledTime | None = None
-    """What limited the modelled duration, and the floors under it; None without the clock layer."""
+    """What limited the modelled duration, and its lower bounds; None without the clock layer."""
     events: Events | None = None
-    """What the launch did by the clock layer, for models of its time; None without that layer."""
+    """Events of the clock layer, for models of the launch's time; None without that layer."""
     grid: int = 0
-    """The number of the run on its target (`%gridid`), from 1."""
+    """Number of the run on its target (`%gridid`), from 1."""
 
 
 @dataclass(frozen=True)
 class ExampleOf:
-    """Which accesses are to be kept as examples with their addresses."""
+    """Which accesses to keep as examples with their addresses."""
 
     block: int | None = None
     """Linear index of the block; None: any."""
     warp: int | None = None
-    """Number in its block; None: any."""
+    """Index in its block; None: any."""
     execution: int = 0
-    """Of the accesses of these warps at an instruction, the number of the one that is kept besides the worst, from 0."""
+    """Index of the access to keep, besides the worst, among the accesses of these warps at an instruction, from 0."""
 
 
 @dataclass(frozen=True)
 class DeclaredBuffer:
-    """Where a buffer of a plan lies, and the views of it that a step says it reads and writes."""
+    """Address of a buffer of a plan, and the views of it that a step declares to read and write."""
 
     name: str
     address: int
@@ -141,20 +145,24 @@ class DeclaredBuffer:
 
 @dataclass(frozen=True)
 class Declared:
-    """What a step of a plan says that its launch reads and writes, for the checker to compare."""
+    """Declared reads and writes of a step of a plan, against which the checker compares its launch."""
 
     step: str
-    """What to call it in a message, as `step 3 (scale) in turn 1`."""
+    """Name for messages, such as `step 3 (scale) in turn 1`."""
     buffers: tuple[DeclaredBuffer, ...]
-    """All of the plan that lie on a device; of others nothing is said."""
+    """All buffers of the plan that are on a device; the others are not checked."""
     is_derived: bool
-    """Whether it was derived from the kernel's PTX, and not given."""
+    """Whether the declaration was derived from the kernel's PTX, rather than given."""
 
 
 @dataclass(frozen=True)
 class BlockSample:
-    """Some of the blocks of a launch, on some of the multiprocessors: of each wave of blocks (as many as there are multiprocessors) the
-    first `sms`, in windows of `waves` waves that follow each other, `stride` blocks from window to window, `blocks` in all."""
+    """Sample of the blocks of a launch, on some of the multiprocessors.
+
+    Of each wave of blocks (one per multiprocessor) the first `sms` run, in windows of `waves` consecutive waves, `stride` blocks from
+    window to
+    window, `blocks` in all.
+    """
 
     sms: int
     waves: int
@@ -164,75 +172,79 @@ class BlockSample:
 
 @dataclass(frozen=True)
 class Made:
-    """What an assembler made of one instruction: what each execution of it costs."""
+    """Machine code of one PTX instruction: the cost of each execution."""
 
     pipes: tuple[str, ...] = ()
-    """Of each machine instruction the pipe that it takes, a field of `Throughput`; empty for one that takes an issue slot only."""
+    """Pipe of each machine instruction, a field of `Throughput`; empty for an instruction that takes only an issue slot."""
     cycles: int = 0
-    """Until the next instruction of the warp may issue, by the control words."""
+    """Cycles until the next instruction of the warp may issue, by the control words."""
     is_late: bool = False
-    """Whether it stands behind loads there that come later in the PTX. The warp goes on to these before it waits for its operands."""
+    """Whether the machine code places it after loads that come later in the PTX. The warp issues these before it waits for its operands."""
     catches_up: int = 0
-    """From here on the warp waits for what was late: 1; n: at each n-th execution, as at the end of n turns of a loop; 0: it does not."""
+    """Period at which the warp waits here for late instructions: 1: each execution; n: each n-th execution, as at the end of n iterations
+    of a loop;
+    0: never."""
     is_combined: bool = False
-    """Of an atomic operation: whether one lane does it for all of its warp."""
+    """For an atomic operation: whether one lane executes it for its whole warp."""
     skipped: tuple[int, int] = (0, 0)
-    """Of a branch that is no jump there: the machine instructions that a warp passes although none of its lanes goes there, and how many of
-    them access memory."""
+    """For a branch that is not a jump in the machine code: the machine instructions that a warp issues although none of its lanes takes
+    that path,
+    and how many of them access memory."""
 
 
 @dataclass(frozen=True)
 class MachineCode:
-    """What an assembler made of the instructions of a kernel, by their index."""
+    """Machine code of the instructions of a kernel, by their index."""
 
     made: tuple[Made, ...]
 
 
 @dataclass(frozen=True)
 class Layers:
-    """What an emulated launch should do besides computing. A real GPU refuses all but the default."""
+    """What an emulated launch does in addition to computing. A GPU rejects all but the default."""
 
     counts: bool = False
     """Count transactions per instruction."""
     clock: bool = False
-    """Model time; on by itself for kernels that read a clock."""
+    """Model time; always on for kernels that read a clock."""
     accesses: bool = False
     """Keep one row per access; implies counts."""
     max_accesses: int | None = None
-    """Stop keeping rows when there are so many; None: keep all. Counts go on."""
+    """Maximum number of rows to keep; None: all. Counts continue beyond it."""
     example: ExampleOf | None = None
     """With `accesses`: which ones to keep with their addresses; None: the first and the worst of all warps."""
     check: bool = False
-    """Look for what no kernel may do: accesses out of bounds, data races, and the like."""
+    """Check for invalid behaviour: accesses out of bounds, data races, and the like."""
     stop: bool = False
-    """Let the first thing that the checker finds end the launch, with CheckFailed."""
+    """End the launch at the first finding of the checker, with CheckFailed."""
     seed: int | None = None
-    """Let the warps of a block take their turns in a shuffled order, which this number chooses, instead of by their numbers. Launches with
-    a clock go by time."""
+    """Seed of a shuffled order in which the warps of a block are scheduled, instead of by their numbers. Launches with a clock are ordered
+    by time."""
     sample: BlockSample | None = None
-    """With `clock`: run some of the blocks only, for the time that they take; None: all. What the others would compute is missing."""
+    """With `clock`: run only these blocks, for their time; None: all. The results of the others are missing."""
     prediction: bool = False
-    """With `clock`: take the time of what an assembler would make of the instructions, and add up where warps wait, and for what."""
+    """With `clock`: model the time of the machine code that ptxas makes of the instructions, and sum up where warps wait, and for what."""
     machine: MachineCode | None = None
-    """With `prediction`: what the assembler made of the kernel; None: it is estimated."""
+    """With `prediction`: machine code of the kernel; None: it is estimated."""
     registers: int | None = None
-    """With `clock`: of a thread, for how many blocks are resident at once; None: not known."""
+    """With `clock`: registers per thread, which limit the resident blocks; None: unknown."""
     side_by_side: frozenset[int] = frozenset()
-    """With `prediction`: instructions whose accesses take the time of lanes that lie side by side, in a line among those that they touch:
-    what the launch would take if they did. Values are those of the real addresses."""
+    """With `prediction`: instructions whose accesses take the time of adjacent lanes, within a line that they touch: the predicted time if
+    they were
+    adjacent. Values are those of the real addresses."""
     most_cycles: int | None = None
-    """With `clock`: cycles from the beginning of the launch after which one that has not ended counts as endless; None: as many as it
-    takes."""
+    """With `clock`: cycles after which a launch that is still running counts as endless; None: no limit."""
     declared: Declared | None = None
     """With `check`: what the launch may read and write of the buffers of a plan; None: anything."""
     report: Callable[[Seen[Any]], None] | None = field(default=None, compare=False)
-    """For observers, which do not start the launch themselves: who does gets the observation back. Called with the observation when the
-    launch has finished; also when it broke off (`Observation.broke_off`) if the checker had found something until then."""
+    """Callback for observers that do not start the launch themselves; the caller of the launch gets the observation as its result. Called
+    with the
+    observation when the launch has finished; if it broke off (`Observation.broke_off`), only if the checker had found something."""
     failed: Callable[[int, MemlaneError], None] | None = field(default=None, compare=False)
-    """Called with the grid's number (`%gridid`) and the error when the launch broke off, before the error is raised."""
+    """Callback with the grid's number (`%gridid`) and the error when the launch broke off, before the error is raised."""
 
     def merged(self, other: Layers) -> Layers:
-        """What both ask for; both get the observation. Where they contradict each other, `other` decides."""
+        """Return the union of both requests; both get the observation. `other` wins where they conflict."""
         limits = [one.max_accesses for one in (self, other) if one.accesses]
         return Layers(
             counts=self.counts or other.counts,
@@ -254,7 +266,7 @@ class Layers:
 
 
 NO_LAYERS = Layers()
-"""A launch that only computes."""
+"""Layers of a launch that only computes."""
 
 
 def _both(first: Callable[_P, None] | None, second: Callable[_P, None] | None) -> Callable[_P, None] | None:

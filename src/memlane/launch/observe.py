@@ -1,7 +1,7 @@
-"""Observers: what sees, and may rewrite, every launch made through memlane, and sees the other steps of plans.
+"""Define observers, which see and may rewrite every launch made through memlane, and see the other steps of plans.
 
-`memlane trace script.py` works through one of these: no line of the script changes. An observer is data to data: it gets the launch that
-is about to happen and returns the one that shall happen instead, for example of the same kernel with probes in it.
+`memlane trace script.py` uses one: the script stays unchanged. An observer gets the launch that is about to start and returns the launch to
+start instead, for example of the same kernel with probes.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from memlane.launch.progress import Followers
 
 
 class Observer(Protocol):
-    """Sees every launch before it happens."""
+    """Sees every launch before it starts."""
 
     def launching(self, launch: Launch) -> Launch:
-        """Return the launch to execute in place of `launch`; `launch` itself to leave it as it is. `launch.origin` says of which step of a
-        plan it is."""
+        """Return the launch to execute in place of `launch`; `launch` itself to leave it unchanged. `launch.origin` is its step of a
+        plan."""
         ...
 
 
 @runtime_checkable
 class StepObserver(Observer, Protocol):
-    """Sees the copies and the host functions of plans, too."""
+    """Sees the copies and host functions of plans, too."""
 
     def passing(self, step: BoundStep) -> None:
-        """Take note of a step of a plan that is no launch, before it happens, or before a graph is made that contains it."""
+        """Observe a step of a plan that is not a launch, before it starts, or before a graph that contains it is made."""
         ...
 
 
 _here: ContextVar[tuple[Observer, ...]] = ContextVar("memlane_observers", default=())
-"""Observers of the present thread, or task."""
+"""Observers of the current thread or task."""
 _apart: ContextVar[bool] = ContextVar("memlane_apart", default=False)
-"""Whether the observers of the whole process are not to see what happens here."""
+"""Whether process-wide observers are suspended in the current thread or task."""
 _turn = threading.RLock()
-"""Held while observers rewrite a launch: threads may launch at the same time, and observers need not know of it."""
+"""Held while observers rewrite a launch: threads may launch concurrently, and observers need no locks of their own."""
 _everywhere: Followers[Observer] = Followers(_turn)
-"""Observers of the whole process. A thread that starts does not inherit context variables, but what it launches belongs to the program."""
+"""Process-wide observers. A new thread does not inherit context variables, but its launches belong to the program."""
 
 
 @contextmanager
 def observing(observer: Observer, *, everywhere: bool = False) -> Iterator[None]:
-    """Let `observer` see every launch inside the `with` block, after those that are already watching: those that this thread makes, or
-    with `everywhere` those of all threads of the process.
-    """
+    """Let `observer` see every launch inside the `with` block, after earlier observers: those that this thread makes, or with `everywhere`
+    those of
+    all threads of the process."""
     if everywhere:
         with _everywhere.joined_by(observer):
             yield
@@ -65,7 +65,7 @@ def observing(observer: Observer, *, everywhere: bool = False) -> Iterator[None]
 
 @contextmanager
 def unobserved() -> Iterator[None]:
-    """Inside the `with` block no observer sees a launch, unless it begins to watch there: for the launches of those who measure."""
+    """Suspend all observers inside the `with` block, except those that are added there: for the launches of a measurement."""
     here, apart = _here.set(()), _apart.set(True)
     try:
         yield
@@ -75,19 +75,19 @@ def unobserved() -> Iterator[None]:
 
 
 def watched() -> bool:
-    """Whether an observer would see a launch that is made now."""
+    """Return whether an observer would see a launch that is made now."""
     return bool(_watching())
 
 
 def adds_clock_reads() -> bool:
-    """Whether an observer would put kernels that read a clock in the place of others: it says so by an attribute `adds_clock_reads`."""
+    """Return whether an observer would substitute kernels that read a clock, according to its attribute `adds_clock_reads`."""
     return any(getattr(observer, "adds_clock_reads", False) for observer in _watching())
 
 
 def observed(launch: Launch, *, once: bool = False) -> Launch:
-    """The launch as the observers want it, and checked where that is wished (`memlane.checks`), whether or not someone observes.
+    """Return the launch as rewritten by the observers, and checked on request (`memlane.checks`), whether or not there are observers.
 
-    `once`: it is put on its stream right away and never again (`Launch.runs_once`).
+    `once`: it is put on its stream immediately and never again (`Launch.runs_once`).
     """
     with _turn:
         watching = _watching()
@@ -99,7 +99,7 @@ def observed(launch: Launch, *, once: bool = False) -> Launch:
 
 
 def show_step(step: BoundStep) -> None:
-    """Show the observers a copy or a host function of a plan. Launches are rewritten, by `observed`."""
+    """Show a copy or a host function of a plan to the observers. Launches are rewritten by `observed` instead."""
     with _turn:
         for observer in _watching():
             if isinstance(observer, StepObserver):
@@ -107,4 +107,5 @@ def show_step(step: BoundStep) -> None:
 
 
 def _watching() -> tuple[Observer, ...]:
+    """Return the observers that see the launches of the current thread."""
     return _here.get() if _apart.get() else (*_everywhere.present, *_here.get())

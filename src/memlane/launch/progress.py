@@ -1,4 +1,4 @@
-"""How far a launch has come, and what is done before and after it: said by a target that can tell, heard by whoever follows."""
+"""Report the progress of launches, and the long stages before and after them, to followers."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Generic, TypeVar
 from memlane.launch.kernel import Launch
 
 Tell = Callable[[Launch, int], None]
-"""Takes a launch that is running, and how many of its blocks have ended."""
+"""Callback with a running launch and the number of its finished blocks."""
 TellStage = Callable[[str], None]
-"""Takes what begins now, such as `compiling machine code`; the empty string when it is done."""
+"""Callback with the stage that begins, such as `compiling machine code`; empty when it is done."""
 T = TypeVar("T")
 
 
 class Followers(Generic[T]):
-    """Those who follow something at present, in whichever thread they are."""
+    """The present followers, in any thread."""
 
     def __init__(self, turn: AbstractContextManager[object] | None = None) -> None:
-        """`turn`: a lock under which they join and leave, for those who hold it while they call them: who has left is not called any more.
-        It may be entered again by the thread that holds it."""
+        """`turn`: lock under which they are added and removed; a caller that holds it never calls a removed follower. It must be
+        reentrant."""
         self.present: tuple[T, ...] = ()
         self._turn = threading.RLock() if turn is None else turn
 
     @contextmanager
     def joined_by(self, one: T) -> Iterator[None]:
-        """Let `one` follow inside the `with` block; two blocks of one follower are two."""
+        """Add `one` inside the `with` block; nested blocks of one follower count separately."""
         with self._turn:
             self.present = (*self.present, one)
         try:
@@ -43,27 +43,27 @@ _of_stages: Followers[TellStage] = Followers()
 
 
 def following(tell: Tell) -> AbstractContextManager[None]:
-    """Call `tell` inside the `with` block every now and then while a launch runs, whichever thread made it.
+    """Call `tell` inside the `with` block periodically while a launch runs, whichever thread made it.
 
-    Only the emulator knows how far it is. Calls come from the thread that made the launch; what `tell` raises stops the launch.
+    Only the emulator reports progress. Calls come from the thread that made the launch; an exception of `tell` stops the launch.
     """
     return _of_launches.joined_by(tell)
 
 
 def tell_progress(launch: Launch, blocks_done: int) -> None:
-    """For targets: let those who follow know."""
+    """Report progress to all followers; called by targets."""
     for tell in _of_launches.present:
         tell(launch, blocks_done)
 
 
 def following_stages(tell: TellStage) -> AbstractContextManager[None]:
-    """Call `tell` inside the `with` block when something begins that may take seconds, whichever thread does it."""
+    """Call `tell` inside the `with` block when a stage begins that may take seconds, in any thread."""
     return _of_stages.joined_by(tell)
 
 
 @contextmanager
 def stage(doing: str) -> Iterator[None]:
-    """Let those who follow know what is done inside the `with` block."""
+    """Report to followers what is done inside the `with` block."""
     followers = _of_stages.present
     for tell in followers:
         tell(doing)

@@ -1,4 +1,4 @@
-"""What a checked launch did that no kernel may do."""
+"""Define the checker's reports of invalid behaviour."""
 
 from __future__ import annotations
 
@@ -16,44 +16,45 @@ class Actor:
     thread: Dim3
     file: str
     line: int
-    """1-based; of the PTX text where there is no line information."""
+    """1-based line; of the PTX text if there is no line information."""
     op: str
     """The PTX opcode in full, for example `ld.shared.f32`."""
 
     @property
     def place(self) -> str:
-        """`matmul.cu:24`."""
+        """File and line, such as `matmul.cu:24`."""
         return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True)
 class Report:
-    """One thing that the checker found, at one line or between two. `str()` gives it as one paragraph."""
+    """One finding of the checker, at one line or between two. `str()` returns it as one paragraph."""
 
     kind: str
-    """`out of bounds`, `use after free`, `misaligned`, `never written`, `data race`, `barrier`, `mask`, `missing wait`, or, of a launch in
-    a plan, `undeclared access`."""
+    """`out of bounds`, `use after free`, `misaligned`, `never written`, `data race`, `barrier`, `mask`, `missing wait`, or, for a launch in
+    a plan,
+    `undeclared access`."""
     kernel: str
-    """The kernel's title."""
+    """Title of the kernel."""
     who: Actor
     other: Actor | None
-    """Of a race the earlier access; of a barrier or a mask a thread that is not where it should be; of a missing
-    wait what was to be waited for."""
+    """For a race the earlier access; for a barrier or a mask a thread that is not where it should be; for a missing wait the operation to
+    wait for."""
     what: str
-    """What happened the first time, in words."""
+    """Description of the first occurrence."""
     remedy: str
     count: int
-    """How often it happened: lanes for accesses, times for barriers and masks."""
+    """Number of occurrences: lanes for accesses, times for barriers and masks."""
     address: int | None = None
-    """Of the access in its state space; None for barriers and masks."""
+    """Address of the access in its state space; None for barriers and masks."""
     nbytes: int | None = None
     space: str = ""
     memory: str = ""
-    """What lies there, for example `tile+64` or `argument 1 (f4[1024])+4096`."""
+    """Object at that address, such as `tile+64` or `argument 1 (f4[1024])+4096`."""
 
     @property
     def place(self) -> str:
-        """File and line, as `matmul.cu:24`."""
+        """File and line, such as `matmul.cu:24`."""
         return self.who.place
 
     def __str__(self) -> str:
@@ -61,5 +62,5 @@ class Report:
         return f"{self.place}  {self.kind} in {self.kernel}: {self.what}{times}. {self.remedy}"
 
     def as_dict(self) -> dict[str, Any]:
-        """All fields, ready for JSON."""
+        """Return all fields, ready for JSON."""
         return {**asdict(self), "place": self.place, "text": str(self)}

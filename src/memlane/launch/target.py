@@ -1,4 +1,4 @@
-"""The seam between memlane and what runs kernels: an emulator, a GPU, a fake in a test."""
+"""Define the interface between memlane and what runs kernels: an emulator, a GPU, a fake in a test."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ class Target(Images, Graphs):
     a, out = target.array(host), target.empty((1024, 1024), "f4")
     kernels = target.load(ml.cuda("transpose.cu"))
     kernels["naive"][(32, 32), (32, 32)](out, a, 1024)
-    target.sync()                                       # raises what went wrong in the launches before
+    target.sync()                                       # raises errors of earlier launches
 
-    It consists of small interfaces, so that functions can ask for what they use: `Memory`, `Streams`, `Images`, `TensorMaps`,
-    `Loader`, `Timer`, `Launcher`, `Copies` and `Graphs`. Subclasses give the abstract methods; the others are written in terms of those.
+    It consists of small interfaces, so that functions can require only what they use: `Memory`, `Streams`, `Images`, `TensorMaps`,
+    `Loader`, `Timer`, `Launcher`, `Copies` and `Graphs`. Subclasses implement the abstract methods; the others are defined in terms of
+    those.
     """
 
     def start(self, launch: Launch) -> None:
@@ -30,7 +31,7 @@ class Target(Images, Graphs):
         self.launch(observed(launch, once=True))
 
     def graph(self, launches: Iterable[Launch]) -> StepGraph:
-        """Return launches that follow each other as a graph that can be started repeatedly (a CUDA graph on a GPU).
+        """Return consecutive launches as a graph that can be started repeatedly (a CUDA graph on a GPU).
 
         Observers see the launches once, in this call. For copies, host functions and other orders write a plan:
         `ml.BoundPlan(plan).graph()`.
@@ -39,9 +40,9 @@ class Target(Images, Graphs):
 
 
 def whole_target(part: Memory) -> Target:
-    """Return the target that has the memory of an array or runs a kernel, with all that targets can do: `whole_target(array.target)`.
+    """Return the target that has the memory of an array or runs a kernel, with its full interface: `whole_target(array.target)`.
 
-    Raises BadLaunch for what only has memory.
+    Raises BadLaunch if it only holds memory.
     """
     if not isinstance(part, Target):
         raise BadLaunch(f"{part.name} only holds memory and cannot run kernels: use a target that ml.target returns")

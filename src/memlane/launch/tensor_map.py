@@ -1,10 +1,11 @@
-"""Tensor maps: what a kernel hands to the copies of Hopper that move a box of an array (`cp.async.bulk.tensor`, the TMA).
+"""Create tensor maps, which a kernel passes to Hopper's copies of boxes of an array (`cp.async.bulk.tensor`, the TMA).
 
     tiles = target.tensor_map(matrix, (64, 32), swizzle="128B")     # of a matrix of f32: boxes of 64 rows and 32 columns
     kernel[grid, block](tiles, out)
 
-A kernel takes one where it has a parameter `const __grid_constant__ CUtensorMap`, 128 bytes. Shapes here are those of NumPy, the slowest
-axis first; coordinates in a kernel go the other way round, x first.
+A kernel takes one as a parameter `const __grid_constant__ CUtensorMap`, 128 bytes. Shapes here are in NumPy's order, the slowest axis
+first;
+coordinates in a kernel are in the opposite order, x first.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from memlane.launch.memory import DeviceArray, Memory
 from memlane.number_format import plural
 
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 64
-"""Of a tensor map as a kernel parameter."""
+"""Size and alignment of a tensor map as a kernel parameter."""
 ELEMENTS: Mapping[str, int] = {"u8": 1, "u16": 2, "u32": 4, "s32": 4, "u64": 8, "s64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
-"""What an element can be, as PTX writes it, and its bytes."""
+"""Bytes of an element, by its type in PTX notation."""
 SWIZZLES: Mapping[str, int] = {"none": 0, "32B": 32, "64B": 64, "128B": 128}
-"""Bytes within which pieces of 16 bytes change places in shared memory."""
+"""Bytes within which pieces of 16 bytes are permuted in shared memory."""
 PROMOTIONS: Mapping[str, int] = {"none": 0, "64B": 64, "128B": 128, "256B": 256}
-"""Bytes that L2 fetches at least from memory."""
+"""Minimum bytes that L2 fetches from memory."""
 FILLS = ("zeros", "nan")
 _INTEGERS = {"u1": "u8", "i1": "u8", "u2": "u16", "i2": "u16", "u4": "u32", "i4": "s32", "u8": "u64", "i8": "s64"}
 _OF_DTYPES = {**_INTEGERS, "f2": "f16", "f4": "f32", "f8": "f64"}
@@ -35,22 +36,22 @@ _MOST_DIMENSIONS, _MOST_BOX, _MOST_STEP, _PIECE, _MOST_EXTENT, _MOST_STRIDE = 5,
 
 @dataclass(frozen=True)
 class Tiling:
-    """An array in device memory and the boxes in which it is copied. Axes are those of a kernel: the fastest first."""
+    """Array in device memory and the boxes in which it is copied. Axes are in a kernel's order: the fastest first."""
 
     address: int
     element: str
-    """One of `ELEMENTS`."""
+    """Element type, one of `ELEMENTS`."""
     extents: tuple[int, ...]
-    """In elements; coordinates that are not below them are outside."""
+    """Extents in elements; coordinates at or above them are out of bounds."""
     strides: tuple[int, ...]
-    """In bytes, for all axes but the first, whose elements lie one behind another."""
+    """Strides in bytes, for all axes but the first, which is contiguous."""
     box: tuple[int, ...]
-    """How many elements a copy walks over, in steps of `element_strides`."""
+    """Number of elements that a copy spans, in steps of `element_strides`."""
     element_strides: tuple[int, ...]
     swizzle: str = "none"
     promotion: str = "none"
     fill: str = "zeros"
-    """What loads find outside: `zeros`, or `nan`, a number that is none."""
+    """Value of out-of-bounds elements in loads: `zeros`, or `nan`."""
 
     @property
     def element_bytes(self) -> int:
@@ -58,25 +59,25 @@ class Tiling:
 
     @property
     def taken(self) -> tuple[int, ...]:
-        """How many elements of each axis a copy moves."""
+        """Number of elements that a copy moves along each axis."""
         return tuple(-(-extent // step) for extent, step in zip(self.box, self.element_strides, strict=True))
 
     @property
     def box_bytes(self) -> int:
-        """What a box takes in shared memory, and what a barrier must expect for its load."""
+        """Bytes of a box in shared memory, which a barrier must expect for its load."""
         return math.prod(self.taken) * self.element_bytes
 
     def __str__(self) -> str:
-        """`boxes of 64 x 32 of f32[1024, 1024]`."""
+        """Return a description such as `boxes of 64 x 32 of f32[1024, 1024]`."""
         shape = ", ".join(str(extent) for extent in reversed(self.extents))
         return f"boxes of {' x '.join(str(extent) for extent in reversed(self.box))} of {self.element}[{shape}]"
 
 
 class TensorMaps(Memory):
-    """The tensor maps of a target: what its kernels hand to copies of boxes."""
+    """Tensor maps of a target, which its kernels pass to copies of boxes."""
 
     def encode_tensor_map(self, tiling: Tiling) -> bytes:
-        """Return the 128 bytes of a tensor map for kernels of this target. A target without such copies keeps this."""
+        """Return the 128 bytes of a tensor map for kernels of this target. Raises BadLaunch on a target without such copies."""
         raise BadLaunch(f"{self.name} has no tensor maps")
 
     def tensor_map(
@@ -95,27 +96,30 @@ class TensorMaps(Memory):
         """Return a tensor map of a device array, from which kernels copy boxes between global and shared memory (`cp.async.bulk.tensor`,
         sm_90).
 
-        `box` has an extent for each axis, in the array's order; with `element_strides` only each n-th element of an axis is taken.
-        `swizzle` (`none`, `32B`, `64B`, `128B`) says how rows of a box lie in shared memory, `promotion` how much L2 fetches, `fill`
-        (`zeros` or `nan`) what loads find outside. `element` names the type where NumPy has none (`bf16`); `shape` and `strides` (in bytes,
-        as NumPy's) describe a part of the array, such as rows without their padding. Raises BadLaunch for what no tensor map can be.
+        `box` has an extent for each axis, in the array's order; with `element_strides` only each n-th element of an axis is copied.
+        `swizzle` (`none`, `32B`, `64B`, `128B`) is the permutation of the rows of a box in shared memory, `promotion` the fetch size of L2,
+        `fill`
+        (`zeros` or `nan`) the value of elements out of bounds. `element` names the type if NumPy has none (`bf16`); `shape` and `strides`
+        (in bytes,
+        as in NumPy) describe a part of the array, such as rows without their padding. Raises BadLaunch for an invalid tensor map.
 
-        In a kernel boxes begin at multiples of 16 bytes in a row, and stores not in front of the array. Stores write whole pieces of 16
-        bytes, so what is behind rows that are no multiple of that long, as their padding, is overwritten.
+        In a kernel boxes start at multiples of 16 bytes in a row, and stores not before the array. Stores write whole pieces of 16 bytes,
+        so
+        anything after rows whose length is not a multiple of 16 bytes, such as their padding, is overwritten.
         """
         return make_tensor_map(self, source, box, element_strides, swizzle, promotion, fill, element, shape, strides)
 
 
 @dataclass(frozen=True, eq=False)
 class TensorMap:
-    """What `target.tensor_map` makes: pass it to a kernel that takes a `const __grid_constant__ CUtensorMap`."""
+    """Result of `target.tensor_map`: pass it to a kernel that takes a `const __grid_constant__ CUtensorMap`."""
 
     target: TensorMaps = field(repr=False)
     tiling: Tiling
     data: bytes = field(repr=False)
-    """The 128 bytes, as this target reads them: those of another mean nothing to it."""
+    """The 128 bytes in the encoding of this target; not valid for another target."""
     owner: object = field(default=None, repr=False)
-    """What keeps the array alive."""
+    """Object that keeps the array alive."""
 
 
 def make_tensor_map(
@@ -130,7 +134,7 @@ def make_tensor_map(
     shape: Sequence[int] | None,
     strides: Sequence[int] | None,
 ) -> TensorMap:
-    """See `TensorMaps.tensor_map`."""
+    """Return a tensor map; see `TensorMaps.tensor_map`."""
     if target.chip.compute_capability < (9, 0):
         major, minor = target.chip.compute_capability
         raise BadLaunch(f"tensor maps need sm_90, but {target.name} is sm_{major}{minor}: let threads copy (cp.async), or use a newer chip")
@@ -180,7 +184,7 @@ def _element_of(array: DeviceArray, element: str) -> str:
 
 
 def _strides_of(shape: tuple[int, ...], strides: Sequence[int] | None, element_bytes: int) -> tuple[int, ...]:
-    """Those of a tiling from those of NumPy, C order if none are given."""
+    """Return the strides of a tiling from those of NumPy, C order if none are given."""
     if strides is None:
         return tuple(math.prod(shape[axis:]) * element_bytes for axis in range(len(shape) - 1, 0, -1))
     if len(strides) != len(shape) or (strides and strides[-1] != element_bytes):
@@ -192,6 +196,7 @@ def _strides_of(shape: tuple[int, ...], strides: Sequence[int] | None, element_b
 
 
 def _check_array(tiling: Tiling, array: DeviceArray) -> None:
+    """Raise BadLaunch if a tensor map cannot describe the array."""
     rank, shape = len(tiling.extents), tuple(reversed(tiling.extents))
     if not 1 <= rank <= _MOST_DIMENSIONS:
         raise BadLaunch(f"a tensor map has 1 to {_MOST_DIMENSIONS} dimensions, but the array has {rank}: join or split some with shape=...")
@@ -218,6 +223,7 @@ def _check_array(tiling: Tiling, array: DeviceArray) -> None:
 
 
 def _check_box(tiling: Tiling) -> None:
+    """Raise BadLaunch if a tensor map cannot have such a box."""
     box, steps = tuple(reversed(tiling.box)), tuple(reversed(tiling.element_strides))
     if len(box) != len(tiling.extents) or len(steps) != len(box):
         raise BadLaunch(

@@ -1,11 +1,11 @@
-"""Textures and surfaces: images in the memory of a target, which kernels read through a sampler or address by coordinates.
+"""Create textures and surfaces: images in the memory of a target, which kernels read through a sampler or address by coordinates.
 
     image = target.texture(photo, filter="linear", address="border")     # tex2D<float>(image, x + 0.5f, y + 0.5f)
     canvas = target.surface(np.zeros((480, 640, 4), np.uint8), channels=4)     # surf2Dwrite(pixel, canvas, 4 * x, y)
     kernel[grid, block](image, canvas)
     canvas.numpy()
 
-A kernel takes them where it has a parameter of type `cudaTextureObject_t` or `cudaSurfaceObject_t`, a handle of 64 bits.
+A kernel takes them as parameters of type `cudaTextureObject_t` or `cudaSurfaceObject_t`, handles of 64 bits.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from memlane.launch.memory import DeviceArray, Memory
 from memlane.number_format import plural
 
 DTYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "f2", "f4")
-"""What a channel of a texel can be, as NumPy writes it."""
+"""Types of a channel of a texel, in NumPy's notation."""
 FILTERS = ("point", "linear")
 ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")
 READS = ("element", "normalized_float")
 MEMORIES = ("array", "linear")
 GEOMETRIES = {(1, False): "1d", (2, False): "2d", (3, False): "3d", (1, True): "a1d", (2, True): "a2d"}
-"""By dimensions and whether it has layers: what PTX calls the shape of an image."""
+"""Names of image shapes in PTX, by dimensions and whether there are layers."""
 FACES = 6
 
 
 @dataclass(frozen=True)
 class Texels:
-    """The shape and format of an image. A texel is its smallest piece: one, two or four channels of one type."""
+    """Shape and format of an image. A texel is its smallest element: one, two or four channels of one type."""
 
     dtype: np.dtype[Any]
     channels: int
     extents: tuple[int, int, int]
-    """Width, height and depth in texels; 1 where the image has fewer dimensions."""
+    """Width, height and depth in texels; 1 for missing dimensions."""
     dimensions: int
-    """Of one layer: 1, 2 or 3."""
+    """Dimensions of one layer: 1, 2 or 3."""
     layers: int = 0
-    """Number of layers; 0 for an image that has none."""
+    """Number of layers; 0 for an image without layers."""
     cube: bool = False
     """Whether the layers are the six faces of a cube: +x, -x, +y, -y, +z, -z."""
 
     @property
     def geometry(self) -> str:
-        """`1d`, `2d`, `3d`, `a1d`, `a2d` or `cube`, as PTX writes it."""
+        """Name in PTX: `1d`, `2d`, `3d`, `a1d`, `a2d` or `cube`."""
         return "cube" if self.cube else GEOMETRIES[self.dimensions, self.layers > 0]
 
     @property
@@ -58,7 +58,7 @@ class Texels:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As a NumPy array: layers, depth, height, width, channels, as far as there are any."""
+        """Shape as a NumPy array: layers, depth, height, width, channels, without missing axes."""
         extents = tuple(reversed(self.extents[: self.dimensions]))
         layers = (self.layers,) if self.layers else ()
         return (*layers, *extents, *((self.channels,) if self.channels > 1 else ()))
@@ -68,7 +68,7 @@ class Texels:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def __str__(self) -> str:
-        """`2d image of u1 x 4, 640 x 480`."""
+        """Return a description such as `2d image of u1 x 4, 640 x 480`."""
         channels = f" x {self.channels}" if self.channels > 1 else ""
         layers = f", {self.layers} layers" if self.layers and not self.cube else ""
         return f"{self.geometry} image of {self.dtype.str[1:]}{channels}, {' x '.join(map(str, self.extents[: self.dimensions]))}{layers}"
@@ -76,21 +76,22 @@ class Texels:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a texture turns coordinates into a value."""
+    """How a texture converts coordinates to a value."""
 
     filter: str = "point"
-    """`point`: the texel that holds the coordinates. `linear`: the mean of the neighbours by distance, in steps of 1/256."""
+    """`point`: the texel that contains the coordinates. `linear`: the average of the neighbours weighted by distance, in steps of 1/256."""
     address: tuple[str, str, str] = ("clamp", "clamp", "clamp")
-    """What lies outside in x, y and z: `clamp` the nearest texel, `border` zero, `wrap` the image again, `mirror` the image turned
-    over."""
+    """Values out of bounds in x, y and z: `clamp` the nearest texel, `border` zero, `wrap` the image repeated, `mirror` the image
+    mirrored."""
     normalized: bool = False
-    """Whether coordinates count images (0 to 1) instead of texels."""
+    """Whether coordinates are fractions of the image (0 to 1) instead of texels."""
     read: str = "element"
-    """`element`: the value as it is. `normalized_float`: integers of 8 and 16 bits as floats from 0 or -1 to 1."""
+    """`element`: the value unchanged. `normalized_float`: integers of 8 and 16 bits as floats from 0 or -1 to 1."""
 
 
 class Images(Memory):
-    """The images of a target: memory that kernels read through a sampler or address by coordinates. A target without them keeps this."""
+    """Images of a target: memory that kernels read through a sampler or address by coordinates. Raises BadLaunch on a target without
+    images."""
 
     def allocate_image(self, texels: Texels, writable: bool) -> object:
         """Allocate memory for an image with undefined contents, which exists as long as the returned object. Surfaces need it
@@ -98,11 +99,11 @@ class Images(Memory):
         raise self._no_images()
 
     def read_image(self, image: object, texels: Texels, host: npt.NDArray[Any]) -> None:
-        """Fill the C-contiguous `host`, of shape `texels.shape`, after all work launched before has finished."""
+        """Fill the C-contiguous `host`, of shape `texels.shape`, after all earlier work has finished."""
         raise self._no_images()
 
     def write_image(self, image: object, texels: Texels, host: npt.NDArray[Any]) -> None:
-        """Fill the image from `host`, after all work launched before has finished."""
+        """Fill the image from `host`, after all earlier work has finished."""
         raise self._no_images()
 
     def bind_texture(self, texels: Texels, sampling: Sampling, image: object) -> tuple[int, object]:
@@ -136,52 +137,53 @@ class Images(Memory):
     ) -> Texture:
         """Return a texture with a copy of `source`, of shape (width,), (height, width) or (depth, height, width).
 
-        With `channels` 2 or 4 a further last axis holds the channels of each texel; with `layered` the first axis counts layers of one or
+        With `channels` 2 or 4 an additional last axis holds the channels of each texel; with `layered` the first axis counts layers of one
+        or
         two dimensions, with `cube` the six faces of one (+x, -x, +y, -y, +z, -z). `filter`, `address` (one mode, or one each for x, y and
-        z), `normalized` and `read` are those of `Sampling`. A texture of a surface shows what the surface holds. With `memory="linear"`
-        the texture reads a one-dimensional array where it lies, by whole numbers (`tex1Dfetch`). Raises BadLaunch for what no texture can
-        be.
+        z), `normalized` and `read` are those of `Sampling`. A texture of a surface shows the contents of the surface. With
+        `memory="linear"`
+        the texture reads a one-dimensional array in place, by integer coordinates (`tex1Dfetch`). Raises BadLaunch for an invalid texture.
         """
         return make_texture(self, source, channels, filter, address, normalized, read, layered, cube, memory)
 
     def surface(self, source: npt.ArrayLike | DeviceArray, *, channels: int = 1, layered: bool = False) -> Surface:
         """Return a surface with a copy of `source`, whose shape, `channels` and `layered` are as for a texture. Kernels read and write it;
-        `Surface.numpy` gives what it holds."""
+        `Surface.numpy` returns its contents."""
         return make_surface(self, source, channels, layered)
 
 
 @dataclass(frozen=True, eq=False)
 class Texture:
-    """What `target.texture` makes: pass it to a kernel that takes a `cudaTextureObject_t`."""
+    """Result of `target.texture`: pass it to a kernel that takes a `cudaTextureObject_t`."""
 
     target: Images = field(repr=False)
     handle: int
     texels: Texels
     sampling: Sampling | None
-    """None for linear memory, which is read by whole numbers alone (`tex1Dfetch`)."""
+    """How coordinates become values; None for linear memory, which is read by integer coordinates only (`tex1Dfetch`)."""
     owner: object = field(default=None, repr=False)
-    """What keeps the handle and the memory alive."""
+    """Object that keeps the handle and the memory alive."""
 
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """What `target.surface` makes: pass it to a kernel that takes a `cudaSurfaceObject_t`, or make a texture of it."""
+    """Result of `target.surface`: pass it to a kernel that takes a `cudaSurfaceObject_t`, or create a texture from it."""
 
     target: Images = field(repr=False)
     handle: int
     texels: Texels
     image: object = field(repr=False)
-    """The memory, as the target knows it."""
+    """The memory, as an object of the target."""
     owner: object = field(default=None, repr=False)
 
     def numpy(self) -> npt.NDArray[Any]:
-        """A copy on the host, of shape `texels.shape`, made after everything launched before has finished."""
+        """Return a copy on the host, of shape `texels.shape`, made after all earlier work has finished."""
         host = np.empty(self.texels.shape, self.texels.dtype)
         self.target.read_image(self.image, self.texels, host)
         return host
 
     def copy_from(self, host: npt.ArrayLike) -> None:
-        """Overwrite the image with `host`, which must have its shape; values are converted as NumPy's `same_kind` casting allows."""
+        """Overwrite the image with `host`, which must have its shape; values are converted by NumPy's `same_kind` casting."""
         source = np.asarray(host)
         if source.shape != self.texels.shape:
             raise BadLaunch(f"cannot copy an array of shape {source.shape} into a surface of shape {self.texels.shape}")
@@ -190,11 +192,11 @@ class Surface:
 
 
 MOST_TEXELS = 1 << 28
-"""Along one axis: of linear memory, the largest that any GPU takes (CUDA C++ Programming Guide, compute capabilities)."""
+"""Maximum texels along one axis: the largest limit of linear memory on any GPU (CUDA C++ Programming Guide, compute capabilities)."""
 
 
 def texels_of(what: str, shape: tuple[int, ...], dtype: np.dtype[Any], channels: int, layered: bool, cube: bool = False) -> Texels:
-    """The texels of an array. BadLaunch where no image has that shape or type; `what` is `a texture` or `a surface`."""
+    """Return the texels of an array. Raises BadLaunch if no image has that shape or type; `what` is `a texture` or `a surface`."""
     if dtype.str[1:] not in DTYPES or not dtype.isnative:
         raise BadLaunch(f"{what} cannot hold {dtype}; its channels are integers of 8, 16 or 32 bits, float16 or float32")
     if channels not in (1, 2, 4):
@@ -222,7 +224,7 @@ def texels_of(what: str, shape: tuple[int, ...], dtype: np.dtype[Any], channels:
 
 
 def sampling_of(texels: Texels, filter: str, address: str | tuple[str, ...], normalized: bool, read: str) -> Sampling:
-    """The choices of a texture, checked against each other and its texels. BadLaunch."""
+    """Return the sampling of a texture. Raises BadLaunch if the choices contradict each other or its texels."""
     modes = (address,) * texels.dimensions if isinstance(address, str) else tuple(address)
     for name, chosen, known in (("filter", (filter,), FILTERS), ("address", modes, ADDRESS_MODES), ("read", (read,), READS)):
         for one in chosen:
@@ -257,7 +259,7 @@ def make_texture(
     cube: bool,
     memory: str,
 ) -> Texture:
-    """See `Images.texture`."""
+    """Return a texture; see `Images.texture`."""
     if memory not in MEMORIES:
         raise BadLaunch(f"memory of a texture is one of {', '.join(MEMORIES)}; got {memory!r}")
     if isinstance(source, Surface | DeviceArray) and source.target is not target:
@@ -285,7 +287,7 @@ def make_texture(
 
 
 def _linear(target: Images, source: npt.ArrayLike | DeviceArray, channels: int, read: str) -> Texture:
-    """A texture that reads an array where it lies."""
+    """Return a texture that reads an array in place."""
     shape, dtype = (source.shape, source.dtype) if isinstance(source, DeviceArray) else (np.shape(source), np.asarray(source).dtype)
     texels = texels_of("a texture", shape, dtype, channels, False)
     if texels.dimensions != 1:
@@ -297,7 +299,7 @@ def _linear(target: Images, source: npt.ArrayLike | DeviceArray, channels: int, 
 
 
 def make_surface(target: Images, source: npt.ArrayLike | DeviceArray, channels: int, layered: bool) -> Surface:
-    """See `Images.surface`."""
+    """Return a surface; see `Images.surface`."""
     host = source.numpy() if isinstance(source, DeviceArray) else np.asarray(source, order="C")
     texels = texels_of("a surface", host.shape, host.dtype, channels, layered)
     image = target.allocate_image(texels, True)
