@@ -33,9 +33,9 @@ class Origins:
     """Indices of the kernel's instructions that load values which the address is computed from. The addresses of these loads are not
     followed."""
     bases: tuple[int | str, ...] = ()
-    """What the address points into: positions of pointer parameters and names of variables. Offsets such as an index are left out. Nothing
-    is known
-    about a pointer that was loaded from memory."""
+    """Objects that the address points into: positions of pointer parameters and names of variables. Offsets such as an index are left out.
+    Nothing
+    is known about a pointer that was loaded from memory."""
 
 
 def origins_of(function: Function) -> Mapping[int, Origins]:

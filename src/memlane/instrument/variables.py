@@ -2,8 +2,8 @@
 launches.
 
 Variables rather than parameters, so that any launcher can run an instrumented kernel with the arguments of the original. While the variable
-is null, which is its initial value, the kernel records nothing and computes the same results. What differs from launch to launch, in graphs
-and on many streams, has to be a parameter: it exists only on request (`TraceOptions.tagged`).
+is null, which is its initial value, the kernel records nothing and computes the same results. Values that differ from launch to launch, in
+graphs and on many streams, have to be a parameter: it exists only on request (`TraceOptions.tagged`).
 """
 
 from __future__ import annotations

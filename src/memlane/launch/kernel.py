@@ -160,7 +160,7 @@ class Launch:
 
 
 Observation = Seen[Launch]
-"""What a target observed of a launch by itself."""
+"""Observation of a launch by its target."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class LaunchTime:
 
     elapsed_ns: float
     model: ModelledTime | None = None
-    """What limited a modelled duration; None for a measured one."""
+    """Limits of a modelled duration; None for a measured one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,9 +281,8 @@ class Kernel:
     def argument_use(self, is_array: Sequence[bool]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """Return the positions of the arguments through which the kernel may read arrays, and of those through which it may write to them.
 
-        Derived conservatively from its PTX: in doubt an argument is included. `is_array` has an entry for each argument. Returns None if
-        their number
-        is wrong.
+        Derived conservatively from its PTX: in doubt an argument is included. `is_array` has an entry per argument; None if their number is
+        wrong.
         """
         params, convention = self.function.params, self.function.convention
         pointers = pointer_parameters(params, convention, is_array)

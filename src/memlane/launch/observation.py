@@ -100,7 +100,7 @@ class Seen(Generic[L]):
     accesses: npt.NDArray[Any] | None = None
     """One row per warp-level access in `ACCESS_DTYPE`, in the order of execution; None unless requested."""
     accesses_not_kept: int = 0
-    """Number of further accesses beyond `Layers.max_accesses`."""
+    """Number of further accesses above `Layers.max_accesses`."""
     cycles: int | None = None
     """Modelled duration of the launch in cycles, as in `time`; None without the clock layer."""
     thread_instructions: int | None = None
@@ -113,7 +113,7 @@ class Seen(Generic[L]):
     broke_off: bool = False
     """Whether the launch failed: then only `reports` is known, and an error follows."""
     time: ModelledTime | None = None
-    """What limited the modelled duration, and its lower bounds; None without the clock layer."""
+    """Limits of the modelled duration, and its lower bounds; None without the clock layer."""
     events: Events | None = None
     """Events of the clock layer, for models of the launch's time; None without that layer."""
     grid: int = 0
@@ -201,7 +201,7 @@ class MachineCode:
 
 @dataclass(frozen=True)
 class Layers:
-    """What an emulated launch does in addition to computing. A GPU rejects all but the default."""
+    """Additional work of an emulated launch. A GPU rejects all but the default."""
 
     counts: bool = False
     """Count transactions per instruction."""
@@ -210,7 +210,7 @@ class Layers:
     accesses: bool = False
     """Keep one row per access; implies counts."""
     max_accesses: int | None = None
-    """Maximum number of rows to keep; None: all. Counts continue beyond it."""
+    """Maximum number of rows to keep; None: all. Counts include all accesses."""
     example: ExampleOf | None = None
     """With `accesses`: which ones to keep with their addresses; None: the first and the worst of all warps."""
     check: bool = False

@@ -161,7 +161,7 @@ def _judged(probed: ProbedModule) -> tuple[Site, ...]:
 
 @dataclass(frozen=True)
 class _Shown:
-    """What the SASS of an instrumented module shows about its timed sites."""
+    """Proofs and changes that the SASS of an instrumented module shows for its timed sites."""
 
     proofs: Sequence[SiteProof]
     changed: Mapping[int, str]

@@ -26,7 +26,7 @@ class Timing:
     """True for the emulator's clock layer, whose durations are a model and all equal; False for time measured on a device."""
     samples_ns: tuple[float, ...]
     time: ModelledTime | None = None
-    """What limited the modelled duration, and its lower bounds; None for a measured one."""
+    """Limits of the modelled duration, and its lower bounds; None for a measured one."""
 
     @property
     def median_ns(self) -> float:

@@ -27,7 +27,7 @@ class Perturbation:
 
     plain: Footprint | None = None
     probed: Footprint | None = None
-    """Footprints without and with probes; both None if there is no assembled code to read, and `unknown` gives the reason."""
+    """Footprints without and with probes; both None without assembled code to read, and `unknown` gives the reason."""
     unknown: str = ""
     plain_ns: float | None = None
     probed_ns: float | None = None
@@ -36,7 +36,7 @@ class Perturbation:
     """How often each was timed."""
     plain_time: ModelledTime | None = None
     probed_time: ModelledTime | None = None
-    """What limited these times if they are modelled; None if measured."""
+    """Limits of these times if they are modelled; None if measured."""
 
     @property
     def slowdown(self) -> float | None:

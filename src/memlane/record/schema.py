@@ -144,7 +144,7 @@ class LaunchInfo:
     counts: tuple[SiteCounts, ...] = ()
     """Transactions by site if they were counted with the trace."""
     perturbation: Perturbation | None = None
-    """What the probes changed; None in files of versions that did not measure it."""
+    """Changes by the probes; None in files of versions that did not measure them."""
     failed: str = ""
     """Reason why the launch broke off; its records are those until then. Empty if it succeeded."""
     sample: Sample | None = None
