@@ -177,10 +177,8 @@ mov.u32 {r}wavefronts, 0;
 
 
 def _past_l1(r: str) -> str:
-    """Return PTX that puts the transfers into `sectors`, their shared wavefronts into `wavefronts`, and the fewest into `ideal_wavefronts`.
-
-    Lanes that take no part get unique keys.
-    """
+    """Return PTX for `sectors` (transfers), `wavefronts` (shared by these) and `ideal_wavefronts` (fewest). Lanes that take no part get
+    unique keys."""
     return f"""\
 {{
 .reg .b64 {r}key, {r}own, {r}wide, {r}of_sector;
