@@ -138,7 +138,7 @@ def prove_consumers() -> list[Row]:
         reasons: Counter[str] = Counter()
         for module in modules(group).values():
             traced = trace(module, TraceOptions("exposed"))
-            of_consumers = {site for found in traced.probes.values() for site, lines in found.items() if lines.closings}
+            of_consumers = {site for found in traced.probes.values() for site, lines in found.items() if lines.window_ends}
             found = prove(traced, assembled(traced.module))
             loads += sum(site.kind in ("load", "atomic") and bool(site.scheme) for site in traced.sites)
             followed += len(of_consumers)

@@ -31,7 +31,7 @@ def proved_example(name: str) -> tuple[Traced, bytes, tuple[SiteProof, ...]]:
 @pytest.mark.parametrize("name", ["chase", "histogram", "transpose"])
 def test_loads_of_the_examples_are_complete(name: str) -> None:
     found, _, proofs = proved_example(name)
-    followed = {site for probes in found.probes.values() for site, lines in probes.items() if lines.closings}
+    followed = {site for probes in found.probes.values() for site, lines in probes.items() if lines.window_ends}
     assert followed
     assert {(proof.completeness, proof.reason) for proof in proofs if proof.site in followed} == {(COMPLETE, "")}
     assert all(proof.copies for proof in proofs)

@@ -236,7 +236,7 @@ def test_a_matrix_product_is_the_same_to_the_bit() -> None:
     result, decoded, traced = launch.traced("exposed", buffer_layout(32, 400), Selection(kinds={"load"}))
     assert np.array_equal(result, launch.plain())
     assert decoded.lost == 0
-    followed = {site for found in traced.probes.values() for site, lines in found.items() if lines.closings}
+    followed = {site for found in traced.probes.values() for site, lines in found.items() if lines.window_ends}
     assert set(decoded.records["site"].tolist()) <= followed == {site.id for site in traced.sites if site.kind == "load"}
 
 

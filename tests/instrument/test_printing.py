@@ -93,7 +93,9 @@ def check_lines(module: Module, options: TraceOptions) -> None:
             site = traced.sites[number]
             assert is_access(code[lines.access], replace(originals[site.instruction], guard=None))
             assert originals[site.instruction] == code[traced.plain[name][number]] if traced.plain else True
-            ways = [(one.wait, one.end, one.times, one.labels) for one in lines.closings] or [(None, lines.end, lines.times, lines.labels)]
+            ways = [(one.wait, one.end, one.times, one.labels) for one in lines.window_ends] or [
+                (None, lines.end, lines.times, lines.labels)
+            ]
             for wait, end, times, labels in ways:
                 assert lines.start < lines.access
                 assert [clock(code[at]) for at in (lines.start, end)] == ["%ml_start", "%ml_end"]

@@ -48,21 +48,21 @@ class ExposedWindows(Windows):
     """`Windows`, of which some close in front of their consumers."""
 
     def window(self, site: Site, probe: ProbeLines) -> Window:
-        if not probe.closings:
+        if not probe.window_ends:
             return super().window(site, probe)
         starts = self._clock_reads([probe.start])
-        ends = self._clock_reads(one.end for one in probe.closings)
-        waits = self._clock_reads(one.wait for one in probe.closings if one.wait is not None)
+        ends = self._clock_reads(one.end for one in probe.window_ends)
+        waits = self._clock_reads(one.wait for one in probe.window_ends if one.wait is not None)
         return ApartWindow(
             site,
             starts,
             self._accesses(site, probe) or self._inside(site, starts, ends | waits),
             ends,
-            times=self._stores(one.times for one in probe.closings),
-            labels=self._stores(one.labels for one in probe.closings),
+            times=self._stores(one.times for one in probe.window_ends),
+            labels=self._stores(one.labels for one in probe.window_ends),
             waits=waits,
-            unread=self._clock_reads(one.end for one in probe.closings if one.wait is None),
-            certain=all(one.certain for one in probe.closings),
+            unread=self._clock_reads(one.end for one in probe.window_ends if one.wait is None),
+            certain=all(one.certain for one in probe.window_ends),
             made=self._made(probe),
         )
 

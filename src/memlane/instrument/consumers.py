@@ -58,7 +58,7 @@ _ACQUIRING = frozenset({"acquire", "acq_rel"})
 
 
 @dataclass(frozen=True, slots=True)
-class Consumed:
+class ConsumedLoads:
     """Windows that close together before an instruction because it reads a register that may hold the value of any of them."""
 
     loads: tuple[int, ...]
@@ -87,7 +87,7 @@ class Consumers:
     """Followed loads for which some lanes may reach a closing without having executed the load."""
     refused: Mapping[int, str] = field(default_factory=dict)
     """Reasons why the other loads were not followed, by index."""
-    closings: Mapping[int, tuple[Consumed, ...]] = field(default_factory=dict)
+    closings: Mapping[int, tuple[ConsumedLoads, ...]] = field(default_factory=dict)
     """Windows that close before an instruction, in order, by the instruction's index."""
 
 
@@ -287,7 +287,7 @@ class _Walk:
 
     def closings(self, loads: frozenset[int]) -> Consumers:
         """Return where the windows of `loads` close."""
-        closings: dict[int, tuple[Consumed, ...]] = {}
+        closings: dict[int, tuple[ConsumedLoads, ...]] = {}
         uncertain: set[int] = {load for load in loads if self.flat[load].guard is not None}
         for block, entered in sorted(self.before.items()):
             windows = _Windows(entered)
@@ -299,7 +299,7 @@ class _Walk:
                     closings[index] = tuple(here)
         return Consumers(loads, frozenset(uncertain), {}, closings)
 
-    def _consumed(self, index: int, state: _State, loads: set[int]) -> Iterator[Consumed]:
+    def _consumed(self, index: int, state: _State, loads: set[int]) -> Iterator[ConsumedLoads]:
         """Yield the windows that close at an instruction. Windows with a common register close together: a lane may have executed any of
         the loads."""
         read = set(registers_read(self.flat[index]))
@@ -316,17 +316,17 @@ class _Walk:
             registers = tuple(dict.fromkeys(original for flat, original in names if flat in held))
             direct, signed = all(held <= self._filled(load) for load in members), not self.widened.isdisjoint(members)
             tied = registers if signed or is_move(self.flat[index]) else ()
-            yield Consumed(tuple(sorted(members)), registers, True, direct, tied, signed)
+            yield ConsumedLoads(tuple(sorted(members)), registers, True, direct, tied, signed)
 
-    def _unread(self, state: _State, loads: set[int]) -> Iterator[Consumed]:
+    def _unread(self, state: _State, loads: set[int]) -> Iterator[ConsumedLoads]:
         """Yield the windows that end unread before an instruction."""
         return (self._whole(load, state[load], consumed=False) for load in sorted(loads))
 
-    def _whole(self, load: int, window: _Open, consumed: bool) -> Consumed:
+    def _whole(self, load: int, window: _Open, consumed: bool) -> ConsumedLoads:
         """Return a window that closes before an instruction that does not name its value."""
         held = self._held(window, load)
         direct = {name.partition(".")[0] for name in held} <= self._filled(load)
-        return Consumed((load,), held, consumed, direct)
+        return ConsumedLoads((load,), held, consumed, direct)
 
     def _filled(self, load: int) -> frozenset[str]:
         """Return the live registers that a load fills."""

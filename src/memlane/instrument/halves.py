@@ -18,7 +18,7 @@ from dataclasses import replace
 from itertools import islice
 
 from memlane.instrument.buffer import LAUNCH_DTYPE, offset
-from memlane.instrument.probe import Braces, Draft, Original
+from memlane.instrument.probe import Draft, NestedBlock, OriginalBody
 from memlane.instrument.sampling import SPANS, WORDS_DTYPE, Sampling
 from memlane.instrument.variables import LAUNCH, WINDOW
 from memlane.ptx import Block, Directive, Function, Label, Variable, flatten_scopes, statements
@@ -55,14 +55,14 @@ def halves(draft: Draft, sampling: Sampling, tagged: bool) -> Draft:
     nodes = (
         *(one for one in original.statements if _is_shared_by_both(one)),
         *statements(_decide(draft.prefix, sampling, tagged, label)),
-        Original(
+        OriginalBody(
             tuple(one for one in original.statements if not _is_shared_by_both(one)),
             tuple((site.id, site.instruction) for site in draft.sites),
         ),
         *behind(draft.kernel, "ret;"),
         *islice((one for one in original.walk() if _is_place(one)), 1),
         Label(label),
-        Braces(tuple(one for one in draft.nodes if not _is_shared_by_both(one))),
+        NestedBlock(tuple(one for one in draft.nodes if not _is_shared_by_both(one))),
     )
     return replace(draft, nodes=nodes)
 

@@ -10,23 +10,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from memlane.instrument.apart import due, kept, waited
 from memlane.instrument.asking import first_question, forget
+from memlane.instrument.deferred import emit_wait, keep_window_state, restore_window_state
 from memlane.instrument.probe import (
     Alone,
     Answered,
-    Braces,
-    Closes,
-    Closing,
-    ClosingLines,
     Draft,
     InRun,
-    Leaving,
+    KernelExit,
+    NestedBlock,
     Node,
-    Opening,
-    Original,
+    OriginalBody,
     Probe,
     ProbeLines,
+    WindowEnd,
+    WindowEndLines,
+    WindowEnds,
+    WindowStart,
 )
 from memlane.instrument.runs import begin, follow, keep, store
 from memlane.instrument.staging import place_in_stage
@@ -67,16 +67,16 @@ class _Printer:
         self._end: dict[int, int] = {}
         self._stores: dict[int, tuple[int, int]] = {}
         self._witness: dict[int, int] = {}
-        self._closings: dict[int, list[ClosingLines]] = defaultdict(list)
+        self._window_ends: dict[int, list[WindowEndLines]] = defaultdict(list)
         self.plain: dict[int, int] = {}
 
     def lines(self, site: int) -> ProbeLines:
         """Return the positions of the parts of a site's probe."""
-        closings = tuple(self._closings.get(site, ()))
+        window_ends = tuple(self._window_ends.get(site, ()))
         start, access = self._start[site], self._access[site]
-        if closings:
-            first = closings[0]
-            return ProbeLines(start, access, first.end, first.times, first.labels, closings=closings)
+        if window_ends:
+            first = window_ends[0]
+            return ProbeLines(start, access, first.end, first.times, first.labels, window_ends=window_ends)
         return ProbeLines(start, access, self._end[site], *self._stores[site], self._witness.get(site))
 
     def nodes(self, nodes: Iterable[Node]) -> None:
@@ -87,17 +87,17 @@ class _Printer:
     def _node(self, node: Node) -> None:
         match node:
             case Probe():
-                self._probe(node)
-            case Opening():
-                self._opening(node)
-            case Closing():
-                self._closing(node)
-            case Leaving():
-                self._leaving(node)
-            case Braces(nodes):
+                self._print_probe(node)
+            case WindowStart():
+                self._print_window_start(node)
+            case WindowEnds():
+                self._print_window_ends(node)
+            case KernelExit():
+                self._print_exit(node)
+            case NestedBlock(nodes):
                 with self._block():
                     self.nodes(nodes)
-            case Original(statements, sites):
+            case OriginalBody(statements, sites):
                 self.plain |= {site: self._count + index for site, index in sites}
                 self._put(*statements)
             case _:
@@ -134,12 +134,12 @@ class _Printer:
 
     # -- an access between its clock reads -------------------------------------------------------------------------------------
 
-    def _probe(self, probe: Probe) -> None:
+    def _print_probe(self, probe: Probe) -> None:
         """Print an access between its clock reads, with its record."""
         at, places = probe.location, probe.places
         with self._under(probe.guard, f"${self._prefix}skip_{probe.site}", at), self._block():
             again = f".reg .pred %{self._prefix}again;\n" if isinstance(places, Answered) else ""
-            self._text(f".reg .b64 %{self._prefix}start, %{self._prefix}end;\n{again}{self._reserved(probe)}{probe.stamps.before}", at)
+            self._text(f".reg .b64 %{self._prefix}start, %{self._prefix}end;\n{again}{self._reservation(probe)}{probe.stamps.before}", at)
             self._start[probe.site] = self._text(probe.stamps.start, at)
             if isinstance(places, Answered):
                 self._text(first_question(self._prefix, probe.site), at)
@@ -148,9 +148,9 @@ class _Printer:
                 self._witness[probe.site] = self._text(probe.stamps.witness, at)
             self._text(probe.stamps.after, at)
             self._end[probe.site] = self._text(probe.stamps.end, at)
-            self._recorded(probe)
+            self._print_record(probe)
 
-    def _reserved(self, probe: Probe) -> str:
+    def _reservation(self, probe: Probe) -> str:
         """Return PTX for before the window that elects the leader and reserves the place of the record."""
         prefix, site = self._prefix, probe.site
         match probe.places:
@@ -163,7 +163,7 @@ class _Printer:
                 return follow(prefix, turn)
         return ""
 
-    def _recorded(self, probe: Probe) -> None:
+    def _print_record(self, probe: Probe) -> None:
         """Print what follows the second clock read."""
         prefix, at, places = self._prefix, probe.location, probe.places
         match places:
@@ -174,9 +174,9 @@ class _Printer:
                 self._record(probe.site, record(prefix, probe.site, counted), at)
                 self._text(forget(prefix, probe.site), at)
             case InRun():
-                self._recorded_in_run(probe, places)
+                self._print_run_record(probe, places)
 
-    def _recorded_in_run(self, probe: Probe, run: InRun) -> None:
+    def _print_run_record(self, probe: Probe, run: InRun) -> None:
         """Print the store of the previous probe's record if it is pending; then the own record, or what keeps it for the next probe."""
         prefix, at = self._prefix, probe.location
         if run.before is not None:
@@ -199,29 +199,29 @@ class _Printer:
 
     # -- a window that stays open ----------------------------------------------------------------------------------------------
 
-    def _opening(self, opening: Opening) -> None:
+    def _print_window_start(self, node: WindowStart) -> None:
         """Print a load and the start of its window."""
-        prefix, site, at = self._prefix, opening.site, opening.location
-        with self._under(opening.guard, f"${prefix}skip_{site}", at), self._block():
-            front = lead(prefix, site, opening.counted) + kept(prefix, site, opening.counted)
-            self._text(f"{front}.reg .b64 %{prefix}start;\n{opening.start.before}", at)
-            self._start[site] = self._text(opening.start.read, at)
+        prefix, site, at = self._prefix, node.site, node.location
+        with self._under(node.guard, f"${prefix}skip_{site}", at), self._block():
+            front = lead(prefix, site, node.counted) + keep_window_state(prefix, site, node.counted)
+            self._text(f"{front}.reg .b64 %{prefix}start;\n{node.start.before}", at)
+            self._start[site] = self._text(node.start.read, at)
             self._text(f"mov.u64 %{prefix}start_{site}, %{prefix}start;\n", at)
-            self._access[site] = self._put(opening.access)
+            self._access[site] = self._put(node.access)
 
-    def _closing(self, closing: Closing) -> None:
+    def _print_window_ends(self, closing: WindowEnds) -> None:
         """Print the ends of the windows that close before an instruction: first all waits, then all records."""
         with self._block():
-            ends = [self._waited(closing, number, one) for number, one in enumerate(closing.windows)]
+            ends = [self._print_wait(closing, number, one) for number, one in enumerate(closing.windows)]
             for number, one in enumerate(closing.windows):
                 for site, uncertain in one.sites:
-                    self._closed(closing, number, site, uncertain, ends[number])
+                    self._print_window_record(closing, number, site, uncertain, ends[number])
 
-    def _waited(self, closing: Closing, number: int, window: Closes) -> tuple[int | None, int]:
+    def _print_wait(self, closing: WindowEnds, number: int, window: WindowEnd) -> tuple[int | None, int]:
         """Print the wait of one window; return the indices of the clock reads around it."""
         r, at = f"%{self._prefix}", closing.location
         self._text(f".reg .b64 {r}end_{number};\n.reg .b32 {r}exposed_{number};\n", at)
-        text = waited(r, number, window, closing.apart)
+        text = emit_wait(r, number, window, closing.reads)
         with self._block():
             self._text(text.before, at)
             wait = self._text(text.wait, at) if text.wait else None
@@ -230,27 +230,27 @@ class _Printer:
             self._text(text.behind, at)
         return wait, end
 
-    def _closed(self, closing: Closing, number: int, site: int, uncertain: bool, clocks: tuple[int | None, int]) -> None:
+    def _print_window_record(self, closing: WindowEnds, number: int, site: int, uncertain: bool, clocks: tuple[int | None, int]) -> None:
         """Print the record of one window that has closed."""
         prefix, at, counted = self._prefix, closing.location, closing.counted
         r = f"%{prefix}"
         with self._block():
-            self._text(due(r, number, site, counted) + place(prefix, f"{closing.key}_{site}"), at)
+            self._text(restore_window_state(r, number, site, counted) + place(prefix, f"{closing.key}_{site}"), at)
             times, labels = self._record(site, record(prefix, site, counted, f"{r}exposed"), at)
             if uncertain:
                 self._text(f"mov.u32 {r}active_{site}, 0;\n", at)
-        self._closings[site].append(ClosingLines(*clocks, times, labels, not uncertain))
+        self._window_ends[site].append(WindowEndLines(*clocks, times, labels, not uncertain))
 
     # -- an exit -----------------------------------------------------------------------------------------------------------------
 
-    def _leaving(self, leaving: Leaving) -> None:
+    def _print_exit(self, node: KernelExit) -> None:
         """Print an exit with what closes the slice of the warp."""
-        at = leaving.exit.location
-        with self._under(leaving.guard, f"${self._prefix}stays_{leaving.number}", at):
-            if leaving.closing is not None:
-                self._closing(leaving.closing)
-            self._text(leave(self._prefix, leaving.staged), at)
-            self._put(leaving.exit)
+        at = node.exit.location
+        with self._under(node.guard, f"${self._prefix}stays_{node.number}", at):
+            if node.window_ends is not None:
+                self._print_window_ends(node.window_ends)
+            self._text(leave(self._prefix, node.staged), at)
+            self._put(node.exit)
 
 
 def _length(statements: Sequence[Statement]) -> int:

@@ -1,10 +1,10 @@
 """Represent the probes of a kernel as data, which the passes of a trace build and change before `printing` prints them as PTX.
 
-    Probe       an access between its clock reads, with its record
-    Opening     a load whose window stays open; Closing closes such windows before a consumer
-    Leaving     an exit of the kernel, before which the warp closes its slice
-    Braces      a block of the kernel's own, with its contents
-    Original    the unmodified body, for warps that are not traced
+    Probe           an access between its clock reads, with its record
+    WindowStart     a load whose window stays open; WindowEnds closes such windows before a consumer
+    KernelExit      an exit of the kernel, before which the warp closes its slice
+    NestedBlock     a block of the kernel's own, with its contents
+    OriginalBody    the unmodified body, for warps that are not traced
 
 `ProbeLines` holds the positions of the parts of a probe in the traced kernel.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from memlane.instrument.schemes import Apart, ClockRead, Stamps
+from memlane.instrument.schemes import ClockRead, DeferredReads, Stamps
 from memlane.ptx import Function, Guard, Instruction, Location, Statement
 from memlane.record import Site
 
@@ -22,7 +22,7 @@ from memlane.record import Site
 
 
 @dataclass(frozen=True, slots=True)
-class ClosingLines:
+class WindowEndLines:
     """Instructions that close a window in one place, as indices into the traced kernel."""
 
     wait: int | None
@@ -33,7 +33,7 @@ class ClosingLines:
     certain: bool
     """Whether every lane that gets here has executed the load."""
 
-    def moved(self, by: int) -> ClosingLines:
+    def moved(self, by: int) -> WindowEndLines:
         """Return the indices after `by` instructions were inserted before the kernel's first."""
         wait = None if self.wait is None else self.wait + by
         return replace(self, wait=wait, end=self.end + by, times=self.times + by, labels=self.labels + by)
@@ -54,7 +54,7 @@ class ProbeLines:
     """The store of the other fields; the same index as `times` if there is only one store."""
     witness: int | None = None
     """The load or fence that shows that a store is visible to other threads, for stores timed until then."""
-    closings: tuple[ClosingLines, ...] = ()
+    window_ends: tuple[WindowEndLines, ...] = ()
     """Places where a deferred window closes; empty otherwise. The fields other than `start` and `access` are those of the first place."""
 
     def moved(self, by: int) -> ProbeLines:
@@ -66,7 +66,7 @@ class ProbeLines:
             self.times + by,
             self.labels + by,
             None if self.witness is None else self.witness + by,
-            tuple(one.moved(by) for one in self.closings),
+            tuple(one.moved(by) for one in self.window_ends),
         )
 
 
@@ -124,7 +124,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class WindowStart:
     """A load whose window stays open until an instruction consumes its value."""
 
     site: int
@@ -136,7 +136,7 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Closes:
+class WindowEnd:
     """Windows that close together."""
 
     sites: Sequence[tuple[int, bool]]
@@ -153,7 +153,7 @@ class Closes:
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class WindowEnds:
     """Windows that close before one instruction: first all waits, then all records.
 
     The record of one window must not hide the wait of the next.
@@ -161,14 +161,14 @@ class Closing:
 
     key: str
     """Makes the labels unique."""
-    windows: tuple[Closes, ...]
-    apart: Apart
+    windows: tuple[WindowEnd, ...]
+    reads: DeferredReads
     counted: bool
     location: Location | None
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class KernelExit:
     """An exit of the kernel, before which windows close and the end of the warp is stored."""
 
     number: int
@@ -176,19 +176,19 @@ class Leaving:
     exit: Instruction
     """The exit without its guard."""
     guard: Guard | None
-    closing: Closing | None
+    window_ends: WindowEnds | None
     staged: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Braces:
+class NestedBlock:
     """A block that contains parts."""
 
     nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Original:
+class OriginalBody:
     """The unmodified body."""
 
     statements: tuple[Statement, ...]
@@ -196,7 +196,7 @@ class Original:
     """Numbers of the timed sites, each with the index of its access in the body."""
 
 
-Node = Statement | Probe | Opening | Closing | Leaving | Braces | Original
+Node = Statement | Probe | WindowStart | WindowEnds | KernelExit | NestedBlock | OriginalBody
 """A part of a kernel that is being instrumented."""
 
 

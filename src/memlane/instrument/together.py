@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from memlane.instrument.probe import Alone, Braces, Draft, InRun, Node, Probe
+from memlane.instrument.probe import Alone, Draft, InRun, NestedBlock, Node, Probe
 from memlane.instrument.runs import declare_runs
 from memlane.instrument.warp import LARGEST_RUN, is_packed
 from memlane.ptx import Directive, Instruction, RegisterDecl, Variable, statements
@@ -33,17 +33,17 @@ def together(draft: Draft, staged: bool = False) -> Draft:
 
 def _rewritten(nodes: tuple[Node, ...], staged: bool) -> tuple[Node, ...]:
     """Return the parts with the probes of each run rewritten, or the same tuple if there is no run."""
-    found = [_rewritten_braces(one, staged) if isinstance(one, Braces) else one for one in nodes]
+    found = [_rewritten_braces(one, staged) if isinstance(one, NestedBlock) else one for one in nodes]
     for run in _runs(nodes, 1 if staged else 2):
         for at, probe in zip(run, _in_a_run([probe for at in run if isinstance(probe := nodes[at], Probe)], staged), strict=True):
             found[at] = probe
     return nodes if all(new is old for new, old in zip(found, nodes, strict=True)) else tuple(found)
 
 
-def _rewritten_braces(braces: Braces, staged: bool) -> Braces:
+def _rewritten_braces(braces: NestedBlock, staged: bool) -> NestedBlock:
     """Return a block with the probes of its runs rewritten, or the same block if there is no run."""
     nodes = _rewritten(braces.nodes, staged)
-    return braces if nodes is braces.nodes else Braces(nodes)
+    return braces if nodes is braces.nodes else NestedBlock(nodes)
 
 
 def _runs(nodes: Sequence[Node], least: int) -> list[list[int]]:

@@ -20,13 +20,13 @@ from pathlib import PurePath
 from memlane.chip import CONSTANT_BYTES
 from memlane.errors import MemlaneError
 from memlane.instrument.addresses import Addressed, Addresses, architecture_of
-from memlane.instrument.apart import ApartWindows
 from memlane.instrument.asking import first_questions
+from memlane.instrument.deferred import DeferredWindows
 from memlane.instrument.fragments import gathered
 from memlane.instrument.halves import halves, with_plain_variables
 from memlane.instrument.options import TraceOptions
 from memlane.instrument.printing import printed
-from memlane.instrument.probe import Alone, Answered, Braces, Draft, Leaving, Node, Probe, ProbeLines
+from memlane.instrument.probe import Alone, Answered, Draft, KernelExit, NestedBlock, Node, Probe, ProbeLines
 from memlane.instrument.registers import PREFIX, Scope, read
 from memlane.instrument.sampling import WORDS_DTYPE
 from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Scheme, Stamps, returning
@@ -191,7 +191,7 @@ class _Probing:
         self._sites: list[Site] = []
         """Sites that have a probe so far, with its properties."""
         scheme, zero = task.scheme, task.scheme.zero
-        self._windows = ApartWindows(kernel, task.chosen, scheme, self._prefix, task.counts)
+        self._windows = DeferredWindows(kernel, task.chosen, scheme, self._prefix, task.counts)
         self._live, self._elsewhere = live_results(kernel), completions(list(kernel.instructions()), task.known)
         architecture = architecture_of(task.module.target)
         self._addresses = Addresses(kernel, architecture, self._prefix, f"%{self._prefix}{zero}" if zero else "")
@@ -201,7 +201,7 @@ class _Probing:
         """Return the kernel with its probes."""
         task, prefix, options = self._task, self._prefix, self._task.options
         prologue = enter(prefix, task.scheme, task.number, _space(task.module, options), options) + self._declared
-        body: tuple[Node, ...] = rewritten_parts(self._kernel, self._rewrite, Braces)
+        body: tuple[Node, ...] = rewritten_parts(self._kernel, self._rewrite, NestedBlock)
         epilogue = f"{leave(prefix, options.stages)}{'ret;' if options.sampling.chooses_warps else ''}"
         # After the original body, instructions without a source location would inherit that of its last one.
         front = placed(prologue, first_location(self._kernel)) if options.sampling.chooses_warps else statements(prologue)
@@ -214,14 +214,14 @@ class _Probing:
         chosen = self._task.chosen
         counters = count_executions(self._prefix, (site.id for site in chosen.values())) if self._task.counts else ""
         questions = first_questions(self._prefix, (chosen[index].id for index in self._questions))
-        return counters + questions + self._windows.declared
+        return counters + questions + self._windows.declarations
 
     def _rewrite(self, index: int, instruction: Instruction, scope: Scope) -> tuple[Node, ...]:
         """Return what replaces an instruction; called once for each, in program order."""
-        closing = self._windows.closing(index, instruction, scope)
+        closing = self._windows.window_ends(index, instruction, scope)
         if instruction.form.effect in EXITS:
             exit = replace(instruction, guard=None)
-            return (Leaving(index, exit, instruction.guard, closing, self._task.options.stages),)
+            return (KernelExit(index, exit, instruction.guard, closing, self._task.options.stages),)
         part = self._timed(index, instruction, scope) if index in self._task.chosen else instruction
         return (part,) if closing is None else (closing, part)
 
@@ -236,7 +236,7 @@ class _Probing:
         access = replace(addressed.instruction, guard=None)
         self._sites.append(replace(site, scheme=name, completeness=stamps.completeness, reason=stamps.reason, fallback=fallback))
         if index in self._windows.found.loads:
-            return self._windows.opening(index, instruction, access, what)
+            return self._windows.window_start(index, instruction, access, what)
         counts = self._task.counts
         places = Answered(self._questions[index], counts) if index in self._questions else Alone(counts)
         return Probe(site.id, access, instruction.guard, instruction.location, stamps, places)

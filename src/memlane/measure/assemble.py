@@ -129,7 +129,7 @@ def _columns(number: int, grid: Grid, rows: npt.NDArray[Any], site_numbers: IntA
         columns["execution"] = records["execution"][rows]
     traced = grid.record.probed.traced
     told = np.zeros(len(traced.sites), bool)
-    told[[number for found in traced.probes.values() for number, probe in found.items() if probe.closings]] = True
+    told[[number for found in traced.probes.values() for number, probe in found.items() if probe.window_ends]] = True
     columns["exposed"] = np.where(told[site], records["exposed"][rows].astype(np.int64), -1)
     columns["sectors"], columns["wavefronts"] = _transactions(grid, site, columns)
     mine = grid.warp_rows

@@ -8,9 +8,9 @@ from memlane.instrument.schemes.dependent import DEPENDENT
 from memlane.instrument.schemes.exposed import EXPOSED
 from memlane.instrument.schemes.paper import PAPER
 from memlane.instrument.schemes.returning import returning
-from memlane.instrument.schemes.scheme import Access, Apart, ClockRead, Scheme, Stamps
+from memlane.instrument.schemes.scheme import Access, ClockRead, DeferredReads, Scheme, Stamps
 from memlane.instrument.schemes.simple import SIMPLE
 
 SCHEMES = {scheme.name: scheme for scheme in (DEPENDENT, EXPOSED, CONSUME, SIMPLE, PAPER)}
 
-__all__ = ["DYNAMIC", "SCHEMES", "Access", "Apart", "ClockRead", "Scheme", "Stamps", "returning"]
+__all__ = ["DYNAMIC", "SCHEMES", "Access", "ClockRead", "DeferredReads", "Scheme", "Stamps", "returning"]

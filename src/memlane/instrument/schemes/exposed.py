@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memlane.instrument.schemes.dependent import DEPENDENT, clock_after
-from memlane.instrument.schemes.scheme import Access, Apart, ClockRead, read_clock
+from memlane.instrument.schemes.scheme import Access, ClockRead, DeferredReads, read_clock
 
 
 def _start(access: Access) -> ClockRead:
@@ -44,9 +44,9 @@ def _wait(name: str, registers: Sequence[tuple[str, str]]) -> tuple[ClockRead, C
     return ClockRead(f"mov.u64 {name}end, 0;\n", read_clock(f"{name}wait")), ClockRead(begin + masked + end.before, end.read)
 
 
-def _arrived(name: str, registers: Sequence[tuple[str, str]]) -> ClockRead:
+def _unconsumed_end(name: str, registers: Sequence[tuple[str, str]]) -> ClockRead:
     end = clock_after(name, "end", "v", registers)
     return ClockRead(f"mov.u64 {name}end, 0;\n{end.before}", end.read)
 
 
-EXPOSED = replace(DEPENDENT, name="exposed", apart=Apart(_start, _wait, _arrived), otherwise=DEPENDENT.name)
+EXPOSED = replace(DEPENDENT, name="exposed", deferred=DeferredReads(_start, _wait, _unconsumed_end), fallback=DEPENDENT.name)

@@ -62,7 +62,7 @@ class ClockRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class DeferredReads:
     """Clock reads of a load whose wait is deferred to its consumer."""
 
     start: Callable[[Access], ClockRead]
@@ -73,7 +73,7 @@ class Apart:
     first leaves the clock before the wait in `%ml_wait`, the second the end in `%ml_end`; between them `%ml_now` becomes a zero that
     depends on
     the first."""
-    arrived: Callable[[str, Sequence[tuple[str, str]]], ClockRead]
+    unconsumed_end: Callable[[str, Sequence[tuple[str, str]]], ClockRead]
     """Returns the clock read that leaves the end in `%ml_end` where nothing consumes the value; same arguments."""
 
 
@@ -92,10 +92,10 @@ class Scheme:
     """Name, without prefix, of the scheme's register that holds the opaque zero; empty if it has none."""
     extra_shared_bytes: int = 0
     """Dynamic shared memory that a launch must add."""
-    apart: Apart | None = None
+    deferred: DeferredReads | None = None
     """How loads with known consumers are timed; None if by `stamps` too."""
-    otherwise: str = ""
-    """Name of the scheme of the other accesses, which `stamps` times, if `apart` is given."""
+    fallback: str = ""
+    """Name of the scheme of the other accesses, which `stamps` times, if `deferred` is given."""
 
 
 def nothing_to_wait_for(access: Access) -> str:

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from memlane.instrument.consumers import Consumed, consumers
-from memlane.instrument.probe import Closes, Closing, Opening
+from memlane.instrument.consumers import ConsumedLoads, consumers
+from memlane.instrument.probe import WindowEnd, WindowEnds, WindowStart
 from memlane.instrument.registers import Scope
-from memlane.instrument.schemes import Access, Apart, Scheme
+from memlane.instrument.schemes import Access, DeferredReads, Scheme
 from memlane.instrument.sites import live_results
 from memlane.ptx import SCALAR_TYPES, Function, Instruction
 from memlane.ptx.edit import alias
@@ -43,7 +43,7 @@ class WaitText:
     behind: str
 
 
-def declared(prefix: str, sites: Iterable[int], uncertain: Iterable[int], counted: bool) -> str:
+def declare_windows(prefix: str, sites: Iterable[int], uncertain: Iterable[int], counted: bool) -> str:
     """Return PTX for the start of the kernel that declares the state of each site and marks the windows of the `uncertain` sites as
     closed."""
     r = f"%{prefix}"
@@ -56,22 +56,22 @@ def declared(prefix: str, sites: Iterable[int], uncertain: Iterable[int], counte
     return "".join(lines)
 
 
-def kept(prefix: str, site: int, counted: bool) -> str:
+def keep_window_state(prefix: str, site: int, counted: bool) -> str:
     """Return PTX, between `warp.lead` and the first clock read, that keeps the lane mask and, if `counted`, the execution number."""
     r = f"%{prefix}"
     execution = f"mov.u32 {r}execution_{site}, {r}execution;\n" if counted else ""
     return f"selp.b32 {r}active_{site}, {r}active, 0, {r}leads;\n{execution}"
 
 
-def waited(r: str, number: int, closing: Closes, apart: Apart) -> WaitText:
+def emit_wait(r: str, number: int, window: WindowEnd, reads: DeferredReads) -> WaitText:
     """Return the wait of one window. Where nothing consumes the value, no time is exposed."""
-    words, registers = _first_words(r, closing.registers) if closing.direct else ("", closing.registers)
-    if not closing.consumed:
-        arrived = apart.arrived(r, registers)
+    words, registers = _first_words(r, window.registers) if window.direct else ("", window.registers)
+    if not window.consumed:
+        unread = reads.unconsumed_end(r, registers)
         behind = f"mov.u64 {r}end_{number}, {r}end;\nmov.u32 {r}exposed_{number}, 0;\n"
-        return WaitText(f"{words}.reg .b64 {r}end;\n{arrived.before}", "", "", arrived.read, behind)
-    tied = "".join(_tied(f"{r}tied_{part}", f"{r}now", *one, closing.signed) for part, one in enumerate(closing.tied))
-    wait, end = apart.wait(r, registers)
+        return WaitText(f"{words}.reg .b64 {r}end;\n{unread.before}", "", "", unread.read, behind)
+    tied = "".join(_tied(f"{r}tied_{part}", f"{r}now", *one, window.signed) for part, one in enumerate(window.tied))
+    wait, end = reads.wait(r, registers)
     behind = f"""\
 {tied}mov.u64 {r}end_{number}, {r}end;
 sub.u64 {r}wait, {r}end, {r}wait;
@@ -95,9 +95,9 @@ def _tied(name: str, zero: str, register: str, kind: str, signed: bool) -> str:
     if bits == 32:
         return f".reg .b32 {name};\n" + _with_zero(name, zero, register, 32)
     low, high = f"{name}_low", f"{name}_high"
-    apart = f".reg .b32 {low}, {high};\nmov.b64 {{{low}, {high}}}, {register};\nxor.b32 {low}, {low}, {zero};\n"
+    halves = f".reg .b32 {low}, {high};\nmov.b64 {{{low}, {high}}}, {register};\nxor.b32 {low}, {low}, {zero};\n"
     upper = f"shr.s32 {high}, {low}, 31;\n" if signed else f"xor.b32 {high}, {high}, {zero};\n"
-    return f"{apart}{upper}mov.b64 {register}, {{{low}, {high}}};\n"
+    return f"{halves}{upper}mov.b64 {register}, {{{low}, {high}}};\n"
 
 
 def _with_zero(name: str, zero: str, register: str, bits: int) -> str:
@@ -119,7 +119,7 @@ def _first_words(r: str, registers: Sequence[tuple[str, str]]) -> tuple[str, lis
     return text, found
 
 
-def due(r: str, number: int, site: int, counted: bool) -> str:
+def restore_window_state(r: str, number: int, site: int, counted: bool) -> str:
     """Return PTX that copies the kept state and the measured times to the register names that a record is written from."""
     execution = f".reg .b32 {r}execution;\nmov.u32 {r}execution, {r}execution_{site};\n" if counted else ""
     return f"""\
@@ -134,52 +134,52 @@ setp.ne.u32 {r}leads, {r}active, 0;
 {execution}"""
 
 
-class ApartWindows:
+class DeferredWindows:
     """Windows of one kernel that stay open after their load."""
 
     def __init__(self, kernel: Function, chosen: Mapping[int, Site], scheme: Scheme, prefix: str, counted: bool) -> None:
         """Find the consumers of the loads among the `chosen` sites (by instruction index), if the scheme defers waits."""
-        self._scheme, self._apart, self._prefix, self._counted = scheme, scheme.apart, prefix, counted
+        self._scheme, self._reads, self._prefix, self._counted = scheme, scheme.deferred, prefix, counted
         self._site = {index: site.id for index, site in chosen.items()}
-        live = live_results(kernel) if scheme.apart else {}
+        live = live_results(kernel) if scheme.deferred else {}
         loads = [index for index, site in chosen.items() if site.kind in ("load", "atomic") and live.get(index)]
         self.found = consumers(kernel, loads)
 
     @property
-    def declared(self) -> str:
+    def declarations(self) -> str:
         """PTX to place before the first instruction."""
         followed, uncertain = ([self._site[index] for index in sorted(loads)] for loads in (self.found.loads, self.found.uncertain))
-        return declared(self._prefix, followed, uncertain, self._counted)
+        return declare_windows(self._prefix, followed, uncertain, self._counted)
 
     def scheme_of(self, index: int) -> tuple[str, str]:
         """Return the name of the scheme that a site gets, and the reason if that is not the requested one."""
-        if self._scheme.apart is None or index in self.found.loads:
+        if self._scheme.deferred is None or index in self.found.loads:
             return self._scheme.name, ""
-        return self._scheme.otherwise, self.found.refused.get(index, "")
+        return self._scheme.fallback, self.found.refused.get(index, "")
 
-    def opening(self, index: int, instruction: Instruction, access: Instruction, what: Access) -> Opening:
+    def window_start(self, index: int, instruction: Instruction, access: Instruction, what: Access) -> WindowStart:
         """Return the probe that opens the window of a followed load."""
-        assert self._apart is not None
-        return Opening(self._site[index], access, instruction.guard, instruction.location, self._apart.start(what), self._counted)
+        assert self._reads is not None
+        return WindowStart(self._site[index], access, instruction.guard, instruction.location, self._reads.start(what), self._counted)
 
-    def closing(self, index: int, instruction: Instruction, scope: Scope) -> Closing | None:
+    def window_ends(self, index: int, instruction: Instruction, scope: Scope) -> WindowEnds | None:
         """Return what closes windows before an instruction; None if no window closes there."""
-        windows = tuple(self._closes(closing, scope) for closing in self.found.closings.get(index, ()))
-        if self._apart is None or not windows:
+        windows = tuple(self._window_end(group, scope) for group in self.found.closings.get(index, ()))
+        if self._reads is None or not windows:
             return None
-        return Closing(str(index), windows, self._apart, self._counted, instruction.location)
+        return WindowEnds(str(index), windows, self._reads, self._counted, instruction.location)
 
     @property
     def consumers(self) -> Mapping[int, tuple[int, ...]]:
         """Map each site number to the indices of the instructions that may be the first to wait for its value."""
         places: dict[int, list[int]] = {}
         for index, closings in sorted(self.found.closings.items()):
-            for load in (load for closing in closings if closing.consumed for load in closing.loads):
+            for load in (load for group in closings if group.consumed for load in group.loads):
                 places.setdefault(self._site[load], []).append(index)
         return {site: tuple(indices) for site, indices in places.items()}
 
-    def _closes(self, closing: Consumed, scope: Scope) -> Closes:
+    def _window_end(self, group: ConsumedLoads, scope: Scope) -> WindowEnd:
         """Convert the windows that close together to site numbers and typed registers."""
-        sites = [(self._site[load], load in self.found.uncertain) for load in closing.loads]
-        registers, tied = ([(alias(name), scope.type_of(name)) for name in names] for names in (closing.registers, closing.tied))
-        return Closes(sites, registers, closing.consumed, closing.direct, tied, closing.signed)
+        sites = [(self._site[load], load in self.found.uncertain) for load in group.loads]
+        registers, tied = ([(alias(name), scope.type_of(name)) for name in names] for names in (group.registers, group.tied))
+        return WindowEnd(sites, registers, group.consumed, group.direct, tied, group.signed)
