@@ -24,10 +24,10 @@ WAYS = {
 }
 PASSES = {
     "one by one": ["probes"],
-    "runs": ["probes", "together"],
-    "stages": ["probes", "together", "halves"],
-    "consumers": ["probes", "together", "halves"],
-    "witnesses": ["probes", "together"],
+    "runs": ["probes", "batch_reservations"],
+    "stages": ["probes", "batch_reservations", "halves"],
+    "consumers": ["probes", "batch_reservations", "halves"],
+    "witnesses": ["probes", "batch_reservations"],
     "fences": ["probes", "halves"],
 }
 

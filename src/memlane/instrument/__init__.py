@@ -8,7 +8,7 @@ sampling        chooses which warps and which executions of a site are traced
 staging         PTX that buffers records in shared memory before they go to global memory
 schemes         ways to read the clock around an access, one scheme per file
 warp            PTX that a traced warp runs besides its probes
-together        pass that merges the slot reservations of adjacent probes in straight-line code
+batch_reservations  pass that merges the slot reservations of adjacent probes in straight-line code
 halves          pass that combines the instrumented and the original body, of which each warp runs one
 tracing         the tracing pipeline: `trace`
 buffer, decode  the trace buffer: its byte layout, and its conversion to rows

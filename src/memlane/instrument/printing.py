@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from memlane.instrument.asking import first_question, forget
 from memlane.instrument.deferred import emit_wait, keep_window_state, restore_window_state
 from memlane.instrument.probe import (
-    Alone,
-    Answered,
     Draft,
-    InRun,
     KernelExit,
     NestedBlock,
     Node,
     OriginalBody,
+    PollReservation,
     Probe,
     ProbeLines,
+    RunReservation,
+    SingleReservation,
     WindowEnd,
     WindowEndLines,
     WindowEnds,
@@ -136,12 +136,12 @@ class _Printer:
 
     def _print_probe(self, probe: Probe) -> None:
         """Print an access between its clock reads, with its record."""
-        at, places = probe.location, probe.places
+        at, reservation = probe.location, probe.reservation
         with self._under(probe.guard, f"${self._prefix}skip_{probe.site}", at), self._block():
-            again = f".reg .pred %{self._prefix}again;\n" if isinstance(places, Answered) else ""
+            again = f".reg .pred %{self._prefix}again;\n" if isinstance(reservation, PollReservation) else ""
             self._text(f".reg .b64 %{self._prefix}start, %{self._prefix}end;\n{again}{self._reservation(probe)}{probe.stamps.before}", at)
             self._start[probe.site] = self._text(probe.stamps.start, at)
-            if isinstance(places, Answered):
+            if isinstance(reservation, PollReservation):
                 self._text(first_question(self._prefix, probe.site), at)
             self._access[probe.site] = self._put(probe.access)
             if probe.stamps.witness:
@@ -153,30 +153,30 @@ class _Printer:
     def _reservation(self, probe: Probe) -> str:
         """Return PTX for before the window that elects the leader and reserves the place of the record."""
         prefix, site = self._prefix, probe.site
-        match probe.places:
-            case Alone(counted):
+        match probe.reservation:
+            case SingleReservation(counted):
                 return reserve(prefix, site, counted)
-            case InRun(0, length, _, staged):
+            case RunReservation(0, length, _, staged):
                 direct = place(prefix, site, length, begin(prefix, length))
                 return lead(prefix, site) + (place_in_stage(prefix, site, length, direct) if staged else direct)
-            case InRun(turn, staged=staged) as run if staged or run.is_last:
+            case RunReservation(turn, staged=staged) as run if staged or run.is_last:
                 return follow(prefix, turn)
         return ""
 
     def _print_record(self, probe: Probe) -> None:
         """Print what follows the second clock read."""
-        prefix, at, places = self._prefix, probe.location, probe.places
-        match places:
-            case Alone(counted):
+        prefix, at, reservation = self._prefix, probe.location, probe.reservation
+        match reservation:
+            case SingleReservation(counted):
                 self._record(probe.site, record(prefix, probe.site, counted), at)
-            case Answered(answer, counted):
+            case PollReservation(answer, counted):
                 self._text(f"@!{alias(answer)} bra ${prefix}asks_{probe.site};\n{reserve(prefix, probe.site, counted)}", at)
                 self._record(probe.site, record(prefix, probe.site, counted), at)
                 self._text(forget(prefix, probe.site), at)
-            case InRun():
-                self._print_run_record(probe, places)
+            case RunReservation():
+                self._print_run_record(probe, reservation)
 
-    def _print_run_record(self, probe: Probe, run: InRun) -> None:
+    def _print_run_record(self, probe: Probe, run: RunReservation) -> None:
         """Print the store of the previous probe's record if it is pending; then the own record, or what keeps it for the next probe."""
         prefix, at = self._prefix, probe.location
         if run.before is not None:

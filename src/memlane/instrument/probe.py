@@ -74,7 +74,7 @@ class ProbeLines:
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class SingleReservation:
     """Reserve the place of a record before its access, and store the record after it."""
 
     counted: bool = False
@@ -82,7 +82,7 @@ class Alone:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class PollReservation:
     """Reserve the place after the second clock read, for the lanes whose barrier wait succeeded; the others poll again."""
 
     answer: str
@@ -91,7 +91,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class InRun:
+class RunReservation:
     """Reserve the places of several probes in straight-line code together, at the first of them."""
 
     turn: int
@@ -119,7 +119,7 @@ class Probe:
     """Guard of the access and of the whole probe; None for all lanes."""
     location: Location | None
     stamps: Stamps
-    places: Alone | Answered | InRun
+    reservation: SingleReservation | PollReservation | RunReservation
     """When the place of the record is reserved, and when the record is stored."""
 
 

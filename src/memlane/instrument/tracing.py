@@ -21,17 +21,17 @@ from memlane.chip import CONSTANT_BYTES
 from memlane.errors import MemlaneError
 from memlane.instrument.addresses import Addressed, Addresses, architecture_of
 from memlane.instrument.asking import first_questions
+from memlane.instrument.batch_reservations import batch_reservations
 from memlane.instrument.deferred import DeferredWindows
 from memlane.instrument.fragments import gathered
 from memlane.instrument.halves import halves, with_plain_variables
 from memlane.instrument.options import TraceOptions
 from memlane.instrument.printing import printed
-from memlane.instrument.probe import Alone, Answered, Draft, KernelExit, NestedBlock, Node, Probe, ProbeLines
+from memlane.instrument.probe import Draft, KernelExit, NestedBlock, Node, PollReservation, Probe, ProbeLines, SingleReservation
 from memlane.instrument.registers import PREFIX, Scope, read
 from memlane.instrument.sampling import WORDS_DTYPE
 from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Scheme, Stamps, returning
 from memlane.instrument.sites import SiteTable, live_results, place_of, site_table, untimed
-from memlane.instrument.together import together
 from memlane.instrument.variables import (
     WINDOW,
     assembled,
@@ -162,7 +162,7 @@ def passes(task: Task) -> Iterator[tuple[str, Draft]]:
     kernel = with_plain_variables(kernel) if sampling.chooses_warps else kernel
     yield "probes", (draft := _Probing(kernel, task).draft())
     if not task.counts:
-        yield "together", (draft := together(draft, options.stages))
+        yield "batch_reservations", (draft := batch_reservations(draft, options.stages))
     if sampling.chooses_warps:
         yield "halves", (draft := halves(draft, sampling, options.tagged))
 
@@ -238,8 +238,8 @@ class _Probing:
         if index in self._windows.found.loads:
             return self._windows.window_start(index, instruction, access, what)
         counts = self._task.counts
-        places = Answered(self._questions[index], counts) if index in self._questions else Alone(counts)
-        return Probe(site.id, access, instruction.guard, instruction.location, stamps, places)
+        reservation = PollReservation(self._questions[index], counts) if index in self._questions else SingleReservation(counts)
+        return Probe(site.id, access, instruction.guard, instruction.location, stamps, reservation)
 
 
 def _named_consumers(module: Module, draft: Draft) -> Iterator[tuple[int, tuple[str, ...]]]:

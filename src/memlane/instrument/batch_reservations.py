@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from memlane.instrument.probe import Alone, Draft, InRun, NestedBlock, Node, Probe
+from memlane.instrument.probe import Draft, NestedBlock, Node, Probe, RunReservation, SingleReservation
 from memlane.instrument.runs import declare_runs
 from memlane.instrument.warp import LARGEST_RUN, is_packed
 from memlane.ptx import Directive, Instruction, RegisterDecl, Variable, statements
@@ -25,25 +25,25 @@ _STRAIGHT = frozenset({"", "load", "store", "atomic", "reduction", "copy", "text
 """Effects of instructions that do not change the active mask."""
 
 
-def together(draft: Draft, staged: bool = False) -> Draft:
+def batch_reservations(draft: Draft, staged: bool = False) -> Draft:
     """Return the kernel with the places of adjacent probes reserved by the first of them. `staged`: through a stage if the warp has one."""
-    nodes = _rewritten(draft.nodes, staged)
+    nodes = _with_runs(draft.nodes, staged)
     return draft if nodes is draft.nodes else draft.with_front(statements(declare_runs(draft.prefix)), nodes)
 
 
-def _rewritten(nodes: tuple[Node, ...], staged: bool) -> tuple[Node, ...]:
+def _with_runs(nodes: tuple[Node, ...], staged: bool) -> tuple[Node, ...]:
     """Return the parts with the probes of each run rewritten, or the same tuple if there is no run."""
-    found = [_rewritten_braces(one, staged) if isinstance(one, NestedBlock) else one for one in nodes]
+    found = [_with_runs_in(one, staged) if isinstance(one, NestedBlock) else one for one in nodes]
     for run in _runs(nodes, 1 if staged else 2):
-        for at, probe in zip(run, _in_a_run([probe for at in run if isinstance(probe := nodes[at], Probe)], staged), strict=True):
+        for at, probe in zip(run, _batch([probe for at in run if isinstance(probe := nodes[at], Probe)], staged), strict=True):
             found[at] = probe
     return nodes if all(new is old for new, old in zip(found, nodes, strict=True)) else tuple(found)
 
 
-def _rewritten_braces(braces: NestedBlock, staged: bool) -> NestedBlock:
+def _with_runs_in(block: NestedBlock, staged: bool) -> NestedBlock:
     """Return a block with the probes of its runs rewritten, or the same block if there is no run."""
-    nodes = _rewritten(braces.nodes, staged)
-    return braces if nodes is braces.nodes else NestedBlock(nodes)
+    nodes = _with_runs(block.nodes, staged)
+    return block if nodes is block.nodes else NestedBlock(nodes)
 
 
 def _runs(nodes: Sequence[Node], least: int) -> list[list[int]]:
@@ -68,7 +68,7 @@ def _runs(nodes: Sequence[Node], least: int) -> list[list[int]]:
 
 def _can_join(probe: Probe) -> bool:
     """Return whether a probe reserves its place before its access and its record is a single store."""
-    return isinstance(probe.places, Alone) and is_packed(probe.site, probe.places.counted)
+    return isinstance(probe.reservation, SingleReservation) and is_packed(probe.site, probe.reservation.counted)
 
 
 def _is_straight(one: Node) -> bool:
@@ -78,11 +78,11 @@ def _is_straight(one: Node) -> bool:
     return isinstance(one, Variable | Directive | RegisterDecl)
 
 
-def _in_a_run(probes: Sequence[Probe], staged: bool) -> Iterator[Probe]:
+def _batch(probes: Sequence[Probe], staged: bool) -> Iterator[Probe]:
     """Yield the probes of a run: each but the first stores the previous record right after its window, and the last stores its own too.
 
     Records that go through a stage are stored at once.
     """
     for turn, probe in enumerate(probes):
         before = probes[turn - 1].site if turn and not staged else None
-        yield replace(probe, places=InRun(turn, len(probes), before, staged))
+        yield replace(probe, reservation=RunReservation(turn, len(probes), before, staged))

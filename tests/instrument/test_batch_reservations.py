@@ -72,7 +72,7 @@ def by_themselves(draft: Draft, staged: bool) -> Draft:
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_same_records_with_room_for_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     result, found, _ = run(name).traced(layout=LAYOUTS[0])
-    monkeypatch.setattr(tracing, "together", by_themselves)
+    monkeypatch.setattr(tracing, "batch_reservations", by_themselves)
     expected_result, expected, _ = fresh(KERNELS[name]).traced(layout=LAYOUTS[0])
     assert found.lost == expected.lost == 0
     assert len(expected.records) > 20
