@@ -25,10 +25,10 @@ WAYS = {
 PASSES = {
     "one by one": ["probes"],
     "runs": ["probes", "batch_reservations"],
-    "stages": ["probes", "batch_reservations", "halves"],
-    "consumers": ["probes", "batch_reservations", "halves"],
+    "stages": ["probes", "batch_reservations", "dispatch_by_warp"],
+    "consumers": ["probes", "batch_reservations", "dispatch_by_warp"],
     "witnesses": ["probes", "batch_reservations"],
-    "fences": ["probes", "halves"],
+    "fences": ["probes", "dispatch_by_warp"],
 }
 
 BARRIER = """

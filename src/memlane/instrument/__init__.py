@@ -9,7 +9,7 @@ staging         PTX that buffers records in shared memory before they go to glob
 schemes         ways to read the clock around an access, one scheme per file
 warp            PTX that a traced warp runs besides its probes
 batch_reservations  pass that merges the slot reservations of adjacent probes in straight-line code
-halves          pass that combines the instrumented and the original body, of which each warp runs one
+kernel_versions pass that combines the instrumented and the original body, of which each warp runs one
 tracing         the tracing pipeline: `trace`
 buffer, decode  the trace buffer: its byte layout, and its conversion to rows
 transactions    PTX that counts the transactions of an access

@@ -5,7 +5,7 @@ Takes a valid module and returns a valid one. Around every chosen access
     ld.global.f32 %f1, [%rd1];          ->      (before) ld.global.f32 %f1, [%rd1]; (after) (record)
 
 where `schemes` provides the PTX before and after, and `warp` the PTX that writes a record, takes a slice of the buffer at the start of the
-kernel and closes it at the end. If only some warps are traced, `halves` keeps the original body next to the instrumented one. Other
+kernel and closes it at the end. If only some warps are traced, `kernel_versions` keeps the original body next to the instrumented one. Other
 instructions, their order, labels, line information and debug sections stay unchanged; called functions are first inlined into the kernels
 (`memlane.ptx.inlining`).
 """
@@ -24,7 +24,7 @@ from memlane.instrument.asking import first_questions
 from memlane.instrument.batch_reservations import batch_reservations
 from memlane.instrument.deferred import DeferredWindows
 from memlane.instrument.fragments import gathered
-from memlane.instrument.halves import halves, with_plain_variables
+from memlane.instrument.kernel_versions import dispatch_by_warp, without_nested_variables
 from memlane.instrument.options import TraceOptions
 from memlane.instrument.printing import printed
 from memlane.instrument.probe import Draft, KernelExit, NestedBlock, Node, PollReservation, Probe, ProbeLines, SingleReservation
@@ -159,12 +159,12 @@ def passes(task: Task) -> Iterator[tuple[str, Draft]]:
     """Run the passes over a kernel with timed sites; yield each pass by name, in order, with its result."""
     options, sampling = task.options, task.options.sampling
     kernel = with_launch(task.module, task.kernel) if options.tagged else task.kernel
-    kernel = with_plain_variables(kernel) if sampling.chooses_warps else kernel
+    kernel = without_nested_variables(kernel) if sampling.chooses_warps else kernel
     yield "probes", (draft := _Probing(kernel, task).draft())
     if not task.counts:
         yield "batch_reservations", (draft := batch_reservations(draft, options.stages))
     if sampling.chooses_warps:
-        yield "halves", (draft := halves(draft, sampling, options.tagged))
+        yield "dispatch_by_warp", (draft := dispatch_by_warp(draft, sampling, options.tagged))
 
 
 def _last(made: Iterator[tuple[str, Draft]]) -> Draft:

@@ -28,7 +28,7 @@ _OWN_SPACES = frozenset({"reg", "param"})
 """State spaces of variables that each body declares for itself."""
 
 
-def with_plain_variables(kernel: Function) -> Function:
+def without_nested_variables(kernel: Function) -> Function:
     """Return the kernel without memory variables in nested scopes, which could not be declared before both bodies."""
     assert kernel.body is not None
     inner = (one for block in kernel.body.statements if isinstance(block, Block) for one in block.walk())
@@ -41,12 +41,12 @@ def _is_shared_by_both(one: object) -> bool:
     return isinstance(one, Variable) and one.space not in _OWN_SPACES
 
 
-def _is_place(one: object) -> bool:
+def _is_location(one: object) -> bool:
     """Return whether a statement is a `.loc` directive."""
     return isinstance(one, Directive) and one.text.startswith(".loc")
 
 
-def halves(draft: Draft, sampling: Sampling, tagged: bool) -> Draft:
+def dispatch_by_warp(draft: Draft, sampling: Sampling, tagged: bool) -> Draft:
     """Combine the instrumented and the original body into one kernel that branches per warp. The instrumented body must not run off its
     end."""
     original = draft.kernel.body
@@ -60,7 +60,7 @@ def halves(draft: Draft, sampling: Sampling, tagged: bool) -> Draft:
             tuple((site.id, site.instruction) for site in draft.sites),
         ),
         *behind(draft.kernel, "ret;"),
-        *islice((one for one in original.walk() if _is_place(one)), 1),
+        *islice((one for one in original.walk() if _is_location(one)), 1),
         Label(label),
         NestedBlock(tuple(one for one in draft.nodes if not _is_shared_by_both(one))),
     )
