@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from memlane.instrument.asking import first_question, forget
 from memlane.instrument.deferred import emit_wait, keep_window_state, restore_window_state
+from memlane.instrument.polling_wait import keep_poll_start, reset_poll_start
 from memlane.instrument.probe import (
     Draft,
     KernelExit,
@@ -142,7 +142,7 @@ class _Printer:
             self._text(f".reg .b64 %{self._prefix}start, %{self._prefix}end;\n{again}{self._reservation(probe)}{probe.stamps.before}", at)
             self._start[probe.site] = self._text(probe.stamps.start, at)
             if isinstance(reservation, PollReservation):
-                self._text(first_question(self._prefix, probe.site), at)
+                self._text(keep_poll_start(self._prefix, probe.site), at)
             self._access[probe.site] = self._put(probe.access)
             if probe.stamps.witness:
                 self._witness[probe.site] = self._text(probe.stamps.witness, at)
@@ -169,10 +169,10 @@ class _Printer:
         match reservation:
             case SingleReservation(counted):
                 self._record(probe.site, record(prefix, probe.site, counted), at)
-            case PollReservation(answer, counted):
-                self._text(f"@!{alias(answer)} bra ${prefix}asks_{probe.site};\n{reserve(prefix, probe.site, counted)}", at)
+            case PollReservation(predicate, counted):
+                self._text(f"@!{alias(predicate)} bra ${prefix}asks_{probe.site};\n{reserve(prefix, probe.site, counted)}", at)
                 self._record(probe.site, record(prefix, probe.site, counted), at)
-                self._text(forget(prefix, probe.site), at)
+                self._text(reset_poll_start(prefix, probe.site), at)
             case RunReservation():
                 self._print_run_record(probe, reservation)
 

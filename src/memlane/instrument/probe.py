@@ -85,7 +85,7 @@ class SingleReservation:
 class PollReservation:
     """Reserve the place after the second clock read, for the lanes whose barrier wait succeeded; the others poll again."""
 
-    answer: str
+    predicate: str
     """Predicate register with the result of the wait."""
     counted: bool = False
 

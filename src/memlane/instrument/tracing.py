@@ -20,17 +20,17 @@ from pathlib import PurePath
 from memlane.chip import CONSTANT_BYTES
 from memlane.errors import MemlaneError
 from memlane.instrument.addresses import Addressed, Addresses, architecture_of
-from memlane.instrument.asking import first_questions
 from memlane.instrument.batch_reservations import batch_reservations
 from memlane.instrument.deferred import DeferredWindows
-from memlane.instrument.fragments import gathered
+from memlane.instrument.fragment_loads import fragment_stamps
 from memlane.instrument.kernel_versions import dispatch_by_warp, without_nested_variables
 from memlane.instrument.options import TraceOptions
+from memlane.instrument.polling_wait import declare_poll_starts
 from memlane.instrument.printing import printed
 from memlane.instrument.probe import Draft, KernelExit, NestedBlock, Node, PollReservation, Probe, ProbeLines, SingleReservation
 from memlane.instrument.registers import PREFIX, Scope, read
 from memlane.instrument.sampling import WORDS_DTYPE
-from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Scheme, Stamps, returning
+from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Scheme, Stamps, blocking_wait
 from memlane.instrument.sites import SiteTable, live_results, place_of, site_table, untimed
 from memlane.instrument.variables import (
     WINDOW,
@@ -42,7 +42,7 @@ from memlane.instrument.variables import (
     with_launch,
 )
 from memlane.instrument.visibility import OLDEST_TARGET, visible
-from memlane.instrument.waits import BARRIER, answer, completions, wait_of
+from memlane.instrument.waits import BARRIER, completions, result_predicate, wait_of
 from memlane.instrument.warp import count_executions, enter, leave
 from memlane.number_format import plural
 from memlane.ptx import Function, Instruction, Module, Variable, memory_access, statements
@@ -195,7 +195,7 @@ class _Probing:
         self._live, self._elsewhere = live_results(kernel), completions(list(kernel.instructions()), task.known)
         architecture = architecture_of(task.module.target)
         self._addresses = Addresses(kernel, architecture, self._prefix, f"%{self._prefix}{zero}" if zero else "")
-        self._questions = _questions(kernel, task.chosen)
+        self._polling_waits = _polling_waits(kernel, task.chosen)
 
     def draft(self) -> Draft:
         """Return the kernel with its probes."""
@@ -213,8 +213,8 @@ class _Probing:
         """PTX before the first instruction that declares what probes keep from one execution to the next."""
         chosen = self._task.chosen
         counters = count_executions(self._prefix, (site.id for site in chosen.values())) if self._task.counts else ""
-        questions = first_questions(self._prefix, (chosen[index].id for index in self._questions))
-        return counters + questions + self._windows.declarations
+        poll_starts = declare_poll_starts(self._prefix, (chosen[index].id for index in self._polling_waits))
+        return counters + poll_starts + self._windows.declarations
 
     def _rewrite(self, index: int, instruction: Instruction, scope: Scope) -> tuple[Node, ...]:
         """Return what replaces an instruction; called once for each, in program order."""
@@ -238,7 +238,7 @@ class _Probing:
         if index in self._windows.found.loads:
             return self._windows.window_start(index, instruction, access, what)
         counts = self._task.counts
-        reservation = PollReservation(self._questions[index], counts) if index in self._questions else SingleReservation(counts)
+        reservation = PollReservation(self._polling_waits[index], counts) if index in self._polling_waits else SingleReservation(counts)
         return Probe(site.id, access, instruction.guard, instruction.location, stamps, reservation)
 
 
@@ -251,10 +251,10 @@ def _named_consumers(module: Module, draft: Draft) -> Iterator[tuple[int, tuple[
         yield site, tuple(dict.fromkeys(named))
 
 
-def _questions(kernel: Function, chosen: Mapping[int, Site]) -> Mapping[int, str]:
+def _polling_waits(kernel: Function, chosen: Mapping[int, Site]) -> Mapping[int, str]:
     """Map the index of each polling wait to the predicate register with its result."""
     waits = ((index, one) for index, one in enumerate(kernel.instructions()) if index in chosen and wait_of(one) == BARRIER)
-    return {index: answer(one) for index, one in waits if answer(one)}
+    return {index: result_predicate(one) for index, one in waits if result_predicate(one)}
 
 
 def _stamps(task: Task, instruction: Instruction, access: Access, values: Sequence[tuple[str, str]], elsewhere: str) -> Stamps:
@@ -264,9 +264,9 @@ def _stamps(task: Task, instruction: Instruction, access: Access, values: Sequen
     """
     scheme, stores = task.scheme, task.options.stores
     if wait_of(instruction) not in ("", BARRIER):
-        return returning(access)
+        return blocking_wait(access)
     if instruction.opcode == "wmma" and len(values) > 1:
-        return gathered(scheme, access, values)
+        return fragment_stamps(scheme, access, values)
     if witnessed := visible(scheme, instruction, access, stores):
         return witnessed
     stamps = scheme.stamps(access)
@@ -277,7 +277,7 @@ def _describe(instruction: Instruction, addressed: Addressed, site: Site, scope:
     """Return the description of an access that schemes need."""
     access = memory_access(instruction)
     # The probed component of a vector must be a live one: another would keep alive what ptxas drops.
-    value = live[0] if live and site.kind != "reduction" else answer(instruction) if site.kind == "wait" else None
+    value = live[0] if live and site.kind != "reduction" else result_predicate(instruction) if site.kind == "wait" else None
     return Access(
         kind=site.kind,
         read_only=access is not None and access.read_only,

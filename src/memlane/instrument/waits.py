@@ -40,7 +40,7 @@ def space_of(wait: str) -> str:
     return _SPACES[wait]
 
 
-def answer(instruction: Instruction) -> str:
+def result_predicate(instruction: Instruction) -> str:
     """Return the predicate register in which a barrier wait returns whether the phase is complete; empty if there is none."""
     target = instruction.operand("p")
     return target.name if isinstance(target, Register) else ""
@@ -62,19 +62,19 @@ def completions(instructions: Sequence[Instruction], sites: Mapping[int, Site]) 
     found = {}
     for index, site in sites.items():
         if site.kind == "copy":
-            ways = _ways(instructions[index], arrives)
-            found[index] = _told([sites[wait] for way in ways for wait in waits.get(way, ()) if wait in sites], site)
+            ways = _possible_waits(instructions[index], arrives)
+            found[index] = _where_complete([sites[wait] for way in ways for wait in waits.get(way, ()) if wait in sites], site)
     return found
 
 
-def _ways(copy: Instruction, arrives: bool) -> tuple[str, ...]:
+def _possible_waits(copy: Instruction, arrives: bool) -> tuple[str, ...]:
     """Return the kinds of wait that can complete a copy. `arrives`: whether the kernel makes barriers track the copies of its threads."""
     if is_bulk(copy):
         return (BULK_GROUP,) if copy.has("bulk_group") else (BARRIER,)
     return (GROUP, BARRIER) if arrives else (GROUP,)
 
 
-def _told(waits: Sequence[Site], copy: Site) -> str:
+def _where_complete(waits: Sequence[Site], copy: Site) -> str:
     """Return a sentence that lists the waits at which a copy completes."""
     places = dict.fromkeys(str(one.line) if one.file == copy.file else f"{PurePath(one.file).name}:{one.line}" for one in waits)
     if not places:

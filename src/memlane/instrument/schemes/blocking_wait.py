@@ -13,7 +13,7 @@ from __future__ import annotations
 from memlane.instrument.schemes.scheme import Access, Stamps, judge, read_clock
 
 
-def returning(access: Access) -> Stamps:
+def blocking_wait(access: Access) -> Stamps:
     """Return the clock reads around such a wait, complete in every scheme."""
     name = access.registers
     return Stamps("", read_clock(f"{name}start"), "", read_clock(f"{name}end"), *judge(""))

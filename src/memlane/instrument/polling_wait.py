@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def first_questions(prefix: str, sites: Iterable[int]) -> str:
+def declare_poll_starts(prefix: str, sites: Iterable[int]) -> str:
     """Return PTX for the start of a kernel that declares the poll start of each site as unset."""
     return "".join(f".reg .b64 {_since(prefix, site)};\nmov.u64 {_since(prefix, site)}, 0;\n" for site in sites)
 
 
-def first_question(prefix: str, site: int) -> str:
+def keep_poll_start(prefix: str, site: int) -> str:
     """Return PTX for after the first clock read: the start becomes that of the first poll, and is kept."""
     r, since = f"%{prefix}", _since(prefix, site)
     return f"""\
@@ -30,7 +30,7 @@ mov.u64 {since}, {r}start;
 """
 
 
-def forget(prefix: str, site: int) -> str:
+def reset_poll_start(prefix: str, site: int) -> str:
     """Return PTX for after the record that resets the poll start, with the branch target of the lanes that have to poll again."""
     return f"mov.u64 {_since(prefix, site)}, 0;\n${prefix}asks_{site}:\n"
 

@@ -10,7 +10,7 @@ from memlane.instrument.registers import words_of
 from memlane.instrument.schemes import Access, Scheme, Stamps
 
 
-def gathered(scheme: Scheme, access: Access, values: Sequence[tuple[str, str]]) -> Stamps:
+def fragment_stamps(scheme: Scheme, access: Access, values: Sequence[tuple[str, str]]) -> Stamps:
     """Return the clock reads of the scheme with all of `values`, registers and their types, in place of the single value of `access`."""
     name = access.registers
     words = [words_of(register, kind, f"{name}part{number}_") for number, (register, kind) in enumerate(values)]
