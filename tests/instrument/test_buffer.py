@@ -19,9 +19,9 @@ from memlane.instrument import (
     buffer_layout,
     decode,
     entry,
-    homeless_warps,
     initial_header,
     taken_slices,
+    warps_without_slice,
 )
 from memlane.instrument.warp import record
 
@@ -62,13 +62,13 @@ def test_layout() -> None:
     header: Any = initial_header(layout).view(HEADER_DTYPE)[0]
     assert bytes(initial_header(layout)[:8]) == b"memlane\0"
     assert (header["slices"], header["capacity"], header["overflow"], header["slice_bytes"]) == (10, 5, 2, 384)
-    assert (header["homeless"], header["heads"].any()) == (0, False)
+    assert (header["without_slice"], header["heads"].any()) == (0, False)
 
 
 def test_each_counter_is_alone_in_its_line() -> None:
     assert HEADER_DTYPE.fields is not None
     lines = {name: place[1] // 128 for name, place in HEADER_DTYPE.fields.items()}
-    assert [name for name, line in lines.items() if line == lines["homeless"]] == ["homeless"]
+    assert [name for name, line in lines.items() if line == lines["without_slice"]] == ["without_slice"]
     heads = np.zeros(1, HEADER_DTYPE)["heads"]
     assert lines["heads"] == max(lines.values())
     assert (heads.strides[1], heads.shape[1]) == (128, 32)
@@ -79,7 +79,7 @@ def test_each_counter_is_alone_in_its_line() -> None:
 def test_the_counters_of_warps_that_came_in_turn(slices: int, asked: int) -> None:
     header = initial_header(buffer_layout(slices, 1), asked)
     assert taken_slices(header).tolist() == list(range(1, 1 + min(slices, asked)))
-    assert homeless_warps(header) == max(0, asked - slices)
+    assert warps_without_slice(header) == max(0, asked - slices)
 
 
 def test_counters_hand_out_every_32nd_slice_and_no_more_than_there_are() -> None:
@@ -129,7 +129,7 @@ def test_what_lane_0_led_and_what_others_led_become_one_sequence() -> None:
     assert [
         int(first[name]) for name in ("kernel", "warp", "lanes", "begin_cycles", "end_cycles", "begin_ns", "end_ns", "kept", "lost")
     ] == [*(1, 1, 0xFF, 90, 200, 1000, 1100, 3, 0)]
-    assert (decoded.lost, decoded.homeless_warps, decoded.unfinished) == (0, 0, 0)
+    assert (decoded.lost, decoded.warps_without_slice, decoded.unfinished) == (0, 0, 0)
 
 
 def test_times_are_counted_on_from_the_entry_of_the_warp() -> None:
@@ -179,7 +179,7 @@ def test_losses_are_counted_wherever_they_happen() -> None:
     decoded = decode(buffer)
     assert decoded.warps["kept"].tolist() == [3, 1]
     assert decoded.warps["lost"].tolist() == [13, 0]
-    assert (decoded.homeless_warps, decoded.homeless_records, decoded.lost) == (7, 100, 113)
+    assert (decoded.warps_without_slice, decoded.dropped_without_slice, decoded.lost) == (7, 100, 113)
     assert len(decoded.records) == 4
 
 
@@ -296,4 +296,4 @@ def test_assigned_slices_hold_warps_where_one_has_begun() -> None:
     decoded = decode(buffer)
     assert decoded.warps["warp"].tolist() == [10, 11, 20, 21]
     assert decoded.records["start"].tolist() == [101, 102, 105, 107]
-    assert decoded.lost == decoded.homeless_warps == 0
+    assert decoded.lost == decoded.warps_without_slice == 0

@@ -175,7 +175,7 @@ def test_losses_are_exact(warps: int, capacity: int, overflow: int) -> None:
     assert everything.lost == 0
     _, decoded, _ = launch.traced(layout=buffer_layout(warps, capacity, overflow))
     assert len(decoded.records) + decoded.lost == len(everything.records)
-    assert decoded.homeless_warps == max(0, 3 - warps)
+    assert decoded.warps_without_slice == max(0, 3 - warps)
     assert len(decoded.records) == decoded.warps["kept"].sum()
     assert (decoded.warps["kept"] <= capacity + overflow).all()
     if capacity == overflow == 40 and warps >= 3:

@@ -32,7 +32,7 @@ def on_device(module: Module) -> LoadedModule:
     return Device(load("h200")).load(module)
 
 
-def buffer(warps: Sequence[Warp], kernel: int = 0, homeless_records: int = 0) -> Decoded:
+def buffer(warps: Sequence[Warp], kernel: int = 0, dropped_without_slice: int = 0) -> Decoded:
     rows = np.zeros(len(warps), WARP_DTYPE)
     for name, column in zip(("tag", "gridid", "block", "warp", "begin_ns"), zip(*warps, strict=True), strict=True):
         rows[name] = column
@@ -40,7 +40,7 @@ def buffer(warps: Sequence[Warp], kernel: int = 0, homeless_records: int = 0) ->
     rows["end_cycles"] = 1
     records = np.zeros(len(warps), ACCESS_DTYPE)
     records["slice"] = np.arange(len(warps))
-    return Decoded(records, rows, int(homeless_records > 0), homeless_records, 0)
+    return Decoded(records, rows, int(dropped_without_slice > 0), dropped_without_slice, 0)
 
 
 def grid(tag: int, gridid: int, blocks: int, began: int, warps: int = 1) -> list[Warp]:
@@ -60,7 +60,7 @@ def found(
     for record, failed in zip(records, failures, strict=False):
         record.failures.update(failed)
     runs = sorted(grids_of(records, buffers), key=lambda run: run.began)
-    return [(records.index(run.record), int(run.warp_rows["gridid"][0]), len(run.warps), run.homeless) for run in runs]
+    return [(records.index(run.record), int(run.warp_rows["gridid"][0]), len(run.warps), run.dropped_without_slice) for run in runs]
 
 
 def test_launches_are_told_apart_by_their_tags(on_device: LoadedModule) -> None:
@@ -105,7 +105,7 @@ def test_launches_that_never_ran_are_passed_over(on_device: LoadedModule) -> Non
 
 def test_records_without_a_slice_are_charged_to_the_last_run_of_their_buffer(on_device: LoadedModule) -> None:
     launches = [launch(on_device, 2), launch(on_device, 2)]
-    buffers = [buffer(grid(1, 5, 2, 10)), buffer(grid(2, 6, 1, 20), homeless_records=17)]
+    buffers = [buffer(grid(1, 5, 2, 10)), buffer(grid(2, 6, 1, 20), dropped_without_slice=17)]
     assert found(on_device, launches, buffers) == [(0, 5, 2, 0), (1, 6, 1, 17)]
 
 

@@ -1,21 +1,21 @@
 """Instrument PTX: passes that make kernels record or count their memory accesses, and readers of what the kernels wrote.
 
-sites           finds the instructions that access memory and numbers them
-registers       lists the registers that an instruction reads, and copies them into 32-bit words
-probe           the probes of a kernel as data
-printing        prints probes as PTX and returns the instruction index of each of their parts
-sampling        chooses which warps and which executions of a site are traced
-staging         PTX that buffers records in shared memory before they go to global memory
-schemes         ways to read the clock around an access, one scheme per file
-warp            PTX that a traced warp runs besides its probes
+sites               finds the instructions that access memory and numbers them
+registers           lists the registers that an instruction reads, and copies them into 32-bit words
+probe               the probes of a kernel as data
+printing            prints probes as PTX and returns the instruction index of each of their parts
+sampling            chooses which warps and which executions of a site are traced
+staging             PTX that buffers records in shared memory before they go to global memory
+schemes             ways to read the clock around an access, one scheme per file
+warp                PTX that a traced warp runs besides its probes
 batch_reservations  pass that merges the slot reservations of adjacent probes in straight-line code
-kernel_versions pass that combines the instrumented and the original body, of which each warp runs one
-tracing         the tracing pipeline: `trace`
-buffer, decode  the trace buffer: its byte layout, and its conversion to rows
-transactions    PTX that counts the transactions of an access
-rebind          pass that makes an instrumented copy of a module use the variables of the original
-widen           pass that adds the wide loads that ptxas forms from adjacent narrow ones: `widen`
-counting        the counting pass and the reader of its counters: `count`, `read_counters`
+kernel_versions     pass that combines the instrumented and the original body, of which each warp runs one
+tracing             the tracing pipeline: `trace`
+buffer, decode      the trace buffer: its byte layout, and its conversion to rows
+transactions        PTX that counts the transactions of an access
+rebind              pass that makes an instrumented copy of a module use the variables of the original
+widen               pass that adds the wide loads that ptxas forms from adjacent narrow ones: `widen`
+counting            the counting pass and the reader of its counters: `count`, `read_counters`
 """
 
 from memlane.instrument.buffer import (
@@ -28,9 +28,9 @@ from memlane.instrument.buffer import (
     BufferLayout,
     buffer_layout,
     entry,
-    homeless_warps,
     initial_header,
     taken_slices,
+    warps_without_slice,
 )
 from memlane.instrument.counting import Branch, Counted, count, read_counters
 from memlane.instrument.decode import Decoded, decode, records_written
@@ -76,7 +76,6 @@ __all__ = [
     "count",
     "decode",
     "entry",
-    "homeless_warps",
     "initial_header",
     "place_of",
     "read_counters",
@@ -89,5 +88,6 @@ __all__ = [
     "trace",
     "uncounted",
     "unstaged_bytes",
+    "warps_without_slice",
     "widen",
 ]

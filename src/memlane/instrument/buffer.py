@@ -48,15 +48,15 @@ HEADS = 32
 
 HEADER_DTYPE = np.dtype(
     {
-        "names": ["magic", "version", "slice_bytes", "capacity", "overflow", "slices", "assigned", "homeless", "heads"],
+        "names": ["magic", "version", "slice_bytes", "capacity", "overflow", "slices", "assigned", "without_slice", "heads"],
         "formats": ["<u8", "<u4", "<u4", "<u4", "<u4", "<u8", "<u8", "<u8", ("<u8", (HEADS, _LINE_BYTES // 8))],
         "offsets": [0, 8, 12, 16, 20, 24, 32, _LINE_BYTES, 2 * _LINE_BYTES],
         "itemsize": (2 + HEADS) * _LINE_BYTES,
     }
 )
 """Header of a buffer. `capacity`, `overflow`: records per slice. `slices`: slices that warps take from the counters, without slice 0.
-`assigned`: slices after these that the host assigns to launches. `homeless`: warps that found no slice. `heads`: one row per counter, a
-cache line long, whose first word counts the slices requested from it."""
+`assigned`: slices after these that the host assigns to launches. `without_slice`: warps that found no slice. `heads`: one row per counter,
+a cache line long, whose first word counts the slices requested from it."""
 
 ENTRY_DTYPE = np.dtype(
     [("buffer", "<u8"), *((name, "<u4") for name in ("slices", "slice_bytes", "capacity", "room", "record_bytes", "zero"))]
@@ -165,7 +165,7 @@ def initial_header(layout: BufferLayout, asked: int = 0) -> npt.NDArray[np.uint8
     header["slices"] = layout.slices
     header["assigned"] = layout.assigned
     header["heads"][0, :, 0] = _shares(min(asked, layout.slices))
-    header["homeless"] = max(0, asked - layout.slices)
+    header["without_slice"] = max(0, asked - layout.slices)
     return header.view(np.uint8)
 
 
@@ -191,9 +191,9 @@ def taken_slices(header: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     return 1 + rows * HEADS + columns
 
 
-def homeless_warps(header: npt.NDArray[np.uint8]) -> int:
+def warps_without_slice(header: npt.NDArray[np.uint8]) -> int:
     """Return the number of warps that found no slice, from the header of a buffer."""
-    return int(header[:HEADER_BYTES].copy().view(HEADER_DTYPE)[0]["homeless"])
+    return int(header[:HEADER_BYTES].copy().view(HEADER_DTYPE)[0]["without_slice"])
 
 
 def _shares(slices: int) -> npt.NDArray[np.uint64]:

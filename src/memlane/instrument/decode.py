@@ -19,8 +19,8 @@ from memlane.instrument.buffer import (
     SLICE_HEADER_BYTES,
     VERSION,
     BufferLayout,
-    homeless_warps,
     taken_slices,
+    warps_without_slice,
 )
 from memlane.number_format import plural
 
@@ -78,9 +78,9 @@ class Decoded:
     """Records, one row of `ACCESS_DTYPE` each."""
     warps: Rows = field(repr=False)
     """Traced warps, one row of `WARP_DTYPE` each, without those that found no slice."""
-    homeless_warps: int
+    warps_without_slice: int
     """Warps that found no slice."""
-    homeless_records: int
+    dropped_without_slice: int
     """Records that these warps dropped."""
     unfinished: int
     """Warps that had not exited their kernel. Their records are decoded; the number that they dropped is unknown."""
@@ -88,7 +88,7 @@ class Decoded:
     @property
     def lost(self) -> int:
         """Number of dropped records, of warps with and without a slice."""
-        return int(self.warps["lost"].sum()) + self.homeless_records
+        return int(self.warps["lost"].sum()) + self.dropped_without_slice
 
 
 def decode(buffer: npt.NDArray[np.uint8], numbered: bool = False) -> Decoded:
@@ -110,8 +110,8 @@ def decode(buffer: npt.NDArray[np.uint8], numbered: bool = False) -> Decoded:
     return Decoded(
         records=_records(slices, warps, led, others, layout, numbered),
         warps=warps,
-        homeless_warps=homeless_warps(buffer),
-        homeless_records=int(spill["attempted"] + spill["lost"]),
+        warps_without_slice=warps_without_slice(buffer),
+        dropped_without_slice=int(spill["attempted"] + spill["lost"]),
         unfinished=int((headers["end_cycles"] == 0).sum()),
     )
 

@@ -5,8 +5,8 @@ Takes a valid module and returns a valid one. Around every chosen access
     ld.global.f32 %f1, [%rd1];          ->      (before) ld.global.f32 %f1, [%rd1]; (after) (record)
 
 where `schemes` provides the PTX before and after, and `warp` the PTX that writes a record, takes a slice of the buffer at the start of the
-kernel and closes it at the end. If only some warps are traced, `kernel_versions` keeps the original body next to the instrumented one. Other
-instructions, their order, labels, line information and debug sections stay unchanged; called functions are first inlined into the kernels
+kernel and closes it at the end. If only some warps are traced, `kernel_versions` keeps the original body as well. Other instructions, their
+order, labels, line information and debug sections stay unchanged; called functions are first inlined into the kernels
 (`memlane.ptx.inlining`).
 """
 

@@ -126,7 +126,7 @@ add.u32 {r}head, {r}head, 1;
 add.u32 {r}tries, {r}tries, 1;
 setp.lt.u32 {r}again, {r}tries, {HEADS};
 @{r}again bra {label}ask;
-red.global.add.u64 [{r}buffer+{_HEADER["homeless"]}], 1;
+red.global.add.u64 [{r}buffer+{_HEADER["without_slice"]}], 1;
 bra {label}told;
 {label}own:
 cvt.u32.u64 {r}number, {r}taken;

@@ -216,7 +216,7 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
     resident, unknown = resident_blocks_of(launch)
     return replace(
         launch_info(number, launch, scheme),
-        lost=int(grid.warp_rows["lost"].sum()) + grid.homeless,
+        lost=int(grid.warp_rows["lost"].sum()) + grid.dropped_without_slice,
         counts=counts,
         branches=branches,
         sample=grid.record.probed.sampling.sample(grid.record.chosen),

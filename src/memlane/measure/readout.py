@@ -13,10 +13,10 @@ from memlane.instrument import (
     RECORD_DTYPE,
     SLICE_DTYPE,
     BufferLayout,
-    homeless_warps,
     initial_header,
     records_written,
     taken_slices,
+    warps_without_slice,
 )
 from memlane.launch import Memory
 
@@ -37,7 +37,7 @@ def header_of(target: Memory, address: int) -> Bytes:
 
 def slices_asked(header: Bytes) -> int:
     """Return how many warps have requested a slice."""
-    return len(taken_slices(header)) + homeless_warps(header)
+    return len(taken_slices(header)) + warps_without_slice(header)
 
 
 def filled_part(target: Memory, address: int, layout: BufferLayout, header: Bytes, assigned: int = 0) -> Bytes:
@@ -67,7 +67,7 @@ def filled_part(target: Memory, address: int, layout: BufferLayout, header: Byte
     heads, starts = heads[begun], [starts[number] for number in begun.tolist()]
     for number in (1 + np.flatnonzero((heads["attempted"][1:] == 0) & (heads["end_cycles"][1:] == 0))).tolist():
         heads["attempted"][number] = _written(target, starts[number], layout.capacity)
-    return _dense(target, starts, heads, layout, len(starts) - 1 + homeless_warps(header))
+    return _dense(target, starts, heads, layout, len(starts) - 1 + warps_without_slice(header))
 
 
 def _written(target: Memory, slice_at: int, capacity: int) -> int:

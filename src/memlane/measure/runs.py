@@ -88,7 +88,7 @@ class Grid:
     decoded: Decoded
     warps: IntArray
     """Indices of the decoded warps of this run, in the order of the buffer."""
-    homeless: int = 0
+    dropped_without_slice: int = 0
     """Records dropped by warps that found no slice in the buffer. Their launch is unknown, so the last run in the buffer reports them."""
     failure: str = ""
     """Reason why the run broke off; empty if it did not."""
@@ -133,8 +133,8 @@ def grids_of(records: Sequence[LaunchRecord], decodings: Sequence[Decoded]) -> l
                 found.append(Grid(record, record.observations[gridid], decoded, warps))
     for decoded in decodings:
         last = max((grid for grid in found if grid.decoded is decoded), key=lambda grid: grid.began, default=None)
-        if last is not None and decoded.homeless_records:
-            found[found.index(last)] = replace(last, homeless=decoded.homeless_records)
+        if last is not None and decoded.dropped_without_slice:
+            found[found.index(last)] = replace(last, dropped_without_slice=decoded.dropped_without_slice)
     return found
 
 
