@@ -13,7 +13,7 @@ from memlane.instrument import SCHEMES, TraceOptions
 from memlane.launch import LoadedModule, Target, observing
 from memlane.measure import Tracer, count, trace
 from memlane.record import COMPLETE, EXACT, ISSUE_ONLY, PROVED
-from tests.measure.test_widened import ROWS
+from tests.measure.test_merged_accesses import ROWS
 
 pytestmark = pytest.mark.gpu
 BLOCK = 128

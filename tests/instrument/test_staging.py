@@ -15,7 +15,7 @@ from memlane.instrument.decode import Decoded
 from memlane.ptx import print_module
 from tests.instrument.kernels import EXAMPLES, example, kernel
 from tests.instrument.running import Run
-from tests.instrument.test_together import BODY, KERNELS, LAYOUTS, loads, looped, rows
+from tests.instrument.test_batch_reservations import BODY, KERNELS, LAYOUTS, loads, looped, rows
 
 pytestmark = pytest.mark.slow
 

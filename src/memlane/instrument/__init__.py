@@ -14,7 +14,7 @@ tracing             the tracing pipeline: `trace`
 buffer, decode      the trace buffer: its byte layout, and its conversion to rows
 transactions        PTX that counts the transactions of an access
 rebind              pass that makes an instrumented copy of a module use the variables of the original
-widen               pass that adds the wide loads that ptxas forms from adjacent narrow ones: `widen`
+merged_loads        pass that adds the wide loads that ptxas forms from adjacent narrow ones: `add_merged_loads`
 counting            the counting pass and the reader of its counters: `count`, `read_counters`
 """
 
@@ -34,6 +34,7 @@ from memlane.instrument.buffer import (
 )
 from memlane.instrument.counting import Branch, Counted, count, read_counters
 from memlane.instrument.decode import Decoded, decode, records_written
+from memlane.instrument.merged_loads import MergedLoads, add_merged_loads
 from memlane.instrument.options import STAGINGS, CountOptions, Selection, TraceOptions
 from memlane.instrument.rebind import Rebound, copied_variables, rebind, shared_variables
 from memlane.instrument.sampling import Chosen, Ranges, Sampling
@@ -42,7 +43,6 @@ from memlane.instrument.sites import SiteTable, place_of, site_table, uncounted
 from memlane.instrument.staging import STAGE_RECORDS, stage_bytes, unstaged_bytes
 from memlane.instrument.tracing import Traced, trace
 from memlane.instrument.variables import COUNTERS, POINTER, WINDOW
-from memlane.instrument.widen import Widened, widen
 
 __all__ = [
     "COUNTERS",
@@ -63,6 +63,7 @@ __all__ = [
     "CountOptions",
     "Counted",
     "Decoded",
+    "MergedLoads",
     "Ranges",
     "Rebound",
     "Sampling",
@@ -70,7 +71,7 @@ __all__ = [
     "SiteTable",
     "TraceOptions",
     "Traced",
-    "Widened",
+    "add_merged_loads",
     "buffer_layout",
     "copied_variables",
     "count",
@@ -89,5 +90,4 @@ __all__ = [
     "uncounted",
     "unstaged_bytes",
     "warps_without_slice",
-    "widen",
 ]

@@ -10,11 +10,11 @@ from memlane.instrument import SiteTable, site_table, uncounted
 from memlane.launch import KernelCall, Launch, Launcher, Layers, LoadedModule, Observation, observed, observing, unobserved
 from memlane.measure.apart import apart
 from memlane.measure.judging import judge_of
+from memlane.measure.merged_accesses import merged_loads_twin
 from memlane.measure.observed import branch_counts, site_counts
 from memlane.measure.steps import PlanResult, observing_plan
 from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
-from memlane.measure.widened import widened_twin
 from memlane.record import Counts, SiteCounts
 from memlane.targets import BoundPlan
 
@@ -67,7 +67,7 @@ class Counter(Watching):
         alone = launch.layers == Layers() and launch.layers.report is None
         failed = self._on_failure(number, launch)
         with unobserved():
-            wide = widened_twin(launch.kernel.loaded) if self._merged and alone else None
+            wide = merged_loads_twin(launch.kernel.loaded) if self._merged and alone else None
         if wide is None:
             mine = Layers(counts=True, report=lambda seen: self._keep(number, seen), failed=failed)
             return replace(launch, layers=launch.layers.merged(mine))

@@ -10,8 +10,8 @@ from memlane.instrument import COUNTERS, Counted, read_counters
 from memlane.instrument import count as instrument
 from memlane.launch import Launch, LoadedModule
 from memlane.measure.judging import judge_of
+from memlane.measure.merged_accesses import split_counts, with_merged_loads
 from memlane.measure.twin import Twin, load_twin, rebound_to
-from memlane.measure.widened import split, widened_of
 from memlane.record import Counts, SiteCounts
 
 
@@ -37,8 +37,8 @@ class Tally:
     def __init__(self, loaded: LoadedModule, *, merged: bool = False) -> None:
         """`merged`: also count the wide accesses that ptxas formed from several sites."""
         self._loaded, self._target = loaded, loaded.target
-        self._widened = widened_of(loaded) if merged else None
-        module = loaded.module if self._widened is None else self._widened.module
+        self._merged_loads = with_merged_loads(loaded) if merged else None
+        module = loaded.module if self._merged_loads is None else self._merged_loads.module
         self._counted: Counted = instrument(module, loaded.target.chip)
         self._rebound = rebound_to(loaded, self._counted.module)
         self._launches: list[_Tallied] = []
@@ -67,8 +67,8 @@ class Tally:
         kernel = tallied.launch.kernel
         sites, branches = read_counters(self._counted, counters, kernel.title)
         merged: tuple[SiteCounts, ...] = ()
-        if self._widened is not None:
-            sites, merged = split(self._loaded, self._widened, kernel.name, sites)
+        if self._merged_loads is not None:
+            sites, merged = split_counts(self._loaded, self._merged_loads, kernel.name, sites)
         return Counts(
             chip=self._target.chip.name,
             target=self._target.name,

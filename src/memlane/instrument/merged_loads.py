@@ -27,7 +27,7 @@ _FORMS = {2: "b16", 4: "b32", 8: "b64", 16: "v2.b64"}
 
 
 @dataclass(frozen=True)
-class Widened:
+class MergedLoads:
     """A module with wide loads added."""
 
     module: Module
@@ -39,25 +39,25 @@ class Widened:
     """Index in the original kernel of each other instruction, by the PTX name of the kernel and the index in this module."""
 
 
-def widen(module: Module, groups: Iterable[Sequence[int]]) -> Widened | None:
+def add_merged_loads(module: Module, groups: Iterable[Sequence[int]]) -> MergedLoads | None:
     """Return the module with a wide load for each group that can have one; None if none can.
 
     `groups`: numbers of sites with adjacent bytes, in that order; each group in one basic block, with the same base.
     """
     table = site_table(module)
     module = table.module
-    kernels: dict[str, _WidenedKernel] = {}
+    kernels: dict[str, _MergedKernel] = {}
     wanted = [[table.sites[number] for number in group] for group in groups]
     for name, sites in table.of_kernel.items():
         kernel = module.kernels[name]
         mine = [group for group in wanted if all(sites.get(site.instruction) is site for site in group)]
-        mine = [group for group in mine if _can_be_widened(kernel, group)]
+        mine = [group for group in mine if _can_be_merged(kernel, group)]
         if mine:
-            kernels[name] = _widened(kernel, mine)
+            kernels[name] = _with_wide_loads(kernel, mine)
     if not kernels:
         return None
     identity = {name: {index: index for index in range(_length(module.kernels[name]))} for name in module.kernels}
-    return Widened(
+    return MergedLoads(
         with_items(module, {name: kernel.function for name, kernel in kernels.items()}),
         {name: kernel.wide for name, kernel in kernels.items()},
         {name: kernels[name].kept if name in kernels else identity[name] for name in module.kernels},
@@ -65,7 +65,7 @@ def widen(module: Module, groups: Iterable[Sequence[int]]) -> Widened | None:
 
 
 @dataclass(frozen=True)
-class _WidenedKernel:
+class _MergedKernel:
     function: Function
     wide: Mapping[int, Site]
     kept: Mapping[int, int]
@@ -75,7 +75,7 @@ def _length(kernel: Function) -> int:
     return len(list(kernel.instructions()))
 
 
-def _can_be_widened(kernel: Function, group: Sequence[Site]) -> bool:
+def _can_be_merged(kernel: Function, group: Sequence[Site]) -> bool:
     """Return whether the accesses of a group are unguarded loads that form one wide load."""
     instructions = list(kernel.instructions())
     first = group[0]
@@ -88,7 +88,7 @@ def _can_be_widened(kernel: Function, group: Sequence[Site]) -> bool:
     )
 
 
-def _widened(kernel: Function, groups: Sequence[Sequence[Site]]) -> _WidenedKernel:
+def _with_wide_loads(kernel: Function, groups: Sequence[Sequence[Site]]) -> _MergedKernel:
     """Return the kernel with a wide load in front of the first access of each group."""
     originals = list(kernel.instructions())
     prefix = free_prefix(kernel, PREFIX)
@@ -105,7 +105,7 @@ def _widened(kernel: Function, groups: Sequence[Sequence[Site]]) -> _WidenedKern
     function = rewrite_body(kernel, "", rewrite)
     wide = dict(zip(positions_of(function, [load for load, _ in placed_loads]), (site for _, site in placed_loads), strict=True))
     others = [index for index in range(len(originals) + len(wide)) if index not in wide]
-    return _WidenedKernel(function, wide, {now: was for was, now in enumerate(others)})
+    return _MergedKernel(function, wide, {now: was for was, now in enumerate(others)})
 
 
 def _wide_load(originals: Sequence[Instruction], group: Sequence[Site], prefix: str) -> tuple[Block, Instruction, Site]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from memlane.instrument import Widened, site_table, widen
+from memlane.instrument import MergedLoads, add_merged_loads, site_table
 from memlane.launch import Launch, LoadedModule, Observation
 from memlane.measure.judging import merged_sites
 from memlane.measure.observed import site_counts
@@ -14,16 +14,16 @@ from memlane.record import SiteCounts
 
 
 @once_for_each
-def widened_of(loaded: LoadedModule) -> Widened | None:
+def with_merged_loads(loaded: LoadedModule) -> MergedLoads | None:
     """Return the module with wide loads added, made once; None if ptxas merged nothing that can be counted this way."""
-    return widen(loaded.module, merged_sites(loaded))
+    return add_merged_loads(loaded.module, merged_sites(loaded))
 
 
 @dataclass(frozen=True, eq=False)
-class WidenedTwin:
+class MergedLoadsTwin:
     """Copy of a loaded module with wide loads added, for a target that observes."""
 
-    widened: Widened
+    merged_loads: MergedLoads
     twin: Twin
 
     def plain(self, launch: Launch, seen: Observation) -> tuple[Observation, tuple[SiteCounts, ...]]:
@@ -31,7 +31,7 @@ class WidenedTwin:
         of the copy."""
         name = launch.kernel.name
         before = self.twin.preceding[name]
-        kept, wide = self.widened.kept[name], self.widened.wide.get(name, {})
+        kept, wide = self.merged_loads.kept[name], self.merged_loads.wide.get(name, {})
         merged = site_counts(seen, {before + index: site for index, site in wide.items()})
         counts = {kept[index - before]: fields for index, fields in seen.counts.items() if index - before in kept}
         executed = seen.thread_instructions
@@ -42,15 +42,17 @@ class WidenedTwin:
 
 
 @once_for_each
-def widened_twin(loaded: LoadedModule) -> WidenedTwin | None:
+def merged_loads_twin(loaded: LoadedModule) -> MergedLoadsTwin | None:
     """Return the copy with wide loads, loaded once; None if there is nothing to widen."""
-    widened = widened_of(loaded)
-    return None if widened is None else WidenedTwin(widened, load_twin(loaded, rebound_to(loaded, widened.module)))
+    merged_loads = with_merged_loads(loaded)
+    return None if merged_loads is None else MergedLoadsTwin(merged_loads, load_twin(loaded, rebound_to(loaded, merged_loads.module)))
 
 
-def split(loaded: LoadedModule, widened: Widened, kernel: str, counts: tuple[SiteCounts, ...]) -> tuple[tuple[SiteCounts, ...], ...]:
-    """Split counts by the sites of the widened module into those of the original sites and those of the wide accesses."""
+def split_counts(
+    loaded: LoadedModule, merged_loads: MergedLoads, kernel: str, counts: tuple[SiteCounts, ...]
+) -> tuple[tuple[SiteCounts, ...], ...]:
+    """Split counts by the sites of the module with wide loads into those of the original sites and those of the wide accesses."""
     originals = site_table(loaded.module).of_kernel[kernel]
-    kept, wide = widened.kept[kernel], widened.wide.get(kernel, {})
+    kept, wide = merged_loads.kept[kernel], merged_loads.wide.get(kernel, {})
     plain = tuple(replace(one, site=originals[kept[one.site.instruction]]) for one in counts if one.site.instruction not in wide)
     return plain, tuple(replace(one, site=wide[one.site.instruction]) for one in counts if one.site.instruction in wide)

@@ -8,7 +8,7 @@ import pytest
 import memlane as ml
 from memlane.chip import load
 from memlane.chip.access import wavefronts
-from memlane.instrument import site_table, widen
+from memlane.instrument import add_merged_loads, site_table
 from memlane.launch import Target
 from memlane.measure import Counter
 from memlane.ptx import parse, print_module
@@ -104,22 +104,22 @@ def test_it_is_shown(target: Target) -> None:
 
 
 def test_a_wide_load_stands_in_front_of_the_first_and_reads_from_the_lowest() -> None:
-    widened = widen(ROWS, [(2, 3, 1, 4)])
-    assert widened is not None
-    again = parse(print_module(widened.module), "again.ptx")
+    merged_loads = add_merged_loads(ROWS, [(2, 3, 1, 4)])
+    assert merged_loads is not None
+    again = parse(print_module(merged_loads.module), "again.ptx")
     names = [one.name for one in again.kernels["k"].body.instructions()]  # type: ignore[union-attr]
-    (at,) = widened.wide["k"]
+    (at,) = merged_loads.wide["k"]
     assert names[at : at + 2] == ["ld.shared.v2.b64", "ld.shared.u32"]
-    assert "[%n+0]" in print_module(widened.module) or "v2.b64 {%ml_wide0, %ml_wide1}, [%n];" in print_module(widened.module)
+    assert "[%n+0]" in print_module(merged_loads.module) or "v2.b64 {%ml_wide0, %ml_wide1}, [%n];" in print_module(merged_loads.module)
     originals = [one.name for one in ROWS.kernels["k"].body.instructions()]  # type: ignore[union-attr]
-    assert [names[now] for now in widened.kept["k"]] == originals
-    assert list(widened.kept["k"].values()) == list(range(len(originals)))
+    assert [names[now] for now in merged_loads.kept["k"]] == originals
+    assert list(merged_loads.kept["k"].values()) == list(range(len(originals)))
 
 
 @pytest.mark.parametrize("group", [(0, 1), (1, 2, 3), (5, 6)], ids=["a store", "12 bytes", "a reduction"])
 def test_what_cannot_be_read_twice_is_left(group: tuple[int, ...]) -> None:
     assert len(site_table(ROWS).sites) == 7
-    assert widen(ROWS, [group]) is None
+    assert add_merged_loads(ROWS, [group]) is None
 
 
 def test_guarded_loads_are_left() -> None:
@@ -130,4 +130,4 @@ def test_guarded_loads_are_left() -> None:
         @%q ld.global.u32 %v0, [%a]; @%q ld.global.u32 %v1, [%a+4]; st.global.u32 [%a+8], %v0; ret;
         """
     )
-    assert widen(module, [(0, 1)]) is None
+    assert add_merged_loads(module, [(0, 1)]) is None
