@@ -1,6 +1,6 @@
 """Measure launches on any target: trace, count, check, view, time and predict them.
 
-memory <- apart                             save and restore the memory of a launch; measure once within an observed program
+memory <- isolation                         save and restore the memory of a launch; measure once within an observed program
 twin <- probed, plan, readout <- arena      instrumented copies of modules; the trace buffer and the capacity that a launch gets in it
 probed <- judging <- merged_accesses        completeness and exactness by the SASS; counts of accesses that ptxas merged
 observed, join, runs, examples <- assemble <- tracer, viewer

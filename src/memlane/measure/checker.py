@@ -8,7 +8,7 @@ from typing import overload
 
 from memlane.launch import KernelCall, Launch, Layers, Observation, Report, observed, observing
 from memlane.launch.checked import demand_checker
-from memlane.measure.apart import apart
+from memlane.measure.isolation import without_observers
 from memlane.measure.steps import PlanResult, observing_plan
 from memlane.measure.watching import Watching
 from memlane.targets import BoundPlan
@@ -94,6 +94,6 @@ def check(call: KernelCall | BoundPlan, *args: object, seed: int | None = None) 
         with observing_plan(call, checker, serial=True):
             return checker.steps.with_results({one.number: one.reports for one in checker.checked})
     launch = call.bind(*args)
-    with apart(launch), observing(checker):
+    with without_observers(launch), observing(checker):
         launch.kernel.target.launch(observed(launch))
     return list(checker.reports)

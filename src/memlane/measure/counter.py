@@ -8,7 +8,7 @@ from typing import overload
 from memlane.errors import MemlaneError
 from memlane.instrument import SiteTable, site_table, uncounted
 from memlane.launch import KernelCall, Launch, Launcher, Layers, LoadedModule, Observation, observed, observing, unobserved
-from memlane.measure.apart import apart
+from memlane.measure.isolation import without_observers
 from memlane.measure.judging import judge_of
 from memlane.measure.merged_accesses import merged_loads_twin
 from memlane.measure.observed import branch_counts, site_counts
@@ -150,7 +150,7 @@ def count(call: KernelCall | BoundPlan, *args: object, merged: bool = False) -> 
         with observing_plan(call, counter, serial=True):
             return counter.steps.with_results(dict(counter.collect()))
     launch = call.bind(*args)
-    with apart(launch):
+    with without_observers(launch):
         with observing(counter):
             launch.kernel.target.launch(observed(launch))
         return counter.finish()[0]

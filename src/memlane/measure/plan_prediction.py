@@ -10,10 +10,10 @@ from memlane.chip import Chip, load
 from memlane.emulate import Emulator
 from memlane.errors import BadLaunch, BadPlan
 from memlane.launch import KernelCall, Launch, Target, watched
-from memlane.measure.apart import apart
+from memlane.measure.isolation import without_observers
 from memlane.measure.memory import Snapshot
 from memlane.measure.prediction import predict_launch
-from memlane.measure.steps import StepResult, plan_apart
+from memlane.measure.steps import StepResult, plan_without_observers
 from memlane.model import Work, fixed_work, simulate
 from memlane.model.kernel import NOT_MODELLED, Prediction
 from memlane.number_format import duration, percent, plural
@@ -133,7 +133,7 @@ def predict(
     launch = call.bind(*args)
     before = Snapshot(launch) if watched() else None  # the launches of other observers change its arrays
     try:
-        with apart(launch):
+        with without_observers(launch):
             return predict_launch(launch, load(chip) if isinstance(chip, str) else chip, every_block, most_cycles)
     finally:
         if before is not None:
@@ -150,7 +150,7 @@ def _of_plan(
     forecast = _Forecast(chips, emulators, how)
     work: list[Work] = []
     launches: list[StepResult[Prediction]] = []
-    with plan_apart(bound):
+    with plan_without_observers(bound):
         for execution, given, run in bound.one_by_one():
             own = fixed[execution.number]
             if given and not isinstance(execution.action, Put | Wait):

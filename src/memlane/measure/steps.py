@@ -134,7 +134,7 @@ def _name(end: End) -> str:
 
 
 @contextmanager
-def plan_apart(plan: BoundPlan) -> Iterator[None]:
+def plan_without_observers(plan: BoundPlan) -> Iterator[None]:
     """Suspend all observers inside the `with` block, while a plan is measured; then let them observe one run of the plan.
 
     That run starts from the memory at the start of the block, and leaves it as the plan does.
@@ -161,7 +161,7 @@ def _copied(memory: DeviceArray | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 @contextmanager
 def observing_plan(plan: BoundPlan, *observers: Observer, serial: bool) -> Iterator[None]:
     """Run a plan once under these observers, and suspend all others until the `with` block ends."""
-    with plan_apart(plan):
+    with plan_without_observers(plan):
         with ExitStack() as block:
             for observer in observers:
                 block.enter_context(observing(observer))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from memlane.chip import ModelledTime
 from memlane.errors import BadLaunch
 from memlane.launch import KernelCall
-from memlane.measure.apart import apart
+from memlane.measure.isolation import without_observers
 from memlane.measure.memory import Snapshot
 from memlane.number_format import duration
 
@@ -62,7 +62,7 @@ def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
     target = launch.kernel.target
     before = Snapshot(launch)
     try:
-        with apart(launch):
+        with without_observers(launch):
             if not target.modelled:
                 target.time_launches([launch] * WARM_UP_LAUNCHES)
             times = target.time_launches([launch] * (1 if target.modelled else repeats))

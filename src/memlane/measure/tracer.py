@@ -7,9 +7,9 @@ from dataclasses import replace
 from memlane.errors import DeviceError, LaunchError, MemlaneError
 from memlane.instrument import Ranges, Sampling, Selection, TraceOptions
 from memlane.launch import KernelCall, Launch, Launcher, LoadedModule, observed, observing, unobserved
-from memlane.measure.apart import apart
 from memlane.measure.arena import Arena
 from memlane.measure.assemble import assemble_trace
+from memlane.measure.isolation import without_observers
 from memlane.measure.memory import Snapshot, not_restorable
 from memlane.measure.perturbation import times_of
 from memlane.measure.plan import LaunchPlan
@@ -243,7 +243,7 @@ def trace(
         with observing_plan(call, tracer, serial=False):
             return tracer.finish()
     launch = call.bind(*args)
-    with apart(launch), lent(launch.kernel.loaded, tracer.options) as probed:
+    with without_observers(launch), lent(launch.kernel.loaded, tracer.options) as probed:
         tracer.adopt(probed)
         with observing(tracer):
             launch.kernel.target.launch(observed(launch, once=True))

@@ -20,7 +20,7 @@ from memlane.errors import LayoutError, MemlaneError, RelayoutError
 from memlane.launch import DeviceArray, KernelCall, Launch, Target, observed, observing
 from memlane.layout import ArrayLayout, Fields, Permuted, array_layout
 from memlane.measure import Counter
-from memlane.measure.apart import apart
+from memlane.measure.isolation import without_observers
 from memlane.measure.memory import Snapshot
 from memlane.number_format import duration, plural, rounded
 from memlane.optimize.extents import Extents, extents_of
@@ -174,7 +174,7 @@ def advise_layout(call: KernelCall, *args: object, shapes: Mapping[int, tuple[in
     worst array first; nothing where no array moves 1.5 times the sectors that it needs.
     """
     launch = call.bind(*args)
-    with apart(launch):
+    with without_observers(launch):
         return advise_launch(launch, shapes=shapes)
 
 

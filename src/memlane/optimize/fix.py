@@ -11,7 +11,7 @@ from memlane.compile import DeclaredArray, declared_array
 from memlane.errors import LayoutError, MemlaneError, RelayoutError
 from memlane.launch import Kernel, KernelCall, Launch, unobserved
 from memlane.layout import Layout, Padded
-from memlane.measure.apart import apart
+from memlane.measure.isolation import without_observers
 from memlane.measure.memory import Snapshot
 from memlane.number_format import percent, plural, rounded
 from memlane.optimize.candidates import candidates, geometries
@@ -153,7 +153,7 @@ def fix(
     proposed. Returns what was tried of each array, those with the most conflicts first; nothing where there are none.
     """
     launch = call.bind(*args)
-    with apart(launch):
+    with without_observers(launch):
         return fix_launch(launch, shared=shared, rows=rows, columns=columns, layouts=layouts)
 
 

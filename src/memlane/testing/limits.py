@@ -10,8 +10,8 @@ from memlane.errors import CheckFailed
 from memlane.launch import KernelCall, Launch, Observation, Report, observed, observing
 from memlane.measure import Checker, Counter
 from memlane.measure import check as check_correctness
-from memlane.measure.apart import apart
 from memlane.measure.counter import counts_of
+from memlane.measure.isolation import without_observers
 from memlane.measure.steps import PlanResult, observing_plan
 from memlane.record import Counts
 from memlane.targets import BoundPlan
@@ -69,7 +69,7 @@ def check(
     if not limits.any:
         return check_correctness(call, *args, seed=seed)
     checker, counter, launch = Checker(seed=seed), Counter(), call.bind(*args)
-    with apart(launch):
+    with without_observers(launch):
         with observing(checker), observing(counter):
             launch.kernel.target.launch(observed(launch))
         _require(limits, counter.finish(), launch)

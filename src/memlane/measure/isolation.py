@@ -10,7 +10,7 @@ from memlane.measure.memory import Snapshot
 
 
 @contextmanager
-def apart(launch: Launch) -> Iterator[None]:
+def without_observers(launch: Launch) -> Iterator[None]:
     """Suspend all observers while `launch` is measured; then show them that launch once, as the plain kernel.
 
     So the measurement is of the plain kernel, and so is theirs: a program under `memlane trace` that calls `trace` itself gets the same
