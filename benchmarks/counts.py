@@ -70,7 +70,7 @@ from memlane.compile import architecture, assemble
 from memlane.lab.profiler import find
 from memlane.launch import Launch, LoadedModule, plain_name, unobserved
 from memlane.measure import Counter
-from memlane.measure.tallied import Tally
+from memlane.measure.device_counters import DeviceCounters
 from memlane.record import Counts, SiteCounts
 
 SOURCES = [
@@ -263,21 +263,21 @@ class OnDevice:
 
     def __init__(self) -> None:
         self.launches: list[Launch] = []
-        self._tallies: dict[LoadedModule, Tally] = {}
+        self._device_counters: dict[LoadedModule, DeviceCounters] = {}
 
     def launching(self, launch: Launch) -> Launch:
         with unobserved():
             loaded = launch.kernel.loaded
-            if loaded not in self._tallies:
-                self._tallies[loaded] = Tally(loaded)
-            counting = self._tallies[loaded].counting(len(self.launches), launch)
+            if loaded not in self._device_counters:
+                self._device_counters[loaded] = DeviceCounters(loaded)
+            counting_launch = self._device_counters[loaded].counting_launch(len(self.launches), launch)
         self.launches.append(launch)
-        return counting
+        return counting_launch
 
     def finish(self) -> list[Counts]:
         """What each launch cost, in their order."""
         self.launches[0].kernel.target.sync()
-        counted = [pair for tally in self._tallies.values() for pair in tally.collect()]
+        counted = [pair for tally in self._device_counters.values() for pair in tally.collect()]
         return [counts for _, counts in sorted(counted, key=lambda pair: pair[0])]
 
 

@@ -23,7 +23,7 @@ from memlane.driver import Device
 from memlane.emulate import Emulator
 from memlane.instrument import SCHEMES
 from memlane.launch import Launch, Target
-from memlane.measure.tallied import Tally
+from memlane.measure.device_counters import DeviceCounters
 from memlane.record import kernel_label
 
 SOURCES = [
@@ -101,8 +101,8 @@ def instrumented(launch: Launch, scheme: str) -> list[Bytes]:
 
 def counted(launch: Launch) -> list[Bytes]:
     """With the instructions that count."""
-    tally = Tally(launch.kernel.loaded)  # it holds the counters
-    return outcome(launch, lambda: launch.kernel.target.launch(tally.counting(0, launch)))
+    tally = DeviceCounters(launch.kernel.loaded)  # it holds the counters
+    return outcome(launch, lambda: launch.kernel.target.launch(tally.counting_launch(0, launch)))
 
 
 def emulated(launch: Launch) -> list[Bytes]:

@@ -18,7 +18,7 @@ from memlane.instrument.consumers import TAKEN
 from memlane.launch import Launch, observing, unobserved
 from memlane.measure import Counter, count
 from memlane.measure import trace as trace_call
-from memlane.measure.tallied import Tally
+from memlane.measure.device_counters import DeviceCounters
 from memlane.ptx import Module, parse
 from memlane.record import COMPLETE, Counts
 from memlane.report import render_trace, to_text
@@ -119,8 +119,8 @@ class _Counting:
 
     def launching(self, launch: Launch) -> Launch:
         with unobserved():
-            self.tally = Tally(launch.kernel.loaded)
-            return self.tally.counting(0, launch)
+            self.tally = DeviceCounters(launch.kernel.loaded)
+            return self.tally.counting_launch(0, launch)
 
     def finish(self) -> list[Counts]:
         return [counts for _, counts in self.tally.collect()]

@@ -21,7 +21,7 @@ from memlane.instrument import SCHEMES, Selection, site_table
 from memlane.instrument import trace as instrument
 from memlane.launch import LoadedModule, observing
 from memlane.measure import Tracer, count, trace
-from memlane.measure.tallied import Tally
+from memlane.measure.device_counters import DeviceCounters
 from memlane.ptx import Module
 from memlane.record import COMPLETE, EXACT, HINT, ISSUE_ONLY, Call, Counts, Trace
 from memlane.report import render_counts, render_trace, to_text
@@ -93,8 +93,8 @@ REQUESTS = {
 
 def counted_on_the_device(loaded: LoadedModule, *arguments: object) -> Counts:
     """By the road of a GPU, with counting instructions in the kernel."""
-    tally = Tally(loaded)
-    loaded.target.launch(tally.counting(0, loaded["k"][1, THREADS].bind(*arguments)))
+    tally = DeviceCounters(loaded)
+    loaded.target.launch(tally.counting_launch(0, loaded["k"][1, THREADS].bind(*arguments)))
     [(_, counts)] = tally.collect()
     return counts
 

@@ -9,7 +9,7 @@ import numpy as np
 from memlane.emulate import Emulator
 from memlane.launch import DeviceArray, LoadedModule, observing
 from memlane.measure import Tracer
-from memlane.measure.tallied import Tally
+from memlane.measure.device_counters import DeviceCounters
 
 
 def test_a_traced_graph_runs_on_after_the_tracer_has_finished(target: Emulator, kernels: LoadedModule, data: DeviceArray) -> None:
@@ -31,8 +31,8 @@ def test_a_tracer_that_finishes_twice_gives_the_same_trace(kernels: LoadedModule
 
 
 def test_a_counting_graph_runs_on_after_its_counters_are_gone(target: Emulator, kernels: LoadedModule, data: DeviceArray) -> None:
-    tally = Tally(kernels)
-    graph = target.graph([tally.counting(0, kernels["add"][1, 128].bind(data, 1))])
+    tally = DeviceCounters(kernels)
+    graph = target.graph([tally.counting_launch(0, kernels["add"][1, 128].bind(data, 1))])
     graph.replay()
     [(_, counts)] = tally.collect()
     del tally

@@ -10,7 +10,7 @@ import pytest
 from memlane.emulate import Emulator
 from memlane.launch import LoadedModule, observing
 from memlane.measure import Tracer, count, trace
-from memlane.measure.tallied import Tally
+from memlane.measure.device_counters import DeviceCounters
 from memlane.ptx import parse
 from memlane.record import Skipped, Trace
 from memlane.report import counts_document, render_counts, render_findings, render_trace, summary_document, to_text
@@ -70,8 +70,8 @@ def test_traces_and_counts_carry_what_was_skipped_in_their_kernels(calls: Loaded
     data = calls.target.zeros(2, np.uint32)
     assert trace(calls[kernel][1, 1], data).skipped == skipped
     assert count(calls[kernel][1, 1], data).skipped == skipped
-    tally = Tally(calls)
-    calls.target.launch(tally.counting(0, calls[kernel][1, 1].bind(data)))
+    tally = DeviceCounters(calls)
+    calls.target.launch(tally.counting_launch(0, calls[kernel][1, 1].bind(data)))
     assert [counts.skipped for _, counts in tally.collect()] == [skipped]
 
 

@@ -10,9 +10,9 @@ from memlane.emulate import Emulator
 from memlane.instrument import TraceOptions
 from memlane.launch import DeviceArray, LoadedModule, Observer, observing
 from memlane.measure import Counter, Tracer, count, time, trace
+from memlane.measure.device_counters import DeviceCounters
 from memlane.measure.memory import Snapshot
 from memlane.measure.probed import probe
-from memlane.measure.tallied import Tally
 from memlane.ptx import parse
 from tests.sass.code import cubin_of
 
@@ -99,12 +99,12 @@ def test_every_single_measurement_is_one_launch_to_the_variables(counting: Loade
 
 def test_the_kernel_that_counts_by_itself_works_on_them_too(target: Emulator, counting: LoadedModule, out: DeviceArray) -> None:
     launch = counting["advance"][1, 1].bind(out)
-    tally = Tally(counting)
+    tally = DeviceCounters(counting)
     set_step(counting, 3)
-    target.launch(tally.counting(0, launch))
+    target.launch(tally.counting_launch(0, launch))
     set_step(counting, 4)
     before = Snapshot(launch)
-    target.launch(tally.counting(1, launch))
+    target.launch(tally.counting_launch(1, launch))
     assert total(counting) == 7
     before.restore()
     assert total(counting) == 3

@@ -8,12 +8,12 @@ from typing import overload
 from memlane.errors import MemlaneError
 from memlane.instrument import SiteTable, site_table, uncounted
 from memlane.launch import KernelCall, Launch, Launcher, Layers, LoadedModule, Observation, observed, observing, unobserved
+from memlane.measure.device_counters import DeviceCounters
 from memlane.measure.isolation import without_observers
 from memlane.measure.judging import judge_of
 from memlane.measure.merged_accesses import merged_loads_twin
 from memlane.measure.observed import branch_counts, site_counts
 from memlane.measure.steps import PlanResult, observing_plan
-from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
 from memlane.record import Counts, SiteCounts
 from memlane.targets import BoundPlan
@@ -45,7 +45,7 @@ class Counter(Watching):
         """Texts of the source files of their modules, by the names that sites use."""
         self._merged = merged
         self._observations: list[tuple[int, Observation, tuple[SiteCounts, ...]]] = []
-        self._tallies: dict[LoadedModule, Tally] = {}
+        self._device_counters: dict[LoadedModule, DeviceCounters] = {}
         self._targets: dict[Launcher, None] = {}
 
     def _replaced(self, number: int, launch: Launch) -> Launch:
@@ -57,9 +57,9 @@ class Counter(Watching):
             return self._to_be_observed(number, launch)
         with unobserved():
             loaded = launch.kernel.loaded
-            if loaded not in self._tallies:
-                self._tallies[loaded] = Tally(loaded, merged=self._merged)
-            return self._tallies[loaded].counting(number, launch)
+            if loaded not in self._device_counters:
+                self._device_counters[loaded] = DeviceCounters(loaded, merged=self._merged)
+            return self._device_counters[loaded].counting_launch(number, launch)
 
     def _to_be_observed(self, number: int, launch: Launch) -> Launch:
         """Return the launch for a target that observes by itself. Earlier observers have to see the plain kernel, so for them no load is
@@ -94,7 +94,7 @@ class Counter(Watching):
         with unobserved():
             for target in self._targets:
                 target.sync()
-            counted = [pair for tally in self._tallies.values() for pair in tally.collect()]
+            counted = [pair for counters in self._device_counters.values() for pair in counters.collect()]
         counted += [(number, replace(counts_of(observation), merged=merged)) for number, observation, merged in self._observations]
         return sorted(((number, self._completed(counts)) for number, counts in counted), key=lambda pair: pair[0])
 

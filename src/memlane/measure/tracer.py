@@ -9,6 +9,7 @@ from memlane.instrument import Ranges, Sampling, Selection, TraceOptions
 from memlane.launch import KernelCall, Launch, Launcher, LoadedModule, observed, observing, unobserved
 from memlane.measure.arena import Arena
 from memlane.measure.assemble import assemble_trace
+from memlane.measure.device_counters import DeviceCounters
 from memlane.measure.isolation import without_observers
 from memlane.measure.memory import Snapshot, not_restorable
 from memlane.measure.perturbation import times_of
@@ -17,7 +18,6 @@ from memlane.measure.prediction import predicted_time
 from memlane.measure.probed import ProbedModule, lent, probe
 from memlane.measure.runs import LaunchRecord
 from memlane.measure.steps import observing_plan
-from memlane.measure.tallied import Tally
 from memlane.measure.watching import Watching
 from memlane.record import CopyInfo, Counts, PredictedTime, Trace
 from memlane.targets import BoundPlan
@@ -90,7 +90,7 @@ class Tracer(Watching):
         self.uncounted: dict[str, str] = {}
         """Reason why a launch of a kernel was not counted, by the kernel's title."""
         self._perturbation, self._predictions = perturbation, predictions
-        self._tallies: dict[LoadedModule, Tally] = {}
+        self._device_counters: dict[LoadedModule, DeviceCounters] = {}
         self.traced = 0
         """Launches that were issued with probes."""
         self.plans: list[LaunchPlan] = []
@@ -137,12 +137,12 @@ class Tracer(Watching):
     def _count(self, launch: Launch) -> Counts:
         """Return the transactions of the launch, from a separate run whose effect on the arrays is undone."""
         loaded = launch.kernel.loaded
-        if loaded not in self._tallies:
-            self._tallies[loaded] = Tally(loaded)
-        tally = self._tallies[loaded]
+        if loaded not in self._device_counters:
+            self._device_counters[loaded] = DeviceCounters(loaded)
+        counters = self._device_counters[loaded]
         before = Snapshot(launch)
-        launch.kernel.target.launch(tally.counting(len(self._records), launch))
-        [(_, counts)] = tally.collect()
+        launch.kernel.target.launch(counters.counting_launch(len(self._records), launch))
+        [(_, counts)] = counters.collect()
         before.restore()
         return counts.checked
 

@@ -16,7 +16,7 @@ from memlane.record import Counts, SiteCounts
 
 
 @dataclass(frozen=True, eq=False)
-class _Tallied:
+class _CountingLaunch:
     """One counting launch and its counters."""
 
     number: int
@@ -26,7 +26,7 @@ class _Tallied:
     owner: object
 
 
-class Tally:
+class DeviceCounters:
     """Counting copies of one loaded module.
 
     Each launch gets a copy of its own, so that its counters are separate even if launches overlap or are captured in a graph (where every
@@ -41,30 +41,30 @@ class Tally:
         module = loaded.module if self._merged_loads is None else self._merged_loads.module
         self._counted: Counted = instrument(module, loaded.target.chip)
         self._rebound = rebound_to(loaded, self._counted.module)
-        self._launches: list[_Tallied] = []
+        self._launches: list[_CountingLaunch] = []
 
-    def counting(self, number: int, launch: Launch) -> Launch:
+    def counting_launch(self, number: int, launch: Launch) -> Launch:
         """Return the launch that counts in place of `launch`, the `number`-th observed one."""
         twin = load_twin(self._loaded, self._rebound)
         twin.copy_constants()
         address, owner = self._target.allocate(max(8, self._counted.nbytes))
         self._target.clear(address, self._counted.nbytes)
         twin.set_pointer(COUNTERS, address)
-        self._launches.append(_Tallied(number, launch, twin, address, owner))
+        self._launches.append(_CountingLaunch(number, launch, twin, address, owner))
         return replace(launch, kernel=twin.loaded[launch.kernel.name])
 
     def collect(self) -> list[tuple[int, Counts]]:
         """Return the counts of each launch since the last call with its number, after all of them have finished. Later runs (of a graph)
         count nothing."""
         launches, self._launches = self._launches, []
-        return [(tallied.number, self._counts(tallied)) for tallied in launches]
+        return [(one.number, self._counts(one)) for one in launches]
 
-    def _counts(self, tallied: _Tallied) -> Counts:
+    def _counts(self, one: _CountingLaunch) -> Counts:
         """Read the counters of a launch."""
         counters = np.empty(self._counted.nbytes, np.uint8)
-        tallied.twin.set_pointer(COUNTERS, 0)
-        self._target.read(tallied.counters, counters)
-        kernel = tallied.launch.kernel
+        one.twin.set_pointer(COUNTERS, 0)
+        self._target.read(one.counters, counters)
+        kernel = one.launch.kernel
         sites, branches = read_counters(self._counted, counters, kernel.title)
         merged: tuple[SiteCounts, ...] = ()
         if self._merged_loads is not None:
@@ -73,8 +73,8 @@ class Tally:
             chip=self._target.chip.name,
             target=self._target.name,
             kernel=kernel.title,
-            grid=tallied.launch.grid,
-            block=tallied.launch.block,
+            grid=one.launch.grid,
+            block=one.launch.block,
             sites=sites,
             branches=branches,
             how="counted on the device",
