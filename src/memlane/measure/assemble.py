@@ -14,8 +14,8 @@ from memlane.launch import SPACE_NUMBERS, Launcher
 from memlane.measure.examples import ObservedRun, chosen_examples
 from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.judging import judged_sites
-from memlane.measure.launched import launch_info
-from memlane.measure.observed import branch_counts, counts_of_sites, summed_counts
+from memlane.measure.launch_info import launch_info
+from memlane.measure.observed_counts import branch_counts, counts_of_sites, summed_counts
 from memlane.measure.perturbation import perturbation_of, resident_blocks_of
 from memlane.measure.probed import ProbedModule
 from memlane.measure.runs import Grid, LaunchRecord, grids_of

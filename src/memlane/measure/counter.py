@@ -12,7 +12,7 @@ from memlane.measure.device_counters import DeviceCounters
 from memlane.measure.isolation import without_observers
 from memlane.measure.judging import judge_of
 from memlane.measure.merged_accesses import merged_loads_twin
-from memlane.measure.observed import branch_counts, site_counts
+from memlane.measure.observed_counts import branch_counts, site_counts
 from memlane.measure.steps import PlanResult, observing_plan
 from memlane.measure.watching import Watching
 from memlane.record import Counts, SiteCounts

@@ -14,7 +14,7 @@ from memlane.errors import MemlaneError
 from memlane.instrument import Chosen, Decoded
 from memlane.launch import Launch, Layers, Observation
 from memlane.measure.join import IntArray
-from memlane.measure.observed import summed_counts
+from memlane.measure.observed_counts import summed_counts
 from memlane.measure.probed import ProbedModule
 from memlane.record import Counts, Perturbation
 

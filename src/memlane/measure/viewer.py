@@ -11,8 +11,8 @@ from memlane.errors import MemlaneError
 from memlane.instrument import site_table
 from memlane.launch import ExampleOf, Launch, Launcher, Layers, Observation
 from memlane.measure.examples import ObservedRun, asked_examples, chosen_examples
-from memlane.measure.launched import launch_info
-from memlane.measure.observed import site_counts
+from memlane.measure.launch_info import launch_info
+from memlane.measure.observed_counts import site_counts
 from memlane.measure.watching import Watching
 from memlane.record import LaunchInfo, Site, Trace, build_trace
 

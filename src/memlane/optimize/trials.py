@@ -19,7 +19,7 @@ from memlane.layout import Layout
 from memlane.measure import Counter
 from memlane.measure.counter import counts_of
 from memlane.measure.memory import Snapshot
-from memlane.measure.observed import site_counts
+from memlane.measure.observed_counts import site_counts
 from memlane.optimize.candidates import Seen
 from memlane.optimize.lanes import Examples, examples
 from memlane.ptx import inline_calls, print_module
