@@ -65,7 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def worked_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The architectures for which verdicts were worked out."""
     asked: list[str] = []
-    real = judging._worked_out
+    real = judging._compute_verdicts
 
     def noting(module: Module, assembled: bytes | None, arch: str) -> Mapping[int, Exactness]:
         asked.append(arch)
@@ -100,37 +100,37 @@ def _on_a_gpu(options: tuple[str, ...] = ()) -> Target:
 def _sites(chip: Target, scheme: str = "dependent", sites: frozenset[int] | None = None) -> tuple[Site, ...]:
     """The sites of the traced kernel with what is proved of them, as a process sees it that has not seen the module before."""
     loaded = chip.load(parse(TEXT.replace("OFFSET", "64")))
-    return judging.judged_sites(probe(loaded, TraceOptions(scheme, Selection(sites=sites))))
+    return judging.sites_with_evidence(probe(loaded, TraceOptions(scheme, Selection(sites=sites))))
 
 
-def _judged(offset: int = 64, chip: str = "emulator:h200") -> Mapping[int, Exactness]:
+def _find_evidence(offset: int = 64, chip: str = "emulator:h200") -> Mapping[int, Exactness]:
     """As a process sees it that has not seen the module before."""
     return judging.judge_of(target(chip).load(parse(TEXT.replace("OFFSET", str(offset)))))()
 
 
 def test_verdicts_are_worked_out_once_for_a_text_and_an_architecture(folder: Path, worked_out: list[str]) -> None:
-    first = _judged()
+    first = _find_evidence()
     assert [one.exactness for one in first.values()] == [EXACT] * 3
-    assert _judged() == _judged(chip="emulator:h100") == first
+    assert _find_evidence() == _find_evidence(chip="emulator:h100") == first
     assert worked_out == ["sm_90"]
     assert len(list(folder.glob("*.code"))) == 1
-    merged = _judged(4)
+    merged = _find_evidence(4)
     assert [one.exactness for one in merged.values()] == [MERGED, MERGED, EXACT]
     assert merged[0].merged == (0, 1)
-    assert _judged(4) == merged
-    _judged(chip="emulator:rtx4090")
+    assert _find_evidence(4) == merged
+    _find_evidence(chip="emulator:rtx4090")
     assert worked_out == ["sm_90", "sm_90", "sm_89"]
 
 
 @pytest.mark.parametrize("damage", [lambda content: content[: len(content) // 2], lambda content: content[:-9] + b"0" + content[-8:]])
 def test_a_damaged_entry_is_worked_out_again(folder: Path, worked_out: list[str], damage: object) -> None:
     assert callable(damage)
-    first = _judged()
+    first = _find_evidence()
     (path,) = folder.glob("*.code")
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
     assert path.read_bytes() != whole
-    assert _judged() == first
+    assert _find_evidence() == first
     assert len(worked_out) == 2
     assert path.read_bytes() == whole
 
@@ -143,7 +143,7 @@ def test_nothing_is_kept_where_the_cache_is_off_or_the_sources_were_changed(
         monkeypatch.setenv("MEMLANE_CACHE", "0")
     else:
         monkeypatch.setattr(Sources, "are_loaded", lambda _: False)
-    assert _judged() == _judged()
+    assert _find_evidence() == _find_evidence()
     assert not folder.exists()
     assert len(worked_out) == 2
 

@@ -2,7 +2,7 @@
 
 memory <- isolation                         save and restore the memory of a launch; measure once within an observed program
 twin <- probed, plan, readout <- arena      instrumented copies of modules; the trace buffer and the capacity that a launch gets in it
-probed <- judging <- merged_accesses        completeness and exactness by the SASS; counts of accesses that ptxas merged
+instrumented <- verdicts <- merged_accesses completeness and exactness by the SASS; counts of accesses that ptxas merged
 observed_counts, join, runs, examples <- assemble <- tracer, viewer
                                             convert records to a trace
 steps <- watching <- tracer, viewer, counter, checker

@@ -13,12 +13,12 @@ from memlane.instrument import Decoded
 from memlane.launch import SPACE_NUMBERS, Launcher
 from memlane.measure.examples import ObservedRun, chosen_examples
 from memlane.measure.join import IntArray, match_by_time
-from memlane.measure.judging import judged_sites
 from memlane.measure.launch_info import launch_info
 from memlane.measure.observed_counts import branch_counts, counts_of_sites, summed_counts
 from memlane.measure.perturbation import perturbation_of, resident_blocks_of
 from memlane.measure.probed import ProbedModule
 from memlane.measure.runs import Grid, LaunchRecord, grids_of
+from memlane.measure.verdicts import sites_with_evidence
 from memlane.record import WARP_DTYPE, AccessExample, BranchCounts, CopyInfo, LaunchInfo, Site, SiteCounts, Skipped, Trace, build_trace
 
 _GLOBAL, _SHARED, _NOWHERE = SPACE_NUMBERS["global"], SPACE_NUMBERS["shared"], 255
@@ -98,7 +98,7 @@ class _SiteTable:
         sites: list[Site] = []
         numbers: dict[ProbedModule, IntArray] = {}
         for probed, kernel in dict.fromkeys((grid.record.probed, grid.record.launch.kernel.name) for grid in grids):
-            known = judged_sites(probed)
+            known = sites_with_evidence(probed)
             own = numbers.setdefault(probed, np.full(len(known), -1, np.int64))
             for site in sorted(probed.traced.positions.get(kernel, ())):
                 if own[site] < 0:

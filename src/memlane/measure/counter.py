@@ -10,10 +10,10 @@ from memlane.instrument import SiteTable, site_table, uncounted
 from memlane.launch import KernelCall, Launch, Launcher, Layers, LoadedModule, Observation, observed, observing, unobserved
 from memlane.measure.device_counters import DeviceCounters
 from memlane.measure.isolation import without_observers
-from memlane.measure.judging import judge_of
 from memlane.measure.merged_accesses import merged_loads_twin
 from memlane.measure.observed_counts import branch_counts, site_counts
 from memlane.measure.steps import PlanResult, observing_plan
+from memlane.measure.verdicts import judge_of
 from memlane.measure.watching import Watching
 from memlane.record import Counts, SiteCounts
 from memlane.targets import BoundPlan

@@ -9,9 +9,9 @@ import numpy as np
 from memlane.instrument import COUNTERS, Counted, read_counters
 from memlane.instrument import count as instrument
 from memlane.launch import Launch, LoadedModule
-from memlane.measure.judging import judge_of
 from memlane.measure.merged_accesses import split_counts, with_merged_loads
 from memlane.measure.twin import Twin, load_twin, rebound_to
+from memlane.measure.verdicts import judge_of
 from memlane.record import Counts, SiteCounts
 
 

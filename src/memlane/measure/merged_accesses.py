@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from memlane.instrument import MergedLoads, add_merged_loads, site_table
 from memlane.launch import Launch, LoadedModule, Observation
-from memlane.measure.judging import merged_sites
 from memlane.measure.observed_counts import site_counts
 from memlane.measure.twin import Twin, load_twin, rebound_to
+from memlane.measure.verdicts import merged_sites
 from memlane.ptx import once_for_each
 from memlane.record import SiteCounts
 

@@ -27,7 +27,7 @@ Verdicts = Mapping[int, Exactness]
 Judge = Callable[[], Verdicts]
 
 _DECIDING = Sources(
-    *("audit", "chip", "compile", "instrument", "launch", "measure/judging.py", "plan", "ptx", "record", "sass"),
+    *("audit", "chip", "compile", "instrument", "launch", "measure/verdicts.py", "plan", "ptx", "record", "sass"),
     *("checks.py", "errors.py", "number_format.py", "packages.py", "source.py", "titles.py", "walks.py"),
 )
 """Source files of memlane that determine the verdicts, part of the key of stored ones."""
@@ -81,13 +81,13 @@ def _verdicts(module: Module, assembled: bytes | None, chip: Chip) -> Verdicts:
     """Return the verdict on each site, from the store or else computed and stored. `assembled` is None if nothing was assembled."""
     store, arch = present_store(), "" if assembled is not None else _arch_for(module, chip)
     if store is None or not _DECIDING.digest:
-        return _worked_out(module, assembled, arch)
+        return _compute_verdicts(module, assembled, arch)
     # The same assembler makes the same code of the same text; on a GPU the code already exists.
     code = f"{arch} {assembler_version()}" if assembled is None else hashlib.sha256(assembled).hexdigest()
     key = digest("verdicts", _DECIDING.digest, print_module(module), code, disassembler_version())
     entry = store.get(key)
     if entry is None:
-        found = _worked_out(module, assembled, arch)
+        found = _compute_verdicts(module, assembled, arch)
         keep(key, Entry({"verdicts": [[site, *astuple(one)] for site, one in found.items()]}, b""), _DECIDING)
         return found
     return {
@@ -96,7 +96,7 @@ def _verdicts(module: Module, assembled: bytes | None, chip: Chip) -> Verdicts:
     }
 
 
-def _worked_out(module: Module, assembled: bytes | None, arch: str) -> Verdicts:
+def _compute_verdicts(module: Module, assembled: bytes | None, arch: str) -> Verdicts:
     """Compute the verdict on each site from the SASS, assembled for `arch` if there is none yet."""
     with stage("comparing with the assembled code"):
         found = exactness(module, assemble(module, arch=arch).data if assembled is None else assembled)
@@ -114,14 +114,14 @@ def _arch_for(module: Module, chip: Chip) -> str:
 # -- times -----------------------------------------------------------------------------------------------------------------------
 
 
-def judged_sites(probed: ProbedModule) -> tuple[Site, ...]:
+def sites_with_evidence(probed: ProbedModule) -> tuple[Site, ...]:
     """Return the sites of an instrumented module with the completeness of their times and the evidence for it.
 
     On a GPU it is proved on the loaded SASS, which also shows the accesses that tracing has changed.
     """
     known = _known_sites(probed.loaded)
     if not known:
-        known.append(_judged(probed))
+        known.append(_find_evidence(probed))
     return known[0]
 
 
@@ -131,7 +131,7 @@ def _known_sites(loaded: LoadedModule) -> list[tuple[Site, ...]]:
     return []
 
 
-def _judged(probed: ProbedModule) -> tuple[Site, ...]:
+def _find_evidence(probed: ProbedModule) -> tuple[Site, ...]:
     """Return the sites with completeness and evidence, by the emulator or by a proof on the SASS."""
     traced, target = probed.traced, probed.loaded.target
     if target.observes:
@@ -140,7 +140,7 @@ def _judged(probed: ProbedModule) -> tuple[Site, ...]:
     if code is None or original is None:
         return _with_evidence(traced.sites, f"{NOT_PROVED}: {target.name} does not expose its assembled code")
     try:
-        shown = _shown(probed, code, original)
+        shown = _proofs_and_changes(probed, code, original)
     except Exception as error:  # A failed proof must not lose the measured times.
         return _with_evidence(traced.sites, f"{NOT_PROVED}: {_why(error)}")
     proofs = {proof.site: proof for proof in shown.proofs}
@@ -160,7 +160,7 @@ def _judged(probed: ProbedModule) -> tuple[Site, ...]:
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _ProofsAndChanges:
     """Proofs and changes that the SASS of an instrumented module shows for its timed sites."""
 
     proofs: Sequence[SiteProof]
@@ -168,15 +168,15 @@ class _Shown:
     """How the original accesses memory at a site where tracing has changed that, by site number."""
 
 
-def _shown(probed: ProbedModule, code: bytes, original: bytes) -> _Shown:
+def _proofs_and_changes(probed: ProbedModule, code: bytes, original: bytes) -> _ProofsAndChanges:
     """Return what the SASS shows, from the store or else proved and stored."""
     store = present_store()
     if store is None or not _DECIDING.digest:
-        return _proved(probed, code, original)
+        return _prove(probed, code, original)
     key = _key_of_proofs(probed, code, original)
     entry = store.get(key)
     if entry is None:
-        found = _proved(probed, code, original)
+        found = _prove(probed, code, original)
         facts = {"proofs": [astuple(one) for one in found.proofs], "changed": list(found.changed.items())}
         keep(key, Entry(facts, b""), _DECIDING)
         return found
@@ -184,7 +184,7 @@ def _shown(probed: ProbedModule, code: bytes, original: bytes) -> _Shown:
         SiteProof(site, completeness, reason, copies, tuple(also), tuple(shared))
         for site, completeness, reason, copies, also, shared in entry.facts["proofs"]
     ]
-    return _Shown(proofs, dict(entry.facts["changed"]))
+    return _ProofsAndChanges(proofs, dict(entry.facts["changed"]))
 
 
 def _key_of_proofs(probed: ProbedModule, code: bytes, original: bytes) -> str:
@@ -198,13 +198,13 @@ def _key_of_proofs(probed: ProbedModule, code: bytes, original: bytes) -> str:
     return digest("proofs", _DECIDING.digest, *texts, *codes, disassembler_version())
 
 
-def _proved(probed: ProbedModule, code: bytes, original: bytes) -> _Shown:
+def _prove(probed: ProbedModule, code: bytes, original: bytes) -> _ProofsAndChanges:
     """Prove on the SASS that times are complete, and find the accesses that tracing has changed."""
     traced = probed.traced
     with stage("proving on the assembled code that times are complete"):
         proofs = prove(traced, code)
     changed = {change.site: str(change) for change in changes(probed.original.module, original, traced, code)}
-    return _Shown(proofs, changed)
+    return _ProofsAndChanges(proofs, changed)
 
 
 def _with_evidence(sites: tuple[Site, ...], evidence: str) -> tuple[Site, ...]:
