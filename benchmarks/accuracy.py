@@ -49,7 +49,7 @@ from running import failed, measure, parser
 from memlane.instrument import SCHEMES, Decoded
 from memlane.lab.latency.window import FILLERS, ONE_OPERATION, SWITCHED_OFF, extrapolated, filled, paused, scheduled
 from memlane.launch import DeviceArray, Launch
-from memlane.measure.probed import ProbedModule
+from memlane.measure.instrumented import InstrumentedModule
 from memlane.targets import target
 
 SOURCES = [
@@ -98,7 +98,7 @@ def mean_cycles(seen: Decoded, expected: int) -> float:
     return float((records["end"] - records["start"]).mean())
 
 
-def walk_alone(chase: Chase, level: Level, probed: dict[str, ProbedModule], rounds: int) -> Walks:
+def walk_alone(chase: Chase, level: Level, probed: dict[str, InstrumentedModule], rounds: int) -> Walks:
     """The rounds of one level. Who walks first in a round finds the address translations colder, so each round begins with another; a round
     before them does not count."""
     ring, walks = chase.ring(level), Walks(recorded={scheme: [] for scheme in probed})
@@ -122,7 +122,7 @@ def walk_alone(chase: Chase, level: Level, probed: dict[str, ProbedModule], roun
     return walks
 
 
-def _walk(launch: Launch, times: DeviceArray, steps: int, probed: ProbedModule | None) -> float:
+def _walk(launch: Launch, times: DeviceArray, steps: int, probed: InstrumentedModule | None) -> float:
     """Mean cycles of one load: by the kernel's own clock reads without probes, by the records with them."""
     if probed is not None:
         return mean_cycles(recorded(launch, probed, steps), steps)
@@ -148,7 +148,7 @@ class Window:
         return f"{', '.join(names)}; {self.cycles:.2f} at length 0, {self.scheduled[0]} to {self.scheduled[1]} by the control words"
 
 
-def windows(chase: Chase, level: Level, probed: dict[str, ProbedModule]) -> dict[str, Window]:
+def windows(chase: Chase, level: Level, probed: dict[str, InstrumentedModule]) -> dict[str, Window]:
     """By scheme, from the mean records of the fillers, after a first run of each that does not count."""
     ring = chase.ring(level)
     launch, _ = chase.launch(level, ring, 0)

@@ -12,7 +12,7 @@ from memlane.compile import cuda
 from memlane.instrument import Selection, TraceOptions
 from memlane.lab.latency.places import long_stride
 from memlane.launch import DeviceArray, Launch, LoadedModule, Target
-from memlane.measure.probed import ProbedModule, probe
+from memlane.measure.instrumented import InstrumentedModule, probe
 
 SOURCE = Path(__file__).parent / "kernels" / "chase.cu"
 BLOCK = 256
@@ -98,7 +98,7 @@ class Chase:
             self.target.clear(self._flusher.address, self._flusher.nbytes)
             self.target.sync()
 
-    def probed(self, scheme: str) -> ProbedModule:
+    def probed(self, scheme: str) -> InstrumentedModule:
         """The chases with probes around their timed loads and no others."""
         return probe(self.loaded, self.options(scheme))
 

@@ -45,9 +45,9 @@ from running import EXAMPLES, example, example_arguments, failed, measure, parse
 from memlane.instrument import Sampling, Selection, TraceOptions
 from memlane.launch import Launch
 from memlane.measure.arena import Arena
+from memlane.measure.instrumented import InstrumentedModule, borrow_instrumented, probe
 from memlane.measure.memory import Snapshot
 from memlane.measure.perturbation import perturbation_of
-from memlane.measure.probed import ProbedModule, lent, probe
 from memlane.record import Footprint, Perturbation, kernel_label
 from memlane.targets import target
 
@@ -158,11 +158,11 @@ class Timed:
 def timed(launch: Launch, ways: Sequence[str], rounds: int) -> tuple[list[float], list[Timed]]:
     """Times of a launch as it is, and with each kind of probes, in turn; a first round does not count."""
     device, before = launch.kernel.target, Snapshot(launch)
-    sent: list[tuple[Launch, Arena | None, ProbedModule | None]] = [(launch, None, None)]
+    sent: list[tuple[Launch, Arena | None, InstrumentedModule | None]] = [(launch, None, None)]
     times: list[list[float]] = [[] for _ in range(1 + len(ways))]
     with ExitStack() as borrowed:
         for way in ways:
-            probed = borrowed.enter_context(lent(launch.kernel.loaded, WAYS[way]))
+            probed = borrowed.enter_context(borrow_instrumented(launch.kernel.loaded, WAYS[way]))
             arena = Arena(probed, None)
             borrowed.callback(arena.close)
             room = arena.make_room(replace(launch, runs_once=True))  # Once for each time that the buffer is emptied.

@@ -12,7 +12,7 @@ from memlane.emulate import Emulator
 from memlane.errors import MissingDependency
 from memlane.instrument import Sampling, TraceOptions
 from memlane.launch import LoadedModule
-from memlane.measure.probed import ProbedModule, probe, usage_of
+from memlane.measure.instrumented import InstrumentedModule, probe, usage_of
 from memlane.ptx import once_for_each, parse
 
 PTX = Path(__file__).parents[2] / "examples" / "ptx"
@@ -34,11 +34,11 @@ class WithAssembler(Emulator):
             pytest.skip(str(absent))
 
 
-def probed(text: str, options: TraceOptions) -> ProbedModule:
+def probed(text: str, options: TraceOptions) -> InstrumentedModule:
     return probe(WithAssembler(load_chip("h200")).load(parse(text, "kernels.ptx")), options)
 
 
-def limits(made: ProbedModule) -> dict[str, int]:
+def limits(made: InstrumentedModule) -> dict[str, int]:
     """By the plain name of a kernel: its limit of registers."""
     found = {}
     for one in made.loaded.module.kernels.values():

@@ -13,7 +13,7 @@ from memlane.errors import MemlaneError
 from memlane.instrument import Decoded, TraceOptions
 from memlane.instrument.decode import ACCESS_DTYPE, WARP_DTYPE
 from memlane.launch import Launch, LoadedModule
-from memlane.measure.probed import ProbedModule, probe
+from memlane.measure.instrumented import InstrumentedModule, probe
 from memlane.measure.runs import LaunchRecord, grids_of
 from memlane.ptx import Module, parse
 
@@ -134,7 +134,7 @@ def test_buffer_that_nobody_wrote_to(kernels: LoadedModule) -> None:
 
 
 def test_a_probed_module_knows_its_loops(kernels: LoadedModule) -> None:
-    probed: ProbedModule = probe(kernels, TraceOptions())
+    probed: InstrumentedModule = probe(kernels, TraceOptions())
     assert [(name, probed.sites_of(name), probed.loops(name)) for name in kernels] == [
         ("add", 2, False),
         ("sum", 2, True),

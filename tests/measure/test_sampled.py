@@ -16,7 +16,7 @@ from memlane.emulate import Emulator
 from memlane.instrument import Sampling, TraceOptions
 from memlane.launch import DeviceArray, LoadedModule, observing
 from memlane.measure import Tracer, count, trace
-from memlane.measure.probed import free_twins
+from memlane.measure.instrumented import instrumented_pool
 from memlane.ptx import parse
 from memlane.record import Trace, load
 
@@ -257,13 +257,13 @@ def test_graphs_are_sampled_too(target: Emulator, kernels: LoadedModule, data: D
 
 def test_another_window_of_the_same_kind_is_not_compiled_again(kernels: LoadedModule, data: DeviceArray) -> None:
     trace(kernels["add"][4, 32], data, 1, blocks=1)
-    (first,) = free_twins(kernels)
+    (first,) = instrumented_pool(kernels)
     made = trace(kernels["add"][4, 32], data, 1, blocks="2-3")
-    (second,) = free_twins(kernels)
+    (second,) = instrumented_pool(kernels)
     assert second.loaded is first.loaded
     assert set(made.table["block"].to_pylist()) == {2, 3}
     trace(kernels["add"][4, 32], data, 1, warps=0)
-    assert len(free_twins(kernels)) == 2
+    assert len(instrumented_pool(kernels)) == 2
 
 
 # -- what is told before the launch ----------------------------------------------------------------------------------------------

@@ -6,13 +6,13 @@ import numpy as np
 
 from memlane.instrument import POINTER, Decoded, buffer_layout, decode, entry, initial_header
 from memlane.launch import Launch
-from memlane.measure.probed import ProbedModule
+from memlane.measure.instrumented import InstrumentedModule
 
 
 class ProbedLaunch:
     """The twin of a launch in a module with probes, and its buffer."""
 
-    def __init__(self, launch: Launch, probed: ProbedModule, records_per_warp: int) -> None:
+    def __init__(self, launch: Launch, probed: InstrumentedModule, records_per_warp: int) -> None:
         self._target = launch.kernel.target
         self._layout = buffer_layout(launch.blocks * launch.warps_per_block, records_per_warp, records_per_warp)
         self._address, self._owner = self._target.allocate(self._layout.nbytes)
@@ -32,7 +32,7 @@ class ProbedLaunch:
         return decode(held)
 
 
-def recorded(launch: Launch, probed: ProbedModule, records_per_warp: int) -> Decoded:
+def recorded(launch: Launch, probed: InstrumentedModule, records_per_warp: int) -> Decoded:
     """Send the twin of `launch` out once; what it recorded."""
     twin = ProbedLaunch(launch, probed, records_per_warp)
     twin.reset()

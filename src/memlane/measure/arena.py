@@ -19,8 +19,8 @@ from memlane.instrument import (
     taken_slices,
 )
 from memlane.launch import Launch
+from memlane.measure.instrumented import InstrumentedModule
 from memlane.measure.plan import LaunchPlan
-from memlane.measure.probed import ProbedModule
 from memlane.measure.readout import filled_part, header_of, slices_asked
 
 DEVICE_SHARE = 16
@@ -89,7 +89,7 @@ class Room:
 class Arena:
     """Manages one trace buffer after another: `make_room` before a launch, `collect` when all have finished."""
 
-    def __init__(self, probed: ProbedModule, records_per_warp: int | None) -> None:
+    def __init__(self, probed: InstrumentedModule, records_per_warp: int | None) -> None:
         self._probed = probed
         self._target = probed.loaded.target
         self._records_per_warp = records_per_warp

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from memlane.instrument import Decoded
 from memlane.launch import SPACE_NUMBERS, Launcher
 from memlane.measure.examples import ObservedRun, chosen_examples
+from memlane.measure.instrumented import InstrumentedModule
 from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.launch_info import launch_info
 from memlane.measure.observed_counts import branch_counts, counts_of_sites, summed_counts
 from memlane.measure.perturbation import perturbation_of, resident_blocks_of
-from memlane.measure.probed import ProbedModule
 from memlane.measure.runs import Grid, LaunchRecord, grids_of
 from memlane.measure.verdicts import sites_with_evidence
 from memlane.record import WARP_DTYPE, AccessExample, BranchCounts, CopyInfo, LaunchInfo, Site, SiteCounts, Skipped, Trace, build_trace
@@ -29,7 +29,7 @@ def assemble_trace(
     target: Launcher,
     scheme: str,
     records: Sequence[LaunchRecord],
-    collected: Mapping[ProbedModule, Sequence[Decoded]],
+    collected: Mapping[InstrumentedModule, Sequence[Decoded]],
     copies: Sequence[CopyInfo] = (),
 ) -> Trace:
     """Return the trace of all launches. `target`: the first target that they ran on, all of one kind; `copies`: the copies between
@@ -89,14 +89,14 @@ class _SiteTable:
     """The timed sites of all kernels that ran, under common numbers."""
 
     sites: list[Site]
-    numbers: dict[ProbedModule, IntArray]
+    numbers: dict[InstrumentedModule, IntArray]
     """Number in `sites` of each site of a module, -1 for sites of kernels that did not run; by module."""
 
     @classmethod
     def of(cls, grids: Sequence[Grid]) -> _SiteTable:
         """Return the table of the kernels of these runs."""
         sites: list[Site] = []
-        numbers: dict[ProbedModule, IntArray] = {}
+        numbers: dict[InstrumentedModule, IntArray] = {}
         for probed, kernel in dict.fromkeys((grid.record.probed, grid.record.launch.kernel.name) for grid in grids):
             known = sites_with_evidence(probed)
             own = numbers.setdefault(probed, np.full(len(known), -1, np.int64))

@@ -11,8 +11,8 @@ from memlane.errors import MemlaneError
 from memlane.instrument import TraceOptions
 from memlane.launch import Kernel, Launch, LaunchTime, Layers
 from memlane.measure.arena import Arena
+from memlane.measure.instrumented import InstrumentedModule, borrow_instrumented, usage_of
 from memlane.measure.memory import Snapshot
-from memlane.measure.probed import ProbedModule, lent, usage_of
 from memlane.ptx import once_for_each
 from memlane.record import Footprint, Perturbation
 
@@ -20,7 +20,7 @@ ROUNDS = 5
 """Number of times a launch is timed each way; once on a target that models time."""
 
 
-def perturbation_of(launch: Launch, probed: ProbedModule, times: Perturbation | None = None) -> Perturbation:
+def perturbation_of(launch: Launch, probed: InstrumentedModule, times: Perturbation | None = None) -> Perturbation:
     """Return the footprints of a launch and of its instrumented copy, together with its `times` if they were taken.
 
     An error never loses a trace: values that cannot be read are unknown, with the reason.
@@ -80,7 +80,7 @@ def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: 
     times: list[list[LaunchTime]] = [[] for _ in range(1 + len(ways))]
     with ExitStack() as borrowed:
         for options in ways:
-            probed = borrowed.enter_context(lent(launch.kernel.loaded, replace(options, tagged=True)))
+            probed = borrowed.enter_context(borrow_instrumented(launch.kernel.loaded, replace(options, tagged=True)))
             arena = Arena(probed, records_per_warp)
             borrowed.callback(arena.close)
             room = arena.make_room(replace(launch, runs_once=True))  # It runs once per emptying of the buffer.

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from memlane.errors import MemlaneError
 from memlane.instrument import Chosen, Decoded
 from memlane.launch import Launch, Layers, Observation
+from memlane.measure.instrumented import InstrumentedModule
 from memlane.measure.join import IntArray
 from memlane.measure.observed_counts import summed_counts
-from memlane.measure.probed import ProbedModule
 from memlane.record import Counts, Perturbation
 
 Extent = tuple[int, int]
@@ -30,7 +30,7 @@ class LaunchRecord:
 
     launch: Launch
     """The plain launch."""
-    probed: ProbedModule
+    probed: InstrumentedModule
     tag: int
     """Number by which its warps identify it, from 1."""
     observations: dict[int, Observation] = field(default_factory=dict)

@@ -10,12 +10,12 @@ from memlane.launch import KernelCall, Launch, Launcher, LoadedModule, observed,
 from memlane.measure.arena import Arena
 from memlane.measure.assemble import assemble_trace
 from memlane.measure.device_counters import DeviceCounters
+from memlane.measure.instrumented import InstrumentedModule, borrow_instrumented, probe
 from memlane.measure.isolation import without_observers
 from memlane.measure.memory import Snapshot, not_restorable
 from memlane.measure.perturbation import times_of
 from memlane.measure.plan import LaunchPlan
 from memlane.measure.prediction import predicted_time
-from memlane.measure.probed import ProbedModule, lent, probe
 from memlane.measure.runs import LaunchRecord
 from memlane.measure.steps import observing_plan
 from memlane.measure.watching import Watching
@@ -96,7 +96,7 @@ class Tracer(Watching):
         self.plans: list[LaunchPlan] = []
         """Plan of each of these launches; logged to `memlane.measure` before the launch starts."""
         self._records_per_warp = records_per_warp
-        self._probed: dict[LoadedModule, tuple[ProbedModule, Arena]] = {}
+        self._probed: dict[LoadedModule, tuple[InstrumentedModule, Arena]] = {}
         self._records: list[LaunchRecord] = []
         self._targets: dict[Launcher, None] = {}
 
@@ -146,13 +146,13 @@ class Tracer(Watching):
         before.restore()
         return counts.checked
 
-    def _prepare(self, loaded: LoadedModule) -> tuple[ProbedModule, Arena]:
+    def _prepare(self, loaded: LoadedModule) -> tuple[InstrumentedModule, Arena]:
         """Return the instrumented module and its buffers, made at its first launch."""
         if loaded not in self._probed:
             self.adopt(probe(loaded, self.options))
         return self._probed[loaded]
 
-    def adopt(self, probed: ProbedModule) -> None:
+    def adopt(self, probed: InstrumentedModule) -> None:
         """Use this instrumented module for the launches of its original, instead of a new one."""
         self._probed[probed.original] = (probed, Arena(probed, self._records_per_warp))
 
@@ -243,7 +243,7 @@ def trace(
         with observing_plan(call, tracer, serial=False):
             return tracer.finish()
     launch = call.bind(*args)
-    with without_observers(launch), lent(launch.kernel.loaded, tracer.options) as probed:
+    with without_observers(launch), borrow_instrumented(launch.kernel.loaded, tracer.options) as probed:
         tracer.adopt(probed)
         with observing(tracer):
             launch.kernel.target.launch(observed(launch, once=True))

@@ -17,7 +17,7 @@ from memlane.emulate.code.store import Entry, Sources, digest, keep, present_sto
 from memlane.errors import BadLaunch, MemlaneError
 from memlane.instrument import site_table
 from memlane.launch import LoadedModule, stage
-from memlane.measure.probed import ProbedModule
+from memlane.measure.instrumented import InstrumentedModule
 from memlane.ptx import Module, once_for_each, print_module
 from memlane.record import BY_EMULATOR, NOT_CHECKED, NOT_PROVED, PROVED, Exactness, Site
 from memlane.sass import disassembler_version
@@ -114,7 +114,7 @@ def _arch_for(module: Module, chip: Chip) -> str:
 # -- times -----------------------------------------------------------------------------------------------------------------------
 
 
-def sites_with_evidence(probed: ProbedModule) -> tuple[Site, ...]:
+def sites_with_evidence(probed: InstrumentedModule) -> tuple[Site, ...]:
     """Return the sites of an instrumented module with the completeness of their times and the evidence for it.
 
     On a GPU it is proved on the loaded SASS, which also shows the accesses that tracing has changed.
@@ -131,7 +131,7 @@ def _known_sites(loaded: LoadedModule) -> list[tuple[Site, ...]]:
     return []
 
 
-def _find_evidence(probed: ProbedModule) -> tuple[Site, ...]:
+def _find_evidence(probed: InstrumentedModule) -> tuple[Site, ...]:
     """Return the sites with completeness and evidence, by the emulator or by a proof on the SASS."""
     traced, target = probed.traced, probed.loaded.target
     if target.observes:
@@ -168,7 +168,7 @@ class _ProofsAndChanges:
     """How the original accesses memory at a site where tracing has changed that, by site number."""
 
 
-def _proofs_and_changes(probed: ProbedModule, code: bytes, original: bytes) -> _ProofsAndChanges:
+def _proofs_and_changes(probed: InstrumentedModule, code: bytes, original: bytes) -> _ProofsAndChanges:
     """Return what the SASS shows, from the store or else proved and stored."""
     store = present_store()
     if store is None or not _DECIDING.digest:
@@ -187,7 +187,7 @@ def _proofs_and_changes(probed: ProbedModule, code: bytes, original: bytes) -> _
     return _ProofsAndChanges(proofs, dict(entry.facts["changed"]))
 
 
-def _key_of_proofs(probed: ProbedModule, code: bytes, original: bytes) -> str:
+def _key_of_proofs(probed: InstrumentedModule, code: bytes, original: bytes) -> str:
     """Return a key of all that a proof depends on. Other properties of the sites follow from the original, the options and memlane's own
     code."""
     traced, options = probed.traced, probed.traced.options
@@ -198,7 +198,7 @@ def _key_of_proofs(probed: ProbedModule, code: bytes, original: bytes) -> str:
     return digest("proofs", _DECIDING.digest, *texts, *codes, disassembler_version())
 
 
-def _prove(probed: ProbedModule, code: bytes, original: bytes) -> _ProofsAndChanges:
+def _prove(probed: InstrumentedModule, code: bytes, original: bytes) -> _ProofsAndChanges:
     """Prove on the SASS that times are complete, and find the accesses that tracing has changed."""
     traced = probed.traced
     with stage("proving on the assembled code that times are complete"):

@@ -15,7 +15,7 @@ from memlane.lab.latency.places import Place, Walker
 from memlane.lab.latency.window import CHAINS, NOTHING, extrapolated, filled
 from memlane.lab.probing import recorded
 from memlane.launch import LoadedModule, Target
-from memlane.measure.probed import ProbedModule, probe
+from memlane.measure.instrumented import InstrumentedModule, probe
 from memlane.number_format import plural
 from memlane.record import COMPLETE
 
@@ -71,7 +71,7 @@ def measure(target: Target, place: Place, effort: Effort, loaded: LoadedModule |
     """Walk in rounds, without probes and with each scheme, beginning with another one each time; a round before them does not count
     where time is real."""
     walker = Walker(target, place, effort.turns, loaded)
-    probed: dict[str, ProbedModule] = {}
+    probed: dict[str, InstrumentedModule] = {}
     failed: dict[str, str] = {}
     for scheme in effort.schemes:
         try:
@@ -97,7 +97,7 @@ def measure(target: Target, place: Place, effort: Effort, loaded: LoadedModule |
     return Measured(place, walker.steps, tuple(truths), said)
 
 
-def _records(walker: Walker, probed: ProbedModule) -> Decoded:
+def _records(walker: Walker, probed: InstrumentedModule) -> Decoded:
     """Walk once with probes. MemlaneError if a record is missing: a mean over some of the accesses is none of all."""
     expected = walker.steps * len(walker.place.chain.step)
     seen = recorded(walker.launch(probed.loaded), probed, expected)
@@ -106,7 +106,7 @@ def _records(walker: Walker, probed: ProbedModule) -> Decoded:
     return seen
 
 
-def _kinds(probed: ProbedModule) -> Mapping[int, str]:
+def _kinds(probed: InstrumentedModule) -> Mapping[int, str]:
     """By the number of a timed site, its kind."""
     return {site.id: site.kind for site in probed.traced.sites if site.scheme}
 
@@ -119,7 +119,7 @@ def _cycles(seen: Sequence[Decoded], kinds: Mapping[int, str]) -> dict[str, np.n
     return {kind: cycles[kind_of == kind] for kind in dict.fromkeys(kinds.values())}
 
 
-def _window(walker: Walker, probed: ProbedModule, fillers: tuple[int, int]) -> float:
+def _window(walker: Walker, probed: InstrumentedModule, fillers: tuple[int, int]) -> float:
     """The empty window of a step, in cycles: the sum over its accesses, each after a first run that does not count where time is real.
 
     Of chains extrapolated to length 0 where something waits for the end of a chain, else of nothing.
@@ -135,7 +135,7 @@ def _window(walker: Walker, probed: ProbedModule, fillers: tuple[int, int]) -> f
     return extrapolated(totals, fillers) if waits else totals[NOTHING]
 
 
-def _summary(walker: Walker, probed: ProbedModule, seen: Sequence[Decoded], window: float) -> Recorded:
+def _summary(walker: Walker, probed: InstrumentedModule, seen: Sequence[Decoded], window: float) -> Recorded:
     parts = _cycles(seen, _kinds(probed))
     means = {kind: float(cycles.mean()) for kind, cycles in parts.items()}
     median = sum(float(np.median(cycles)) for cycles in parts.values())

@@ -60,7 +60,7 @@ from memlane.compile import assemble
 from memlane.instrument import TraceOptions, site_table
 from memlane.instrument.registers import Scope, read
 from memlane.launch import LoadedModule
-from memlane.measure.probed import ProbedModule, probe
+from memlane.measure.instrumented import InstrumentedModule, probe
 from memlane.ptx import SCALAR_TYPES, Address, Block, Function, Guard, Instruction, Operand, Register, Statement, Vector
 from memlane.ptx.edit import placed, rewrite_body, with_items
 from memlane.sass import disassemble, waits_for
@@ -76,7 +76,7 @@ PAUSE = 12
 """Turns of the pause, of 20 cycles or more each: time in which two stores leave the pipe."""
 
 
-def filled(probed: ProbedModule, kernel: str, filler: int, start: str = "") -> ProbedModule:
+def filled(probed: InstrumentedModule, kernel: str, filler: int, start: str = "") -> InstrumentedModule:
     """`probed` with a filler in place of every timed access of `kernel`, whose last parameter is a `.u32` that the launch sets to 0.
 
     Fillers begin with the address, or with the register `start`: from an address that stays the same the assembler would work them out
@@ -91,10 +91,10 @@ def filled(probed: ProbedModule, kernel: str, filler: int, start: str = "") -> P
 
     prologue = f"{_zero(function, 'filler')}.reg .pred %filler_never;\nsetp.ne.u32 %filler_never, %filler_word, 0;\n"
     traced = replace(probed.traced, module=with_items(module, {kernel: rewrite_body(function, prologue, rewrite)}))
-    return ProbedModule(traced, replace(probed.twin, loaded=probed.original.target.load(traced.module)))
+    return InstrumentedModule(traced, replace(probed.twin, loaded=probed.original.target.load(traced.module)))
 
 
-def paused(loaded: LoadedModule, kernel: str, options: TraceOptions) -> ProbedModule:
+def paused(loaded: LoadedModule, kernel: str, options: TraceOptions) -> InstrumentedModule:
     """`loaded` with probes as `options` say, and in front of each probe of `kernel` a pause that the address has to go through.
 
     It is a loop, because among straight-line instructions the assembler moves the stores of the record to its end.
@@ -124,7 +124,7 @@ setp.ne.u32 %pause_more, %pause_left, 0;
     return probe(loaded.target.load(slower), options)
 
 
-def scheduled(probed: ProbedModule, kernel: str, arch: str) -> tuple[int, int]:
+def scheduled(probed: InstrumentedModule, kernel: str, arch: str) -> tuple[int, int]:
     """The least and the most cycles, over the copies of the timed accesses, that the control words of the assembled code put between the
     first clock read and the access, and between what waits for its value and the second clock read, together."""
     traced = probed.traced

@@ -27,7 +27,7 @@ _DECIDES = (".maxnreg", ".minnctapersm")
 
 
 @dataclass(frozen=True, eq=False)
-class ProbedModule:
+class InstrumentedModule:
     """Instrumented copy of a loaded module."""
 
     traced: Traced
@@ -135,7 +135,7 @@ class ProbedModule:
         return self._sites.get(kernel, (0, False))[1]
 
 
-def probe(loaded: LoadedModule, options: TraceOptions) -> ProbedModule:
+def probe(loaded: LoadedModule, options: TraceOptions) -> InstrumentedModule:
     """Instrument the module and load it on the target of the original."""
     traced = instrument(loaded.module, options)
     rebound = rebound_to(loaded, traced.module)
@@ -148,7 +148,7 @@ def probe(loaded: LoadedModule, options: TraceOptions) -> ProbedModule:
             break
         limits = {name: limit for name, limit in limits.items() if name not in spilling}
         rebound, twin = first
-    return ProbedModule(traced.moved(rebound.module, rebound.preceding), twin)
+    return InstrumentedModule(traced.moved(rebound.module, rebound.preceding), twin)
 
 
 def _limits(original: LoadedModule, twin: LoadedModule) -> dict[str, int]:
@@ -188,20 +188,20 @@ def usage_of(loaded: LoadedModule) -> Mapping[str, KernelUsage] | None:
 
 
 @once_for_each
-def free_twins(loaded: LoadedModule) -> list[ProbedModule]:
-    """The pool of a module's instrumented copies that are not borrowed (`lent`). Borrowers take from it and append to it."""
+def instrumented_pool(loaded: LoadedModule) -> list[InstrumentedModule]:
+    """The pool of a module's instrumented copies that are not borrowed (`borrow_instrumented`). Borrowers take from it and append to it."""
     return []
 
 
 @contextmanager
-def lent(loaded: LoadedModule, options: TraceOptions) -> Iterator[ProbedModule]:
+def borrow_instrumented(loaded: LoadedModule, options: TraceOptions) -> Iterator[InstrumentedModule]:
     """Borrow an instrumented copy from the module's pool; it is returned at the end of the block, because instrumenting, assembling and
     loading
     take longer than most launches.
 
     All launches must be over at the end of the block, because the next borrower redirects the probes.
     """
-    free = free_twins(loaded)
+    free = instrumented_pool(loaded)
     kept = next((one for one in free if one.traced.options.makes_the_same(options)), None)
     if kept is None:
         probed = probe(loaded, options)
