@@ -156,7 +156,7 @@ def finished(finish: Callable[[], _T], failure: Failure | None) -> _T:
     except MemlaneError:
         if failure is None:
             raise
-        raise (failure.error if isinstance(failure.error, CommandError) else measure.gone(failure.error)) from None
+        raise (failure.error if isinstance(failure.error, CommandError) else measure.records_lost(failure.error)) from None
 
 
 @contextmanager

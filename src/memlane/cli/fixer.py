@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from memlane.launch import Launch, unobserved
-from memlane.measure import Watching
+from memlane.measure import LaunchObserver
 from memlane.optimize import Fix, LayoutAdvice, advise_launch, fix_launch
 from memlane.record import kernel_label
 
 
-class Fixer(Watching):
+class Fixer(LaunchObserver):
     """Tries layouts before a launch happens, which then goes its way: for the first launch of each kernel, or for one launch."""
 
     def __init__(self, only_launch: int | None, array: str, rows: int | None, columns: int | None) -> None:
@@ -21,7 +21,7 @@ class Fixer(Watching):
         self._array, self._rows, self._columns = array, rows, columns
         self._known: set[str] = set()
 
-    def _replaced(self, number: int, launch: Launch) -> Launch:
+    def _replacement(self, number: int, launch: Launch) -> Launch:
         title = launch.kernel.title
         if title not in self._known:
             self._known.add(title)

@@ -8,21 +8,21 @@ from pathlib import PurePath
 from memlane.errors import CommandError
 from memlane.instrument import Selection, site_table
 from memlane.launch import Kernel, Launch
-from memlane.measure import LaunchPlan, Watching
+from memlane.measure import LaunchObserver, LaunchPlan
 from memlane.number_format import plural
 from memlane.record import Site, kernel_label
 
 _LINES_SHOWN = 20
 
 
-class LaunchedKernels(Watching):
+class LaunchedKernels(LaunchObserver):
     """Remembers which kernels were launched and changes no launch."""
 
     def __init__(self, only_launch: int | None = None) -> None:
         super().__init__(only_launch)
         self._kernels: dict[tuple[object, str], Kernel] = {}
 
-    def _replaced(self, number: int, launch: Launch) -> Launch:
+    def _replacement(self, number: int, launch: Launch) -> Launch:
         self._kernels.setdefault((launch.kernel.loaded, launch.kernel.name), launch.kernel)
         return launch
 

@@ -5,7 +5,7 @@ twin <- instrumented, plan, readout <- arenainstrumented copies of modules; the 
 instrumented <- verdicts <- merged_accesses completeness and exactness by the SASS; counts of accesses that ptxas merged
 observed_counts, join, runs, examples <- assemble <- tracer, viewer
                                             convert records to a trace
-steps <- watching <- tracer, viewer, counter, checker
+steps <- launch_observer <- tracer, viewer, counter, checker
                                             steps of plans; the base class of observers
 timing                                      durations without probes
 prediction <- plan_prediction               predicted durations of launches and plans on other chips
@@ -13,18 +13,19 @@ prediction <- plan_prediction               predicted durations of launches and 
 
 from memlane.measure.checker import Checker, check
 from memlane.measure.counter import Counter, count
+from memlane.measure.launch_observer import FailedLaunch, LaunchObserver
 from memlane.measure.plan import LaunchPlan
 from memlane.measure.plan_prediction import PlanPrediction, predict
 from memlane.measure.steps import PlanResult, StepResult
 from memlane.measure.timing import Timing, time
-from memlane.measure.tracer import Tracer, gone, trace
+from memlane.measure.tracer import Tracer, records_lost, trace
 from memlane.measure.viewer import Viewer
-from memlane.measure.watching import FailedLaunch, Watching
 
 __all__ = [
     "Checker",
     "Counter",
     "FailedLaunch",
+    "LaunchObserver",
     "LaunchPlan",
     "PlanPrediction",
     "PlanResult",
@@ -32,11 +33,10 @@ __all__ = [
     "Timing",
     "Tracer",
     "Viewer",
-    "Watching",
     "check",
     "count",
-    "gone",
     "predict",
+    "records_lost",
     "time",
     "trace",
 ]

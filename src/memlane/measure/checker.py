@@ -9,8 +9,8 @@ from typing import overload
 from memlane.launch import KernelCall, Launch, Layers, Observation, Report, observed, observing
 from memlane.launch.checked import demand_checker
 from memlane.measure.isolation import without_observers
+from memlane.measure.launch_observer import LaunchObserver
 from memlane.measure.steps import PlanResult, observing_plan
-from memlane.measure.watching import Watching
 from memlane.targets import BoundPlan
 
 
@@ -24,7 +24,7 @@ class CheckedLaunch:
     reports: tuple[Report, ...]
 
 
-class Checker(Watching):
+class Checker(LaunchObserver):
     """Checks all launches that are made inside its `with` block, on the emulator.
 
     with ml.Checker() as checker:
@@ -58,7 +58,7 @@ class Checker(Watching):
             found[key] = report if known is None else replace(known, count=known.count + report.count)
         return list(found.values())
 
-    def _replaced(self, number: int, launch: Launch) -> Launch:
+    def _replacement(self, number: int, launch: Launch) -> Launch:
         """Return the launch that is checked. Raises MemlaneError if the target is not an emulator."""
         demand_checker(launch.kernel.target)
         self.sources.update(launch.kernel.module.sources)

@@ -10,16 +10,16 @@ from memlane.instrument import SiteTable, site_table, uncounted
 from memlane.launch import KernelCall, Launch, Launcher, Layers, LoadedModule, Observation, observed, observing, unobserved
 from memlane.measure.device_counters import DeviceCounters
 from memlane.measure.isolation import without_observers
+from memlane.measure.launch_observer import LaunchObserver
 from memlane.measure.merged_accesses import merged_loads_twin
 from memlane.measure.observed_counts import branch_counts, site_counts
 from memlane.measure.steps import PlanResult, observing_plan
 from memlane.measure.verdicts import judge_of
-from memlane.measure.watching import Watching
 from memlane.record import Counts, SiteCounts
 from memlane.targets import BoundPlan
 
 
-class Counter(Watching):
+class Counter(LaunchObserver):
     """Counts the transactions of all launches that are made inside its `with` block.
 
     with ml.Counter() as counter:
@@ -48,7 +48,7 @@ class Counter(Watching):
         self._device_counters: dict[LoadedModule, DeviceCounters] = {}
         self._targets: dict[Launcher, None] = {}
 
-    def _replaced(self, number: int, launch: Launch) -> Launch:
+    def _replacement(self, number: int, launch: Launch) -> Launch:
         """Return the launch that counts."""
         self.counted += 1
         self.sources.update(launch.kernel.module.sources)

@@ -16,8 +16,8 @@ from memlane.emulate.run.device import ASSUMED_REGISTERS
 from memlane.errors import BadLaunch, CompileError, LaunchError, MissingDependency
 from memlane.launch import BlockSample, Launch, Layers, MachineCode
 from memlane.launch.limits import check_extents
+from memlane.measure.launch_observer import LaunchObserver
 from memlane.measure.memory import Snapshot, not_restorable
-from memlane.measure.watching import Watching
 from memlane.model.kernel import Prediction, Sampled, Wait, predicted
 from memlane.model.scheduling import scheduled
 from memlane.number_format import plural
@@ -150,7 +150,7 @@ class Forecast:
     """Reasons by chip that cannot run the launch."""
 
 
-class Forecaster(Watching):
+class Forecaster(LaunchObserver):
     """Observer that predicts the launches of a program for some chips, before each runs on its emulator."""
 
     def __init__(
@@ -171,7 +171,7 @@ class Forecaster(Watching):
         """Predictions in the order in which the launches were first observed."""
         return list(self._found.values())
 
-    def _replaced(self, number: int, launch: Launch) -> Launch:
+    def _replacement(self, number: int, launch: Launch) -> Launch:
         alike = launch.kernel.title, launch.grid, launch.block, launch.shared_bytes
         if alike in self._found:
             known = self._found[alike]

@@ -12,13 +12,13 @@ from memlane.measure.assemble import assemble_trace
 from memlane.measure.device_counters import DeviceCounters
 from memlane.measure.instrumented import InstrumentedModule, borrow_instrumented, probe
 from memlane.measure.isolation import without_observers
+from memlane.measure.launch_observer import LaunchObserver
 from memlane.measure.memory import Snapshot, not_restorable
 from memlane.measure.perturbation import times_of
 from memlane.measure.plan import LaunchPlan
 from memlane.measure.prediction import predicted_time
 from memlane.measure.runs import LaunchRecord
 from memlane.measure.steps import observing_plan
-from memlane.measure.watching import Watching
 from memlane.record import CopyInfo, Counts, PredictedTime, Trace
 from memlane.targets import BoundPlan
 
@@ -26,7 +26,7 @@ MOST_PREDICTED = 12
 """Maximum number of kernels, with distinct extents, that are predicted."""
 
 
-def gone(error: MemlaneError) -> MemlaneError:
+def records_lost(error: MemlaneError) -> MemlaneError:
     """Return the error of a GPU that failed while it was traced, with a note that the records are lost."""
     lost = type(error)(f"{error}. The records until then are lost with the GPU memory; the emulator would keep them")
     for note in getattr(error, "__notes__", ()):
@@ -34,7 +34,7 @@ def gone(error: MemlaneError) -> MemlaneError:
     return lost
 
 
-class Tracer(Watching):
+class Tracer(LaunchObserver):
     """Traces all launches that are made inside its `with` block.
 
     with ml.Tracer(ml.TraceOptions.of(every=32)) as tracer:
@@ -100,7 +100,7 @@ class Tracer(Watching):
         self._records: list[LaunchRecord] = []
         self._targets: dict[Launcher, None] = {}
 
-    def _replaced(self, number: int, launch: Launch) -> Launch:
+    def _replacement(self, number: int, launch: Launch) -> Launch:
         """Return the launch with probes in its kernel. Raises MemlaneError for a target of another kind."""
         target = launch.kernel.target
         first = next(iter(self._targets), target)
@@ -171,7 +171,7 @@ class Tracer(Watching):
                     target.sync()
                 collected = {probed: arena.collect() for probed, arena in self._probed.values()}
         except (DeviceError, LaunchError) as error:
-            raise gone(error) from error
+            raise records_lost(error) from error
         copies = [CopyInfo(one.path, one.turns, one.device, one.nbytes or 0, one.source, one.destination) for one in self.steps.copies]
         found = assemble_trace(next(iter(self._targets)), self.options.scheme, self._records, collected, copies)
         return self._with_predictions(found) if self._predictions and found.modelled else found

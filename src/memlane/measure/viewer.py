@@ -12,8 +12,8 @@ from memlane.instrument import site_table
 from memlane.launch import ExampleOf, Launch, Launcher, Layers, Observation
 from memlane.measure.examples import ObservedRun, asked_examples, chosen_examples
 from memlane.measure.launch_info import launch_info
+from memlane.measure.launch_observer import LaunchObserver
 from memlane.measure.observed_counts import site_counts
-from memlane.measure.watching import Watching
 from memlane.record import LaunchInfo, Site, Trace, build_trace
 
 _COLUMNS = ("launch", "site", "block", "warp", "sm", "mask", "start", "end")
@@ -22,7 +22,7 @@ _ROWS = 1 << 20
 """Maximum number of accesses kept per launch, to determine which execution of its warp an example is."""
 
 
-class Viewer(Watching):
+class Viewer(LaunchObserver):
     """Observer that keeps, for each site of the observed launches, accesses with the addresses of their lanes."""
 
     def __init__(self, example: ExampleOf | None = None, *, worst: bool = True, only_launch: int | None = None) -> None:
@@ -37,7 +37,7 @@ class Viewer(Watching):
         self._observations: list[Observation] = []
         self._target: Launcher | None = None
 
-    def _replaced(self, number: int, launch: Launch) -> Launch:
+    def _replacement(self, number: int, launch: Launch) -> Launch:
         """Return the launch, observed. Raises MemlaneError on a target that does not record addresses."""
         target = launch.kernel.target
         if not target.observes:

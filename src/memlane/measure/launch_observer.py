@@ -25,7 +25,7 @@ class FailedLaunch:
     """The first line of its error."""
 
 
-class Watching(ABC):
+class LaunchObserver(ABC):
     """Observer (see `memlane.launch.observing`) of all launches or of one of them.
 
     `with Tracer() as tracer:` is short for `with observing(tracer := Tracer())`: inside it observes the launches that this thread makes.
@@ -48,7 +48,7 @@ class Watching(ABC):
         number = self.seen
         self.seen += 1
         self.steps.launching(number, launch)
-        return self._replaced(number, launch) if self._only in (None, number) else launch
+        return self._replacement(number, launch) if self._only in (None, number) else launch
 
     def passing(self, step: BoundStep) -> None:
         """Record a copy or a host function of a plan."""
@@ -63,7 +63,7 @@ class Watching(ABC):
         return failed
 
     @abstractmethod
-    def _replaced(self, number: int, launch: Launch) -> Launch:
+    def _replacement(self, number: int, launch: Launch) -> Launch:
         """Return the launch to execute in place of the `number`-th one; called only for observed launches."""
 
     def __enter__(self) -> Self:
