@@ -18,7 +18,7 @@ from memlane.emulate.code import store
 from memlane.emulate.code.store import Sources
 from memlane.instrument import Selection, Traced, TraceOptions
 from memlane.launch import Target
-from memlane.measure import judging
+from memlane.measure import verdicts
 from memlane.measure.instrumented import probe
 from memlane.ptx import Module, parse
 from memlane.record import EXACT, MERGED, PROVED, Exactness, Site
@@ -57,7 +57,7 @@ TEXT = """
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MEMLANE_CACHE_DIR", str(tmp_path / "kept"))
     monkeypatch.delenv("MEMLANE_CACHE", raising=False)
-    monkeypatch.setattr(judging, "_DECIDING", Sources("errors.py"))  # whoever edits memlane while its tests run is not the point here
+    monkeypatch.setattr(verdicts, "_DECIDING", Sources("errors.py"))  # whoever edits memlane while its tests run is not the point here
     return tmp_path / "kept"
 
 
@@ -65,13 +65,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def worked_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The architectures for which verdicts were worked out."""
     asked: list[str] = []
-    real = judging._compute_verdicts
+    real = verdicts._compute_verdicts
 
     def noting(module: Module, assembled: bytes | None, arch: str) -> Mapping[int, Exactness]:
         asked.append(arch)
         return real(module, assembled, arch)
 
-    monkeypatch.setattr(judging, "_worked_out", noting)
+    monkeypatch.setattr(verdicts, "_compute_verdicts", noting)
     return asked
 
 
@@ -79,13 +79,13 @@ def worked_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def proved(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The codes on which something was proved."""
     asked: list[bytes] = []
-    real = judging.prove
+    real = verdicts.prove
 
     def noting(traced: Traced, code: bytes) -> tuple[SiteProof, ...]:
         asked.append(code)
         return real(traced, code)
 
-    monkeypatch.setattr(judging, "prove", noting)
+    monkeypatch.setattr(verdicts, "prove", noting)
     return asked
 
 
@@ -100,37 +100,37 @@ def _on_a_gpu(options: tuple[str, ...] = ()) -> Target:
 def _sites(chip: Target, scheme: str = "dependent", sites: frozenset[int] | None = None) -> tuple[Site, ...]:
     """The sites of the traced kernel with what is proved of them, as a process sees it that has not seen the module before."""
     loaded = chip.load(parse(TEXT.replace("OFFSET", "64")))
-    return judging.sites_with_evidence(probe(loaded, TraceOptions(scheme, Selection(sites=sites))))
+    return verdicts.sites_with_evidence(probe(loaded, TraceOptions(scheme, Selection(sites=sites))))
 
 
-def _find_evidence(offset: int = 64, chip: str = "emulator:h200") -> Mapping[int, Exactness]:
+def _verdicts(offset: int = 64, chip: str = "emulator:h200") -> Mapping[int, Exactness]:
     """As a process sees it that has not seen the module before."""
-    return judging.judge_of(target(chip).load(parse(TEXT.replace("OFFSET", str(offset)))))()
+    return verdicts.judge_of(target(chip).load(parse(TEXT.replace("OFFSET", str(offset)))))()
 
 
 def test_verdicts_are_worked_out_once_for_a_text_and_an_architecture(folder: Path, worked_out: list[str]) -> None:
-    first = _find_evidence()
+    first = _verdicts()
     assert [one.exactness for one in first.values()] == [EXACT] * 3
-    assert _find_evidence() == _find_evidence(chip="emulator:h100") == first
+    assert _verdicts() == _verdicts(chip="emulator:h100") == first
     assert worked_out == ["sm_90"]
     assert len(list(folder.glob("*.code"))) == 1
-    merged = _find_evidence(4)
+    merged = _verdicts(4)
     assert [one.exactness for one in merged.values()] == [MERGED, MERGED, EXACT]
     assert merged[0].merged == (0, 1)
-    assert _find_evidence(4) == merged
-    _find_evidence(chip="emulator:rtx4090")
+    assert _verdicts(4) == merged
+    _verdicts(chip="emulator:rtx4090")
     assert worked_out == ["sm_90", "sm_90", "sm_89"]
 
 
 @pytest.mark.parametrize("damage", [lambda content: content[: len(content) // 2], lambda content: content[:-9] + b"0" + content[-8:]])
 def test_a_damaged_entry_is_worked_out_again(folder: Path, worked_out: list[str], damage: object) -> None:
     assert callable(damage)
-    first = _find_evidence()
+    first = _verdicts()
     (path,) = folder.glob("*.code")
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
     assert path.read_bytes() != whole
-    assert _find_evidence() == first
+    assert _verdicts() == first
     assert len(worked_out) == 2
     assert path.read_bytes() == whole
 
@@ -143,7 +143,7 @@ def test_nothing_is_kept_where_the_cache_is_off_or_the_sources_were_changed(
         monkeypatch.setenv("MEMLANE_CACHE", "0")
     else:
         monkeypatch.setattr(Sources, "are_loaded", lambda _: False)
-    assert _find_evidence() == _find_evidence()
+    assert _verdicts() == _verdicts()
     assert not folder.exists()
     assert len(worked_out) == 2
 
@@ -175,10 +175,10 @@ def test_other_code_other_probes_and_other_sites_are_proved_anew(folder: Path, p
 _SECOND = """
 from tests.measure import test_kept_verdicts as kept
 from memlane.emulate.code.store import Sources
-from memlane.measure import judging
+from memlane.measure import verdicts
 def fails(*_): raise AssertionError("proved again")
-judging._DECIDING = Sources("errors.py")
-judging.prove = fails
+verdicts._DECIDING = Sources("errors.py")
+verdicts.prove = fails
 print([(site.evidence, site.completeness, site.reason, site.copies) for site in kept._sites(kept._on_a_gpu())])
 """
 
@@ -209,8 +209,8 @@ def test_a_proof_that_is_damaged_or_of_another_user_is_worked_out_again(
 
 
 def test_what_decides_verdicts_covers_what_works_them_out() -> None:
-    known = {one.partition("/")[0].removesuffix(".py") for one in judging._DECIDING._covered}
-    root = Path(judging.__file__).parents[1]
+    known = {one.partition("/")[0].removesuffix(".py") for one in verdicts._DECIDING._covered}
+    root = Path(verdicts.__file__).parents[1]
     imported = {
         found[1]
         for package in ("audit", "compile", "instrument", "ptx", "record", "sass")

@@ -13,7 +13,7 @@ from memlane.audit import SiteProof
 from memlane.compile import assemble
 from memlane.errors import CompileError, MissingDependency
 from memlane.launch import LoadedModule, Target
-from memlane.measure import judging
+from memlane.measure import verdicts
 from memlane.record import BY_EMULATOR, COMPLETE, EXACT, HINT, ISSUE_ONLY, MERGED, NOT_CHECKED, NOT_PROVED, PROVED, Trace
 from memlane.targets import target as target_named
 from tests.instrument.kernels import kernel
@@ -46,7 +46,7 @@ WORDS = kernel(
 def target(monkeypatch: pytest.MonkeyPatch) -> Target:
     """A GPU as far as it matters here: it does not observe, and hands out the code that it was given."""
     cubin_of(LOADS)  # Skips where nothing can be assembled.
-    monkeypatch.setattr(judging, "present_store", lambda: None)  # What is kept on disk is asked in test_kept_verdicts.
+    monkeypatch.setattr(verdicts, "present_store", lambda: None)  # What is kept on disk is asked in test_kept_verdicts.
     found = target_named("emulator:h200")
     monkeypatch.setattr(found, "observes", False, raising=False)
     monkeypatch.setattr(found, "assembled", lambda loaded: assemble(loaded.module).data)
@@ -70,7 +70,7 @@ def test_sites_are_proved_on_the_code_that_was_launched(target: Target) -> None:
 
 def test_the_column_of_the_records_is_the_verdict(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Code whose waits are gone, as another assembler might make it: the times stay, and are called what they are."""
-    monkeypatch.setattr(judging, "prove", without_proof(judging.prove))
+    monkeypatch.setattr(verdicts, "prove", without_proof(verdicts.prove))
     trace = traced(target)
     assert trace.table["completeness"].unique().to_pylist() == [ISSUE_ONLY]
     assert trace.sites[0].reason == "nobody waits"
@@ -90,7 +90,7 @@ def test_no_trace_is_lost_for_a_listing_that_cannot_be_read(
     def fails(*args: object) -> object:
         raise error
 
-    monkeypatch.setattr(judging, "prove", fails)
+    monkeypatch.setattr(verdicts, "prove", fails)
     trace = traced(target)
     assert trace.table.num_rows == 8
     assert {site.evidence for site in trace.sites} == {f"{NOT_PROVED}: {reason}"}
@@ -100,8 +100,8 @@ def test_no_trace_is_lost_for_a_listing_that_cannot_be_read(
 def test_the_proof_is_read_once_for_a_module(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[LoadedModule] = []
     call, array = target.load(LOADS)["k"][1, 32], target.zeros(1024, np.uint32)
-    prove = judging.prove
-    monkeypatch.setattr(judging, "prove", lambda *args: asked.append(args[0]) or prove(*args))
+    prove = verdicts.prove
+    monkeypatch.setattr(verdicts, "prove", lambda *args: asked.append(args[0]) or prove(*args))
     first, second = ml.trace(call, array), ml.trace(call, array)
     assert first.sites == second.sites
     assert len(asked) == 1
@@ -127,7 +127,7 @@ def counted(target: Target) -> ml.Counts:
     return ml.count(target.load(WORDS)["k"][1, 32], target.zeros(32, np.uint32))
 
 
-def verdicts(counts: ml.Counts) -> list[tuple[str, str]]:
+def verdicts_of(counts: ml.Counts) -> list[tuple[str, str]]:
     return [(entry.exactness, entry.assembled) for entry in counts.checked.sites]
 
 
@@ -141,7 +141,7 @@ MERGED_LOADS = [
 def test_counts_say_which_sites_the_hardware_accesses_as_counted(target: Target) -> None:
     on_device = counted(target)
     emulated = counted(target_named("emulator:h200"))
-    assert verdicts(on_device) == verdicts(emulated) == MERGED_LOADS
+    assert verdicts_of(on_device) == verdicts_of(emulated) == MERGED_LOADS
     assert on_device.exact_share == emulated.exact_share == pytest.approx(2 / 6)
 
 
@@ -177,7 +177,7 @@ def test_counting_reads_no_code_before_somebody_asks(monkeypatch: pytest.MonkeyP
     def fails(*args: object) -> object:
         raise AssertionError("nobody asked")
 
-    monkeypatch.setattr(judging, "assemble", fails)
+    monkeypatch.setattr(verdicts, "assemble", fails)
     counts = counted(target_named("emulator:h200"))
     assert {entry.exactness for entry in counts.sites} == {NOT_CHECKED}
     assert counts.total().requests == 6
@@ -200,7 +200,7 @@ def test_counts_are_not_lost_for_a_listing_that_cannot_be_read(target: Target, m
     def fails(*args: object) -> object:
         raise KeyError("R7")
 
-    monkeypatch.setattr(judging, "exactness", fails)
+    monkeypatch.setattr(verdicts, "exactness", fails)
     monkeypatch.setenv("MEMLANE_CACHE", "0")  # where verdicts of other tests are
     counts = ml.count(target.load(WORDS)["k"][1, 32], target.zeros(32, np.uint32), merged=True)
     assert {(entry.exactness, entry.exactness_reason) for entry in counts.checked.sites} == {(NOT_CHECKED, "KeyError: 'R7'")}
@@ -211,7 +211,7 @@ def test_an_absent_assembler_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> Non
     def absent(*args: object, **options: object) -> object:
         raise MissingDependency("assembling PTX")
 
-    monkeypatch.setattr(judging, "assemble", absent)
+    monkeypatch.setattr(verdicts, "assemble", absent)
     counts = counted(target_named("emulator:h200"))
     assert counts.exact_share is None
     assert counts.checked.sites[0].exactness_reason.startswith("assembling PTX needs packages that are not installed")

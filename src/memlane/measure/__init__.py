@@ -1,14 +1,18 @@
 """Measure launches on any target: trace, count, check, view, time and predict them.
 
-memory <- isolation                         save and restore the memory of a launch; measure once within an observed program
-twin <- instrumented, plan, readout <- arenainstrumented copies of modules; the trace buffer and the capacity that a launch gets in it
-instrumented <- verdicts <- merged_accesses completeness and exactness by the SASS; counts of accesses that ptxas merged
-observed_counts, join, runs, examples <- assemble <- tracer, viewer
-                                            convert records to a trace
+memory <- isolation     save and restore the memory of a launch; measure once within an observed program
+twin <- instrumented, plan, readout <- arena
+                        instrumented copies of modules; the trace buffer and the capacity that a launch gets in it
+instrumented <- verdicts <- merged_accesses
+                        completeness and exactness by the SASS; counts of accesses that ptxas merged
+observed_counts, launch_info, join, runs, examples <- assemble <- tracer, viewer
+                        convert records to a trace
 steps <- launch_observer <- tracer, viewer, counter, checker
-                                            steps of plans; the base class of observers
-timing                                      durations without probes
-prediction <- plan_prediction               predicted durations of launches and plans on other chips
+                        steps of plans; the base class of observers
+device_counters         counts of kernels that count by themselves, on a GPU
+timing                  durations without probes
+prediction <- plan_prediction
+                        predicted durations of launches and plans on other chips
 """
 
 from memlane.measure.checker import Checker, check
