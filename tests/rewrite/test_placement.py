@@ -9,7 +9,7 @@ import pytest
 from memlane.errors import LayoutError
 from memlane.layout import Layout, OfVectors, Padded, RowMajor, Strided, XorSwizzle
 from memlane.ptx import parse
-from memlane.rewrite import accesses_to_shared, followed, provenance, shared_arrays
+from memlane.rewrite import accesses_to_shared, cached_accesses_to_shared, provenance, shared_arrays
 from memlane.rewrite.emit import emit
 from memlane.rewrite.placement import Placement
 from tests.layout.families import a_few
@@ -145,12 +145,12 @@ def test_the_accesses_of_a_kernel_are_followed_once_for_all_layouts(monkeypatch:
 """
     module = parse(text)
     kernel, arrays = module.kernels["k"], shared_arrays(module)
-    first = followed(module, kernel, arrays)
+    first = cached_accesses_to_shared(module, kernel, arrays)
     assert first == real(kernel, arrays)
     assert first.accesses
-    assert followed(module, kernel, arrays) is first
-    assert followed(parse(text), kernel, arrays) == first
-    assert followed(module, kernel, arrays[:0]).accesses == ()
+    assert cached_accesses_to_shared(module, kernel, arrays) is first
+    assert cached_accesses_to_shared(parse(text), kernel, arrays) == first
+    assert cached_accesses_to_shared(module, kernel, arrays[:0]).accesses == ()
     assert asked == ["k"] * 3
 
 

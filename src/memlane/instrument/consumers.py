@@ -154,7 +154,7 @@ class _Walk:
         self.flow = ControlFlow(flat)
         self.liveness = Liveness(self.flow)
         self.copies = Copies(self.flow, self.liveness)
-        self.outermost = _Outermost(function)
+        self.top_level = _TopLevelRegisters(function)
         self.types = Scope.of((*flat.params, *flat.results, *flat.walk()))
         self.widened = frozenset(load for load in loads if self._is_widened(load))
         self.before = self._solve()
@@ -175,7 +175,7 @@ class _Walk:
         analysis = f"where the values of loads in {self.flow.function.title} are consumed"
         start: _State = {}
         most = len(self.flow.blocks) * (1 + arriving) + 1
-        return flowed(analysis, {0: start}, self.flow.successors.__getitem__, self._through, _met, most)
+        return flowed(analysis, {0: start}, self.flow.successors.__getitem__, self._through, _join, most)
 
     def _through(self, block: int, state: _State) -> _State:
         """Return the windows that may be open at the end of a basic block."""
@@ -202,7 +202,7 @@ class _Walk:
                 windows.close(load)
             for load in windows.holding((*written, *(read if is_move(one) else ()))):
                 window = windows.open[load]
-                windows.put(load, replace(window, registers=_moved(one, window.registers)))
+                windows.put(load, replace(window, registers=_registers_after(one, window.registers)))
             if index in self.loads:
                 windows.put(index, _Open(one.guard is None, self._filled(index)))
             live = None
@@ -218,13 +218,13 @@ class _Walk:
         it."""
         if live is not None and not window.registers & live:
             return True
-        return one.form.effect in EXITS or not _moved(one, window.registers)
+        return one.form.effect in EXITS or not _registers_after(one, window.registers)
 
     # -- what follows -----------------------------------------------------------------------------------------------------------------
 
     def refusals(self) -> dict[int, str]:
         """Return the loads that cannot be followed, each judged by itself, with the reason."""
-        refused = {load: WIDENED for load in self.widened if not self._filled(load).isdisjoint(self._filled_often)}
+        refused = {load: WIDENED for load in self.widened if not self._filled(load).isdisjoint(self._filled_repeatedly)}
         refused |= {load: ACQUIRES for load in self.loads if not _ACQUIRING.isdisjoint(self.flat[load].modifiers)}
         ended: set[int] = set()
         for block, entered in self.before.items():
@@ -238,7 +238,7 @@ class _Walk:
                     refused.setdefault(index, AGAIN)
                 read = registers_read(self.flat[index])
                 for load in unread | {load for load in consumed if state[load].registers.isdisjoint(read)}:
-                    if not self._held(state[load], load):
+                    if not self._holder(state[load], load):
                         refused.setdefault(load, OUT_OF_SIGHT)
         return dict.fromkeys(self.loads - ended, NOWHERE) | refused
 
@@ -250,17 +250,17 @@ class _Walk:
         return any(SCALAR_TYPES[self.types.type_of(name)].bits == 64 for name in self.live[load])
 
     @cached_property
-    def _filled_often(self) -> frozenset[str]:
+    def _filled_repeatedly(self) -> frozenset[str]:
         """Registers that several instructions write, or a single one under a guard."""
         times = Counter(name for one in self.flat for name in registers_written(one) * (1 if one.guard is None else 2))
         return frozenset(name for name, count in times.items() if count > 1)
 
-    def _held(self, window: _Open, load: int) -> tuple[str, ...]:
+    def _holder(self, window: _Open, load: int) -> tuple[str, ...]:
         """Return one register that holds the value and has the same name in every scope, preferably one that the load fills; empty if there
         is none."""
         filled = [name for name in self.live[load] if name.partition(".")[0] in window.registers]
-        ordered = [*filled, *sorted(window.registers - self.outermost.vectors)]
-        return tuple(name for name in ordered if self.outermost.has(name.partition(".")[0]))[:1]
+        ordered = [*filled, *sorted(window.registers - self.top_level.vectors)]
+        return tuple(name for name in ordered if self.top_level.has(name.partition(".")[0]))[:1]
 
     def crowded(self, loads: frozenset[int]) -> set[int]:
         """Return the loads to give up because more than `MOST_OPEN` windows would be open at some point: the last ones in program order."""
@@ -324,7 +324,7 @@ class _Walk:
 
     def _whole(self, load: int, window: _Open, consumed: bool) -> ConsumedLoads:
         """Return a window that closes before an instruction that does not name its value."""
-        held = self._held(window, load)
+        held = self._holder(window, load)
         direct = {name.partition(".")[0] for name in held} <= self._filled(load)
         return ConsumedLoads((load,), held, consumed, direct)
 
@@ -333,7 +333,7 @@ class _Walk:
         return frozenset(name.partition(".")[0] for name in self.live[load])
 
 
-def _met(old: _State, new: _State) -> _State | None:
+def _join(old: _State, new: _State) -> _State | None:
     """Return the join of the states of two predecessors, or None if it equals `old`."""
     met: dict[int, _Open] = {}
     for load in (*old, *new):
@@ -347,7 +347,7 @@ def _met(old: _State, new: _State) -> _State | None:
     return None if met == old else met
 
 
-def _moved(one: Instruction, registers: frozenset[str]) -> frozenset[str]:
+def _registers_after(one: Instruction, registers: frozenset[str]) -> frozenset[str]:
     """Return the registers that may hold the value of a window after an instruction."""
     kept = registers - set(overwrites(one))
     if is_move(one) and registers & set(registers_read(one)):
@@ -364,7 +364,7 @@ def _names_at(flat: Instruction, original: Instruction) -> list[tuple[str, str]]
     return found
 
 
-class _Outermost:
+class _TopLevelRegisters:
     """Registers that have the same name everywhere in a function: declared at its top level and not shadowed."""
 
     def __init__(self, function: Function) -> None:

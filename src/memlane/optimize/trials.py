@@ -24,7 +24,7 @@ from memlane.optimize.candidates import Seen
 from memlane.optimize.lanes import Examples, examples
 from memlane.ptx import inline_calls, print_module
 from memlane.record import Counts, SiteCounts
-from memlane.rewrite import ArrayAccess, SharedArray, followed, shared_arrays
+from memlane.rewrite import ArrayAccess, SharedArray, cached_accesses_to_shared, shared_arrays
 from memlane.rewrite.arrays import static_bytes
 
 ROUNDS = 15
@@ -108,7 +108,7 @@ class Trials:
 
     def accesses(self, kernel: Kernel, array: SharedArray) -> tuple[ArrayAccess, ...]:
         arrays = shared_arrays(kernel.module, kernel.function)
-        found = followed(kernel.module, kernel.function, arrays).accesses
+        found = cached_accesses_to_shared(kernel.module, kernel.function, arrays).accesses
         return tuple(one for one in found if one.pointer.array.same_memory(array))
 
     def _observed_as(self, kernel: Kernel, array: SharedArray) -> set[int]:

@@ -10,7 +10,16 @@ parameters              the pass for an array behind a pointer parameter
 """
 
 from memlane.rewrite.arrays import SharedArray, find_array, shared_arrays
-from memlane.rewrite.provenance import ArrayAccess, accesses_to_shared, followed
-from memlane.rewrite.relayout import Relaid, relayout_module
+from memlane.rewrite.provenance import ArrayAccess, accesses_to_shared, cached_accesses_to_shared
+from memlane.rewrite.relayout import RelayoutResult, relayout_module
 
-__all__ = ["ArrayAccess", "Relaid", "SharedArray", "accesses_to_shared", "find_array", "followed", "relayout_module", "shared_arrays"]
+__all__ = [
+    "ArrayAccess",
+    "RelayoutResult",
+    "SharedArray",
+    "accesses_to_shared",
+    "cached_accesses_to_shared",
+    "find_array",
+    "relayout_module",
+    "shared_arrays",
+]

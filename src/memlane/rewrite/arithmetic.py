@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memlane.ptx import SCALAR_TYPES, Instruction, Operand, Register
-from memlane.rewrite.values import ANY, MOST, Number, Pointer, Value, constant, merged, multiple, wrapped
+from memlane.rewrite.values import ANY, MOST, Number, Pointer, Value, constant, join, multiple, wrapped
 
 
 def reason(one: Instruction) -> str:
@@ -28,7 +28,7 @@ def reason(one: Instruction) -> str:
 # value of the result, or None if it cannot follow the address.
 
 
-def _copied(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+def _move(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     """Follow a move."""
     value = values[0]
     if not isinstance(value, Pointer) or not isinstance(one.operands[one.form.operands["d"]], Register):
@@ -36,7 +36,7 @@ def _copied(one: Instruction, operands: Sequence[Operand], values: Sequence[Valu
     return replace(value, bits=_bits(one))
 
 
-def _converted(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+def _convert(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     """Follow a conversion. An address in shared memory has 32 bits, so widening and narrowing keep it; a generic one has 64."""
     value, bits = values[0], _bits(one)
     kind = one.form.types.get("d", "")
@@ -46,7 +46,7 @@ def _converted(one: Instruction, operands: Sequence[Operand], values: Sequence[V
     return None if SCALAR_TYPES[source].bits < 32 else replace(value, bits=bits)
 
 
-def _between_spaces(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+def _convert_space(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     """Follow a conversion between generic and shared addresses."""
     value = values[0]
     if not isinstance(value, Pointer) or (one.slot("space") or "").partition("::")[0] != "shared":
@@ -55,36 +55,36 @@ def _between_spaces(one: Instruction, operands: Sequence[Operand], values: Seque
     return replace(value, generic=not to_shared, bits=_bits(one)) if value.generic == to_shared else None
 
 
-def _added(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+def _add(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     """Follow the sum of an address and a number."""
     first, second = values
     if isinstance(first, Pointer) and isinstance(second, Number):
-        return _moved(one, first, constant(operands[1]), second.multiple)
+        return _advance(one, first, constant(operands[1]), second.multiple)
     if isinstance(second, Pointer) and isinstance(first, Number):
-        return _moved(one, second, constant(operands[0]), first.multiple)
+        return _advance(one, second, constant(operands[0]), first.multiple)
     return None
 
 
-def _subtracted(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+def _subtract(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     """Follow an address minus a number, or the difference of two addresses in one array."""
     first, second = values
     if isinstance(first, Pointer) and isinstance(second, Pointer):
         return ANY if (first.array, first.generic) == (second.array, second.generic) else None
     number = constant(operands[1])
-    return _moved(one, first, None if number is None else -number, multiple(second)) if isinstance(first, Pointer) else None
+    return _advance(one, first, None if number is None else -number, multiple(second)) if isinstance(first, Pointer) else None
 
 
-def _multiplied_and_added(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+def _multiply_add(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     """Follow a multiply-add whose addend is an address."""
     a, b, c = values
     if one.has("hi") or not isinstance(a, Number) or not isinstance(b, Number) or not isinstance(c, Pointer):
         return None
     factors = constant(operands[0]), constant(operands[1])
     known = None if factors[0] is None or factors[1] is None else factors[0] * factors[1]
-    return _moved(one, c, known, min(MOST, a.multiple * b.multiple))
+    return _advance(one, c, known, min(MOST, a.multiple * b.multiple))
 
 
-def _low_bits(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+def _change_low_bits(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     """Follow a bitwise operation that changes only bits below the alignment of the array, which are the same in the address and in the
     offset."""
     place = next(place for place, value in enumerate(values) if isinstance(value, Pointer))
@@ -100,12 +100,12 @@ def _low_bits(one: Instruction, operands: Sequence[Operand], values: Sequence[Va
     return replace(value, bits=_bits(one), offset=_at(value, offset))
 
 
-def _chosen(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+def _select(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     """Follow a select between two values."""
-    return merged(values[0], values[1])
+    return join(values[0], values[1])
 
 
-def _compared(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+def _compare(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     """Follow a comparison of an address with one in the same array, or with 0."""
     first, second = values[:2]
     if isinstance(first, Pointer) and isinstance(second, Pointer):
@@ -114,12 +114,12 @@ def _compared(one: Instruction, operands: Sequence[Operand], values: Sequence[Va
     return ANY if number == 0 else None
 
 
-def _asked_for_space(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
+def _test_space(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     """Follow a test of the state space of an address."""
     return ANY
 
 
-def _moved(one: Instruction, pointer: Pointer, by: int | None, steps: int) -> Value | None:
+def _advance(one: Instruction, pointer: Pointer, by: int | None, steps: int) -> Value | None:
     """Return a pointer advanced by a constant, or by an unknown multiple of `steps` if `by` is None."""
     if pointer.generic and _bits(one) < 64:
         return None
@@ -161,17 +161,17 @@ def _bits(one: Instruction) -> int:
 
 
 RULES = {
-    "mov": _copied,
-    "cvt": _converted,
-    "cvta": _between_spaces,
-    "add": _added,
-    "sub": _subtracted,
-    "mad": _multiplied_and_added,
-    "and": _low_bits,
-    "or": _low_bits,
-    "xor": _low_bits,
-    "selp": _chosen,
-    "setp": _compared,
-    "set": _compared,
-    "isspacep": _asked_for_space,
+    "mov": _move,
+    "cvt": _convert,
+    "cvta": _convert_space,
+    "add": _add,
+    "sub": _subtract,
+    "mad": _multiply_add,
+    "and": _change_low_bits,
+    "or": _change_low_bits,
+    "xor": _change_low_bits,
+    "selp": _select,
+    "setp": _compare,
+    "set": _compare,
+    "isspacep": _test_space,
 }

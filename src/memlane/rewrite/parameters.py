@@ -71,7 +71,7 @@ _OPERATIONS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Remapped:
+class ParameterRelayoutResult:
     """Module with a new layout of an array of a kernel."""
 
     module: Module
@@ -82,7 +82,7 @@ class Remapped:
     """Required alignment of the array in bytes, for the widest of these accesses."""
 
 
-def relayout_parameter(module: Module, kernel: str, parameter: int | str, layout: ArrayLayout, element: int) -> Remapped:
+def relayout_parameter(module: Module, kernel: str, parameter: int | str, layout: ArrayLayout, element: int) -> ParameterRelayoutResult:
     """Map every access of a kernel to the array behind a pointer parameter through `layout`, whose elements have `element` bytes.
 
     `parameter` is its position or its name in the PTX. Raises RelayoutError, with the line, if an address cannot be followed.
@@ -92,7 +92,7 @@ def relayout_parameter(module: Module, kernel: str, parameter: int | str, layout
     wanted = _parameter(function, parameter)
     array = SharedArray(function.name, (wanted,), f"the array of parameter {wanted!r}", 0, 1)
     flat = flatten_scopes(function)
-    accesses, problems = _followed(flat, array)
+    accesses, problems = _accesses_and_problems(flat, array)
     if problems:
         first = problems[0]
         raise refusal(inlined, flat, first.index, f"the layout of {array.title} cannot be changed: {first.reason}")
@@ -103,10 +103,10 @@ def relayout_parameter(module: Module, kernel: str, parameter: int | str, layout
     for one in accesses:
         _check(inlined, flat, one, layout, element, array, remedy)
     names, variables = _tables(inlined, program)
-    changed = _Writer(flat, accesses, wanted, program, element, names).written()
+    changed = _Writer(flat, accesses, wanted, program, element, names).rewrite()
     result = with_items(inlined, {kernel: changed}, variables)
     verify(result)
-    return Remapped(result, wanted, len(accesses), max(one.nbytes for one in accesses))
+    return ParameterRelayoutResult(result, wanted, len(accesses), max(one.nbytes for one in accesses))
 
 
 def _tables(module: Module, program: Program) -> tuple[dict[tuple[int, ...], LookUp], list[Variable]]:
@@ -184,7 +184,7 @@ def _is_whole(one: Instruction) -> bool:
     return offsets == [0] and isinstance(one.operands[0], Register) and SCALAR_TYPES[one.form.types["d"]].bits == 64
 
 
-def _followed(flat: Function, array: SharedArray) -> tuple[list[ArrayAccess], list[Problem]]:
+def _accesses_and_problems(flat: Function, array: SharedArray) -> tuple[list[ArrayAccess], list[Problem]]:
     """Return the accesses to the array, and what prevents changing its layout, both in program order."""
     flow, analysis = ControlFlow(flat), _OfParameter(array)
     ends = fixpoint(flow, analysis)
@@ -194,10 +194,10 @@ def _followed(flat: Function, array: SharedArray) -> tuple[list[ArrayAccess], li
     for block in flow.order:
         state = entry_state(flow, block, ends)
         for one in flow.blocks[block].instructions:
-            found, told = analysis.uses(one, state, numbers[id(one)])
+            found, reported = analysis.uses(one, state, numbers[id(one)])
             accesses += found
             # Accesses to shared memory do not concern an array in global memory.
-            problems += [problem for problem in told if problem.arrays]
+            problems += [problem for problem in reported if problem.arrays]
             if _names_parameter(one, array):
                 problems.append(Problem(numbers[id(one)], frozenset({array}), "the address of the parameter itself is taken here"))
             if _reads_parameter(one, array) and not _is_whole(one):
@@ -226,8 +226,8 @@ def _check(module: Module, flat: Function, one: ArrayAccess, layout: ArrayLayout
         return
     instruction = list(flat.instructions())[one.index]
     if one.nbytes < element:
-        told = f"`{instruction.name}` accesses {plural(one.nbytes, 'byte')}, which may cross the boundary between two elements of {element}"
-        raise refusal(module, flat, one.index, told)
+        text = f"`{instruction.name}` accesses {plural(one.nbytes, 'byte')}, which may cross the boundary between two elements of {element}"
+        raise refusal(module, flat, one.index, text)
     several = f"`{instruction.name}` accesses {plural(one.nbytes, 'byte')} of {array.title} at once"
     count, left = divmod(one.nbytes, element)
     if left or layout.count % count or layout.count > LARGEST_TABLE:
@@ -249,7 +249,7 @@ class _Writer:
     tables: Mapping[tuple[int, ...], LookUp]
     _declared: dict[str, int] = field(default_factory=dict)
 
-    def written(self) -> Function:
+    def rewrite(self) -> Function:
         assert self.function.body is not None
         self._prefix = free_prefix(self.function, PREFIX)
         base = self._fresh("b64")

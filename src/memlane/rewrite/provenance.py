@@ -35,7 +35,7 @@ from memlane.ptx import (
 )
 from memlane.rewrite.arithmetic import RULES, multiple_of, reason
 from memlane.rewrite.arrays import SharedArray
-from memlane.rewrite.values import ANY, Mixed, Number, Pointer, Value, arrays_of, constant, merged, power_of
+from memlane.rewrite.values import ANY, Mixed, Number, Pointer, Value, arrays_of, constant, join, power_of
 
 WIDEST = 16
 """Maximum bytes that a lane accesses at once, aligned to its size; copies of more bytes are aligned to less than their size."""
@@ -93,14 +93,14 @@ def accesses_to_shared(function: Function, arrays: Sequence[SharedArray]) -> Pro
         state = entry_state(flow, block, ends)
         for one in flow.blocks[block].instructions:
             index = numbers[id(one)]
-            found, told = analysis.uses(one, state, index)
+            found, reported = analysis.uses(one, state, index)
             accesses += found
-            problems += told
+            problems += reported
             analysis.step(one, state)
     return Provenance(tuple(sorted(accesses, key=lambda one: one.index)), tuple(sorted(problems, key=lambda one: one.index)))
 
 
-def followed(module: Module, function: Function, arrays: Sequence[SharedArray]) -> Provenance:
+def cached_accesses_to_shared(module: Module, function: Function, arrays: Sequence[SharedArray]) -> Provenance:
     """Return `accesses_to_shared` of a function of a module, cached per module: each layout that is tried needs it for the same kernel."""
     known, key = _known(module), (function.name, tuple(arrays))
     if key not in known:
@@ -144,7 +144,7 @@ def entry_state(flow: ControlFlow, block: int, ends: Mapping[int, State]) -> Sta
     state: State = {}
     for before in flow.predecessors[block]:
         for name, value in ends.get(before, {}).items():
-            state[name] = merged(state[name], value) if name in state else value
+            state[name] = join(state[name], value) if name in state else value
     return state
 
 
@@ -171,15 +171,15 @@ class Analysis:
         result = self.result(one, state)[0]
         certain = overwrites(one)
         for name in written:
-            state[name] = result if name in certain or name not in state else merged(state[name], result)
+            state[name] = result if name in certain or name not in state else join(state[name], result)
 
     def uses(self, one: Instruction, state: State, index: int) -> tuple[list[ArrayAccess], list[Problem]]:
         """Return the accesses of an instruction, and the problems of its uses of addresses."""
         accesses, problems = self._accesses(one, state, index)
-        told = self.result(one, state)[1]
+        reported = self.result(one, state)[1]
         escaping = frozenset().union(*(arrays_of(value) for value in self._values(one, state)))
-        if told and escaping:
-            problems.append(Problem(index, escaping, told))
+        if reported and escaping:
+            problems.append(Problem(index, escaping, reported))
         return accesses, problems
 
     def _accesses(self, one: Instruction, state: State, index: int) -> tuple[list[ArrayAccess], list[Problem]]:
@@ -201,8 +201,8 @@ class Analysis:
                 problems.append(Problem(index, arrays_of(value), f"`{one.name}` accesses it in a way that memlane cannot follow"))
             elif access is not None and access.space in ("shared", "shared::cluster") and not isinstance(operand.base, Symbol):
                 # A symbol would be another variable, such as a parameter.
-                told = "the address here comes from an unknown source and may point to it"
-                problems.append(Problem(index, frozenset(self._visible.values()), told))
+                reported = "the address here comes from an unknown source and may point to it"
+                problems.append(Problem(index, frozenset(self._visible.values()), reported))
         return accesses, problems
 
     def _values(self, one: Instruction, state: State) -> list[Value]:

@@ -39,7 +39,7 @@ from memlane.ptx.edit import with_items
 from memlane.rewrite.arrays import SharedArray, find_array, shared_arrays, static_bytes
 from memlane.rewrite.emit import LookUp, can_be_computed
 from memlane.rewrite.placement import Placement, element_bytes
-from memlane.rewrite.provenance import ArrayAccess, Provenance, followed
+from memlane.rewrite.provenance import ArrayAccess, Provenance, cached_accesses_to_shared
 from memlane.rewrite.writer import Writer, constant_offset
 
 Tables = Literal["computed", "constant", "global"]
@@ -49,7 +49,7 @@ always in constant memory, which serves one address at a time, so lanes of diffe
 
 
 @dataclass(frozen=True)
-class Relaid:
+class RelayoutResult:
     """Module with a new layout of an array."""
 
     module: Module
@@ -76,7 +76,7 @@ def relayout_module(
     kernel: str | None = None,
     element: int | None = None,
     tables: Tables = "computed",
-) -> Relaid:
+) -> RelayoutResult:
     """Map every access to one array in shared memory through `layout`.
 
     `shared`: the array, as in `find_array`. `kernel`: PTX name of the kernel to change; None: all that use the array. `element`: bytes per
@@ -97,11 +97,11 @@ def relayout_module(
     for name, known in found.items():
         _check(module, functions[name], known, array, placement)
     names, tabled = _look_ups(module, placement, accesses, tables)
-    writers = {name: Writer(functions[name], known, array, placement, names).written() for name, known in found.items() if known}
+    writers = {name: Writer(functions[name], known, array, placement, names).rewrite() for name, known in found.items() if known}
     changed = _with_items(module, array, placement, {name: writer.function for name, writer in writers.items()}, tabled)
     verify(changed)
     _check_room(module, changed, array, placement, functions)
-    return Relaid(
+    return RelayoutResult(
         changed, array, layout, placement.element, placement.tiles, len(accesses), sum(one.folded for one in writers.values()),
         sum(one.shared for one in writers.values()), placement.room - placement.nbytes,
     )  # fmt: skip
@@ -135,7 +135,7 @@ def _known(module: Module, function: Function, array: SharedArray) -> tuple[Arra
     """Return the accesses to the array. Raises RelayoutError if its address is used in another way."""
     whole = next((one for one in shared_arrays(module) if one.same_memory(array)), array)
     arrays = [one for one in shared_arrays(module) if not one.same_memory(array)]
-    provenance: Provenance = followed(module, function, [*arrays, whole])
+    provenance: Provenance = cached_accesses_to_shared(module, function, [*arrays, whole])
     for problem in provenance.problems:
         if whole in problem.arrays:
             others = ", ".join(sorted(one.title for one in problem.arrays if one != whole))

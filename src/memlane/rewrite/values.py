@@ -43,7 +43,7 @@ Value = Pointer | Mixed | Number
 """Abstract value of a register."""
 
 
-def merged(one: Value, other: Value) -> Value:
+def join(one: Value, other: Value) -> Value:
     """Return the join of two values."""
     if one == other:
         return one

@@ -44,7 +44,7 @@ def constant_offset(access: ArrayAccess, instruction: Instruction) -> int | None
 
 
 @dataclass(frozen=True)
-class Written:
+class RewrittenFunction:
     """Rewritten function, with the number of accesses at constant and at reused addresses."""
 
     function: Function
@@ -79,7 +79,7 @@ class Writer:
     _distances: dict[tuple[int, int, int, int], int | None] = field(default_factory=dict)
     _known: dict[tuple[str, Guard | None], list[_Mapped]] = field(default_factory=dict)
 
-    def written(self) -> Written:
+    def rewrite(self) -> RewrittenFunction:
         function = self.original
         assert function.body is not None
         self._prefix = free_prefix(function, PREFIX)
@@ -95,7 +95,7 @@ class Writer:
         self._next = count()
         body = self._block(function.body)
         declared = tuple(RegisterDecl(kind, f"%{self._prefix}{kind}_", used) for kind, used in sorted(self._declared.items()))
-        return Written(replace(function, body=Block((*declared, *body.statements))), self.folded, self.shared)
+        return RewrittenFunction(replace(function, body=Block((*declared, *body.statements))), self.folded, self.shared)
 
     def _block(self, old: Block) -> Block:
         new: list[Statement] = []
