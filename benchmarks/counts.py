@@ -68,7 +68,7 @@ from memlane.audit.grouping import AHEAD
 from memlane.audit.reconvergence import APART
 from memlane.compile import architecture, assemble
 from memlane.lab.profiler import find
-from memlane.launch import Launch, LoadedModule, plain_name, unobserved
+from memlane.launch import Launch, LoadedModule, plain_name, suspend_observers
 from memlane.measure import Counter
 from memlane.measure.device_counters import DeviceCounters
 from memlane.record import Counts, SiteCounts
@@ -266,7 +266,7 @@ class OnDevice:
         self._device_counters: dict[LoadedModule, DeviceCounters] = {}
 
     def launching(self, launch: Launch) -> Launch:
-        with unobserved():
+        with suspend_observers():
             loaded = launch.kernel.loaded
             if loaded not in self._device_counters:
                 self._device_counters[loaded] = DeviceCounters(loaded)

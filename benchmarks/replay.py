@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from memlane.cli.programs import run_script
 from memlane.instrument import TraceOptions
-from memlane.launch import Argument, Launch, LoadedModule, Target, unobserved
+from memlane.launch import Argument, Launch, LoadedModule, Target, suspend_observers
 from memlane.measure import Tracer
 from memlane.measure.memory import Snapshot
 from memlane.record import Trace
@@ -27,7 +27,7 @@ class Visitor:
     seen: int = 0
 
     def launching(self, launch: Launch) -> Launch:
-        with unobserved():
+        with suspend_observers():
             before = Snapshot(launch)
             try:
                 self.visit(self.seen, launch)

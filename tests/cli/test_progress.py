@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from memlane.cli import progress as module_under_test
-from memlane.launch import Launch, observed, stage, tell_progress
+from memlane.launch import Launch, apply_observers, stage, tell_progress
 from memlane.ptx import parse
 from tests.cli.conftest import Command
 from tests.launch.fake_target import PTX, FakeTarget
@@ -30,7 +30,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, launch: Launch, long_s: float, *, ter
     monkeypatch.setattr(module_under_test, "Console", lambda stderr: Console(file=screen, force_terminal=terminal, width=120))
     monkeypatch.setattr(module_under_test, "LONG_S", long_s)
     with module_under_test.progress("tracing"):
-        observed(launch)
+        apply_observers(launch)
         tell_progress(launch, 1536)
     return screen.getvalue()
 
@@ -63,7 +63,7 @@ def test_what_takes_long_before_a_launch_is_named(monkeypatch: pytest.MonkeyPatc
         with module_under_test.progress("counting"):
             with stage("comparing with the assembled code"):
                 time.sleep(0.3)  # the line is drawn ten times a second
-            observed(launch)
+            apply_observers(launch)
         assert ("counting ...: comparing with the assembled code" in screen.getvalue()) == terminal
         assert ("counting launch 0: plain" in screen.getvalue()) == terminal
 

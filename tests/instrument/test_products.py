@@ -15,7 +15,7 @@ from memlane.compile import assemble
 from memlane.emulate import Emulator
 from memlane.instrument import Selection, TraceOptions, site_table, trace, uncounted
 from memlane.instrument.consumers import TAKEN
-from memlane.launch import Launch, observing, unobserved
+from memlane.launch import Launch, observing, suspend_observers
 from memlane.measure import Counter, count
 from memlane.measure import trace as trace_call
 from memlane.measure.device_counters import DeviceCounters
@@ -118,7 +118,7 @@ class _Counting:
     """An observer that sends launches out with instructions that count, as on a GPU."""
 
     def launching(self, launch: Launch) -> Launch:
-        with unobserved():
+        with suspend_observers():
             self.tally = DeviceCounters(launch.kernel.loaded)
             return self.tally.counting_launch(0, launch)
 

@@ -25,7 +25,7 @@ from memlane.lab.reduction.reducer import _PLANS, MOST_PLANS
 from memlane.lab.reduction.settings import Settings, settings_of
 from memlane.lab.reduction.shapes import PACKED, TICKET, Shape
 from memlane.lab.reduction.tables import Found, figures, rows, tables
-from memlane.launch import DeviceArray, Target, observed, observing
+from memlane.launch import DeviceArray, Target, apply_observers, observing
 from memlane.measure import Checker
 from memlane.targets import target
 
@@ -81,7 +81,7 @@ def races(step: Any) -> set[str]:
     found, checker = passes(step, emulator().array(numbers(3000)), 128), Checker()
     with observing(checker):
         for one in found.launches:
-            emulator().launch(observed(one))
+            emulator().launch(apply_observers(one))
     return {report.kind for report in checker.reports}
 
 

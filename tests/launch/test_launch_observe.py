@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from memlane.launch import Launch, LoadedModule, observing, unobserved, watched
+from memlane.launch import Launch, LoadedModule, has_observers, observing, suspend_observers
 from tests.launch.fake_target import FakeTarget
 
 
@@ -30,7 +30,7 @@ def test_observers_rewrite_in_the_order_in_which_they_came(kernels: LoadedModule
 
 def test_unobserved_launches_are_left_alone(kernels: LoadedModule, target: FakeTarget) -> None:
     with observing(Adding(1)):
-        with unobserved():
+        with suspend_observers():
             kernels["plain"][1, 1]()
         kernels["plain"][1, 1]()
     assert [launch.shared_bytes for launch in target.launches] == [0, 1]
@@ -71,14 +71,14 @@ def test_an_observer_sees_other_threads_only_if_it_watches_everywhere(kernels: L
 
 def test_a_thread_can_leave_those_who_watch_everywhere(kernels: LoadedModule, target: FakeTarget) -> None:
     with observing(Adding(1), everywhere=True):
-        with unobserved():
-            assert not watched()
+        with suspend_observers():
+            assert not has_observers()
             with observing(Adding(10)):
-                assert watched()
+                assert has_observers()
                 kernels["plain"][1, 1]()
             in_a_thread(kernels["plain"][1, 1])
-        assert watched()
-    assert not watched()
+        assert has_observers()
+    assert not has_observers()
     assert [launch.shared_bytes for launch in target.launches] == [10, 1]
 
 

@@ -10,7 +10,7 @@ from memlane.compile import cuda
 from memlane.emulate import Emulator
 from memlane.errors import BadAccess, BadLaunch, KernelTrap, MemlaneError
 from memlane.instrument import SCHEMES, Selection, TraceOptions
-from memlane.launch import DeviceArray, LoadedModule, observed, observing
+from memlane.launch import DeviceArray, LoadedModule, apply_observers, observing
 from memlane.measure import Counter, Tracer, count, memory, trace
 from memlane.measure.arena import SPARE_BYTES
 from memlane.measure.memory import not_restorable
@@ -245,7 +245,7 @@ def test_a_gpu_that_fails_says_that_the_records_are_lost(kernels: LoadedModule, 
 def test_accesses_that_find_no_room_are_not_observed_without_bound(kernels: LoadedModule, data: DeviceArray) -> None:
     with observing(tracer := Tracer(records_per_warp=10)):
         kernels["sum"][1, 32](data, 128)
-        launch = observed(kernels["sum"][1, 32].bind(data, 128))
+        launch = apply_observers(kernels["sum"][1, 32].bind(data, 128))
     assert launch.layers.max_accesses is not None
     assert launch.layers.max_accesses < 1000
     made = tracer.finish()

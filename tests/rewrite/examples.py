@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import memlane as ml
-from memlane.launch import Launch, unobserved
+from memlane.launch import Launch, suspend_observers
 from memlane.layout import Layout, Padded, RandomPermuteShift, RandomShift, Skewed, XorSwizzle
 from memlane.measure.memory import Snapshot
 from memlane.rewrite import shared_arrays
@@ -36,7 +36,7 @@ class EachArray:
     def launching(self, launch: Launch) -> Launch:
         if launch.kernel.title not in self._seen:
             self._seen.add(launch.kernel.title)
-            with unobserved():
+            with suspend_observers():
                 before = Snapshot(launch)
                 launch.kernel.target.launch(launch)
                 left = Snapshot(launch)

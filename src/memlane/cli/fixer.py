@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlane.launch import Launch, unobserved
+from memlane.launch import Launch, suspend_observers
 from memlane.measure import LaunchObserver
 from memlane.optimize import Fix, LayoutAdvice, advise_launch, fix_launch
 from memlane.record import kernel_label
@@ -28,6 +28,6 @@ class Fixer(LaunchObserver):
             self.looked_at.append(kernel_label(title))
             self.found += fix_launch(launch, shared=self._array or None, rows=self._rows, columns=self._columns)
             if not self._array:
-                with unobserved():
+                with suspend_observers():
                     self.advice += advise_launch(launch)
         return launch

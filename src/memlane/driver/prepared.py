@@ -20,7 +20,7 @@ from memlane.driver.cluster import asked_cluster
 from memlane.driver.library import DeviceKernel
 from memlane.driver.probe import LIBRARY
 from memlane.driver.streams import Streams
-from memlane.launch import DeviceArray, KernelCall, Launch, watched
+from memlane.launch import DeviceArray, KernelCall, Launch, has_observers
 from memlane.ptx import SCALAR_TYPES, Variable
 
 
@@ -40,7 +40,7 @@ class DeviceLaunch:
         self._handle, self._stream = int(graph.handle), stream
 
     def __call__(self) -> None:
-        if watched():
+        if has_observers():
             self._usual()
             return
         self._running[self._title] = None
@@ -79,7 +79,7 @@ class QuickLaunch:
     def __call__(self, args: tuple[object, ...]) -> bool:
         """Launch, and return True; return False where the usual way has to be gone."""
         streams = self._streams
-        if len(args) != len(self._kinds) or watched() or wished() is not None or streams.kept or streams.apart or streams.others:
+        if len(args) != len(self._kinds) or has_observers() or wished() is not None or streams.kept or streams.apart or streams.others:
             return False
         values: list[int | float] = []
         for (_, _, is_pointer, least, most, mask), value in zip(self._kinds, args, strict=True):

@@ -54,7 +54,16 @@ from memlane.launch.observation import (
     MachineCode,
     Made,
 )
-from memlane.launch.observe import Observer, StepObserver, adds_clock_reads, observed, observing, show_step, unobserved, watched
+from memlane.launch.observe import (
+    Observer,
+    StepObserver,
+    adds_clock_reads,
+    apply_observers,
+    has_observers,
+    observing,
+    show_step,
+    suspend_observers,
+)
 from memlane.launch.progress import following, following_stages, stage, tell_progress
 from memlane.launch.reports import Actor, Report
 from memlane.launch.target import Target, whole_target
@@ -123,14 +132,15 @@ __all__ = [
     "Tiling",
     "Timer",
     "adds_clock_reads",
+    "apply_observers",
     "chained",
     "cluster_of",
     "event_handle",
     "find_kernel",
     "following",
     "following_stages",
+    "has_observers",
     "module_digest",
-    "observed",
     "observing",
     "offsets_of",
     "plain_name",
@@ -139,9 +149,8 @@ __all__ = [
     "show_step",
     "stage",
     "stream_handle",
+    "suspend_observers",
     "tell_progress",
-    "unobserved",
-    "watched",
     "whole_copy",
     "whole_target",
 ]

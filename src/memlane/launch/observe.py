@@ -64,7 +64,7 @@ def observing(observer: Observer, *, everywhere: bool = False) -> Iterator[None]
 
 
 @contextmanager
-def unobserved() -> Iterator[None]:
+def suspend_observers() -> Iterator[None]:
     """Suspend all observers inside the `with` block, except those that are added there: for the launches of a measurement."""
     here, apart = _here.set(()), _apart.set(True)
     try:
@@ -74,38 +74,38 @@ def unobserved() -> Iterator[None]:
         _here.reset(here)
 
 
-def watched() -> bool:
+def has_observers() -> bool:
     """Return whether an observer would see a launch that is made now."""
-    return bool(_watching())
+    return bool(_present_observers())
 
 
 def adds_clock_reads() -> bool:
     """Return whether an observer would substitute kernels that read a clock, according to its attribute `adds_clock_reads`."""
-    return any(getattr(observer, "adds_clock_reads", False) for observer in _watching())
+    return any(getattr(observer, "adds_clock_reads", False) for observer in _present_observers())
 
 
-def observed(launch: Launch, *, once: bool = False) -> Launch:
+def apply_observers(launch: Launch, *, once: bool = False) -> Launch:
     """Return the launch as rewritten by the observers, and checked on request (`memlane.checks`), whether or not there are observers.
 
     `once`: it is put on its stream immediately and never again (`Launch.runs_once`).
     """
     with _turn:
-        watching = _watching()
-        if watching and once:
+        present = _present_observers()
+        if present and once:
             launch = replace(launch, runs_once=not launch.kernel.target.is_recording(launch.stream))
-        for observer in watching:
+        for observer in present:
             launch = observer.launching(launch)
     return checked(launch)
 
 
 def show_step(step: BoundStep) -> None:
-    """Show a copy or a host function of a plan to the observers. Launches are rewritten by `observed` instead."""
+    """Show a copy or a host function of a plan to the observers. Launches are rewritten by `apply_observers` instead."""
     with _turn:
-        for observer in _watching():
+        for observer in _present_observers():
             if isinstance(observer, StepObserver):
                 observer.passing(step)
 
 
-def _watching() -> tuple[Observer, ...]:
+def _present_observers() -> tuple[Observer, ...]:
     """Return the observers that see the launches of the current thread."""
     return _here.get() if _apart.get() else (*_everywhere.present, *_here.get())

@@ -8,7 +8,7 @@ from memlane.errors import BadLaunch
 from memlane.launch.bound import Graphs, StepGraph, chained
 from memlane.launch.kernel import Launch
 from memlane.launch.memory import Memory
-from memlane.launch.observe import observed
+from memlane.launch.observe import apply_observers
 from memlane.launch.texture import Images
 
 
@@ -28,7 +28,7 @@ class Target(Images, Graphs):
 
     def start(self, launch: Launch) -> None:
         """Start one launch, after passing it to the installed observers, which may replace it."""
-        self.launch(observed(launch, once=True))
+        self.launch(apply_observers(launch, once=True))
 
     def graph(self, launches: Iterable[Launch]) -> StepGraph:
         """Return consecutive launches as a graph that can be started repeatedly (a CUDA graph on a GPU).
@@ -36,7 +36,7 @@ class Target(Images, Graphs):
         Observers see the launches once, in this call. For copies, host functions and other orders write a plan:
         `ml.BoundPlan(plan).graph()`.
         """
-        return self.graph_of_steps(chained([observed(launch) for launch in launches]))
+        return self.graph_of_steps(chained([apply_observers(launch) for launch in launches]))
 
 
 def whole_target(part: Memory) -> Target:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import overload
 
-from memlane.launch import KernelCall, Launch, Layers, Observation, Report, observed, observing
+from memlane.launch import KernelCall, Launch, Layers, Observation, Report, apply_observers, observing
 from memlane.launch.checked import demand_checker
 from memlane.measure.isolation import without_observers
 from memlane.measure.launch_observer import LaunchObserver
@@ -95,5 +95,5 @@ def check(call: KernelCall | BoundPlan, *args: object, seed: int | None = None) 
             return checker.steps.with_results({one.number: one.reports for one in checker.checked})
     launch = call.bind(*args)
     with without_observers(launch), observing(checker):
-        launch.kernel.target.launch(observed(launch))
+        launch.kernel.target.launch(apply_observers(launch))
     return list(checker.reports)

@@ -7,7 +7,7 @@ from typing import overload
 
 from memlane.errors import MemlaneError
 from memlane.instrument import SiteTable, site_table, uncounted
-from memlane.launch import KernelCall, Launch, Launcher, Layers, LoadedModule, Observation, observed, observing, unobserved
+from memlane.launch import KernelCall, Launch, Launcher, Layers, LoadedModule, Observation, apply_observers, observing, suspend_observers
 from memlane.measure.device_counters import DeviceCounters
 from memlane.measure.isolation import without_observers
 from memlane.measure.launch_observer import LaunchObserver
@@ -55,7 +55,7 @@ class Counter(LaunchObserver):
         self._targets[launch.kernel.target] = None
         if launch.kernel.target.observes:
             return self._to_be_observed(number, launch)
-        with unobserved():
+        with suspend_observers():
             loaded = launch.kernel.loaded
             if loaded not in self._device_counters:
                 self._device_counters[loaded] = DeviceCounters(loaded, merged=self._merged)
@@ -66,7 +66,7 @@ class Counter(LaunchObserver):
         widened."""
         alone = launch.layers == Layers() and launch.layers.report is None
         failed = self._on_failure(number, launch)
-        with unobserved():
+        with suspend_observers():
             wide = merged_loads_twin(launch.kernel.loaded) if self._merged and alone else None
         if wide is None:
             mine = Layers(counts=True, report=lambda seen: self._keep(number, seen), failed=failed)
@@ -91,7 +91,7 @@ class Counter(LaunchObserver):
 
     def collect(self) -> list[tuple[int, Counts]]:
         """Do the same as `finish`, but return each result with its launch's number among the observed launches, from 0."""
-        with unobserved():
+        with suspend_observers():
             for target in self._targets:
                 target.sync()
             counted = [pair for counters in self._device_counters.values() for pair in counters.collect()]
@@ -152,5 +152,5 @@ def count(call: KernelCall | BoundPlan, *args: object, merged: bool = False) -> 
     launch = call.bind(*args)
     with without_observers(launch):
         with observing(counter):
-            launch.kernel.target.launch(observed(launch))
+            launch.kernel.target.launch(apply_observers(launch))
         return counter.finish()[0]

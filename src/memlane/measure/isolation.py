@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from memlane.launch import Launch, observed, unobserved, watched
+from memlane.launch import Launch, apply_observers, has_observers, suspend_observers
 from memlane.measure.memory import Snapshot
 
 
@@ -19,13 +19,13 @@ def without_observers(launch: Launch) -> Iterator[None]:
     memory
     as the plain launch does.
     """
-    if not watched():
+    if not has_observers():
         yield
         return
     target, before = launch.kernel.target, Snapshot(launch)
-    with unobserved():
+    with suspend_observers():
         yield
-    theirs = observed(launch)
+    theirs = apply_observers(launch)
     if theirs is not launch:
         before.restore()
         target.launch(theirs)

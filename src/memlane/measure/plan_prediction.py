@@ -9,7 +9,7 @@ from typing import overload
 from memlane.chip import Chip, load
 from memlane.emulate import Emulator
 from memlane.errors import BadLaunch, BadPlan
-from memlane.launch import KernelCall, Launch, Target, watched
+from memlane.launch import KernelCall, Launch, Target, has_observers
 from memlane.measure.isolation import without_observers
 from memlane.measure.memory import Snapshot
 from memlane.measure.prediction import predict_launch
@@ -131,7 +131,7 @@ def predict(
     if not isinstance(chip, str | Chip):
         raise BadLaunch("a launch is predicted for one chip: name it as chip='a100', or call predict for each")
     launch = call.bind(*args)
-    before = Snapshot(launch) if watched() else None  # the launches of other observers change its arrays
+    before = Snapshot(launch) if has_observers() else None  # the launches of other observers change its arrays
     try:
         with without_observers(launch):
             return predict_launch(launch, load(chip) if isinstance(chip, str) else chip, every_block, most_cycles)

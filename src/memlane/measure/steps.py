@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
-from memlane.launch import BoundCopy, BoundStep, DeviceArray, End, Launch, Observer, observing, unobserved, watched
+from memlane.launch import BoundCopy, BoundStep, DeviceArray, End, Launch, Observer, has_observers, observing, suspend_observers
 from memlane.record import kernel_label
 from memlane.targets import BoundPlan
 
@@ -139,11 +139,11 @@ def plan_without_observers(plan: BoundPlan) -> Iterator[None]:
 
     That run starts from the memory at the start of the block, and leaves it as the plan does.
     """
-    if not watched():
+    if not has_observers():
         yield
         return
     before = {name: _copied(memory) for name, memory in plan.memory.items()}
-    with unobserved():
+    with suspend_observers():
         yield
     for name, memory in plan.memory.items():
         if isinstance(memory, DeviceArray):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from memlane.errors import DeviceError, LaunchError, MemlaneError
 from memlane.instrument import Ranges, Sampling, Selection, TraceOptions
-from memlane.launch import KernelCall, Launch, Launcher, LoadedModule, observed, observing, unobserved
+from memlane.launch import KernelCall, Launch, Launcher, LoadedModule, apply_observers, observing, suspend_observers
 from memlane.measure.arena import Arena
 from memlane.measure.assemble import assemble_trace
 from memlane.measure.device_counters import DeviceCounters
@@ -110,7 +110,7 @@ class Tracer(LaunchObserver):
             )
         self._targets[target] = None
         self.traced += 1
-        with unobserved():
+        with suspend_observers():
             return self._with_probes(launch)
 
     def _with_probes(self, launch: Launch) -> Launch:
@@ -166,7 +166,7 @@ class Tracer(LaunchObserver):
         if not self._targets:
             raise MemlaneError("nothing was launched through memlane inside the tracer")
         try:
-            with unobserved():
+            with suspend_observers():
                 for target in self._targets:
                     target.sync()
                 collected = {probed: arena.collect() for probed, arena in self._probed.values()}
@@ -188,7 +188,7 @@ class Tracer(LaunchObserver):
             alike = info.kernel, info.grid, info.block, info.shared_bytes
             if not info.failed and info.counts and alike in first:
                 if alike not in known and len(known) < MOST_PREDICTED:
-                    with unobserved():
+                    with suspend_observers():
                         known[alike] = predicted_time(first[alike], info.counts)
                 info = replace(info, predicted=known.get(alike))
             launches.append(info)
@@ -246,5 +246,5 @@ def trace(
     with without_observers(launch), borrow_instrumented(launch.kernel.loaded, tracer.options) as probed:
         tracer.adopt(probed)
         with observing(tracer):
-            launch.kernel.target.launch(observed(launch, once=True))
+            launch.kernel.target.launch(apply_observers(launch, once=True))
         return tracer.finish()

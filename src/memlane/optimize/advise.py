@@ -17,7 +17,7 @@ import numpy as np
 
 from memlane.compile import parameter_names
 from memlane.errors import LayoutError, MemlaneError, RelayoutError
-from memlane.launch import DeviceArray, KernelCall, Launch, Target, observed, observing
+from memlane.launch import DeviceArray, KernelCall, Launch, Target, apply_observers, observing
 from memlane.layout import ArrayLayout, Fields, Permuted, array_layout
 from memlane.measure import Counter
 from memlane.measure.isolation import without_observers
@@ -192,7 +192,7 @@ def advise_launch(launch: Launch, *, shapes: Mapping[int, tuple[int, ...]] | Non
 def _counted(launch: Launch) -> Counts:
     counter = Counter()
     with observing(counter):
-        launch.kernel.target.launch(observed(launch))
+        launch.kernel.target.launch(apply_observers(launch))
     return counter.finish()[0]
 
 

@@ -10,7 +10,7 @@ from math import gcd
 
 import numpy as np
 
-from memlane.launch import Launch, observed, observing
+from memlane.launch import Launch, apply_observers, observing
 from memlane.measure.viewer import Viewer
 from memlane.record import AccessExample, SiteCounts
 
@@ -55,7 +55,7 @@ def _row(launch: Launch, sites: Sequence[SiteCounts], element: int) -> int:
         return 0
     viewer = Viewer()
     with observing(viewer):
-        launch.kernel.target.launch(observed(launch))
+        launch.kernel.target.launch(apply_observers(launch))
     trace = viewer.finish()
     wanted = {one.site.instruction for one in sites}
     found: Tally[int] = Tally()

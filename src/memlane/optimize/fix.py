@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from memlane.chip import STATIC_SHARED_BYTES, Chip
 from memlane.compile import DeclaredArray, declared_array
 from memlane.errors import LayoutError, MemlaneError, RelayoutError
-from memlane.launch import Kernel, KernelCall, Launch, unobserved
+from memlane.launch import Kernel, KernelCall, Launch, suspend_observers
 from memlane.layout import Layout, Padded
 from memlane.measure.isolation import without_observers
 from memlane.measure.memory import Snapshot
@@ -167,7 +167,7 @@ def fix_launch(
 ) -> tuple[Fix, ...]:
     """The same for a launch, which does not happen: what it would change is put back."""
     before = Snapshot(launch)
-    with unobserved():
+    with suspend_observers():
         try:
             trials = Trials(launch, before)
             return tuple(_tried(trials, array, rows, columns, layouts) for array in _worth_it(trials, shared))

@@ -14,7 +14,7 @@ from memlane.compile import assemble, assembler_version, kernel_usage
 from memlane.emulate.code.store import Entry, Sources, digest, keep, present_store
 from memlane.errors import CompileError, MissingDependency
 from memlane.instrument import site_table
-from memlane.launch import Kernel, Launch, Launcher, Layers, Observation, observed, observing
+from memlane.launch import Kernel, Launch, Launcher, Layers, Observation, apply_observers, observing
 from memlane.layout import Layout
 from memlane.measure import Counter
 from memlane.measure.counter import counts_of
@@ -103,7 +103,7 @@ class Trials:
         self._before.restore()
         counter = Counter()
         with observing(counter):
-            self._target.launch(observed(launch))
+            self._target.launch(apply_observers(launch))
         return counter.finish()[0]
 
     def accesses(self, kernel: Kernel, array: SharedArray) -> tuple[ArrayAccess, ...]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from memlane.errors import BadLaunch, BadPlan
-from memlane.launch import BoundCall, BoundCopy, BoundStep, DeviceArray, End, Origin, Target, observed, show_step, watched
+from memlane.launch import BoundCall, BoundCopy, BoundStep, DeviceArray, End, Origin, Target, apply_observers, has_observers, show_step
 from memlane.launch import Launch as BoundLaunch
 from memlane.plan import Action, Buffer, Copy, Execution, HostCall, Launch, Put, Together, View, Wait, signals
 from memlane.targets.binding import Memory, Modules, check_use
@@ -86,12 +86,12 @@ class BoundActions:
 
     def shown(self, execution: Execution, action: BoundAction, target: Target | None) -> BoundAction:
         """Return what the observers make of an action, which they are shown with the step that it is of."""
-        if not watched():
-            return observed(action) if isinstance(action, BoundLaunch) else action
+        if not has_observers():
+            return apply_observers(action) if isinstance(action, BoundLaunch) else action
         device = None if target is None else self.targets.index(target)
         origin = Origin(execution.path, execution.turns, device, str(execution))
         if isinstance(action, BoundLaunch):
-            return observed(replace(action, origin=origin))
+            return apply_observers(replace(action, origin=origin))
         show_step(BoundStep(action, target, origin=origin))
         return action
 

@@ -26,7 +26,7 @@ from memlane.launch import (
     StepGraph,
     Stream,
     Target,
-    watched,
+    has_observers,
 )
 from memlane.launch import Launch as BoundLaunch
 from memlane.plan import (
@@ -266,10 +266,10 @@ class BoundPlan:
 
     def _segment_graphs(self) -> list[tuple[Segment, StepGraph]]:
         graphs = self._graphs
-        if graphs is None or watched():  # observers want to see the launches, and what they make of them is not kept
+        if graphs is None or has_observers():  # observers want to see the launches, and what they make of them is not kept
             prepare = self._separate_graphs if self._is_separable else self._graph
             graphs = [(segment, prepare(segment.order)) for segment in segments(self.plan, self.order)]
-            self._graphs = self._graphs if watched() else graphs
+            self._graphs = self._graphs if has_observers() else graphs
         return graphs
 
     def _start_graphs(self, graphs: Sequence[tuple[Segment, StepGraph]], stream: Stream) -> dict[tuple[int, ...], int]:

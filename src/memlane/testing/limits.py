@@ -7,7 +7,7 @@ from typing import overload
 
 from memlane.diagnose.limits import Limits
 from memlane.errors import CheckFailed
-from memlane.launch import KernelCall, Launch, Observation, Report, observed, observing
+from memlane.launch import KernelCall, Launch, Observation, Report, apply_observers, observing
 from memlane.measure import Checker, Counter
 from memlane.measure import check as check_correctness
 from memlane.measure.counter import counts_of
@@ -71,7 +71,7 @@ def check(
     checker, counter, launch = Checker(seed=seed), Counter(), call.bind(*args)
     with without_observers(launch):
         with observing(checker), observing(counter):
-            launch.kernel.target.launch(observed(launch))
+            launch.kernel.target.launch(apply_observers(launch))
         _require(limits, counter.finish(), launch)
     return list(checker.reports)
 

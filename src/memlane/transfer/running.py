@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import DeviceError
-from memlane.launch import Event, LoadedModule, Stream, Target, watched
+from memlane.launch import Event, LoadedModule, Stream, Target, has_observers
 from memlane.number_format import plural
 from memlane.plan import Plan, Timeline
 from memlane.ptx import Module
@@ -88,7 +88,7 @@ class Transfer:
             if self.target.modelled:
                 bound.run()
             else:
-                if self._graph is None or watched():
+                if self._graph is None or has_observers():
                     self._graph = bound.graph()
                 self._graph.replay(place)
                 self._event = self.target.record(place)

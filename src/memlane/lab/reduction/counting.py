@@ -8,7 +8,7 @@ import numpy as np
 
 from memlane.chip import LANES
 from memlane.lab.reduction.ladder import Step, passes
-from memlane.launch import Target, observed, observing
+from memlane.launch import Target, apply_observers, observing
 from memlane.measure import Counter
 
 TURNS = 16
@@ -51,7 +51,7 @@ def reasons(target: Target, step: Step, n: int, block: int) -> Reasons:
     found, counter = passes(step, array, block, max(1, n // (2 * block * TURNS))), Counter()
     with observing(counter):
         for one in found.launches:
-            target.launch(observed(one))
+            target.launch(apply_observers(one))
     counts = counter.finish()
     totals = [one.total() for one in counts]
     shared = [site for one in counts for site in one.sites if site.site.space == "shared"]

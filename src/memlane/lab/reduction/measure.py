@@ -15,7 +15,7 @@ from memlane.lab.reduction.reducer import Reducer, bulk_launch, reduce
 from memlane.lab.reduction.settings import size_name
 from memlane.lab.reduction.shapes import CLUSTER, PACKED, TICKET, Shape
 from memlane.lab.reduction.timing import Run, copy_launch, empty_launch, interleaved, ratio, read_launch, repeats_for, replayed
-from memlane.launch import DeviceArray, Launch, Target, observed
+from memlane.launch import DeviceArray, Launch, Target, apply_observers
 from memlane.measure.prediction import predict_launch
 
 _CHUNK = 1 << 22
@@ -70,7 +70,7 @@ def ladder(target: Target, array: DeviceArray, n: int, block: int, rounds: int, 
 
 
 def _modelled_us(target: Target, sum_of: Passes) -> float:
-    launches = [observed(launch) for launch in sum_of.launches]
+    launches = [apply_observers(launch) for launch in sum_of.launches]
     return sum(one.elapsed_ns for one in target.time_launches(launches)) / 1e3
 
 
