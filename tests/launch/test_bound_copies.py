@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlane.launch.bound import BoundCopy, End
+from memlane.launch.bound_steps import BoundCopy, End
 
 
 def copy_of(destination: Any, source: Any) -> BoundCopy:

@@ -28,7 +28,7 @@ from memlane.record import (
     summarise,
     total_by_place,
 )
-from memlane.record.plain import from_plain
+from memlane.record.plain_data import from_plain
 from memlane.source import shortened
 
 Numbers = npt.NDArray[np.float64]

@@ -5,7 +5,7 @@ progress, bound <- observe <- target.
 """
 
 from memlane.launch.arguments import Argument, ArgumentRule, pointer_parameters
-from memlane.launch.bound import (
+from memlane.launch.bound_steps import (
     Axis,
     BoundCall,
     BoundCopy,

@@ -51,7 +51,7 @@ def dim3(label: str, extent: object) -> Dim3:
     return (int(x), int(y), int(z))
 
 
-def is_lasting(configuration: tuple[object, ...]) -> bool:
+def is_cacheable(configuration: tuple[object, ...]) -> bool:
     """Return whether a configuration may be cached: equal keys are the same configuration (1, 1.0 and True are equal keys), and it stays
     valid."""
     for position, value in enumerate(configuration):

@@ -12,11 +12,11 @@ from typing import Any, NoReturn
 from memlane.chip import LANES, ModelledTime
 from memlane.errors import BadLaunch
 from memlane.launch.arguments import Argument, ArgumentRule, pack, pointer_parameters
-from memlane.launch.configuration import DEFAULT_STREAM, Dim3, Origin, Stream, dim3, is_lasting
+from memlane.launch.configuration import DEFAULT_STREAM, Dim3, Origin, Stream, dim3, is_cacheable
 from memlane.launch.events import Streams
 from memlane.launch.kernel_names import find_kernel, typed_names
 from memlane.launch.limits import check_cluster, check_compiled_block, check_extents, check_residence, check_shared_bytes
-from memlane.launch.observation import NO_LAYERS, Layers, Seen
+from memlane.launch.observation import NO_LAYERS, LaunchObservation, Layers
 from memlane.launch.tensor_map import TensorMaps
 from memlane.number_format import plural
 from memlane.plan import KernelRef
@@ -159,7 +159,7 @@ class Launch:
         return -(-self.threads_per_block // LANES)
 
 
-Observation = Seen[Launch]
+Observation = LaunchObservation[Launch]
 """Observation of a launch by its target."""
 
 
@@ -325,7 +325,7 @@ class Kernel:
         A kernel that was compiled for one block (a Triton kernel) also takes `kernel[grid,]`. Note the comma: to Python `kernel[(4, 8)]`
         is `kernel[4, 8]`, a grid of 4 and a block of 8. None means the default.
         """
-        if type(configuration) is tuple and is_lasting(configuration):
+        if type(configuration) is tuple and is_cacheable(configuration):
             call = self._calls.get(configuration)
             if call is None:
                 if len(self._calls) >= _MOST_CALLS:

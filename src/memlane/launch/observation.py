@@ -86,7 +86,7 @@ of shared memory, as counted. `kind`: index into `memlane.chip.ACCESS_KINDS`. `n
 
 
 @dataclass(frozen=True)
-class Seen(Generic[L]):
+class LaunchObservation(Generic[L]):
     """Observation of one launch without probes in the kernel. Only the emulator provides it.
 
     Instructions are identified by their index in `kernel.inlined.body.instructions()`. Instructions of functions that even this kernel
@@ -236,7 +236,7 @@ class Layers:
     """With `clock`: cycles after which a launch that is still running counts as endless; None: no limit."""
     declared: Declared | None = None
     """With `check`: what the launch may read and write of the buffers of a plan; None: anything."""
-    report: Callable[[Seen[Any]], None] | None = field(default=None, compare=False)
+    report: Callable[[LaunchObservation[Any]], None] | None = field(default=None, compare=False)
     """Callback for observers that do not start the launch themselves; the caller of the launch gets the observation as its result. Called
     with the
     observation when the launch has finished; if it broke off (`Observation.broke_off`), only if the checker had found something."""

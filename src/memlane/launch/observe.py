@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from memlane.launch.bound import BoundStep
-from memlane.launch.checked import checked
+from memlane.launch.bound_steps import BoundStep
+from memlane.launch.checking import with_checker
 from memlane.launch.kernel import Launch
 from memlane.launch.progress import Followers
 
@@ -37,13 +37,13 @@ class StepObserver(Observer, Protocol):
         ...
 
 
-_here: ContextVar[tuple[Observer, ...]] = ContextVar("memlane_observers", default=())
+_of_thread: ContextVar[tuple[Observer, ...]] = ContextVar("memlane_observers", default=())
 """Observers of the current thread or task."""
-_apart: ContextVar[bool] = ContextVar("memlane_apart", default=False)
+_suspended: ContextVar[bool] = ContextVar("memlane_apart", default=False)
 """Whether process-wide observers are suspended in the current thread or task."""
 _turn = threading.RLock()
 """Held while observers rewrite a launch: threads may launch concurrently, and observers need no locks of their own."""
-_everywhere: Followers[Observer] = Followers(_turn)
+_of_process: Followers[Observer] = Followers(_turn)
 """Process-wide observers. A new thread does not inherit context variables, but its launches belong to the program."""
 
 
@@ -53,25 +53,25 @@ def observing(observer: Observer, *, everywhere: bool = False) -> Iterator[None]
     those of
     all threads of the process."""
     if everywhere:
-        with _everywhere.joined_by(observer):
+        with _of_process.joined_by(observer):
             yield
         return
-    token = _here.set((*_here.get(), observer))
+    token = _of_thread.set((*_of_thread.get(), observer))
     try:
         yield
     finally:
-        _here.reset(token)
+        _of_thread.reset(token)
 
 
 @contextmanager
 def suspend_observers() -> Iterator[None]:
     """Suspend all observers inside the `with` block, except those that are added there: for the launches of a measurement."""
-    here, apart = _here.set(()), _apart.set(True)
+    here, apart = _of_thread.set(()), _suspended.set(True)
     try:
         yield
     finally:
-        _apart.reset(apart)
-        _here.reset(here)
+        _suspended.reset(apart)
+        _of_thread.reset(here)
 
 
 def has_observers() -> bool:
@@ -95,7 +95,7 @@ def apply_observers(launch: Launch, *, once: bool = False) -> Launch:
             launch = replace(launch, runs_once=not launch.kernel.target.is_recording(launch.stream))
         for observer in present:
             launch = observer.launching(launch)
-    return checked(launch)
+    return with_checker(launch)
 
 
 def show_step(step: BoundStep) -> None:
@@ -108,4 +108,4 @@ def show_step(step: BoundStep) -> None:
 
 def _present_observers() -> tuple[Observer, ...]:
     """Return the observers that see the launches of the current thread."""
-    return _here.get() if _apart.get() else (*_everywhere.present, *_here.get())
+    return _of_thread.get() if _suspended.get() else (*_of_process.present, *_of_thread.get())

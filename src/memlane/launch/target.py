@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from memlane.errors import BadLaunch
-from memlane.launch.bound import Graphs, StepGraph, chained
+from memlane.launch.bound_steps import Graphs, StepGraph, chained
 from memlane.launch.kernel import Launch
 from memlane.launch.memory import Memory
 from memlane.launch.observe import apply_observers

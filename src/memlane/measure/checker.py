@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import overload
 
 from memlane.launch import KernelCall, Launch, Layers, Observation, Report, apply_observers, observing
-from memlane.launch.checked import demand_checker
+from memlane.launch.checking import demand_checker
 from memlane.measure.isolation import without_observers
 from memlane.measure.launch_observer import LaunchObserver
 from memlane.measure.steps import PlanResult, observing_plan

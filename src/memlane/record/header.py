@@ -17,7 +17,7 @@ from memlane.errors import RecordError
 from memlane.number_format import plural
 from memlane.record.contents import TraceContents
 from memlane.record.example import AccessExample
-from memlane.record.plain import from_plain
+from memlane.record.plain_data import from_plain
 from memlane.record.schema import WARP_DTYPE, CopyInfo, LaunchInfo
 from memlane.record.site import Site, Skipped
 

@@ -152,7 +152,7 @@ def _described(place: Place) -> str:
 
 
 @contextmanager
-def interrupts_held() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Defer Ctrl-C to the end of the `with` block, so that its work is not interrupted halfway."""
     before = signal.getsignal(signal.SIGINT)
     if before is None or threading.current_thread() is not threading.main_thread():
@@ -175,7 +175,7 @@ class Copies(Memory):
         """Copy elements between any two places, after all earlier work on their targets, and wait for the copy."""
         values = np.empty(copy.shape, f"V{copy.itemsize}")
         here = End(values.ctypes.data, values.strides)
-        with interrupts_held():
+        with defer_interrupts():
             for destination, source in ((here, copy.source), (copy.destination, here)):
                 for rows in BoundCopy(destination, source, copy.shape, copy.itemsize).rows():
                     _move(rows, destination.target, source.target)

@@ -14,7 +14,7 @@ from memlane.launch.reports import Actor, Report
 _SHOWN = 10
 
 
-def checked(launch: Launch) -> Launch:
+def with_checker(launch: Launch) -> Launch:
     """Return the launch with the checker added if a check is requested; it raises CheckFailed at its end if anything was found.
 
     Returns `launch` itself if no check is requested, if the target has no checker, or if the launch already has the checker. Raises
@@ -24,11 +24,11 @@ def checked(launch: Launch) -> Launch:
     wish = wished()
     if wish is None:
         return launch
-    counted = _counted(launch, wish)
-    return counted if launch.layers.check or not wish.correctness else _correct(counted, wish)
+    counted = _with_counts(launch, wish)
+    return counted if launch.layers.check or not wish.correctness else _with_correctness_check(counted, wish)
 
 
-def _counted(launch: Launch, wish: Check) -> Launch:
+def _with_counts(launch: Launch, wish: Check) -> Launch:
     """Return the launch with counts, for the judge; unchanged if it is already observed or runs on a GPU."""
     judge = wish.judge
     if judge is None or launch.layers != Layers() or not launch.kernel.target.observes:
@@ -47,7 +47,7 @@ def demand_checker(target: Launcher) -> None:
         raise MemlaneError(f"{target.name} cannot check a launch; only the emulator can: use the target emulator:{target.chip.name}")
 
 
-def _correct(launch: Launch, wish: Check) -> Launch:
+def _with_correctness_check(launch: Launch, wish: Check) -> Launch:
     """Return the launch with the checker added."""
     if wish.insist:
         demand_checker(launch.kernel.target)
