@@ -71,8 +71,7 @@ class ConsumedLoads:
     """Whether each load fills all of these registers itself, so that any word of them shows that the load is complete."""
     tied: tuple[str, ...] = ()
     """Registers among these that must not be read before the window has closed, not even by instructions that ptxas adds: it may move a
-    copy, or
-    extend a sign right after the load."""
+    copy, or extend a sign right after the load."""
     signed: bool = False
     """Whether the registers have 64 bits and hold a narrower sign-extended number, so that their upper half is recomputed."""
 
@@ -186,8 +185,7 @@ class _Walk:
 
     def _steps(self, block: int, windows: _Windows) -> Iterator[tuple[int, set[int], set[int]]]:
         """Step through a basic block and update `windows`. Yield for each instruction, before its effect, its index, the windows that it
-        consumes and
-        those that end unread there."""
+        consumes and those that end unread there."""
         live: frozenset[str] | None = self.liveness.live_in(block)
         for index in self._indices(block):
             one = self.flat[index]

@@ -327,8 +327,7 @@ def _in_space(r: str, space: str, named: str, fragment: str, total: str, ideal: 
 
 def _address(r: str, access: MemoryAccess, scope: Scope) -> str:
     """Return PTX that computes the 64-bit address, generic if it may lead to another block. In shared and local memory base + immediate
-    wraps at
-    32 bits."""
+    wraps at 32 bits."""
     target = f"{r}address"
     operand = access.address
     assert isinstance(operand, Address)

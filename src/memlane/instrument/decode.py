@@ -47,8 +47,7 @@ WARP_DTYPE = np.dtype(
     ]
 )
 """One row per traced warp, in the order in which they started: as `memlane.record.WARP_DTYPE`, but with the tag of the launch, the
-`%gridid` of
-its run instead of the run's number, the index of its kernel, and the mask of the lanes that exist."""
+`%gridid` of its run instead of the run's number, the index of its kernel, and the mask of the lanes that exist."""
 
 ACCESS_DTYPE = np.dtype(
     [
@@ -245,16 +244,14 @@ def _ascend(row: npt.NDArray[np.int64], start: npt.NDArray[np.int64]) -> bool:
     """Return whether the rows ascend, and the starts within each row.
 
     Records led by other lanes than 0 come after those of lane 0; a staged record takes its place late, and a deferred window is recorded
-    when it
-    closes.
+    when it closes.
     """
     return bool(((row[1:] > row[:-1]) | (row[1:] == row[:-1]) & (start[1:] >= start[:-1])).all())
 
 
 def _by_row_and_start(row: npt.NDArray[np.int64], start: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the order by row, then start, by one 64-bit key if it fits: the records of lane 0 and those of other lanes are two ascending
-    runs of
-    it, which a stable sort merges in linear time."""
+    runs of it, which a stable sort merges in linear time."""
     first = int(start.min())
     span = int(start.max()) - first + 1
     if span * (int(row.max()) + 1) < 1 << 63:

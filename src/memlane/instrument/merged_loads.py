@@ -33,8 +33,7 @@ class MergedLoads:
     module: Module
     wide: Mapping[str, Mapping[int, Site]]
     """Wide accesses by the PTX name of the kernel and the index of the instruction in this module, with the number and place of the first
-    site that
-    each represents."""
+    site that each represents."""
     kept: Mapping[str, Mapping[int, int]]
     """Index in the original kernel of each other instruction, by the PTX name of the kernel and the index in this module."""
 

@@ -60,10 +60,8 @@ class TraceOptions:
         options = ml.TraceOptions.of(scheme="exposed", blocks="0-3", every=32)
 
     Schemes: `dependent` waits for the value of each access, `exposed` lets loads overlap and times the wait of their first consumer,
-    `consume`
-    waits by storing the value to shared memory; `simple` and `paper` do not wait and serve for comparison. Raises MemlaneError for an
-    unknown
-    scheme, staging or end of stores.
+    `consume` waits by storing the value to shared memory; `simple` and `paper` do not wait and serve for comparison. Raises MemlaneError
+    for an unknown scheme, staging or end of stores.
     """
 
     scheme: str = "dependent"
@@ -73,16 +71,13 @@ class TraceOptions:
     """Which warps to trace, and which executions of each site."""
     stores: str = "issued"
     """Event that ends the time of stores and reductions, from `STORES`: `issued`, or visible to the `block` or to the `device`, each by an
-    added
-    load or fence; see `memlane.instrument.visibility`."""
+    added load or fence; see `memlane.instrument.visibility`."""
     staging: str = "auto"
     """Where records go first, from `STAGINGS`: `global` memory, or `shared` memory after the kernel's own if that does not lower occupancy
-    (see
-    `memlane.instrument.staging`); `auto` selects the one that was measured to be faster."""
+    (see `memlane.instrument.staging`); `auto` selects the one that was measured to be faster."""
     tagged: bool = False
     """Whether kernels get an additional parameter by which the host describes their launches (`LAUNCH_DTYPE`) and assigns slices to those
-    that run
-    exactly once. Every launch has to pass it."""
+    that run exactly once. Every launch has to pass it."""
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:

@@ -34,16 +34,14 @@ class Origins:
     followed."""
     bases: tuple[int | str, ...] = ()
     """Objects that the address points into: positions of pointer parameters and names of variables. Offsets such as an index are left out.
-    Nothing
-    is known about a pointer that was loaded from memory."""
+    Nothing is known about a pointer that was loaded from memory."""
 
 
 def origins_of(function: Function) -> Mapping[int, Origins]:
     """Map the index of each instruction that accesses memory to the origins of its address.
 
     Flow-insensitive: every instruction that writes a register counts as an origin of its value. The guard of an instruction counts as an
-    origin
-    too; branches do not.
+    origin too; branches do not.
     """
     instructions = tuple(function.instructions())
     sources = _Sources(function, instructions)
@@ -75,8 +73,7 @@ _POINTER_BITS = 64
 
 class _Sources:
     """Def-use chains of a function with two bit sets per register: its values come from (parameters, then loads), and it points into
-    (parameters,
-    then variables)."""
+    (parameters, then variables)."""
 
     def __init__(self, function: Function, instructions: tuple[Instruction, ...]) -> None:
         self._parameters = {one.name: position for position, one in enumerate(function.params)}

@@ -59,8 +59,7 @@ class Rebound:
 
 def shared_variables(module: Module) -> tuple[str, ...]:
     """Return the variables that an instrumented copy can share: those in global memory that the module declares, except textures, surfaces
-    and
-    tables that name functions."""
+    and tables that name functions."""
     return tuple(one.name for one in _own_data(module, "global"))
 
 
@@ -136,8 +135,7 @@ def _set_to(register: Register, address: int) -> Instruction:
 
 def _rebind_block(block: Block, addresses: Mapping[str, int], hidden: Set[str], base: Callable[[str], Register]) -> Block:
     """Return a block with its references replaced. `hidden`: names that inner declarations shadow; `base` gives the register with the
-    address of a
-    variable."""
+    address of a variable."""
     hidden = hidden | {one.name for one in block.statements if isinstance(one, Variable | Label)}
 
     def known(name: str) -> bool:

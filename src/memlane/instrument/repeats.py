@@ -1,8 +1,7 @@
 """Relate accesses to the loops around them.
 
 `repeating` finds accesses that read the same addresses in each iteration of an outer loop. `once_between_barriers` finds accesses that a
-warp
-executes at most once between two barriers of its block, such as the steps of a tree reduction.
+warp executes at most once between two barriers of its block, such as the steps of a tree reduction.
 """
 
 from __future__ import annotations

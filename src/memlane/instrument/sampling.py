@@ -140,8 +140,7 @@ class Sampling:
     """Seed of the sample; another seed draws others."""
     whole_blocks: bool = False
     """Draw blocks and trace all their warps. Warps of a block wait for each other at barriers and at its end, so warps drawn singly may
-    delay most
-    blocks, while whole blocks delay only themselves."""
+    delay most blocks, while whole blocks delay only themselves."""
 
     def __post_init__(self) -> None:
         for name, spans in (("block", self.blocks), ("warp", self.warps), ("SM", self.sms)):
@@ -168,8 +167,7 @@ class Sampling:
         whole_blocks: bool = False,
     ) -> Sampling:
         """Return a sampling from the user's notation: `"0-3,17"` (both ends included), `5`, `range(0, 4)`, or a list of numbers and ranges;
-        None selects
-        all."""
+        None selects all."""
         window = _spans("execution", executions)
         if len(window) > 1:
             raise MemlaneError(f"the executions to trace are one window, such as 10-20, got {span_text(window)}")
@@ -209,8 +207,7 @@ class Sampling:
         """Return PTX that puts the number of a traced warp, below `places`, into the register `result`.
 
         `names`: the registers with the number of the `block` in the grid, of the `warp` in its block and in the `launch`, and with the
-        `warps` per
-        block; it overwrites two spare registers.
+        `warps` per block; it overwrites two spare registers.
         """
         if self.draw is None:
             return f"mov.u32 {result}, {names['launch']};\n"

@@ -109,8 +109,7 @@ def site_table(module: Module) -> SiteTable:
 
 def uncounted(table: SiteTable, sees_maps: bool = False) -> tuple[Skipped, ...]:
     """Return the accesses whose transactions are not counted, with the reason: those that are not sites, bulk copies, and those that name
-    the
-    shared memory of other blocks. With `sees_maps`, box copies are counted by their tensor maps."""
+    the shared memory of other blocks. With `sees_maps`, box copies are counted by their tensor maps."""
     found = [
         Skipped(site.kernel, site.op, site.file, site.line, reason, (site.kernel,))
         for site in table.sites

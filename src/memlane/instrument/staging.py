@@ -7,8 +7,7 @@ agree.
 A record goes to the stage if all lanes of the warp are active: then lane 0 leads, and every lane knows the fill count, which it keeps in a
 register. Records of partial warps go to the buffer directly, as all records do without a stage. The stage is written out when the next
 records do not fit, before their clock reads, and when lane 0 exits: each active lane writes a record, so that 16 records are one store.
-Only
-then do they take places in the slice of the warp, so none stays empty.
+Only then do they take places in the slice of the warp, so none stays empty.
 
 Registers that live through the kernel besides those of `warp`:
 

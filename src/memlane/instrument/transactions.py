@@ -108,8 +108,7 @@ def copies(r: str, nbytes: int, past_l1: bool) -> str:
     `sectors`.
 
     The rules are those of `memlane.chip.copies`. `source` and `target` are the addresses of the lane, 64 bits each; `here` says whether the
-    lane
-    reads, `inside` is the mask of these lanes, `whole` says whether it reads all that it copies.
+    lane reads, `inside` is the mask of these lanes, `whole` says whether it reads all that it copies.
     """
     if not past_l1:
         return f"{_through_l1(r, nbytes)}{_ideal_of_copies(r, 'active', nbytes)}"
@@ -273,8 +272,7 @@ def _merged_pairs(r: str, rule: BankRule, nbytes: int) -> str:
     """Return PTX that sets `merged` in the lanes of two passes that become one.
 
     Every active lane of the pair has the address of lane^1, or every active lane of the warp that of lane^2, and the pair has no conflict.
-    A
-    neighbour that does not access agrees with any lane.
+    A neighbour that does not access agrees with any lane.
     """
     pair = 2 * rule.lanes(nbytes)
     return f"""\

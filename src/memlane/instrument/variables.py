@@ -72,8 +72,7 @@ def entry_variable(space: str) -> Variable:
 
 def entry_space(module: Module, needed: int) -> str:
     """Return the state space of `POINTER`: constant memory, so that a warp starts without a load that misses the caches; global memory only
-    if the
-    module's constants leave no room for it and `needed` more bytes."""
+    if the module's constants leave no room for it and `needed` more bytes."""
     return "const" if constants_of(module) + needed + 2 * SECTOR_BYTES <= CONSTANT_BYTES else "global"
 
 

@@ -53,10 +53,8 @@ def enter(prefix: str, scheme: Scheme, kernel: int, space: str, options: TraceOp
     """Return PTX for the start of a kernel: take a slice and describe the warp in it.
 
     Lane 0 exists in every warp, because warps are formed of consecutive threads, so it acts for the warp. It reads the two clocks last, so
-    that
-    the lifetime of a warp does not begin with the wait for its slice. The barrier makes its stores visible to the other lanes, which read
-    `room`
-    and `capacity`. `space`: state space of the variable with the entry of the buffer.
+    that the lifetime of a warp does not begin with the wait for its slice. The barrier makes its stores visible to the other lanes, which
+    read `room` and `capacity`. `space`: state space of the variable with the entry of the buffer.
     """
     staged = options.stages
     r, label = f"%{prefix}", f"${prefix}"
@@ -102,8 +100,7 @@ def _take(r: str, label: str, kernel: int, options: TraceOptions) -> str:
     """Return PTX by which lane 0 takes a slice and describes the warp in it; leaves its number from 1, or 0 if there is none left.
 
     It is the slice that the host assigned to the warp, or else one from a counter: first the counter with the number of the warp in the
-    launch,
-    modulo their number, and then those that follow.
+    launch, modulo their number, and then those that follow.
     """
     assigns = options.tagged and options.sampling.numbers_warps
     return f"""\
@@ -152,8 +149,7 @@ mov.u32 {r}number, 0;
 
 def _numbers(r: str, tagged: bool) -> str:
     """Return PTX for linear numbers: of the block in its grid (`block`), of the warp in its block (`warp`) and in the launch (`head`, lower
-    32 bits),
-    and for the number of warps per block (`nz`)."""
+    32 bits), and for the number of warps per block (`nz`)."""
     counted = f"mul.lo.u32 {r}nz, {r}nz, {r}ny;\nmad.lo.u32 {r}nz, {r}nz, {r}nx, 31;\nshr.u32 {r}nz, {r}nz, 5;\n"
     told = f"ld.param.u32 {r}nz, [{LAUNCH}+{_LAUNCH['warps']}];\n"
     return f"""\
@@ -247,16 +243,11 @@ def place(prefix: str, site: int | str, run: int = 1, found: str = "") -> str:
     With a `run`, it reserves that many places, and the PTX `found` replaces the computation of the address.
 
     Lane 0 has places from the beginning. Any other leader takes a chunk of the overflow places, by an atomic addition in the rare branch,
-    one
-    place first and then twice as many each time: so a warp whose lane 0 has exited or waits elsewhere does not access memory for each
-    record,
-    and at most every other place stays empty. The addition is 64 bits wide: ptxas would first sum a 32-bit one over the warp, with
-    shuffles,
-    although only one lane executes it. It would also multiply a value that it knows to be warp-uniform by the number of lanes, so `chunk`
-    starts as 1 + lane & 0.
-    All of this precedes the access, between it and the stores of the previous record: an access right after these stores would wait for
-    them in
-    the load-store pipe, some 9 cycles on an H200.
+    one place first and then twice as many each time: so a warp whose lane 0 has exited or waits elsewhere does not access memory for each
+    record, and at most every other place stays empty. The addition is 64 bits wide: ptxas would first sum a 32-bit one over the warp, with
+    shuffles, although only one lane executes it. It would also multiply a value that it knows to be warp-uniform by the number of lanes, so
+    `chunk` starts as 1 + lane & 0. All of this precedes the access, between it and the stores of the previous record: an access right after
+    these stores would wait for them in the load-store pipe, some 9 cycles on an H200.
     """
     r, label = f"%{prefix}", f"${prefix}"
     last, declared = f"{r}next", ""
@@ -324,12 +315,10 @@ def record(prefix: str, site: int, counted: bool = False, exposed: str = "", any
     `exposed`: register with the cycles of the window that the consumer waited; `anywhere`: the place may lie in shared memory.
 
     A store of 16 bytes keeps the load-store pipe busy for some 4 cycles, however few lanes it has. So the fields of every record are packed
-    into
-    one store: the lower 32 bits of both clock reads, the next 16 bits of the start above the site number, and the active lanes. Records
-    with
-    more fields take two, with both times in full. All clock reads stay 64 bits wide, because something depends on their upper halves: ptxas
-    may
-    turn a shorter one into another instruction, of variable latency. Records are stored as evict-first, to leave the caches to the kernel.
+    into one store: the lower 32 bits of both clock reads, the next 16 bits of the start above the site number, and the active lanes.
+    Records with more fields take two, with both times in full. All clock reads stay 64 bits wide, because something depends on their upper
+    halves: ptxas may turn a shorter one into another instruction, of variable latency. Records are stored as evict-first, to leave the
+    caches to the kernel.
     """
     r = f"%{prefix}"
     store, advance = f"@{r}fits st{'' if anywhere else '.global'}.cs", f"@{r}leads add.u32 {r}next, {r}next, 1;\n"
@@ -350,8 +339,7 @@ setp.ne.and.u32 {r}fits, {r}end_high, {_NEVER}, {r}fits;
 
 def leave(prefix: str, staged: bool = False) -> str:
     """Return PTX for before every exit: the lanes that exit together update the end of the warp, lane 0 reports how many records it led,
-    and the
-    others how many of theirs got no place."""
+    and the others how many of theirs got no place."""
     r, label = f"%{prefix}", f"${prefix}"
     return f"""\
 {{

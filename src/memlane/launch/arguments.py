@@ -63,10 +63,8 @@ def pack(
     takes a texture or a surface of the target, and receives its handle; an integer or floating-point parameter takes a Python or NumPy
     number that fits; a parameter passed by value (an array of bytes in PTX) takes bytes or a NumPy value of its size, or a tensor map of
     the target. A `convention` lists the values that expand to several parameters. Parameters without a value are zero, except for scratch
-    memory
-    of each of the `blocks`. A `rule` of the kernel may change or reject values. Raises BadLaunch with the position of the argument and what
-    would
-    fit.
+    memory of each of the `blocks`. A `rule` of the kernel may change or reject values. Raises BadLaunch with the position of the argument
+    and what would fit.
     """
     forms = (Single(),) * len(params) if convention is None else convention.arguments
     if len(values) != len(forms):
@@ -93,8 +91,7 @@ def pack(
 
 def pointer_parameters(params: Sequence[Variable], convention: Convention | None, is_array: Sequence[bool]) -> list[int | None] | None:
     """Return for each argument the position of the parameter that leads to its array, None for an argument that is not an array; or None if
-    the
-    number of arguments is wrong."""
+    the number of arguments is wrong."""
     forms = (Single(),) * len(params) if convention is None else convention.arguments
     if len(forms) != len(is_array):
         return None

@@ -18,8 +18,7 @@ def with_checker(launch: Launch) -> Launch:
     """Return the launch with the checker added if a check is requested; it raises CheckFailed at its end if anything was found.
 
     Returns `launch` itself if no check is requested, if the target has no checker, or if the launch already has the checker. Raises
-    MemlaneError
-    if the target has none and the request insists on it. If the request has a judge, the judge receives the counts.
+    MemlaneError if the target has none and the request insists on it. If the request has a judge, the judge receives the counts.
     """
     wish = wished()
     if wish is None:

@@ -63,12 +63,10 @@ class Streams(Memory):
 
     def adopt_stream(self, value: object) -> Stream:
         """Return a stream of another library as a stream of this target: an object with `__cuda_stream__`, a stream of PyTorch or CuPy, or
-        its handle as
-        an int. Raises BadLaunch for anything else.
+        its handle as an int. Raises BadLaunch for anything else.
 
         Its work and that of the target's default stream wait for each other, as with streams of `stream()`. The stream has to live until
-        the work is
-        done.
+        the work is done.
         """
         handle = stream_handle(value, self.name)
         return Stream(handle, value) if handle > 1 else self.default_stream
@@ -89,8 +87,7 @@ class Streams(Memory):
 
     def wait_for(self, event: object, stream: Stream | None = None) -> None:
         """Make all later work on the stream wait for an event: one of a target, of PyTorch, CuPy or cuda.core, or its handle as an int. The
-        host does
-        not wait if the target has streams. Raises BadLaunch for what is not an event."""
+        host does not wait if the target has streams. Raises BadLaunch for what is not an event."""
         if not isinstance(event, Event):
             raise BadLaunch(f"{self.name} cannot use events of other libraries: wait on the host, with event.synchronize()")
         event.wait()

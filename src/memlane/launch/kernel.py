@@ -105,8 +105,7 @@ class Launcher(Timer, Streams):
         """Return a faster way to launch a checked configuration, if the target has one.
 
         It takes the arguments and returns whether it has launched; it does not if an observer or a check needs the launch, or if an
-        argument needs
-        the full check.
+        argument needs the full check.
         """
         return None
 
@@ -116,8 +115,7 @@ class Launcher(Timer, Streams):
 
     def load(self, module: Module) -> LoadedModule:
         """Load the module on this target, ready to launch its kernels. Raises TypeError for what is not a module, and BadLaunch for a
-        module with 32-bit
-        addresses, which no GPU since compute capability 9.0 runs."""
+        module with 32-bit addresses, which no GPU since compute capability 9.0 runs."""
         if not isinstance(module, Module):
             raise TypeError(f"load takes a module, as returned by ml.cuda(path) or ml.parse(text); got a {type(module).__name__}")
         if module.address_size != 64:
@@ -317,10 +315,8 @@ class Kernel:
 
     def __getitem__(self, configuration: object) -> KernelCall:
         """Return a call: `kernel[grid, block]`, `kernel[grid, block, stream]`, `kernel[grid, block, stream, shared_bytes]`, or with a
-        `cluster` after
-        them: the blocks that are co-scheduled and can access each other's shared memory, an int or a tuple that divides the grid. A kernel
-        that
-        declares its cluster (`__cluster_dims__`) needs none.
+        `cluster` after them: the blocks that are co-scheduled and can access each other's shared memory, an int or a tuple that divides the
+        grid. A kernel that declares its cluster (`__cluster_dims__`) needs none.
 
         A kernel that was compiled for one block (a Triton kernel) also takes `kernel[grid,]`. Note the comma: to Python `kernel[(4, 8)]`
         is `kernel[4, 8]`, a grid of 4 and a block of 8. None means the default.

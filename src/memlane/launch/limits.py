@@ -73,8 +73,7 @@ class HasFunction(Protocol):
 
 def cluster_of(kernel: HasFunction, asked: Dim3 | None) -> Dim3 | None:
     """Return the blocks per cluster, by the launch or by the kernel (`.reqnctapercluster`, in CUDA C++ `__cluster_dims__`); None for a
-    launch
-    without clusters."""
+    launch without clusters."""
     return asked or kernel.function.extents(".reqnctapercluster")
 
 

@@ -82,8 +82,7 @@ class Memory(ABC):
 
     def adopt(self, value: object) -> DeviceArray:
         """Return an array of another library as an array of this target, without a copy. Raises BadLaunch for an array that is not in C
-        order and for an
-        object without memory here."""
+        order and for an object without memory here."""
         found = self.device_pointer(value)
         if found is None:
             raise BadLaunch(f"a {type(value).__name__} has no memory on {self.name}: copy it there with target.array")

@@ -34,12 +34,10 @@ SITE_FIELDS = (
 """Counts of the accesses of one instruction, whether by the emulator or by the kernel itself."""
 COUNT_FIELDS = (*SITE_FIELDS, "bytes", "divergent")
 """Fields of the counts of an instruction. `requests`: executions by a warp with at least one active lane whose guard is true. `lanes`:
-these
-lanes, summed. `bytes`: bytes that they request. `sectors`, `ideal_sectors`: for accesses to global and local memory and generic ones that
-lead there. `wavefronts`, `ideal_wavefronts`: for shared ones that stay in the block. `addresses`: for atomics, the distinct addresses of
-each
-request, summed. `most_lanes_at_address`: maximum number of lanes of one request at one address (a maximum, not a sum). `divergent`: for
-branches, executions in which the active lanes diverged (for branches `requests` is executions, `lanes` active lanes)."""
+these lanes, summed. `bytes`: bytes that they request. `sectors`, `ideal_sectors`: for accesses to global and local memory and generic ones
+that lead there. `wavefronts`, `ideal_wavefronts`: for shared ones that stay in the block. `addresses`: for atomics, the distinct addresses
+of each request, summed. `most_lanes_at_address`: maximum number of lanes of one request at one address (a maximum, not a sum). `divergent`:
+for branches, executions in which the active lanes diverged (for branches `requests` is executions, `lanes` active lanes)."""
 
 ACCESS_DTYPE = np.dtype(
     [
@@ -56,8 +54,7 @@ ACCESS_DTYPE = np.dtype(
     align=True,
 )
 """One row per warp-level access. `issue`, `complete`: when the access left the warp and when its value arrived, in cycles of `%clock64` on
-the
-block's SM (0 without the clock layer). `space`: state space that it led to, by `SPACE_NUMBERS`."""
+the block's SM (0 without the clock layer). `space`: state space that it led to, by `SPACE_NUMBERS`."""
 
 EXAMPLE_DTYPE = np.dtype(
     [
@@ -78,11 +75,10 @@ EXAMPLE_DTYPE = np.dtype(
     align=True,
 )
 """One access with the addresses of its 32 lanes, byte addresses in `space` (as in `ACCESS_DTYPE`); those of inactive lanes are undefined.
-Two are kept per instruction and space (global and local, or shared): the first (`worst` 0), or the one that `Layers.example` selects,
-and that of the earliest warp of the grid among those with the most transactions (`worst` 1). `transactions`, `ideal`: sectors, or
-wavefronts
-of shared memory, as counted. `kind`: index into `memlane.chip.ACCESS_KINDS`. `nbytes`: per lane. `row`: index into
-`Observation.accesses`, -1 if that was not kept. `seen`: accesses of the same instruction and space so far."""
+Two are kept per instruction and space (global and local, or shared): the first (`worst` 0), or the one that `Layers.example` selects, and
+that of the earliest warp of the grid among those with the most transactions (`worst` 1). `transactions`, `ideal`: sectors, or wavefronts of
+shared memory, as counted. `kind`: index into `memlane.chip.ACCESS_KINDS`. `nbytes`: per lane. `row`: index into `Observation.accesses`, -1
+if that was not kept. `seen`: accesses of the same instruction and space so far."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +86,7 @@ class LaunchObservation(Generic[L]):
     """Observation of one launch without probes in the kernel. Only the emulator provides it.
 
     Instructions are identified by their index in `kernel.inlined.body.instructions()`. Instructions of functions that even this kernel
-    calls
-    (`ptx.called_functions`) follow, function by function; a function whose text ends without a return has an additional `ret`.
+    calls (`ptx.called_functions`) follow, function by function; a function whose text ends without a return has an additional `ret`.
     """
 
     launch: L
@@ -160,8 +155,7 @@ class BlockSample:
     """Sample of the blocks of a launch, on some of the multiprocessors.
 
     Of each wave of blocks (one per multiprocessor) the first `sms` run, in windows of `waves` consecutive waves, `stride` blocks from
-    window to
-    window, `blocks` in all.
+    window to window, `blocks` in all.
     """
 
     sms: int
@@ -182,14 +176,12 @@ class Made:
     """Whether the machine code places it after loads that come later in the PTX. The warp issues these before it waits for its operands."""
     catches_up: int = 0
     """Period at which the warp waits here for late instructions: 1: each execution; n: each n-th execution, as at the end of n iterations
-    of a loop;
-    0: never."""
+    of a loop; 0: never."""
     is_combined: bool = False
     """For an atomic operation: whether one lane executes it for its whole warp."""
     skipped: tuple[int, int] = (0, 0)
     """For a branch that is not a jump in the machine code: the machine instructions that a warp issues although none of its lanes takes
-    that path,
-    and how many of them access memory."""
+    that path, and how many of them access memory."""
 
 
 @dataclass(frozen=True)
@@ -230,16 +222,15 @@ class Layers:
     """With `clock`: registers per thread, which limit the resident blocks; None: unknown."""
     side_by_side: frozenset[int] = frozenset()
     """With `prediction`: instructions whose accesses take the time of adjacent lanes, within a line that they touch: the predicted time if
-    they were
-    adjacent. Values are those of the real addresses."""
+    they were adjacent. Values are those of the real addresses."""
     most_cycles: int | None = None
     """With `clock`: cycles after which a launch that is still running counts as endless; None: no limit."""
     declared: Declared | None = None
     """With `check`: what the launch may read and write of the buffers of a plan; None: anything."""
     report: Callable[[LaunchObservation[Any]], None] | None = field(default=None, compare=False)
     """Callback for observers that do not start the launch themselves; the caller of the launch gets the observation as its result. Called
-    with the
-    observation when the launch has finished; if it broke off (`Observation.broke_off`), only if the checker had found something."""
+    with the observation when the launch has finished; if it broke off (`Observation.broke_off`), only if the checker had found
+    something."""
     failed: Callable[[int, MemlaneError], None] | None = field(default=None, compare=False)
     """Callback with the grid's number (`%gridid`) and the error when the launch broke off, before the error is raised."""
 

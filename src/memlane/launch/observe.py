@@ -50,8 +50,7 @@ _of_process: Followers[Observer] = Followers(_turn)
 @contextmanager
 def observing(observer: Observer, *, everywhere: bool = False) -> Iterator[None]:
     """Let `observer` see every launch inside the `with` block, after earlier observers: those that this thread makes, or with `everywhere`
-    those of
-    all threads of the process."""
+    those of all threads of the process."""
     if everywhere:
         with _of_process.joined_by(observer):
             yield

@@ -32,8 +32,7 @@ class Report:
 
     kind: str
     """`out of bounds`, `use after free`, `misaligned`, `never written`, `data race`, `barrier`, `mask`, `missing wait`, or, for a launch in
-    a plan,
-    `undeclared access`."""
+    a plan, `undeclared access`."""
     kernel: str
     """Title of the kernel."""
     who: Actor

@@ -4,8 +4,7 @@
     kernel[grid, block](tiles, out)
 
 A kernel takes one as a parameter `const __grid_constant__ CUtensorMap`, 128 bytes. Shapes here are in NumPy's order, the slowest axis
-first;
-coordinates in a kernel are in the opposite order, x first.
+first; coordinates in a kernel are in the opposite order, x first.
 """
 
 from __future__ import annotations
@@ -98,14 +97,12 @@ class TensorMaps(Memory):
 
         `box` has an extent for each axis, in the array's order; with `element_strides` only each n-th element of an axis is copied.
         `swizzle` (`none`, `32B`, `64B`, `128B`) is the permutation of the rows of a box in shared memory, `promotion` the fetch size of L2,
-        `fill`
-        (`zeros` or `nan`) the value of elements out of bounds. `element` names the type if NumPy has none (`bf16`); `shape` and `strides`
-        (in bytes,
-        as in NumPy) describe a part of the array, such as rows without their padding. Raises BadLaunch for an invalid tensor map.
+        `fill` (`zeros` or `nan`) the value of elements out of bounds. `element` names the type if NumPy has none (`bf16`); `shape` and
+        `strides` (in bytes, as in NumPy) describe a part of the array, such as rows without their padding. Raises BadLaunch for an invalid
+        tensor map.
 
         In a kernel boxes start at multiples of 16 bytes in a row, and stores not before the array. Stores write whole pieces of 16 bytes,
-        so
-        anything after rows whose length is not a multiple of 16 bytes, such as their padding, is overwritten.
+        so anything after rows whose length is not a multiple of 16 bytes, such as their padding, is overwritten.
         """
         return make_tensor_map(self, source, box, element_strides, swizzle, promotion, fill, element, shape, strides)
 

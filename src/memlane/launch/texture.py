@@ -138,11 +138,10 @@ class Images(Memory):
         """Return a texture with a copy of `source`, of shape (width,), (height, width) or (depth, height, width).
 
         With `channels` 2 or 4 an additional last axis holds the channels of each texel; with `layered` the first axis counts layers of one
-        or
-        two dimensions, with `cube` the six faces of one (+x, -x, +y, -y, +z, -z). `filter`, `address` (one mode, or one each for x, y and
-        z), `normalized` and `read` are those of `Sampling`. A texture of a surface shows the contents of the surface. With
-        `memory="linear"`
-        the texture reads a one-dimensional array in place, by integer coordinates (`tex1Dfetch`). Raises BadLaunch for an invalid texture.
+        or two dimensions, with `cube` the six faces of one (+x, -x, +y, -y, +z, -z). `filter`, `address` (one mode, or one each for x, y
+        and z), `normalized` and `read` are those of `Sampling`. A texture of a surface shows the contents of the surface. With
+        `memory="linear"` the texture reads a one-dimensional array in place, by integer coordinates (`tex1Dfetch`). Raises BadLaunch for an
+        invalid texture.
         """
         return make_texture(self, source, channels, filter, address, normalized, read, layered, cube, memory)
 

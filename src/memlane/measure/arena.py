@@ -29,8 +29,7 @@ EMULATOR_BYTES = 1 << 30
 """... and at most this many bytes on the emulator, which uses the host's memory."""
 SPARE_BYTES = {True: 1 << 24, False: 1 << 28}
 """Minimum bytes of a buffer, on the emulator (True) and on a GPU (False), so that launches overlap and graphs restart within one buffer: it
-is
-emptied only when full, which waits for the device."""
+is emptied only when full, which waits for the device."""
 LEADERS_PER_SITE = 4
 """Leaders per site assumed for overflow records: without loops lane 0 records each site at most once; other lanes lead only in a diverged
 warp."""

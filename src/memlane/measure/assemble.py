@@ -36,8 +36,7 @@ def assemble_trace(
     launches.
 
     The launches of the trace are the runs on the device in the order in which they started: a graph that was launched three times counts
-    three
-    times, one that was never launched does not count.
+    three times, one that was never launched does not count.
     """
     grids: list[Grid] = []
     for probed, decodings in collected.items():

@@ -33,8 +33,7 @@ class Checker(LaunchObserver):
         print(report)
 
     With `stop` the first finding ends its launch with CheckFailed; otherwise launches continue, without the invalid accesses. A `seed`
-    shuffles
-    the order in which the warps of a block are scheduled. A checker is an observer (see `memlane.launch.observing`).
+    shuffles the order in which the warps of a block are scheduled. A checker is an observer (see `memlane.launch.observing`).
     """
 
     def __init__(self, *, only_launch: int | None = None, stop: bool = False, seed: int | None = None) -> None:
@@ -80,14 +79,11 @@ def check(call: BoundPlan, *, seed: int | None = None) -> PlanResult[tuple[Repor
 
 def check(call: KernelCall | BoundPlan, *args: object, seed: int | None = None) -> list[Report] | PlanResult[tuple[Report, ...]]:
     """Launch `call(*args)` once on the emulator, and report invalid behaviour: accesses out of bounds, misaligned or to freed memory, reads
-    of
-    uninitialised memory, data races, barriers that not all threads reach, mismatched masks.
+    of uninitialised memory, data races, barriers that not all threads reach, mismatched masks.
 
     The launch continues after a finding, without the invalid access. Otherwise memory is left as the plain launch leaves it. `seed`
-    shuffles
-    the order of the warps. A bound plan runs once, step after step, and returns the reports of each launch, with its step, turn and device,
-    and
-    the copies between them; the accesses of a launch are compared with what its step declares.
+    shuffles the order of the warps. A bound plan runs once, step after step, and returns the reports of each launch, with its step, turn
+    and device, and the copies between them; the accesses of a launch are compared with what its step declares.
     """
     checker = Checker(seed=seed)
     if isinstance(call, BoundPlan):

@@ -35,8 +35,7 @@ class Counter(LaunchObserver):
         """`only_launch`: count only the launch with this number, from 0.
 
         `merged`: also count the wide accesses that ptxas formed from several narrow ones (`Counts.merged`); each module is then compared
-        with its
-        SASS before its first launch.
+        with its SASS before its first launch.
         """
         super().__init__(only_launch)
         self.counted = 0
@@ -142,8 +141,7 @@ def count(call: KernelCall | BoundPlan, *args: object, merged: bool = False) -> 
 
     Memory is left as the plain launch leaves it. With `merged` the wide accesses that ptxas forms from several narrow ones are counted too
     (`Counts.merged`). A bound plan runs once, step after step, and returns a result for each launch, with its step, turn and device, and
-    the
-    copies between them.
+    the copies between them.
     """
     counter = Counter(merged=merged)
     if isinstance(call, BoundPlan):

@@ -30,8 +30,7 @@ class DeviceCounters:
     """Counting copies of one loaded module.
 
     Each launch gets a copy of its own, so that its counters are separate even if launches overlap or are captured in a graph (where every
-    run
-    adds to the same counters).
+    run adds to the same counters).
     """
 
     def __init__(self, loaded: LoadedModule, *, merged: bool = False) -> None:

@@ -196,8 +196,7 @@ def instrumented_pool(loaded: LoadedModule) -> list[InstrumentedModule]:
 @contextmanager
 def borrow_instrumented(loaded: LoadedModule, options: TraceOptions) -> Iterator[InstrumentedModule]:
     """Borrow an instrumented copy from the module's pool; it is returned at the end of the block, because instrumenting, assembling and
-    loading
-    take longer than most launches.
+    loading take longer than most launches.
 
     All launches must be over at the end of the block, because the next borrower redirects the probes.
     """

@@ -14,10 +14,8 @@ def without_observers(launch: Launch) -> Iterator[None]:
     """Suspend all observers while `launch` is measured; then show them that launch once, as the plain kernel.
 
     So the measurement is of the plain kernel, and so is theirs: a program under `memlane trace` that calls `trace` itself gets the same
-    numbers
-    as without. If an observer substitutes a launch of its own, that launch starts from the memory at the start of the block, and leaves
-    memory
-    as the plain launch does.
+    numbers as without. If an observer substitutes a launch of its own, that launch starts from the memory at the start of the block, and
+    leaves memory as the plain launch does.
     """
     if not has_observers():
         yield

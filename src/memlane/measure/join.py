@@ -14,10 +14,8 @@ def match_by_time(group: IntArray, start: IntArray, end: IntArray, seen_group: I
     """Return for each record the index of the access that was observed within it, or -1.
 
     A record of `group` lasted from `start` to `end`; an access of `seen_group` left its warp at `seen_at`. All times are of one clock. A
-    record
-    matches the first access of its group at or after its start, if that is not after its end; so a dropped record does not shift the
-    matches of
-    others.
+    record matches the first access of its group at or after its start, if that is not after its end; so a dropped record does not shift the
+    matches of others.
     """
     records, seen = len(group), len(seen_group)
     groups = np.concatenate([seen_group, group])

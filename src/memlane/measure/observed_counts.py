@@ -84,8 +84,7 @@ def _shared(branches: list[tuple[int, Instruction]], originals: list[Instruction
     """Yield the branches that are `originals`, each with its index among these.
 
     They occur in the same order, and a second time if an instrumented copy contains the original body too; the labels of probes are
-    distinct
-    from the kernel's.
+    distinct from the kernel's.
     """
     number = 0
     for index, branch in branches:

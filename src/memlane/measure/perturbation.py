@@ -66,8 +66,7 @@ def rehearsed(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: in
     """Return times in ns of the plain launch and of the launch with each of these probes, interleaved, `rounds` of each.
 
     The arrays that it was given and the variables of its module are restored before each launch and at the end; other memory that it
-    changes
-    is changed by every launch. The probes write into buffers of their own, with the capacity that a trace has.
+    changes is changed by every launch. The probes write into buffers of their own, with the capacity that a trace has.
     """
     return [[one.elapsed_ns for one in way] for way in _rehearsals(launch, ways, records_per_warp, rounds)]
 

@@ -108,23 +108,17 @@ def predict(
 
     The target has to be an emulator; its own chip does not matter. A sample of the blocks runs, on some multiprocessors, and represents the
     rest; all blocks run if they wait for each other, or with `every_block`. A kernel that still runs after `most_cycles` (by default an
-    eighth
-    of a second on an H200) counts as endless.
+    eighth of a second on an H200) counts as endless.
 
     A bound plan runs once, step after step, and returns a timeline of all its devices, with a prediction of each launch; `chip` names one
-    chip
-    for all devices, or one for each. Copies, puts, waits and launch starts take the times of the chip files, host functions the times that
-    `call_ns(call)` returns (zero without it). Equal launches (kernel, extents, numbers) are predicted once, on the memory that the first of
-    them
-    finds. Without `run_kernels` only the samples of launches run and the arrays stay unchanged, which is faster; use it for kernels whose
-    work
-    does not depend on earlier results.
+    chip for all devices, or one for each. Copies, puts, waits and launch starts take the times of the chip files, host functions the times
+    that `call_ns(call)` returns (zero without it). Equal launches (kernel, extents, numbers) are predicted once, on the memory that the
+    first of them finds. Without `run_kernels` only the samples of launches run and the arrays stay unchanged, which is faster; use it for
+    kernels whose work does not depend on earlier results.
 
     The page prediction.md lists what the model leaves out and its error against measured times. Raises BadLaunch for what an ordinary
-    launch
-    would refuse, BadPlan with the step for a launch of a plan, and ChipError for an unknown chip or one whose file lacks a number of a link
-    that
-    the plan needs; Deadlock, with the line, for a kernel that does not end.
+    launch would refuse, BadPlan with the step for a launch of a plan, and ChipError for an unknown chip or one whose file lacks a number of
+    a link that the plan needs; Deadlock, with the line, for a kernel that does not end.
     """
     if isinstance(call, BoundPlan):
         return _of_plan(call, chip, (every_block, most_cycles), run_kernels, call_ns)

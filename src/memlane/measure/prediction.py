@@ -248,8 +248,7 @@ def _warm(target: Emulator, launch: Launch, sample: BlockSample | None) -> Sampl
     """Run a launch, or a sample of it, until L2 holds what an earlier equal launch leaves there, and once more.
 
     A sample needs an L2 that is as full as that of the chip. So its blocks run once, in two halves: the lines that the second half adds
-    give an
-    estimate of the lines of all blocks, and if these do not fit, the sample gets the same share of L2.
+    give an estimate of the lines of all blocks, and if these do not fit, the sample gets the same share of L2.
     """
     chip = target.chip
     kept = chip.l2_bytes if chip.l2_kept_bytes is None else chip.l2_kept_bytes

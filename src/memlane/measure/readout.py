@@ -44,8 +44,7 @@ def filled_part(target: Memory, address: int, layout: BufferLayout, header: Byte
     """Return a buffer with the contents of the one at `address`, for `memlane.instrument.decode`, but without untaken slices.
 
     `assigned`: number of slices that the host has assigned to launches. Large slices, which kernels with loops get because their iteration
-    count
-    is unknown, are cut to the largest fill.
+    count is unknown, are cut to the largest fill.
     """
     taken = taken_slices(header)
     if layout.slice_bytes <= SMALL_SLICE_BYTES:

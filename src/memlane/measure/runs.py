@@ -60,8 +60,7 @@ class LaunchRecord:
 
     def _as_plain(self, observation: Observation) -> None:
         """Report to earlier observers the observation of the plain launch at the timed sites; counts of other instructions are not those of
-        the plain
-        launch."""
+        the plain launch."""
         traced, places = self.probed.traced, self.probed.places(self.launch.kernel.name)
         summed = summed_counts(observation, places)
         counts = {traced.sites[site].instruction: fields for site, fields in summed.items()}
@@ -109,14 +108,11 @@ def grids_of(records: Sequence[LaunchRecord], decodings: Sequence[Decoded]) -> l
     """Return the runs that the warps in the buffers of one module belong to.
 
     A warp stores the tag that the host gave its launch and the grid number of its run. A graph that is launched again may reuse the grid
-    number:
-    then a warp of the same block appears a second time, later. So a run is identified by tag, grid number and the number of earlier
-    appearances
-    of its warps.
+    number: then a warp of the same block appears a second time, later. So a run is identified by tag, grid number and the number of earlier
+    appearances of its warps.
 
     On targets that run launches one at a time, runs with warps that never exited, and that are not known to have broken off, are left out.
-    (On a
-    GPU no launch survives a failed one, and such warps exited inside a function without probes.)
+    (On a GPU no launch survives a failed one, and such warps exited inside a function without probes.)
     """
     by_tag = {record.tag: record for record in records}
     found: list[Grid] = []

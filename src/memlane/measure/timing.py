@@ -53,8 +53,7 @@ def time(call: KernelCall, *args: object, repeats: int = 20) -> Timing:
     timing.time.limited_by                           # on the emulator: the bound that determines the duration, or "latency"
 
     On a GPU each of `repeats` launches lies between two events, after a few warm-up launches; on the emulator one launch is modelled, with
-    cold
-    caches. Raises BadLaunch for `repeats` below 1, and for what an ordinary launch would refuse.
+    cold caches. Raises BadLaunch for `repeats` below 1, and for what an ordinary launch would refuse.
     """
     if repeats < 1:
         raise BadLaunch(f"repeats must be at least 1, got {repeats}")

@@ -42,8 +42,7 @@ class Tracer(LaunchObserver):
     trace = tracer.finish()         # one Trace of all of them
 
     The traced launches compute the same results as the plain ones. One tracer serves one device, or several of one kind. A tracer is an
-    observer
-    (see `memlane.launch.observing`).
+    observer (see `memlane.launch.observing`).
     """
 
     adds_clock_reads = True
@@ -63,24 +62,18 @@ class Tracer(LaunchObserver):
         `only_launch`: trace only the launch with this number, from 0.
 
         `records_per_warp`: capacity in records per warp; by default the number of its sites if none lies in a loop, else as many as fit a
-        fixed share
-        of memory. Records beyond that are dropped and counted as lost.
+        fixed share of memory. Records beyond that are dropped and counted as lost.
 
         `counts`: on a GPU, count the transactions too, by a counting launch before the traced one. The arrays of the launch and the
-        variables of its
-        module are restored in between; other memory that the kernel changes (through pointers in memory) is changed twice. With `"safe"` a
-        launch is
-        counted only if all memory that it writes can be restored, and `uncounted` gives the reasons for the others. The emulator observes
-        the
-        transactions in the traced launch itself and always counts.
+        variables of its module are restored in between; other memory that the kernel changes (through pointers in memory) is changed twice.
+        With `"safe"` a launch is counted only if all memory that it writes can be restored, and `uncounted` gives the reasons for the
+        others. The emulator observes the transactions in the traced launch itself and always counts.
 
         `perturbation`: time each launch without and with probes before it is traced, by separate launches after which the same memory is
-        restored.
-        Registers and resident blocks without and with probes are kept in every trace taken on a GPU.
+        restored. Registers and resident blocks without and with probes are kept in every trace taken on a GPU.
 
         `predictions`: on the emulator, predict the first launch of each kernel and extents without probes, and its time without the excess
-        of its
-        costliest accesses (`LaunchInfo.predicted`), after the program has ended.
+        of its costliest accesses (`LaunchInfo.predicted`), after the program has ended.
         """
         super().__init__(only_launch)
         self.options = replace(options or TraceOptions(), tagged=True)
@@ -160,8 +153,7 @@ class Tracer(LaunchObserver):
         """Wait for the traced launches and return their records. Raises MemlaneError if nothing was launched.
 
         A launch that broke off on the emulator (a trap, a bad access, a deadlock) keeps its records until then, and `LaunchInfo.failed`
-        gives the
-        reason. On a GPU all device memory is lost with it, the records too, and the error says so.
+        gives the reason. On a GPU all device memory is lost with it, the records too, and the error says so.
         """
         if not self._targets:
             raise MemlaneError("nothing was launched through memlane inside the tracer")
@@ -222,11 +214,9 @@ def trace(
     `counts` and `perturbation` as for `Tracer`. On the emulator the trace always includes the transactions of each access.
 
     Select a part of the launch with `blocks` (linear indices), `warps` (numbers in their block) and `sms`, such as `"0-3,17"`, `range(0,
-    4)` or
-    `[0, 5]`; with `executions`, such as `"10-20"`, of each site by a thread, from 0; and sample one in `every` warps, or with
-    `whole_blocks` all
-    warps of one in `every` blocks, chosen by `seed`. Other warps run the original code. Raises MemlaneError for windows that overlap or are
-    empty.
+    4)` or `[0, 5]`; with `executions`, such as `"10-20"`, of each site by a thread, from 0; and sample one in `every` warps, or with
+    `whole_blocks` all warps of one in `every` blocks, chosen by `seed`. Other warps run the original code. Raises MemlaneError for windows
+    that overlap or are empty.
 
     Stores are timed until they are `issued`; with `stores="block"` or `"device"` until every thread of their block, or of the device, sees
     them, which costs a load or a fence for each.

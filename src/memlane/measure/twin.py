@@ -26,8 +26,7 @@ class Twin:
         """Copy the contents of the original's variables in constant memory.
 
         Call it before each launch: only the host changes them, but it may do so at any time. A launch in a graph starts with the contents
-        at the
-        time when the graph was made.
+        at the time when the graph was made.
         """
         target = self.original.target
         for name in copied_variables(self.original.module):

@@ -27,8 +27,7 @@ class Viewer(LaunchObserver):
 
     def __init__(self, example: ExampleOf | None = None, *, worst: bool = True, only_launch: int | None = None) -> None:
         """`example`: which accesses to keep; by default of all warps. With `worst`, the worst of each site, and the first if it is better;
-        else the
-        one that `example` selects by its execution.
+        else the one that `example` selects by its execution.
 
         `only_launch`: view only the launch with this number, from 0.
         """

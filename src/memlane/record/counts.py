@@ -58,8 +58,7 @@ class SiteCounts(_Derived):
     """Sectors of `SECTOR_BYTES` transferred, summed over the requests; on chips that transfer more at once (lines, segments), all of it.
 
     For local memory: as if each access of the PTX were one access, with the lanes' copies interleaved by words of 4 bytes. ptxas may keep
-    local
-    variables in registers and spill others, so it is a hint.
+    local variables in registers and spill others, so it is a hint.
     """
     ideal_sectors: int | None = None
     """Sectors that the distinct bytes would fill."""
@@ -93,8 +92,7 @@ class SiteCounts(_Derived):
 
     def of_known_memory(self) -> SiteCounts:
         """Return the counts with unknown sectors and wavefronts, not 0, if a generic access led to constants or to another block of its
-        cluster, where
-        nothing is counted."""
+        cluster, where nothing is counted."""
         if self.site.space not in ("generic", "shared::cluster") or not self.lanes or self.sectors or self.wavefronts:
             return self
         return replace(self, sectors=None, ideal_sectors=None, wavefronts=None, ideal_wavefronts=None)
@@ -290,10 +288,8 @@ class Counts:
     pandas.DataFrame(counts.to_table())
 
     `how` is the origin of the numbers: `emulated`, or `counted on the device`; `chip` is the chip whose rules apply. Numbers are sums over
-    the
-    launch; None where a number has no meaning, such as sectors of shared memory. `checked` compares with the SASS, and `exact_share` is the
-    share
-    that agrees.
+    the launch; None where a number has no meaning, such as sectors of shared memory. `checked` compares with the SASS, and `exact_share` is
+    the share that agrees.
     """
 
     chip: str
@@ -352,8 +348,7 @@ class Counts:
 
     def to_table(self) -> list[dict[str, Any]]:
         """Return a row of plain values for each site, for `pandas.DataFrame(counts.to_table())`: the chip whose rules apply, the site, the
-        fields of
-        `SiteCounts`, the derived values, and the source line. None where a number has no meaning for the site."""
+        fields of `SiteCounts`, the derived values, and the source line. None where a number has no meaning for the site."""
         head = {"chip": self.chip, "how": self.how}
         sites = self.checked.sites
         return [{**head, **one.as_row(), "source": source_line(self.sources, one.site.file, one.site.line)} for one in sites]

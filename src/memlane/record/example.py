@@ -10,8 +10,7 @@ class AccessExample:
     """One access by one warp, and the address of each lane.
 
     A trace holds at most two per site and space: the worst (among those with the most transactions, that of the earliest warp of the grid),
-    and
-    the first of all if it has fewer.
+    and the first of all if it has fewer.
     """
 
     launch: int
@@ -36,8 +35,7 @@ class AccessExample:
     """Bytes that each lane requested."""
     addresses: tuple[int, ...]
     """Byte addresses of the 32 lanes; 0 for inactive lanes. Shared memory counts from its start in the block, local memory from its start
-    in the
-    thread."""
+    in the thread."""
     transactions: int
     """Transactions as counted on `Trace.chip`: sectors, or wavefronts of shared memory."""
     ideal: int

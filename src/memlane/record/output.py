@@ -39,8 +39,7 @@ def replacing(path: str | os.PathLike[str], force: bool = False) -> Iterator[Bin
     """Yield a binary stream whose contents become the file `path` when the block succeeds; if not, an older file stays unchanged.
 
     The contents go to a temporary file in the same directory first, so that the last step is one rename in one file system. Devices and
-    pipes
-    are written directly. Raises RecordError if the file exists without `force`, or if the operating system refuses to write it.
+    pipes are written directly. Raises RecordError if the file exists without `force`, or if the operating system refuses to write it.
     """
     check_output(path, force)
     given, final = Path(path), Path(os.path.realpath(path))
@@ -81,9 +80,8 @@ def replacing_directory(path: str | os.PathLike[str], anchor: str, force: bool =
     """Yield an empty directory that becomes `path` when the block succeeds; if not, an older one stays unchanged.
 
     An older one is replaced only with `force`, and only if it contains the file `anchor`, which shows that it is of the same kind. It is
-    moved
-    away first: if the process is killed between the two renames, it remains next to `path`, complete. Raises RecordError as `replacing`
-    does.
+    moved away first: if the process is killed between the two renames, it remains next to `path`, complete. Raises RecordError as
+    `replacing` does.
     """
     check_output_directory(path, anchor, force)
     final = Path(os.path.realpath(path))

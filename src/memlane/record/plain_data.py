@@ -24,8 +24,7 @@ def from_plain(kind: type[_T], data: object, where: str) -> _T:
     """Return the object of the dataclass `kind` from `data`, a dict by field name.
 
     Missing fields get their default, unknown ones are ignored: a newer memlane may write more. Raises ValueError that names the place,
-    starting
-    with `where`, for a field that is missing without a default or has a value of the wrong type.
+    starting with `where`, for a field that is missing without a default or has a value of the wrong type.
     """
     if not isinstance(data, dict):
         raise ValueError(f"{where} is not an object")

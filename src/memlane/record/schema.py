@@ -42,11 +42,10 @@ ACCESS_SCHEMA = pa.schema(
 )
 """One row per warp-level access. `launch`: index into `Trace.launches`. `bytes`: per lane. `block`: linear index in the grid (x fastest).
 `warp`: in its block. `execution`: n-th access of this warp at this site in this launch, from 0. `start`, `end`: cycles of the SM's clock,
-which on a GPU has another origin on each SM. `sectors`, `wavefronts`: of this access; null where unknown or without meaning.
-`exposed`: those of the cycles from start to end that the first consumer of the value waited; 0 if nothing consumed it, null if not
-recorded.
-If it is no more than an empty window, the value had arrived before its consumer, and the end is the time of its use.
-`device`: name of the target on which the launch ran."""
+which on a GPU has another origin on each SM. `sectors`, `wavefronts`: of this access; null where unknown or without meaning. `exposed`:
+those of the cycles from start to end that the first consumer of the value waited; 0 if nothing consumed it, null if not recorded. If it is
+no more than an empty window, the value had arrived before its consumer, and the end is the time of its use. `device`: name of the target on
+which the launch ran."""
 
 LATER_COLUMNS = {2: ("exposed",), 3: ("device",)}
 """Columns added by a format of the record file. In older files `exposed` is null, and there was one device."""

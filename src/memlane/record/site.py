@@ -50,16 +50,13 @@ class Site:
     """The PTX opcode in full, for example `ld.global.f32`."""
     kind: str
     """`load`, `store`, `atomic` (whose result is used), `reduction` (whose result is not), `copy` (asynchronous), `wait` for copies and
-    products,
-    or `product` of a warpgroup, whose tensor cores read operands in shared memory: it is counted, but not timed."""
+    products, or `product` of a warpgroup, whose tensor cores read operands in shared memory: it is counted, but not timed."""
     space: str
     """`global`, `shared`, `shared::cluster` (of any block of the cluster), `local`, `const`, `param`, `tex`, `surf` or `generic`. For a
-    copy the
-    side that is not shared memory; for a wait the destination of what it waits for."""
+    copy the side that is not shared memory; for a wait the destination of what it waits for."""
     nbytes: int
     """Bytes that one lane accesses; for a matrix the row that a lane addresses; for a product the bytes read for the whole warpgroup
-    divided by its
-    128 lanes; 0 for bulk copies, wmma fragments and waits."""
+    divided by its 128 lanes; 0 for bulk copies, wmma fragments and waits."""
     scheme: str = ""
     """Scheme of its probe: `dependent`, `exposed`, `consume`, `simple`, `paper`; empty if it is not timed."""
     completeness: str = ""
@@ -85,8 +82,7 @@ class Site:
     """Whether a warp passes a barrier of its block between two executions, by static analysis."""
     order_dependent: bool = False
     """Whether its counts may depend on the order in which threads run: its addresses, or how often it executes, depend on the result of an
-    atomic
-    operation or a volatile load, by static analysis."""
+    atomic operation or a volatile load, by static analysis."""
     array: str = ""
     """Name of the array that the address points into: the kernel's argument in the source, or a variable; empty if unknown or ambiguous."""
     argument: int | None = None
@@ -96,16 +92,13 @@ class Site:
     """Reason why its scheme differs from that of the launch; empty if it does not, or could not have it."""
     calls: tuple[Call, ...] = ()
     """Calls by which the kernel reaches it, the kernel's own first; empty if it is in the kernel itself. An access of a function is a
-    separate site
-    for each call path."""
+    separate site for each call path."""
     shared_waits: tuple[str, ...] = ()
     """Under the scheme `exposed`: earlier instructions that wait for the access too, because something else uses its scoreboard. The
-    consumer then
-    waits less."""
+    consumer then waits less."""
     inlined: tuple[Call, ...] = ()
     """Calls of functions that the compiler inlined on the path to the access, the kernel's own first, without the names of the functions.
-    One access
-    may represent several such calls."""
+    One access may represent several such calls."""
     consumers: tuple[str, ...] = ()
     """Under the scheme `exposed`: the instructions that may be the first to wait for the value, such as `march.cu:12 fma.rn.f32`."""
 

@@ -18,8 +18,7 @@ class LineSummary:
     """Accesses of one operation on one source line of one kernel, over all launches of the trace. None means unknown.
 
     Cycles are `end - start` as recorded, without subtracting the empty window of the scheme. Percentiles are nearest-rank: each is a time
-    that
-    occurred.
+    that occurred.
     """
 
     kernel: str
@@ -49,8 +48,7 @@ class LineSummary:
     cycles_mean: float | None
     lifetime_share: float | None
     """Sum of these cycles divided by the sum of the lifetimes of all warps of the kernel, 0 to 1. Serialised by the probe, which waits for
-    each
-    access: without it several would overlap. For accesses whose exposed cycles are known, only these count: the warp was stalled for
+    each access: without it several would overlap. For accesses whose exposed cycles are known, only these count: the warp was stalled for
     them."""
     exposed_p50: int | None = None
     """Cycles that the first consumer of the value waited. None here and in the next fields if no record has them."""

@@ -21,13 +21,10 @@ class Trace(TraceContents):
     trace.save("transpose.parquet")
 
     `table` (PyArrow) has a row for each access of a warp: `launch`, `kernel`, `file`, `line`, `op`, `space`, `site`; `bytes` per lane;
-    `block`
-    (linear), `sm`, `warp` (in its block), `active_mask`, `execution` (number of earlier executions by this warp); `start` and `end` in
-    cycles of
-    the SM's own clock, so that only differences on one SM are meaningful; `completeness`, the meaning of `end`; `sectors` (32 bytes),
-    `wavefronts` and `exposed` (cycles), null where unknown. `sites` describes the instructions, `launches` the launches; `device`, the
-    target of
-    the launch, is a column too. `modelled` is true for times of the emulator. `lost` is the number of dropped records.
+    `block` (linear), `sm`, `warp` (in its block), `active_mask`, `execution` (number of earlier executions by this warp); `start` and `end`
+    in cycles of the SM's own clock, so that only differences on one SM are meaningful; `completeness`, the meaning of `end`; `sectors` (32
+    bytes), `wavefronts` and `exposed` (cycles), null where unknown. `sites` describes the instructions, `launches` the launches; `device`,
+    the target of the launch, is a column too. `modelled` is true for times of the emulator. `lost` is the number of dropped records.
     """
 
     def __repr__(self) -> str:

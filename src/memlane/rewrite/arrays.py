@@ -56,8 +56,7 @@ def shared_arrays(module: Module, kernel: Function | None = None) -> tuple[Share
 
 def find_array(module: Module, wanted: str | tuple[int, int] | None, kernel: Function | None = None) -> SharedArray:
     """Return the array that `wanted` selects: a name as in PTX or in the source (`tile`, `tiled::tile`), `dynamic[0:4096]` or (0, 4096) for
-    bytes of
-    the dynamic part, or None for the only array. Raises RelayoutError, with the available arrays, if there is no unique match."""
+    bytes of the dynamic part, or None for the only array. Raises RelayoutError, with the available arrays, if there is no unique match."""
     arrays = shared_arrays(module, kernel)
     whose = module.name if kernel is None else kernel.title
     listed = ", ".join(one.title for one in arrays)

@@ -54,8 +54,7 @@ def emit(
     """Return PTX that computes `program` of its only name, whose value `source` holds, and the register or number with the result.
 
     `fresh` returns an unused register of a type. Tables in `tables` are read from there under `guard` (`@%p ` or empty): where it is false
-    the
-    index may be out of range. The others are assembled from immediates. Raises LayoutError for values that do not fit into 32 bits.
+    the index may be out of range. The others are assembled from immediates. Raises LayoutError for values that do not fit into 32 bits.
     """
     lines: list[str] = []
     places: list[str] = []

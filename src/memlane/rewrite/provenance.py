@@ -2,8 +2,7 @@
 
 An address originates where an instruction names a variable, and is followed through copies, conversions, additions and joins. A use that
 cannot be followed is reported as a `Problem` with the arrays it concerns: a pass that moves the elements of an array must know every
-address
-of it.
+address of it.
 """
 
 from __future__ import annotations

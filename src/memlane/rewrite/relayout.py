@@ -81,8 +81,7 @@ def relayout_module(
 
     `shared`: the array, as in `find_array`. `kernel`: PTX name of the kernel to change; None: all that use the array. `element`: bytes per
     element; None: the size of the array divided by the elements of the layout. Raises RelayoutError if the pass cannot prove that the
-    kernel
-    computes the same, with the line that prevents it.
+    kernel computes the same, with the line that prevents it.
     """
     if module.address_size != 64:
         raise RelayoutError(f"{module.name} has addresses of {plural(module.address_size, 'bit')}; only .address_size 64 can be changed")

@@ -9,8 +9,7 @@
 The most accurate scheme and the cheapest, but it uses the pipe that it measures. Nothing reads the slot; all warps of the block share it.
 It follows the dynamic shared memory of the kernel, so that none of the kernel's own arrays moves to other banks: the launch must add
 `extra_shared_bytes` to its dynamic shared memory, and not every kernel has room for that. Without a trace buffer the stores are disabled,
-so
-that any launcher can run the kernel.
+so that any launcher can run the kernel.
 """
 
 from __future__ import annotations

@@ -69,10 +69,8 @@ class DeferredReads:
     """Returns the clock read before the access, which leaves the start in `%ml_start`."""
     wait: Callable[[str, Sequence[tuple[str, str]]], tuple[ClockRead, ClockRead]]
     """Returns the two clock reads before the consumer, given the prefix of registers and the registers that hold the value, with their
-    types. The
-    first leaves the clock before the wait in `%ml_wait`, the second the end in `%ml_end`; between them `%ml_now` becomes a zero that
-    depends on
-    the first."""
+    types. The first leaves the clock before the wait in `%ml_wait`, the second the end in `%ml_end`; between them `%ml_now` becomes a zero
+    that depends on the first."""
     unconsumed_end: Callable[[str, Sequence[tuple[str, str]]], ClockRead]
     """Returns the clock read that leaves the end in `%ml_end` where nothing consumes the value; same arguments."""
 
