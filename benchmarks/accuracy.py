@@ -49,7 +49,7 @@ from running import failed, measure, parser
 from memlane.instrument import SCHEMES, Decoded
 from memlane.lab.latency.window import FILLERS, ONE_OPERATION, SWITCHED_OFF, extrapolated, filled, paused, scheduled
 from memlane.launch import DeviceArray, Launch
-from memlane.measure.instrumented import InstrumentedModule
+from memlane.measure.instrumented_module import InstrumentedModule
 from memlane.targets import target
 
 SOURCES = [

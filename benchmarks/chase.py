@@ -12,7 +12,7 @@ from memlane.compile import cuda
 from memlane.instrument import Selection, TraceOptions
 from memlane.lab.latency.places import long_stride
 from memlane.launch import DeviceArray, Launch, LoadedModule, Target
-from memlane.measure.instrumented import InstrumentedModule, probe
+from memlane.measure.instrumented_module import InstrumentedModule, probe
 
 SOURCE = Path(__file__).parent / "kernels" / "chase.cu"
 BLOCK = 256

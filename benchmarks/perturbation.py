@@ -45,7 +45,7 @@ from running import EXAMPLES, example, example_arguments, failed, measure, parse
 from memlane.instrument import Sampling, Selection, TraceOptions
 from memlane.launch import Launch
 from memlane.measure.arena import Arena
-from memlane.measure.instrumented import InstrumentedModule, borrow_instrumented, probe
+from memlane.measure.instrumented_module import InstrumentedModule, borrow_instrumented, probe
 from memlane.measure.memory import Snapshot
 from memlane.measure.perturbation import perturbation_of
 from memlane.record import Footprint, Perturbation, kernel_label

@@ -42,7 +42,7 @@ from memlane.instrument import (
 )
 from memlane.launch import Launch, Observation
 from memlane.measure.assemble import assemble_trace
-from memlane.measure.instrumented import probe
+from memlane.measure.instrumented_module import probe
 from memlane.measure.runs import LaunchRecord
 from memlane.ptx import parse
 from memlane.record import load

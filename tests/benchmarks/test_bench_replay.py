@@ -17,7 +17,7 @@ from memlane.chip import load
 from memlane.emulate import Emulator
 from memlane.instrument import TraceOptions
 from memlane.launch import Launch
-from memlane.measure.instrumented import probe
+from memlane.measure.instrumented_module import probe
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memlane.instrument import TraceOptions, site_table, trace
-from memlane.instrument.printing import printed
+from memlane.instrument.printing import print_draft
 from memlane.instrument.tracing import passes, tasks, traced_module
 from memlane.ptx import Immediate, Instruction, Module, Register, Special, Vector, parse, print_module, verify
 from memlane.record.site import TIMED_KINDS
@@ -64,7 +64,7 @@ def check_passes(text: str, way: str) -> None:
         names = []
         for name, draft in passes(task):
             names.append(name)
-            made = traced_module(table.module, {task.kernel.name: printed(draft).function}, WAYS[way])
+            made = traced_module(table.module, {task.kernel.name: print_draft(draft).function}, WAYS[way])
             verify(made)
         assert names == PASSES[way]
 

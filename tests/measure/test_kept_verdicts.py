@@ -19,7 +19,7 @@ from memlane.emulate.code.store import Sources
 from memlane.instrument import Selection, Traced, TraceOptions
 from memlane.launch import Target
 from memlane.measure import verdicts
-from memlane.measure.instrumented import probe
+from memlane.measure.instrumented_module import probe
 from memlane.ptx import Module, parse
 from memlane.record import EXACT, MERGED, PROVED, Exactness, Site
 from memlane.targets import target

@@ -12,7 +12,7 @@ from memlane.emulate import Emulator
 from memlane.errors import MissingDependency
 from memlane.instrument import Sampling, TraceOptions
 from memlane.launch import LoadedModule
-from memlane.measure.instrumented import InstrumentedModule, probe, usage_of
+from memlane.measure.instrumented_module import InstrumentedModule, probe, usage_of
 from memlane.ptx import once_for_each, parse
 
 PTX = Path(__file__).parents[2] / "examples" / "ptx"

@@ -13,7 +13,7 @@ from memlane.errors import MemlaneError
 from memlane.instrument import Decoded, TraceOptions
 from memlane.instrument.decode import ACCESS_DTYPE, WARP_DTYPE
 from memlane.launch import Launch, LoadedModule
-from memlane.measure.instrumented import InstrumentedModule, probe
+from memlane.measure.instrumented_module import InstrumentedModule, probe
 from memlane.measure.runs import LaunchRecord, grids_of
 from memlane.ptx import Module, parse
 

@@ -16,7 +16,7 @@ from memlane.emulate import Emulator
 from memlane.instrument import Sampling, TraceOptions
 from memlane.launch import DeviceArray, LoadedModule, observing
 from memlane.measure import Tracer, count, trace
-from memlane.measure.instrumented import instrumented_pool
+from memlane.measure.instrumented_module import instrumented_pool
 from memlane.ptx import parse
 from memlane.record import Trace, load
 

@@ -11,7 +11,7 @@ from memlane.instrument import TraceOptions
 from memlane.launch import DeviceArray, LoadedModule, Observer, observing
 from memlane.measure import Counter, Tracer, count, time, trace
 from memlane.measure.device_counters import DeviceCounters
-from memlane.measure.instrumented import probe
+from memlane.measure.instrumented_module import probe
 from memlane.measure.memory import Snapshot
 from memlane.ptx import parse
 from tests.sass.code import cubin_of

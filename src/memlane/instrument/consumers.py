@@ -137,7 +137,7 @@ def consumers(function: Function, loads: Sequence[int]) -> Consumers:
         return Consumers()
     walk = _Walk(function, frozenset(loads))
     refused = walk.refusals()
-    refused |= dict.fromkeys(walk.crowded(frozenset(loads) - set(refused)), CROWDED)
+    refused |= dict.fromkeys(walk.over_limit(frozenset(loads) - set(refused)), CROWDED)
     return replace(walk.closings(frozenset(loads) - set(refused)), refused=refused)
 
 
@@ -260,7 +260,7 @@ class _Walk:
         ordered = [*filled, *sorted(window.registers - self.top_level.vectors)]
         return tuple(name for name in ordered if self.top_level.has(name.partition(".")[0]))[:1]
 
-    def crowded(self, loads: frozenset[int]) -> set[int]:
+    def over_limit(self, loads: frozenset[int]) -> set[int]:
         """Return the loads to give up because more than `MOST_OPEN` windows would be open at some point: the last ones in program order."""
         given_up: set[int] = set()
 

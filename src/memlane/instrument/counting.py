@@ -22,8 +22,8 @@ from memlane.instrument.buffer import offset
 from memlane.instrument.options import CountOptions
 from memlane.instrument.registers import PREFIX, Scope
 from memlane.instrument.sites import place_of, site_table, uncounted
-from memlane.instrument.transactions import check_countable, copies, local_sectors, meeting, sectors, wavefronts
-from memlane.instrument.variables import COUNTERS, assembled, check_instrumentable, pointer
+from memlane.instrument.transactions import check_countable, copies, distinct_addresses, local_sectors, sectors, wavefronts
+from memlane.instrument.variables import COUNTERS, check_instrumentable, pointer, with_kernels
 from memlane.launch import SITE_FIELDS
 from memlane.number_format import plural
 from memlane.ptx import (
@@ -113,7 +113,7 @@ def count(module: Module, chip: Chip, options: CountOptions | None = None) -> Co
         }
         if chosen or offsets:
             kernels[kernel.name] = rewrite_body(kernel, "", _rewriter(kernel, chip, chosen, offsets))
-    counting = assembled(module, kernels, [pointer(COUNTERS)], _OLDEST_VERSION)
+    counting = with_kernels(module, kernels, [pointer(COUNTERS)], _OLDEST_VERSION)
     return Counted(counting, table.sites, tuple(branches), chip.name, uncounted(table))
 
 
@@ -264,7 +264,7 @@ def _count_transactions(
         parts.append(_address(r, accesses[0], scope))
     if site.is_atomic:
         parts.append(
-            f"{{\n{meeting(r)}{_add(r, f'{r}addresses', at['addresses'])}"
+            f"{{\n{distinct_addresses(r)}{_add(r, f'{r}addresses', at['addresses'])}"
             f"{_add(r, f'{r}most_lanes', at['most_lanes_at_address'], 'max')}}}\n"
         )
     for space, fragment, total in (

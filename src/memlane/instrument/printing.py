@@ -36,7 +36,7 @@ from memlane.ptx.edit import alias, placed
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrintedKernel:
     """A traced kernel and the positions of its probes."""
 
     function: Function
@@ -46,12 +46,12 @@ class Printed:
     """Index of the access in the original body, by site number, if there is such a body."""
 
 
-def printed(draft: Draft) -> Printed:
+def print_draft(draft: Draft) -> PrintedKernel:
     """Print a kernel that is being instrumented."""
     printer = _Printer(draft.prefix)
     printer.nodes(draft.nodes)
     function = replace(draft.kernel, body=Block(tuple(printer.statements)))
-    return Printed(function, {site.id: printer.lines(site.id) for site in draft.sites}, printer.plain)
+    return PrintedKernel(function, {site.id: printer.lines(site.id) for site in draft.sites}, printer.plain)
 
 
 class _Printer:

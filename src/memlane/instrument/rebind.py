@@ -90,18 +90,18 @@ def rebind(module: Module, addresses: Mapping[str, int]) -> Rebound:
     for item in module.items:
         if isinstance(item, Variable):
             if item.name not in addresses:
-                items.append(item if item.initial is None else replace(item, initial=_placed(item.initial, addresses)))
+                items.append(item if item.initial is None else replace(item, initial=_with_addresses(item.initial, addresses)))
         elif isinstance(item, Function) and item.body is not None:
             function, preceding[item.name] = _rebind_function(item, addresses)
             items.append(function)
         elif isinstance(item, Directive) and item.text.startswith(".section"):
-            items.append(Directive(_placed(item.text, addresses)))
+            items.append(Directive(_with_addresses(item.text, addresses)))
         else:
             items.append(item)
     return Rebound(replace(module, items=tuple(items)), preceding)
 
 
-def _placed(text: str, addresses: Mapping[str, int]) -> str:
+def _with_addresses(text: str, addresses: Mapping[str, int]) -> str:
     """Return an initialiser or debug section with the names in `addresses` replaced by numbers."""
 
     def place(found: re.Match[str]) -> str:

@@ -19,14 +19,14 @@ from pathlib import PurePath
 
 from memlane.chip import CONSTANT_BYTES
 from memlane.errors import MemlaneError
-from memlane.instrument.addresses import Addressed, Addresses, architecture_of
 from memlane.instrument.batch_reservations import batch_reservations
 from memlane.instrument.deferred import DeferredWindows
+from memlane.instrument.early_addresses import EarlyAddress, EarlyAddresses, architecture_of
 from memlane.instrument.fragment_loads import fragment_stamps
 from memlane.instrument.kernel_versions import dispatch_by_warp, without_nested_variables
 from memlane.instrument.options import TraceOptions
 from memlane.instrument.polling_wait import declare_poll_starts
-from memlane.instrument.printing import printed
+from memlane.instrument.printing import print_draft
 from memlane.instrument.probe import Draft, KernelExit, NestedBlock, Node, PollReservation, Probe, ProbeLines, SingleReservation
 from memlane.instrument.registers import PREFIX, Scope, read
 from memlane.instrument.sampling import WORDS_DTYPE
@@ -34,11 +34,11 @@ from memlane.instrument.schemes import DYNAMIC, SCHEMES, Access, Scheme, Stamps,
 from memlane.instrument.sites import SiteTable, live_results, place_of, site_table, untimed
 from memlane.instrument.variables import (
     WINDOW,
-    assembled,
     check_instrumentable,
-    constants_of,
+    constant_bytes,
     entry_space,
     entry_variable,
+    with_kernels,
     with_launch,
 )
 from memlane.instrument.visibility import OLDEST_TARGET, visible
@@ -96,7 +96,7 @@ def trace(module: Module, options: TraceOptions | None = None) -> Traced:
     table = site_table(module)
     module = table.module
     made = {task.kernel.name: _last(passes(task)) for task in tasks(table, options)}
-    found = {name: printed(draft) for name, draft in made.items()}
+    found = {name: print_draft(draft) for name, draft in made.items()}
     consumers = dict(named for draft in made.values() for named in _named_consumers(module, draft))
     timed = {site.id: replace(site, consumers=consumers.get(site.id, ())) for draft in made.values() for site in draft.sites}
     functions = {name: one.function for name, one in found.items()}
@@ -122,7 +122,7 @@ def tasks(table: SiteTable, options: TraceOptions) -> tuple[Task, ...]:
 
 def traced_module(module: Module, functions: Mapping[str, Function], options: TraceOptions) -> Module:
     """Return the module with its kernels replaced by traced ones, by name, and with the variables that these refer to."""
-    return assembled(module, functions, _variables(module, options), _OLDEST_VERSION)
+    return with_kernels(module, functions, _variables(module, options), _OLDEST_VERSION)
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class _Probing:
         self._windows = DeferredWindows(kernel, task.chosen, scheme, self._prefix, task.counts)
         self._live, self._elsewhere = live_results(kernel), completions(list(kernel.instructions()), task.known)
         architecture = architecture_of(task.module.target)
-        self._addresses = Addresses(kernel, architecture, self._prefix, f"%{self._prefix}{zero}" if zero else "")
+        self._addresses = EarlyAddresses(kernel, architecture, self._prefix, f"%{self._prefix}{zero}" if zero else "")
         self._polling_waits = _polling_waits(kernel, task.chosen)
 
     def draft(self) -> Draft:
@@ -228,12 +228,12 @@ class _Probing:
     def _timed(self, index: int, instruction: Instruction, scope: Scope) -> Node:
         """Return a chosen instruction with its probe, or with the opening of its window."""
         site, live = self._task.chosen[index], self._live.get(index, ())
-        addressed = self._addresses.of(index, instruction, scope)
-        what = _describe(instruction, addressed, site, scope, live, self._prefix)
+        early = self._addresses.access_with_early_address(index, instruction, scope)
+        what = _describe(instruction, early, site, scope, live, self._prefix)
         values = [(alias(name), scope.type_of(name)) for name in live]
-        stamps = _stamps(self._task, addressed.instruction, what, values, self._elsewhere.get(index, ""))
+        stamps = _stamps(self._task, early.instruction, what, values, self._elsewhere.get(index, ""))
         name, fallback = self._windows.scheme_of(index)
-        access = replace(addressed.instruction, guard=None)
+        access = replace(early.instruction, guard=None)
         self._sites.append(replace(site, scheme=name, completeness=stamps.completeness, reason=stamps.reason, fallback=fallback))
         if index in self._windows.found.loads:
             return self._windows.window_start(index, instruction, access, what)
@@ -273,7 +273,7 @@ def _stamps(task: Task, instruction: Instruction, access: Access, values: Sequen
     return replace(stamps, completeness=ISSUE_ONLY, reason=elsewhere) if elsewhere else stamps
 
 
-def _describe(instruction: Instruction, addressed: Addressed, site: Site, scope: Scope, live: Sequence[str], prefix: str) -> Access:
+def _describe(instruction: Instruction, early: EarlyAddress, site: Site, scope: Scope, live: Sequence[str], prefix: str) -> Access:
     """Return the description of an access that schemes need."""
     access = memory_access(instruction)
     # The probed component of a vector must be a live one: another would keep alive what ptxas drops.
@@ -281,10 +281,10 @@ def _describe(instruction: Instruction, addressed: Addressed, site: Site, scope:
     return Access(
         kind=site.kind,
         read_only=access is not None and access.read_only,
-        sources=(*addressed.sources, *((alias(name), scope.type_of(name)) for name in read(instruction) if name not in addressed.instead)),
+        sources=(*early.sources, *((alias(name), scope.type_of(name)) for name in read(instruction) if name not in early.instead)),
         value=(alias(value), scope.type_of(value)) if value else None,
         prefix=prefix,
-        address=addressed.text,
+        address=early.text,
     )
 
 
@@ -306,7 +306,7 @@ def _variables(module: Module, options: TraceOptions) -> list[Variable]:
 
 def _check_constant_memory(module: Module) -> None:
     """Raise MemlaneError if the words of a window do not fit beside the module's own constants."""
-    used = constants_of(module)
+    used = constant_bytes(module)
     if used + WORDS_DTYPE.itemsize > CONSTANT_BYTES:
         raise MemlaneError(
             f"windows need {plural(WORDS_DTYPE.itemsize, 'byte')} of constant memory, but {module.name} leaves only "

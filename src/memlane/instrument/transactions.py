@@ -62,7 +62,7 @@ shr.u32 {r}ideal_sectors, {r}ideal_sectors, {_shift(chip.sector_bytes)};
 """
 
 
-def meeting(r: str) -> str:
+def distinct_addresses(r: str) -> str:
     """Return PTX that puts the number of distinct addresses into `addresses`, and the most lanes at one of them into `most_lanes`.
 
     All active lanes count, whatever space their addresses lead to.

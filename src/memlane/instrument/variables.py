@@ -73,14 +73,14 @@ def entry_variable(space: str) -> Variable:
 def entry_space(module: Module, needed: int) -> str:
     """Return the state space of `POINTER`: constant memory, so that a warp starts without a load that misses the caches; global memory only
     if the module's constants leave no room for it and `needed` more bytes."""
-    return "const" if constants_of(module) + needed + 2 * SECTOR_BYTES <= CONSTANT_BYTES else "global"
+    return "const" if constant_bytes(module) + needed + 2 * SECTOR_BYTES <= CONSTANT_BYTES else "global"
 
 
-def constants_of(module: Module) -> int:
+def constant_bytes(module: Module) -> int:
     """Return the bytes of the module's variables in constant memory."""
     return sum(one.nbytes for one in module.variables.values() if one.space == "const")
 
 
-def assembled(module: Module, kernels: Mapping[str, Function], variables: Sequence[Variable], version: tuple[int, int]) -> Module:
+def with_kernels(module: Module, kernels: Mapping[str, Function], variables: Sequence[Variable], version: tuple[int, int]) -> Module:
     """Return the module with kernels replaced, variables declared before them, and at least the PTX `version`."""
     return replace(with_items(module, kernels, variables), version=max(module.version, version))

@@ -6,7 +6,7 @@ import numpy as np
 
 from memlane.instrument import POINTER, Decoded, buffer_layout, decode, entry, initial_header
 from memlane.launch import Launch
-from memlane.measure.instrumented import InstrumentedModule
+from memlane.measure.instrumented_module import InstrumentedModule
 
 
 class ProbedLaunch:

@@ -91,7 +91,7 @@ class BoundCopy:
                 to_stride, of_stride = -to_stride, -of_stride
             if extent > 1:
                 axes.append((extent, to_stride, of_stride))
-        axes = _merged(sorted(axes, key=lambda axis: abs(axis[1]), reverse=True))
+        axes = _joined_axes(sorted(axes, key=lambda axis: abs(axis[1]), reverse=True))
         width = self.itemsize
         if axes and axes[-1][1:] == (width, width):
             width *= axes.pop()[0]
@@ -102,7 +102,7 @@ Axis = tuple[int, int, int]
 """Number of elements along an axis, and its strides in bytes at the destination and at the source."""
 
 
-def _merged(axes: list[Axis]) -> list[Axis]:
+def _joined_axes(axes: list[Axis]) -> list[Axis]:
     """Return the axes with adjacent ones joined if both sides are contiguous across them."""
     found: list[Axis] = []
     for extent, to_stride, of_stride in axes:
@@ -134,9 +134,9 @@ def whole_copy(destination: Place, source: Place) -> BoundCopy:
     Raises BadLaunch if they differ in shape or element size, or the destination is read-only.
     """
     if destination.shape != source.shape or destination.dtype.itemsize != source.dtype.itemsize:
-        raise BadLaunch(f"cannot copy {_described(source)} to {_described(destination)}: their shapes and element sizes must be the same")
+        raise BadLaunch(f"cannot copy {_type_of(source)} to {_type_of(destination)}: their shapes and element sizes must be the same")
     if isinstance(destination, np.ndarray) and not destination.flags.writeable:
-        raise BadLaunch(f"cannot copy to {_described(destination)}: the array is read-only")
+        raise BadLaunch(f"cannot copy to {_type_of(destination)}: the array is read-only")
     return BoundCopy(_end(destination), _end(source), source.shape, source.dtype.itemsize)
 
 
@@ -147,7 +147,7 @@ def _end(place: Place) -> End:
     return End(place.address, tuple(itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape))), place.target, place)
 
 
-def _described(place: Place) -> str:
+def _type_of(place: Place) -> str:
     return f"{place.dtype}[{', '.join(map(str, place.shape))}]"
 
 

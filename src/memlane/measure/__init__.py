@@ -1,9 +1,9 @@
 """Measure launches on any target: trace, count, check, view, time and predict them.
 
 memory <- isolation     save and restore the memory of a launch; measure once within an observed program
-twin <- instrumented, plan, readout <- arena
+twin <- instrumented_module, plan, readout <- arena
                         instrumented copies of modules; the trace buffer and the capacity that a launch gets in it
-instrumented <- verdicts <- merged_accesses
+instrumented_module <- verdicts <- merged_accesses
                         completeness and exactness by the SASS; counts of accesses that ptxas merged
 observed_counts, launch_info, join, runs, examples <- assemble <- tracer, viewer
                         convert records to a trace

@@ -19,7 +19,7 @@ from memlane.instrument import (
     taken_slices,
 )
 from memlane.launch import Launch
-from memlane.measure.instrumented import InstrumentedModule
+from memlane.measure.instrumented_module import InstrumentedModule
 from memlane.measure.plan import LaunchPlan
 from memlane.measure.readout import filled_part, header_of, slices_asked
 
@@ -56,7 +56,7 @@ class _Buffer:
         """Return whether another launch gets slices that hold its records."""
         layout = self.layout
         return (
-            self.reserved + need.asking <= layout.slices
+            self.reserved + need.taking <= layout.slices
             and self.assigned + need.assigned <= layout.assigned
             and need.capacity <= layout.capacity
             and need.overflow <= layout.overflow
@@ -67,7 +67,7 @@ class _Buffer:
 class _Need:
     """Demand of a launch on a buffer."""
 
-    asking: int
+    taking: int
     """Warps that take slices from the counters."""
     assigned: int
     """Slices to assign to the launch."""
@@ -93,7 +93,7 @@ class Arena:
         self._target = probed.loaded.target
         self._records_per_warp = records_per_warp
         self._buffer: _Buffer | None = None
-        self._asks = self._assigns = False
+        self._any_taking = self._any_assigned = False
         """Whether any launch had warps that take slices from the counters, and whether any had assigned slices."""
         self._collected: list[Decoded] = []
         if probed.sampling.windows:
@@ -124,22 +124,22 @@ class Arena:
         assigned = self._probed.assignable(launch) if plan.chosen else 0
         need = _Need(0 if assigned else plan.chosen, assigned, plan.records_per_warp, plan.others_per_warp)
         if self._buffer is None or not self._buffer.fits(need):
-            self._buffer = self._renewed(need)
+            self._buffer = self._next_buffer(need)
         buffer, layout = self._buffer, self._buffer.layout
         first = 1 + layout.slices + buffer.assigned if assigned else 0
-        buffer.reserved += need.asking
+        buffer.reserved += need.taking
         buffer.assigned += assigned
         each = layout.capacity + layout.overflow
         return Room(max(plan.chosen * each, min(plan.warps * each, self._budget // _RECORD_BYTES)), first)
 
-    def _renewed(self, need: _Need) -> _Buffer:
+    def _next_buffer(self, need: _Need) -> _Buffer:
         """Return an empty buffer with room for a launch and for pending runs of earlier ones."""
         previous = self._buffer
-        self._asks, self._assigns = self._asks or need.asking > 0, self._assigns or need.assigned > 0
+        self._any_taking, self._any_assigned = self._any_taking or need.taking > 0, self._any_assigned or need.assigned > 0
         pending = self._drain()
-        layout = buffer_layout(max(1, pending + need.asking), need.capacity, need.overflow, need.assigned)
+        layout = buffer_layout(max(1, pending + need.taking), need.capacity, need.overflow, need.assigned)
         if previous is not None and pending:
-            layout = self._as_promised(layout, previous.layout)
+            layout = self._at_least_as_large(layout, previous.layout)
         buffer = self._allocate(layout)
         buffer.reserved = pending
         return buffer
@@ -149,7 +149,7 @@ class Arena:
         """Maximum bytes of a buffer for kernels with loops."""
         return EMULATOR_BYTES if self._target.modelled else self._target.chip.dram_bytes // DEVICE_SHARE
 
-    def _as_promised(self, layout: BufferLayout, previous: BufferLayout) -> BufferLayout:
+    def _at_least_as_large(self, layout: BufferLayout, previous: BufferLayout) -> BufferLayout:
         """Return the layout with slices at least as large as those that pending launches were issued with, if memory allows."""
         larger = replace(layout, capacity=max(layout.capacity, previous.capacity), overflow=max(layout.overflow, previous.overflow))
         return larger if larger.nbytes <= self._budget else layout
@@ -172,9 +172,9 @@ class Arena:
 
     def _allocate(self, least: BufferLayout) -> _Buffer:
         """Allocate a cleared buffer with at least this layout and direct the probes to it."""
-        spare = SPARE_BYTES[self._target.modelled] // least.slice_bytes // max(1, self._asks + self._assigns)
-        slices = max(least.slices, spare) if self._asks else least.slices
-        layout = replace(least, slices=slices, assigned=max(least.assigned, spare) if self._assigns else 0)
+        spare = SPARE_BYTES[self._target.modelled] // least.slice_bytes // max(1, self._any_taking + self._any_assigned)
+        slices = max(least.slices, spare) if self._any_taking else least.slices
+        layout = replace(least, slices=slices, assigned=max(least.assigned, spare) if self._any_assigned else 0)
         address, owner = self._target.allocate_cleared(layout.nbytes)
         self._target.write(address, initial_header(layout))
         self._probed.twin.set_words(POINTER, entry(address, layout))

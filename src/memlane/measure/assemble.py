@@ -12,7 +12,7 @@ import numpy.typing as npt
 from memlane.instrument import Decoded
 from memlane.launch import SPACE_NUMBERS, Launcher
 from memlane.measure.examples import ObservedRun, chosen_examples
-from memlane.measure.instrumented import InstrumentedModule
+from memlane.measure.instrumented_module import InstrumentedModule
 from memlane.measure.join import IntArray, match_by_time
 from memlane.measure.launch_info import launch_info
 from memlane.measure.observed_counts import branch_counts, counts_of_sites, summed_counts

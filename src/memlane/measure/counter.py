@@ -53,14 +53,14 @@ class Counter(LaunchObserver):
         self.sources.update(launch.kernel.module.sources)
         self._targets[launch.kernel.target] = None
         if launch.kernel.target.observes:
-            return self._to_be_observed(number, launch)
+            return self._observed_launch(number, launch)
         with suspend_observers():
             loaded = launch.kernel.loaded
             if loaded not in self._device_counters:
                 self._device_counters[loaded] = DeviceCounters(loaded, merged=self._merged)
             return self._device_counters[loaded].counting_launch(number, launch)
 
-    def _to_be_observed(self, number: int, launch: Launch) -> Launch:
+    def _observed_launch(self, number: int, launch: Launch) -> Launch:
         """Return the launch for a target that observes by itself. Earlier observers have to see the plain kernel, so for them no load is
         widened."""
         alone = launch.layers == Layers() and launch.layers.report is None
@@ -95,9 +95,9 @@ class Counter(LaunchObserver):
                 target.sync()
             counted = [pair for counters in self._device_counters.values() for pair in counters.collect()]
         counted += [(number, replace(counts_of(observation), merged=merged)) for number, observation, merged in self._observations]
-        return sorted(((number, self._completed(counts)) for number, counts in counted), key=lambda pair: pair[0])
+        return sorted(((number, self._with_sources(counts)) for number, counts in counted), key=lambda pair: pair[0])
 
-    def _completed(self, counts: Counts) -> Counts:
+    def _with_sources(self, counts: Counts) -> Counts:
         """Return the counts of a launch with the text of their sources."""
         files = {one.site.file for one in counts.sites}
         return replace(counts, sources={name: text for name, text in self.sources.items() if name in files})

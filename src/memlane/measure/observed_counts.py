@@ -17,7 +17,7 @@ _FIELD = {name: index for index, name in enumerate(COUNT_FIELDS)}
 
 def site_counts(observation: Observation, sites: Mapping[int, Site]) -> tuple[SiteCounts, ...]:
     """Return the counts of the executed sites; `sites` maps an instruction's index to its site."""
-    return tuple(_of_site(site, observation.counts[index]) for index, site in sorted(sites.items()) if index in observation.counts)
+    return tuple(_site_counts(site, observation.counts[index]) for index, site in sorted(sites.items()) if index in observation.counts)
 
 
 def summed_counts(observation: Observation, places: Mapping[int, tuple[int, ...]]) -> dict[int, npt.NDArray[np.int64]]:
@@ -33,10 +33,10 @@ def summed_counts(observation: Observation, places: Mapping[int, tuple[int, ...]
 
 def counts_of_sites(counts: Mapping[int, npt.NDArray[np.int64]], sites: Mapping[int, Site]) -> tuple[SiteCounts, ...]:
     """Return the counts from `summed_counts` as counts of these sites, ordered by number."""
-    return tuple(_of_site(sites[number], fields) for number, fields in sorted(counts.items()))
+    return tuple(_site_counts(sites[number], fields) for number, fields in sorted(counts.items()))
 
 
-def _of_site(site: Site, fields: npt.NDArray[np.int64]) -> SiteCounts:
+def _site_counts(site: Site, fields: npt.NDArray[np.int64]) -> SiteCounts:
     """Return the counts of a site from the fields of an observation; fields that do not apply to the site are None."""
 
     def field(name: str) -> int:
@@ -66,7 +66,7 @@ def branch_counts(observation: Observation, kernel: Kernel) -> tuple[BranchCount
     ran = observation.launch.kernel.inlined
     originals = [branch for _, branch in _branches(kernel.inlined)]
     places: dict[int, tuple[int, ...]] = {}
-    for index, number in _shared(_branches(ran), originals):
+    for index, number in _original_branches(_branches(ran), originals):
         places[number] = (*places.get(number, ()), index)
     found = []
     for number, fields in summed_counts(observation, places).items():
@@ -80,7 +80,7 @@ def _branches(function: Function) -> list[tuple[int, Instruction]]:
     return [(index, one) for index, one in enumerate(function.instructions()) if one.form.effect == "branch"]
 
 
-def _shared(branches: list[tuple[int, Instruction]], originals: list[Instruction]) -> Iterator[tuple[int, int]]:
+def _original_branches(branches: list[tuple[int, Instruction]], originals: list[Instruction]) -> Iterator[tuple[int, int]]:
     """Yield the branches that are `originals`, each with its index among these.
 
     They occur in the same order, and a second time if an instrumented copy contains the original body too; the labels of probes are

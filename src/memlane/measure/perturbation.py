@@ -11,7 +11,7 @@ from memlane.errors import MemlaneError
 from memlane.instrument import TraceOptions
 from memlane.launch import Kernel, Launch, LaunchTime, Layers
 from memlane.measure.arena import Arena
-from memlane.measure.instrumented import InstrumentedModule, borrow_instrumented, usage_of
+from memlane.measure.instrumented_module import InstrumentedModule, borrow_instrumented, usage_of
 from memlane.measure.memory import Snapshot
 from memlane.ptx import once_for_each
 from memlane.record import Footprint, Perturbation
@@ -52,7 +52,7 @@ def _resident_blocks(kernel: Kernel, threads: int, shared_bytes: int) -> tuple[i
 
 def times_of(launch: Launch, options: TraceOptions, records_per_warp: int | None) -> Perturbation:
     """Return the median times of the launch without and with probes; its memory is restored."""
-    plain, with_probes = _rehearsals(launch, [options], records_per_warp, 1 if launch.kernel.target.modelled else ROUNDS)
+    plain, with_probes = _interleaved_runs(launch, [options], records_per_warp, 1 if launch.kernel.target.modelled else ROUNDS)
     return Perturbation(
         plain_ns=statistics.median(one.elapsed_ns for one in plain),
         probed_ns=statistics.median(one.elapsed_ns for one in with_probes),
@@ -62,16 +62,16 @@ def times_of(launch: Launch, options: TraceOptions, records_per_warp: int | None
     )
 
 
-def rehearsed(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: int | None, rounds: int) -> list[list[float]]:
+def interleaved_times(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: int | None, rounds: int) -> list[list[float]]:
     """Return times in ns of the plain launch and of the launch with each of these probes, interleaved, `rounds` of each.
 
     The arrays that it was given and the variables of its module are restored before each launch and at the end; other memory that it
     changes is changed by every launch. The probes write into buffers of their own, with the capacity that a trace has.
     """
-    return [[one.elapsed_ns for one in way] for way in _rehearsals(launch, ways, records_per_warp, rounds)]
+    return [[one.elapsed_ns for one in way] for way in _interleaved_runs(launch, ways, records_per_warp, rounds)]
 
 
-def _rehearsals(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: int | None, rounds: int) -> list[list[LaunchTime]]:
+def _interleaved_runs(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: int | None, rounds: int) -> list[list[LaunchTime]]:
     """Return the times of the plain launch, then of the launch with each of these probes."""
     launch = replace(launch, layers=Layers())  # Observers of the launch do not see these launches.
     target, before = launch.kernel.target, Snapshot(launch)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from memlane.errors import MemlaneError
 from memlane.instrument import Chosen, Decoded
 from memlane.launch import Launch, Layers, Observation
-from memlane.measure.instrumented import InstrumentedModule
+from memlane.measure.instrumented_module import InstrumentedModule
 from memlane.measure.join import IntArray
 from memlane.measure.observed_counts import summed_counts
 from memlane.record import Counts, Perturbation

@@ -10,7 +10,7 @@ from memlane.launch import KernelCall, Launch, Launcher, LoadedModule, apply_obs
 from memlane.measure.arena import Arena
 from memlane.measure.assemble import assemble_trace
 from memlane.measure.device_counters import DeviceCounters
-from memlane.measure.instrumented import InstrumentedModule, borrow_instrumented, probe
+from memlane.measure.instrumented_module import InstrumentedModule, borrow_instrumented, probe
 from memlane.measure.isolation import without_observers
 from memlane.measure.launch_observer import LaunchObserver
 from memlane.measure.memory import Snapshot, not_restorable

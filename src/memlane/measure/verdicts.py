@@ -17,7 +17,7 @@ from memlane.emulate.code.store import Entry, Sources, digest, keep, present_sto
 from memlane.errors import BadLaunch, MemlaneError
 from memlane.instrument import site_table
 from memlane.launch import LoadedModule, stage
-from memlane.measure.instrumented import InstrumentedModule
+from memlane.measure.instrumented_module import InstrumentedModule
 from memlane.ptx import Module, once_for_each, print_module
 from memlane.record import BY_EMULATOR, NOT_CHECKED, NOT_PROVED, PROVED, Exactness, Site
 from memlane.sass import disassembler_version

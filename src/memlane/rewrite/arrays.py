@@ -45,9 +45,9 @@ def shared_arrays(module: Module, kernel: Function | None = None) -> tuple[Share
     """Return the arrays of a module, or those that a kernel and the functions it calls use; the dynamic part comes last."""
     functions = tuple(module.functions.values()) if kernel is None else (kernel, *called_functions(module, kernel))
     used = {name for function in functions for name in _names(function)}
-    found = [_of(one, "") for one in module.variables.values() if _is_static(one) and one.name in used]
+    found = [_shared_array(one, "") for one in module.variables.values() if _is_static(one) and one.name in used]
     for function in functions:
-        found += [_of(one, function.name) for one in _declared(function) if _is_static(one)]
+        found += [_shared_array(one, function.name) for one in _declared_variables(function) if _is_static(one)]
     dynamic = [one for one in _extern(module, functions) if one.name in used]
     if dynamic:
         found.append(SharedArray("", tuple(one.name for one in dynamic), DYNAMIC, 0, max(one.alignment for one in dynamic)))
@@ -132,7 +132,7 @@ def _without_brackets(title: str) -> str:
     return "".join(kept).strip().rpartition(" ")[2]
 
 
-def _of(variable: Variable, function: str) -> SharedArray:
+def _shared_array(variable: Variable, function: str) -> SharedArray:
     return SharedArray(function, (variable.name,), demangle(variable.name), variable.nbytes, variable.alignment)
 
 
@@ -142,12 +142,12 @@ def _is_static(variable: Variable) -> bool:
 
 def _extern(module: Module, functions: tuple[Function, ...]) -> Iterator[Variable]:
     """Yield the declarations of the dynamic part."""
-    for one in (*module.variables.values(), *(one for function in functions for one in _declared(function))):
+    for one in (*module.variables.values(), *(one for function in functions for one in _declared_variables(function))):
         if one.space.partition("::")[0] == "shared" and not one.nbytes:
             yield one
 
 
-def _declared(function: Function) -> Iterator[Variable]:
+def _declared_variables(function: Function) -> Iterator[Variable]:
     assert function.body is not None
     return (one for one in function.body.walk() if isinstance(one, Variable))
 

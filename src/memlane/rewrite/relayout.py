@@ -88,7 +88,7 @@ def relayout_module(
     one = None if kernel is None else module.kernels[kernel]
     array = find_array(module, shared, one)
     functions = _functions(module, array, one)
-    found = {name: _known(module, function, array) for name, function in functions.items()}
+    found = {name: _accesses(module, function, array) for name, function in functions.items()}
     accesses = [access for known in found.values() for access in known]
     if not accesses:
         raise RelayoutError(f"there is no access to {array.title} whose address memlane can follow")
@@ -115,7 +115,7 @@ def _functions(module: Module, array: SharedArray, kernel: Function | None) -> d
         return {array.function: module.functions[array.function]}
     if kernel is None:
         return dict(module.functions)
-    called = {one.name: one for one in called_functions(module, kernel) if _names(module, one, array)}
+    called = {one.name: one for one in called_functions(module, kernel) if _uses_array(module, one, array)}
     for other in module.kernels.values():
         both = [one.title for one in called_functions(module, other) if one.name in called] if other is not kernel else []
         if both:
@@ -125,12 +125,12 @@ def _functions(module: Module, array: SharedArray, kernel: Function | None) -> d
     return {kernel.name: kernel, **called}
 
 
-def _names(module: Module, function: Function, array: SharedArray) -> bool:
+def _uses_array(module: Module, function: Function, array: SharedArray) -> bool:
     """Return whether a function uses the array."""
     return any(one.same_memory(array) for one in shared_arrays(module, function))
 
 
-def _known(module: Module, function: Function, array: SharedArray) -> tuple[ArrayAccess, ...]:
+def _accesses(module: Module, function: Function, array: SharedArray) -> tuple[ArrayAccess, ...]:
     """Return the accesses to the array. Raises RelayoutError if its address is used in another way."""
     whole = next((one for one in shared_arrays(module) if one.same_memory(array)), array)
     arrays = [one for one in shared_arrays(module) if not one.same_memory(array)]

@@ -15,7 +15,7 @@ neither shared memory nor the load-store pipe.
 
 The start waits for every register that the access reads, also for data to be stored: otherwise the wait for an earlier load into such a
 register would be charged to this access. Constant addresses have nothing to wait for; addresses that ptxas would materialise late are
-computed before the window (`memlane.instrument.addresses`).
+computed before the window (`memlane.instrument.early_addresses`).
 
 ptxas emits no predicated clock read: it reads the clock after the instruction that computes the predicate, which has waited, and then
 selects between the clock and the previous value. On sm_90:

@@ -15,7 +15,7 @@ from memlane.lab.latency.places import Place, Walker
 from memlane.lab.latency.window import CHAINS, NOTHING, extrapolated, filled
 from memlane.lab.probing import recorded
 from memlane.launch import LoadedModule, Target
-from memlane.measure.instrumented import InstrumentedModule, probe
+from memlane.measure.instrumented_module import InstrumentedModule, probe
 from memlane.number_format import plural
 from memlane.record import COMPLETE
 

@@ -60,7 +60,7 @@ from memlane.compile import assemble
 from memlane.instrument import TraceOptions, site_table
 from memlane.instrument.registers import Scope, read
 from memlane.launch import LoadedModule
-from memlane.measure.instrumented import InstrumentedModule, probe
+from memlane.measure.instrumented_module import InstrumentedModule, probe
 from memlane.ptx import SCALAR_TYPES, Address, Block, Function, Guard, Instruction, Operand, Register, Statement, Vector
 from memlane.ptx.edit import placed, rewrite_body, with_items
 from memlane.sass import disassemble, waits_for

@@ -40,7 +40,7 @@ _TIED = {f"{kind}{bits}": bits for kind in "busf" for bits in (32, 64)}
 
 
 @dataclass(frozen=True, slots=True)
-class Addressed:
+class EarlyAddress:
     """An access whose address is computed before its window."""
 
     instruction: Instruction
@@ -53,7 +53,7 @@ class Addressed:
     """Registers of the kernel that the clock read no longer has to wait for."""
 
 
-class Addresses:
+class EarlyAddresses:
     """Early address computation for the accesses of one kernel."""
 
     def __init__(self, kernel: Function, architecture: int, prefix: str, zero: str) -> None:
@@ -70,55 +70,55 @@ class Addresses:
             for name in registers_written(one):
                 self._writers[name].append(one)
 
-    def of(self, index: int, instruction: Instruction, scope: Scope) -> Addressed:
+    def access_with_early_address(self, index: int, instruction: Instruction, scope: Scope) -> EarlyAddress:
         """Return the access at `index` of the kernel with its address computed early; any instruction without exactly one address is
         unchanged."""
         if not self._zero:
-            return Addressed(instruction)
-        addressed = self._addressed(index, instruction, scope)
-        return self._with_operands(index, addressed, scope) if instruction.form.effect == "atomic" else addressed
+            return EarlyAddress(instruction)
+        early = self._with_early_address(index, instruction, scope)
+        return self._with_operands(index, early, scope) if instruction.form.effect == "atomic" else early
 
-    def _with_operands(self, index: int, addressed: Addressed, scope: Scope) -> Addressed:
+    def _with_operands(self, index: int, early: EarlyAddress, scope: Scope) -> EarlyAddress:
         """Return an atomic whose parameter operands are also computed before the window."""
-        (access,), (flat,) = memory_accesses(addressed.instruction), memory_accesses(self._flat[index])
+        (access,), (flat,) = memory_accesses(early.instruction), memory_accesses(self._flat[index])
         for number, (operand, same) in enumerate(zip(access.values, flat.values, strict=True)):
             if not isinstance(operand, Register) or not self._is_parameter(same) or scope.type_of(operand.name) not in _TIED:
                 continue
             new, kind = f"{self._operand}{number}", scope.type_of(operand.name)
-            operands = tuple(Register(new) if one is operand else one for one in addressed.instruction.operands)
-            addressed = Addressed(
-                replace(addressed.instruction, operands=operands),
-                addressed.text + _tie(new, operand.name, kind, self._zero),
-                (*addressed.sources, (new, f"b{_TIED[kind]}")),
-                (*addressed.instead, operand.name),
+            operands = tuple(Register(new) if one is operand else one for one in early.instruction.operands)
+            early = EarlyAddress(
+                replace(early.instruction, operands=operands),
+                early.text + _tie(new, operand.name, kind, self._zero),
+                (*early.sources, (new, f"b{_TIED[kind]}")),
+                (*early.instead, operand.name),
             )
-        return addressed
+        return early
 
-    def _addressed(self, index: int, instruction: Instruction, scope: Scope) -> Addressed:
+    def _with_early_address(self, index: int, instruction: Instruction, scope: Scope) -> EarlyAddress:
         """Return the access with an early address if ptxas could compute part of it late, else unchanged."""
         found, new = memory_accesses(instruction), self._register
         address = found[0].address if len(found) == 1 else None
         if not isinstance(address, Address) or address not in instruction.operands:
-            return Addressed(instruction)
+            return EarlyAddress(instruction)
         space, base = found[0].space, address.base
         if space in ("shared", "shared::cluster") and isinstance(base, Symbol) and self._clusters:
             offset = f"+{base.offset}" if base.offset else ""
-            return Addressed(instruction, f".reg .b32 {new};\nmov.u32 {new}, {base.name}{offset};\n", ((new, "b32"),))
+            return EarlyAddress(instruction, f".reg .b32 {new};\nmov.u32 {new}, {base.name}{offset};\n", ((new, "b32"),))
         if space == "shared::cluster" and isinstance(base, Register):
             wide = scope.type_of(base.name).endswith("64")
             widened = f"{'mov.b64' if wide else 'cvt.u64.u32'} {new}, {alias(base.name)};\n"
             text = f".reg .b64 {new};\n{widened}cvta.shared::cluster.u64 {new}, {new};\n"
-            return Addressed(instruction, text, ((new, "b64"),), (base.name,))
+            return EarlyAddress(instruction, text, ((new, "b64"),), (base.name,))
         flat = memory_accesses(self._flat[index])[0].address
         if space in ("global", "generic") and isinstance(base, Register) and isinstance(flat, Address) and self._is_parameter(flat.base):
-            return self._tied(instruction, address, base)
-        return Addressed(instruction)
+            return self._with_tied_base(instruction, address, base)
+        return EarlyAddress(instruction)
 
-    def _tied(self, instruction: Instruction, address: Address, base: Register) -> Addressed:
+    def _with_tied_base(self, instruction: Instruction, address: Address, base: Register) -> EarlyAddress:
         """Return the access with its base register replaced by one that is or-ed with the opaque zero."""
         new = self._register
         operands = tuple(replace(address, base=Register(new)) if one is address else one for one in instruction.operands)
-        return Addressed(replace(instruction, operands=operands), _tie(new, base.name, "b64", self._zero), ((new, "b64"),), (base.name,))
+        return EarlyAddress(replace(instruction, operands=operands), _tie(new, base.name, "b64", self._zero), ((new, "b64"),), (base.name,))
 
     def _is_parameter(self, operand: object) -> bool:
         """Return whether an operand is a register of the flattened kernel that holds a parameter, possibly plus or minus a constant."""
