@@ -49,8 +49,10 @@ _of_process: Followers[Observer] = Followers(_turn)
 
 @contextmanager
 def observing(observer: Observer, *, everywhere: bool = False) -> Iterator[None]:
-    """Let `observer` see every launch inside the `with` block, after earlier observers: those that this thread makes, or with `everywhere`
-    those of all threads of the process."""
+    """Let `observer` see every launch inside the `with` block, after earlier observers.
+
+    These are the launches of this thread, or with `everywhere` those of all threads of the process.
+    """
     if everywhere:
         with _of_process.joined_by(observer):
             yield

@@ -24,9 +24,9 @@ from memlane.measure.plan import LaunchPlan
 from memlane.measure.readout import filled_part, header_of, slices_asked
 
 DEVICE_SHARE = 16
-"""A buffer for a kernel with loops takes at most one in this many parts of the chip's memory ..."""
+"""Inverse of the share of the chip's memory that a buffer for a kernel with loops may take."""
 EMULATOR_BYTES = 1 << 30
-"""... and at most this many bytes on the emulator, which uses the host's memory."""
+"""Maximum bytes of such a buffer on the emulator, which uses the host's memory."""
 SPARE_BYTES = {True: 1 << 24, False: 1 << 28}
 """Minimum bytes of a buffer, on the emulator (True) and on a GPU (False), so that launches overlap and graphs restart within one buffer: it
 is emptied only when full, which waits for the device."""

@@ -61,8 +61,8 @@ class Counter(LaunchObserver):
             return self._device_counters[loaded].counting_launch(number, launch)
 
     def _observed_launch(self, number: int, launch: Launch) -> Launch:
-        """Return the launch for a target that observes by itself. Earlier observers have to see the plain kernel, so for them no load is
-        widened."""
+        """Return the launch for a target that observes by itself. Earlier observers have to see the plain kernel, so it then has no merged
+        loads."""
         alone = launch.layers == Layers() and launch.layers.report is None
         failed = self._on_failure(number, launch)
         with suspend_observers():

@@ -189,7 +189,7 @@ def usage_of(loaded: LoadedModule) -> Mapping[str, KernelUsage] | None:
 
 @once_for_each
 def instrumented_pool(loaded: LoadedModule) -> list[InstrumentedModule]:
-    """The pool of a module's instrumented copies that are not borrowed (`borrow_instrumented`). Borrowers take from it and append to it."""
+    """Return the pool of a module's instrumented copies that are not borrowed. `borrow_instrumented` takes from it and appends to it."""
     return []
 
 

@@ -43,7 +43,7 @@ class MergedLoadsTwin:
 
 @once_for_each
 def merged_loads_twin(loaded: LoadedModule) -> MergedLoadsTwin | None:
-    """Return the copy with wide loads, loaded once; None if there is nothing to widen."""
+    """Return the copy with wide loads, loaded once; None if ptxas merged nothing that can be counted this way."""
     merged_loads = with_merged_loads(loaded)
     return None if merged_loads is None else MergedLoadsTwin(merged_loads, load_twin(loaded, rebound_to(loaded, merged_loads.module)))
 

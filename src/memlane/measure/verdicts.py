@@ -127,7 +127,7 @@ def sites_with_evidence(probed: InstrumentedModule) -> tuple[Site, ...]:
 
 @once_for_each
 def _known_sites(loaded: LoadedModule) -> list[tuple[Site, ...]]:
-    """The judged sites of an instrumented copy, once known: they do not depend on the windows it is borrowed for."""
+    """Return the list that caches the sites with evidence of an instrumented copy: they do not depend on the windows it is borrowed for."""
     return []
 
 
