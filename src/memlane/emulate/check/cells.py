@@ -1,8 +1,8 @@
-"""The cells of the words that an access touches: held against what the access does, and brought up to date.
+"""Check an access against the cells of its words, and update the cells.
 
-Lanes are taken eight at a time, as vectors of entries. Nearly always a glance shows that an entry is no conflict: it is older than all that
-is not ordered, or of the same thread in the same turn. What is left is decided lane by lane in `conflicts`. Stores of less than a word go
-one lane at a time, since several lanes may write to the same cell.
+Lanes are processed eight at a time, as vectors of entries. Nearly always a quick test shows that an entry is not a conflict: it is older
+than everything unordered, or belongs to the same thread in the same turn. The remaining lanes go one by one through `conflicts`. Stores
+narrower than a word go lane by lane, since several lanes may write to the same cell.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WIDE = 8
 
 @dataclass(frozen=True)
 class Shape:
-    """What an instruction does to memory."""
+    """The access pattern of an instruction: element size and count, reads, writes and memory semantics."""
 
     element_bytes: int
     count: int
@@ -46,15 +46,15 @@ class Shape:
     strong: bool
     acquires: bool = False
     releases: str = ""
-    """`cta`, `device`, or nothing."""
+    """Scope of the release: `cta`, `device`, or empty for none."""
     needs_value: bool = False
-    """Whether what is read should have been written before: not for an exchange, which may well be the first."""
+    """Whether reading bytes that were never written is an error; false for an exchange, which may well come first."""
     tells_values: bool = False
-    """Whether what a plain store will write is given."""
+    """Whether the values of a plain store are available for comparison."""
 
     @property
     def nbytes(self) -> int:
-        """Of a lane."""
+        """Bytes per lane."""
         return self.element_bytes * self.count
 
     @property
@@ -66,7 +66,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Access:
-    """One execution of it, by the lanes that stay inside one region."""
+    """One execution of an instruction, restricted to the lanes inside one region."""
 
     site: Value
     space: Value
@@ -74,17 +74,17 @@ class Access:
     distance: Value
     data: Value
     limit: Value
-    """Entries below are ordered, whoever made them."""
+    """Lower bound of unordered entries: entries below it are ordered, whoever made them."""
     low: Value
     cells: Value
-    """i64: host address of the region's cells."""
+    """Host address of the region's cells; i64."""
     plane: Value
-    """Bytes of the cells' writes, and of their first and second reads."""
+    """Bytes of one plane of cells: the writes, the first reads and the second reads follow each other."""
     delta: Value
 
 
 class Cells:
-    """Writes the code that visits the cells of some lanes."""
+    """Code generator that visits the cells of some lanes."""
 
     def __init__(self, e: Emit, actor: Actor, shape: Shape, access: Access) -> None:
         self._e, self._actor, self._shape, self._access = e, actor, shape, access
@@ -102,7 +102,7 @@ class Cells:
         self._offsets: Value = None
 
     def visit(self, lanes: Value) -> None:
-        """Look at the cells of `lanes`, and note the access in them."""
+        """Check the cells of `lanes` and record the access in them."""
         e, width = self._e, self._width
         with e.count(constant(I32, LANES // width)) as chunk:
             first = e.mul(chunk, constant(I32, width))
@@ -143,7 +143,7 @@ class Cells:
     # -- one cell a lane -------------------------------------------------------------------------------------------------------------
 
     def _visit_cell(self, place: Value, touched: Value) -> Value:
-        """The entries of the last writes, as they were."""
+        """Check and update one cell per lane; return the entries of the last writes before this access."""
         e = self._e
         plane = self._spread(self._access.plane)
         reads = [e.add(place, plane), e.add(e.add(place, plane), plane)]
@@ -160,13 +160,13 @@ class Cells:
         return write
 
     def _mine(self, entry: Value) -> Value:
-        """Whether entries are of the lane itself, in this turn."""
+        """Return which entries belong to the same lane in this turn."""
         e = self._e
         lane = e.and_(entry, self._constant((LANES - 1) << LANE_SHIFT))
         return e.and_(e.icmp_unsigned("==", lane, self._lanes), e.icmp_unsigned(">=", entry, self._since))
 
     def _compare(self, entry: Value, touched: Value, is_read: bool) -> None:
-        """Report entries that this access is in conflict with."""
+        """Report entries that conflict with this access."""
         e = self._e
         harmless = e.or_(e.icmp_unsigned("<", entry, self._limit), self._mine(entry))
         harmless = e.or_(harmless, e.icmp_unsigned("==", e.and_(entry, touched), self._constant(0)))
@@ -194,13 +194,13 @@ class Cells:
         fresh = e.or_(entry, unwritten)
         self._scatter(fresh, place, self._mask)
         if self._width > 1 and not self._shape.strong:
-            # Lanes that wrote to one address: the cell holds the last of them, and the others see it.
+            # Lanes that wrote to one address: the cell holds the last of them, and the others find its entry.
             there = self._gather(place)
             self._settle(e.and_(self._mask, e.icmp_unsigned("!=", there, fresh)), there, is_read=False)
 
     def _read(self, places: list[Value], entry: Value) -> None:
-        """This read comes first. What was first becomes second, if it is not ordered yet and by another thread; a reader of another turn
-        stays second as long as it is not ordered."""
+        """Store this read as the first read. The previous first read moves to the second if it is unordered and from another thread; a
+        second read of another turn stays while it is unordered."""
         e = self._e
         first, second = (self._gather(place) for place in places)
         counts = e.icmp_unsigned(">=", first, self._limit)
@@ -223,7 +223,7 @@ class Cells:
 
     @contextmanager
     def _each(self, chosen: Value) -> Iterator[tuple[Value, Value]]:
-        """The lanes chosen among the few: number of the lane, and its index among them."""
+        """Iterate over the chosen lanes; yields the lane number and its index in the vector."""
         with self._e.each_lane(self._bits(chosen)) as index:
             yield self._e.add(self._first, index), index
 

@@ -1,4 +1,4 @@
-"""What happens before what: turns of warps, barriers, fences, flags."""
+"""Track the happens-before order: turns of warps, barriers, fences, flags."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from memlane.emulate.runtime.window import peer_of
 
 _NEVER = 0xFFFF_FFFF
 CTA, DEVICE = 1, 2
-"""How far a fence reaches."""
+"""Scope of a fence."""
 
 
 def _known(e: Emit, own: Value) -> Value:
@@ -40,7 +40,7 @@ def _know(e: Emit, own: Value, known: Value) -> None:
 
 
 def _is_number(e: Emit, number: Value) -> Value:
-    """<32 x i1> that is true in one lane."""
+    """Return a <32 x i1> that is true only in lane `number`."""
     return e.icmp_unsigned("==", lane_numbers(I32), e.splat(number))
 
 
@@ -53,7 +53,7 @@ def _larger(e: Emit, one: Value, other: Value) -> Value:
 
 @helper("check_begin_turn", VOID, POINTER)
 def begin_turn(e: Emit, warp: Value) -> None:
-    """A warp begins to run: from here on stamps are its own."""
+    """Start a warp's turn: stamps belong to it from here on."""
     block = e.get_pointer(warp, WARP, "block")
     context = e.get_pointer(block, BLOCK, "context")
     launch = e.get_pointer(context, CONTEXT, "check")
@@ -66,7 +66,7 @@ def begin_turn(e: Emit, warp: Value) -> None:
 
 @helper("check_attend", VOID, POINTER)
 def attend(e: Emit, block: Value) -> None:
-    """Let a block have its state, which is made when it is first asked for: by its first turn, or by another block of its cluster."""
+    """Make sure that a block has its checker state, created by its first turn or by another block of its cluster."""
     context = e.get_pointer(block, BLOCK, "context")
     launch = e.get_pointer(context, CONTEXT, "check")
     with e.if_then(e.icmp_unsigned("==", e.get(block, BLOCK, "check"), constant(I64, 0)), likely=False):
@@ -83,7 +83,7 @@ def attend(e: Emit, block: Value) -> None:
 
 @helper("check_begin_block", VOID, POINTER, POINTER)
 def begin_block(e: Emit, context: Value, block: Value) -> None:
-    """The first look at a block: nothing in its shared and local memory was written, and its warps know of nothing but the past."""
+    """Initialise a block's state: nothing in its shared and local memory is written, and its warps know only of the past."""
     launch, state = e.get_pointer(context, CONTEXT, "check"), e.get_pointer(block, BLOCK, "check")
     start = offset(BLOCK_STATE, "covered")
     e.fill(e.at(state, start), 0, constant(I64, STATE_BYTES - start))
@@ -109,19 +109,19 @@ def begin_block(e: Emit, context: Value, block: Value) -> None:
 
 
 def _joined(e: Emit, state: Value, barrier: Value) -> Value:
-    """Where it is kept what those know who arrived at a barrier."""
+    """Return the address of a barrier's clock: the join of the clocks of all warps that arrived."""
     return e.at(e.at(state, offset(BLOCK_STATE, "joined")), e.mul(e.zext(barrier, I64), constant(I64, 4 * MOST_WARPS)))
 
 
 @helper("check_arrive", VOID, POINTER, I32, I32)
 def arrive(e: Emit, warp: Value, barrier: Value, loose: Value) -> None:
-    """A warp brings to a barrier what it knows and what it did."""
+    """Merge a warp's clock, with its own accesses, into a barrier's clock."""
     actor = Actor(e, warp)
     barrier = e.and_(barrier, constant(I32, 15))
     e.put(e.or_(loose, e.get(actor.state, BLOCK_STATE, "loose", barrier)), actor.state, BLOCK_STATE, "loose", barrier)
     place = _joined(e, actor.state, barrier)
     mine = e.select(_is_number(e, actor.number), e.splat(e.trunc(now(e, actor.launch), I32)), _known(e, actor.own))
-    # Warps that do not exist are known for ever; nobody learns that at a barrier.
+    # Warps that do not exist have the stamp _NEVER; it is not passed on at barriers.
     mine = e.select(e.icmp_unsigned("==", mine, constant(vector(I32), _NEVER)), constant(vector(I32), 0), mine)
     e.store_lanes(_larger(e, mine, e.load_lanes(place, I32)), place)
     flags = _larger(e, e.get(actor.own, WARP_STATE, "acquired"), e.get(actor.own, WARP_STATE, "pending"))
@@ -132,7 +132,7 @@ def arrive(e: Emit, warp: Value, barrier: Value, loose: Value) -> None:
 
 @helper("check_opened", VOID, POINTER, I32)
 def opened(e: Emit, block: Value, barrier: Value) -> None:
-    """A barrier is about to open: those who wait at it learn what all who arrived brought."""
+    """Merge a barrier's clock into the waiting warps' clocks, just before the barrier opens."""
     with e.if_then(e.icmp_unsigned("==", barrier, constant(I32, CLUSTER_BARRIER)), likely=False):
         invoke(e, cluster_opened, block)
         e.ret_void()
@@ -142,7 +142,7 @@ def opened(e: Emit, block: Value, barrier: Value) -> None:
         invoke(e, inspect_barrier, block, barrier)
     place = _joined(e, state, barrier)
     joined = e.variable(e.load_lanes(place, I32))
-    with e.count(e.get(context, CONTEXT, "warps")) as number:  # whoever has exited can do no more harm
+    with e.count(e.get(context, CONTEXT, "warps")) as number:  # exited warps make no more accesses, so they are ordered
         gone = e.icmp_unsigned("==", e.get(warp_at(e, context, block, number), WARP, "live"), constant(I32, 0))
         with e.if_then(gone, likely=False):
             joined.set(e.select(_is_number(e, number), e.splat(e.trunc(now(e, launch), I32)), joined.get()))
@@ -161,7 +161,7 @@ def opened(e: Emit, block: Value, barrier: Value) -> None:
 
 @helper("check_inspect_barrier", VOID, POINTER, I32)
 def inspect_barrier(e: Emit, block: Value, barrier: Value) -> None:
-    """Note a barrier of the whole block that does not have the whole block, or has it in different places."""
+    """Report a block barrier that threads have missed by exiting, or reached at different instructions."""
     context, state = e.get_pointer(block, BLOCK, "context"), e.get_pointer(block, BLOCK, "check")
     zero, none = constant(I32, 0), constant(I64, 0)
     site, lane, warp = e.variable(zero), e.variable(constant(I32, LANES)), e.variable(e.ptrtoint(block, I64))
@@ -195,7 +195,7 @@ def inspect_barrier(e: Emit, block: Value, barrier: Value) -> None:
 
 @helper("check_warp_barrier", VOID, POINTER)
 def warp_barrier(e: Emit, warp: Value) -> None:
-    """The lanes of a warp have met."""
+    """Order the lanes of a warp after all of them arrived at a warp barrier."""
     actor = Actor(e, warp)
     present = e.trunc(now(e, actor.launch), I32)
     _know(e, actor.own, e.select(_is_number(e, actor.number), e.splat(present), _known(e, actor.own)))
@@ -213,12 +213,12 @@ def _acquire(e: Emit, actor: Actor) -> None:
 
 @helper("check_acquire", VOID, POINTER)
 def acquire(e: Emit, warp: Value) -> None:
-    """What was released through the flags that a warp read happens before what it does from here on."""
+    """Order accesses released through flags that the warp read before its later accesses."""
     _acquire(e, Actor(e, warp))
 
 
 def _hash(e: Emit, key: Value) -> Value:
-    """Place in a table of `HASHED` entries."""
+    """Return the index of a key in a table of `HASHED` entries."""
     bits = HASHED.bit_length() - 1
     return e.lshr(e.mul(key, constant(I64, SPREAD)), constant(I64, 64 - bits))
 
@@ -229,7 +229,7 @@ def _covered(e: Emit, launch: Value, person: Value) -> Value:
 
 @helper("check_fence", VOID, POINTER, I32)
 def fence(e: Emit, warp: Value, reach: Value) -> None:
-    """What a warp did, and what it knows of the others of its block, may be released; flags that it read are acquired."""
+    """Execute a fence: the warp's accesses, and those it knows of in its block, may be released; flags that it read are acquired."""
     actor = Actor(e, warp)
     _cover(e, actor, reach)
     _acquire(e, actor)
@@ -238,7 +238,7 @@ def fence(e: Emit, warp: Value, reach: Value) -> None:
 
 
 def _cover(e: Emit, actor: Actor, reach: Value) -> None:
-    """What a warp did, and what it knows of the others of its block, comes before what it releases from here on."""
+    """Order the warp's accesses, and those it knows of in its block, before its later releases."""
     present = e.trunc(now(e, actor.launch), I32)
     known = _known(e, actor.own)
     known = e.select(e.icmp_unsigned("==", known, constant(vector(I32), _NEVER)), constant(vector(I32), 0), known)
@@ -256,14 +256,16 @@ def _cover(e: Emit, actor: Actor, reach: Value) -> None:
 
 def _flag(e: Emit, actor: Actor, address: Value, home: Value | None) -> Value:
     word = e.lshr(address, constant(I64, 2))
-    if home is not None:  # each block has its own
+    if home is not None:  # flags in shared memory belong to one block
         word = e.sub(word, e.shl(e.add(e.get(home, BLOCK, "number"), constant(I64, 1)), constant(I64, 20)))
     return e.element(e.get_pointer(actor.launch, LAUNCH, "flags"), _hash(e, word), I32)
 
 
 def read_flags(e: Emit, actor: Actor, addresses: Value, distance: Value, lanes: Value, home: Value | None) -> None:
-    """Strong reads: what was released there is acquired by the next fence or barrier. `home` is the block in whose shared memory they lie,
-    None for those in global memory."""
+    """Record strong reads: accesses released at these addresses are acquired by the next fence or barrier.
+
+    `home`: the block whose shared memory holds the addresses; None for global memory.
+    """
     with (
         e.if_then(e.icmp_unsigned("!=", e.get(actor.launch, LAUNCH, "released"), constant(I64, 0)), likely=False),
         e.each_lane(lanes) as lane,
@@ -274,21 +276,21 @@ def read_flags(e: Emit, actor: Actor, addresses: Value, distance: Value, lanes: 
 
 
 def write_flags(e: Emit, actor: Actor, addresses: Value, distance: Value, lanes: Value, home: Value | None) -> None:
-    """Strong writes: behind a fence they release."""
+    """Record strong writes: after a fence they release the warp's accesses."""
     with e.if_then(e.icmp_unsigned("!=", e.get(actor.own, WARP_STATE, "fenced"), constant(I32, 0)), likely=False):
         e.bump(actor.launch, LAUNCH, "released")
         present = e.trunc(now(e, actor.launch), I32)
         with e.each_lane(lanes) as lane:
             address = e.add(e.load(e.element(addresses, lane, I64), typ=I64), distance)
             e.store(present, _flag(e, actor, address, home))
-        advance(e, actor.launch)  # what the warp does next comes behind the flag
+        advance(e, actor.launch)  # the warp's later accesses are not released by this flag
 
 
 # -- the barrier of a cluster ----------------------------------------------------------------------------------------------------
 
 
 def _first_state(e: Emit, block: Value) -> Value:
-    """The state of the first block of a cluster, which keeps what the barrier needs."""
+    """Return the state of a cluster's first block, which holds the fields of the cluster barrier."""
     first = peer_of(e, e.get_pointer(block, BLOCK, "context"), block, constant(I32, 0))
     invoke(e, attend, first)
     return e.get_pointer(first, BLOCK, "check")
@@ -296,7 +298,7 @@ def _first_state(e: Emit, block: Value) -> Value:
 
 @helper("check_cluster_arrival", VOID, POINTER, I32)
 def cluster_arrival(e: Emit, warp: Value, releases: Value) -> None:
-    """A warp arrives at the barrier of its cluster: it brings what it knows and what it did, if it releases."""
+    """Record a warp's arrival at its cluster barrier, which covers its accesses if the arrival releases."""
     actor = Actor(e, warp)
     state = _first_state(e, actor.block)
     earlier = e.get(state, BLOCK_STATE, "cluster_first")
@@ -311,7 +313,7 @@ def cluster_arrival(e: Emit, warp: Value, releases: Value) -> None:
 
 @helper("check_cluster_opened", VOID, POINTER)
 def cluster_opened(e: Emit, first: Value) -> None:
-    """The barrier of a cluster is about to open: those who wait at it learn what all who arrived brought, others when they wait."""
+    """Merge the arrivals' clocks into the waiting warps, just before the cluster barrier opens; other warps follow when they wait."""
     context, state = e.get_pointer(first, BLOCK, "context"), _first_state(e, first)
     launch = e.get_pointer(context, CONTEXT, "check")
     loose = e.icmp_unsigned("!=", e.get(state, BLOCK_STATE, "cluster_loose"), constant(I32, 0))
@@ -330,14 +332,14 @@ def cluster_opened(e: Emit, first: Value) -> None:
 
 @helper("check_cluster_passed", VOID, POINTER)
 def cluster_passed(e: Emit, warp: Value) -> None:
-    """A warp passes the barrier of its cluster: it learns what those who arrived there brought."""
+    """Merge the cluster barrier's clock into a warp that passes it."""
     actor = Actor(e, warp)
     state = _first_state(e, actor.block)
     opened = e.trunc(e.get(state, BLOCK_STATE, "cluster_opened"), I32)
     e.put(_larger(e, opened, e.get(actor.own, WARP_STATE, "acquired")), actor.own, WARP_STATE, "acquired")
     since = e.get(state, BLOCK_STATE, "cluster_since")
     with e.if_then(e.icmp_unsigned("!=", since, constant(I64, 0))):
-        # Whoever of the cluster did something before the first arrival has arrived since.
+        # Every access of the cluster before the first arrival belongs to a warp that has arrived since.
         _know(e, actor.own, _larger(e, _known(e, actor.own), e.splat(e.trunc(e.sub(since, constant(I64, 1)), I32))))
         e.put(e.shl(since, constant(I64, STAMP_SHIFT)), actor.own, WARP_STATE, "cluster_limit")
 
@@ -347,7 +349,7 @@ def cluster_passed(e: Emit, warp: Value) -> None:
 
 @helper("check_ordered", I1, POINTER, I32, I64, I32)
 def ordered(e: Emit, warp: Value, lane: Value, stamp: Value, other_lane: Value) -> None:
-    """Whether what `other_lane` of the warp whose `stamp` it is did then happens before what `lane` does now."""
+    """Return whether an access by `other_lane` of the warp that owns `stamp` happens before the present access of `lane`."""
     actor = Actor(e, warp)
     launch, own = actor.launch, actor.own
     past = e.icmp_unsigned("<", stamp, e.get(launch, LAUNCH, "base"))

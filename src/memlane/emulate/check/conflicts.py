@@ -1,4 +1,4 @@
-"""Two accesses to one word by different threads: one after the other, of no consequence, or a data race."""
+"""Decide whether two accesses to one word by different threads are ordered, harmless, or a data race."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from memlane.emulate.code.build import I1, I8, I32, I64, POINTER, VOID, Emit, Va
 from memlane.emulate.runtime.helper import Helper, invoke
 
 _ARGUMENTS = (POINTER, I32, I32, I32, I64, I32, I32, I64, POINTER, POINTER)
-"""warp, site, kind, lane, address, bytes, space, entry of the other access, host memory of this one, data that it stores"""
+"""Argument types: warp, site, kind, lane, address, bytes, space, entry of the other access, host memory of this one, data that it
+stores."""
 
 
 @cache
 def conflict(element_bytes: int, count: int, stores: bool) -> Helper:
-    """Note a data race with the access that an entry tells of, unless it is ordered before this one or both write the same value.
+    """Return a helper that records a data race with the access of an entry, unless the two are ordered or both write the same value.
 
-    `stores`: whether this access is a plain store of `count` elements, whose data lies behind the last pointer. The kind is noted together
-    with how far apart the threads are.
+    `stores`: whether this access is a plain store of `count` elements, whose data the last pointer addresses. The kind is recorded together
+    with the distance between the threads.
     """
 
     def build(
@@ -74,7 +75,7 @@ def conflict(element_bytes: int, count: int, stores: bool) -> Helper:
 
 
 def _apart(e: Emit, actor: Actor, other: Value) -> Value:
-    """How far the threads of two accesses are apart; `other` is the block and warp of the one."""
+    """Return how far apart the threads of two accesses are (warp, block or grid); `other` is the block and warp of the other access."""
     apart = e.select(e.icmp_unsigned("==", other, actor.who(e)), constant(I32, SAME_WARP), constant(I32, SAME_BLOCK))
     most = constant(I64, MOST_WARPS)
     abroad = e.icmp_unsigned("!=", e.udiv(other, most), e.udiv(actor.who(e), most))
@@ -82,7 +83,7 @@ def _apart(e: Emit, actor: Actor, other: Value) -> Value:
 
 
 def kind_of(is_read: bool) -> int:
-    """The kind of finding, by what the other access was."""
+    """Return the kind of a race, given whether the other access was a read."""
     return RACE_WITH_READ if is_read else RACE_WITH_WRITE
 
 
@@ -95,7 +96,7 @@ def _all_bytes(e: Emit, element_bytes: int, count: int, same: Callable[[int, Val
 
 
 def _byte(e: Emit, data: Value, part: int, lane: Value, byte: Value, element_bytes: int) -> Value:
-    """Byte of an element that a lane stores; data lies component by component."""
+    """Return one byte of an element that a lane stores; data is laid out component by component."""
     column = e.at(data, part * LANES * element_bytes)
     distance = e.add(e.mul(lane, constant(I32, element_bytes)), byte)
     return e.load(e.element(column, distance, I8), typ=I8)

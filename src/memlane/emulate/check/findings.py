@@ -1,4 +1,4 @@
-"""From the notes of generated code to reports in words."""
+"""Turn the notes of generated code into reports in words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from memlane.ptx import INSERTED, Instruction, demangle, past_tense
 
 @dataclass(frozen=True)
 class _Note:
-    """A row of the table, decoded."""
+    """A decoded row of the table of findings."""
 
     row: Any
     kind: int
@@ -61,29 +61,29 @@ class _Note:
         return SPACE_NAMES[int(self.row["space"])]
 
     def access(self) -> str:
-        """`block (0, 0, 0), thread (3, 0, 0) wrote 4 bytes (st.shared.f32)`."""
+        """Describe the access, such as `block (0, 0, 0), thread (3, 0, 0) wrote 4 bytes (st.shared.f32)`."""
         return f"{_thread(self.who)} {past_tense(self.instruction, self.space)} {plural(self.nbytes, 'byte')} ({self.who.op})"
 
 
 class Findings:
-    """Words for the findings of one launch."""
+    """The findings of one launch, in words."""
 
     def __init__(self, device: DeviceState, launch: Launch, compiled: CompiledKernel, context: Any) -> None:
         self._device, self._launch, self._compiled, self._context = device, launch, compiled, context
 
     def reports(self, rows: npt.NDArray[Any]) -> tuple[Report, ...]:
-        """One report for each kind of finding and pair of lines, and array that was left, by the place where it was found."""
+        """Return one report per kind of finding, pair of source lines and overrun array, in source order."""
         merged: dict[tuple[Any, ...], Report] = {}
-        # The example that is shown is the first of threads as far apart as there are: what orders them orders the others.
+        # Show the first example of the most distant threads: an order between those orders the others too.
         for row in sorted(rows, key=lambda row: (-(int(row["key"]) >> APART_SHIFT & 3), int(row["turn"]))):
             note = self._decode(row)
             report = self._report(note)
             if _inserted(note.instruction) or (report.other is not None and _inserted(note.other_instruction)):
-                continue  # probes in a kernel share memory among themselves, which is none of the user's
+                continue  # probes share memory of their own, which is not the user's
             if note.kind == SPLIT_BARRIER and _copies_of_one(note.instruction, note.other_instruction):
-                continue  # a kernel of which only some warps are traced has its body twice
+                continue  # a kernel in which only some warps are traced contains its body twice
             places = [report.place, *([report.other.place] if report.other else [])]
-            # A line that goes beyond two arrays needs two corrections.
+            # A line that overruns two arrays needs two corrections.
             beyond = report.memory if report.kind == "out of bounds" else ""
             key = (report.kind, report.space, beyond, *(sorted(places) if report.kind == "data race" else places))
             known = merged.get(key)
@@ -105,7 +105,7 @@ class Findings:
 
     @property
     def instructions(self) -> Sequence[Instruction]:
-        """Those of the launch, by the numbers that the shadow has of them."""
+        """Instructions of the launch, by their numbers in the shadow."""
         return self._compiled.instructions
 
     @property
@@ -114,7 +114,7 @@ class Findings:
         return self._launch.kernel.title
 
     def actor(self, instruction: Instruction, who: int, lane: int) -> Actor:
-        """Return a thread at an instruction; `who` is its block times 32 plus its warp."""
+        """Return the thread that executed an instruction; `who` is its block times 32 plus its warp."""
         file, line = line_of(self._launch.kernel.module, instruction)
         thread = who % MOST_WARPS * LANES + lane
         return Actor(position(who // MOST_WARPS, self._launch.grid), position(thread, self._launch.block), file, line, instruction.name)
@@ -180,14 +180,14 @@ class Findings:
         return cluster_of(self._launch.kernel, self._launch.cluster) or (1, 1, 1)
 
     def _names_block(self, note: _Note) -> bool:
-        """Whether an address of shared memory was meant for that of a block of the cluster."""
+        """Return whether an address of shared memory was meant for a block of the cluster."""
         shape, rank = self._shape(), (note.address >> CLUSTER_SHIFT) - 1
         if note.space == "shared":
             return 0 <= rank < shape[0] * shape[1] * shape[2]
         return note.space == "shared::cluster" and rank < MOST_RANKS
 
     def _named_block(self, note: _Note) -> tuple[int, int, int] | None:
-        """The block in whose shared memory an address lies; None if the cluster has none of that rank."""
+        """Return the block whose shared memory an address belongs to; None if the cluster has no such rank."""
         shape, rank = self._shape(), (note.address >> CLUSTER_SHIFT) - 1
         if rank < 0:
             return note.who.block
@@ -291,7 +291,7 @@ class Findings:
         return (x + width * (y + height * z)) // LANES
 
     def _memory(self, note: _Note) -> str:
-        """What lies at the address: the variable, or the argument, and how far into it."""
+        """Describe the memory at the address: the variable or the argument, and the offset into it."""
         if note.space in ("shared", "local"):
             return self._variable(note.space, note.address)
         if note.space == "shared::cluster":
@@ -312,7 +312,7 @@ class Findings:
         return f"{demangle(name).rsplit('::', 1)[-1]}+{address - start}"
 
     def _argument(self, allocation: Allocation) -> str:
-        """`argument 2 (f4[1024])`, or the name of a variable of the module."""
+        """Return a name for an allocation, such as `argument 2 (f4[1024])` or a module variable; empty if it has none."""
         if allocation.label:
             return demangle(allocation.label)
         for number, argument in enumerate(self._launch.arguments, 1):
@@ -322,12 +322,12 @@ class Findings:
 
 
 def _inserted(instruction: Instruction) -> bool:
-    """Whether a pass wrote it."""
+    """Return whether a pass inserted the instruction."""
     return instruction.span is not None and instruction.span.source.name == INSERTED
 
 
 def _copies_of_one(one: Instruction, other: Instruction) -> bool:
-    """Whether both stand in the same place of the text that was parsed."""
+    """Return whether two instructions were parsed from the same place of the text."""
     return one.span is not None and one.span == other.span
 
 
@@ -344,7 +344,7 @@ def _in(space: str, address: int, memory: str) -> str:
 
 
 def _holder(allocations: Iterable[Allocation], address: int) -> Allocation | None:
-    """Of the freed allocations, the one that held an address."""
+    """Return the freed allocation that contained an address; None if there was none."""
     ordered = sorted(allocations)
     index = bisect_right(ordered, address, key=lambda allocation: allocation.low)
     found = ordered[index - 1] if index else None

@@ -1,4 +1,4 @@
-"""One checked launch: the memory that it checks with, and what came of it."""
+"""Set up the checker's records for one launch, and report its findings."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from memlane.errors import UnsupportedPtx
 from memlane.launch import Launch, Report
 
 _GROUP = 32
-"""Cells of shared memory come in multiples of this many."""
+"""Granularity of the number of shared-memory cells."""
 
 
 class Checked:
-    """Keeps alive what generated code checks a launch with, and reads the findings."""
+    """The checker's records for one launch, kept alive while generated code uses them."""
 
     def __init__(self, device: DeviceState, launch: Launch, compiled: CompiledKernel, context: npt.NDArray[Any], slot_count: int) -> None:
         if len(compiled.instructions) > MOST_SITES or launch.warps_per_block > MOST_WARPS:
@@ -36,7 +36,7 @@ class Checked:
         cells_bytes = words * CELL_BYTES
         local_bytes = compiled.frame.local_bytes * launch.warps_per_block * LANES // 4
         block_bytes = STATE_BYTES + cells_bytes + -(-local_bytes // 64) * 64
-        # Where nothing is ever written these take no memory.
+        # Untouched parts take no physical memory.
         self._blocks, self._owners = untouched(slot_count * block_bytes), untouched(8 * TURNS)
         self._covered, self._flags = np.zeros(HASHED, np.uint32), np.zeros(HASHED, np.uint32)
         self._sites = np.zeros(len(compiled.instructions) + 1, REGION)
@@ -67,7 +67,7 @@ class Checked:
         context["check"], context["opened"] = self._record.ctypes.data, address_of(opened)
 
     def finish(self) -> tuple[Report, ...]:
-        """What was found, after the launch has ended or failed."""
+        """Return the reports, after the launch has ended or failed."""
         self._device.shadows.stamp = int(self._record["stamp"][0])
         findings = Findings(self._device, self._launch, self._compiled, self._context[0])
         found = findings.reports(self._notes[self._notes["key"] != 0])

@@ -1,4 +1,4 @@
-"""The masks of warp-synchronous instructions: who executes one must be in its own mask, and agree with those that it names."""
+"""Check the masks of warp-synchronous instructions: a lane must be in its own mask, and agree with the lanes that it names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memlane.emulate.runtime.helper import helper, invoke
 
 @helper("check_masks", VOID, POINTER, POINTER, I32, I32)
 def inspect_masks(e: Emit, warp: Value, masks: Value, lanes: Value, site: Value) -> None:
-    """`lanes` execute an instruction with 32 masks behind a pointer."""
+    """Check an instruction executed by `lanes`, with 32 masks behind a pointer."""
     with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
         e.ret_void()
     first = e.load(e.element(masks, e.lowest_bit(lanes), I32), typ=I32)

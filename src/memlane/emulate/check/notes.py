@@ -1,4 +1,4 @@
-"""The table of findings: one row for each kind and pair of instructions."""
+"""Collect findings in a table with one row per kind and pair of instructions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke
 
 SPREAD = 0x9E37_79B9_7F4A_7C15
-"""Multiplied with a key, its high bits are spread evenly."""
+"""Multiplier that spreads the high bits of a key evenly (Fibonacci hashing)."""
 
 
 @helper("check_note", VOID, POINTER, I32, I32, I32, I64, I32, I32, I32, I64, I32)
@@ -27,7 +27,7 @@ def note(
     other_who: Value,
     other_lane: Value,
 ) -> None:
-    """Count a finding, and keep its circumstances if it is the first of its kind at these instructions."""
+    """Count a finding, and store its details if it is the first of its kind at these instructions."""
     actor = Actor(e, warp)
     launch = actor.launch
     wide = [e.zext(part, I64) for part in (kind, site, other_site)]

@@ -1,7 +1,7 @@
-"""Products of a warpgroup that are under way, and who touches their registers before they were waited for.
+"""Track wgmma products in flight, and report accesses to their registers before they were waited for.
 
-Each vector of registers that `wgmma.mma_async` of a kernel accumulates in has a bit. A warp keeps the bits of products that are in no group
-yet, and those of its latest groups, the newest first.
+Each accumulator vector of the kernel's `wgmma.mma_async` instructions has a bit. A warp keeps the bits of ungrouped products and of its
+latest groups, the newest first.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _MOST = 64
 
 @dataclass(frozen=True)
 class Products:
-    """Of a kernel: the bit of each vector of accumulators, and what registers belong to which."""
+    """A kernel's accumulator vectors: the bit of each, and the registers that belong to it."""
 
     bits: dict[Operand, int]
     places: dict[int, int]
-    """By bit: the index of its first product among the instructions."""
+    """Bit -> index of its first product among the instructions."""
     sums: dict[str, int]
-    """By register: the bits of the products that accumulate there."""
+    """Register -> bits of the products that accumulate in it."""
     factors: dict[str, int]
-    """By register: the bits of the products that read it."""
+    """Register -> bits of the products that read it."""
 
     @classmethod
     def of(cls, instructions: Iterable[tuple[int, Instruction]]) -> Products:
-        """Vectors beyond the 64th are not watched."""
+        """Assign bits to the accumulator vectors of a kernel; vectors after the 64th are not checked."""
         found = cls({}, {}, {}, {})
         for index, one in instructions:
             target = one.operand("d") if is_product(one) else None
@@ -42,19 +42,22 @@ class Products:
             bit = found.bits.setdefault(target, 1 << len(found.bits))
             found.places.setdefault(bit, index)
             for letter, registers in (("d", found.sums), ("a", found.factors)):
-                operand = one.operand(letter)  # A descriptor, which is not a vector, is taken when the product begins.
+                operand = one.operand(letter)  # A descriptor, which is not a vector, is read when the product starts.
                 for name in registers_in(operand) if isinstance(operand, Vector) else ():
                     registers[name] = registers.get(name, 0) | bit
         return found
 
     def own(self, one: Instruction) -> int:
-        """The bit of a product; 0 for other instructions, and for what is not watched."""
+        """Return the bit of a product; 0 for other instructions and for unchecked vectors."""
         target = one.operand("d") if is_product(one) else None
         return 0 if target is None else self.bits.get(target, 0)
 
     def touched(self, one: Instruction) -> int:
-        """The bits of products whose registers an instruction must not touch while they are under way. The next sum in the same registers
-        may follow, and what is only read by a product may be read."""
+        """Return the bits of products in flight that an instruction conflicts with: it accesses their accumulators or writes registers that
+        they read.
+
+        The next product into the same accumulators may follow, and registers that a product only reads may be read.
+        """
         found = 0
         for name in (*registers_read(one), *registers_written(one)):
             found |= self.sums.get(name, 0)
@@ -72,7 +75,7 @@ def begin_product(e: Emit, warp: Value, bit: Value) -> None:
 
 @helper("check_close_group", VOID, POINTER)
 def close_group(e: Emit, warp: Value) -> None:
-    """What was begun becomes the newest group; the two oldest become one where there is no room."""
+    """Commit the started products as the newest group; the two oldest groups merge if there is no room."""
     own = Actor(e, warp).own
     groups = [e.get(own, WARP_STATE, "groups", number) for number in range(PRODUCT_GROUPS)]
     moved = [e.get(own, WARP_STATE, "begun"), *groups[:-1]]
@@ -84,7 +87,7 @@ def close_group(e: Emit, warp: Value) -> None:
 
 @helper("check_await_groups", VOID, POINTER, I32)
 def await_groups(e: Emit, warp: Value, left: Value) -> None:
-    """All but the newest `left` groups are complete."""
+    """Complete all but the newest `left` groups."""
     own = Actor(e, warp).own
     under_way = e.get(own, WARP_STATE, "begun")
     for number in range(PRODUCT_GROUPS):
@@ -97,7 +100,7 @@ def await_groups(e: Emit, warp: Value, left: Value) -> None:
 
 @helper("check_touch", VOID, POINTER, I32, I32, I64, I32)
 def touch(e: Emit, warp: Value, lanes: Value, site: Value, bit: Value, product: Value) -> None:
-    """`lanes` touch registers of a product, the first of which is the instruction `product`."""
+    """Report lanes that touch registers of a product in flight, whose first instruction is `product`."""
     with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
         e.ret_void()
     actor, zero = Actor(e, warp), constant(I32, 0)

@@ -1,4 +1,4 @@
-"""One launch: the records that generated code works on, the run, and what came of it."""
+"""Run one launch: set up the records for generated code, start the workers, and return the observation or raise the fault."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from memlane.errors import BadLaunch, CheckFailed, MemlaneError
 from memlane.launch import Dim3, Launch, Observation, Report, cluster_of
 
 SHUFFLES = 64
-"""Different orders of the warps in a launch with a seed."""
+"""Number of different warp orders in a launch with a seed."""
 SHORTER = 16
-"""By so much the turns of warps are shorter where there are several workers: who polls for what another one does should soon look at its
-other blocks."""
+"""Factor by which warps get shorter turns with several workers: a warp that polls for another worker's write should soon let other blocks
+of its worker run."""
 VAIN_ROUNDS, NAP_S = 16, 5e-5
-"""When all blocks of a worker have polled so many times in vain, it leaves the processor to others for this long: who it waits for may need
-it."""
+"""Fruitless polling rounds over all blocks of a worker before it sleeps, and for how many seconds: the thread that it waits for may need
+the processor."""
 WORTH_A_WORKER = 1 << 17
-"""Instructions as they stand in the kernel, times threads, for which one more worker pays: some tenth of a millisecond without loops."""
+"""Work per worker, in static instructions times threads, from which one more worker pays: about a tenth of a millisecond without loops."""
 
 
 def execute(device: DeviceState, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> Observation:
@@ -58,9 +58,9 @@ def execute(device: DeviceState, launch: Launch, compiled: CompiledKernel, symbo
     host.print()
     reports = None if checked is None else checked.finish()
     if status == BROKEN:
-        device.empty_caches()  # they hold times of a future that no launch will live to see
+        device.empty_caches()  # L2 timestamps lie after the abort
     if halt.error is not None:
-        with suppress(MemlaneError):  # of one who judges what was found: what ends the launch comes first
+        with suppress(MemlaneError):  # raised by whoever receives the report; the error that ended the launch comes first
             _report(launch, reports)
         raise halt.error
     if status == BROKEN:
@@ -76,13 +76,13 @@ def execute(device: DeviceState, launch: Launch, compiled: CompiledKernel, symbo
 
 
 def _report(launch: Launch, reports: tuple[Report, ...] | None) -> None:
-    """Tell what the checker found in a launch that broke off."""
+    """Report the checker's findings of a launch that was aborted."""
     if reports and launch.layers.report is not None:
         launch.layers.report(Observation(launch, {}, reports=reports, broke_off=True))
 
 
 def _workers(state: _State, compiled: CompiledKernel, halt: Halt, progress: Progress) -> list[Callable[[], int]]:
-    """What each worker does from its first block to its last: it comes back with FINISHED or BROKEN."""
+    """Return the main function of each worker: it runs blocks until none is left and returns FINISHED or BROKEN."""
     contexts = [state.context.ctypes.data + number * state.context.strides[0] for number in range(len(state.context))]
     if compiled.layers.clock:
         _function(begin_timeline)(contexts[0])
@@ -97,7 +97,7 @@ def _workers(state: _State, compiled: CompiledKernel, halt: Halt, progress: Prog
 
     def work(number: int) -> int:
         while (status := advance(contexts[number], compiled.code.address)) == PAUSED:
-            # Back in Python, where errors for this thread are noticed.
+            # Generated code returns here regularly, so that Python can raise errors in this thread.
             if halt.is_alone:
                 progress.tell()
             if (len(contexts) > 1 or state.partners.has_others) and state.context[number]["in_vain"] > VAIN_ROUNDS:
@@ -109,24 +109,24 @@ def _workers(state: _State, compiled: CompiledKernel, halt: Halt, progress: Prog
 
 @cache
 def _function(helper: Helper) -> Any:
-    """A helper that takes pointers, to be called from Python."""
+    """Return a runtime helper that takes pointers as a function callable from Python."""
     result = None if helper.result == VOID else ctypes.c_uint32
     return ctypes.CFUNCTYPE(result, *[ctypes.c_uint64] * len(helper.arguments))(address_of(helper))
 
 
 @dataclass(frozen=True)
 class _Room:
-    """What a launch needs of memory, and how its blocks share it: slots for resident blocks, which workers go through."""
+    """The memory layout of a launch: slots for resident blocks, which workers go through."""
 
     cluster: Dim3 | None
     together: int
-    """Blocks of a cluster, which are in neighbouring slots; 1 without clusters."""
+    """Blocks per cluster, in neighbouring slots; 1 without clusters."""
     shared_bytes: int
-    """Of a block, static and dynamic."""
+    """Shared memory of a block, static and dynamic."""
     arrivals: int
-    """Bytes in front of shared memory that say when what a barrier there counts arrives; 0 where no clock tells."""
+    """Bytes before shared memory for the arrival times of what barriers there count; 0 without the clock layer."""
     shared_offset: int
-    """In a slot, behind the records of the block and its warps, and behind the arrivals."""
+    """Offset of shared memory in a slot, after the records of the block and its warps, and after the arrivals."""
     local_offset: int
     slot_bytes: int
     slots: int
@@ -134,7 +134,7 @@ class _Room:
 
     @classmethod
     def of(cls, device: DeviceState, launch: Launch, compiled: CompiledKernel) -> _Room:
-        """BadLaunch for a grid that is not a multiple of its clusters."""
+        """Compute the layout of a launch. Raises BadLaunch for a grid that is not a multiple of its clusters."""
         frame, warps = compiled.frame, launch.warps_per_block
         shared = frame.static_shared_bytes + launch.shared_bytes
         arrivals = _round_up(shared) if compiled.layers.clock and compiled.has_mbarriers else 0
@@ -161,7 +161,7 @@ class _State:
     def __init__(self, device: DeviceState, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> None:
         room = _Room.of(device, launch, compiled)
         self.slot_count = room.slots
-        # Slots that are never used are never touched, and cost no memory.
+        # Slots that are never used are never touched, so they take no physical memory.
         self.slots = _aligned(room.slots * room.slot_bytes)
         self.params = _parameters(launch)
         self.symbols = np.array([symbols[name] for name in compiled.frame.symbols] or [0], np.uint64)
@@ -183,7 +183,7 @@ class _State:
             self.context[worker]["sites"] = self.sites[worker].ctypes.data
 
     def _arrays(self) -> dict[str, int]:
-        """The fields of a context that lead to the arrays here, and say how long these are."""
+        """Return the context fields that hold the addresses and lengths of the arrays here."""
         return {
             "crew": self.crew.ctypes.data,
             "params": self.params.ctypes.data,
@@ -200,13 +200,13 @@ class _State:
 
 
 def _facts(device: DeviceState, launch: Launch, compiled: CompiledKernel, room: _Room) -> dict[str, object]:
-    """The other fields of a context: what is known of the launch, its kernel and the chip."""
+    """Return the other fields of a context: properties of the launch, its kernel and the chip."""
     sample = launch.layers.sample
     waits_for_others = room.workers > 1 or present_partner().has_others
     patience = device.patience * SHORTER if waits_for_others else device.patience
     most = launch.layers.most_cycles
     if most is not None and not any(one.polls for one in segments_of(launch.kernel.module, launch.kernel.function, compiled.layers)):
-        patience = min(patience, max(1, most // BACK_EDGE_BUDGET))  # a loop that an assembler leaves out takes turns, but no time
+        patience = min(patience, max(1, most // BACK_EDGE_BUDGET))  # a loop that an assembler removes takes iterations, but no time
     return {
         "parallel": room.workers > 1,
         "working": True,
@@ -244,7 +244,7 @@ def _facts(device: DeviceState, launch: Launch, compiled: CompiledKernel, room: 
 
 
 def _block_interval(device: DeviceState, launch: Launch) -> int:
-    """How long the beginnings of blocks are apart at least, in parts of a cycle, where times are predicted; else 0."""
+    """Return the minimum interval between block starts, in fractions of a cycle (`START_PARTS`), where times are predicted; else 0."""
     rate, sample = device.chip.bandwidth.blocks, launch.layers.sample
     if not launch.layers.prediction or rate is None:
         return 0
@@ -253,7 +253,7 @@ def _block_interval(device: DeviceState, launch: Launch) -> int:
 
 
 def _wanted_workers(device: DeviceState, launch: Launch, compiled: CompiledKernel) -> int:
-    """In how many threads to run a launch. What observes it wants one order of things."""
+    """Return the number of threads for a launch; 1 if it is observed, which requires a reproducible order."""
     layers = compiled.layers
     if layers.counts or layers.accesses or layers.clock or layers.check or launch.layers.seed is not None:
         return 1
@@ -265,7 +265,7 @@ def _wanted_workers(device: DeviceState, launch: Launch, compiled: CompiledKerne
 
 
 def _contexts(count: int) -> npt.NDArray[Any]:
-    """A record for each worker, none of which shares a line of a cache with another."""
+    """Return a zeroed context for each worker, padded so that no two share a cache line."""
     step = -(-CONTEXT.itemsize // 128) * 128
     memory = _aligned(count * step)
     memory[:] = 0
@@ -273,7 +273,7 @@ def _contexts(count: int) -> npt.NDArray[Any]:
 
 
 def _orders(warps: int, seed: int | None) -> npt.NDArray[np.uint32]:
-    """Orders of a block's warps for one sweep after the other, in rows, a power of two of them."""
+    """Return warp orders of a block, one row per sweep; the number of rows is a power of two."""
     if seed is None:
         return np.arange(warps, dtype=np.uint32).reshape(1, warps)
     random = np.random.default_rng(seed)
@@ -285,14 +285,14 @@ def _round_up(nbytes: int) -> int:
 
 
 def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Bytes that begin at a multiple of 64, not yet touched."""
+    """Return uninitialised bytes aligned to 64, not yet touched."""
     raw = np.empty(nbytes + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + nbytes]
 
 
 def _parameters(launch: Launch) -> npt.NDArray[np.uint8]:
-    """The parameter memory: each argument at its place."""
+    """Return the parameter memory, with each argument at its offset."""
     params = launch.kernel.function.params
     offsets = parameter_offsets(params)
     memory = np.zeros(max(8, *(offset + len(a.data) for offset, a in zip(offsets, launch.arguments, strict=True)), 8), np.uint8)
