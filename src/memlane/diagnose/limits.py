@@ -1,4 +1,4 @@
-"""Limits for the transactions of a kernel, and what is beyond them, with the finding."""
+"""Limit the transactions of a kernel, and report what exceeds the limits, with the finding."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from memlane.record import Counts, SiteCounts, kernel_label
 
 @dataclass(frozen=True)
 class Limits:
-    """What one operation on one source line of one kernel may cost in a launch. None: whatever it likes."""
+    """Maximum cost of one operation on one source line of a kernel per launch; None: no limit."""
 
     max_sectors_per_request: float | None = None
-    """Of global memory, in the mean request."""
+    """Sectors of global memory per request, on average."""
     max_conflicts: float | None = None
-    """Wavefronts of shared memory beyond the ideal, summed."""
+    """Excess wavefronts of shared memory, in total."""
     max_excess_bytes: float | None = None
-    """Bytes of sectors of global memory beyond the ideal, summed."""
+    """Bytes of excess sectors of global memory, in total."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -32,11 +32,11 @@ class Limits:
 
     @property
     def any(self) -> bool:
-        """Whether something is limited."""
+        """Whether any limit is set."""
         return any(getattr(self, one.name) is not None for one in fields(self))
 
     def beyond(self, counts: Counts, sources: Mapping[str, str] | None = None) -> list[str]:
-        """What is beyond them in a launch: a paragraph for each, with the finding at that place where a rule has one."""
+        """Return a paragraph for each exceeded limit of a launch, with the finding at that place if a rule has one."""
         findings = explain(counts, sources)
         told = []
         for entry in counts.by_line():
