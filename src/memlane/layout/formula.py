@@ -1,4 +1,4 @@
-"""Formulas that a user types, as expressions. Nothing of Python is run: only integers, the names that are given and arithmetic pass."""
+"""Parse formulas typed by users into expressions. Nothing is executed: only integers, given names and arithmetic are accepted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ALLOWED = "integers, + - * // % & | ^ << >>, min, max and parentheses"
 
 
 def read_formulas(text: str, names: Mapping[str, Expression]) -> tuple[Expression, ...]:
-    """The formulas of `text`, which are separated by commas, over `names`. LayoutError that quotes what is wrong."""
+    """Return the comma-separated formulas of `text` over `names`. Raises LayoutError, quoting the offending part."""
     if len(text) > _LONGEST:
         raise LayoutError(f"the formula has {len(text)} characters; at most {_LONGEST} are allowed")
     try:

@@ -1,4 +1,4 @@
-"""Plans as JSON, to be kept in a file, sent to another process, or compared."""
+"""Serialise plans as JSON, to store, send or compare them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (View, KernelRef, Scalar, Launch, Copy, HostCall, Together, Put, Wait, Step, Repeat)
 }
 _LARGEST = (1 << 64) - 1
-"""Whole numbers of a plan are sizes, places, counts, and arguments of at most 64 bits."""
+"""Largest integer in a plan: integers are sizes, positions, counts, and arguments of at most 64 bits."""
 
 
 @dataclass(frozen=True)
 class _Buffer:
-    """A buffer as it is written, once for each plan."""
+    """A serialised buffer; each is written once per plan."""
 
     name: str
     nbytes: int
@@ -33,13 +33,13 @@ class _Buffer:
 
 
 def to_json(plan: Plan) -> str:
-    """Return a plan as JSON text; `from_json` gives an equal plan. Each buffer is written once and then named."""
+    """Return a plan as JSON text; `from_json` returns an equal plan. Each buffer is written once and referenced by name."""
     buffers = [{"name": one.name, "nbytes": one.nbytes, "home": one.home} for one in plan.buffers]
     return json.dumps({"memlane_plan": VERSION, "buffers": buffers, "steps": _written(plan.steps)}, indent=1)
 
 
 def from_json(text: str) -> Plan:
-    """Return the plan of a JSON text. Raises BadPlan for a text that is none, and for a plan that cannot be."""
+    """Return the plan of a JSON text. Raises BadPlan for a text that is not a plan, and for an invalid plan."""
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -73,7 +73,7 @@ def _default(value: Any, name: str) -> Any:
 
 
 def _read(kind: Any, value: Any, buffers: dict[str, Buffer], where: str) -> Any:
-    """The value of a field, which must be what its type says: a plan may come from anyone, and what is wrong in it is named here."""
+    """Return the value of a field checked against its type. Raises BadPlan, naming the place: a plan may come from an untrusted source."""
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     for one in kinds:
         if get_origin(one) is tuple and isinstance(value, list):
