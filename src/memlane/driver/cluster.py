@@ -1,4 +1,4 @@
-"""Launches in clusters of blocks: what the driver is to be told that the code itself does not say."""
+"""Launch kernels in clusters of blocks, with the attributes that the driver does not find in the code."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from memlane.launch.limits import PORTABLE_BLOCKS
 
 
 def asked_cluster(launch: Launch | KernelCall) -> Dim3 | None:
-    """The cluster that the driver does not find in the code."""
+    """Return the cluster size to pass to the driver; None if the code contains it, or there are no clusters."""
     return None if launch.kernel.function.extents(".reqnctapercluster") else launch.cluster
 
 
 def allow_cluster(launch: Launch | KernelCall, function: Any) -> None:
-    """Make a launch in clusters of more blocks than every GPU takes possible: that it is wished was seen to when it was bound."""
+    """Enable clusters larger than the portable size; `bind` has checked that they were requested."""
     x, y, z = cluster_of(launch.kernel, launch.cluster) or (1, 1, 1)
     if x * y * z > PORTABLE_BLOCKS:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
@@ -25,7 +25,7 @@ def allow_cluster(launch: Launch | KernelCall, function: Any) -> None:
 
 
 def launch_in_clusters(launch: Launch, cluster: Dim3, function: Any, stream: Any, parameters: int) -> None:
-    """`cuLaunchKernel` with a cluster."""
+    """Launch a kernel with a cluster size, as `cuLaunchKernel` does without one."""
     attributes = [_attribute("CLUSTER_DIMENSION")]
     shape = attributes[0].value.clusterDim
     shape.x, shape.y, shape.z = cluster
@@ -41,7 +41,7 @@ def launch_in_clusters(launch: Launch, cluster: Dim3, function: Any, stream: Any
 
 
 def put_in_clusters(node: Any, cluster: Dim3) -> None:
-    """The same for the node of a graph."""
+    """Set the cluster size of a graph node."""
     value = driver.CUkernelNodeAttrValue()
     shape = value.clusterDim
     shape.x, shape.y, shape.z = cluster

@@ -1,4 +1,4 @@
-"""A GPU as a target."""
+"""Implement the target interface on a GPU."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ from memlane.ptx import Module
 class Device(Target):
     """The GPU `cuda:<index>` of this process, through the primary context that CuPy, PyTorch and the CUDA runtime use too.
 
-    Order: the default stream is CUDA's legacy default stream, and the streams that `stream()` gives are *blocking* ones. So work on the
-    default stream waits for all work launched before it, and all work launched after it waits for it. Arrays of other libraries are
-    ordered like our own as long as those libraries work on the default stream, as they do unless told otherwise; work on their other
-    streams is ordered when the array is passed, by the protocol that hands it over. Two streams of one device may overlap.
+    Order: the default stream is CUDA's legacy default stream, and `stream()` returns *blocking* streams. So work on the default stream
+    waits for all work launched before it, and all work launched after it waits for it. Arrays of other libraries are ordered like memlane's
+    as long as those libraries use the default stream, their default; work on their other streams is ordered when the array is passed, by
+    the exchange protocol. Two streams of one device may overlap.
 
     Memory comes from the device's memory pool and is returned to it in the order of the default stream: an array may be dropped while
     kernels that use it are still running.
@@ -67,8 +67,11 @@ class Device(Target):
     modelled = False
 
     def __init__(self, index: int = 0, *, fmad: bool = True) -> None:
-        """Open the device. With `fmad` False, modules are assembled without fusing multiplications and additions, so that results equal
-        those of the emulator bit for bit. Raises DeviceError if there is no such device."""
+        """Open the device. Raises DeviceError if there is no such device.
+
+        With `fmad` False, modules are assembled without fusing multiplications and additions, so that results equal those of the emulator
+        bit for bit.
+        """
         self.name = f"cuda:{index}"
         self.fmad = fmad
         self._peers: set[Memory] = set()
@@ -98,7 +101,7 @@ class Device(Target):
         return int(buffer.handle), buffer
 
     def free_bytes(self) -> int:
-        """Return what the driver reports as free, and what the memory pool holds without using it."""
+        """Return the bytes that the driver reports as free, plus those reserved but unused in the memory pool."""
         attribute = driver.CUmemPool_attribute
         with self._current("a query of its free memory"):
             free, _ = done(driver.cuMemGetInfo())
@@ -141,7 +144,7 @@ class Device(Target):
 
     @contextmanager
     def _behind_all(self, doing: str) -> Iterator[None]:
-        """With the context current, and the default stream behind all work that memlane has put on other streams."""
+        """Make the context current, with the default stream ordered after all work of memlane on other streams."""
         with self._current(doing):
             self.streams.join()
             yield
@@ -313,7 +316,8 @@ class Device(Target):
         return build(steps, lambda target: workers[id(target)], workers[id(self)], timed)
 
     def time_launches(self, launches: Sequence[Launch]) -> tuple[LaunchTime, ...]:
-        """In a CUDA graph with events, so that times hold the GPU's gaps between launches (a microsecond or so) and not the host's.
+        """Time launches in a CUDA graph with events, so that times include the GPU's gaps between launches (about a microsecond) but not
+        the host's.
 
         The clock of events has a resolution of about half a microsecond.
         """
@@ -353,7 +357,7 @@ class Device(Target):
         self.streams.others.clear()
 
     def _ready(self, launch: Launch) -> DeviceKernel:
-        """The kernel of a launch, once it is known that the device can do what the launch asks for."""
+        """Return the kernel of a launch, after checking that the device supports everything that the launch requests."""
         if launch.layers != Layers() or launch.layers.report is not None:
             raise BadLaunch(f"{self.name} cannot observe a launch by itself; use ml.trace or ml.count, or the emulator")
         kernel = self._kernel(launch.kernel)
@@ -362,8 +366,11 @@ class Device(Target):
         return kernel
 
     def _keep(self, launch: Launch, queue: Queue) -> None:
-        """Hold arrays until the launch is over where nothing else does: those of other libraries, as how soon their owners use the memory
-        again is not ours to say, and all of a launch on a stream that the release of our memory is not ordered with."""
+        """Hold references to arrays until the launch has ended, if nothing else does.
+
+        These are arrays of other libraries, whose owners may reuse the memory at any time, and all arrays of a launch on a stream that
+        memlane's memory release is not ordered with.
+        """
         if self.streams.kept:
             self.streams.release()
         owners = [one.owner for one in launch.arguments if one.owner is not None]
@@ -374,13 +381,14 @@ class Device(Target):
 
 
 def _attributes(device: core.Device) -> dict[str, int]:
-    """The device attributes under the names of `cuda.core`, and `total_memory` in bytes. Attributes newer than the driver are left out."""
+    """Return the device attributes by their names in `cuda.core`, and `total_memory` in bytes. Attributes newer than the driver are left
+    out."""
     values = {}
     for name in dir(device.properties):
         if not name.startswith("_"):
             try:
                 value = getattr(device.properties, name)
-            except Exception as error:  # as above: the driver does not know the attribute, and nothing asks for one that it may not know
+            except Exception as error:  # the driver does not know the attribute, and nothing requires such attributes
                 if error_name(str(error)) is None:
                     raise
             else:

@@ -1,4 +1,4 @@
-"""The actions of a plan with addresses: what its steps are on given targets, over given memory."""
+"""Bind the actions of a plan to targets and memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BoundAction = BoundLaunch | BoundCopy | BoundCall
 
 
 class BoundActions:
-    """What the steps of a plan do on some targets, over some memory. It keeps the memory alive."""
+    """The actions of a plan's steps on some targets, over memory that they keep alive."""
 
     def __init__(
         self,
@@ -34,14 +34,16 @@ class BoundActions:
         flags: Signals,
         stages: dict[int, npt.NDArray[Any]] | None = None,
     ) -> None:
-        """Bind every step. `stages`: pinned memory through which copies of ordinary memory go, if another binding has made it. Raises
-        BadPlan, which names the step."""
+        """Bind every step. Raises BadPlan, naming the step.
+
+        `stages`: pinned staging memory for copies of pageable memory, if another binding has allocated it.
+        """
         self.flags = flags
         self.order, self.targets, self.memory, self._modules = order, targets, memory, modules
         self._found: dict[tuple[int, int | None], tuple[Action, list[tuple[BoundAction, Target | None]]]] = {}
-        """By action, which is kept, and device."""
+        """Action, which is kept alive, and device -> bound actions."""
         self._stages = {} if stages is None else stages
-        """By copy from or to ordinary memory of the host, the pinned memory between."""
+        """Copy from or to pageable host memory -> its pinned staging memory."""
         for execution in order:
             try:
                 self.of(execution)
@@ -58,8 +60,11 @@ class BoundActions:
         return [action for _, found in self._found.values() for action, _ in found if isinstance(action, BoundLaunch)]
 
     def steps(self, order: Sequence[Execution]) -> tuple[list[BoundStep], list[range]]:
-        """Return the steps of some executions that follow each other, and by execution the positions of its steps. What they wait for
-        before these is over. On GPUs a wait for flags stands behind no put: its kernel looks at the flags."""
+        """Return the steps of consecutive executions, and the positions of each execution's steps.
+
+        Dependencies on earlier executions are taken to be satisfied. On GPUs a wait for flags has no edge from the put: its kernel polls
+        the flags.
+        """
         steps: list[BoundStep] = []
         first = order[0].number if order else 0
         places: list[range] = []
@@ -81,11 +86,11 @@ class BoundActions:
         return steps, places
 
     def by_flags(self, before: Execution, execution: Execution) -> bool:
-        """Return whether flags alone let an execution wait for one before it: on GPUs, where both run at the same time."""
+        """Return whether flags alone order an execution after `before`: on GPUs, where both run at the same time."""
         return signals(before.action, execution.action) and not self.targets[0].modelled
 
     def shown(self, execution: Execution, action: BoundAction, target: Target | None) -> BoundAction:
-        """Return what the observers make of an action, which they are shown with the step that it is of."""
+        """Return an action as changed by the observers, which are shown it together with its step."""
         if not watched():
             return observed(action) if isinstance(action, BoundLaunch) else action
         device = None if target is None else self.targets.index(target)
@@ -96,8 +101,11 @@ class BoundActions:
         return action
 
     def _staged(self, copy: Action, bound: BoundCopy) -> Sequence[BoundAction]:
-        """Return what a graph does for a copy, one after another. A graph may read ordinary memory of the host when it is started, and not
-        when the copy is due, so a host function moves it from or to pinned memory; and so what stays on the host."""
+        """Return the actions that replace a copy in a graph, in order.
+
+        A graph may read pageable host memory when it is started rather than when the copy is due, so a host function moves the data from or
+        to pinned memory; the same function does copies within the host.
+        """
         assert isinstance(copy, Copy)
         to, of = copy.destination.buffer, copy.source.buffer
         if to.is_on_host and of.is_on_host:
@@ -113,7 +121,7 @@ class BoundActions:
         return replace(bound, destination=end), _moving(self._host_view(copy.destination), stage)
 
     def of(self, execution: Execution) -> list[tuple[BoundAction, Target | None]]:
-        """Return what an execution does: one action, or one for each device of launches that run together."""
+        """Return the actions of an execution: one, or one per device for concurrent launches."""
         action, device = execution.action, execution.step.device
         key = id(action), device
         if key not in self._found:
@@ -148,7 +156,7 @@ class BoundActions:
         if isinstance(action, Wait):
             return self.flags.wait(action, self._modules.signal_kernel("memlane_wait", target), device)
         for touch in action.touches:
-            self._argument(touch.view, target)  # which says what the kernel does not reach
+            self._argument(touch.view, target)  # raises BadPlan for memory that the kernel cannot access
         return self.flags.put(action, map(self._copy, action.copies), self._modules.signal_kernel("memlane_put", target))
 
     def _call(self, call: HostCall) -> BoundCall:
@@ -177,7 +185,7 @@ class BoundActions:
         return End(int(memory.ctypes.data) + view.offset, view.strides, owner=memory)
 
     def _host_view(self, view: View) -> npt.NDArray[Any]:
-        """Return the elements of a view of memory on the host, where they lie."""
+        """Return a NumPy view of a view's elements in host memory, without copying."""
         memory = self.memory[view.buffer]
         assert isinstance(memory, np.ndarray)
         if not view.size:
@@ -190,5 +198,5 @@ class BoundActions:
 
 
 def _moving(to: npt.NDArray[Any], of: npt.NDArray[Any]) -> BoundCall:
-    """A host function that copies elements, whatever their types are called."""
+    """Return a host function that copies elements as raw bytes of their size."""
     return BoundCall(partial(np.copyto, to.view(f"V{to.itemsize}"), of.view(f"V{of.itemsize}"), casting="no"))

@@ -1,6 +1,6 @@
-"""Arrays uploaded, downloaded and laid out anew: the plans of `memlane.remap`, bound to memory and run.
+"""Upload, download and remap arrays: bind the plans of `memlane.remap` to memory and run them.
 
-points = ml.upload(target, host, layout="column-major")     # a DeviceArray that knows its layout
+points = ml.upload(target, host, layout="column-major")     # a DeviceArray with its layout
 kernel[grid, block](points, n)
 back = ml.download(points)                                  # in the shape and order of the host's array
 """

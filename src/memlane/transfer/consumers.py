@@ -1,4 +1,4 @@
-"""What `then` starts on chunks, as launches of a plan."""
+"""Turn the launches that `then` requests for chunks into launches of a plan."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from memlane.plan import Launch, PlanBuilder, View, planned
 from memlane.remap.requests import Chunk
 
 Then = Callable[[Chunk], tuple[Any, ...] | None]
-"""Says what starts on a chunk: `kernel[grid, block]` and its arguments, or None for nothing."""
+"""A function from a chunk to `kernel[grid, block]` and its arguments, or None for no launch."""
 
 
 class Consumers:
-    """The launches that `then` asks for. Arrays among their arguments become buffers of the plan."""
+    """The launches requested by `then`. Arrays among their arguments become buffers of the plan."""
 
     def __init__(self, target: Target, then: Then | None, host: npt.NDArray[Any]) -> None:
         self.target, self.then, self.host = target, then, host

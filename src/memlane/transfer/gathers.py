@@ -1,4 +1,4 @@
-"""`gather`: rows by index, on the way to a target or on it."""
+"""Gather rows by index during an upload, or on the target."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def gather(
     stream: Stream | None = None,
     wait: bool = True,
 ) -> LaidOutArray:
-    """Copy `rows[indices]` to a target, where it is gathered: place k holds row `indices[k]`, and rows may be taken often.
+    """Copy `rows[indices]` to a target, gathering there: position k holds row `indices[k]`; rows may be taken repeatedly.
 
     `rows` and `indices` are arrays of the host or of the target. Rows are copied first; indices follow in chunks, each gathered while the
-    next one is copied. Indices are integers of 32 or 64 bits; negative ones are out of range. Raises LayoutError for the first index out
-    of range, with its position, when the result is waited for.
+    next one is copied. Indices are integers of 32 or 64 bits; negative ones are out of range. Raises LayoutError for the first index out of
+    range, with its position, when the result is waited for.
     """
     where = given_target(target)
     source, source_shape, dtype = _side(where, rows, "rows")
@@ -74,7 +74,8 @@ def _transfer(
     extents: tuple[int, int],
     predict: Callable[[], Timeline | None],
 ) -> Transfer:
-    """Return the transfer, which raises the first index out of range when it is waited for. `extents`: places, and rows."""
+    """Return the transfer, which raises LayoutError for the first index out of range when it is waited for. `extents`: positions, and
+    rows."""
     places, count = extents
     report, clean = target.pinned(1, "u8"), target.pinned(1, "u8")
     clean[...] = places
@@ -89,8 +90,8 @@ def _transfer(
 
 
 def _check_room(target: Target, made: TransferPlan, places: int) -> None:
-    """Raise DeviceError, with what is needed and what is free, where a gather does not fit. Rows and indices that are there already have
-    their room."""
+    """Raise DeviceError, with the needed and the free bytes, if a gather does not fit. Rows and indices on the device already have their
+    memory."""
     needed = sum(buffer.nbytes for buffer in made.plan.buffers if buffer.home == 0 and buffer.name not in ("rows", "indices"))
     room = target.free_bytes()
     if room is not None and needed > room:
@@ -109,7 +110,7 @@ def _check(rows: tuple[int, ...], kind: np.dtype[Any], chunks: object, threads: 
 
 
 def _side(target: Target, value: object, what: str) -> tuple[Memory, tuple[int, ...], np.dtype[Any]]:
-    """Return the memory of one side, in C order and native bytes, its shape and its type."""
+    """Return the memory of one input, in C order and native byte order, with its shape and type."""
     if isinstance(value, DeviceArray):
         if value.target is not target:
             raise LayoutError(f"the {what} are on {value.target.name_beside(target)}, but the gather is on {target.name}")
