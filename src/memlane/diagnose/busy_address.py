@@ -1,7 +1,7 @@
 """Find addresses, and lines of 128 bytes, kept busy by updates of many warps, which no single request shows.
 
 The number of updates and the size of the array give a lower bound on the updates per address or line, whatever the addresses are. The
-emulator's time model also knows the busiest line. An address takes at most one update per cycle; the chip file gives the rate of a line.
+emulator's time model also includes the busiest line. An address takes at most one update per cycle; the chip file gives the rate of a line.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 @dataclass(frozen=True)
 class Worker:
-    """What a graph needs from one device."""
+    """One device of a graph, with the functions that the graph calls on it."""
 
     device: Device
     context: Any

@@ -19,7 +19,7 @@ LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _NO_DEVICE = {"CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_STUBLIBRARY"}
 """Results of `cuInit` when a driver is installed but there is no device."""
 _MODULE_VERSION = Path("/sys/module/nvidia/version")
-"""Linux's file with the version of the driver's kernel module. The driver's library only tells the CUDA version that it supports."""
+"""Linux's file with the version of the driver's kernel module; the driver's library only reports the CUDA version that it supports."""
 _ANSWERS_WITHIN_S = 10.0
 """Timeout for `nvidia-smi`, in seconds."""
 

@@ -113,7 +113,7 @@ class Emulator(Target):
 
     @property
     def patience(self) -> int:
-        """How many times in a row warps may spend their budget before a launch counts as endless."""
+        """Limit for endless launches: how many times in a row warps may spend their budget without progress."""
         return self.state.patience
 
     @patience.setter

@@ -190,7 +190,7 @@ CONTEXT = np.dtype(
         ("owned", "u8"),
         ("may_start", "u8"),
         ("budget", "u8"),
-        # how long nothing happened
+        # detection of launches without progress
         ("working", "u8"),
         ("progress", "u8"),
         ("others", "u8"),
@@ -210,7 +210,7 @@ CONTEXT = np.dtype(
         ("fault_bytes", "u4"),
         ("fault_space", "u4"),
         ("fault_slot", "u8"),
-        # what kernels ask of Python
+        # address of the callback for requests to Python
         ("service", "u8"),
         # the counting layer
         ("counts", "u8"),
@@ -239,24 +239,24 @@ CONTEXT = np.dtype(
         ("heap_count", "u8"),
         ("woken", "u8"),
         ("woken_count", "u8"),
-        # a sample of the blocks: those on some multiprocessors, in windows of some waves; 0 multiprocessors: all blocks
+        # a sample of the blocks: those on `sample_sms` multiprocessors (0: all blocks), in windows of some waves
         ("sample_sms", "u8"),
         ("sample_group", "u8"),
         ("sample_waves", "u8"),
         ("sample_stride", "u8"),
         ("finishes", "u8"),
-        # when the next block can begin, and how long blocks are apart at least, in parts of a cycle
+        # start of the next block and minimum interval between block starts, in fractions of a cycle
         ("next_start", "i8"),
         ("block_interval", "i8"),
         # where and why warps wait
         ("stalls", "u8"),
-        # when a launch with a limit counts as endless
+        # cycle at which a launch with a limit counts as endless
         ("deadline", "i8"),
-        # by instruction whether its lanes count as lying side by side, and room for their addresses
+        # whether each instruction's lanes count as contiguous, and scratch space for their addresses
         ("side_by_side", "u8"),
         ("near_addresses", "u8"),
         ("lives", "i8"),
-        # the checker: its record of the launch, and whom to tell when a barrier opens
+        # the checker: its record of the launch, and its function to call when a barrier opens
         ("check", "u8"),
         ("opened", "u8"),
     ],
@@ -276,7 +276,7 @@ BLOCK = np.dtype(
         ("sm", "u4"),
         ("slot", "u4"),
         ("rank", "u4"),
-        # of the first block of a cluster, for all of it
+        # in the first block of a cluster, for the whole cluster
         ("cluster_running", "u4"),
         ("cluster_pending", "u4"),
         ("cluster_come", "u4"),

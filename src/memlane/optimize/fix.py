@@ -63,7 +63,7 @@ class Fix:
 
     @property
     def advice(self) -> str:
-        """What to do if the layout cannot be written in the source; else empty."""
+        """Advice if the layout cannot be written in the source; else empty."""
         if self.best is None or self.language in _COMMENT:
             return ""
         return (
@@ -128,7 +128,7 @@ class Fix:
 
     @property
     def _what_is_saved(self) -> str:
-        """Which layout takes fewer wavefronts, and why that does not show in the time, as far as known."""
+        """The layout with fewer wavefronts, and why that does not show in the time, as far as known."""
         found = self.fewest
         if found is None:
             return ""

@@ -160,7 +160,7 @@ def _first() -> str:
 
 
 def _resolve(name: str, how: _Asked) -> Target:
-    """Return the target of this name, with the settings `how` except for its name."""
+    """Return the target of this name, with the settings `how` except for its name. Raises DeviceError if there is none."""
     if match := re.fullmatch(r"cuda(?::(\d{1,9}))?", name):
         if how.patience:
             raise DeviceError(f"{name} runs every launch to its end, so it has no patience to set; use the target emulator")

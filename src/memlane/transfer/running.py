@@ -67,7 +67,7 @@ class Transfer:
 
     @cached_property
     def predicted(self) -> Timeline | None:
-        """When each step was predicted to run; None if the chip file lacks a required number."""
+        """Predicted times of all steps; None if the chip file lacks a required number."""
         return self._predict()
 
     @property
@@ -92,7 +92,7 @@ class Transfer:
                     self._graph = bound.graph()
                 self._graph.replay(place)
                 self._event = self.target.record(place)
-        except BaseException:  # Ctrl-C as well: what was made for it is given back
+        except BaseException:  # including Ctrl-C: release everything acquired for the transfer
             self._break_off()
             raise
         self.started = True
@@ -107,7 +107,7 @@ class Transfer:
                 self._graph.wait()
             if self._finish is not None:
                 self._finish()
-        except BaseException:  # Ctrl-C as well: what was made for it is given back
+        except BaseException:  # including Ctrl-C: release everything acquired for the transfer
             self._break_off()
             raise
         if not self._repeats:
@@ -134,7 +134,7 @@ class Transfer:
             timeline = self._binding().time()
             if self._finish is not None:
                 self._finish()
-        except BaseException:  # Ctrl-C as well: what was made for it is given back
+        except BaseException:  # including Ctrl-C: release everything acquired for the transfer
             self._break_off()
             raise
         if not self._repeats:
@@ -150,7 +150,7 @@ class Transfer:
                     self._borrowed.append(_borrow(self.target, sizes[name]))
                     staged[name] = self._borrowed[-1]
                 self._bound = BoundPlan(self.plan, {**self._memory, **staged}, targets=[self.target], modules=self._modules)
-            except BaseException:  # Ctrl-C as well: what was made for it is given back
+            except BaseException:  # including Ctrl-C: release everything acquired for the transfer
                 self._release()
                 raise
         return self._bound

@@ -74,7 +74,7 @@ class Access:
     distance: Value
     data: Value
     limit: Value
-    """Lower bound of unordered entries: entries below it are ordered, whoever made them."""
+    """Lower bound of unordered entries: entries below it are ordered, whichever thread made them."""
     low: Value
     cells: Value
     """Host address of the region's cells; i64."""

@@ -285,7 +285,7 @@ def _complete(e: Emit, one: _Access, wavefronts: Value) -> Value:
         latency = chip.latency.shared_atomic if kind in _ATOMICS else chip.latency.shared
         start = invoke(e, lsu, sm, issue, count)
         return e.add(start, e.add(e.sub(e.zext(count, I64), constant(I64, 1)), constant(I64, round(latency))))
-    if space == "shared::cluster":  # contention between multiprocessors is not modelled
+    if space == "shared::cluster":  # contention on the path between multiprocessors is not modelled
         return e.add(invoke(e, lsu, sm, issue, constant(I32, 1)), constant(I64, round(chip.latency.shared_cluster or chip.latency.l2)))
     if space in ("param", "const"):  # the first constant cache; its misses are not modelled
         return e.add(issue, constant(I64, round(chip.latency.constant)))

@@ -15,7 +15,7 @@ from memlane.errors import BadLaunch
 from memlane.launch import Kernel
 
 ASSUMED_REGISTERS = 32
-"""Registers per thread assumed for occupancy: PTX does not tell how many ptxas would allot."""
+"""Registers per thread assumed for occupancy: the number that ptxas would allot is unknown from PTX."""
 LAUNCH_GAP = 1000
 """Minimum gap in cycles between two launches, unless a plan sets when they begin."""
 LAUNCH_STEP = 960

@@ -60,7 +60,7 @@ def execute(device: DeviceState, launch: Launch, compiled: CompiledKernel, symbo
     if status == BROKEN:
         device.empty_caches()  # L2 timestamps lie after the abort
     if halt.error is not None:
-        with suppress(MemlaneError):  # raised by whoever receives the report; the error that ended the launch comes first
+        with suppress(MemlaneError):  # an error of the report's receiver; the error that ended the launch comes first
             _report(launch, reports)
         raise halt.error
     if status == BROKEN:

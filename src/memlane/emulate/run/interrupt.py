@@ -89,7 +89,7 @@ class Halt:
                 threading.Thread(target=run, args=(work, end), name="memlane launch", daemon=True).start()
             begun = True
             self._open(gate, len(works), begun)
-        except BaseException as error:  # Ctrl-C may strike anywhere here; it is raised when all threads have ended
+        except BaseException as error:  # Ctrl-C may arrive anywhere here; it is raised when all threads have ended
             self.keep(error)
             self._open(gate, len(works), begun)  # after an exception before the gate opened, started threads must not work
         if begun:
