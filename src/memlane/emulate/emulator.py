@@ -17,7 +17,7 @@ from memlane.emulate.layers import Compiled, layers_for
 from memlane.emulate.lower.kernel import CompiledKernel, compile_kernel, segments_of
 from memlane.emulate.lower.linking import refuse_objects
 from memlane.emulate.lower.variables import WORKSPACE, function_addresses, static_shared_bytes
-from memlane.emulate.remembered import ByModule
+from memlane.emulate.module_cache import WeakModuleCache
 from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.execution import execute
 from memlane.emulate.run.faults import with_origin
@@ -242,7 +242,7 @@ class Emulator(Target):
         with self._running:
             self._launches += 1
             if not compiled.layers.check:
-                self.shadows.trust()
+                self.shadows.mark_all_written()
             addresses = handle.addresses
             if launch.kernel.cooperative:
                 address, _kept = self.memory.allocate(WORKSPACE_BYTES, "the barrier of the grid", cleared=True)
@@ -321,14 +321,14 @@ def _address_of(image: object) -> int:
 
 
 _Key = tuple[str, Compiled, Chip | None]
-_kernels: ByModule[dict[_Key, CompiledKernel]] = ByModule(dict)
+_kernels: WeakModuleCache[dict[_Key, CompiledKernel]] = WeakModuleCache(dict)
 """Compiled kernels of each module, by kernel name, layers, and the chip where the code depends on it."""
 
 
 def compiled_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
     """Return the kernel's machine code, compiled at most once per choice of layers while the module or an equal one lives."""
     with LOCK:
-        known, of_chip = _kernels.of(module), chip if layers.knows_chip else None
+        known, of_chip = _kernels.get_or_create(module), chip if layers.knows_chip else None
         fast = function.name, replace(layers, quick=False), of_chip
         key = fast if fast in known else (function.name, layers, of_chip)
         if key not in known:
@@ -342,7 +342,7 @@ def compiled_kernel(module: Module, function: Function, layers: Compiled, chip: 
 def _of_equal_module(module: Module, key: _Key) -> CompiledKernel | None:
     """Return the kernel compiled for an equal module parsed from the same text, which messages refer to; None if there is none."""
     text = _text(module)
-    for other, kernels in _kernels.all():
+    for other, kernels in _kernels.items():
         if key in kernels and _text(other) == text and other == module:
             return kernels[key]
     return None

@@ -14,7 +14,7 @@ Order inside: records <- stamps <- notes <- clocks <- conflicts <- cells <- regi
     products    wgmma products in flight, and accesses to their registers
     hooks       code that the checker adds to an instruction
     shadows     which bytes of each allocation were ever written, kept between launches
-    declared    accesses of a launch outside the ranges that its plan step declares
+    declared_access  accesses of a launch outside the ranges that its plan step declares
     launch      one checked launch: its records and its reports
     findings    notes turned into reports in words
 

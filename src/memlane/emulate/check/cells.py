@@ -28,7 +28,7 @@ from memlane.emulate.check.records import (
     WARP_STATE,
     WORD_BYTES,
 )
-from memlane.emulate.check.stamps import Actor, now
+from memlane.emulate.check.stamps import CheckedWarp, now
 from memlane.emulate.code.build import I1, I32, I64, POINTER, Emit, Value, constant
 from memlane.emulate.runtime.helper import invoke
 
@@ -49,7 +49,7 @@ class Shape:
     """Scope of the release: `cta`, `device`, or empty for none."""
     needs_value: bool = False
     """Whether reading bytes that were never written is an error; false for an exchange, which may well come first."""
-    tells_values: bool = False
+    has_values: bool = False
     """Whether the values of a plain store are available for comparison."""
 
     @property
@@ -59,7 +59,7 @@ class Shape:
 
     @property
     def name(self) -> str:
-        flags = (self.reads, self.writes, self.strong, self.acquires, self.needs_value, self.tells_values)
+        flags = (self.reads, self.writes, self.strong, self.acquires, self.needs_value, self.has_values)
         letters = [letter for letter, on in zip("rwsant", flags, strict=True) if on]
         return f"{self.element_bytes}x{self.count}{''.join(letters)}{self.releases}"
 
@@ -86,16 +86,16 @@ class Access:
 class Cells:
     """Code generator that visits the cells of some lanes."""
 
-    def __init__(self, e: Emit, actor: Actor, shape: Shape, access: Access) -> None:
+    def __init__(self, e: Emit, actor: CheckedWarp, shape: Shape, access: Access) -> None:
         self._e, self._actor, self._shape, self._access = e, actor, shape, access
         self._width = 1 if shape.writes and shape.element_bytes < WORD_BYTES else WIDE
         self._kind = ir.VectorType(I64, self._width)
-        self._since = self._spread(e.get(actor.own, WARP_STATE, "since"))
-        self._limit = self._spread(access.limit)
+        self._since = self._splat(e.get(actor.own, WARP_STATE, "since"))
+        self._limit = self._splat(access.limit)
         stamp = e.shl(now(e, actor.launch), constant(I64, STAMP_SHIFT))
         site = e.shl(e.zext(access.site, I64), constant(I64, SITE_SHIFT))
         strong = constant(I64, int(shape.strong) << STRONG_SHIFT)
-        self._entry = self._spread(e.or_(stamp, e.or_(site, strong)))
+        self._entry = self._splat(e.or_(stamp, e.or_(site, strong)))
         self._mask: Value = None
         self._lanes: Value = None
         self._first: Value = None
@@ -115,10 +115,10 @@ class Cells:
         e, access = self._e, self._access
         self._first = first
         self._mask = e.bitcast(bits, ir.VectorType(I1, self._width))
-        numbers = e.add(self._spread(e.zext(first, I64)), ir.Constant(self._kind, list(range(self._width))))
+        numbers = e.add(self._splat(e.zext(first, I64)), ir.Constant(self._kind, list(range(self._width))))
         self._lanes = e.shl(numbers, constant(self._kind, LANE_SHIFT))
         addresses = e.load(e.element(access.addresses, first, I64), typ=self._kind, align=8)
-        self._offsets = e.add(addresses, self._spread(e.sub(access.distance, access.low)))
+        self._offsets = e.add(addresses, self._splat(e.sub(access.distance, access.low)))
 
     def _visit_elements(self) -> None:
         e, shape = self._e, self._shape
@@ -133,7 +133,7 @@ class Cells:
                 else:
                     touched = self._constant(UNWRITTEN_BITS)
                 cells = e.shl(e.lshr(offsets, self._constant(2)), self._constant(3))
-                write = self._visit_cell(e.add(cells, self._spread(self._access.cells)), touched)
+                write = self._visit_cell(e.add(cells, self._splat(self._access.cells)), touched)
                 if shape.needs_value:
                     untouched = e.icmp_unsigned("==", e.and_(write, touched), touched)
                     missing = e.and_(missing, untouched)
@@ -145,7 +145,7 @@ class Cells:
     def _visit_cell(self, place: Value, touched: Value) -> Value:
         """Check and update one cell per lane; return the entries of the last writes before this access."""
         e = self._e
-        plane = self._spread(self._access.plane)
+        plane = self._splat(self._access.plane)
         reads = [e.add(place, plane), e.add(e.add(place, plane), plane)]
         touched_here = e.shl(touched, self._constant(TOUCHED_SHIFT))
         entry = e.or_(e.or_(self._entry, self._lanes), touched_here)
@@ -159,7 +159,7 @@ class Cells:
             self._read(reads, entry)
         return write
 
-    def _mine(self, entry: Value) -> Value:
+    def _is_own(self, entry: Value) -> Value:
         """Return which entries belong to the same lane in this turn."""
         e = self._e
         lane = e.and_(entry, self._constant((LANES - 1) << LANE_SHIFT))
@@ -168,16 +168,16 @@ class Cells:
     def _compare(self, entry: Value, touched: Value, is_read: bool) -> None:
         """Report entries that conflict with this access."""
         e = self._e
-        harmless = e.or_(e.icmp_unsigned("<", entry, self._limit), self._mine(entry))
+        harmless = e.or_(e.icmp_unsigned("<", entry, self._limit), self._is_own(entry))
         harmless = e.or_(harmless, e.icmp_unsigned("==", e.and_(entry, touched), self._constant(0)))
         if self._shape.strong:
             strong = e.and_(entry, self._constant(1 << STRONG_SHIFT))
             harmless = e.or_(harmless, e.icmp_unsigned("!=", strong, self._constant(0)))
-        self._settle(e.and_(self._mask, e.not_(harmless)), entry, is_read)
+        self._report_conflicts(e.and_(self._mask, e.not_(harmless)), entry, is_read)
 
-    def _settle(self, doubtful: Value, entry: Value, is_read: bool) -> None:
+    def _report_conflicts(self, doubtful: Value, entry: Value, is_read: bool) -> None:
         e, access, shape = self._e, self._access, self._shape
-        helper = conflict(shape.element_bytes, shape.count, shape.tells_values)
+        helper = conflict(shape.element_bytes, shape.count, shape.has_values)
         nbytes, kind = constant(I32, shape.nbytes), constant(I32, kind_of(is_read))
         with self._each(doubtful) as (lane, index):
             address = self._address(lane)
@@ -189,14 +189,14 @@ class Cells:
         e = self._e
         if self._shape.element_bytes < WORD_BYTES:
             both = e.and_(old, self._constant(UNWRITTEN_BITS << TOUCHED_SHIFT))
-            entry = e.or_(entry, e.select(self._mine(old), both, self._constant(0)))
+            entry = e.or_(entry, e.select(self._is_own(old), both, self._constant(0)))
         unwritten = e.and_(e.and_(old, self._constant(UNWRITTEN_BITS)), e.not_(touched))
         fresh = e.or_(entry, unwritten)
         self._scatter(fresh, place, self._mask)
         if self._width > 1 and not self._shape.strong:
             # Lanes that wrote to one address: the cell holds the last of them, and the others find its entry.
             there = self._gather(place)
-            self._settle(e.and_(self._mask, e.icmp_unsigned("!=", there, fresh)), there, is_read=False)
+            self._report_conflicts(e.and_(self._mask, e.icmp_unsigned("!=", there, fresh)), there, is_read=False)
 
     def _read(self, places: list[Value], entry: Value) -> None:
         """Store this read as the first read. The previous first read moves to the second if it is unordered and from another thread; a
@@ -206,7 +206,7 @@ class Cells:
         counts = e.icmp_unsigned(">=", first, self._limit)
         stale = e.icmp_unsigned("<", second, self._limit)
         earlier = e.icmp_unsigned("<", first, self._since)
-        moves = e.and_(counts, e.and_(e.not_(self._mine(first)), e.or_(earlier, stale)))
+        moves = e.and_(counts, e.and_(e.not_(self._is_own(first)), e.or_(earlier, stale)))
         moves = e.and_(moves, self._mask)
         with e.if_then(self._any(moves), likely=False):
             self._scatter(first, places[1], moves)
@@ -242,7 +242,7 @@ class Cells:
     def _constant(self, number: int) -> Value:
         return constant(self._kind, number)
 
-    def _spread(self, value: Value) -> Value:
+    def _splat(self, value: Value) -> Value:
         e = self._e
         one = e.insert_element(ir.Constant(self._kind, ir.Undefined), value, constant(I32, 0))
         everywhere = ir.Constant(ir.VectorType(I32, self._width), [0] * self._width)

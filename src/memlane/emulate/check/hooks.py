@@ -50,7 +50,7 @@ def shape_of(instruction: Instruction, element_bytes: int, count: int) -> Shape:
         acquires=instruction.has("acquire") or instruction.has("acq_rel"),
         releases=_reach(instruction) if release else "",
         needs_value=not stores and not instruction.has("exch"),
-        tells_values=stores,
+        has_values=stores,
     )
 
 

@@ -8,13 +8,24 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import LANES
-from memlane.emulate.check.clocks import opened
-from memlane.emulate.check.declared import Comparison
+from memlane.emulate.check.clocks import barrier_opened
+from memlane.emulate.check.declared_access import DeclarationCheck
 from memlane.emulate.check.findings import Findings
-from memlane.emulate.check.records import CELL_BYTES, HASHED, LAUNCH, MOST_SITES, MOST_WARPS, NOTE, NOTES, REGION, STATE_BYTES, TURNS
+from memlane.emulate.check.records import (
+    CELL_BYTES,
+    HASH_ENTRIES,
+    KEPT_STAMPS,
+    LAUNCH,
+    MOST_SITES,
+    MOST_WARPS,
+    NOTE,
+    NOTES,
+    REGION,
+    STATE_BYTES,
+)
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.run.device import DeviceState
-from memlane.emulate.run.memory import untouched
+from memlane.emulate.run.memory import lazy_zeros
 from memlane.emulate.runtime.helper import address_of
 from memlane.errors import UnsupportedPtx
 from memlane.launch import Launch, Report
@@ -37,8 +48,8 @@ class Checked:
         local_bytes = compiled.frame.local_bytes * launch.warps_per_block * LANES // 4
         block_bytes = STATE_BYTES + cells_bytes + -(-local_bytes // 64) * 64
         # Untouched parts take no physical memory.
-        self._blocks, self._owners = untouched(slot_count * block_bytes), untouched(8 * TURNS)
-        self._covered, self._flags = np.zeros(HASHED, np.uint32), np.zeros(HASHED, np.uint32)
+        self._blocks, self._owners = lazy_zeros(slot_count * block_bytes), lazy_zeros(8 * KEPT_STAMPS)
+        self._covered, self._flags = np.zeros(HASH_ENTRIES, np.uint32), np.zeros(HASH_ENTRIES, np.uint32)
         self._sites = np.zeros(len(compiled.instructions) + 1, REGION)
         self._table = shadows.table()
         self._notes = np.zeros(NOTES, NOTE)
@@ -64,7 +75,7 @@ class Checked:
         }
         for name, value in values.items():
             self._record[name][0] = value
-        context["check"], context["opened"] = self._record.ctypes.data, address_of(opened)
+        context["check"], context["opened"] = self._record.ctypes.data, address_of(barrier_opened)
 
     def finish(self) -> tuple[Report, ...]:
         """Return the reports, after the launch has ended or failed."""
@@ -74,4 +85,4 @@ class Checked:
         declared = self._launch.layers.declared
         if declared is None:
             return found
-        return (*found, *Comparison(findings, declared, self._table, self._base, self._owners).reports())
+        return (*found, *DeclarationCheck(findings, declared, self._table, self._base, self._owners).reports())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memlane.emulate.check.notes import note
-from memlane.emulate.check.records import FOREIGN_MASK, UNEQUAL_MASKS
-from memlane.emulate.check.stamps import Actor
+from memlane.emulate.check.records import LANE_NOT_IN_MASK, UNEQUAL_MASKS
+from memlane.emulate.check.stamps import CheckedWarp
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant, vector
 from memlane.emulate.runtime.helper import helper, invoke
 
@@ -25,7 +25,7 @@ def inspect_masks(e: Emit, warp: Value, masks: Value, lanes: Value, site: Value)
         mask = e.load(e.element(masks, lane, I32), typ=I32)
         own = e.shl(constant(I32, 1), lane)
         with e.if_then(e.icmp_unsigned("==", e.and_(mask, own), constant(I32, 0))):
-            _note(e, warp, FOREIGN_MASK, site, lane, mask, lane)
+            _note(e, warp, LANE_NOT_IN_MASK, site, lane, mask, lane)
         with e.each_lane(e.and_(mask, lanes)) as other:
             theirs = e.load(e.element(masks, other, I32), typ=I32)
             with e.if_then(e.icmp_unsigned("!=", theirs, mask)):
@@ -34,5 +34,5 @@ def inspect_masks(e: Emit, warp: Value, masks: Value, lanes: Value, site: Value)
 
 def _note(e: Emit, warp: Value, kind: int, site: Value, lane: Value, mask: Value, other: Value) -> None:
     zero = constant(I32, 0)
-    who = Actor(e, warp).who(e)
-    invoke(e, note, warp, constant(I32, kind), site, lane, e.zext(mask, I64), zero, zero, site, who, other)
+    warp_id = CheckedWarp(e, warp).warp_id(e)
+    invoke(e, note, warp, constant(I32, kind), site, lane, e.zext(mask, I64), zero, zero, site, warp_id, other)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlane.emulate.check.records import LAUNCH, NOTE, NOTES
-from memlane.emulate.check.stamps import Actor
+from memlane.emulate.check.stamps import CheckedWarp
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.layout import STOPPED
 from memlane.emulate.runtime.faults import fault
@@ -28,7 +28,7 @@ def note(
     other_lane: Value,
 ) -> None:
     """Count a finding, and store its details if it is the first of its kind at these instructions."""
-    actor = Actor(e, warp)
+    actor = CheckedWarp(e, warp)
     launch = actor.launch
     wide = [e.zext(part, I64) for part in (kind, site, other_site)]
     key = e.or_(wide[0], e.or_(e.shl(wide[1], constant(I64, 8)), e.shl(wide[2], constant(I64, 32))))
@@ -43,7 +43,7 @@ def note(
             e.bump(row, NOTE, "count")
             e.ret_void()
         with e.if_then(e.icmp_unsigned("==", found, constant(I64, 0))):
-            values = {"key": key, "who": actor.who(e), "lane": lane, "address": address, "nbytes": nbytes, "space": space}
+            values = {"key": key, "who": actor.warp_id(e), "lane": lane, "address": address, "nbytes": nbytes, "space": space}
             values |= {"count": constant(I64, 1), "turn": e.bump(launch, LAUNCH, "found"), "other_who": other_who, "other_lane": other_lane}
             for field, value in values.items():
                 e.put(value, row, NOTE, field)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from memlane.emulate.check.notes import note
 from memlane.emulate.check.records import NOT_AWAITED, PRODUCT_GROUPS, WARP_STATE
-from memlane.emulate.check.stamps import Actor
+from memlane.emulate.check.stamps import CheckedWarp
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.runtime.helper import helper, invoke
 from memlane.ptx import Instruction, Operand, Vector, is_product, registers_in, registers_read, registers_written
@@ -68,7 +68,7 @@ class Products:
 
 @helper("check_begin_product", VOID, POINTER, I64)
 def begin_product(e: Emit, warp: Value, bit: Value) -> None:
-    own = Actor(e, warp).own
+    own = CheckedWarp(e, warp).own
     for field in ("begun", "under_way"):
         e.put(e.or_(e.get(own, WARP_STATE, field), bit), own, WARP_STATE, field)
 
@@ -76,7 +76,7 @@ def begin_product(e: Emit, warp: Value, bit: Value) -> None:
 @helper("check_close_group", VOID, POINTER)
 def close_group(e: Emit, warp: Value) -> None:
     """Commit the started products as the newest group; the two oldest groups merge if there is no room."""
-    own = Actor(e, warp).own
+    own = CheckedWarp(e, warp).own
     groups = [e.get(own, WARP_STATE, "groups", number) for number in range(PRODUCT_GROUPS)]
     moved = [e.get(own, WARP_STATE, "begun"), *groups[:-1]]
     moved[-1] = e.or_(moved[-1], groups[-1])
@@ -88,7 +88,7 @@ def close_group(e: Emit, warp: Value) -> None:
 @helper("check_await_groups", VOID, POINTER, I32)
 def await_groups(e: Emit, warp: Value, left: Value) -> None:
     """Complete all but the newest `left` groups."""
-    own = Actor(e, warp).own
+    own = CheckedWarp(e, warp).own
     under_way = e.get(own, WARP_STATE, "begun")
     for number in range(PRODUCT_GROUPS):
         group = e.get(own, WARP_STATE, "groups", number)
@@ -103,9 +103,9 @@ def touch(e: Emit, warp: Value, lanes: Value, site: Value, bit: Value, product: 
     """Report lanes that touch registers of a product in flight, whose first instruction is `product`."""
     with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
         e.ret_void()
-    actor, zero = Actor(e, warp), constant(I32, 0)
+    actor, zero = CheckedWarp(e, warp), constant(I32, 0)
     early = e.and_(e.get(actor.own, WARP_STATE, "under_way"), bit)
     with e.if_then(e.icmp_unsigned("!=", early, constant(I64, 0)), likely=False):
         lane = e.lowest_bit(lanes)
         kind = constant(I32, NOT_AWAITED)
-        invoke(e, note, warp, kind, site, lane, constant(I64, 0), zero, zero, product, actor.who(e), lane)
+        invoke(e, note, warp, kind, site, lane, constant(I64, 0), zero, zero, product, actor.warp_id(e), lane)

@@ -8,10 +8,10 @@ from memlane.emulate.layout import BARRIERS
 
 MOST_WARPS = 32
 """Maximum warps per block."""
-HASHED = 1 << 14
+HASH_ENTRIES = 1 << 14
 """Entries of the hash tables of flags and of released clocks. Two keys that share an entry both count as released at the later time, which
 can hide a race and never invents one."""
-TURNS = 1 << 22
+KEPT_STAMPS = 1 << 22
 """Number of the latest stamps whose owner is remembered."""
 PRODUCT_GROUPS = 8
 """Groups of wgmma products that are told apart; older groups merge with the last."""
@@ -20,22 +20,22 @@ NOTES = 1 << 12
 
 # Kinds of finding.
 (
-    BEYOND,
-    CROOKED,
+    OUT_OF_BOUNDS,
+    MISALIGNED,
     UNWRITTEN,
     RACE_WITH_WRITE,
     RACE_WITH_READ,
     EXITED_BARRIER,
     SPLIT_BARRIER,
-    FOREIGN_MASK,
+    LANE_NOT_IN_MASK,
     UNEQUAL_MASKS,
-    NOT_STARTED,
-    ENDED,
+    BLOCK_NOT_STARTED,
+    BLOCK_ENDED,
     NOT_AWAITED,
 ) = range(1, 13)
 
 SAME_WARP, SAME_BLOCK, OTHER_BLOCK = range(3)
-APART_SHIFT = 4
+DISTANCE_SHIFT = 4
 """Bit position, in the kind of a race, of the distance between the two threads."""
 
 # A cell is three u64: the last write and two reads of one 4-byte word. Each entry holds, from its lowest bit:

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.emulate.check.records import REGION, STAMP_SHIFT, UNWRITTEN_BITS, WORD_BYTES
-from memlane.emulate.run.memory import Allocation, untouched
+from memlane.emulate.run.memory import Allocation, lazy_zeros
 
-_KEPT_APART = 64
+_MAX_PIECES = 64
 """Number of written pieces that are listed before cells replace the list."""
-_REMEMBERED = 1 << 12
+_MAX_FREED = 1 << 12
 """Number of freed allocations that are remembered."""
-_OLDEST = 1 << (STAMP_SHIFT - 1)
+_RESET_STAMP = 1 << (STAMP_SHIFT - 1)
 """Stamp at which all histories are dropped, so that stamps never overflow."""
 
 
@@ -41,14 +41,14 @@ class _Shadow:
         if start == 0 and stop == self.allocation.nbytes:
             self.complete = True
             self.pieces.clear()
-        elif len(self.pieces) > _KEPT_APART:
+        elif len(self.pieces) > _MAX_PIECES:
             self.materialise()
 
     def materialise(self) -> npt.NDArray[np.uint64]:
         """Return the cells of the words, created on first use with the unwritten bytes and no history."""
         if self.cells is None:
             words = -(-self.allocation.nbytes // WORD_BYTES)
-            self.cells = untouched(24 * words).view(np.uint64)
+            self.cells = lazy_zeros(24 * words).view(np.uint64)
             if not self.complete:
                 self.cells[:words] = UNWRITTEN_BITS
                 for start, stop in self.pieces:
@@ -56,7 +56,7 @@ class _Shadow:
                 self.pieces.clear()
         return self.cells
 
-    def trust(self) -> None:
+    def mark_all_written(self) -> None:
         """Mark every byte as written and drop the history: earlier launches are ordered before all later ones."""
         self.complete = True
         self.pieces.clear()
@@ -91,7 +91,7 @@ class Shadows:
         self.lock = threading.RLock()
         """Lock that the memory also holds when it reports allocations: with two locks, two threads could hold one each and deadlock."""
         self._peers = _Peers([self])
-        self.freed: deque[Allocation] = deque(maxlen=_REMEMBERED)
+        self.freed: deque[Allocation] = deque(maxlen=_MAX_FREED)
         """Allocations freed lately; addresses are never reused."""
         self._shadows: dict[int, _Shadow] = {}
         """Start address -> shadow. Copy it before iterating: building a tuple or list from it may run the garbage collector, which changes
@@ -132,12 +132,12 @@ class Shadows:
         with self.lock:
             self._shadows[allocation.low].wrote(offset, offset + nbytes)
 
-    def trust(self) -> None:
+    def mark_all_written(self) -> None:
         """Mark all memory as written, after a launch that was not checked."""
         with self.lock:
             for shadow in self._shadows.copy().values():
                 if not shadow.complete:
-                    shadow.trust()
+                    shadow.mark_all_written()
                     self._table = None
 
     def table(self) -> npt.NDArray[np.void]:
@@ -159,7 +159,7 @@ class Shadows:
     def begin(self) -> int:
         """Return the first stamp of a launch."""
         with self.lock:
-            if self.stamp > _OLDEST:
+            if self.stamp > _RESET_STAMP:
                 self._peers.stamp = 1
                 for shadow in [shadow for member in self._peers.members for shadow in member._shadows.copy().values()]:
                     if shadow.cells is not None:

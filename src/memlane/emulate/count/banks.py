@@ -47,29 +47,29 @@ def bank_period(rule: BankRule) -> int:
 @cache
 def _wavefronts_helper(rule: BankRule) -> Helper:
     digest = hashlib.sha256(repr(rule).encode()).hexdigest()[:12]
-    ways = {width: _Way(rule, width, digest) for width in _WIDTHS if width <= rule.bank_bytes or rule.wide == "at once"}
-    widest = max(ways)
+    width_rules = {width: _WidthRule(rule, width, digest) for width in _WIDTHS if width <= rule.bank_bytes or rule.wide == "at once"}
+    widest = max(width_rules)
 
     def build(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
             e.ret(constant(I64, 0))
-        for width in sorted(ways)[:-1]:
+        for width in sorted(width_rules)[:-1]:
             with e.if_then(e.icmp_unsigned("<=", nbytes, constant(I32, width))):
-                e.ret(invoke(e, ways[width].helper, addresses, distance, mask, nbytes))
+                e.ret(invoke(e, width_rules[width].helper, addresses, distance, mask, nbytes))
         if rule.wide == "at once":
-            e.ret(invoke(e, ways[widest].helper, addresses, distance, mask, nbytes))
+            e.ret(invoke(e, width_rules[widest].helper, addresses, distance, mask, nbytes))
             return
         one = e.intrinsic("umin", [nbytes, constant(I32, rule.bank_bytes)])
         total = e.variable(constant(I64, 0))
         with e.count(e.udiv(nbytes, one)) as word:
             there = e.add(distance, e.zext(e.mul(word, one), I64))
-            total.set(e.add(total.get(), invoke(e, ways[widest].helper, addresses, there, mask, one)))
+            total.set(e.add(total.get(), invoke(e, width_rules[widest].helper, addresses, there, mask, one)))
         e.ret(total.get())
 
     return Helper(f"memlane_wavefronts_{digest}", I64, ARGUMENTS, build)
 
 
-class _Way:
+class _WidthRule:
     """Bank rule for accesses of one width."""
 
     def __init__(self, rule: BankRule, width: int, digest: str) -> None:
@@ -89,16 +89,16 @@ class _Way:
         if self.rule.merge == "neighbours" and self.group < LANES:
             merged = self._merged(e, lanes, mask)
             with e.if_then(e.icmp_unsigned("!=", merged, constant(I32, 0)), likely=False):
-                e.ret(self._joined(e, lanes, mask, nbytes, merged))
+                e.ret(self._merge_passes(e, lanes, mask, nbytes, merged))
         e.ret(self._result(e, self._passes(e, lanes, mask, nbytes, self.group), LANES // self.group))
 
-    def _joined(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, merged: Value) -> Value:
+    def _merge_passes(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, merged: Value) -> Value:
         """Return the result if the lanes of some pairs of passes agree.
 
         Such a pair counts as one pass if it has no conflict, and takes the time of one pass if all lanes of the warp agree.
         """
         whole = e.icmp_unsigned("==", merged, constant(I32, FULL))
-        self._joined_freely(e, lanes, mask, nbytes, whole)
+        self._merge_all_passes(e, lanes, mask, nbytes, whole)
         cost, apart_cycles, joined_cycles = e.variable(constant(I64, 0)), constant(I64, 0), constant(I64, 0)
         for pair in _groups(2 * self.group):
             here = e.and_(mask, constant(I32, pair))
@@ -116,7 +116,7 @@ class _Way:
         cycles = e.mul(e.select(whole, joined_cycles, apart_cycles), times)
         return e.or_(e.mul(cost.get(), times), e.shl(cycles, constant(I64, 16)))
 
-    def _joined_freely(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, whole: Value) -> None:
+    def _merge_all_passes(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, whole: Value) -> None:
         """Return early in the common case of a few addresses for the whole warp: all pairs agree, and none has a conflict."""
         if self.group * self.width > self.row_bytes:
             return
@@ -230,8 +230,8 @@ class _Way:
         bank = e.urem(cells, constant(_VECTOR, self.cells))
         bank = bank if bits is I32 else e.zext(bank, vector(bits))
         one = e.shl(constant(vector(bits), 1), bank)
-        planes = _sums(e, e.select(e.lanes_of(counted), one, constant(vector(bits), 0)), group)
-        return total_of_passes(e, _greatest(e, planes))
+        planes = _bit_plane_sums(e, e.select(e.lanes_of(counted), one, constant(vector(bits), 0)), group)
+        return total_of_passes(e, _bit_plane_maximum(e, planes))
 
     def _ideal(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, group: int, used: Value) -> Value:
         """Return the wavefronts if the distinct bytes of each pass were spread evenly over the banks, usually one per pass."""
@@ -292,7 +292,7 @@ def fullest_of_passes(e: Emit, addresses: Value, mask: Value, nbytes: int, row_b
     cells = row_bytes // nbytes
     bank = e.and_(e.udiv(addresses, constant(_VECTOR, nbytes)), constant(_VECTOR, cells - 1))
     one = e.shl(constant(_VECTOR, 1), bank)
-    return _greatest(e, _sums(e, e.select(e.lanes_of(mask), one, constant(_VECTOR, 0)), cells))
+    return _bit_plane_maximum(e, _bit_plane_sums(e, e.select(e.lanes_of(mask), one, constant(_VECTOR, 0)), cells))
 
 
 def total_of_passes(e: Emit, of_passes: Value) -> Value:
@@ -310,7 +310,7 @@ def _groups(group: int) -> list[int]:
     return [(FULL >> (LANES - group)) << first for first in range(0, LANES, group)]
 
 
-def _sums(e: Emit, bits: Value, group: int) -> list[Value]:
+def _bit_plane_sums(e: Emit, bits: Value, group: int) -> list[Value]:
     """Return the sums of the lanes of each group, per bit position: result k holds bit k of the sums, one lane per group."""
     planes = [bits]
     lanes = LANES
@@ -329,7 +329,7 @@ def _sums(e: Emit, bits: Value, group: int) -> list[Value]:
     return planes
 
 
-def _greatest(e: Emit, planes: list[Value]) -> Value:
+def _bit_plane_maximum(e: Emit, planes: list[Value]) -> Value:
     """Return the lane-wise maximum of the numbers whose bits the planes hold."""
     kind = planes[0].type
     zero = ir.Constant(kind, None)

@@ -46,13 +46,13 @@ def _sectors_helper(rule: CoalescingRule, sector_bytes: int, piece_bytes: int) -
         touched = invoke(e, near, addresses, distance, mask, nbytes)
         full_sectors = e.add(e.lshr(touched, constant(I64, 32)), constant(I64, sector_bytes - 1))
         ideal = e.udiv(full_sectors, constant(I64, sector_bytes))
-        number = e.and_(touched, constant(I64, FULL)) if whole else _by_groups(e, moved, rule, addresses, distance, mask, nbytes)
+        number = e.and_(touched, constant(I64, FULL)) if whole else _sum_over_groups(e, moved, rule, addresses, distance, mask, nbytes)
         e.ret(e.or_(e.mul(number, constant(I64, unit)), e.shl(ideal, constant(I64, 32))))
 
     return Helper(f"memlane_sectors_{name}", I64, ARGUMENTS, build)
 
 
-def _by_groups(e: Emit, moved: Helper, rule: CoalescingRule, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> Value:
+def _sum_over_groups(e: Emit, moved: Helper, rule: CoalescingRule, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> Value:
     """Return the sum of `moved` over the groups of lanes that are served together; i64."""
     size = e.select(e.icmp_unsigned("<=", nbytes, constant(I32, 8)), constant(I32, rule.lanes_8), constant(I32, rule.lanes_16))
     size = e.select(e.icmp_unsigned("<=", nbytes, constant(I32, 4)), constant(I32, rule.lanes_4), size)
@@ -71,7 +71,7 @@ def _touched_near(sector_bytes: int, e: Emit, addresses: Value, distance: Value,
     first = e.add(e.load(e.element(addresses, first_lane, I64), typ=I64), distance)
     base = e.and_(e.sub(first, constant(I64, _REACH)), constant(I64, -sector_bytes))
     distances = e.add(e.load_lanes(addresses, I64), e.splat(e.sub(distance, base)))
-    _touched_in_steps(sector_bytes, e, distances, mask, nbytes)
+    _touched_affine(sector_bytes, e, distances, mask, nbytes)
     active = e.lanes_of(mask)
     reach = e.reduce("or", e.select(active, distances, constant(vector(I64), 0)))
     with e.if_then(e.icmp_unsigned(">=", reach, constant(I64, 2 * _REACH)), likely=False):
@@ -87,7 +87,7 @@ def _touched_near(sector_bytes: int, e: Emit, addresses: Value, distance: Value,
     e.ret(_tally(e, ordered.get(), nbytes, sector_bytes))
 
 
-def _touched_in_steps(sector_bytes: int, e: Emit, lanes: Value, mask: Value, nbytes: Value) -> None:
+def _touched_affine(sector_bytes: int, e: Emit, lanes: Value, mask: Value, nbytes: Value) -> None:
     """Return early for a full warp of aligned addresses with a constant upward stride.
 
     It touches all sectors from the first to the last, or one per lane if the stride exceeds a sector.

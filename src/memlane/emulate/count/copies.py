@@ -8,7 +8,7 @@ from memlane.chip import LANES
 from memlane.chip.copies import HALF, LINE, SECTOR
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, vector
 from memlane.emulate.count.banks import fullest_of_passes, total_of_passes
-from memlane.emulate.count.meeting import meeting
+from memlane.emulate.count.equal_lanes import equal_lanes
 from memlane.emulate.runtime.helper import Helper, invoke
 
 _ADDRESSES, _LANES = vector(I64), vector(I32)
@@ -51,11 +51,11 @@ def _through_l1(e: Emit, nbytes: int, sources: Value, targets: Value, lanes: Val
     number, both = e.variable(total_of_passes(e, e.intrinsic("umax", [read, written]))), e.intrinsic("umin", [read, written])
     several = e.reduce("umax", both) if both.type.count > 1 else e.extract_element(both, constant(I32, 0))
     with e.if_then(e.icmp_unsigned(">", several, constant(I32, 1)), likely=False):  # else a lane conflicts on one side only
-        number.set(_in_the_way(e, nbytes, sources, targets, lanes, readers))
+        number.set(_conflicting_lanes(e, nbytes, sources, targets, lanes, readers))
     e.ret(e.or_(e.zext(number.get(), I64), e.shl(_ideal(e, lanes, nbytes), constant(I64, 32))))
 
 
-def _in_the_way(e: Emit, nbytes: int, sources: Value, targets: Value, lanes: Value, readers: Value) -> Value:
+def _conflicting_lanes(e: Emit, nbytes: int, sources: Value, targets: Value, lanes: Value, readers: Value) -> Value:
     """Return the exact sum of conflicts over the passes, computed lane by lane."""
     size, total = LINE // nbytes, e.variable(constant(I32, 0))
     mask = constant(_ADDRESSES, LINE - nbytes)
@@ -92,7 +92,7 @@ def _past_l1(e: Emit, sources: Value, targets: Value, readers: Value) -> Value:
         paired.set(e.or_(paired.get(), e.and_(copied, e.mask_of(e.and_(beside, from_beside)))))
     upper = e.mask_of(e.icmp_unsigned("!=", e.and_(targets, half), constant(_ADDRESSES, 0)))
     transfers = e.and_(copied, e.not_(e.and_(paired.get(), upper)))
-    key = _sharing(e, sources, targets, paired.get())
+    key = _wavefront_key(e, sources, targets, paired.get())
     with e.each_lane(transfers) as lane:
         sector = e.lshr(e.xor(sources, e.splat(e.extract_element(sources, lane))), constant(_ADDRESSES, 5))
         other = e.or_(sector, e.xor(key, e.splat(e.extract_element(key, lane))))
@@ -103,12 +103,12 @@ def _past_l1(e: Emit, sources: Value, targets: Value, readers: Value) -> Value:
         keys = e.alloca(_ADDRESSES)
         keys.align = 64
     e.store_lanes(e.or_(key, turn), keys)
-    number = e.and_(invoke(e, meeting, keys, transfers), constant(I64, 0xFFFFFFFF))
+    number = e.and_(invoke(e, equal_lanes, keys, transfers), constant(I64, 0xFFFFFFFF))
     ideal, moved = _ideal(e, copied, HALF), e.zext(e.popcount(transfers), I64)
     return e.or_(number, e.or_(e.shl(ideal, constant(I64, 32)), e.shl(moved, constant(I64, 48))))
 
 
-def _sharing(e: Emit, sources: Value, targets: Value, paired: Value) -> Value:
+def _wavefront_key(e: Emit, sources: Value, targets: Value, paired: Value) -> Value:
     """Return a key per lane, equal for transfers that share a wavefront: 32 i64 with a lowest bit of 0.
 
     It combines the line, the row, which halves go where, and whether sectors move from even to odd pieces or back.

@@ -3,7 +3,7 @@
     costs = counting(chip, "load")
     cost = invoke(e, costs.sectors, addresses, distance, mask, constant(I32, 4))       # i64: sectors | ideal << 32
     cost = invoke(e, costs.wavefronts, addresses, distance, mask, constant(I32, 4))    # i64: wavefronts | cycles << 16 | ideal << 32
-    met = invoke(e, meeting, addresses, mask)                                          # i64: distinct addresses | most lanes at one << 32
+    met = invoke(e, equal_lanes, addresses, mask)                                      # i64: distinct addresses | most lanes at one << 32
 
 `addresses` points to 32 x i64 in bytes, `distance` is added to each (values of inactive lanes are ignored), `mask` has bit i for lane i,
 `nbytes` is the size of one lane's access: 1, 2, 4, 8 or 16. An access without an active lane costs 0. The functions are generated from the
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from memlane.chip import AccessKind, Chip
 from memlane.emulate.count.banks import wavefronts_helper
 from memlane.emulate.count.coalescing import sectors_helper
+from memlane.emulate.count.equal_lanes import equal_lanes
 from memlane.emulate.count.local import local_helper
-from memlane.emulate.count.meeting import meeting
 from memlane.emulate.runtime.helper import Helper
 
-__all__ = ["Counting", "counting", "meeting"]
+__all__ = ["Counting", "counting", "equal_lanes"]
 
 
 @dataclass(frozen=True)

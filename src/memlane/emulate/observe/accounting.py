@@ -15,7 +15,7 @@ from memlane.emulate.clock.issue import Clock
 from memlane.emulate.code.build import I8, I32, I64, POINTER, VOID, Emit, Value, constant, vector
 from memlane.emulate.count.banks import bank_period
 from memlane.emulate.count.copies import copy_helper
-from memlane.emulate.count.counting import counting, meeting
+from memlane.emulate.count.counting import counting, equal_lanes
 from memlane.emulate.layers import Compiled
 from memlane.emulate.layout import BLOCK, CONTEXT, PATTERN, SPACE_NUMBERS, WARP, offset
 from memlane.emulate.observe.examples import EXAMPLE_SLOTS, keep_example
@@ -57,9 +57,9 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind, is_re
         if layers.counts:
             row = _count_request(e, warp, site, lanes, nbytes, is_request)
             if kind in _ATOMICS:
-                met = invoke(e, meeting, addresses, lanes)
+                met = invoke(e, equal_lanes, addresses, lanes)
                 _add(e, row, "addresses", e.and_(met, constant(I64, 0xFFFFFFFF)))
-                _raise(e, row, "most_lanes_at_address", e.lshr(met, constant(I64, 32)))
+                _raise_to(e, row, "most_lanes_at_address", e.lshr(met, constant(I64, 32)))
         if layers.predicts and space != "tex":
             addresses = invoke(e, side_by_side, warp, addresses, distance, lanes, nbytes, site)
         arguments = (addresses, distance, lanes, nbytes, site, issue)
@@ -148,13 +148,13 @@ def accounting_copy(chip: Chip, layers: Compiled, nbytes: int, kind: AccessKind)
                 if layers.predicts and kind == LOAD:
                     banks = invoke(e, counting(chip, kind).wavefronts, source, far, readers, size)
                 loaded = _Access(chip, layers, "global", kind, warp, source, far, readers, size, site, issue)
-                read.set(_conclude(e, loaded, sectors, banks))
+                read.set(_record_access(e, loaded, sectors, banks))
             with none:
                 if layers.accesses:
                     when, nothing = e.add(issue, _origin(e, layers, warp)), constant(I32, 0)
                     invoke(e, keep_row, warp, site, constant(I32, SPACE_NUMBERS["global"]), nothing, when, when, nothing, nothing)
         written = _Access(chip, layers, "shared", STORE, warp, target, near, lanes, size, site, read.get())
-        e.ret(_conclude(e, written, constant(I64, 0), wavefronts))
+        e.ret(_record_access(e, written, constant(I64, 0), wavefronts))
 
     arguments = (POINTER, POINTER, I64, POINTER, I64, I32, I32, I32, I32, I64)
     return Helper(f"memlane_account_copy_{_key(chip, layers)}_{kind}_{nbytes}", I64, arguments, build)
@@ -181,7 +181,7 @@ def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind, 
             else:
                 wavefronts = invoke(e, _wavefronts_of_site(chip, kind), warp, addresses, distance, lanes, nbytes, site)
         place = _Access(chip, layers, space, kind, warp, addresses, distance, lanes, nbytes, site, issue, floats)
-        e.ret(_conclude(e, place, sectors, wavefronts))
+        e.ret(_record_access(e, place, sectors, wavefronts))
 
     return Helper(f"memlane_account_part_{_key(chip, layers)}_{space}_{kind}_{floats:d}", I64, _ARGUMENTS, build)
 
@@ -235,7 +235,7 @@ class _Access:
     """Whether an atomic operation adds floats."""
 
 
-def _conclude(e: Emit, one: _Access, sectors: Value, wavefronts: Value) -> Value:
+def _record_access(e: Emit, one: _Access, sectors: Value, wavefronts: Value) -> Value:
     """Add the cost of an access to one state space to its counts, keep a row and an example, and return the cycle of completion."""
     layers, space = one.layers, one.space
     if layers.counts:
@@ -245,7 +245,7 @@ def _conclude(e: Emit, one: _Access, sectors: Value, wavefronts: Value) -> Value
             _add(e, row, f"ideal_{name}", e.lshr(packed, constant(I64, 32)))
     complete = one.issue
     if layers.clock:
-        complete = _complete(e, one, wavefronts)
+        complete = _completion_cycle(e, one, wavefronts)
     if layers.accesses:
         origin = _origin(e, layers, one.warp)
         if space in EXAMPLE_SLOTS:
@@ -271,7 +271,7 @@ def _conclude(e: Emit, one: _Access, sectors: Value, wavefronts: Value) -> Value
     return complete
 
 
-def _complete(e: Emit, one: _Access, wavefronts: Value) -> Value:
+def _completion_cycle(e: Emit, one: _Access, wavefronts: Value) -> Value:
     """Return the cycle in which the last value arrives, and reserve the wavefronts' slots in the load-store unit."""
     chip, layers, space, kind, issue = one.chip, one.layers, one.space, one.kind, one.issue
     block = e.get_pointer(one.warp, WARP, "block")
@@ -333,7 +333,7 @@ def _add(e: Emit, row: Value, name: str, by: Value) -> None:
     e.store(e.add(e.load(place, typ=I64), by), place)
 
 
-def _raise(e: Emit, row: Value, name: str, to: Value) -> None:
+def _raise_to(e: Emit, row: Value, name: str, to: Value) -> None:
     """Raise a field to at least `to`."""
     place = e.at(row, _FIELD[name])
     e.store(e.intrinsic("umax", [e.load(place, typ=I64), to]), place)

@@ -23,7 +23,7 @@ def empty_examples(instructions: int) -> npt.NDArray[Any]:
     return np.zeros((instructions, _SORTS, _ROLES), EXAMPLE_DTYPE)
 
 
-def kept_examples(examples: npt.NDArray[Any], room: int, rows: int) -> npt.NDArray[Any]:
+def recorded_examples(examples: npt.NDArray[Any], room: int, rows: int) -> npt.NDArray[Any]:
     """Return the recorded examples, in `EXAMPLE_DTYPE`, after a launch that had room for `room` rows and kept `rows`."""
     found: npt.NDArray[Any] = examples[examples["mask"] != 0]
     numbers = room - found["row"]  # Generated code stored the room left.

@@ -22,7 +22,7 @@ def account(k: Lowering, space: str, pointer: Value, distance: Value, nbytes: in
     kind = access_kind(k.instruction, k.registers.read)
     floats = kind == "atomic" and any(name.startswith(("f", "bf")) for name in k.instruction.form.types.values())
     helper = accounting(k.chip, k.layers, space, kind, is_request, floats)
-    active = _one_of(k) if kind in ("atomic", "increment") and _is_combined(k) else k.active
+    active = _leader_lane(k) if kind in ("atomic", "increment") and _is_combined(k) else k.active
     complete = k.call(helper, k.warp, pointer, distance, active, constant(I32, nbytes), constant(I32, k.index), k.start)
     k.completes(complete)
 
@@ -33,7 +33,7 @@ def _is_combined(k: Lowering) -> bool:
     return machine is not None and k.index < len(machine.made) and machine.made[k.index].is_combined
 
 
-def _one_of(k: Lowering) -> Value:
+def _leader_lane(k: Lowering) -> Value:
     """Return the lowest active lane as a mask."""
     return k.e.and_(k.active, k.e.sub(constant(I32, 0), k.active))
 

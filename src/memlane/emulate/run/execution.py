@@ -21,13 +21,13 @@ from memlane.emulate.code.build import VOID
 from memlane.emulate.layout import ALLOCATION, BACK_EDGE_BUDGET, BLOCK_BYTES, BROKEN, CONTEXT, CREW, PAUSED, START_PARTS, STOPPED
 from memlane.emulate.lower.kernel import CompiledKernel, segments_of
 from memlane.emulate.lower.variables import parameter_offsets
-from memlane.emulate.observe.observed import Observed
+from memlane.emulate.observe.observation_arrays import ObservationArrays
 from memlane.emulate.run.cores import usable_cores
 from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.faults import raise_fault
 from memlane.emulate.run.host import Host
 from memlane.emulate.run.interrupt import Halt
-from memlane.emulate.run.partners import present_partner
+from memlane.emulate.run.partners import current_partner
 from memlane.emulate.run.progress import Progress
 from memlane.emulate.runtime.helper import Helper, address_of
 from memlane.emulate.runtime.schedule import prepare_slot, run
@@ -36,13 +36,13 @@ from memlane.launch import Dim3, Launch, Observation, Report, cluster_of
 
 SHUFFLES = 64
 """Number of different warp orders in a launch with a seed."""
-SHORTER = 16
+TURN_DIVISOR = 16
 """Factor by which warps get shorter turns with several workers: a warp that polls for another worker's write should soon let other blocks
 of its worker run."""
-VAIN_ROUNDS, NAP_S = 16, 5e-5
+SPINS_BEFORE_SLEEP, SLEEP_S = 16, 5e-5
 """Fruitless polling rounds over all blocks of a worker before it sleeps, and for how many seconds: the thread that it waits for may need
 the processor."""
-WORTH_A_WORKER = 1 << 17
+WORK_PER_WORKER = 1 << 17
 """Work per worker, in static instructions times threads, from which one more worker pays: about a tenth of a millisecond without loops."""
 
 
@@ -50,7 +50,7 @@ def execute(device: DeviceState, launch: Launch, compiled: CompiledKernel, symbo
     """Run a launch to its end. Raises BadAccess, Deadlock, KernelTrap or CheckFailed."""
     state = _State(device, launch, compiled, symbols, number)
     halt = Halt(state.crew, state.context, state.slots)
-    observed = Observed(device, launch, compiled, state.context, state.slot_count, halt)
+    observed = ObservationArrays(device, launch, compiled, state.context, state.slot_count, halt)
     checked = Checked(device, launch, compiled, state.context, state.slot_count) if compiled.layers.check else None
     host = Host(device, compiled, state.context, halt)
     progress = Progress(launch, state.context)
@@ -89,9 +89,9 @@ def _workers(state: _State, compiled: CompiledKernel, halt: Halt, progress: Prog
         advance = _function(run_timeline)
     else:
         prepare = _function(prepare_slot)
-        slot_bytes, together = (int(state.context[0][name]) for name in ("slot_bytes", "cluster_blocks"))
+        slot_bytes, blocks_per_cluster = (int(state.context[0][name]) for name in ("slot_bytes", "cluster_blocks"))
         for number, context in enumerate(contexts):
-            for slot in range(number * together, (number + 1) * together):
+            for slot in range(number * blocks_per_cluster, (number + 1) * blocks_per_cluster):
                 prepare(context, state.slots.ctypes.data + slot * slot_bytes)
         advance = _function(run)
 
@@ -100,8 +100,8 @@ def _workers(state: _State, compiled: CompiledKernel, halt: Halt, progress: Prog
             # Generated code returns here regularly, so that Python can raise errors in this thread.
             if halt.is_alone:
                 progress.tell()
-            if (len(contexts) > 1 or state.partners.has_others) and state.context[number]["in_vain"] > VAIN_ROUNDS:
-                time.sleep(NAP_S)
+            if (len(contexts) > 1 or state.partners.has_others) and state.context[number]["in_vain"] > SPINS_BEFORE_SLEEP:
+                time.sleep(SLEEP_S)
         return int(status)
 
     return [partial(work, number) for number in range(len(contexts))]
@@ -115,11 +115,11 @@ def _function(helper: Helper) -> Any:
 
 
 @dataclass(frozen=True)
-class _Room:
+class _MemoryLayout:
     """The memory layout of a launch: slots for resident blocks, which workers go through."""
 
     cluster: Dim3 | None
-    together: int
+    blocks_per_cluster: int
     """Blocks per cluster, in neighbouring slots; 1 without clusters."""
     shared_bytes: int
     """Shared memory of a block, static and dynamic."""
@@ -133,7 +133,7 @@ class _Room:
     workers: int
 
     @classmethod
-    def of(cls, device: DeviceState, launch: Launch, compiled: CompiledKernel) -> _Room:
+    def of(cls, device: DeviceState, launch: Launch, compiled: CompiledKernel) -> _MemoryLayout:
         """Compute the layout of a launch. Raises BadLaunch for a grid that is not a multiple of its clusters."""
         frame, warps = compiled.frame, launch.warps_per_block
         shared = frame.static_shared_bytes + launch.shared_bytes
@@ -142,7 +142,7 @@ class _Room:
         local_offset = shared_offset + _round_up(shared)
         slot_bytes = local_offset + _round_up(frame.local_bytes * warps * LANES)
         cluster = cluster_of(launch.kernel, launch.cluster)
-        together = math.prod(cluster or ())
+        blocks_per_cluster = math.prod(cluster or ())
         if any(extent % size for extent, size in zip(launch.grid, cluster or (1, 1, 1), strict=True)):
             raise BadLaunch(
                 f"the grid {launch.grid} of {launch.kernel.title} is not a multiple of its cluster size {cluster}: launch whole clusters"
@@ -150,16 +150,16 @@ class _Room:
         resident = max(1, device.resident_blocks(launch.kernel, launch.threads_per_block, launch.shared_bytes, launch.layers.registers))
         sample = launch.layers.sample
         blocks, sms = (launch.blocks, device.chip.sm_count) if sample is None else (sample.blocks, sample.sms)
-        slots = min(blocks, max(1, resident * sms // together) * together)
-        workers = min(slots // together, _wanted_workers(device, launch, compiled))
-        return cls(cluster, together, shared, arrivals, shared_offset, local_offset, slot_bytes, slots, workers)
+        slots = min(blocks, max(1, resident * sms // blocks_per_cluster) * blocks_per_cluster)
+        workers = min(slots // blocks_per_cluster, _worker_count(device, launch, compiled))
+        return cls(cluster, blocks_per_cluster, shared, arrivals, shared_offset, local_offset, slot_bytes, slots, workers)
 
 
 class _State:
     """The memory of a launch while it runs."""
 
     def __init__(self, device: DeviceState, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> None:
-        room = _Room.of(device, launch, compiled)
+        room = _MemoryLayout.of(device, launch, compiled)
         self.slot_count = room.slots
         # Slots that are never used are never touched, so they take no physical memory.
         self.slots = _aligned(room.slots * room.slot_bytes)
@@ -171,11 +171,13 @@ class _State:
         self.orders = _orders(launch.warps_per_block, launch.layers.seed)
         self.context = _contexts(room.workers)
         self.crew = np.zeros(1, CREW)
-        taken = room.slots if compiled.layers.clock else room.workers * room.together
-        self.partners = present_partner()
-        self.crew[0] = (0, taken, 0, room.workers, self.context.ctypes.data, *self.context.strides, *self.partners.place)
+        taken = room.slots if compiled.layers.clock else room.workers * room.blocks_per_cluster
+        self.partners = current_partner()
+        self.crew[0] = (0, taken, 0, room.workers, self.context.ctypes.data, *self.context.strides, *self.partners.pool_fields)
         first = self.context[0]
-        for name, value in (self._arrays() | _facts(device, launch, compiled, room) | self.partners.facts | {"grid_id": number}).items():
+        for name, value in (
+            self._arrays() | _launch_fields(device, launch, compiled, room) | self.partners.context_fields | {"grid_id": number}
+        ).items():
             first[name] = value
         for worker in range(1, room.workers):
             self.context[worker] = first
@@ -199,11 +201,11 @@ class _State:
         }
 
 
-def _facts(device: DeviceState, launch: Launch, compiled: CompiledKernel, room: _Room) -> dict[str, object]:
+def _launch_fields(device: DeviceState, launch: Launch, compiled: CompiledKernel, room: _MemoryLayout) -> dict[str, object]:
     """Return the other fields of a context: properties of the launch, its kernel and the chip."""
     sample = launch.layers.sample
-    waits_for_others = room.workers > 1 or present_partner().has_others
-    patience = device.patience * SHORTER if waits_for_others else device.patience
+    waits_for_others = room.workers > 1 or current_partner().has_others
+    patience = device.patience * TURN_DIVISOR if waits_for_others else device.patience
     most = launch.layers.most_cycles
     if most is not None and not any(one.polls for one in segments_of(launch.kernel.module, launch.kernel.function, compiled.layers)):
         patience = min(patience, max(1, most // BACK_EDGE_BUDGET))  # a loop that an assembler removes takes iterations, but no time
@@ -215,7 +217,7 @@ def _facts(device: DeviceState, launch: Launch, compiled: CompiledKernel, room: 
         "block": launch.block,
         "blocks": launch.blocks if sample is None else sample.blocks,
         "cluster": room.cluster or (1, 1, 1),
-        "cluster_blocks": room.together,
+        "cluster_blocks": room.blocks_per_cluster,
         "explicit_cluster": room.cluster is not None,
         "threads": launch.threads_per_block,
         "warps": launch.warps_per_block,
@@ -237,7 +239,7 @@ def _facts(device: DeviceState, launch: Launch, compiled: CompiledKernel, room: 
         "subcores": device.chip.schedulers,
         "slot_bytes": room.slot_bytes,
         "slot_count": room.slots,
-        "budget": BACK_EDGE_BUDGET // SHORTER if waits_for_others else BACK_EDGE_BUDGET,
+        "budget": BACK_EDGE_BUDGET // TURN_DIVISOR if waits_for_others else BACK_EDGE_BUDGET,
         "patience": patience,
         "patience_left": patience,
     }
@@ -252,7 +254,7 @@ def _block_interval(device: DeviceState, launch: Launch) -> int:
     return round(START_PARTS / (rate * share))
 
 
-def _wanted_workers(device: DeviceState, launch: Launch, compiled: CompiledKernel) -> int:
+def _worker_count(device: DeviceState, launch: Launch, compiled: CompiledKernel) -> int:
     """Return the number of threads for a launch; 1 if it is observed, which requires a reproducible order."""
     layers = compiled.layers
     if layers.counts or layers.accesses or layers.clock or layers.check or launch.layers.seed is not None:
@@ -260,7 +262,7 @@ def _wanted_workers(device: DeviceState, launch: Launch, compiled: CompiledKerne
     if device.threads is not None:
         return device.threads
     work = launch.blocks * launch.threads_per_block * len(compiled.instructions)
-    paying = work // WORTH_A_WORKER
+    paying = work // WORK_PER_WORKER
     return min(usable_cores(), paying) if paying > 1 else 1
 
 

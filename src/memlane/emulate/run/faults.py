@@ -46,12 +46,12 @@ from memlane.launch import SPACE_NAMES, Launch
 from memlane.number_format import plural
 from memlane.ptx import Instruction, Module, past_tense
 
-_OUT_OF_TURN = {
+_CLUSTER_MISUSE = {
     NOT_ARRIVED: "waited at the barrier of its cluster without having arrived there: put barrier.cluster.arrive before each wait",
     ARRIVED_TWICE: "arrived at the barrier of its cluster a second time before it waited: put barrier.cluster.wait between the two",
 }
 
-_OURS = "memlane_"
+_INSERTED_PREFIX = "memlane_"
 """Name prefix of the variables that instrumentation adds to a module."""
 _MOST_LINES = 4
 """Maximum number of source lines named in a message."""
@@ -134,9 +134,9 @@ class _Fault:
             words = address, int(self._context["fault_space"]), nbytes
             return surface_trouble(self._device.textures, self.instruction, misaligned, *words)
         if misaligned and self.instruction.has("tensor"):
-            return f"executed {name} with {self._crooked_box()}"
+            return f"executed {name} with {self._misaligned_box()}"
         if kind in (NOT_ARRIVED, ARRIVED_TWICE):
-            return _OUT_OF_TURN[kind]
+            return _CLUSTER_MISUSE[kind]
         return self._bad_access(misaligned, kind == GONE)
 
     def _bad_access(self, misaligned: bool, gone: bool) -> str:
@@ -147,9 +147,9 @@ class _Fault:
         head = f"{verb} {plural(nbytes, 'byte')} at {address:#x} ({instruction.name})"
         if misaligned:
             return f"{head}, which is not a multiple of {nbytes}{self._inside(space, address)}"
-        return f"{head}, {self._gone(address) if gone else self._outside(space, address)}"
+        return f"{head}, {self._ended_block(address) if gone else self._outside(space, address)}"
 
-    def _crooked_box(self) -> str:
+    def _misaligned_box(self) -> str:
         """Describe where a misaligned box lies in shared memory, for the end of a sentence."""
         address, offsets = int(self._context["fault_address"]) & RANK_MASK, self._compiled.frame.offsets
         below = [(at, name) for name, (space, at) in offsets.items() if space == "shared" and at <= address]
@@ -157,7 +157,7 @@ class _Fault:
         variable = self._launch.kernel.module.variables.get(name)
         return place_trouble(address, name, begin, variable is not None and "extern" in variable.linkage)
 
-    def _gone(self, address: int) -> str:
+    def _ended_block(self, address: int) -> str:
         block = self._position_of_rank(self._rank_in(address))
         return (
             f"in the shared memory of block {block} of its cluster, which has ended: synchronise the cluster (cluster.sync()) before "
@@ -190,19 +190,19 @@ class _Fault:
             if start <= address < start + WINDOW_BYTES:
                 inner = address - start
                 return self._outside("shared::cluster" if name == "shared" and inner > RANK_MASK else name, inner)
-        neighbour = self._meant(address)
+        neighbour = self._likely_allocation(address)
         if neighbour is None or _distance(address, neighbour) > WINDOW_BYTES:
             return "which is not near any allocation"
-        return beside(address, neighbour)
+        return relative_to(address, neighbour)
 
-    def _meant(self, address: int) -> Allocation | None:
+    def _likely_allocation(self, address: int) -> Allocation | None:
         """Return the allocation that an out-of-bounds address was most likely meant for; None if there is none.
 
         This is the adjacent allocation, else the nearest among the kernel's arguments: other neighbours, such as a trace buffer, lie there
         by chance.
         """
         neighbour = self._device.memory.neighbour(address)
-        if neighbour is not None and _distance(address, neighbour) <= GUARD and not neighbour.label.startswith(_OURS):
+        if neighbour is not None and _distance(address, neighbour) <= GUARD and not neighbour.label.startswith(_INSERTED_PREFIX):
             return neighbour
         given = [self._device.memory.at(one.memory[0]) for one in self._launch.arguments if one.memory is not None]
         return min((one for one in given if one is not None), key=lambda one: _distance(address, one), default=neighbour)
@@ -363,7 +363,7 @@ def _distance(address: int, allocation: Allocation) -> int:
     return max(allocation.low - address, address - allocation.high, 0)
 
 
-def beside(address: int, allocation: Allocation) -> str:
+def relative_to(address: int, allocation: Allocation) -> str:
     """Describe where an address outside an allocation lies relative to it."""
     what = _allocation(allocation)
     if address >= allocation.high:

@@ -23,7 +23,7 @@ from memlane.number_format import plural
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)
 """Signature of the callback: warp, service, lanes, address of the arguments. Each argument is 32 i64; results overwrite the first."""
-_LONGEST = 1 << 16
+_MAX_STRING_BYTES = 1 << 16
 """Maximum length of a string that is read, in bytes."""
 
 
@@ -108,7 +108,7 @@ class _Thread:
 
     def string(self, address: int) -> str:
         """Return the zero-terminated text at a generic address. Raises UnreadableError."""
-        return self._upto(address, 1, _LONGEST).partition(b"\0")[0].decode("utf-8", "replace")
+        return self._upto(address, 1, _MAX_STRING_BYTES).partition(b"\0")[0].decode("utf-8", "replace")
 
     def _upto(self, address: int, least: int, most: int) -> bytes:
         """Return the available bytes at an address, at least `least` and at most `most`. Raises UnreadableError."""

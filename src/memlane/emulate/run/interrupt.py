@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from memlane.emulate.layout import BLOCK_BYTES, BROKEN, FINISHED, INTERRUPTED, NO_FAULT, WARP, offset
 
-_LOOK_S = 0.05
+_POLL_S = 0.05
 """Polling interval of the main thread in seconds: a signal that another thread received does not wake it."""
 
 
@@ -105,7 +105,7 @@ class Halt:
         while True:
             try:
                 for end in ends:
-                    while not end.wait(_LOOK_S):
+                    while not end.wait(_POLL_S):
                         if self.error is not None or self._crew[0]["culprit"]:
                             self.stop()
                         else:

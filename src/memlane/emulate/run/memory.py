@@ -29,7 +29,7 @@ class Buffer:
 
     def __init__(self, nbytes: int, cleared: bool = False) -> None:
         try:
-            self.bytes: npt.NDArray[np.uint8] = untouched(nbytes) if cleared else np.full(nbytes, POISON, np.uint8)
+            self.bytes: npt.NDArray[np.uint8] = lazy_zeros(nbytes) if cleared else np.full(nbytes, POISON, np.uint8)
         except (MemoryError, OSError) as error:
             raise DeviceError(f"not enough host memory for an allocation of {plural(nbytes, 'byte')}") from error
 
@@ -38,7 +38,7 @@ _IN_SMALL_PAGES = 1 << 22
 """Size in bytes below which NumPy requests no huge pages anyway."""
 
 
-def untouched(nbytes: int) -> npt.NDArray[np.uint8]:
+def lazy_zeros(nbytes: int) -> npt.NDArray[np.uint8]:
     """Return zeros that take physical memory only where touched, in small pages where the system allows that.
 
     Huge pages would commit much memory for few bytes, and clearing them would take longer than most launches.
@@ -69,7 +69,7 @@ class Allocation:
         return self.high - self.low
 
 
-class Watcher(Protocol):
+class AllocationObserver(Protocol):
     """Observer of allocations, frees and host writes."""
 
     @property
@@ -92,12 +92,12 @@ class Memory:
     Each device has its own address range, so an address identifies its device. Kernels can access this memory and that of `peers`.
     """
 
-    def __init__(self, watcher: Watcher, device: int, capacity: int) -> None:
+    def __init__(self, observer: AllocationObserver, device: int, capacity: int) -> None:
         """Create an empty memory. `device`: its number. `capacity`: its size in bytes."""
         if not 0 <= device < MOST_DEVICES:
             raise DeviceError(f"there is no emulated device {device}: their numbers are 0 to {MOST_DEVICES - 1}")
-        self._watcher = watcher
-        self._lock = watcher.lock
+        self._observer = observer
+        self._lock = observer.lock
         self._allocations: list[Allocation] = []
         self._next = FIRST_ADDRESS + device * DEVICE_BYTES
         self._end = self._next + DEVICE_BYTES
@@ -123,7 +123,7 @@ class Memory:
             allocation = Allocation(low, low + nbytes, buffer.bytes.ctypes.data, label)
             self._allocations.append(allocation)
             self._used += nbytes
-            self._watcher.add(allocation, cleared)
+            self._observer.add(allocation, cleared)
             self._version += 1
         weakref.finalize(buffer, self._free, allocation).atexit = False
         return low, buffer
@@ -145,7 +145,7 @@ class Memory:
         with."""
         with self._lock:
             self._allocations = [other for other in self._allocations if other is not allocation]
-            self._watcher.remove(allocation)
+            self._observer.remove(allocation)
             self._used -= allocation.nbytes
             self._version += 1
 
@@ -173,7 +173,7 @@ class Memory:
             found = self.at(address)
             assert found is not None
             owner = next(memory for memory in (self, *self.peers) if found in memory._allocations)
-            owner._watcher.wrote(found, address - found.low, nbytes)
+            owner._observer.wrote(found, address - found.low, nbytes)
 
     def at(self, address: int) -> Allocation | None:
         """Return the allocation, here or on a peer, that contains an address; None if there is none."""

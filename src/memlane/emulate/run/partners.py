@@ -28,23 +28,23 @@ class Partner:
         return len(self.records) > 0
 
     @property
-    def place(self) -> tuple[int, int, int]:
+    def pool_fields(self) -> tuple[int, int, int]:
         """The CREW fields for the partner records: their address, their number and this launch's index."""
         return int(self.records.ctypes.data), len(self.records), self.number
 
     @property
-    def facts(self) -> dict[str, object]:
+    def context_fields(self) -> dict[str, object]:
         """The CONTEXT fields that differ because threads of other launches share the memory."""
         return {"parallel": True} if self.has_others else {}
 
 
-_PRESENT: ContextVar[Partner | None] = ContextVar("memlane_partner", default=None)
+_CURRENT: ContextVar[Partner | None] = ContextVar("memlane_partner", default=None)
 _ALONE = Partner()
 
 
-def present_partner() -> Partner:
+def current_partner() -> Partner:
     """Return the partner record set for the current thread, or that of a single launch."""
-    return _PRESENT.get() or _ALONE
+    return _CURRENT.get() or _ALONE
 
 
 def run_together(launches: Sequence[Callable[[], T]]) -> list[T]:
@@ -57,7 +57,7 @@ def run_together(launches: Sequence[Callable[[], T]]) -> list[T]:
     records["working"] = 1
 
     def run(number: int, launch: Callable[[], T]) -> T:
-        _PRESENT.set(Partner(number, records))
+        _CURRENT.set(Partner(number, records))
         try:
             return launch()
         finally:

@@ -17,7 +17,7 @@ from memlane.launch.texture import ADDRESS_MODES
 from memlane.number_format import plural
 from memlane.ptx import Instruction, Module, names_in
 
-_AT_FIRST = 64
+_INITIAL_ROWS = 64
 _REFERENCES = frozenset({"texref", "samplerref", "surfref"})
 
 
@@ -50,7 +50,7 @@ class Textures:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._rows = np.zeros(_AT_FIRST, TEXTURE)
+        self._rows = np.zeros(_INITIAL_ROWS, TEXTURE)
         self._texels: list[Texels] = []
         self._dropped: deque[int] = deque()
 

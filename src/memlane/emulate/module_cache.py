@@ -11,14 +11,14 @@ from memlane.ptx import Module
 T = TypeVar("T")
 
 
-class ByModule(Generic[T]):
+class WeakModuleCache(Generic[T]):
     """Per-module cache, keyed by identity; it does not keep the module alive."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
         self._kept: dict[int, tuple[weakref.ref[Module], T]] = {}
 
-    def of(self, module: Module) -> T:
+    def get_or_create(self, module: Module) -> T:
         """Return the value of a module, created on first use."""
         key = id(module)
         found = self._kept.get(key)
@@ -31,7 +31,7 @@ class ByModule(Generic[T]):
         if found is not None and found[0] is gone:  # another module may have the same id by now
             del self._kept[key]
 
-    def all(self) -> list[tuple[Module, T]]:
+    def items(self) -> list[tuple[Module, T]]:
         """Return the live modules and their values."""
         pairs = [(reference(), kept) for reference, kept in list(self._kept.values())]
         return [(module, kept) for module, kept in pairs if module is not None]

@@ -13,12 +13,12 @@ from numpy.lib.stride_tricks import as_strided
 
 from memlane.emulate.check.findings import Findings
 from memlane.emulate.check.records import (
+    KEPT_STAMPS,
     LANE_SHIFT,
     MOST_SITES,
     SITE_SHIFT,
     STAMP_SHIFT,
     TOUCHED_SHIFT,
-    TURNS,
     UNWRITTEN_BITS,
     WORD_BYTES,
 )
@@ -32,7 +32,7 @@ Entries = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class Touched:
+class LaunchAccesses:
     """Accesses of one launch to the words of a memory range, as recorded by the emulator's shadow."""
 
     writes: Entries
@@ -43,7 +43,7 @@ class Touched:
     nbytes: int
 
     @classmethod
-    def of(cls, table: npt.NDArray[np.void], address: int, nbytes: int, base: int) -> Touched | None:
+    def of(cls, table: npt.NDArray[np.void], address: int, nbytes: int, base: int) -> LaunchAccesses | None:
         """Look up the accesses since stamp `base` in generated code's table of allocations; None for other memory."""
         row = table[max(0, int(np.searchsorted(table["low"], address, "right")) - 1)]
         low, high = int(row["low"]), int(row["high"])
@@ -86,7 +86,7 @@ def updating(instructions: Sequence[Instruction]) -> list[int]:
     return [index for index, one in enumerate(instructions) if one.form.effect in ("atomic", "reduction") or "reduce" in one.modifiers]
 
 
-class Comparison:
+class DeclarationCheck:
     """One launch compared with its step's declaration."""
 
     def __init__(self, findings: Findings, declared: Declared, table: npt.NDArray[np.void], base: int, owners: npt.NDArray[Any]) -> None:
@@ -97,7 +97,7 @@ class Comparison:
     def reports(self) -> Iterator[Report]:
         """Yield a report for each buffer with bytes read, or written, outside the step's declaration."""
         for buffer in self._declared.buffers:
-            touched = Touched.of(self._table, buffer.address, buffer.nbytes, self._base) if buffer.nbytes else None
+            touched = LaunchAccesses.of(self._table, buffer.address, buffer.nbytes, self._base) if buffer.nbytes else None
             if touched is None:
                 continue
             read = "read", touched.bytes_read(self._updating), buffer.reads
@@ -110,7 +110,7 @@ class Comparison:
     def _report(self, buffer: DeclaredBuffer, verb: str, views: tuple[View, ...], outside: Flags, entry: int) -> Report:
         first, count = int(np.argmax(outside)), int(np.count_nonzero(outside))
         instruction = self._findings.instructions[entry >> SITE_SHIFT & MOST_SITES - 1]
-        owner = int(self._owners[(entry >> STAMP_SHIFT) % TURNS])
+        owner = int(self._owners[(entry >> STAMP_SHIFT) % KEPT_STAMPS])
         who = self._findings.actor(instruction, owner, entry >> LANE_SHIFT & 31)
         word = "reads" if verb == "read" else "writes"
         declared = " and ".join(map(str, views)) or "nothing of it"

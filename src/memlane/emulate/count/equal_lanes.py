@@ -15,7 +15,7 @@ _REACH = 1 << 30
 
 
 @helper("meeting", I64, POINTER, I32)
-def meeting(e: Emit, addresses: Value, mask: Value) -> None:
+def equal_lanes(e: Emit, addresses: Value, mask: Value) -> None:
     """Return the distinct addresses of the lanes in `mask`, and the most lanes at one of them << 32; 0 without a lane."""
     with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
         e.ret(constant(I64, 0))
@@ -27,7 +27,7 @@ def meeting(e: Emit, addresses: Value, mask: Value) -> None:
     with e.if_then(e.icmp_unsigned("==", common, reach)):
         e.ret(_packed(e, constant(I32, 1), e.popcount(mask)))
     with e.if_then(e.icmp_unsigned(">=", reach, constant(I64, 2 * _REACH)), likely=False):
-        e.ret(invoke(e, _meeting_far, addresses, mask))
+        e.ret(invoke(e, _equal_lanes_far, addresses, mask))
     ordered = sort(e, e.select(active, e.trunc(distances, _VECTOR), constant(_VECTOR, -1)))
     there = e.mask_of(e.icmp_unsigned("!=", ordered, constant(_VECTOR, -1)))
     firsts = e.and_(distinct(e, ordered), there)
@@ -40,8 +40,8 @@ def meeting(e: Emit, addresses: Value, mask: Value) -> None:
 
 
 @helper("meeting_far", I64, POINTER, I32)
-def _meeting_far(e: Emit, addresses: Value, mask: Value) -> None:
-    """Return the result of `meeting` for lanes at any distance: one iteration per distinct address."""
+def _equal_lanes_far(e: Emit, addresses: Value, mask: Value) -> None:
+    """Return the result of `equal_lanes` for lanes at any distance: one iteration per distinct address."""
     lanes = e.load_lanes(addresses, I64)
     left, number, most = e.variable(mask), e.variable(constant(I32, 0)), e.variable(constant(I32, 0))
     with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):

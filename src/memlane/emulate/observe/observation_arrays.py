@@ -13,7 +13,7 @@ from memlane.emulate.clock.issue import Clock
 from memlane.emulate.clock.levels import FAR, TRAFFIC, Caches
 from memlane.emulate.layout import PATTERN, START_PARTS
 from memlane.emulate.lower.kernel import CompiledKernel
-from memlane.emulate.observe.examples import empty_examples, kept_examples
+from memlane.emulate.observe.examples import empty_examples, recorded_examples
 from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.interrupt import Halt
 from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS, ExampleOf, Launch, Observation
@@ -25,7 +25,7 @@ EVERY_ROW = (1 << 63) - 1
 LAST_CYCLE = (1 << 62) - 1
 
 
-class Observed:
+class ObservationArrays:
     """The arrays that the layers of one launch write to, kept alive while it runs."""
 
     def __init__(
@@ -111,7 +111,7 @@ class Observed:
             executed = sum(int(self._tallies[number]) * weight for number, weight in self._compiled.weights)
         if layers.accesses:
             accesses = np.concatenate([*self._pages[:-1], self._pages[-1][: int(context["access_count"][0])]])
-            examples = kept_examples(self._examples, self._room, len(accesses))
+            examples = recorded_examples(self._examples, self._room, len(accesses))
         if layers.clock:
             events = self._events()
             time = modelled_time(self._device.chip, events.cycles, events.traffic)
