@@ -17,7 +17,7 @@ from memlane.emulate.code.store import Sources
 from memlane.launch import Kernel
 from memlane.layout import OfVectors, Padded, RandomShift, RowMajor, XorSwizzle, pattern
 from memlane.optimize import Fix, fix, trials
-from memlane.optimize.candidates import Seen, candidates, geometries, pattern_of
+from memlane.optimize.candidates import LanePattern, candidates, geometries, pattern_of
 from memlane.optimize.lanes import examples
 from memlane.optimize.trials import Trials
 from tests.launch.fake_target import FakeTarget
@@ -32,8 +32,8 @@ def kernel(name: str) -> Kernel:
     return ml.target("emulator:h200").load(ml.cuda(source, name="kernels.cu"))[name]
 
 
-def seen(distances: object, *, mask: int = ALL, excess: int = 31, nbytes: int = 4) -> Seen:
-    return Seen(np.asarray(distances), mask, excess, nbytes)
+def seen(distances: object, *, mask: int = ALL, excess: int = 31, nbytes: int = 4) -> LanePattern:
+    return LanePattern(np.asarray(distances), mask, excess, nbytes)
 
 
 @cache
@@ -283,8 +283,8 @@ extern "C" __global__ void tickets(float *out, int *next, int *order) {
 def tried(source: str, name: str, monkeypatch: pytest.MonkeyPatch, *shapes: tuple[int, ...]) -> tuple[Fix, int]:
     """What `fix` finds for one block of 32x32 threads on arrays of zeros, and how many launches it counted without timing them."""
     counted: list[Kernel] = []
-    real = Trials._counted
-    monkeypatch.setattr(Trials, "_counted", lambda trials, launch: counted.append(launch.kernel) or real(trials, launch))
+    real = Trials._count
+    monkeypatch.setattr(Trials, "_count", lambda trials, launch: counted.append(launch.kernel) or real(trials, launch))
     where = ml.target("emulator:h200").load(ml.cuda(source, name="kernels.cu"))
     arrays = [where.target.zeros(shape, "f4" if number == 0 else "i4") for number, shape in enumerate(shapes)]
     (found,) = fix(where[name][1, (32, 32)], *arrays, layouts=[Padded(32, 32, 1), XorSwizzle(32, 32)])
@@ -404,8 +404,8 @@ def test_declared_extents_are_tried_and_places_that_the_source_computes_are_not_
 def test_a_square_is_concluded_where_lanes_step_over_several_of_its_rows() -> None:
     """Lanes that store four elements each lie side by side, and lanes that read every fourth row do not make rows of 128."""
     lane = np.arange(32)
-    stored = Seen(4 * lane, ALL, 0, 16, 4)
-    read = Seen(lane // 8 * 128, ALL, 3, 4)
+    stored = LanePattern(4 * lane, ALL, 0, 16, 4)
+    read = LanePattern(lane // 8 * 128, ALL, 3, 4)
     assert [(one.rows, one.columns) for one in geometries(4096, 4, 4, [stored, read], None, None)] == [(32, 32)]
 
 

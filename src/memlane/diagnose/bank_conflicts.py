@@ -37,10 +37,10 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             continue
         excess = entry.wavefronts - entry.ideal_wavefronts
         ratio = entry.wavefronts / entry.ideal_wavefronts
-        if ratio < MIN_RATIO or excess < MIN_SHARE * evidence.wavefronts or _at_one_word(entry):
+        if ratio < MIN_RATIO or excess < MIN_SHARE * evidence.wavefronts or _updates_one_word(entry):
             continue
         costs = cost.of_wavefronts(evidence, entry)
-        if not cost.is_felt(evidence, costs):
+        if not cost.is_noticeable(evidence, costs):
             continue
         taken, enough = (per_request(number, entry.requests) for number in (entry.wavefronts, entry.ideal_wavefronts))
         yield Verdict(
@@ -50,7 +50,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             ideal=entry.ideal_wavefronts,
             what=f"{_ways(entry, ratio)}: each request takes {taken} wavefronts where {enough} would do",
             cause=_cause(entry),
-            remedy=_seen_remedy(evidence, entry) or _remedy(entry, evidence.has_narrow_rows(), _widest(evidence, entry.site)),
+            remedy=_remedy_from_examples(evidence, entry) or _remedy(entry, evidence.has_narrow_rows(), _widest(evidence, entry.site)),
             cost=costs,
             requests=entry.requests,
             bytes_requested=entry.bytes,
@@ -61,7 +61,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         )
 
 
-def _at_one_word(entry: SiteCounts) -> bool:
+def _updates_one_word(entry: SiteCounts) -> bool:
     """Return whether all lanes of each request update one word, so that they serialise there but no two words share a bank."""
     return entry.site.is_atomic and entry.addresses == entry.requests
 
@@ -91,7 +91,7 @@ def _widest(evidence: Evidence, site: Site) -> int:
     return max(same, default=site.nbytes)
 
 
-def _seen_remedy(evidence: Evidence, entry: SiteCounts) -> str:
+def _remedy_from_examples(evidence: Evidence, entry: SiteCounts) -> str:
     """Return a remedy computed from recorded lane addresses; empty if there are none or they are inconclusive."""
     site = entry.site
     if site.kind == "copy" or site.is_atomic or not entry.requests or evidence.chip is None:

@@ -45,7 +45,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
                 found.cycles * again,
                 (
                     f"the mean of {plural(round(found.mean), 'cycle')} minus the {chip.latency.l1:.0f} of an L1 hit, for every load of a "
-                    f"sector after the first{_for_needed(needed)}"
+                    f"sector after the first{_scale_clause(needed)}"
                 ),
             ),
             f"a multiprocessor loads each sector {rounded(times)} times or more, but L1 serves only {percent(found.not_from_l2)} of these "
@@ -58,7 +58,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         )
 
 
-def _for_needed(needed: float) -> str:
+def _scale_clause(needed: float) -> str:
     """Return the clause that scales the cost to the sectors that contiguous lanes would touch; the other sectors belong to another
     finding."""
     return f", times the {percent(needed)} of the sectors that contiguous lanes would touch" if needed < 1 else ""

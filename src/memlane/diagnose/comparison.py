@@ -245,7 +245,7 @@ def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed
             f"records went {_staged(one.staged)} before and {_staged(other.staged)} after: the lifetime of a warp includes the cost of that"
         )
     if timed:
-        notes += _read_otherwise(matched.pairs)
+        notes += _notes_on_ends(matched.pairs)
         if one.limited_by and other.limited_by:
             before, after = " and ".join(one.limited_by), " and ".join(other.limited_by)
             both = f"{before} before and after" if before == after else f"{before} before and by {after} after"
@@ -256,7 +256,7 @@ def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed
         lines=lines,
         only_before=tuple(matched.only_before),
         only_after=tuple(matched.only_after),
-        cycles_of_life=_noisy(one.lives, other.lives, timed, is_exact),
+        cycles_of_life=_median_change(one.lives, other.lives, timed, is_exact),
         time_ns=_without_probes(one, other, timed, first.modelled and second.modelled),
         launches=(one.launches, other.launches),
         notes=tuple(notes),
@@ -270,14 +270,14 @@ def _staged(memories: Iterable[str]) -> str:
     return " and ".join(_STAGES.get(memory, memory) for memory in sorted(memories))
 
 
-def _is_alike(before: Line, after: Line) -> bool:
+def _have_same_ends(before: Line, after: Line) -> bool:
     """Return whether the times of both lines have the same meaning as far as known: their ends were read in the same way."""
     return not before.ends or not after.ends or before.ends == after.ends
 
 
-def _read_otherwise(pairs: Sequence[tuple[Line, Line]]) -> list[str]:
+def _notes_on_ends(pairs: Sequence[tuple[Line, Line]]) -> list[str]:
     """Return a sentence on the lines whose ends were read differently on the two sides; an empty list if there are none."""
-    unlike = [pair for pair in pairs if not _is_alike(*pair)]
+    unlike = [pair for pair in pairs if not _have_same_ends(*pair)]
     told = [f"line {after.line}, {after.op} ({_ends(before, after)}; {_ends(after, before)})" for before, after in unlike[:_MOST]]
     left = f" and {len(unlike) - _MOST} more" if len(unlike) > _MOST else ""
     return [f"times are not compared for accesses whose ends were read differently: {', '.join(told)}{left}"] if told else []
@@ -293,7 +293,7 @@ def _line(before: Line, after: Line, one: SideKernel, other: SideKernel, timed: 
     def exact(name: str) -> Change:
         return Change(getattr(before, name), getattr(after, name), is_exact=True)
 
-    timed = timed and _is_alike(before, after)
+    timed = timed and _have_same_ends(before, after)
     requests = Change(_per(before.requests, one.launches), _per(after.requests, other.launches), is_exact=True)
     was = before.text if before.text != after.text else before.op if before.op != after.op else ""
     return LineChange(
@@ -306,12 +306,12 @@ def _line(before: Line, after: Line, one: SideKernel, other: SideKernel, timed: 
         requests=requests,
         sectors_per_request=exact("sectors_per_request"),
         wavefronts_per_request=exact("wavefronts_per_request"),
-        cycles_p50=_noisy(before.latencies, after.latencies, timed, is_exact),
-        cycles_per_warp=_noisy(before.times, after.times, timed, is_exact),
+        cycles_p50=_median_change(before.latencies, after.latencies, timed, is_exact),
+        cycles_per_warp=_median_change(before.times, after.times, timed, is_exact),
     )
 
 
-def _noisy(before: Numbers, after: Numbers, timed: bool, is_exact: bool) -> Change:
+def _median_change(before: Numbers, after: Numbers, timed: bool, is_exact: bool) -> Change:
     """Return the change of a median, with an interval unless the numbers have no noise."""
     found = median_change(before, after, CERTAINTY) if timed else None
     if found is None:
@@ -348,17 +348,17 @@ def summary(comparison: Comparison) -> str:
 
 def sentences(comparison: Comparison) -> list[str]:
     """Return what changed: a sentence per kernel, and one that names the kernels that were not compared."""
-    found = [_of_kernel(kernel) for kernel in comparison.kernels]
+    found = [_describe_kernel(kernel) for kernel in comparison.kernels]
     if comparison.not_compared:
         found.append(f"Not compared: {', '.join(comparison.not_compared)}.")
     return found
 
 
-def _of_kernel(kernel: KernelChange) -> str:
+def _describe_kernel(kernel: KernelChange) -> str:
     name = kernel.after if kernel.before == kernel.after else f"{kernel.before} -> {kernel.after}"
     changed = sorted((line for line in kernel.lines if line.is_change), key=_weight, reverse=True)
-    parts = _whole(kernel)
-    parts += [_of_line(line) for line in changed[:_MOST]]
+    parts = _describe_whole(kernel)
+    parts += [_describe_line(line) for line in changed[:_MOST]]
     if len(changed) > _MOST:
         parts.append(f"{plural(len(changed) - _MOST, 'more line')} changed")
     parts += [f"line {line.line} ({line.op}) is gone" for line in kernel.only_before[:_MOST]]
@@ -372,7 +372,7 @@ def _of_kernel(kernel: KernelChange) -> str:
     return f"{name}: {'; '.join(parts)}{rest}."
 
 
-def _whole(kernel: KernelChange) -> list[str]:
+def _describe_whole(kernel: KernelChange) -> list[str]:
     """Describe the kernel as a whole: its time without probes if known, else the lifetime of its traced warps."""
     time, life = kernel.time_ns, kernel.cycles_of_life
     if time.before is not None and time.after is not None:
@@ -383,7 +383,7 @@ def _whole(kernel: KernelChange) -> list[str]:
     return [f"a traced warp lives {_from_to(life, ' cycles')}"] if life.is_change else []
 
 
-def _of_line(line: LineChange) -> str:
+def _describe_line(line: LineChange) -> str:
     place = f"line {line.after}" if line.before == line.after else f"line {line.before} -> {line.after}"
     told = [f"{_WORDS[name]} {_from_to(change)}" for name, change in line.changes.items() if change.is_change]
     return f"{place} ({line.op}): {', '.join(told)}"

@@ -124,7 +124,7 @@ def _cost(evidence: Evidence, entry: SiteCounts, beyond: float, busy_share: floa
             "one cycle for each update after the first",
         )
     if chip is None or not len(net):
-        return Cost(excess, excess, None, f"one cycle for each update after the first; {cost.unknown(chip)}", measured=False)
+        return Cost(excess, excess, None, f"one cycle for each update after the first; {cost.untimed_reason(chip)}", measured=False)
     if entry.site.space == "shared" and entry.wavefronts:
         return cost.of_wavefronts(evidence, entry)
     latency = chip.latency.shared_atomic if entry.site.space == "shared" else chip.latency.global_atomic

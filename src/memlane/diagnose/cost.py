@@ -17,7 +17,7 @@ from memlane.diagnose.evidence import Evidence, Numbers
 from memlane.number_format import plural
 from memlane.record import SiteCounts
 
-MIN_FELT = 0.002
+MIN_NOTICEABLE = 0.002
 """Minimum upper bound of a measured cost, as a share of the warps' lifetimes, to report."""
 
 
@@ -63,7 +63,7 @@ def sector_cycles(chip: Chip) -> float:
     return SECTOR_BYTES * chip.sm_count * chip.clock_mhz / (1000 * rate)
 
 
-def unknown(chip: Chip | None) -> str:
+def untimed_reason(chip: Chip | None) -> str:
     """Return the reason why no time is modelled."""
     return "the time of completion is not known" if chip is not None else "there is no chip file"
 
@@ -77,7 +77,7 @@ def of_sectors(evidence: Evidence, counts: SiteCounts) -> Cost:
     net = evidence.cycles(counts.site)
     if chip is None or not len(net):
         rate = "one cycle" if chip is None else f"{each:.2g} cycles, the rate of the device memory,"
-        return Cost(busy, busy, None, f"{rate} for each excess sector; {unknown(chip)}", measured=False)
+        return Cost(busy, busy, None, f"{rate} for each excess sector; {untimed_reason(chip)}", measured=False)
     part = excess / sectors * counts.requests
     share = part * float(np.maximum(net - nearest_latency(chip, net), 0.0).mean())
     quickest = float(nearest_latency(chip, np.percentile(net, [10]))[0])
@@ -97,7 +97,7 @@ def of_wavefronts(evidence: Evidence, counts: SiteCounts) -> Cost:
     chip = evidence.chip
     net = evidence.cycles(counts.site)
     if chip is None or not len(net):
-        return Cost(float(excess), float(excess), None, f"one cycle for each excess wavefront; {unknown(chip)}", measured=False)
+        return Cost(float(excess), float(excess), None, f"one cycle for each excess wavefront; {untimed_reason(chip)}", measured=False)
     latency = chip.latency.shared_atomic if counts.site.is_atomic else chip.latency.shared
     taken, least = (counts.wavefronts or 0) / requests, (counts.ideal_wavefronts or 0) / requests
     mean = float(net.mean())
@@ -115,9 +115,9 @@ def of_wavefronts(evidence: Evidence, counts: SiteCounts) -> Cost:
     )
 
 
-def is_felt(evidence: Evidence, cost: Cost) -> bool:
+def is_noticeable(evidence: Evidence, cost: Cost) -> bool:
     """Return whether a cost may have a noticeable effect; true for costs that were not measured."""
-    return not cost.measured or cost.high is None or cost.high >= MIN_FELT * evidence.life
+    return not cost.measured or cost.high is None or cost.high >= MIN_NOTICEABLE * evidence.life
 
 
 def idle_share(memory_share: float, warps_per_scheduler: float) -> float:

@@ -21,7 +21,7 @@ MIN_SHARE = 0.02
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """Yield the dependent chains of a kernel."""
     chained = _in_cycles(evidence.own_sites)
-    accesses = list(dict.fromkeys(evidence.together(site)[0] for site in chained))
+    accesses = list(dict.fromkeys(evidence.sites_of_access(site)[0] for site in chained))
     warps = evidence.resident_warps()
     if not accesses or warps is None or evidence.chip is None or evidence.rows is None or evidence.lives is None:
         return

@@ -26,7 +26,11 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
     branches = _divergent(evidence.branches)
     by_branch: dict[tuple[str, int], list[SiteCounts]] = {}
     for entry in evidence.accesses:
-        if entry.requests and 1 <= entry.lanes / entry.requests <= MAX_ACTIVE * _existing(evidence, [entry]) and not _speaks_for_all(entry):
+        if (
+            entry.requests
+            and 1 <= entry.lanes / entry.requests <= MAX_ACTIVE * _threads_per_warp(evidence, [entry])
+            and not _is_leader_update(entry)
+        ):
             branch = _nearest(branches, entry)
             if branch is not None:
                 by_branch.setdefault((branch.file, branch.line), []).append(entry)
@@ -37,7 +41,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         requests = sum(entry.requests for entry in entries)
         lanes = sum(entry.lanes for entry in entries) / requests
         branch = branches[(entries[0].site.file, line)]
-        existing = _existing(evidence, entries)
+        existing = _threads_per_warp(evidence, entries)
         verdict = in_cycles(
             max(entries, key=lambda entry: entry.requests).site,
             measured,
@@ -53,7 +57,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         yield Verdict(**{**vars(verdict), "line": line})
 
 
-def _speaks_for_all(entry: SiteCounts) -> bool:
+def _is_leader_update(entry: SiteCounts) -> bool:
     """Return whether a leader lane updates something for its whole warp, while the others have nothing to do."""
     return entry.site.is_atomic and entry.lanes == entry.requests
 
@@ -76,7 +80,7 @@ def _nearest(branches: dict[tuple[str, int], BranchCounts], entry: SiteCounts) -
     return max(before, key=lambda one: one.line, default=None)
 
 
-def _existing(evidence: Evidence, entries: list[SiteCounts]) -> float:
+def _threads_per_warp(evidence: Evidence, entries: list[SiteCounts]) -> float:
     """Return the threads per warp, on average over the executions of some accesses: 32, or fewer in small blocks, whose missing lanes are
     not divergence."""
     assert evidence.rows is not None
@@ -94,7 +98,7 @@ def _cost(evidence: Evidence, entries: list[SiteCounts]) -> tuple[Cost, float]:
         chosen = rows.of(evidence.numbers(entry.site))
         cycles, weight = rows.cycles[chosen], rows.weight[chosen]
         inactive = 1 - rows.lanes[chosen] / threads[chosen]
-        idle += float(((cycles - _for_own_sectors(evidence, entry, cycles)) * weight * inactive).sum())
+        idle += float(((cycles - _own_sector_cycles(evidence, entry, cycles)) * weight * inactive).sum())
         total += float((cycles * weight).sum())
     return Cost(
         idle,
@@ -105,7 +109,7 @@ def _cost(evidence: Evidence, entries: list[SiteCounts]) -> tuple[Cost, float]:
     ), total
 
 
-def _for_own_sectors(evidence: Evidence, entry: SiteCounts, cycles: Numbers) -> Numbers:
+def _own_sector_cycles(evidence: Evidence, entry: SiteCounts, cycles: Numbers) -> Numbers:
     """Return the cycles above the latency that lanes wait for sectors of their own: full warps would move as many sectors."""
     chip = evidence.chip
     if chip is None or not entry.sectors or not entry.lanes or entry.site.space not in ("global", "generic"):

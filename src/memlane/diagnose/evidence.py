@@ -105,8 +105,8 @@ class Evidence:
 
     @cached_property
     def accesses(self) -> tuple[SiteCounts, ...]:
-        """Counts of each access, over all launches, with the sites merged as in `together`."""
-        groups = dict.fromkeys(self._together[number] for number in self.by_site)
+        """Counts of each access, over all launches, with the sites merged as in `sites_of_access`."""
+        groups = dict.fromkeys(self._access_groups[number] for number in self.by_site)
         return tuple(reduce(SiteCounts.plus, [self.by_site[one] for one in group if one in self.by_site]) for group in groups)
 
     @cached_property
@@ -119,7 +119,7 @@ class Evidence:
         return tuple(found.values())
 
     @cached_property
-    def _together(self) -> Mapping[int, tuple[int, ...]]:
+    def _access_groups(self) -> Mapping[int, tuple[int, ...]]:
         """Index of each instruction -> indices of the instructions that form one access with it, itself included.
 
         Instructions at one place form one access, unless they differ in array, column or call path and also in the transactions per
@@ -131,11 +131,11 @@ class Evidence:
             places.setdefault(site.place, {}).setdefault(key, []).append(site.instruction)
         found: dict[int, tuple[int, ...]] = {}
         for parts in places.values():
-            for group in self._alike(list(parts.values())):
+            for group in self._group_by_transactions(list(parts.values())):
                 found.update(dict.fromkeys(group, tuple(group)))
         return found
 
-    def _alike(self, parts: Sequence[list[int]]) -> list[list[int]]:
+    def _group_by_transactions(self, parts: Sequence[list[int]]) -> list[list[int]]:
         """Return the parts of a place grouped by equal transactions per request; uncounted parts join the first group."""
         groups: list[tuple[tuple[float, float], list[int]]] = []
         silent: list[int] = []
@@ -157,12 +157,12 @@ class Evidence:
     @cached_property
     def own_accesses(self) -> tuple[Site, ...]:
         """First site of each access of the kernel, counted or not, in instruction order."""
-        firsts = {group[0] for group in self._together.values()}
+        firsts = {group[0] for group in self._access_groups.values()}
         return tuple(one for one in self.own_sites if one.instruction in firsts)
 
-    def together(self, site: Site) -> tuple[Site, ...]:
+    def sites_of_access(self, site: Site) -> tuple[Site, ...]:
         """Return the sites that form one access with `site`, itself included, in instruction order."""
-        group = set(self._together.get(site.instruction, (site.instruction,)))
+        group = set(self._access_groups.get(site.instruction, (site.instruction,)))
         return tuple(one for one in self.own_sites if one.instruction in group)
 
     @cached_property
@@ -238,7 +238,7 @@ class Evidence:
 
     def numbers(self, site: Site) -> list[int]:
         """Return the site numbers, as in the rows, of the access that contains `site`."""
-        group = set(self._together.get(site.instruction, ()))
+        group = set(self._access_groups.get(site.instruction, ()))
         return [one.id for one in self.sites if one.kernel == self.kernel and one.instruction in group]
 
     def lanes_of_warps(self) -> npt.NDArray[np.int64]:
@@ -412,7 +412,7 @@ def _of_kernel(trace: Trace, kernel: str, columns: Mapping[str, npt.NDArray[Any]
     )
 
 
-def merged(parts: Sequence[Evidence]) -> list[Evidence]:
+def merge_evidence(parts: Sequence[Evidence]) -> list[Evidence]:
     """Merge counts of several launches into one evidence per kernel, chip and counting method; numbers of different origin are not
     added."""
     found: dict[tuple[str, str, str], Evidence] = {}

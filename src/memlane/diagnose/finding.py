@@ -121,8 +121,8 @@ class Finding:
     def access(self) -> str:
         """The arrays and calls that distinguish this access from others at the same place, such as `gamma and beta; called at norm.cu:30`;
         may be empty."""
-        called = f"called at {joined(self.called_at)}" if self.called_at else ""
-        return "; ".join(part for part in (joined(self.arrays), called) if part)
+        called = f"called at {join_names(self.called_at)}" if self.called_at else ""
+        return "; ".join(part for part in (join_names(self.arrays), called) if part)
 
     @property
     def where(self) -> str:
@@ -175,7 +175,7 @@ class Finding:
         return {**asdict(self), **several, **{name: getattr(self, name) for name in derived}, "text": str(self)}
 
 
-def joined(names: Sequence[str], most: int = 4) -> str:
+def join_names(names: Sequence[str], most: int = 4) -> str:
     """Join names: `a`, `a and b`, or `a, b, c, d and 3 more`."""
     named, left = list(names[:most]), len(names) - most
     if left > 0:

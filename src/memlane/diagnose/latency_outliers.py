@@ -15,7 +15,7 @@ import numpy.typing as npt
 from memlane.diagnose.cost import Cost, level_of
 from memlane.diagnose.evidence import CALIBRATION, TIMES, Evidence, Rows
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
-from memlane.diagnose.uncoalesced import wasteful
+from memlane.diagnose.uncoalesced import is_wasteful
 from memlane.number_format import percent, plural
 from memlane.record import Site
 
@@ -41,7 +41,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
     rows, chip = evidence.rows, evidence.chip
     if rows is None or chip is None:
         return
-    wasted = {evidence.together(one.site)[0] for one in evidence.accesses if wasteful(one, evidence)}
+    wasted = {evidence.sites_of_access(one.site)[0] for one in evidence.accesses if is_wasteful(one, evidence)}
     for site in (one for one in evidence.own_accesses if one.kind == "load" and one.space in CACHED and one not in wasted):
         chosen = rows.of(evidence.numbers(site), complete=True)
         if chosen.any() and rows.execution[chosen].max() > 1:
@@ -77,7 +77,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 
 def _of_one_sector(evidence: Evidence, site: Site) -> bool:
     """Return whether a request's bytes would fit into one sector, so that the next request may hit the same sector."""
-    counted = [evidence.by_site[one.instruction] for one in evidence.together(site) if one.instruction in evidence.by_site]
+    counted = [evidence.by_site[one.instruction] for one in evidence.sites_of_access(site) if one.instruction in evidence.by_site]
     requests = sum(one.requests for one in counted)
     return 0 < requests >= sum(one.ideal_sectors or 0 for one in counted)
 

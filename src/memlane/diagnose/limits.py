@@ -43,11 +43,11 @@ class Limits:
             for name, measure in _MEASURES.items():
                 limit, value = getattr(self, name), measure(entry)
                 if limit is not None and value is not None and value > limit:
-                    told.append(_told(entry, name, limit, value, findings, sources or {}))
+                    told.append(_describe_excess(entry, name, limit, value, findings, sources or {}))
         return told
 
 
-def _told(entry: SiteCounts, name: str, limit: float, value: float, findings: list[Finding], sources: Mapping[str, str]) -> str:
+def _describe_excess(entry: SiteCounts, name: str, limit: float, value: float, findings: list[Finding], sources: Mapping[str, str]) -> str:
     site = entry.site
     at_place = [one for one in findings if (one.kernel, one.file, one.line, one.op, one.space) == site.place]
     first = next(iter(at_place), None)

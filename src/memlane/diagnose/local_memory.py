@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlane.diagnose.cost import Cost, unknown
+from memlane.diagnose.cost import Cost, untimed_reason
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.number_format import plural
@@ -49,7 +49,9 @@ def _cost(evidence: Evidence, entry: SiteCounts) -> Cost:
                 f"all {plural(round(mean), 'cycle')} of the mean access, because a register takes none",
             )
     cycles = latency * entry.requests
-    return Cost(cycles, float(entry.requests), None, f"{plural(round(latency), 'cycle')} for each request; {unknown(chip)}", measured=False)
+    return Cost(
+        cycles, float(entry.requests), None, f"{plural(round(latency), 'cycle')} for each request; {untimed_reason(chip)}", measured=False
+    )
 
 
 def _stack(evidence: Evidence) -> int:

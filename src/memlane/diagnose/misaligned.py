@@ -38,9 +38,9 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             continue
         if (evidence.row_bytes(entry.site.nbytes) or SECTOR_BYTES) < SECTOR_BYTES:
             continue  # block rows are shorter than a sector
-        if any(_key(one) in aligned for one in evidence.together(entry.site)):
+        if any(_key(one) in aligned for one in evidence.sites_of_access(entry.site)):
             continue
-        if not cost.is_felt(evidence, cost.of_sectors(evidence, entry)):
+        if not cost.is_noticeable(evidence, cost.of_sectors(evidence, entry)):
             continue
         touched, enough = (per_request(number or 0, entry.requests) for number in (entry.sectors, entry.ideal_sectors))
         yield of_sectors(

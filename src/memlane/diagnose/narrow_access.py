@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlane.chip import SECTOR_BYTES
-from memlane.diagnose.cost import MIN_FELT, Cost, unknown
+from memlane.diagnose.cost import MIN_NOTICEABLE, Cost, untimed_reason
 from memlane.diagnose.evidence import COUNTS, ORIGINS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, in_cycles
 from memlane.number_format import percent, plural
@@ -55,7 +55,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             found,
             f"each lane of {plural(entry.requests, 'request')} accesses {width}, so a request moves "
             f"{plural(entry.bytes / entry.requests, 'byte')} of a possible {WIDTH * evidence.lanes_per_warp()}",
-            f"a thread {_does(site.kind)} one element at a time",
+            f"a thread {_verb(site.kind)} one element at a time",
             f"Let each thread {VERBS[site.kind]} {WIDTH // site.nbytes} neighbouring elements at once, or more "
             f"({_VECTORS[site.nbytes]}), with correspondingly fewer threads or iterations.",
             entry.requests,
@@ -68,10 +68,10 @@ def _least(evidence: Evidence, measured: bool) -> float:
     """Return the minimum warp cycles to report; lower without measured completion, as for stores, whose cost after issue is unknown."""
     if not evidence.life:
         return MIN_SHARE * evidence.requests
-    return (MIN_SHARE if measured else MIN_FELT) * evidence.life
+    return (MIN_SHARE if measured else MIN_NOTICEABLE) * evidence.life
 
 
-def _does(kind: str) -> str:
+def _verb(kind: str) -> str:
     return "stores" if kind == "store" else "loads"
 
 
@@ -99,7 +99,7 @@ def _cost(evidence: Evidence, entry: SiteCounts, fewer: float) -> Cost:
     net = evidence.cycles(entry.site)
     least = entry.requests * fewer
     if not len(net):
-        return Cost(least, least, None, f"one cycle for each request that would be saved; {unknown(evidence.chip)}", measured=False)
+        return Cost(least, least, None, f"one cycle for each request that would be saved; {untimed_reason(evidence.chip)}", measured=False)
     cycles = float(net.mean()) * least
     return Cost(
         max(cycles, least),

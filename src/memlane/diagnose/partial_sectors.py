@@ -9,14 +9,14 @@ from memlane.chip import SECTOR_BYTES
 from memlane.diagnose import cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict, of_sectors, per_request
-from memlane.diagnose.uncoalesced import shares_sectors, wasteful
+from memlane.diagnose.uncoalesced import is_wasteful, shares_sectors
 from memlane.number_format import percent, plural
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """Yield the accesses of a kernel that use their sectors partly."""
     for entry in evidence.accesses:
-        if not wasteful(entry, evidence) or not shares_sectors(entry, evidence):
+        if not is_wasteful(entry, evidence) or not shares_sectors(entry, evidence):
             continue
         sectors, ideal = entry.sectors or 0, entry.ideal_sectors or 1
         used = ideal / sectors

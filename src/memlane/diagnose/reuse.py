@@ -44,7 +44,7 @@ class Reuse:
     are known, those for which these do not suffice; else those as quick as L1."""
     again: Numbers
     """Net cycles of the accesses that reload data of their multiprocessor, taken to be the quickest, since first loads are slow; their
-    number lies between two bounds, see `_again`."""
+    number lies between two bounds, see `_repeated_shares`."""
     certain: int
     """How many of `again`, from the first on, are certain."""
     cycles: float
@@ -64,7 +64,7 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
     if rows is None or chip is None:
         return
     sms = max(len({*rows.sm.tolist()}), 1)
-    held = min(evidence.array_bytes(), _held_by_busiest(evidence)) <= chip.l1_bytes
+    held = min(evidence.array_bytes(), _max_distinct_bytes(evidence)) <= chip.l1_bytes
     arrays: dict[Hashable, list[Site]] = {}
     for site in evidence.own_sites:
         if site.kind == "load" and site.space == "global" and not site.is_of_compiler:
@@ -81,7 +81,7 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
         times_per_sm = max(times / sms, min(times, AT_LEAST_TWICE) if all(one.address_repeats for one in sites) else 0.0)
         from_l1 = float((cycles < between_l1_and_l2(chip)).mean())
         sectors = sum(one.sectors or 0 for one in counted)
-        certain, likely = _again(times, times_per_sm, from_l1)
+        certain, likely = _repeated_shares(times, times_per_sm, from_l1)
         yield Reuse(
             sites[0],
             tuple(sites),
@@ -111,7 +111,7 @@ def _read_from_l2(evidence: Evidence, chip: Chip) -> float:
     return rate * sum(floor.cycles for floor in floors if floor.name == L2_READS)
 
 
-def _again(times: float, times_per_sm: float, from_l1: float) -> tuple[float, float]:
+def _repeated_shares(times: float, times_per_sm: float, from_l1: float) -> tuple[float, float]:
     """Return the certain and the likely share of the accesses that reload data of their multiprocessor.
 
     Certain are L1 hits, and the accesses left once every multiprocessor has loaded the whole array. If each loads a part of its own, the
@@ -122,7 +122,7 @@ def _again(times: float, times_per_sm: float, from_l1: float) -> tuple[float, fl
     return certain, max(certain, 1 - 1 / math.sqrt(whole * part))
 
 
-def _held_by_busiest(evidence: Evidence) -> float:
+def _max_distinct_bytes(evidence: Evidence) -> float:
     """Return an upper bound of the distinct sectors, in bytes, that one multiprocessor moves per launch.
 
     Of each array it is at most the array's size, and at most the share of accesses of the multiprocessor with the most records.

@@ -24,7 +24,7 @@ from memlane.diagnose import (
     reloaded_sectors,
     uncoalesced,
 )
-from memlane.diagnose.evidence import HOW_TO_GET, SAME, Evidence, merged, of_trace
+from memlane.diagnose.evidence import HOW_TO_GET, SAME, Evidence, merge_evidence, of_trace
 from memlane.diagnose.finding import Finding
 from memlane.diagnose.rule import Rule, Verdict
 from memlane.errors import RecordError
@@ -50,7 +50,7 @@ RULES: tuple[Rule, ...] = (
 """All rules, in the order in which equal findings are listed. A new rule is a new module with a `RULE`, added here."""
 
 
-OF_LANES = frozenset(rule.RULE.id for rule in (uncoalesced, bank_conflicts, partial_sectors, misaligned, contended_atomics))
+LANE_ORDER_RULES = frozenset(rule.RULE.id for rule in (uncoalesced, bank_conflicts, partial_sectors, misaligned, contended_atomics))
 """Rules whose finding disappears if the lanes of an access are contiguous."""
 
 
@@ -97,7 +97,7 @@ def explain(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str],
         several = [subject] if isinstance(subject, Counts) else subject
         if not isinstance(several, Sequence) or not all(isinstance(one, Counts) for one in several):
             raise TypeError(f"explain takes a trace, the path of a record file, or counts; got a {type(subject).__name__}")
-        evidence = merged(
+        evidence = merge_evidence(
             [
                 Evidence(one.kernel, one.chip, one.how, one.sites, one.branches, sources=sources or one.sources)
                 for one in several
@@ -175,9 +175,9 @@ def _finding(rule: Rule, verdict: Verdict, evidence: Evidence) -> Finding:
     lines = evidence.sources.get(site.file, "").splitlines()
     excess = verdict.transactions - verdict.ideal
     measured = cost.measured and evidence.life > 0
-    about = verdict.about or evidence.together(site)
+    about = verdict.about or evidence.sites_of_access(site)
     least, most = _between(evidence, verdict.unit, about)
-    launch_us = evidence.launch_us(about) if rule.id in OF_LANES else None
+    launch_us = evidence.launch_us(about) if rule.id in LANE_ORDER_RULES else None
     return Finding(
         rule=rule.id,
         title=rule.title,

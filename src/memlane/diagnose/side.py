@@ -152,18 +152,18 @@ def _kernel_of(
     launches: list[LaunchInfo],
     entries: list[LineSummary],
 ) -> SideKernel:
-    drawn = _drawn(launches)
+    sampling_shift = _sampling_shift(launches)
     lines = []
     for entry in entries:
         place = (kernel, entry.file, entry.line, entry.op, entry.space)
-        latencies, times = rows.of_place(place, drawn)
+        latencies, times = rows.of_place(place, sampling_shift)
         requests = entry.accesses_estimated if entry.requests is None else entry.requests
         text = source_line(trace.sources, entry.file, entry.line)
         per_request = entry.sectors_per_request, entry.wavefronts_per_request
         read = frozenset(ends.get(place, ()))
         lines.append(Line(entry.file, entry.line, entry.op, entry.space, text, requests, *per_request, latencies, times, read))
     sampled = any(launch.sample is not None for launch in launches)
-    lives = _lives(trace, [launch.id for launch in launches], drawn)
+    lives = _lives(trace, [launch.id for launch in launches], sampling_shift)
     staged = frozenset(launch.staging.memory for launch in launches if launch.staging is not None)
     shapes = _shapes((one.grid, one.block) for one in launches)
     return SideKernel(kernel, tuple(lines), len(launches), shapes, lives, sampled, staged, _plain_ns(launches), _limited_by(launches))
@@ -180,7 +180,7 @@ def _plain_ns(launches: Sequence[LaunchInfo]) -> float | None:
     return float(np.median(timed)) if timed and len(timed) == len(launches) else None
 
 
-def _drawn(launches: Sequence[LaunchInfo]) -> int:
+def _sampling_shift(launches: Sequence[LaunchInfo]) -> int:
     """Return the shift that reduces a warp's number to the unit that was sampled, and has to be resampled.
 
     It is that of launches if there are several, of blocks if whole blocks were sampled, since the warps of a block are alike, else of
@@ -205,7 +205,7 @@ class _Rows:
         self._cycles, self._warp = cycles[order].astype(np.float64), warp[order]
         self._bounds = np.searchsorted(place[order], np.arange(len(self._places) + 1))
 
-    def of_place(self, place: Place, drawn: int) -> tuple[Numbers, Numbers]:
+    def of_place(self, place: Place, sampling_shift: int) -> tuple[Numbers, Numbers]:
         """Return median and sum of each warp's cycles there, or the medians of these per sampled unit."""
         number = self._places.get(place)
         if number is None or self._bounds[number] == self._bounds[number + 1]:
@@ -217,16 +217,16 @@ class _Rows:
         # The cycles of a warp are sorted, so its median is in the middle.
         medians = (cycles[firsts + (counts - 1) // 2] + cycles[firsts + counts // 2]) / 2
         sums = np.add.reduceat(cycles, firsts)
-        return _medians_by(medians, warp[firsts] >> drawn), _medians_by(sums, warp[firsts] >> drawn)
+        return _medians_by(medians, warp[firsts] >> sampling_shift), _medians_by(sums, warp[firsts] >> sampling_shift)
 
 
-def _lives(trace: Trace, launches: Sequence[int], drawn: int) -> Numbers:
+def _lives(trace: Trace, launches: Sequence[int], sampling_shift: int) -> Numbers:
     warps = trace.warps
     # The end of a warp is 0 if unknown.
     mine = np.isin(warps["launch"], launches) & (warps["end_cycles"] > warps["begin_cycles"])
     lives = (warps["end_cycles"][mine] - warps["begin_cycles"][mine]).astype(np.float64)
     numbers = _numbered({name: warps[name][mine].astype(np.int64) for name in ("launch", "block", "warp")})
-    return _medians_by(lives, numbers >> drawn)
+    return _medians_by(lives, numbers >> sampling_shift)
 
 
 def _numbered(columns: Mapping[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:

@@ -24,13 +24,13 @@ MIN_SHARE = 0.01
 """Minimum excess as a share of all sectors of the kernel; less has no measurable effect."""
 SHARED_BY = 2
 """Lanes per sector from which it is the finding `partial-sectors`."""
-ALONE = 0.75
+MIN_ISOLATED = 0.75
 """Minimum share of an access's sectors without touched neighbours that indicates that its lanes go down columns."""
 EDGES = 0.05
 """Share of lanes that may be missing from shared sectors: at an edge, or where a loop starts later for one of them."""
 
 
-def wasteful(entry: SiteCounts, evidence: Evidence) -> bool:
+def is_wasteful(entry: SiteCounts, evidence: Evidence) -> bool:
     """Return whether an access to global memory moves so many excess sectors that it is this finding or `partial-sectors`."""
     if (
         entry.site.space not in ("global", "generic")
@@ -43,12 +43,12 @@ def wasteful(entry: SiteCounts, evidence: Evidence) -> bool:
     excess = entry.sectors - entry.ideal_sectors
     ratio = entry.sectors / entry.ideal_sectors
     edges = MIN_EXCESS_PER_REQUEST * evidence.rows_per_warp(entry.site.nbytes) * entry.requests
-    if ratio < MIN_RATIO or excess <= edges or excess < MIN_SHARE * evidence.sectors or _lacks_lanes(entry, evidence):
+    if ratio < MIN_RATIO or excess <= edges or excess < MIN_SHARE * evidence.sectors or _has_inactive_lanes(entry, evidence):
         return False
-    return cost.is_felt(evidence, cost.of_sectors(evidence, entry))
+    return cost.is_noticeable(evidence, cost.of_sectors(evidence, entry))
 
 
-def _lacks_lanes(entry: SiteCounts, evidence: Evidence) -> bool:
+def _has_inactive_lanes(entry: SiteCounts, evidence: Evidence) -> bool:
     """Return whether no more sectors move than for a full warp of contiguous lanes: then inactive lanes are the cause, and a different data
     layout would not help."""
     lanes = evidence.lanes_per_warp()
@@ -62,15 +62,15 @@ def shares_sectors(entry: SiteCounts, evidence: Evidence) -> bool:
     """
     if entry.site.is_atomic:
         return False
-    counted = [evidence.by_site[one.instruction] for one in evidence.together(entry.site) if one.instruction in evidence.by_site]
+    counted = [evidence.by_site[one.instruction] for one in evidence.sites_of_access(entry.site) if one.instruction in evidence.by_site]
     apart = [one for one in counted if one.excess_sectors]
     sectors = sum(one.sectors or 0 for one in apart)
     # Lanes with the same word count once: `ideal_sectors` is what the distinct words would fill.
     different = [min(one.lanes, (one.ideal_sectors or 0) * SECTOR_BYTES // max(one.site.nbytes, 1)) for one in apart]
-    return sum(different) >= (1 - EDGES) * SHARED_BY * sectors and not _goes_down(entry, evidence, sum(different) / max(sectors, 1))
+    return sum(different) >= (1 - EDGES) * SHARED_BY * sectors and not _goes_down_columns(entry, evidence, sum(different) / max(sectors, 1))
 
 
-def _goes_down(entry: SiteCounts, evidence: Evidence, lanes_in_sector: float) -> bool:
+def _goes_down_columns(entry: SiteCounts, evidence: Evidence, lanes_in_sector: float) -> bool:
     """Return whether lanes share a sector only because the block has several rows and each row goes down a column.
 
     Then no data lies between the lanes that could be stored elsewhere. Block rows shorter than a sector are another cause.
@@ -78,13 +78,13 @@ def _goes_down(entry: SiteCounts, evidence: Evidence, lanes_in_sector: float) ->
     row_bytes = evidence.row_bytes(entry.site.nbytes)
     if row_bytes is not None and row_bytes < SECTOR_BYTES:
         return False
-    seen = [_alone(one) for one in evidence.worst_examples(entry.site) if one.space == "global"]
+    seen = [_isolated_share(one) for one in evidence.worst_examples(entry.site) if one.space == "global"]
     if seen:
-        return min(seen) >= ALONE
+        return min(seen) >= MIN_ISOLATED
     return 1 < evidence.rows_per_warp(entry.site.nbytes) >= lanes_in_sector
 
 
-def _alone(example: AccessExample) -> float:
+def _isolated_share(example: AccessExample) -> float:
     """Return the share of an access's sectors of which neither neighbour is touched."""
     touched = {
         (address + byte) // SECTOR_BYTES
@@ -98,7 +98,7 @@ def _alone(example: AccessExample) -> float:
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """Yield the uncoalesced accesses of a kernel."""
     for entry in evidence.accesses:
-        if wasteful(entry, evidence) and not shares_sectors(entry, evidence):
+        if is_wasteful(entry, evidence) and not shares_sectors(entry, evidence):
             sectors, ideal = entry.sectors or 0, entry.ideal_sectors or 1
             touched, enough = (per_request(number, entry.requests) for number in (sectors, ideal))
             what = f"each request touches {touched} sectors where {enough} would do ({rounded(sectors / ideal)} times the traffic)"
@@ -109,9 +109,9 @@ def _cause(counts: SiteCounts, sectors: int) -> str:
     if sectors == counts.lanes:
         return "each lane touches a different sector"
     words = (counts.ideal_sectors or 0) * SECTOR_BYTES / max(counts.site.nbytes, 1)
-    together = counts.lanes / max(words, 1)
-    if together >= SHARED_BY and not counts.site.is_atomic:
-        return f"its lanes access few different elements, one per {plural(together, 'lane')}, which are not contiguous"
+    lanes_per_word = counts.lanes / max(words, 1)
+    if lanes_per_word >= SHARED_BY and not counts.site.is_atomic:
+        return f"its lanes access few different elements, one per {plural(lanes_per_word, 'lane')}, which are not contiguous"
     return "the addresses of its lanes are not contiguous"
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from memlane.emulate.emulator import Emulator
 from memlane.emulate.layers import reads_clock
 from memlane.launch import Launch, Layers, Observation, Target, adds_clock_reads
-from memlane.model import Work, advance, fixed_work, launches_of, unknown
+from memlane.model import Work, advance, fixed_work, launches_of, missing_number
 from memlane.plan import Execution, Timeline
 
 Clocked = Callable[[Launch], Launch]
@@ -26,7 +26,7 @@ def needs_clock(order: Sequence[Execution], devices: Sequence[Target], launches:
     kernels = {id(launch.kernel.function): launch.kernel for launch in launches}
     if not adds_clock_reads() and not any(reads_clock(kernel.module, kernel.name) for kernel in kernels.values()):
         return False
-    return not unknown(order, [device.chip for device in devices])
+    return not missing_number(order, [device.chip for device in devices])
 
 
 class Engine:

@@ -58,9 +58,9 @@ def fixed_work(execution: Execution, chips: Sequence[Chip]) -> Work:
     if isinstance(action, Put):
         return _put_work(action, execution.step.device or 0, chips)
     if isinstance(action, Wait):
-        return Work(0.0, (), 1e3 * _known(chips[execution.step.device or 0], "flag_us"))
+        return Work(0.0, (), 1e3 * _required(chips[execution.step.device or 0], "flag_us"))
     devices = [device for device, _ in launches_of(execution)]
-    latency = 1e3 * max(_known(chips[device], "launch_us") for device in devices)
+    latency = 1e3 * max(_required(chips[device], "launch_us") for device in devices)
     return Work(0.0, tuple(("device", device) for device in devices), latency)
 
 
@@ -76,7 +76,7 @@ def roofline_ns(chip: Chip, *, dram_read: float = 0, dram_written: float = 0, l2
     return max(dram, l2, 1e3 * flops / (2 * chip.throughput.fma * chip.sm_count * chip.clock_mhz))
 
 
-def unknown(order: Sequence[Execution], chips: Sequence[Chip]) -> str:
+def missing_number(order: Sequence[Execution], chips: Sequence[Chip]) -> str:
     """Return which number required for a plan's time is missing in the chip files, as a sentence; empty if none is."""
     try:
         for execution in order:
@@ -99,10 +99,10 @@ def copy_work(copy: Copy, chips: Sequence[Chip]) -> Work:
     if isinstance(to, int) and isinstance(of, int):
         if to == of:
             chip = chips[to]
-            latency, rate = _known(chip, "device_us"), (chip.copy_gb_per_s or chip.dram_gb_per_s) / 2
+            latency, rate = _required(chip, "device_us"), (chip.copy_gb_per_s or chip.dram_gb_per_s) / 2
             resources = (("copies inside", to),)
         else:
-            latency, rate = _known(chips[of], "peer_us"), _known(chips[of], "peer_gb_per_s")
+            latency, rate = _required(chips[of], "peer_us"), _required(chips[of], "peer_gb_per_s")
             resources = ("to peers", of), ("from peers", to)
     elif isinstance(to, int) or isinstance(of, int):
         device = to if isinstance(to, int) else of
@@ -124,17 +124,17 @@ def _put_work(put: Put, device: int, chips: Sequence[Chip]) -> Work:
         other = next((home for home in homes if isinstance(home, int) and home != device), device)
         nbytes[other] = nbytes.get(other, 0) + copy.source.nbytes
     here = nbytes.pop(device, 0)
-    elapsed = sum(nbytes.values()) / _known(chip, "peer_gb_per_s") if nbytes else 0.0
+    elapsed = sum(nbytes.values()) / _required(chip, "peer_gb_per_s") if nbytes else 0.0
     elapsed += 2 * here / (chip.copy_gb_per_s or chip.dram_gb_per_s)
     ways: Resources = (("to peers", device), *(("from peers", other) for other in sorted(nbytes))) if nbytes else ()
-    return Work(elapsed, ways, 1e3 * _known(chip, "launch_us"))
+    return Work(elapsed, ways, 1e3 * _required(chip, "launch_us"))
 
 
 def _host_link(chip: Chip, *, is_pinned: bool, is_upload: bool) -> tuple[float, float]:
     """Return latency in us and rate in GB/s of copies between host and device; a number missing for one direction is taken from the
     other."""
     links = chip.links
-    latency, rate = _known(chip, "host_us"), _known(chip, "host_gb_per_s" if is_pinned else "pageable_gb_per_s")
+    latency, rate = _required(chip, "host_us"), _required(chip, "host_gb_per_s" if is_pinned else "pageable_gb_per_s")
     if not is_pinned and links.pageable_us is not None:
         latency = links.pageable_us
     elif not is_upload and links.to_host_us is not None:
@@ -143,7 +143,7 @@ def _host_link(chip: Chip, *, is_pinned: bool, is_upload: bool) -> tuple[float, 
     return latency, rate if other is None else other
 
 
-def _known(chip: Chip, entry: str) -> float:
+def _required(chip: Chip, entry: str) -> float:
     value: float | None = getattr(chip.links, entry)
     if value is None:
         raise ChipError(f"the chip file of {chip.name} has no [links] {entry}, which a prediction of the plan needs: measure and add it")

@@ -60,9 +60,9 @@ class _Clock:
         for number, execution in enumerate(self.order):
             for other in execution.waits:
                 self._followers[other].append(number)
-        self._asked = [(0.0, 0.0, Work(0.0))] * count
+        self._requests = [(0.0, 0.0, Work(0.0))] * count
         """Ready time, request time and resources of each execution."""
-        self._asks: list[tuple[float, int]] = []
+        self._pending_requests: list[tuple[float, int]] = []
         self._ends: list[tuple[float, int]] = []
         self._candidates: list[tuple[bool, float, int]] = []
         """Executions that have requested their resources: whether not urgent, request time, number."""
@@ -78,25 +78,25 @@ class _Clock:
     def _ready(self, number: int) -> None:
         work = self.needs(number)
         at = self.now + work.latency_ns
-        self._asked[number] = self.now, at, work
-        heapq.heappush(self._asks, (at, number))
+        self._requests[number] = self.now, at, work
+        heapq.heappush(self._pending_requests, (at, number))
 
     def catch_up(self) -> bool:
         """Process all events up to now, and advance to the next event if nothing can start; return False if there is none."""
         if not self._candidates:
-            following = [events[0][0] for events in (self._asks, self._ends) if events]
+            following = [events[0][0] for events in (self._pending_requests, self._ends) if events]
             if not following:
                 return False
             self.now = max(self.now, min(following))
         while self._ends and self._ends[0][0] <= self.now:
             self._end(heapq.heappop(self._ends)[1])
-        while self._asks and self._asks[0][0] <= self.now:
-            at, number = heapq.heappop(self._asks)
+        while self._pending_requests and self._pending_requests[0][0] <= self.now:
+            at, number = heapq.heappop(self._pending_requests)
             heapq.heappush(self._candidates, (not self.order[number].step.is_urgent, at, number))
         return True
 
     def _end(self, number: int) -> None:
-        for one in self._asked[number][2].resources:
+        for one in self._requests[number][2].resources:
             if self._users.get(one) == number:
                 del self._users[one]
             self._last[one] = self.times[number][1], number
@@ -111,7 +111,7 @@ class _Clock:
         """Return the first candidate whose resources are all free, or None; park the others at a busy resource."""
         while self._candidates:
             asked = heapq.heappop(self._candidates)
-            busy = next((one for one in self._asked[asked[-1]][2].resources if one in self._users), None)
+            busy = next((one for one in self._requests[asked[-1]][2].resources if one in self._users), None)
             if busy is None:
                 return asked[-1]
             self._parked.setdefault(busy, []).append(asked)
@@ -119,7 +119,7 @@ class _Clock:
 
     def begin(self, number: int, elapsed_ns: float) -> None:
         """Start an execution: it occupies its resources from now on."""
-        ready, at, work = self._asked[number]
+        ready, at, work = self._requests[number]
         start, held_by = ready, None
         if self.now > at:  # it starts as late as possible: its latency ends when its resources are free
             _, held_by = max(self._last[one] for one in work.resources if one in self._last)

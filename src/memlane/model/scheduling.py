@@ -96,9 +96,9 @@ def _may_move(instruction: Instruction) -> bool:
 
 def _by_ranks(stretch: Sequence[Instruction], ranks: Ranks) -> Iterator[int]:
     """Yield the instruction indices in the order of their ranks, as far as dependencies allow."""
-    after = _needs(stretch)
+    after = _dependences(stretch)
     waits = [0] * len(stretch)
-    wanted = [_LAST if rank is None else rank for rank in _filled(ranks, after)]
+    wanted = [_LAST if rank is None else rank for rank in _complete_ranks(ranks, after)]
     for followers in after:
         for follower in followers:
             waits[follower] += 1
@@ -113,7 +113,7 @@ def _by_ranks(stretch: Sequence[Instruction], ranks: Ranks) -> Iterator[int]:
                 heappush(ready, (wanted[follower], follower))
 
 
-def _filled(ranks: Ranks, after: Sequence[dict[int, int]]) -> list[int | None]:
+def _complete_ranks(ranks: Ranks, after: Sequence[dict[int, int]]) -> list[int | None]:
     """Return the ranks lowered to those of dependent instructions; instructions without a rank get one in the same way."""
     found = list(ranks)
     for number in range(len(found) - 1, -1, -1):
@@ -127,21 +127,21 @@ def _by_latency(stretch: Sequence[Instruction]) -> Iterator[int]:
     if len(stretch) < 3 or not any(one.form.effect in ("load", "texture") for one in stretch):
         yield from range(len(stretch))
         return
-    after = _needs(stretch)
+    after = _dependences(stretch)
     waits = [0] * len(stretch)
     for followers in after:
         for follower in followers:
             waits[follower] += 1
-    ways = _ways(stretch, after)
+    critical_paths = _critical_paths(stretch, after)
     earliest, now = [0] * len(stretch), 0
-    ready = [(-ways[number], number) for number in range(len(stretch)) if not waits[number]]
+    ready = [(-critical_paths[number], number) for number in range(len(stretch)) if not waits[number]]
     ready.sort()
     coming: list[tuple[int, int]] = []
     while ready or coming:
         while coming and (coming[0][0] <= now or not ready):
             when, number = heappop(coming)
             now = max(now, when) if not ready else now
-            heappush(ready, (-ways[number], number))
+            heappush(ready, (-critical_paths[number], number))
         _, number = heappop(ready)
         yield number
         now += 1
@@ -152,15 +152,15 @@ def _by_latency(stretch: Sequence[Instruction]) -> Iterator[int]:
                 heappush(coming, (earliest[follower], follower))
 
 
-def _ways(stretch: Sequence[Instruction], after: Sequence[dict[int, int]]) -> list[int]:
+def _critical_paths(stretch: Sequence[Instruction], after: Sequence[dict[int, int]]) -> list[int]:
     """Return the longest path from each instruction to the end of the stretch, in cycles."""
-    ways = [1] * len(stretch)
+    critical_paths = [1] * len(stretch)
     for number in range(len(stretch) - 1, -1, -1):
-        ways[number] = max([1, *(latency + ways[follower] for follower, latency in after[number].items())])
-    return ways
+        critical_paths[number] = max([1, *(latency + critical_paths[follower] for follower, latency in after[number].items())])
+    return critical_paths
 
 
-def _needs(stretch: Sequence[Instruction]) -> list[dict[int, int]]:
+def _dependences(stretch: Sequence[Instruction]) -> list[dict[int, int]]:
     """Return the dependences of each instruction: later instructions that must stay after it -> the cycles between them."""
     after: list[dict[int, int]] = [{} for _ in stretch]
     writer: dict[str, int] = {}
@@ -168,27 +168,27 @@ def _needs(stretch: Sequence[Instruction]) -> list[dict[int, int]]:
     stores: dict[str, int] = {}
     loads: dict[str, list[int]] = {}
 
-    def behind(first: int, second: int, latency: int) -> None:
+    def add_dependence(first: int, second: int, latency: int) -> None:
         after[first][second] = max(after[first].get(second, 1), latency)
 
     for number, one in enumerate(stretch):
         for name in values_read(one):
             if name in writer:
-                behind(writer[name], number, _latency(stretch[writer[name]]))
+                add_dependence(writer[name], number, _latency(stretch[writer[name]]))
         for name in values_written(one):
             if name in writer:
-                behind(writer[name], number, 1)
+                add_dependence(writer[name], number, 1)
             for reader in readers.get(name, ()):
                 if reader != number:
-                    behind(reader, number, 1)
+                    add_dependence(reader, number, 1)
         access = memory_access(one)
         if access is not None and access.space not in ("param", "const") and not access.read_only:
-            for space in _meets(access.space):
+            for space in _may_alias(access.space):
                 if space in stores:
-                    behind(stores[space], number, 1)
+                    add_dependence(stores[space], number, 1)
                 if one.form.effect == "store":
                     for load in loads.get(space, ()):
-                        behind(load, number, 1)
+                        add_dependence(load, number, 1)
             if one.form.effect == "store":
                 stores[access.space] = number
                 loads[access.space] = []
@@ -201,7 +201,7 @@ def _needs(stretch: Sequence[Instruction]) -> list[dict[int, int]]:
     return after
 
 
-def _meets(space: str) -> tuple[str, ...]:
+def _may_alias(space: str) -> tuple[str, ...]:
     """Return the state spaces that may alias this one."""
     return ("global", "shared", "local", "generic") if space == "generic" else (space, "generic")
 

@@ -126,7 +126,7 @@ class LayoutAdvice:
             return f"{begun}. No layout could be tried: {self.refused[0][1]}."
         how, best = "modelled" if self.modelled else "measured", self.best
         if best is None:
-            return f"{begun}. {self._declined(how)}"
+            return f"{begun}. {self._why_declined(how)}"
         uploaded = self.break_even()
         exposed = best.cost_ns(uploaded=True)
         return (
@@ -136,7 +136,7 @@ class LayoutAdvice:
             f"{_launches(self.break_even(uploaded=False))}."
         )
 
-    def _declined(self, how: str) -> str:
+    def _why_declined(self, how: str) -> str:
         """Return why no remap pays off, in a sentence or two."""
         same = [one for one in self.tried if one.same]
         if not same:
@@ -182,14 +182,14 @@ def advise_launch(launch: Launch, *, shapes: Mapping[int, tuple[int, ...]] | Non
     """Advise layouts for a launch without observers, like `advise_layout`."""
     before = Snapshot(launch)
     try:
-        counts = _counted(launch)
+        counts = _count(launch)
         found = sorted(_badly_accessed(counts, launch), key=lambda one: one.ideal - one.sectors)
         return tuple(advice for one in found if (advice := _Trial(launch, before, counts).advice(one, shapes or {})) is not None)
     finally:
         before.restore()
 
 
-def _counted(launch: Launch) -> Counts:
+def _count(launch: Launch) -> Counts:
     counter = Counter()
     with observing(counter):
         launch.kernel.target.launch(observed(launch))
@@ -257,7 +257,7 @@ class _Trial:
         array = DeviceArray(self.target, argument.memory[0], extents, np.dtype(taken.dtype), argument.owner)
         for layout in _candidates(taken):
             try:
-                tried.append(self._tried(parameter, array, layout))
+                tried.append(self._try_layout(parameter, array, layout))
             except RelayoutError as error:
                 refused.append((str(layout), str(error).partition("\n")[0]))
             except MemlaneError as error:
@@ -279,7 +279,7 @@ class _Trial:
             limited_by=self.limited_by,
         )
 
-    def _tried(self, parameter: int, array: DeviceArray, layout: ArrayLayout) -> Tried:
+    def _try_layout(self, parameter: int, array: DeviceArray, layout: ArrayLayout) -> Tried:
         wanted = self.launch.kernel.function.params[parameter].name
         kernel = relayout(self.launch.kernel, layout, parameter=wanted, shape=array.shape, dtype=array.dtype)
         self.before.restore()
@@ -296,7 +296,7 @@ class _Trial:
         same = Snapshot(self.launch).holds_what(self.after)
         self.before.restore()
         lay_out(array, layout=layout, out=laid_out)
-        counts = _counted(launch)
+        counts = _count(launch)
         self.before.restore()
         time_ns = self._time(launch)
         self.before.restore()

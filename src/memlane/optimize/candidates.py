@@ -25,7 +25,7 @@ _USUAL = ("row", "column")
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class LanePattern:
     """Relative lane addresses of one access, in elements from lane 0."""
 
     distances: npt.NDArray[np.int64]
@@ -55,7 +55,9 @@ class Geometry:
     """Elements of the widest access."""
 
 
-def geometries(nbytes: int, element: int, vector: int, seen: Sequence[Seen], rows: int | None, columns: int | None) -> list[Geometry]:
+def geometries(
+    nbytes: int, element: int, vector: int, seen: Sequence[LanePattern], rows: int | None, columns: int | None
+) -> list[Geometry]:
     """Return possible shapes of an array, the most likely first.
 
     Given or declared extents decide; else the steps from lane to lane, else a square, or rows that fill the banks once. Lane steps over
@@ -85,13 +87,13 @@ def geometries(nbytes: int, element: int, vector: int, seen: Sequence[Seen], row
     return [Geometry(elements // one, one, element, vector) for one in fits[:2]]
 
 
-def _steps(seen: Seen) -> list[int]:
+def _steps(seen: LanePattern) -> list[int]:
     """Return the two commonest distances between active neighbours that exceed a lane's access, in elements."""
     pairs = [abs(int(seen.distances[lane + 1] - seen.distances[lane])) for lane in range(LANES - 1) if seen.lanes >> lane & 3 == 3]
     return [step for step, _ in Counter(step for step in pairs if step > max(1, seen.elements)).most_common(2)]
 
 
-def _rows_apart(seen: Seen) -> int:
+def _rows_apart(seen: LanePattern) -> int:
     """Return the row distance of a full-warp access whose lanes form several rows of contiguous lanes; else 0."""
     if not seen.is_of_all:
         return 0
@@ -103,7 +105,7 @@ def _rows_apart(seen: Seen) -> int:
     return 0
 
 
-def candidates(geometry: Geometry, seen: Sequence[Seen], chip: Chip, room: int) -> Iterator[Layout]:
+def candidates(geometry: Geometry, seen: Sequence[LanePattern], chip: Chip, room: int) -> Iterator[Layout]:
     """Yield layouts of the array, cheap ones first. `room`: bytes by which it may grow."""
     rows, columns, vector = geometry.rows, geometry.columns, geometry.vector
     wide = columns // vector
@@ -119,7 +121,7 @@ def candidates(geometry: Geometry, seen: Sequence[Seen], chip: Chip, room: int) 
         yield _of_vectors(RandomPermuteShift(rows, wide, 0), vector)
 
 
-def _fitting_pads(geometry: Geometry, seen: Sequence[Seen], chip: Chip) -> list[int]:
+def _fitting_pads(geometry: Geometry, seen: Sequence[LanePattern], chip: Chip) -> list[int]:
     """Return the least padding with which full-warp accesses take the fewest wavefronts; empty if there are none, or no padding helps."""
     whole = [one for one in seen if one.is_of_all]
     if not whole:
@@ -136,7 +138,7 @@ def _of_vectors(layout: Layout, vector: int) -> Layout:
     return layout if vector == 1 else OfVectors(layout.rows, layout.columns * vector, layout, vector)
 
 
-def _searched(geometry: Geometry, seen: Sequence[Seen], chip: Chip) -> Iterator[Layout]:
+def _searched(geometry: Geometry, seen: Sequence[LanePattern], chip: Chip) -> Iterator[Layout]:
     """Yield the layout that a search finds for the recorded patterns, if it succeeds."""
     rows, columns = geometry.rows, geometry.columns
     if rows * columns > MOST_SEARCHED:
@@ -152,7 +154,7 @@ def _searched(geometry: Geometry, seen: Sequence[Seen], chip: Chip) -> Iterator[
         return
 
 
-def pattern_of(seen: Seen) -> str | None:
+def pattern_of(seen: LanePattern) -> str | None:
     """Return the access as a formula for `memlane.layout.pattern`, such as `(r * columns + c + 32 * (t % 8))`; None if it is irregular."""
     if not seen.is_of_all:
         return None

@@ -117,7 +117,7 @@ class Fix:
             best = max(one.quicker for one in self.tried if one.same)
             least = f" by at least {percent(GAIN - 1)}; the best is {percent(best - 1)} faster" if best > 1 else ""
             begun = f"No layout of {self.array.title} that was tried ({len(self.tried)}) makes {self.kernel} faster{least}{by}."
-            return f"{begun}{self._what_is_saved}"
+            return f"{begun}{self._saved_wavefronts}"
         return (
             f"{self._named(self.best)} makes {self.kernel} {rounded(self.best.quicker)} times as fast{by}, with {self.best.wavefronts:,} "
             f"wavefronts instead of {self.original.wavefronts:,}."
@@ -127,7 +127,7 @@ class Fix:
         return f"{one.layout} in the source" if one.in_source else str(one.layout)
 
     @property
-    def _what_is_saved(self) -> str:
+    def _saved_wavefronts(self) -> str:
         """The layout with fewer wavefronts, and why that does not show in the time, as far as known."""
         found = self.fewest
         if found is None:
@@ -174,12 +174,12 @@ def fix_launch(
     with unobserved():
         try:
             trials = Trials(launch, before)
-            return tuple(_tried(trials, array, rows, columns, layouts) for array in _worth_it(trials, shared))
+            return tuple(_tried(trials, array, rows, columns, layouts) for array in _arrays_with_conflicts(trials, shared))
         finally:
             before.restore()
 
 
-def _worth_it(trials: Trials, shared: Shared) -> list[SharedArray]:
+def _arrays_with_conflicts(trials: Trials, shared: Shared) -> list[SharedArray]:
     """Return the arrays with excess wavefronts, the worst first; or the named array, whatever it costs."""
     kernel = trials.launch.kernel
     if shared is not None:
@@ -204,7 +204,7 @@ def _tried(trials: Trials, array: SharedArray, rows: int | None, columns: int | 
     proposed = layouts if layouts is not None else _proposed(trials, array, accesses, element, rows, columns)
     in_source: dict[str, Kernel] = {}
     kernels: dict[str, tuple[Layout, Kernel]] = {}
-    for layout in _different(proposed):
+    for layout in _distinct(proposed):
         from_source = None if declared is None else _padded_in_source(trials, declared, layout, element)
         if from_source is not None:
             in_source[str(layout)] = from_source
@@ -215,7 +215,7 @@ def _tried(trials: Trials, array: SharedArray, rows: int | None, columns: int | 
         except (RelayoutError, LayoutError) as refusal:
             refused[str(layout)] = getattr(refusal, "message", str(refusal))
     rewritten = next((one for name, (one, _) in kernels.items() if isinstance(one, Padded) and name not in in_source), None)
-    idle = {} if rewritten is None else _idle(kernel, rewritten, _name(array, launch), element)
+    idle = {} if rewritten is None else _neutral_padding(kernel, rewritten, _name(array, launch), element)
     times = trials.times({"": kernel, **{name: one for name, (_, one) in kernels.items()}, **idle})
     tried = []
     for name, (layout, changed) in kernels.items():
@@ -232,7 +232,7 @@ def _tried(trials: Trials, array: SharedArray, rows: int | None, columns: int | 
     )  # fmt: skip
 
 
-def _idle(kernel: Kernel, padded: Padded, shared: str, element: int) -> dict[str, Kernel]:
+def _neutral_padding(kernel: Kernel, padded: Padded, shared: str, element: int) -> dict[str, Kernel]:
     """Return the kernel rewritten for a padding by all banks, which leaves every element in its bank; empty if there is no room for it."""
     banks = kernel.target.chip.banks
     whole = Padded(padded.rows, padded.columns, banks.banks * banks.bank_bytes // element)
@@ -269,7 +269,7 @@ def _padded_in_source(trials: Trials, declared: DeclaredArray, layout: Layout, e
     return changed if trials.is_same(changed) else None
 
 
-def _different(layouts: Sequence[Layout]) -> Iterator[Layout]:
+def _distinct(layouts: Sequence[Layout]) -> Iterator[Layout]:
     """Yield the layouts without those that map every element as an earlier one does."""
     known: set[bytes] = set()
     for layout in layouts:

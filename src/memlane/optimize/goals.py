@@ -88,18 +88,18 @@ class Trial:
 
     def _by_definition(self, swizzled: Counts, begin: int, end: int) -> Counts:
         places = self._row[begin:end] * self.goal.row_elements + swizzled
-        counts = self._asked(batch.wavefronts, places.reshape(-1, LANES))
+        counts = self._evaluate(batch.wavefronts, places.reshape(-1, LANES))
         worst: Counts = counts.reshape(swizzled.shape[:2]).max(axis=-1)
         return worst
 
-    def _asked(self, rule: Callable[..., Counts], places: Counts) -> Counts:
+    def _evaluate(self, rule: Callable[..., Counts], places: Counts) -> Counts:
         masks = np.full(len(places), EVERY_LANE, np.uint32)
         starts = (places * self.goal.element).astype(np.uint64)
         return rule(self.goal.chip, starts, masks, self.goal.width, self.goal.kind)
 
     def _ideal(self, places: Counts) -> int:
         """Return the maximum of ideal wavefronts over the offsets, a lower bound for every injective layout."""
-        return int(self._asked(batch.ideal_wavefronts, places).max())
+        return int(self._evaluate(batch.ideal_wavefronts, places).max())
 
     def _is_plain(self, places: Counts) -> bool:
         """Return whether the fullest banks of fixed lane groups give the exact count.
@@ -143,7 +143,7 @@ def goals(
         rules: list[BankRule] = []
         for kind in kinds:
             rule = chip.bank_rule(kind)
-            if not any(rule == other or (rule.lanes(wide) == LANES and _but_for_merging(rule, other)) for other in rules):
+            if not any(rule == other or (rule.lanes(wide) == LANES and _differs_only_in_merging(rule, other)) for other in rules):
                 found.append(Goal(one, chip, wide, kind, element))
             rules.append(rule)
     return tuple(found)
@@ -158,7 +158,7 @@ def _with_width(word: str, width: int) -> tuple[str, int]:
     return name, int(given)
 
 
-def _but_for_merging(one: BankRule, other: BankRule) -> bool:
+def _differs_only_in_merging(one: BankRule, other: BankRule) -> bool:
     return all(getattr(one, field) == getattr(other, field) for field in BankRule.__slots__ if field != "merge")
 
 

@@ -22,7 +22,7 @@ from memlane.layout.layout import power_of_two, whole_number
 from memlane.layout.patterns import plain_name
 from memlane.number_format import rounded
 from memlane.optimize.goals import Counts, Goal, Trial, goals
-from memlane.optimize.swizzles import Batch, Bits, batches, how_many, layout_of
+from memlane.optimize.swizzles import Batch, Bits, batches, count_swizzles, layout_of
 
 DRAWS = 500
 """Number of random layouts averaged for the expectation of RAP."""
@@ -142,7 +142,7 @@ class _Search:
         for layout in self._simple():
             self._consider(layout)
         bits = self._bits()
-        total = self.examined + how_many(bits, self._limit_terms(bits))
+        total = self.examined + count_swizzles(bits, self._limit_terms(bits))
         for number in range(1, self._terms + 1):
             # A term is an exclusive or and, but for one distance, at least a shift, so with ideal wavefronts more terms only cost more.
             if not (self._is_ideal and self._layout.cost.operations <= self._plain.cost.operations + 2 * number - 1):
@@ -155,7 +155,7 @@ class _Search:
         """Reduce the number of terms until the swizzles can be examined in seconds, and return it."""
         if not bits.top > bits.high > bits.low:
             self._terms = 0
-        while self._terms > 1 and how_many(bits, self._terms) > MOST_SWIZZLES:
+        while self._terms > 1 and count_swizzles(bits, self._terms) > MOST_SWIZZLES:
             self._terms -= 1
         return self._terms
 

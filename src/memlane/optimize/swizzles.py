@@ -57,15 +57,15 @@ class Batch:
 
 def batches(bits: Bits, rows: int, columns: int, terms: int) -> list[Batch]:
     """Return all swizzles of exactly `terms` terms, the cheapest first."""
-    prices = _Prices(bits, rows, columns)
+    cost_model = _CostModel(bits, rows, columns)
     found: dict[Cost, list[Images]] = {}
     for distances in combinations(bits.distances, terms):
-        for cost, images in _of_distances(bits, distances, prices):
+        for cost, images in _of_distances(bits, distances, cost_model):
             found.setdefault(cost, []).append(images)
     return [Batch(cost, np.concatenate(parts)) for cost, parts in sorted(found.items())]
 
 
-def how_many(bits: Bits, terms: int) -> int:
+def count_swizzles(bits: Bits, terms: int) -> int:
     """Return the number of swizzles of one to `terms` terms."""
     exactly = [1, *[0] * terms]  # of 0, 1, ... terms among the distances seen so far
     for distance in bits.distances:
@@ -82,14 +82,14 @@ def layout_of(bits: Bits, rows: int, columns: int, images: npt.NDArray[np.int64]
     return BitLinear(rows, columns, tuple(matrix))
 
 
-def _of_distances(bits: Bits, distances: tuple[int, ...], prices: _Prices) -> Iterator[tuple[Cost, Images]]:
+def _of_distances(bits: Bits, distances: tuple[int, ...], cost_model: _CostModel) -> Iterator[tuple[Cost, Images]]:
     """Yield the swizzles with exactly these distances, grouped by cost."""
-    choices = [_choices(bits.sources(distance)) for distance in distances]
+    choices = [_nonempty_masks(bits.sources(distance)) for distance in distances]
     if not all(choices):
         return
     found: dict[Cost, list[tuple[int, ...]]] = {}
     for chosen in product(*choices):
-        found.setdefault(prices.of(tuple(zip(distances, chosen, strict=True))), []).append(chosen)
+        found.setdefault(cost_model.of(tuple(zip(distances, chosen, strict=True))), []).append(chosen)
     for cost, several in found.items():
         masks = np.array(several, np.int64)
         images = np.zeros((len(masks), bits.top - bits.high), np.int64)
@@ -99,7 +99,7 @@ def _of_distances(bits: Bits, distances: tuple[int, ...], prices: _Prices) -> It
         yield cost, images
 
 
-def _choices(sources: list[int]) -> list[int]:
+def _nonempty_masks(sources: list[int]) -> list[int]:
     """Return all non-empty masks of the bits."""
     masks = [0]
     for bit in sources:
@@ -107,7 +107,7 @@ def _choices(sources: list[int]) -> list[int]:
     return masks[1:]
 
 
-class _Prices:
+class _CostModel:
     """Cost of a swizzle from the cost of its terms, as `BitLinear` writes it, from the index or from the row."""
 
     def __init__(self, bits: Bits, rows: int, columns: int) -> None:
@@ -118,8 +118,8 @@ class _Prices:
         self._known: dict[tuple[int, int], tuple[int, int]] = {}
 
     def of(self, terms: tuple[tuple[int, int], ...]) -> Cost:
-        prices = [self._term(distance, mask) for distance, mask in terms]
-        return Cost(0, self._base + len(terms) + min(sum(price[way] for price in prices) for way in (0, 1)))
+        cost_model = [self._term(distance, mask) for distance, mask in terms]
+        return Cost(0, self._base + len(terms) + min(sum(price[way] for price in cost_model) for way in (0, 1)))
 
     def _term(self, distance: int, mask: int) -> tuple[int, int]:
         if (distance, mask) not in self._known:

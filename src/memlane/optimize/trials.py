@@ -20,7 +20,7 @@ from memlane.measure import Counter
 from memlane.measure.counter import counts_of
 from memlane.measure.memory import Snapshot
 from memlane.measure.observed import site_counts
-from memlane.optimize.candidates import Seen
+from memlane.optimize.candidates import LanePattern
 from memlane.optimize.lanes import Examples, examples
 from memlane.ptx import inline_calls, print_module
 from memlane.record import Counts, SiteCounts
@@ -93,12 +93,12 @@ class Trials:
         self.limited_by: dict[Kernel, str] = {}
         """Limiters of the modelled times, by kernel."""
         self._timed: dict[Kernel, _Timed] = {}
-        self.counts = self._counted(launch)
+        self.counts = self._count(launch)
         self._left = Snapshot(launch)
 
     # -- what is seen ------------------------------------------------------------------------------------------------------------
 
-    def _counted(self, launch: Launch) -> Counts:
+    def _count(self, launch: Launch) -> Counts:
         """Return the counts of a launch, whose effects stay until the next one."""
         self._before.restore()
         counter = Counter()
@@ -111,7 +111,7 @@ class Trials:
         found = followed(kernel.module, kernel.function, arrays).accesses
         return tuple(one for one in found if one.pointer.array.same_memory(array))
 
-    def _observed_as(self, kernel: Kernel, array: SharedArray) -> set[int]:
+    def _indices_after_inlining(self, kernel: Kernel, array: SharedArray) -> set[int]:
         """Return the indices of the accesses in counts and examples, which refer to the kernel with its functions inlined."""
         own, origins = {one.index for one in self.accesses(kernel, array)}, inline_calls(kernel.module).origins.get(kernel.name)
         if origins is None:
@@ -123,17 +123,17 @@ class Trials:
 
         In a kernel with a changed layout, these are still the only accesses with an address derived from the array's start.
         """
-        mine = self._observed_as(kernel, array)
-        return _summed(one for one in counts.sites if one.site.instruction in mine)
+        mine = self._indices_after_inlining(kernel, array)
+        return _sum_wavefronts(one for one in counts.sites if one.site.instruction in mine)
 
-    def seen(self, array: SharedArray, element: int) -> list[Seen]:
+    def seen(self, array: SharedArray, element: int) -> list[LanePattern]:
         """Return the relative lane addresses of the accesses to an array; empty if they cannot be recorded."""
         if not self._has_looked:
             self._before.restore()
             self._examples, self._has_looked = examples(self.launch), True
         if self._examples is None:
             return []
-        mine = self._observed_as(self.launch.kernel, array)
+        mine = self._indices_after_inlining(self.launch.kernel, array)
         excess = {one.site.instruction: one.conflicts or 0 for one in self.counts.sites}
         found = []
         for one in self._examples:
@@ -141,7 +141,9 @@ class Trials:
             if index in mine:
                 distances = (one["addresses"].astype(np.int64) - int(one["addresses"][0])) // element
                 found.append(
-                    Seen(distances, int(one["mask"]), excess.get(index, 0), int(one["nbytes"]), max(1, int(one["nbytes"]) // element))
+                    LanePattern(
+                        distances, int(one["mask"]), excess.get(index, 0), int(one["nbytes"]), max(1, int(one["nbytes"]) // element)
+                    )
                 )
         return found
 
@@ -153,29 +155,31 @@ class Trials:
         if layout is None:
             same, (wavefronts, ideal) = True, self.wavefronts(self.counts, launch.kernel, array)
         else:
-            same, (wavefronts, ideal) = self._did(launch, array)
+            same, (wavefronts, ideal) = self._compare(launch, array)
         ours, theirs = times or ([0.0], [0.0])
         limited_by = self.limited_by.get(launch.kernel, "") if times else ""
         quicker = statistics.median(other / mine for mine, other in zip(ours, theirs, strict=True)) if times else 1.0
         return Measured(layout, wavefronts, ideal, statistics.median(ours), quicker, same, _needs(launch), limited_by)
 
-    def _did(self, launch: Launch, array: SharedArray) -> tuple[bool, tuple[int, int]]:
+    def _compare(self, launch: Launch, array: SharedArray) -> tuple[bool, tuple[int, int]]:
         """Return whether a changed launch leaves the same bytes as the original, and the wavefronts of its accesses to the array.
 
         Counts taken during timing are used only if thread order, which differs in modelled timing, affects neither the original's counts
         nor the output; else the launch is counted like the original.
         """
         timed = self._timed.get(launch.kernel)
-        places = None if timed is None or not timed.same or not self._order_is_nothing else _places(self.launch.kernel, launch.kernel)
+        places = (
+            None if timed is None or not timed.same or not self._is_order_independent else _map_indices(self.launch.kernel, launch.kernel)
+        )
         if timed is None or places is None:
-            counts = self._counted(launch)
+            counts = self._count(launch)
             return self._is_same(), self.wavefronts(counts, launch.kernel, array)
         sites = site_table(self.launch.kernel.module).of_kernel[self.launch.kernel.name]
-        mine = self._observed_as(self.launch.kernel, array) & sites.keys()
-        return True, _summed(site_counts(timed.seen, {places[index]: sites[index] for index in mine}))
+        mine = self._indices_after_inlining(self.launch.kernel, array) & sites.keys()
+        return True, _sum_wavefronts(site_counts(timed.seen, {places[index]: sites[index] for index in mine}))
 
     @cached_property
-    def _order_is_nothing(self) -> bool:
+    def _is_order_independent(self) -> bool:
         """Whether the original did the same when timed, in another thread order, as when counted."""
         timed = self._timed.get(self.launch.kernel)
         return timed is not None and timed.same and counts_of(timed.seen).sites == self.counts.sites
@@ -197,7 +201,7 @@ class Trials:
             for name, kernel in kernels.items():
                 self._before.restore()
                 seen: list[Observation] = []
-                launch = self._to_be_timed(replace(self.launch, kernel=kernel), seen)
+                launch = self._with_counts(replace(self.launch, kernel=kernel), seen)
                 times = self._target.time_launches([launch] * (1 if self._target.modelled else LAUNCHES))
                 if times[0].model is not None:
                     self.limited_by[kernel] = times[0].model.limited_by
@@ -207,7 +211,7 @@ class Trials:
                     found[name].append(min(one.elapsed_ns for one in times))
         return found
 
-    def _to_be_timed(self, launch: Launch, seen: list[Observation]) -> Launch:
+    def _with_counts(self, launch: Launch, seen: list[Observation]) -> Launch:
         """Return the launch, with counts if that saves a compilation and does not change its code.
 
         Counting inlines the functions that a kernel calls, which would change its time.
@@ -217,13 +221,13 @@ class Trials:
         return replace(launch, layers=launch.layers.merged(Layers(counts=True, report=seen.append)))
 
 
-def _summed(sites: Iterable[SiteCounts]) -> tuple[int, int]:
+def _sum_wavefronts(sites: Iterable[SiteCounts]) -> tuple[int, int]:
     """Return the sums of wavefronts and ideal wavefronts."""
     found = [(one.wavefronts or 0, one.ideal_wavefronts or 0) for one in sites]
     return sum(one for one, _ in found), sum(ideal for _, ideal in found)
 
 
-def _places(original: Kernel, changed: Kernel) -> dict[int, int] | None:
+def _map_indices(original: Kernel, changed: Kernel) -> dict[int, int] | None:
     """Return the index of each memory access of a kernel -> its index in the kernel with changed layouts.
 
     Accesses keep their order, and only tables in constant memory are read additionally; None if that does not hold.

@@ -16,9 +16,9 @@ from memlane.number_format import rounded, size
 
 FULL_COVERAGE = 0.95
 """Share of the bytes of partly stored sectors from which all of each sector counts as stored."""
-ASKED = ("read", "written", "partly_written", "atomic")
+L2_TRAFFIC = ("read", "written", "partly_written", "atomic")
 """Kinds of traffic between multiprocessors and L2, in sectors."""
-AT_ONE_PLACE = "atomics at one place"
+CONTENDED_ATOMICS = "atomics at one place"
 """Name of the serialised atomics, which are added to the rest of the time: kernels that combine their results so do it at their end."""
 FABRIC = "L2 fabric"
 """Name of the traffic between the two halves of L2, each attached to one half of DRAM. It never limits more than DRAM does; Nsight Compute
@@ -26,7 +26,7 @@ shows it as L2 throughput for streaming kernels."""
 FABRIC_SHARE = 0.53
 """Of the rate at which L2 serves multiprocessors, by `breakdown` of tuned kernels in benchmarks/results/h200/predict_calibration.json: 75
 sectors a clock on an H200."""
-OWN = ("DRAM", "LSU of one SM", "atomics of one line")
+MODELLED_ELSEWHERE = ("DRAM", "LSU of one SM", "atomics of one line")
 """Floors that are modelled here, or by the clock layer, in other ways."""
 
 
@@ -42,15 +42,15 @@ class Shared:
 
 def shared_parts(chip: Chip, sampled: Sampled) -> Shared:
     """Return the cycles for which each shared resource is busy."""
-    traffic = _whole(chip, sampled)
+    traffic = _extrapolate(chip, sampled)
     floors = modelled_time(chip, 0, traffic)
-    found = [Part(floor.name, floor.cycles, floor.moved) for floor in floors.floors if floor.name not in OWN]
+    found = [Part(floor.name, floor.cycles, floor.moved) for floor in floors.floors if floor.name not in MODELLED_ELSEWHERE]
     found += [*_fabric(chip, traffic), *_l2(chip, sampled, traffic), *_dram(chip, sampled, traffic), *_atomics(chip, sampled)]
-    moved = SECTOR_BYTES * sum(traffic.total(name) for name in ASKED)
+    moved = SECTOR_BYTES * sum(traffic.total(name) for name in L2_TRAFFIC)
     return Shared(tuple(found), floors.missing, moved)
 
 
-def _whole(chip: Chip, sampled: Sampled) -> Traffic:
+def _extrapolate(chip: Chip, sampled: Sampled) -> Traffic:
     """Return the traffic of all blocks: multiprocessors without a sample are given the traffic of sampled ones."""
     seen, scale = sampled.events.traffic, sampled.scale
     ran = sampled.events.sms
@@ -102,7 +102,7 @@ def _l2(chip: Chip, sampled: Sampled, traffic: Traffic) -> Iterator[Part]:
     rate = chip.bandwidth.l2_read
     if rate is None:
         return
-    asked = sum(traffic.total(name) for name in ASKED)
+    asked = sum(traffic.total(name) for name in L2_TRAFFIC)
     own = traffic.fetched_pairs * (chip.bandwidth.dram_piece or SECTOR_BYTES) // SECTOR_BYTES + traffic.written_back
     yield Part("L2", (asked + own) / rate, f"{asked:,} sectors for multiprocessors and {own:,} from and to DRAM at {rate:g} a clock")
 
@@ -119,4 +119,4 @@ def _atomics(chip: Chip, sampled: Sampled) -> Iterator[Part]:
     busiest, total = (cycles * sampled.scale for cycles in sampled.events.atomic_cycles)
     spread = total / (chip.bandwidth.atomic_parts or 1)
     yield Part("L2 atomics", spread)
-    yield Part(AT_ONE_PLACE, max(0.0, busiest - busiest / (chip.bandwidth.atomic_parts or 1)), "in one part of L2")
+    yield Part(CONTENDED_ATOMICS, max(0.0, busiest - busiest / (chip.bandwidth.atomic_parts or 1)), "in one part of L2")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memlane.chip import Chip
-from memlane.model.kernel.memory import AT_ONE_PLACE, FABRIC, shared_parts
+from memlane.model.kernel.memory import CONTENDED_ATOMICS, FABRIC, shared_parts
 from memlane.model.kernel.multiprocessor import Part, Sampled, parts_of, whole_cycles
 from memlane.number_format import duration, percent, plural
 
@@ -127,8 +127,8 @@ def predicted(chip: Chip, sampled: Sampled) -> Prediction:
     blocks = None if chip.bandwidth.blocks is None else sampled.events.blocks / chip.bandwidth.blocks
     if blocks is None:
         missing.append("blocks that begin")
-    at_one_place = sum(part.cycles for part in shared.parts if part.name == AT_ONE_PLACE)
-    together = max([warps, *(part.cycles for part in shared.parts if part.name not in (FABRIC, AT_ONE_PLACE))]) + at_one_place
+    at_one_place = sum(part.cycles for part in shared.parts if part.name == CONTENDED_ATOMICS)
+    together = max([warps, *(part.cycles for part in shared.parts if part.name not in (FABRIC, CONTENDED_ATOMICS))]) + at_one_place
     launch_us = chip.links.event_us
     if launch_us is None:
         launch_us = chip.links.launch_us or 0.0
@@ -168,7 +168,7 @@ def _throughputs(chip: Chip, parts: Sequence[Part], cycles: float) -> dict[str, 
     found = dict.fromkeys(("SM", "L1", "L2", "DRAM"), 0.0)
     for part in parts:
         group = GROUPS.get(part.name) or ("SM" if part.name.endswith("pipe") else "L2")
-        if part.name not in (BLOCKS, AT_ONE_PLACE):
+        if part.name not in (BLOCKS, CONTENDED_ATOMICS):
             elapsed = cycles + (ACTIVE_CYCLES if group == "L1" else ELAPSED_CYCLES)
             found[group] = max(found[group], part.cycles * (rated if group == "DRAM" else 1.0) / elapsed)
     return {group: min(1.0, share) for group, share in found.items()}
