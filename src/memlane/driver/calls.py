@@ -11,7 +11,7 @@ class CallError(Exception):
     """Raised when a driver call fails. Its text begins with the driver's name for the error, like the texts of `cuda.core`."""
 
 
-def done(answer: tuple[Any, ...]) -> Any:
+def checked(answer: tuple[Any, ...]) -> Any:
     """Return the results of a call: None, one value, or a tuple. Raises CallError."""
     code, *values = answer
     if code != driver.CUresult.CUDA_SUCCESS:

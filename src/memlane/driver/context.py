@@ -9,11 +9,11 @@ from typing import Any
 from cuda import core
 from cuda.bindings import driver
 
-from memlane.driver.calls import done
-from memlane.driver.failure import error_name, failure
+from memlane.driver.calls import checked
+from memlane.driver.failure import error_for, error_name
 
 
-class Refusals:
+class TranslatedErrors:
     """A `with` block that translates the driver's errors into memlane's."""
 
     __slots__ = ("_context", "_doing")
@@ -40,8 +40,8 @@ class Current:
     def __enter__(self) -> None:
         (code,) = driver.cuCtxPushCurrent(self._context.handle)
         if code:
-            with Refusals(self._context, self._doing):
-                done((code,))
+            with TranslatedErrors(self._context, self._doing):
+                checked((code,))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         driver.cuCtxPopCurrent()
@@ -57,21 +57,21 @@ class Context:
         self.name = name
         self.running: dict[str, None] = {}
         """Titles of the kernels that may still be running."""
-        with Refusals(self, "to open"):
-            before = done(driver.cuCtxGetCurrent())
+        with TranslatedErrors(self, "to open"):
+            before = checked(driver.cuCtxGetCurrent())
             self.device = core.Device(index)
             self.device.set_current()
-            self.handle: Any = done(driver.cuCtxGetCurrent())
+            self.handle: Any = checked(driver.cuCtxGetCurrent())
             if int(before):
-                done(driver.cuCtxSetCurrent(before))
+                checked(driver.cuCtxSetCurrent(before))
 
     def current(self, doing: str) -> Current:
         """Return a `with` block in which the context is current. `doing` names the attempted operation in messages."""
         return Current(self, doing)
 
-    def refusals(self, doing: str) -> Refusals:
+    def translated_errors(self, doing: str) -> TranslatedErrors:
         """Return a `with` block in which the driver's errors become memlane's."""
-        return Refusals(self, doing)
+        return TranslatedErrors(self, doing)
 
     def translate(self, error: Exception, doing: str) -> None:
         """Raise memlane's error for an error of the driver; return for any other error.
@@ -80,4 +80,4 @@ class Context:
         """
         name = error_name(str(error))
         if name is not None:
-            raise failure(self.name, name, doing, tuple(self.running), str(error)) from error
+            raise error_for(self.name, name, doing, tuple(self.running), str(error)) from error

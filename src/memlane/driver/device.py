@@ -12,12 +12,12 @@ from cuda import core
 from cuda.bindings import driver
 
 from memlane.chip import nearest
-from memlane.driver.calls import done
-from memlane.driver.cluster import allow_cluster, asked_cluster, launch_in_clusters
+from memlane.driver.calls import checked
+from memlane.driver.cluster import allow_cluster, explicit_cluster, launch_in_clusters
 from memlane.driver.context import Context, Current
 from memlane.driver.failure import error_name
 from memlane.driver.foreign import device_memory
-from memlane.driver.graph import BuiltGraph, DeviceGraph, Worker, build, is_pinned, pinned_array, single, start_copy
+from memlane.driver.graph import BuiltGraph, DeviceGraph, Worker, build, is_pinned, pinned_array, single_launch_graph, start_copy
 from memlane.driver.library import DeviceKernel, Library, load_library
 from memlane.driver.parameters import Parameters
 from memlane.driver.prepared import DeviceLaunch, QuickLaunch
@@ -104,28 +104,28 @@ class Device(Target):
         """Return the bytes that the driver reports as free, plus those reserved but unused in the memory pool."""
         attribute = driver.CUmemPool_attribute
         with self._current("a query of its free memory"):
-            free, _ = done(driver.cuMemGetInfo())
-            pool = done(driver.cuDeviceGetMemPool(self._device.device_id))
-            held = int(done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)))
-            used = int(done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT)))
+            free, _ = checked(driver.cuMemGetInfo())
+            pool = checked(driver.cuDeviceGetMemPool(self._device.device_id))
+            held = int(checked(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)))
+            used = int(checked(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT)))
         return int(free) + held - used
 
     def read(self, address: int, host: npt.NDArray[Any]) -> None:
-        with self._behind_all(f"a copy of {plural(host.nbytes, 'byte')} to the host"):
+        with self._after_all_work(f"a copy of {plural(host.nbytes, 'byte')} to the host"):
             if host.nbytes:
-                done(driver.cuMemcpyDtoHAsync(host.ctypes.data, address, host.nbytes, DEFAULT.handle))
+                checked(driver.cuMemcpyDtoHAsync(host.ctypes.data, address, host.nbytes, DEFAULT.handle))
             self.streams.wait_for_default()
 
     def write(self, address: int, host: npt.NDArray[Any]) -> None:
-        with self._behind_all(f"a copy of {plural(host.nbytes, 'byte')} to the device"):
+        with self._after_all_work(f"a copy of {plural(host.nbytes, 'byte')} to the device"):
             if host.nbytes:
-                done(driver.cuMemcpyHtoDAsync(address, host.ctypes.data, host.nbytes, DEFAULT.handle))
+                checked(driver.cuMemcpyHtoDAsync(address, host.ctypes.data, host.nbytes, DEFAULT.handle))
             self.streams.wait_for_default()
 
     def clear(self, address: int, nbytes: int) -> None:
         if nbytes:
-            with self._behind_all(f"to clear {plural(nbytes, 'byte')}"):
-                done(driver.cuMemsetD8Async(address, 0, nbytes, DEFAULT.handle))
+            with self._after_all_work(f"to clear {plural(nbytes, 'byte')}"):
+                checked(driver.cuMemsetD8Async(address, 0, nbytes, DEFAULT.handle))
 
     def start_copy(self, destination: Place, source: Place, stream: Stream | None = None) -> Event:
         copy = whole_copy(destination, source)
@@ -143,7 +143,7 @@ class Device(Target):
         return self.record(stream)
 
     @contextmanager
-    def _behind_all(self, doing: str) -> Iterator[None]:
+    def _after_all_work(self, doing: str) -> Iterator[None]:
         """Make the context current, with the default stream ordered after all work of memlane on other streams."""
         with self._current(doing):
             self.streams.join()
@@ -167,7 +167,7 @@ class Device(Target):
 
     def _copy_image(self, image: object, texels: Texels, host: npt.NDArray[Any], to_host: bool) -> None:
         assert isinstance(image, Image)
-        with self._behind_all(f"a copy of a {texels}"):
+        with self._after_all_work(f"a copy of a {texels}"):
             self.streams.wait_for_default()
             copy_image(image, texels, host, to_host)
 
@@ -239,27 +239,27 @@ class Device(Target):
         with self._current(f"the launch of {launch.kernel.title}"):
             queue = self.streams.queue(launch.stream)
             kernel = self._ready(launch)
-            if self.streams.apart or queue.is_apart:
+            if self.streams.unordered or queue.is_unordered:
                 self.streams.order(queue)
             stream = queue.stream
             parameters = Parameters([argument.data for argument in launch.arguments])
             self.context.running[launch.kernel.title] = None
             shape = (*launch.grid, *launch.block, launch.shared_bytes)
-            if cluster := asked_cluster(launch):
+            if cluster := explicit_cluster(launch):
                 launch_in_clusters(launch, cluster, kernel.function, stream.handle, parameters.address)
             elif launch.kernel.cooperative:
-                done(driver.cuLaunchCooperativeKernel(kernel.function, *shape, stream.handle, parameters.address))
+                checked(driver.cuLaunchCooperativeKernel(kernel.function, *shape, stream.handle, parameters.address))
             else:
-                done(driver.cuLaunchKernel(kernel.function, *shape, stream.handle, parameters.address, 0))
+                checked(driver.cuLaunchKernel(kernel.function, *shape, stream.handle, parameters.address, 0))
             self._keep(launch, queue)
 
     def prepared(self, launch: Launch) -> Callable[[], None]:
         with self._current(f"the launch of {launch.kernel.title}"):
-            return DeviceLaunch(launch, single(launch, self._ready(launch)), int(DEFAULT.handle), self.context.running)
+            return DeviceLaunch(launch, single_launch_graph(launch, self._ready(launch)), int(DEFAULT.handle), self.context.running)
 
     def quick_call(self, call: KernelCall) -> QuickCall | None:
         queue = self.streams.queue(call.stream)
-        if queue.is_apart or not QuickLaunch.takes(call):
+        if queue.is_unordered or not QuickLaunch.takes(call):
             return None
         kernel = self._kernel(call.kernel)
         with self._current(f"the launch of {call.kernel.title}"):
@@ -274,7 +274,7 @@ class Device(Target):
             stream, first, last = DEFAULT.handle, begin.handle, end.handle
             driver.cuEventRecord(first, stream)
             run()
-            done(driver.cuEventRecord(last, stream))
+            checked(driver.cuEventRecord(last, stream))
             end.sync()
             return float(end - begin) * 1e6
 
@@ -350,10 +350,10 @@ class Device(Target):
 
     def sync(self) -> None:
         with self._current("a wait for its work"):
-            done(driver.cuCtxSynchronize())
+            checked(driver.cuCtxSynchronize())
         self.context.running.clear()
         self.streams.kept.clear()
-        self.streams.apart.clear()
+        self.streams.unordered.clear()
         self.streams.others.clear()
 
     def _ready(self, launch: Launch) -> DeviceKernel:
@@ -374,7 +374,7 @@ class Device(Target):
         if self.streams.kept:
             self.streams.release()
         owners = [one.owner for one in launch.arguments if one.owner is not None]
-        if not queue.is_apart:
+        if not queue.is_unordered:
             owners = [owner for owner in owners if not isinstance(owner, core.Buffer)]
         if owners:
             self.streams.kept.append((queue.stream.record(), owners))
@@ -394,5 +394,5 @@ def _attributes(device: core.Device) -> dict[str, int]:
             else:
                 if isinstance(value, int):
                     values[name] = int(value)
-    values["total_memory"] = int(done(driver.cuDeviceTotalMem(device.device_id)))
+    values["total_memory"] = int(checked(driver.cuDeviceTotalMem(device.device_id)))
     return values

@@ -48,7 +48,7 @@ def error_name(text: str) -> str | None:
     return match.group() if match else None
 
 
-def failure(target: str, name: str, doing: str, running: Sequence[str] = (), detail: str = "") -> MemlaneError:
+def error_for(target: str, name: str, doing: str, running: Sequence[str] = (), detail: str = "") -> MemlaneError:
     """Return the error to raise when the driver returned `name` for `doing`, while the kernels in `running` may still have been running.
 
     `detail` is the driver's own explanation, used if memlane has none.

@@ -8,7 +8,7 @@ from typing import Any
 from cuda.bindings import driver
 from cuda.core.utils import StridedMemoryView
 
-from memlane.driver.calls import done
+from memlane.driver.calls import checked
 from memlane.errors import BadLaunch
 
 _CUDA, _CUDA_MANAGED = 2, 13
@@ -57,8 +57,8 @@ def _kind_of_address(address: int) -> tuple[int, int]:
     if address == 0:
         return _CUDA_MANAGED, 0
     attribute = driver.CUpointer_attribute
-    managed = done(driver.cuPointerGetAttribute(attribute.CU_POINTER_ATTRIBUTE_IS_MANAGED, address))
-    number = done(driver.cuPointerGetAttribute(attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address))
+    managed = checked(driver.cuPointerGetAttribute(attribute.CU_POINTER_ATTRIBUTE_IS_MANAGED, address))
+    number = checked(driver.cuPointerGetAttribute(attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address))
     return (_CUDA_MANAGED if managed else _CUDA), int(number)
 
 

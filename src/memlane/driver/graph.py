@@ -21,8 +21,8 @@ from cuda.bindings import driver
 from cuda.core import Device, Event, EventOptions, LegacyPinnedMemoryResource
 from cuda.core.graph import Graph, GraphDefinition
 
-from memlane.driver.calls import CallError, done
-from memlane.driver.cluster import asked_cluster, put_in_clusters
+from memlane.driver.calls import CallError, checked
+from memlane.driver.cluster import explicit_cluster, set_cluster
 from memlane.driver.context import Context
 from memlane.driver.library import DeviceKernel
 from memlane.driver.parameters import Parameters
@@ -73,14 +73,14 @@ class BuiltGraph:
         action, worker, executable = step.action, self.workers[number], self.graph.handle
         if isinstance(action, Launch):
             node, _kept = _kernel_node(action, worker.kernel_of(action))
-            done(driver.cuGraphExecKernelNodeSetParams(executable, self.nodes[number][0], node))
+            checked(driver.cuGraphExecKernelNodeSetParams(executable, self.nodes[number][0], node))
         elif isinstance(action, BoundCopy):
             ends = action.destination.is_on_host, action.source.is_on_host
             for node, rows in zip(self.nodes[number], action.rows(), strict=False):  # an empty copy has an empty node and no rows
-                done(driver.cuGraphExecMemcpyNodeSetParams(executable, node, _copy_node(rows, *ends), worker.context))
+                checked(driver.cuGraphExecMemcpyNodeSetParams(executable, node, _copy_node(rows, *ends), worker.context))
         else:
             function, node = _call_node(action, self.raised)
-            done(driver.cuGraphExecHostNodeSetParams(executable, self.nodes[number][0], node))
+            checked(driver.cuGraphExecHostNodeSetParams(executable, self.nodes[number][0], node))
             self.functions[number] = function
 
 
@@ -148,15 +148,15 @@ class _Builder:
             yield self._call(number, action, after)
 
     def _empty(self, after: list[Any]) -> Any:
-        return done(driver.cuGraphAddEmptyNode(self.definition.handle, after, len(after)))
+        return checked(driver.cuGraphAddEmptyNode(self.definition.handle, after, len(after)))
 
-    def _rows(self, rows: Rows, to_host: bool, of_host: bool, worker: Worker, after: list[Any]) -> Any:
-        node = _copy_node(rows, to_host, of_host)
-        return done(driver.cuGraphAddMemcpyNode(self.definition.handle, after, len(after), node, worker.context))
+    def _rows(self, rows: Rows, to_host: bool, from_host: bool, worker: Worker, after: list[Any]) -> Any:
+        node = _copy_node(rows, to_host, from_host)
+        return checked(driver.cuGraphAddMemcpyNode(self.definition.handle, after, len(after), node, worker.context))
 
     def _call(self, number: int, call: BoundCall, after: list[Any]) -> Any:
         self.functions[number], node = _call_node(call, self.raised)
-        return done(driver.cuGraphAddHostNode(self.definition.handle, after, len(after), node))
+        return checked(driver.cuGraphAddHostNode(self.definition.handle, after, len(after), node))
 
     def _origin(self, worker: Worker, root: Any) -> tuple[Event, Any]:
         """Return the start event of a device, and its node."""
@@ -167,19 +167,19 @@ class _Builder:
 
     def _record(self, worker: Worker, after: list[Any]) -> tuple[Event, Any]:
         event = worker.device.create_event(EventOptions(timing_enabled=True))
-        return event, done(driver.cuGraphAddEventRecordNode(self.definition.handle, after, len(after), event.handle))
+        return event, checked(driver.cuGraphAddEventRecordNode(self.definition.handle, after, len(after), event.handle))
 
 
-def _copy_node(rows: Rows, to_host: bool, of_host: bool) -> Any:
+def _copy_node(rows: Rows, to_host: bool, from_host: bool) -> Any:
     node = driver.CUDA_MEMCPY3D()
     kinds = driver.CUmemorytype
     node.dstMemoryType = kinds.CU_MEMORYTYPE_HOST if to_host else kinds.CU_MEMORYTYPE_DEVICE
-    node.srcMemoryType = kinds.CU_MEMORYTYPE_HOST if of_host else kinds.CU_MEMORYTYPE_DEVICE
+    node.srcMemoryType = kinds.CU_MEMORYTYPE_HOST if from_host else kinds.CU_MEMORYTYPE_DEVICE
     if to_host:
         node.dstHost = rows.destination
     else:
         node.dstDevice = driver.CUdeviceptr(rows.destination)
-    if of_host:
+    if from_host:
         node.srcHost = rows.source
     else:
         node.srcDevice = driver.CUdeviceptr(rows.source)
@@ -192,9 +192,9 @@ def start_copy(copy: BoundCopy, stream: Any) -> None:
     """Enqueue a copy on a stream. The context of its device must be current."""
     for rows in copy.rows():
         if rows.height == 1:
-            done(driver.cuMemcpyAsync(rows.destination, rows.source, rows.width, stream))
+            checked(driver.cuMemcpyAsync(rows.destination, rows.source, rows.width, stream))
         else:
-            done(driver.cuMemcpy3DAsync(_copy_node(rows, copy.destination.is_on_host, copy.source.is_on_host), stream))
+            checked(driver.cuMemcpy3DAsync(_copy_node(rows, copy.destination.is_on_host, copy.source.is_on_host), stream))
 
 
 def _call_node(call: BoundCall, raised: list[BaseException]) -> tuple[object, Any]:
@@ -227,24 +227,24 @@ def _kernel_node(launch: Launch, kernel: DeviceKernel) -> tuple[Any, object]:
 def add_launch(definition: GraphDefinition, launch: Launch, kernel: DeviceKernel, after: list[Any]) -> Any:
     """Add a launch to a graph after other nodes, and return its node. The context of its device must be current."""
     node, _kept = _kernel_node(launch, kernel)
-    added = done(driver.cuGraphAddKernelNode(definition.handle, after, len(after), node))
+    added = checked(driver.cuGraphAddKernelNode(definition.handle, after, len(after), node))
     if launch.kernel.cooperative:
         value = driver.CUkernelNodeAttrValue()
         value.cooperative = 1
-        done(driver.cuGraphKernelNodeSetAttribute(added, driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value))
-    if cluster := asked_cluster(launch):
-        put_in_clusters(added, cluster)
+        checked(driver.cuGraphKernelNodeSetAttribute(added, driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value))
+    if cluster := explicit_cluster(launch):
+        set_cluster(added, cluster)
     return added
 
 
 def _set_urgent(node: Any) -> None:
     """Give a launch of a graph the highest priority. The context of its device must be current."""
     value = driver.CUkernelNodeAttrValue()
-    _, value.priority = done(driver.cuCtxGetStreamPriorityRange())
-    done(driver.cuGraphKernelNodeSetAttribute(node, driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_PRIORITY, value))
+    _, value.priority = checked(driver.cuCtxGetStreamPriorityRange())
+    checked(driver.cuGraphKernelNodeSetAttribute(node, driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_PRIORITY, value))
 
 
-def single(launch: Launch, kernel: DeviceKernel) -> Graph:
+def single_launch_graph(launch: Launch, kernel: DeviceKernel) -> Graph:
     """Return an executable graph of one launch. The context of its device must be current."""
     definition = GraphDefinition()
     add_launch(definition, launch, kernel, [])
@@ -291,7 +291,7 @@ class DeviceGraph:
             raise BadLaunch("a graph can be updated only with steps of the same kinds in the same order: prepare another graph")
         changed = [number for number, (before, after) in enumerate(zip(self.steps, steps, strict=True)) if before.action != after.action]
         self._retire()
-        with self.owner.context.refusals(f"other memory for a graph of {plural(len(steps), 'step')}"):
+        with self.owner.context.translated_errors(f"other memory for a graph of {plural(len(steps), 'step')}"):
             try:
                 if any(_has_pitch(steps[number]) for number in changed):
                     raise CallError("the driver cannot change the addresses of copies of rows")

@@ -10,10 +10,10 @@ from cuda.bindings import driver
 from cuda.core import Kernel, ObjectCode
 
 from memlane.compile import architecture, assemble
-from memlane.driver.calls import done
+from memlane.driver.calls import checked
 from memlane.ptx import Module
 
-_WITHOUT_ASKING = 48 * 1024
+_DEFAULT_SHARED_BYTES = 48 * 1024
 """Bytes of static and dynamic shared memory that every kernel may use; more must be enabled per kernel."""
 
 
@@ -23,18 +23,18 @@ class DeviceKernel:
     def __init__(self, kernel: Kernel, shared_limit: int) -> None:
         """Query the kernel's attributes. `shared_limit`: maximum shared memory of a block on this device, in bytes."""
         self.kernel = kernel
-        self.function: Any = done(driver.cuKernelGetFunction(kernel.handle))
+        self.function: Any = checked(driver.cuKernelGetFunction(kernel.handle))
         self.static_shared_bytes = int(kernel.attributes.shared_size_bytes)
         self.max_threads_per_block = int(kernel.attributes.max_threads_per_block)
         self.registers = int(kernel.attributes.num_regs)
         self.max_dynamic_bytes = max(0, shared_limit - self.static_shared_bytes)
-        self._allowed = max(0, _WITHOUT_ASKING - self.static_shared_bytes)
+        self._allowed = max(0, _DEFAULT_SHARED_BYTES - self.static_shared_bytes)
 
     def allow(self, shared_bytes: int) -> None:
         """Enable launches with this much dynamic shared memory."""
         if shared_bytes > self._allowed:
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            done(driver.cuFuncSetAttribute(self.function, attribute, self.max_dynamic_bytes))
+            checked(driver.cuFuncSetAttribute(self.function, attribute, self.max_dynamic_bytes))
             self._allowed = self.max_dynamic_bytes
 
     def resident_blocks(self, threads_per_block: int, shared_bytes: int) -> int:
@@ -54,7 +54,7 @@ class Library:
 
     def symbol(self, name: str) -> tuple[int, int]:
         """Return address and size in bytes of a module-scope variable."""
-        address, size = done(driver.cuLibraryGetGlobal(self.code.handle, name.encode()))
+        address, size = checked(driver.cuLibraryGetGlobal(self.code.handle, name.encode()))
         return int(address), int(size)
 
 

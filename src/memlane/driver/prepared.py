@@ -16,7 +16,7 @@ from cuda import core
 from cuda.core.graph import Graph
 
 from memlane.checks import wished
-from memlane.driver.cluster import asked_cluster
+from memlane.driver.cluster import explicit_cluster
 from memlane.driver.library import DeviceKernel
 from memlane.driver.probe import LIBRARY
 from memlane.driver.streams import Streams
@@ -32,18 +32,18 @@ class DeviceLaunch:
     """
 
     def __init__(self, launch: Launch, graph: Graph, stream: int, running: dict[str, None]) -> None:
-        self._usual = partial(launch.kernel.target.start, launch)
+        self._fallback = partial(launch.kernel.target.start, launch)
         self._running, self._title = running, launch.kernel.title
         self._graph, self._call = graph, _launch_graph()
         self._handle, self._stream = int(graph.handle), stream
 
     def __call__(self) -> None:
         if watched():
-            self._usual()
+            self._fallback()
             return
         self._running[self._title] = None
         if self._call(self._handle, self._stream):
-            self._usual()
+            self._fallback()
 
 
 class QuickLaunch:
@@ -64,21 +64,21 @@ class QuickLaunch:
         library = _library()
         function, place = ctypes.c_void_p(int(kernel.function)), ctypes.c_void_p(stream)
         self._launch = partial(library.cuLaunchKernel, function, *shape, place, self._pointers, None)
-        self._now = ctypes.c_void_p()
-        self._look = partial(library.cuCtxGetCurrent, ctypes.byref(self._now))
-        self._turn = threading.Lock()
+        self._current_context = ctypes.c_void_p()
+        self._get_current_context = partial(library.cuCtxGetCurrent, ctypes.byref(self._current_context))
+        self._lock = threading.Lock()
 
     @staticmethod
     def takes(call: KernelCall) -> bool:
         """Return whether the configuration is an ordinary launch of a kernel that takes only numbers and pointers."""
         kernel = call.kernel
-        plain = kernel.function.convention is None and not kernel.cooperative and asked_cluster(call) is None
+        plain = kernel.function.convention is None and not kernel.cooperative and explicit_cluster(call) is None
         return plain and all(param.shape is None and param.type in _LETTERS for param in kernel.function.params)
 
     def __call__(self, args: tuple[object, ...]) -> bool:
         """Launch and return True; return False if the ordinary launch must be used."""
         streams = self._streams
-        if len(args) != len(self._kinds) or watched() or wished() is not None or streams.kept or streams.apart or streams.others:
+        if len(args) != len(self._kinds) or watched() or wished() is not None or streams.kept or streams.unordered or streams.others:
             return False
         values: list[int | float] = []
         for (_, _, is_pointer, least, most, mask), value in zip(self._kinds, args, strict=True):
@@ -92,10 +92,10 @@ class QuickLaunch:
                 values.append(value)
             else:
                 return False
-        if not self._turn.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             return False
         try:
-            if self._look() or self._now.value != self._context:
+            if self._get_current_context() or self._current_context.value != self._context:
                 return False
             self._packer.pack_into(self._bytes, 0, *values)
             self._running[self._title] = None
@@ -103,7 +103,7 @@ class QuickLaunch:
         except OverflowError:  # a number is out of range: the ordinary launch reports which
             return False
         finally:
-            self._turn.release()
+            self._lock.release()
 
 
 _LETTERS = {

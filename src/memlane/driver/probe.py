@@ -20,7 +20,7 @@ _NO_DEVICE = {"CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_STUBLIBRARY"}
 """Results of `cuInit` when a driver is installed but there is no device."""
 _MODULE_VERSION = Path("/sys/module/nvidia/version")
 """Linux's file with the version of the driver's kernel module; the driver's library only reports the CUDA version that it supports."""
-_ANSWERS_WITHIN_S = 10.0
+_TIMEOUT_S = 10.0
 """Timeout for `nvidia-smi`, in seconds."""
 
 
@@ -63,7 +63,7 @@ def module_version() -> str:
     except (OSError, ValueError):
         pass  # not Linux, or a container that hides the kernel modules of its host
     try:
-        return subprocess.run(query, capture_output=True, text=True, check=True, timeout=_ANSWERS_WITHIN_S).stdout.split()[0]
+        return subprocess.run(query, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S).stdout.split()[0]
     except (OSError, subprocess.SubprocessError, IndexError):
         return ""
 

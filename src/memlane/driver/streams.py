@@ -17,7 +17,7 @@ from cuda import core
 from cuda.bindings import driver
 from cuda.core.graph import Graph
 
-from memlane.driver.calls import CallError, done
+from memlane.driver.calls import CallError, checked
 from memlane.driver.context import Context
 from memlane.errors import BadLaunch
 from memlane.launch import Event, Stream, event_handle, stream_handle
@@ -31,7 +31,7 @@ class Queue:
 
     context: Context
     stream: core.Stream
-    is_apart: bool = False
+    is_unordered: bool = False
     """Whether CUDA does not order it with the default stream: a non-blocking stream of another library."""
     owner: object = None
 
@@ -48,11 +48,11 @@ class DeviceEvent(Event):
         return int(self.event.handle)
 
     def done(self) -> bool:
-        with self._context.refusals("a query of its work"):
+        with self._context.translated_errors("a query of its work"):
             return bool(self.event.is_done)
 
     def wait(self) -> None:
-        with self._context.refusals("a wait for its work"):
+        with self._context.translated_errors("a wait for its work"):
             self.event.sync()
 
 
@@ -62,7 +62,7 @@ class Streams:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.default = Stream(0, Queue(context, DEFAULT))
-        self.apart: dict[int, core.Stream] = {}
+        self.unordered: dict[int, core.Stream] = {}
         """Handle -> stream, for streams with possibly pending work that CUDA does not order with the default stream."""
         self.others: list[core.Event] = []
         """Events after the work of graphs that other devices have started here."""
@@ -93,33 +93,33 @@ class Streams:
             return self.default
         with self.context.current("a stream of another library"):
             found = core.PER_THREAD_DEFAULT_STREAM if handle == 2 else core.Stream.from_handle(handle)
-            is_apart = handle != 2 and bool(found.is_nonblocking)
+            is_unordered = handle != 2 and bool(found.is_nonblocking)
         if handle not in self._numbers:
             self._numbers[handle] = next(self._counter)
-        return Stream(self._numbers[handle], Queue(self.context, found, is_apart, value))
+        return Stream(self._numbers[handle], Queue(self.context, found, is_unordered, value))
 
     def is_recording(self, stream: Stream) -> bool:
         """Return whether a graph is being captured from the stream; True if CUDA does not tell."""
         with self.context.current("the state of a stream"):
             try:
-                status = done(driver.cuStreamIsCapturing(self.queue(stream).stream.handle))
+                status = checked(driver.cuStreamIsCapturing(self.queue(stream).stream.handle))
             except CallError:
                 return True
         return bool(status != driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
 
     def join(self) -> None:
         """Order later work on the default stream after all work of memlane on other streams. The context must be current."""
-        for before in (*self.apart.values(), *self.others):
+        for before in (*self.unordered.values(), *self.others):
             DEFAULT.wait(before)
-        self.apart.clear()
+        self.unordered.clear()
         self.others.clear()
 
     def order(self, queue: Queue) -> None:
         """Order later work on a stream with the default stream, if CUDA does not. The context must be current."""
-        if queue.is_apart:
+        if queue.is_unordered:
             queue.stream.wait(DEFAULT)
-            self.apart[int(queue.stream.handle)] = queue.stream
-        elif (self.apart or self.others) and queue.stream is DEFAULT:
+            self.unordered[int(queue.stream.handle)] = queue.stream
+        elif (self.unordered or self.others) and queue.stream is DEFAULT:
             self.join()
 
     @contextmanager
@@ -155,7 +155,7 @@ class Streams:
 
         The context must be current.
         """
-        done(driver.cuStreamSynchronize(DEFAULT.handle))
+        checked(driver.cuStreamSynchronize(DEFAULT.handle))
         self.context.running.clear()
         self.release()
 
@@ -163,7 +163,7 @@ class Streams:
         """Wait for the work on a stream so far."""
         queue = self.queue(stream)
         with self.context.current("a wait for its work"):
-            done(driver.cuStreamSynchronize(queue.stream.handle))
+            checked(driver.cuStreamSynchronize(queue.stream.handle))
 
     def record(self, stream: Stream | None) -> DeviceEvent:
         """Return an event after the work on a stream so far. A thread that waits for it sleeps."""
@@ -179,7 +179,7 @@ class Streams:
             return
         handle = event_handle(event, self.context.name)
         with self.context.current("a wait for an event"):
-            done(driver.cuStreamWaitEvent(queue.stream.handle, handle, 0))
+            checked(driver.cuStreamWaitEvent(queue.stream.handle, handle, 0))
 
     def keep(self, stream: Stream | None, kept: object) -> None:
         """Keep an object alive until the work on a stream so far has ended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cuda.bindings import driver
 
-from memlane.driver.calls import done
+from memlane.driver.calls import checked
 from memlane.launch import Tiling
 
 _TYPE, _SWIZZLE, _PROMOTION = driver.CUtensorMapDataType, driver.CUtensorMapSwizzle, driver.CUtensorMapL2promotion
@@ -58,5 +58,5 @@ def arguments(tiling: Tiling) -> tuple[object, ...]:
 
 def encode(tiling: Tiling) -> bytes:
     """Return the 128 bytes of a tensor map. A context must be current."""
-    made = done(driver.cuTensorMapEncodeTiled(*arguments(tiling)))
+    made = checked(driver.cuTensorMapEncodeTiled(*arguments(tiling)))
     return b"".join(int(word).to_bytes(8, "little") for word in made.opaque)

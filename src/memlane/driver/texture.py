@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 from cuda.bindings import driver
 
-from memlane.driver.calls import done
+from memlane.driver.calls import checked
 from memlane.launch import Sampling, Texels
 
 _FORMATS = {
@@ -41,11 +41,11 @@ class Image:
     """A CUDA array, destroyed with its last reference, after all work has finished."""
 
     def __init__(self, texels: Texels, writable: bool, context: Any) -> None:
-        self.array: Any = done(driver.cuArray3DCreate(array_descriptor(texels, writable)))
+        self.array: Any = checked(driver.cuArray3DCreate(array_descriptor(texels, writable)))
         _release(self, context, driver.cuArrayDestroy, self.array)
 
 
-class Bound:
+class BoundObject:
     """A texture or surface object, destroyed with its last reference, after all work has finished."""
 
     def __init__(self, context: Any, destroy: Callable[[Any], Any], made: Any, image: Image | None = None) -> None:
@@ -100,13 +100,13 @@ def copy_image(image: Image, texels: Texels, host: npt.NDArray[Any], to_host: bo
         copy.srcMemoryType, copy.srcHost = host_kind, host.ctypes.data
         copy.srcPitch, copy.srcHeight = copy.WidthInBytes, height
         copy.dstMemoryType, copy.dstArray = array_kind, image.array
-    done(driver.cuMemcpy3D(copy))
+    checked(driver.cuMemcpy3D(copy))
 
 
-def bind_texture(texels: Texels, sampling: Sampling, image: Image, context: Any) -> Bound:
+def bind_texture(texels: Texels, sampling: Sampling, image: Image, context: Any) -> BoundObject:
     """Return a texture object over an image."""
-    made = done(driver.cuTexObjectCreate(_array_resource(image), sampling_descriptor(texels, sampling), None))
-    return Bound(context, driver.cuTexObjectDestroy, made, image)
+    made = checked(driver.cuTexObjectCreate(_array_resource(image), sampling_descriptor(texels, sampling), None))
+    return BoundObject(context, driver.cuTexObjectDestroy, made, image)
 
 
 def sampling_descriptor(texels: Texels, sampling: Sampling) -> Any:
@@ -122,7 +122,7 @@ def _reading(texels: Texels, read: str) -> int:
     return int(driver.CU_TRSF_READ_AS_INTEGER) if read == "element" and texels.dtype.kind != "f" else 0
 
 
-def bind_linear(texels: Texels, read: str, address: int, context: Any) -> Bound:
+def bind_linear(texels: Texels, read: str, address: int, context: Any) -> BoundObject:
     """Return a texture object over linear memory."""
     resource = driver.CUDA_RESOURCE_DESC()
     resource.resType = driver.CUresourcetype.CU_RESOURCE_TYPE_LINEAR
@@ -132,12 +132,12 @@ def bind_linear(texels: Texels, read: str, address: int, context: Any) -> Bound:
     resource.res.linear.sizeInBytes = texels.nbytes
     chosen = driver.CUDA_TEXTURE_DESC()
     chosen.flags = _reading(texels, read)
-    return Bound(context, driver.cuTexObjectDestroy, done(driver.cuTexObjectCreate(resource, chosen, None)))
+    return BoundObject(context, driver.cuTexObjectDestroy, checked(driver.cuTexObjectCreate(resource, chosen, None)))
 
 
-def bind_surface(image: Image, context: Any) -> Bound:
+def bind_surface(image: Image, context: Any) -> BoundObject:
     """Return a surface object over a writable image."""
-    return Bound(context, driver.cuSurfObjectDestroy, done(driver.cuSurfObjectCreate(_array_resource(image))), image)
+    return BoundObject(context, driver.cuSurfObjectDestroy, checked(driver.cuSurfObjectCreate(_array_resource(image))), image)
 
 
 def _array_resource(image: Image) -> Any:

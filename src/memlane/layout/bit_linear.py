@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from memlane.errors import LayoutError
-from memlane.layout.expression import Expression, total
+from memlane.layout.expression import Expression, xor_all
 from memlane.layout.layout import Layout, power_of_two
 from memlane.layout.program import Program
 from memlane.number_format import plural
@@ -72,12 +72,12 @@ class BitLinear(Layout):
         k = i * self.columns + j
         column_bits = self.columns.bit_length() - 1
         changes = [image ^ 1 << bit for bit, image in enumerate(self.matrix)]
-        apart = k ^ _image(j, changes[:column_bits]) ^ _image(i, changes[column_bits:])
+        apart = k ^ _xor_of_images(j, changes[:column_bits]) ^ _xor_of_images(i, changes[column_bits:])
         return min((self.offset_of_index(k), apart), key=_cost)
 
     def offset_of_index(self, k: Expression) -> Expression:
         changes = [image ^ 1 << bit for bit, image in enumerate(self.matrix)]
-        return min((k ^ _image(k, changes), _image(k, self.matrix)), key=_cost)
+        return min((k ^ _xor_of_images(k, changes), _xor_of_images(k, self.matrix)), key=_cost)
 
     def index(self, offset: Expression) -> Expression | None:
         return BitLinear(self.rows, self.columns, self._inverted).offset_of_index(offset) if self.is_bijective else None
@@ -112,7 +112,7 @@ def rank(images: Sequence[int]) -> int:
     return len(basis)
 
 
-def _image(x: Expression, images: Sequence[int]) -> Expression:
+def _xor_of_images(x: Expression, images: Sequence[int]) -> Expression:
     """Return the XOR of images[b] over the set bits b of x; bits shifted by equal distances are shifted together."""
     moved: dict[int, int] = {}
     for bit, image in enumerate(images):
@@ -122,7 +122,7 @@ def _image(x: Expression, images: Sequence[int]) -> Expression:
     parts = []
     for distance, chosen in sorted(moved.items()):
         parts.append((x & chosen) << distance if distance >= 0 else x >> -distance & chosen >> -distance)
-    return total(parts)
+    return xor_all(parts)
 
 
 def _cost(expression: Expression) -> tuple[int, int]:

@@ -17,8 +17,8 @@ class DiagonalStrip(Layout):
 
     def offset(self, i: Expression, j: Expression) -> Expression:
         diagonal = i + j
-        begin = _triangle(diagonal) - _triangle((diagonal - self.rows).greatest(0)) - _triangle((diagonal - self.columns).greatest(0))
-        return begin + i - (diagonal - (self.columns - 1)).greatest(0)
+        begin = _triangle(diagonal) - _triangle((diagonal - self.rows).maximum(0)) - _triangle((diagonal - self.columns).maximum(0))
+        return begin + i - (diagonal - (self.columns - 1)).maximum(0)
 
 
 def _triangle(n: Expression) -> Expression:

@@ -93,12 +93,12 @@ class Expression:
         right = _distance(_expression(other))
         return self if right.is_number(0) else _operation(">>", self, right)
 
-    def least(self, other: Expression | int) -> Expression:
+    def minimum(self, other: Expression | int) -> Expression:
         """Return the minimum of the two."""
         right = _expression(other)
         return self if self.high <= right.low else right if right.high <= self.low else _operation("min", self, right)
 
-    def greatest(self, other: Expression | int) -> Expression:
+    def maximum(self, other: Expression | int) -> Expression:
         """Return the maximum of the two."""
         right = _expression(other)
         return self if self.low >= right.high else right if right.low >= self.high else _operation("max", self, right)
@@ -123,7 +123,7 @@ def table(values: Sequence[int], index: Expression) -> Expression:
     return Expression("table", (index,), min(values), max(values), tuple(values))
 
 
-def total(parts: Sequence[Expression]) -> Expression:
+def xor_all(parts: Sequence[Expression]) -> Expression:
     """Return the XOR of all `parts`; 0 without any."""
     joined = number(0)
     for part in parts:

@@ -65,6 +65,6 @@ class _Reader:
                 return _OPERATORS[type(op)](self._read(left), self._read(right))
             case ast.Call(func=ast.Name(id="min" | "max" as word), args=[first, second], keywords=[]):
                 a, b = self._read(first), self._read(second)
-                return a.least(b) if word == "min" else a.greatest(b)
+                return a.minimum(b) if word == "min" else a.maximum(b)
         quoted = ast.get_source_segment(self._text.strip(), node) or self._text
         raise LayoutError(f"{quoted!r} is not allowed; a formula may contain {_ALLOWED}")

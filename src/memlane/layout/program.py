@@ -22,7 +22,7 @@ from memlane.layout.expression import OPERATORS, Expression
 from memlane.number_format import plural
 
 _ARRAY_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {**OPERATORS, "min": np.minimum, "max": np.maximum}
-_ALONE = ("number", "name")
+_LEAVES = ("number", "name")
 
 Table = np.ndarray[Any, np.dtype[np.int64]]
 Placement = Literal["global", "constant", "argument"]
@@ -72,7 +72,7 @@ class Program:
 
     @cached_property
     def cost(self) -> Cost:
-        counted = Counter("lookups" if step.part.op == "table" else "operations" for step in self.steps if step.part.op not in _ALONE)
+        counted = Counter("lookups" if step.part.op == "table" else "operations" for step in self.steps if step.part.op not in _LEAVES)
         return Cost(counted["lookups"], counted["operations"])
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
@@ -165,15 +165,19 @@ class Program:
         tables = count()
         for number, step in enumerate(self.steps):
             part, operands = step.part, [texts[one] for one in step.operands]
-            if part.op in _ALONE:
+            if part.op in _LEAVES:
                 texts.append(str(part.value) if part.low >= 0 else f"({part.value})")
                 continue
-            text = f"{table.format(next(tables))}[{_bare(operands[0])}]" if part.op == "table" else f"({operation(part.op, operands)})"
+            text = (
+                f"{table.format(next(tables))}[{_without_parentheses(operands[0])}]"
+                if part.op == "table"
+                else f"({operation(part.op, operands)})"
+            )
             if uses[number] > 1:
-                variables.append((f"t{len(variables)}", _bare(text)))
+                variables.append((f"t{len(variables)}", _without_parentheses(text)))
                 text = variables[-1][0]
             texts.append(text)
-        return [*texts[:-1], _bare(texts[-1])], variables
+        return [*texts[:-1], _without_parentheses(texts[-1])], variables
 
     def _check_rounding(self) -> None:
         """Raise ValueError if a division or shift may get negative values: C rounds towards zero and Python down."""
@@ -197,7 +201,7 @@ def _in_triton(op: str, operands: list[str]) -> str:
     return f"tl.{op}imum({', '.join(operands)})" if op in ("min", "max") else f" {op} ".join(operands)
 
 
-def _bare(text: str) -> str:
+def _without_parentheses(text: str) -> str:
     """Remove the outer parentheses if they match each other."""
     if not (text.startswith("(") and text.endswith(")")):
         return text

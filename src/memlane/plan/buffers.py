@@ -18,7 +18,7 @@ from memlane.source import shortened
 Home = int | Literal["host", "pinned"]
 """Location of a buffer: the number of a device of the plan, pageable host memory, or pinned host memory."""
 
-_FAR = 1 << 60
+_BASE_ADDRESS = 1 << 60
 """Fictitious base address of buffers, far from every real one; nothing is read there."""
 
 
@@ -33,7 +33,7 @@ class Buffer:
     def __post_init__(self) -> None:
         if not self.name:
             raise BadPlan("a buffer needs a name, so that memory can be bound to it")
-        if not 0 <= self.nbytes <= _FAR:
+        if not 0 <= self.nbytes <= _BASE_ADDRESS:
             raise BadPlan(f"buffer {self.name!r} cannot have {plural(self.nbytes, 'byte')}")
         if self.home not in ("host", "pinned") and not (isinstance(self.home, int) and self.home >= 0):
             raise BadPlan(f"buffer {self.name!r} cannot be placed on {self.home!r}; pass a device number, 'host' or 'pinned'")
@@ -77,7 +77,9 @@ class View:
         if any(extent < 0 for extent in self.shape):
             raise BadPlan(f"a view of {self.buffer} cannot have the shape {self.shape}")
         # With an extent or stride of 0 the others are unconstrained, but NumPy, which slices and compares views, counts their bytes.
-        if prod(max(1, extent) for extent in self.shape) * element.itemsize > _FAR or any(abs(stride) > _FAR for stride in self.strides):
+        if prod(max(1, extent) for extent in self.shape) * element.itemsize > _BASE_ADDRESS or any(
+            abs(stride) > _BASE_ADDRESS for stride in self.strides
+        ):
             raise BadPlan(
                 f"a view of {self.buffer} has too many elements, or elements too far apart: shape {self.shape}, strides {self.strides}"
             )
@@ -101,10 +103,10 @@ class View:
         if not all(part is None or part is ... or isinstance(part, int | np.integer | slice) for part in parts):
             raise BadPlan(f"index a view of {self.buffer} with integers and slices, not with {index!r}")
         try:
-            part = self._pretended()[parts if ... in parts else (*parts, ...)]
+            part = self._fictitious_array()[parts if ... in parts else (*parts, ...)]
         except IndexError as error:
             raise BadPlan(f"no such part of {self}: {error}") from None
-        offset = part.__array_interface__["data"][0] - _FAR
+        offset = part.__array_interface__["data"][0] - _BASE_ADDRESS
         return View(self.buffer, self.dtype, part.shape, part.strides, offset if part.size else self.offset)
 
     @property
@@ -140,7 +142,7 @@ class View:
         low = self.offset + sum(end for end in ends if end < 0)
         return low, self.offset + sum(end for end in ends if end > 0) + self.itemsize
 
-    def _pretended(self) -> npt.NDArray[Any]:
+    def _fictitious_array(self) -> npt.NDArray[Any]:
         """Return a NumPy array of the same layout at a fictitious address.
 
         Only its shape, strides and address may be used, and it must not be kept: copying it would read unmapped memory.
@@ -156,7 +158,7 @@ class View:
             return False
         if self.is_contiguous and other.is_contiguous:
             return True
-        return np.shares_memory(self._pretended(), other._pretended())
+        return np.shares_memory(self._fictitious_array(), other._fictitious_array())
 
 
 def _element(dtype: npt.DTypeLike, buffer: Buffer) -> np.dtype[Any]:
@@ -174,7 +176,7 @@ class _Layout:
     def __init__(self, view: View) -> None:
         self.__array_interface__ = {
             "version": 3,
-            "data": (_FAR + view.offset, False),
+            "data": (_BASE_ADDRESS + view.offset, False),
             "typestr": f"|V{view.itemsize}",
             "shape": view.shape,
             "strides": view.strides,

@@ -126,7 +126,7 @@ class _Unroller:
         self.done: list[Execution] = []
         self._last: dict[Queue, int] = {}
         """Queue -> its last execution so far."""
-        self._in_place: dict[tuple[tuple[int, ...], tuple[int, ...]], Action] = {}
+        self._with_current_buffers: dict[tuple[tuple[int, ...], tuple[int, ...]], Action] = {}
         """Path of a step and phases of the rotating buffers around it -> its action."""
 
     def run(self, items: Sequence[Step | Repeat], path: tuple[int, ...], around: tuple[_Turn, ...]) -> list[Ends]:
@@ -152,7 +152,7 @@ class _Unroller:
         needed = {number for number in waits if not any(queue in queues for queue in self.done[number].queues)} | before
         number = len(self.done)
         turns = tuple(turn.number for turn in around)
-        self.done.append(Execution(self._placed(step, path, around), step, path, turns, tuple(sorted(needed)), number))
+        self.done.append(Execution(self._current_action(step, path, around), step, path, turns, tuple(sorted(needed)), number))
         self._last.update(dict.fromkeys(queues, number))
         return number
 
@@ -169,18 +169,18 @@ class _Unroller:
     def _ends_since(self, begun: int) -> Ends:
         return tuple(sorted({number for number in self._last.values() if number >= begun}))
 
-    def _placed(self, step: Step, path: tuple[int, ...], around: tuple[_Turn, ...]) -> Action:
+    def _current_action(self, step: Step, path: tuple[int, ...], around: tuple[_Turn, ...]) -> Action:
         if not around:
             return step.action
         if counts_turns(step.action):
-            return _in_place(step.action, around)
+            return _with_current_buffers(step.action, around)
         key = path, tuple(turn.number % turn.repeat.period for turn in around)
-        if key not in self._in_place:
-            self._in_place[key] = _in_place(step.action, around)
-        return self._in_place[key]
+        if key not in self._with_current_buffers:
+            self._with_current_buffers[key] = _with_current_buffers(step.action, around)
+        return self._with_current_buffers[key]
 
 
-def _in_place(action: Action, around: Sequence[_Turn]) -> Action:
+def _with_current_buffers(action: Action, around: Sequence[_Turn]) -> Action:
     """Return the action with the buffers and numbers of the current turns."""
 
     def view(one: View) -> View:
@@ -204,11 +204,11 @@ def _in_place(action: Action, around: Sequence[_Turn]) -> Action:
     if isinstance(action, Wait):
         return action
     if isinstance(action, Together):
-        return Together(tuple((device, _launch_in_place(launch, around)) for device, launch in action.launches))
+        return Together(tuple((device, _current_launch(launch, around)) for device, launch in action.launches))
     return replace(action, arguments=tuple(map(value, action.arguments)), reads=views(action.reads), writes=views(action.writes))
 
 
-def _launch_in_place(launch: Launch, around: Sequence[_Turn]) -> Launch:
-    placed = _in_place(launch, around)
+def _current_launch(launch: Launch, around: Sequence[_Turn]) -> Launch:
+    placed = _with_current_buffers(launch, around)
     assert isinstance(placed, Launch)
     return placed

@@ -271,7 +271,7 @@ def _check_positions(items: Sequence[Step | Repeat], where: str, repeats: bool) 
             if not 0 <= other < len(items):
                 raise BadPlan(f"step {number} of {where} waits for step {other}, which does not exist")
             if other >= number:
-                raise BadPlan(_forward(items, number, other, where))
+                raise BadPlan(_describe_wrong_order(items, number, other, where))
         if isinstance(item, Repeat):
             _check_positions(item.steps, f"{item.name!r}", repeats=True)
             continue
@@ -282,7 +282,7 @@ def _check_positions(items: Sequence[Step | Repeat], where: str, repeats: bool) 
                 raise BadPlan(f"step {number} of {where} waits for step {other} of the previous turn, which does not exist")
 
 
-def _forward(items: Sequence[Step | Repeat], number: int, other: int, where: str) -> str:
+def _describe_wrong_order(items: Sequence[Step | Repeat], number: int, other: int, where: str) -> str:
     """Describe what is wrong with a step that waits for itself or for a later one."""
     if other == number:
         return f"step {number} of {where} waits for itself"

@@ -72,16 +72,16 @@ class _Turns:
         return self._known[id(repeat)]
 
     def _of(self, repeat: Repeat) -> int:
-        least = self._settled(repeat) + repeat.period
+        least = self._turns_until_periodic(repeat) + repeat.period
         # Keep the remainder of the plan's turns modulo the period, so that the steps after the repeat find the same buffers.
         return repeat.count if repeat.count <= least else least + (repeat.count - least) % repeat.period
 
-    def _settled(self, repeat: Repeat) -> int:
+    def _turns_until_periodic(self, repeat: Repeat) -> int:
         """Return the number of turns after which the order between the first and a later turn stays the same."""
         alone = replace(repeat, after=())
         turns = 4
         while turns < repeat.count:
-            order = executions(Plan((alone,)), _Limited(self, alone, turns))
+            order = executions(Plan((alone,)), _TrialTurns(self, alone, turns))
             size = len(order) // turns
             if not size:
                 return 1
@@ -96,7 +96,7 @@ class _Turns:
 
 
 @dataclass(frozen=True)
-class _Limited:
+class _TrialTurns:
     """Turn counts for a trial of one repeat with `count` turns, and for the repeats inside it."""
 
     turns: Turns

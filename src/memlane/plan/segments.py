@@ -11,7 +11,7 @@ from memlane.plan.buffers import View
 from memlane.plan.order import Execution
 from memlane.plan.plan import Plan, Repeat, all_steps
 
-MOST = 2000
+MAX_EXECUTIONS = 2000
 """Maximum executions per segment, unless one or two turns of a repeat exceed it."""
 
 
@@ -30,7 +30,7 @@ class Segment:
     """Turns of the repeat per run."""
 
 
-def segments(plan: Plan, order: Sequence[Execution], most: int = MOST) -> list[Segment]:
+def segments(plan: Plan, order: Sequence[Execution], most: int = MAX_EXECUTIONS) -> list[Segment]:
     """Return the segments of a plan, of about `most` executions.
 
     A longer repeat becomes one segment of some turns that runs many times, unless numbers count its turns.

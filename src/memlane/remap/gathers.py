@@ -137,17 +137,17 @@ class _GatherWriter:
         out = self.out[first : first + indices.size]
         remap = gather_of(out, rows, indices, wrong, first, self.rows.count, self.rows.nbytes)
         self.modules[remap.launch.kernel.module] = remap.module
-        return self._ran(self.b.add(remap.launch, device=0, queue=KERNELS, after=waits, label=f"gather {first}"))
+        return self._record_step(self.b.add(remap.launch, device=0, queue=KERNELS, after=waits, label=f"gather {first}"))
 
     def _copy(self, to: View, of: View, waits: list[StepRef], label: str) -> StepRef:
-        return self._ran(self.b.copy(to, of, queue=COPIES, after=waits, label=label))
+        return self._record_step(self.b.copy(to, of, queue=COPIES, after=waits, label=label))
 
     def _call(self, to: View, of: View, waits: list[StepRef], label: str) -> StepRef:
-        return self._ran(self.b.call(COPY, to, of, self.threads, after=waits, reads=[of], writes=[to], label=label))
+        return self._record_step(self.b.call(COPY, to, of, self.threads, after=waits, reads=[of], writes=[to], label=label))
 
     def _waits(self) -> list[StepRef]:
         return [] if self.overlap else self.order[-1:]
 
-    def _ran(self, step: StepRef) -> StepRef:
+    def _record_step(self, step: StepRef) -> StepRef:
         self.order.append(step)
         return step

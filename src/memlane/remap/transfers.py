@@ -74,7 +74,7 @@ def _extent_of_chunk(layout: ArrayLayout, axis: int, chunks: int) -> int:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Chunking:
     """How an array is cut into chunks, and their memory on the device."""
 
     axis: int
@@ -88,7 +88,7 @@ class Cut:
     """Elements of the largest chunk in its own layout, if no array is kept; else 0."""
 
     @classmethod
-    def of(cls, request: Request) -> Cut:
+    def of(cls, request: Request) -> Chunking:
         layout = request.layout
         axis = chunk_axis(layout)
         extent, per = layout.shape[axis], _extent_of_chunk(layout, axis, request.chunks)
@@ -100,10 +100,10 @@ class Cut:
 
 def device_bytes(request: Request) -> int:
     """Return the device memory that a transfer allocates: the array of an upload, if kept, and the ring."""
-    cut = Cut.of(request)
+    chunking = Chunking.of(request)
     array = request.layout.size if request.keep and request.direction == "upload" else 0
-    waiting = 0 if cut.direct and request.keep else cut.chunk_elements
-    return (array + cut.slots * (waiting + cut.laid_out_elements)) * np.dtype(request.host.native).itemsize
+    waiting = 0 if chunking.direct and request.keep else chunking.chunk_elements
+    return (array + chunking.slots * (waiting + chunking.laid_out_elements)) * np.dtype(request.host.native).itemsize
 
 
 def most_chunks(request: Request) -> int:
@@ -118,8 +118,8 @@ def _chunk_shape(shape: tuple[int, ...], axis: int, count: int) -> tuple[int, ..
 class _Writer:
     def __init__(self, request: Request) -> None:
         self.request, self.host, self.layout = request, request.host, request.layout
-        self.cut = Cut.of(request)
-        self.axis, self.slots, self.direct = self.cut.axis, self.cut.slots, self.cut.direct
+        self.chunking = Chunking.of(request)
+        self.axis, self.slots, self.direct = self.chunking.axis, self.chunking.slots, self.chunking.direct
         self.borders = borders_of(self.layout, self.axis, request.chunks)
         self.b = PlanBuilder()
         self.on_host = self.host.view(self.b)
@@ -133,8 +133,8 @@ class _Writer:
             self.array = self.b.array("array", self.layout.storage_shape, self.element, 0)
 
     def write(self) -> TransferPlan:
-        waiting = [] if self.direct and self.request.keep else self._ring("chunk", self.cut.chunk_elements, 0)
-        pinned = self._ring("pinned", self.cut.chunk_elements, "pinned") if self.host.staged else []
+        waiting = [] if self.direct and self.request.keep else self._ring("chunk", self.chunking.chunk_elements, 0)
+        pinned = self._ring("pinned", self.chunking.chunk_elements, "pinned") if self.host.staged else []
         if self.request.direction == "download":
             self._download(waiting, pinned)
         elif self.request.keep:
@@ -157,20 +157,20 @@ class _Writer:
                 done.append(arrived)
             else:
                 chunk = _shaped(waiting[number % self.slots], source.shape)
-                arrived = self._copy(chunk, source, [*waits, *self._emptied(done, number)], f"upload {number}")
+                arrived = self._copy(chunk, source, [*waits, *self._slot_freed(done, number)], f"upload {number}")
                 done.append(self._remap(self._into(chunk, first, end), [arrived], f"remap {number}"))
             self.copied.append(arrived)
             everything.append(done[-1])
             if self.request.then is not None and self.request.reads == "chunk":
                 data = self._data(first, end)
-                everything += self._consume(Chunk(number, self.axis, first, end - first, data, self.layout, self.array), [done[-1]])
+                everything += self._add_consumer(Chunk(number, self.axis, first, end - first, data, self.layout, self.array), [done[-1]])
         if self.request.then is not None and self.request.reads == "all":
-            self._consume(Chunk(0, self.axis, 0, self.borders[-1], self.array, self.layout, self.array), everything)
+            self._add_consumer(Chunk(0, self.axis, 0, self.borders[-1], self.array, self.layout, self.array), everything)
 
     def _stream(self, waiting: list[View], pinned: list[View]) -> None:
         """Write an upload that keeps no array: each chunk has its own layout, in memory that later chunks reuse."""
         assert self.request.chunk_layout is not None
-        laid_out = [] if self.direct else self._ring("laid out", self.cut.laid_out_elements, 0)
+        laid_out = [] if self.direct else self._ring("laid out", self.chunking.laid_out_elements, 0)
         remapped: list[StepRef] = []
         consumed: list[StepRef] = []
         for number, (first, end) in enumerate(pairwise(self.borders)):
@@ -178,15 +178,15 @@ class _Writer:
             layout, slot = self.request.chunk_layout(source.shape), number % self.slots
             chunk = _shaped(waiting[slot], source.shape)
             read = consumed if self.direct else remapped
-            self.copied.append(self._copy(chunk, source, [*waits, *self._emptied(read, number)], f"upload {number}"))
+            self.copied.append(self._copy(chunk, source, [*waits, *self._slot_freed(read, number)], f"upload {number}"))
             data, ready = chunk, self.copied[-1]
             if not self.direct:
                 stored = _shaped(laid_out[slot], layout.storage_shape)
-                remap = _laid_out(layout, stored, chunk)
-                ready = self._remap(remap, [ready, *self._emptied(consumed, number)], f"remap {number}")
+                remap = _remap_whole(layout, stored, chunk)
+                ready = self._remap(remap, [ready, *self._slot_freed(consumed, number)], f"remap {number}")
                 remapped.append(ready)
                 data = _elements(layout, stored, layout.shape) or stored
-            consumed += self._consume(Chunk(number, self.axis, first, end - first, data, layout, None), [ready]) or [ready]
+            consumed += self._add_consumer(Chunk(number, self.axis, first, end - first, data, layout, None), [ready]) or [ready]
 
     def _download(self, waiting: list[View], pinned: list[View]) -> None:
         freed: list[StepRef] = []
@@ -197,10 +197,10 @@ class _Writer:
                 source = self._part(_shaped(self.array, self.layout.shape), first, end)
             else:
                 source = _shaped(waiting[number % self.slots], part.shape)
-                waits = [self._remap(self._from(source, first, end), self._emptied(self.copied, number), f"remap {number}")]
+                waits = [self._remap(self._from(source, first, end), self._slot_freed(self.copied, number), f"remap {number}")]
             destination = _shaped(pinned[number % self.slots], part.shape) if pinned else part
             if pinned:
-                waits = [*waits, *self._emptied(freed, number)]
+                waits = [*waits, *self._slot_freed(freed, number)]
             self.copied.append(self._copy(destination, source, waits, f"download {number}"))
             if pinned:
                 filled = replace(destination, dtype=self.host.native if self.host.swapped else part.dtype)
@@ -213,9 +213,9 @@ class _Writer:
             return part, []
         staged = _shaped(pinned[number % self.slots], part.shape)
         filled = replace(staged, dtype=self.host.native) if self.host.swapped else replace(staged, dtype=part.dtype)
-        return staged, [self._call(filled, part, self._emptied(self.copied, number), f"stage {number}")]
+        return staged, [self._call(filled, part, self._slot_freed(self.copied, number), f"stage {number}")]
 
-    def _emptied(self, steps: list[StepRef], number: int) -> list[StepRef]:
+    def _slot_freed(self, steps: list[StepRef], number: int) -> list[StepRef]:
         """Return the step after which the slot of a chunk is free again; `steps` has one step for each earlier chunk."""
         again = number - self.slots
         return steps[again : again + 1] if again >= 0 else []
@@ -225,27 +225,29 @@ class _Writer:
     def _waits(self, waits: list[StepRef]) -> list[StepRef]:
         return waits if self.request.overlap else [*waits, *self.last]
 
-    def _ran(self, step: StepRef) -> StepRef:
+    def _record_step(self, step: StepRef) -> StepRef:
         self.last = [step]
         return step
 
     def _copy(self, to: View, of: View, waits: list[StepRef], label: str) -> StepRef:
-        return self._ran(self.b.copy(to, of, queue=COPIES, after=self._waits(waits), label=label))
+        return self._record_step(self.b.copy(to, of, queue=COPIES, after=self._waits(waits), label=label))
 
     def _call(self, to: View, of: View, waits: list[StepRef], label: str) -> StepRef:
-        return self._ran(self.b.call(COPY, to, of, self.request.threads, after=self._waits(waits), reads=[of], writes=[to], label=label))
+        return self._record_step(
+            self.b.call(COPY, to, of, self.request.threads, after=self._waits(waits), reads=[of], writes=[to], label=label)
+        )
 
     def _remap(self, remap: Remap, waits: list[StepRef], label: str) -> StepRef:
         self.modules[remap.launch.kernel.module] = remap.module
-        return self._ran(self.b.add(remap.launch, device=0, queue=KERNELS, after=self._waits(waits), label=label))
+        return self._record_step(self.b.add(remap.launch, device=0, queue=KERNELS, after=self._waits(waits), label=label))
 
-    def _consume(self, chunk: Chunk, waits: list[StepRef]) -> list[StepRef]:
+    def _add_consumer(self, chunk: Chunk, waits: list[StepRef]) -> list[StepRef]:
         assert self.request.then is not None
         launch = self.request.then(chunk)
         if launch is None:
             return []
         step = self.b.add(launch, device=0, queue=KERNELS, after=self._waits(waits), label=f"then {chunk.number}")
-        return [self._ran(step)]
+        return [self._record_step(step)]
 
     # -- parts -------------------------------------------------------------------------------------------------------------------
 
@@ -288,7 +290,7 @@ def _elements(layout: ArrayLayout, stored: View, shape: tuple[int, ...], first: 
     return View(stored.buffer, stored.dtype, shape, tuple(steps), stored.offset + first * steps[axis])
 
 
-def _laid_out(layout: ArrayLayout, stored: View, chunk: View) -> Remap:
+def _remap_whole(layout: ArrayLayout, stored: View, chunk: View) -> Remap:
     """Return the launch that remaps a whole array."""
     movement = movement_of(layout, chunk.itemsize)
     if movement is None:

@@ -33,20 +33,20 @@ def bound_memory(plan: Plan, order: Sequence[Execution], targets: Sequence[Targe
     for buffer in plan.buffers:
         if buffer in flags:
             _check_unbound(buffer, bindings)
-            memory[buffer] = _made(buffer, plan, targets, is_flag=True)
+            memory[buffer] = _allocate(buffer, plan, targets, is_flag=True)
         elif buffer.name in bindings:
-            memory[buffer] = _checked(buffer, bindings[buffer.name], order, targets)
+            memory[buffer] = _check_memory(buffer, bindings[buffer.name], order, targets)
         elif buffer in kept and kept[buffer].is_input:
             first = order[kept[buffer].first]
             raise BadPlan(f"buffer {buffer.name!r} is not bound, and {first} reads it before anything is written there: bind it to memory")
         else:
-            memory[buffer] = _made(buffer, plan, targets)
+            memory[buffer] = _allocate(buffer, plan, targets)
     return memory
 
 
-def _made(buffer: Buffer, plan: Plan, targets: Sequence[Target], is_flag: bool = False) -> Memory:
+def _allocate(buffer: Buffer, plan: Plan, targets: Sequence[Target], is_flag: bool = False) -> Memory:
     """Return new memory for a buffer; flags are zeroed. Raises DeviceError if there is not enough."""
-    (shape, dtype), home = _kind(buffer, plan), buffer.home
+    (shape, dtype), home = _shape_and_type(buffer, plan), buffer.home
     try:
         if isinstance(home, int):
             return targets[home].zeros(shape, dtype) if is_flag else targets[home].empty(shape, dtype)
@@ -72,7 +72,7 @@ def rebound_memory(
     for name, value in bindings.items():
         if name not in buffers:
             raise BadPlan(f"the plan has no buffer {name!r} to bind; it has {', '.join(sorted(buffers)) or 'none'}")
-        found, held = _checked(buffers[name], value, order, targets), before[buffers[name]]
+        found, held = _check_memory(buffers[name], value, order, targets), before[buffers[name]]
         if (found.shape, found.dtype) != (held.shape, held.dtype):
             was, given = (f"{one.dtype}[{', '.join(map(str, one.shape))}]" for one in (held, found))
             raise BadPlan(f"buffer {name!r} is bound to {was} and cannot be rebound to {given}: bind an array of the same shape and type")
@@ -80,7 +80,7 @@ def rebound_memory(
     return memory
 
 
-def _kind(buffer: Buffer, plan: Plan) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _shape_and_type(buffer: Buffer, plan: Plan) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Return the shape and the type of new memory for a buffer: those of a view of all of it, or one row of the views' element type."""
     views = [view for step in all_steps(plan.steps) for view in _views(step.action) if view.buffer == buffer]
     whole = next((view for view in views if view.nbytes == buffer.nbytes and view.is_contiguous and view.dtype != "u1"), None)
@@ -102,7 +102,7 @@ def _views(action: Action) -> Iterator[View]:
     yield from (touch.view for touch in action.touches)
 
 
-def _checked(buffer: Buffer, memory: object, order: Sequence[Execution], targets: Sequence[Target]) -> Memory:
+def _check_memory(buffer: Buffer, memory: object, order: Sequence[Execution], targets: Sequence[Target]) -> Memory:
     where = f"buffer {buffer.name!r}"
     if isinstance(buffer.home, int):
         home = targets[buffer.home]

@@ -40,7 +40,7 @@ class BoundActions:
         """
         self.flags = flags
         self.order, self.targets, self.memory, self._modules = order, targets, memory, modules
-        self._found: dict[tuple[int, int | None], tuple[Action, list[tuple[BoundAction, Target | None]]]] = {}
+        self._bound: dict[tuple[int, int | None], tuple[Action, list[tuple[BoundAction, Target | None]]]] = {}
         """Action, which is kept alive, and device -> bound actions."""
         self._stages = {} if stages is None else stages
         """Copy from or to pageable host memory -> its pinned staging memory."""
@@ -57,7 +57,7 @@ class BoundActions:
     @property
     def launches(self) -> list[BoundLaunch]:
         """All launches, each once."""
-        return [action for _, found in self._found.values() for action, _ in found if isinstance(action, BoundLaunch)]
+        return [action for _, found in self._bound.values() for action, _ in found if isinstance(action, BoundLaunch)]
 
     def steps(self, order: Sequence[Execution]) -> tuple[list[BoundStep], list[range]]:
         """Return the steps of consecutive executions, and the positions of each execution's steps.
@@ -71,11 +71,11 @@ class BoundActions:
         ends: list[list[int]] = []
         for execution in order:
             begun = len(steps)
-            needed = [number for number in execution.waits if number >= first and not self.by_flags(self.order[number], execution)]
+            needed = [number for number in execution.waits if number >= first and not self.ordered_by_flags(self.order[number], execution)]
             waits = tuple(position for number in needed for position in ends[number - first])
             ends.append([])
             for bound, target in self.of(execution):
-                action = self.shown(execution, bound, target)
+                action = self.observed_action(execution, bound, target)
                 staged = self._staged(execution.action, action) if isinstance(action, BoundCopy) else (action,)
                 beside = len(steps) > begun and isinstance(action, BoundLaunch)
                 for number, one in enumerate(staged):
@@ -85,11 +85,11 @@ class BoundActions:
             places.append(range(begun, len(steps)))
         return steps, places
 
-    def by_flags(self, before: Execution, execution: Execution) -> bool:
+    def ordered_by_flags(self, before: Execution, execution: Execution) -> bool:
         """Return whether flags alone order an execution after `before`: on GPUs, where both run at the same time."""
         return signals(before.action, execution.action) and not self.targets[0].modelled
 
-    def shown(self, execution: Execution, action: BoundAction, target: Target | None) -> BoundAction:
+    def observed_action(self, execution: Execution, action: BoundAction, target: Target | None) -> BoundAction:
         """Return an action as changed by the observers, which are shown it together with its step."""
         if not watched():
             return observed(action) if isinstance(action, BoundLaunch) else action
@@ -109,7 +109,7 @@ class BoundActions:
         assert isinstance(copy, Copy)
         to, of = copy.destination.buffer, copy.source.buffer
         if to.is_on_host and of.is_on_host:
-            return (_moving(self._host_view(copy.destination), self._host_view(copy.source)),)
+            return (_host_copy(self._host_view(copy.destination), self._host_view(copy.source)),)
         if "host" not in (to.home, of.home):
             return (bound,)
         if id(copy) not in self._stages:
@@ -117,14 +117,14 @@ class BoundActions:
         stage = self._stages[id(copy)]
         end = End(int(stage.ctypes.data), stage.strides, owner=stage)
         if of.home == "host":
-            return _moving(stage, self._host_view(copy.source)), replace(bound, source=end)
-        return replace(bound, destination=end), _moving(self._host_view(copy.destination), stage)
+            return _host_copy(stage, self._host_view(copy.source)), replace(bound, source=end)
+        return replace(bound, destination=end), _host_copy(self._host_view(copy.destination), stage)
 
     def of(self, execution: Execution) -> list[tuple[BoundAction, Target | None]]:
         """Return the actions of an execution: one, or one per device for concurrent launches."""
         action, device = execution.action, execution.step.device
         key = id(action), device
-        if key not in self._found:
+        if key not in self._bound:
             if isinstance(action, Together):
                 found: list[tuple[BoundAction, Target | None]] = [self._launch(launch, number) for number, launch in action.launches]
             elif isinstance(action, Launch):
@@ -137,8 +137,8 @@ class BoundActions:
                 found = [(self._signal(action, device), self.targets[device])]
             else:
                 found = [(self._call(action), None)]
-            self._found[key] = action, found
-        return self._found[key][1]
+            self._bound[key] = action, found
+        return self._bound[key][1]
 
     def _launch(self, launch: Launch, device: int) -> tuple[BoundAction, Target | None]:
         target = self.targets[device]
@@ -197,6 +197,6 @@ class BoundActions:
         return bool(self._host_view(view).reshape(-1)[0])
 
 
-def _moving(to: npt.NDArray[Any], of: npt.NDArray[Any]) -> BoundCall:
+def _host_copy(to: npt.NDArray[Any], of: npt.NDArray[Any]) -> BoundCall:
     """Return a host function that copies elements as raw bytes of their size."""
     return BoundCall(partial(np.copyto, to.view(f"V{to.itemsize}"), of.view(f"V{of.itemsize}"), casting="no"))

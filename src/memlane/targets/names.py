@@ -27,7 +27,7 @@ ENVIRONMENT = "MEMLANE_TARGET"
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Settings:
     """Settings of an override; unset fields are falsy."""
 
     name: str = ""
@@ -37,9 +37,9 @@ class _Asked:
     memory_bytes: int = 0
     """Device memory of emulators; 0 for that of the chip."""
 
-    def over(self, other: _Asked) -> _Asked:
+    def over(self, other: _Settings) -> _Settings:
         """Return these settings, with unset fields taken from `other`."""
-        return _Asked(
+        return _Settings(
             self.name or other.name,
             self.deterministic or other.deterministic,
             self.patience or other.patience,
@@ -47,13 +47,13 @@ class _Asked:
         )
 
 
-_NOTHING = _Asked()
-_override: ContextVar[_Asked] = ContextVar("memlane_target", default=_NOTHING)
+_UNSET = _Settings()
+_override: ContextVar[_Settings] = ContextVar("memlane_target", default=_UNSET)
 """Override of the current thread or task."""
-_override_everywhere: list[_Asked] = []
+_override_everywhere: list[_Settings] = []
 """Overrides of the whole process, the last one counts: new threads do not inherit context variables."""
-_overriding = threading.Lock()
-_making = threading.Lock()
+_override_lock = threading.Lock()
+_target_lock = threading.Lock()
 """Lock held while a target is looked up or created, so that concurrent requests get the same one."""
 
 
@@ -78,8 +78,8 @@ def target(name: str | None = None, *, deterministic: bool = False, memory_bytes
     """
     if memory_bytes is not None and memory_bytes < 1:
         raise DeviceError(f"a device with {plural(memory_bytes, 'byte')} of memory is too small: pass 1 or more, or leave memory_bytes out")
-    asked = _overridden().over(_Asked(name or "", deterministic, memory_bytes=memory_bytes or 0))
-    return _resolve(asked.name or os.environ.get(ENVIRONMENT) or _first(), asked)
+    settings = _current_settings().over(_Settings(name or "", deterministic, memory_bytes=memory_bytes or 0))
+    return _resolve(settings.name or os.environ.get(ENVIRONMENT) or _default_name(), settings)
 
 
 def target_of_process(number: int) -> Target:
@@ -88,18 +88,18 @@ def target_of_process(number: int) -> Target:
     It is the same for all processes if there is one GPU, or if a numbered GPU or an emulator is requested. Raises DeviceError if there are
     several GPUs, but fewer than processes.
     """
-    asked = _overridden()
-    name = asked.name or os.environ.get(ENVIRONMENT) or _first().removesuffix(":0")
+    settings = _current_settings()
+    name = settings.name or os.environ.get(ENVIRONMENT) or _default_name().removesuffix(":0")
     count = len(driver.probe().devices) if name == "cuda" else 1
     if count > 1 and number >= count:
         raise DeviceError(
             f"process {number} of this machine has no GPU of its own, because there are only {count}: start {count} processes, or "
             "pass targets"
         )
-    return _resolve(f"cuda:{number}" if count > 1 else name, asked)
+    return _resolve(f"cuda:{number}" if count > 1 else name, settings)
 
 
-def _overridden() -> _Asked:
+def _current_settings() -> _Settings:
     """Return the combined overrides of this thread and of the process."""
     own = _override.get()
     return own.over(_override_everywhere[-1]) if _override_everywhere else own
@@ -118,7 +118,7 @@ def devices(name: str | None = None, count: int | None = None) -> tuple[Target, 
     count = (1 if most is None else most) if count is None else count
     if count < 1:
         raise DeviceError(f"got {plural(count, 'device')}: pass 1 or more")
-    found = (first, *(_resolve(f"{family}:{number}", _overridden()) for number in range(1, count)))
+    found = (first, *(_resolve(f"{family}:{number}", _current_settings()) for number in range(1, count)))
     for one in found:
         for other in found:
             with suppress(DeviceError):
@@ -133,25 +133,25 @@ def override(name: str | None, *, everywhere: bool = False, deterministic: bool 
     It applies to this thread, or with `everywhere` to all threads of the process without an override of their own. None changes nothing.
     With `deterministic` it returns emulators of one core, with `patience` emulators with this `Emulator.patience`.
     """
-    asked = _Asked(name or "", deterministic, patience)
-    if everywhere and asked != _NOTHING:
-        with _overriding:
-            _override_everywhere.append(asked)
+    settings = _Settings(name or "", deterministic, patience)
+    if everywhere and settings != _UNSET:
+        with _override_lock:
+            _override_everywhere.append(settings)
         try:
             yield
         finally:
-            with _overriding:
-                _override_everywhere.remove(asked)
+            with _override_lock:
+                _override_everywhere.remove(settings)
         return
     before = _override.get()
-    token = _override.set(asked.over(before))
+    token = _override.set(settings.over(before))
     try:
         yield
     finally:
         _override.reset(token)
 
 
-def _first() -> str:
+def _default_name() -> str:
     """Return the name of the default target. A broken GPU driver raises DeviceError instead of selecting the emulator."""
     found = driver.probe()
     if found.broken:
@@ -159,7 +159,7 @@ def _first() -> str:
     return "cuda:0" if found.devices else f"emulator:{DEFAULT_CHIP}"
 
 
-def _resolve(name: str, how: _Asked) -> Target:
+def _resolve(name: str, how: _Settings) -> Target:
     """Return the target of this name, with the settings `how` except for its name. Raises DeviceError if there is none."""
     if match := re.fullmatch(r"cuda(?::(\d{1,9}))?", name):
         if how.patience:
@@ -168,7 +168,7 @@ def _resolve(name: str, how: _Asked) -> Target:
             raise DeviceError(f"{name} does not run blocks in a fixed order, so it cannot be deterministic; use the target emulator")
         if how.memory_bytes:
             raise DeviceError(f"memory_bytes= limits the memory of emulators, not that of {name}: leave it out, or use the target emulator")
-        with _making:
+        with _target_lock:
             return _device(int(match[1] or 0))
     kind, _, chip = name.partition(":")
     if kind != "emulator":
@@ -178,7 +178,7 @@ def _resolve(name: str, how: _Asked) -> Target:
     else:
         number = 0
     chip = chip or DEFAULT_CHIP
-    with _making:
+    with _target_lock:
         if chip in names():
             return _emulator(chip, number, replace(how, name=""))
         if chip.endswith(".toml") or os.sep in chip:
@@ -206,7 +206,7 @@ def _device(index: int) -> Target:
 
 
 @cache
-def _emulator(chip: str | Path, device: int, how: _Asked) -> Target:
+def _emulator(chip: str | Path, device: int, how: _Settings) -> Target:
     facts = from_file(chip) if isinstance(chip, Path) else load(chip)
     threads = 1 if how.deterministic else None
     return Emulator(facts, threads=threads, device=device, patience=how.patience or PATIENCE, memory_bytes=how.memory_bytes or None)

@@ -35,14 +35,14 @@ class SeparateGraphs:
     def update(self, steps: Sequence[BoundStep]) -> None:
         """Replace the steps for later replays by others of the same kinds, split by device."""
         for graph, target in zip((one for one, _ in self._graphs), dict.fromkeys(step.target for step in steps), strict=True):
-            graph.update(only(steps, target))
+            graph.update(steps_of_device(steps, target))
 
     def times_ns(self) -> list[tuple[float, float]]:
         """Raise BadLaunch: graphs started one after another have no common time base."""
         raise BadLaunch("graphs of several devices are not timed: BoundPlan.time times a graph of all steps")
 
 
-def only(steps: Sequence[BoundStep], target: object) -> list[BoundStep]:
+def steps_of_device(steps: Sequence[BoundStep], target: object) -> list[BoundStep]:
     """Return the steps of one device, with the dependencies between them."""
     places: dict[int, int] = {}
     for position, step in enumerate(steps):

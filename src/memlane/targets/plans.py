@@ -46,7 +46,7 @@ from memlane.ptx import Module
 from memlane.targets.binding import Memory, Modules, bound_memory, declared
 from memlane.targets.bound_actions import BoundActions
 from memlane.targets.names import target as named_target
-from memlane.targets.plan_graphs import PlanGraph, SeparateGraphs, only
+from memlane.targets.plan_graphs import PlanGraph, SeparateGraphs, steps_of_device
 from memlane.targets.signals import Signals
 
 
@@ -121,7 +121,7 @@ class BoundPlan:
         as in the graph.
         """
         with self._actions.flags.counting():
-            if serial or not self._takes_graphs or any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
+            if serial or not self._can_use_graphs or any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
                 turns = self._run_one_by_one()
             else:
                 graph, turns = self._graph(self.order), {}
@@ -136,13 +136,13 @@ class BoundPlan:
         when this returns.
         """
         place = self.targets[0].stream_of(stream)
-        graphs = self._segment_graphs() if self._takes_graphs else []
+        graphs = self._segment_graphs() if self._can_use_graphs else []
         flags = self._actions.flags
         with flags.counting(later=True):
-            if not self._takes_graphs:
+            if not self._can_use_graphs:
                 turns = self._run_one_by_one()
             elif self._is_separable:
-                turns = self._start_apart(graphs, place)
+                turns = self._start_separately(graphs, place)
             else:
                 turns = self._start_graphs(graphs, place)
         return StartedPlan(self._result(turns), self.targets[0].record(place), [graph for _, graph in graphs], flags)
@@ -155,7 +155,7 @@ class BoundPlan:
         end early.
         """
         self._refuse_early_ends()
-        if self._takes_graphs:
+        if self._can_use_graphs:
             steps, places = self._actions.steps(self.order)
             graph = self.targets[0].graph_of_steps(steps, timed=True)
             graph.replay()
@@ -217,7 +217,7 @@ class BoundPlan:
     # -- executing ---------------------------------------------------------------------------------------------------------------
 
     @property
-    def _takes_graphs(self) -> bool:
+    def _can_use_graphs(self) -> bool:
         """Whether the plan can run as graphs: all targets are GPUs, and no nested repeat may end early, which the host would have to
         check."""
         inner = (item for repeat in self.plan.steps if isinstance(repeat, Repeat) for item in all_repeats(repeat.steps))
@@ -241,7 +241,7 @@ class BoundPlan:
 
     def _start(self, execution: Execution, clocked: Clocked = lambda launch: launch) -> None:
         """Start the action of one execution, or its concurrent launches; `clocked` maps them after the observers."""
-        actions = [(self._actions.shown(execution, action, target), target) for action, target in self._actions.of(execution)]
+        actions = [(self._actions.observed_action(execution, action, target), target) for action, target in self._actions.of(execution)]
         launches = [action for action, _ in actions if isinstance(action, BoundLaunch)]
         if len(launches) == 1 and launches[0].layers.check:
             launches = [replace(launches[0], layers=replace(launches[0].layers, declared=declared(execution, self.memory)))]
@@ -267,7 +267,7 @@ class BoundPlan:
         if not self.plan.flags or any(one.step.device is None for one in self.order):
             return False
         pairs = ((self.order[number], one) for one in self.order for number in one.waits)
-        return all(before.step.device == one.step.device or self._actions.by_flags(before, one) for before, one in pairs)
+        return all(before.step.device == one.step.device or self._actions.ordered_by_flags(before, one) for before, one in pairs)
 
     def _segment_graphs(self) -> list[tuple[Segment, StepGraph]]:
         graphs = self._graphs
@@ -301,7 +301,7 @@ class BoundPlan:
         steps, places = self._actions.steps(self.order)
         return PlanGraph(self.plan, self.targets, self._actions, self.targets[0].graph_of_steps(steps), places)
 
-    def _start_apart(self, graphs: Sequence[tuple[Segment, StepGraph]], place: Stream) -> dict[tuple[int, ...], int]:
+    def _start_separately(self, graphs: Sequence[tuple[Segment, StepGraph]], place: Stream) -> dict[tuple[int, ...], int]:
         """Start a separate graph per device, ordered after earlier work on a stream and before later work on it."""
         # Each graph waits for all devices: a device's stores into another's memory must follow the pending work there.
         begin = [self.targets[0].record(place), *(target.record() for target in self.targets[1:])]
@@ -318,7 +318,7 @@ class BoundPlan:
         if not self._streams:
             self._streams = tuple(target.stream() for target in self.targets)
         steps, _ = self._actions.steps(order)
-        own = [(target, only(steps, target), stream) for target, stream in zip(self.targets, self._streams, strict=True)]
+        own = [(target, steps_of_device(steps, target), stream) for target, stream in zip(self.targets, self._streams, strict=True)]
         return SeparateGraphs([(target.graph_of_steps(some), stream) for target, some, stream in own if some])
 
     def _graph(self, order: Sequence[Execution]) -> StepGraph:
@@ -357,7 +357,7 @@ class _Ends:
 
     plan: Plan
     turns: dict[tuple[int, ...], int] = field(default_factory=dict)
-    _looked: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, bool]] = field(default_factory=dict)
+    _checked_turns: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, bool]] = field(default_factory=dict)
     """Repeat and turns of the enclosing ones -> last turn before which the end was checked, and whether it has ended."""
 
     def is_over(self, execution: Execution, value: Any) -> bool:
@@ -370,11 +370,11 @@ class _Ends:
             if repeat.until is None:
                 continue
             path, around, turn = execution.path[: depth + 1], execution.turns[:depth], execution.turns[depth]
-            looked, over = self._looked.get((path, around), (0, False))
+            looked, over = self._checked_turns.get((path, around), (0, False))
             if not over and turn > looked:
                 if turn % repeat.every == 0:
                     over = value(repeat.until)
-                self._looked[path, around] = turn, over
+                self._checked_turns[path, around] = turn, over
             if over:
                 return True
             self.turns[path] = turn + 1

@@ -39,7 +39,7 @@ _THREADS = 256
 _WORDS = (16, 8, 4, 2, 1)
 _POLLS = 1 << 20
 """Polls of a flag without pauses: most of a second."""
-_NAPS_A_SECOND = 2000
+_PAUSES_PER_SECOND = 2000
 _BOX = "<2Q4q4I"
 _FAILURE = 4
 """Words in which a device records which of its waits timed out first."""
@@ -130,8 +130,8 @@ class Signals:
         if len(flags) > _MOST_FLAGS:
             raise BadPlan(f"a wait has at most {_MOST_FLAGS} flags, not {len(flags)}: use several waits")
         # On emulated devices the put has run when the wait begins: a flag not raised by then never will be.
-        polls, naps = (1, 1) if self._targets[device].modelled else (_POLLS, int(_NAPS_A_SECOND * wait_limit_s()))
-        data = struct.pack("<4I", len(flags), self._waits[wait.flags], polls, naps) + _addresses(flags)
+        polls, pauses = (1, 1) if self._targets[device].modelled else (_POLLS, int(_PAUSES_PER_SECOND * wait_limit_s()))
+        data = struct.pack("<4I", len(flags), self._waits[wait.flags], polls, pauses) + _addresses(flags)
         return kernel[1, 32].bind(data, self._counts[True, wait.flags[0]], self._failures[device])
 
     @contextmanager

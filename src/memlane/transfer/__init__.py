@@ -7,7 +7,7 @@ back = ml.download(points)                                  # in the shape and o
 
 from memlane.transfer.arrays import LaidOutArray
 from memlane.transfer.gathers import gather
-from memlane.transfer.running import Transfer
+from memlane.transfer.transfer import Transfer
 from memlane.transfer.transfers import download, lay_out, upload
 
 __all__ = ["LaidOutArray", "Transfer", "download", "gather", "lay_out", "upload"]

@@ -18,7 +18,7 @@ from memlane.number_format import plural
 from memlane.remap.requests import HostArray
 
 if TYPE_CHECKING:
-    from memlane.transfer.running import Transfer
+    from memlane.transfer.transfer import Transfer
 
 _ON_HOST = (1, 3, 11)
 """DLPack device types with memory that the host can read: the CPU, and the pinned memory of CUDA and ROCm."""
@@ -88,7 +88,7 @@ def chunk_layouts(given: LayoutLike, whole: ArrayLayout) -> Callable[[tuple[int,
 
 
 @dataclass(frozen=True)
-class Given:
+class HostInput:
     """A host array prepared for a transfer."""
 
     memory: npt.NDArray[Any]
@@ -125,7 +125,7 @@ def host_array(value: object, what: str = "host") -> npt.NDArray[Any]:
     raise LayoutError(f"{what} must be a NumPy array or support DLPack, not a {type(value).__name__}: use np.asarray for a list")
 
 
-def given_array(target: Target, value: object, layout: LayoutLike) -> Given:
+def given_array(target: Target, value: object, layout: LayoutLike) -> HostInput:
     """Return a host array with its layout. Raises LayoutError if they do not fit."""
     host = host_array(value)
     if host.dtype.hasobject:
@@ -135,12 +135,12 @@ def given_array(target: Target, value: object, layout: LayoutLike) -> Given:
     shape = host.shape or (1,)
     found = array_layout(layout, shape)
     plain = host.dtype if host.dtype.fields is None else np.dtype(f"V{host.dtype.itemsize}")
-    return Given(
+    return HostInput(
         *described(target, host.reshape(shape) if host.shape != shape else host, plain), found, host.dtype, host.dtype.newbyteorder("=")
     )
 
 
-def _structures(target: Target, host: npt.NDArray[Any], layout: Fields | None) -> Given:
+def _structures(target: Target, host: npt.NDArray[Any], layout: Fields | None) -> HostInput:
     """Return structures as words, by default with the layout that stores the words of each field contiguously."""
     if any(not kind.isnative for kind, *_ in (host.dtype.fields or {}).values()):
         raise LayoutError(
@@ -160,7 +160,7 @@ def _structures(target: Target, host: npt.NDArray[Any], layout: Fields | None) -
         word, widths = np.dtype(f"V{host.itemsize // layout.shape[1]}"), layout.widths
     words = np.asarray(_Words(host.reshape(-1), word))
     layout = Fields(words.shape, widths)
-    return Given(*described(target, words, word), layout, host.dtype, word)
+    return HostInput(*described(target, words, word), layout, host.dtype, word)
 
 
 def described(target: Target, host: npt.NDArray[Any], plain: np.dtype[Any]) -> tuple[npt.NDArray[Any], HostArray]:

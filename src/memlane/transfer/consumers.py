@@ -32,12 +32,12 @@ class Consumers:
 
     def planned(self, chunk: Chunk) -> Launch | None:
         assert self.then is not None
-        wish = self.then(chunk)
-        if wish is None:
+        requested = self.then(chunk)
+        if requested is None:
             return None
-        if not isinstance(wish, tuple) or not wish or not isinstance(wish[0], KernelCall):
+        if not isinstance(requested, tuple) or not requested or not isinstance(requested[0], KernelCall):
             raise LayoutError("then(chunk) must return a tuple of kernel[grid, block] and the kernel's arguments, or None")
-        call, *arguments = wish
+        call, *arguments = requested
         arguments = [one.item() if isinstance(one, np.bool | np.integer | np.floating) else one for one in arguments]
         self.loaded[id(call.kernel.loaded)] = call.kernel.loaded
         values = [one if isinstance(one, View | int | float) else self._view(one) for one in arguments]

@@ -20,7 +20,7 @@ from memlane.remap.staging import default_threads
 from memlane.targets.binding import Memory
 from memlane.transfer.arguments import check_effort, given_target
 from memlane.transfer.arrays import LaidOutArray, host_array
-from memlane.transfer.running import Transfer, host_gb_per_s
+from memlane.transfer.transfer import Transfer, host_gb_per_s
 
 
 def gather(
@@ -41,8 +41,8 @@ def gather(
     range, with its position, when the result is waited for.
     """
     where = given_target(target)
-    source, source_shape, dtype = _side(where, rows, "rows")
-    chosen, chosen_shape, kind = _side(where, indices, "indices")
+    source, source_shape, dtype = _input(where, rows, "rows")
+    chosen, chosen_shape, kind = _input(where, indices, "indices")
     _check(source_shape, kind, chunks, threads)
     count, places, row_bytes = source_shape[0], prod(chosen_shape), prod(source_shape[1:]) * dtype.itemsize
     shape = (*chosen_shape, *source_shape[1:])
@@ -50,7 +50,7 @@ def gather(
         out = where.empty(shape, dtype)
         return LaidOutArray(where, out.address, shape, dtype, out.owner, None, dtype)
     if not count:
-        raise out_of_range(0, int(_at(chosen, 0)), 0)
+        raise out_of_range(0, int(_element(chosen, 0)), 0)
     copiers = default_threads() if threads is None else threads
     sides = Rows(count, row_bytes, _home(where, source)), Rows(places, kind.itemsize, _home(where, chosen))
     rate = host_gb_per_s(where, copiers) if "host" in (sides[0].home, sides[1].home) else 1.0
@@ -83,7 +83,7 @@ def _transfer(
     def check() -> None:
         position = int(report[0])
         if position < places:
-            raise out_of_range(position, int(_at(indices, position)), count)
+            raise out_of_range(position, int(_element(indices, position)), count)
 
     memory: dict[str, Memory] = {"rows": rows, "indices": indices, "array": out, WRONG: report, CLEAN: clean}
     return Transfer(target, made, memory, predict=predict, finish=check)
@@ -109,7 +109,7 @@ def _check(rows: tuple[int, ...], kind: np.dtype[Any], chunks: object, threads: 
     check_effort(chunks, threads)
 
 
-def _side(target: Target, value: object, what: str) -> tuple[Memory, tuple[int, ...], np.dtype[Any]]:
+def _input(target: Target, value: object, what: str) -> tuple[Memory, tuple[int, ...], np.dtype[Any]]:
     """Return the memory of one input, in C order and native byte order, with its shape and type."""
     if isinstance(value, DeviceArray):
         if value.target is not target:
@@ -128,5 +128,5 @@ def _home(target: Target, side: Memory) -> str | int:
     return "pinned" if side.size and target.is_pinned(side) else "host"
 
 
-def _at(side: Memory, position: int) -> Any:
+def _element(side: Memory, position: int) -> Any:
     return (side.numpy() if isinstance(side, DeviceArray) else side).reshape(-1)[position]

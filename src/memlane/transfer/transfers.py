@@ -23,10 +23,10 @@ from memlane.remap.staging import default_threads
 from memlane.remap.transfers import best_chunks, device_bytes, most_chunks, plan_of, prediction
 from memlane.targets.binding import Memory
 from memlane.transfer.arguments import check_consumer, check_effort, given_device_array, given_out, given_target
-from memlane.transfer.arrays import Given, LaidOutArray, chunk_layouts, described, given_array, host_array
+from memlane.transfer.arrays import HostInput, LaidOutArray, chunk_layouts, described, given_array, host_array
 from memlane.transfer.consumers import Consumers, Then
 from memlane.transfer.gathers import gather
-from memlane.transfer.running import Transfer, host_gb_per_s
+from memlane.transfer.transfer import Transfer, host_gb_per_s
 
 Chunks = int | Literal["auto"]
 
@@ -109,7 +109,7 @@ def upload(
         return _empty(where, seen) if keep else Transfer(where, TransferPlan(Plan(()), (), 0, (0,)), {})
     given = given_array(where, seen, layout)
     consumers = Consumers(where, then, seen)
-    wish = Request(
+    request = Request(
         "upload",
         given.described,
         given.layout,
@@ -120,14 +120,14 @@ def upload(
         reads,
         None if keep else chunk_layouts(layout, given.layout),
     )
-    made, predict = _planned(where, wish, chunks)
+    made, predict = _planned(where, request, chunks)
     memory: dict[str, Memory] = {"host": given.memory, **consumers.memory}
     if not keep:
         transfer = Transfer(where, made, memory, consumers.modules, predict=predict)
-        return _started(transfer, transfer, stream, wait)
+        return _start_and_wait(transfer, transfer, stream, wait)
     array = _allocated(where, given)
     transfer = Transfer(where, made, {**memory, "array": array}, consumers.modules, predict=predict)
-    return _started(replace(array, transfer=transfer), transfer, stream, wait)
+    return _start_and_wait(replace(array, transfer=transfer), transfer, stream, wait)
 
 
 def _empty(target: Target, host: npt.NDArray[Any]) -> LaidOutArray:
@@ -177,8 +177,8 @@ def download(
             "structures can be downloaded only to a C-contiguous array: leave out `out`, and copy the result to its destination"
         )
     memory, known = described(target, as_words, as_words.dtype if as_words.dtype.fields is None else np.dtype(f"V{as_words.itemsize}"))
-    wish = Request("download", known, found, 1, overlap, threads or default_threads())
-    made, predict = _planned(target, wish, chunks)
+    request = Request("download", known, found, 1, overlap, threads or default_threads())
+    made, predict = _planned(target, request, chunks)
     transfer = Transfer(target, made, {"host": memory, "array": array}, predict=predict)
     transfer.start(stream)
     transfer.wait()
@@ -246,32 +246,32 @@ def _loaded(target: Target, work: Remap) -> LoadedModule:
     return loaded[digest]
 
 
-def _planned(target: Target, wish: Request, chunks: Chunks) -> tuple[TransferPlan, Callable[[], Timeline | None]]:
+def _planned(target: Target, request: Request, chunks: Chunks) -> tuple[TransferPlan, Callable[[], Timeline | None]]:
     """Return the plan and a function that predicts its times, called on demand because it takes as long as a small transfer. Raises
     DeviceError if the device has too little memory."""
     room = target.free_bytes()
     if room is not None:
-        _check_room(target, wish, chunks, room)
-    rate = host_gb_per_s(target, wish.threads) if wish.host.staged else 1.0
-    count = best_chunks(wish, target.chip, rate, room=room) if chunks == "auto" else int(chunks)
-    made = plan_of(replace(wish, chunks=count))
+        _check_room(target, request, chunks, room)
+    rate = host_gb_per_s(target, request.threads) if request.host.staged else 1.0
+    count = best_chunks(request, target.chip, rate, room=room) if chunks == "auto" else int(chunks)
+    made = plan_of(replace(request, chunks=count))
     return made, lambda: prediction(made, target.chip, rate)
 
 
-def _check_room(target: Target, wish: Request, chunks: Chunks, room: int) -> None:
+def _check_room(target: Target, request: Request, chunks: Chunks, room: int) -> None:
     """Raise DeviceError, with the needed and the free bytes, if a transfer does not fit."""
-    least = replace(wish, chunks=most_chunks(wish))
-    asked = least if chunks == "auto" else replace(wish, chunks=int(chunks))
+    least = replace(request, chunks=most_chunks(request))
+    asked = least if chunks == "auto" else replace(request, chunks=int(chunks))
     needed = device_bytes(asked)
     if needed <= room:
         return
-    arrays = wish.layout.size * np.dtype(wish.host.native).itemsize if wish.keep and wish.direction == "upload" else 0
+    arrays = request.layout.size * np.dtype(request.host.native).itemsize if request.keep and request.direction == "upload" else 0
     if arrays and device_bytes(least) > room:
-        what = f"{plural(needed, 'byte')} for {wish.layout} and its chunks"
+        what = f"{plural(needed, 'byte')} for {request.layout} and its chunks"
         remedy = "free arrays, or give a kernel one chunk after another with then= and keep=False"
     else:
         what = (
-            f"{plural(arrays, 'byte')} for {wish.layout} and {needed - arrays:,} for chunks in transit"
+            f"{plural(arrays, 'byte')} for {request.layout} and {needed - arrays:,} for chunks in transit"
             if arrays
             else f"{plural(needed, 'byte')} for chunks"
         )
@@ -279,7 +279,7 @@ def _check_room(target: Target, wish: Request, chunks: Chunks, room: int) -> Non
     raise DeviceError(f"{what} do not fit on {target.name}, where {plural(room, 'byte')} are free: {remedy}")
 
 
-def _allocated(target: Target, given: Given) -> LaidOutArray:
+def _allocated(target: Target, given: HostInput) -> LaidOutArray:
     layout = given.layout
     nbytes = layout.size * given.dtype.itemsize
     try:
@@ -294,7 +294,7 @@ def _allocated(target: Target, given: Given) -> LaidOutArray:
 _Result = TypeVar("_Result", LaidOutArray, Transfer)
 
 
-def _started(result: _Result, transfer: Transfer, stream: Stream | None, wait: bool) -> _Result:
+def _start_and_wait(result: _Result, transfer: Transfer, stream: Stream | None, wait: bool) -> _Result:
     """Start a transfer and return its result, waiting for it if `wait` is set or the target is emulated."""
     transfer.start(stream)
     if wait or transfer.target.modelled:

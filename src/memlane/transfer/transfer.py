@@ -93,7 +93,7 @@ class Transfer:
                 self._graph.replay(place)
                 self._event = self.target.record(place)
         except BaseException:  # including Ctrl-C: release everything acquired for the transfer
-            self._break_off()
+            self._abort()
             raise
         self.started = True
 
@@ -108,7 +108,7 @@ class Transfer:
             if self._finish is not None:
                 self._finish()
         except BaseException:  # including Ctrl-C: release everything acquired for the transfer
-            self._break_off()
+            self._abort()
             raise
         if not self._repeats:
             self._release()
@@ -135,7 +135,7 @@ class Transfer:
             if self._finish is not None:
                 self._finish()
         except BaseException:  # including Ctrl-C: release everything acquired for the transfer
-            self._break_off()
+            self._abort()
             raise
         if not self._repeats:
             self._release()
@@ -155,7 +155,7 @@ class Transfer:
                 raise
         return self._bound
 
-    def _break_off(self) -> None:
+    def _abort(self) -> None:
         """Stop all work on memory of the caller, and return borrowed memory to the pool."""
         with suppress(Exception):  # the first error is already being raised
             self.target.sync()
@@ -185,12 +185,12 @@ def loaded_modules(target: Target, made: TransferPlan) -> list[LoadedModule]:
 
 
 _kept: WeakKeyDictionary[Target, list[npt.NDArray[Any]]] = WeakKeyDictionary()
-_turn = threading.Lock()
+_lock = threading.Lock()
 
 
 def _borrow(target: Target, nbytes: int) -> npt.NDArray[Any]:
     """Return pinned memory of at least `nbytes`, from the pool or newly allocated."""
-    with _turn:
+    with _lock:
         fitting = [array for array in _kept.get(target, []) if array.nbytes >= nbytes]
         if fitting:
             found = min(fitting, key=lambda array: array.nbytes)
@@ -203,7 +203,7 @@ def _borrow(target: Target, nbytes: int) -> npt.NDArray[Any]:
 
 
 def _give_back(target: Target, array: npt.NDArray[Any]) -> None:
-    with _turn:
+    with _lock:
         kept = _kept.setdefault(target, [])
         if sum(one.nbytes for one in kept) + array.nbytes <= _MOST_KEPT:
             kept.append(array)
