@@ -117,12 +117,12 @@ of `tensormap.replace`. The record is self-contained, so kernels may copy it and
 TENSOR_MAP_MARK = 0x70616D_65_6C6974_6D
 """First word of every tensor map of the emulator, once a field was written; tensor maps made by a GPU have another."""
 
-CREW = np.dtype(
+WORKERS = np.dtype(
     [
         ("next_block", "u8"),
         ("slots_taken", "u4"),
-        ("culprit", "u4"),
-        ("workers", "u8"),
+        ("faulting_worker", "u4"),
+        ("worker_count", "u8"),
         ("contexts", "u8"),
         ("context_bytes", "u8"),
         ("partners", "u8"),
@@ -169,7 +169,7 @@ CONTEXT = np.dtype(
         ("start_ns", "u8"),
         ("clock_mhz", "u8"),
         # the scheduler: this worker among others, the list of its slots, the slot whose turn it is
-        ("crew", "u8"),
+        ("workers", "u8"),
         ("number", "u4"),
         ("parallel", "u4"),
         ("slots", "u8"),
@@ -186,7 +186,7 @@ CONTEXT = np.dtype(
         ("until_pause", "i8"),
         ("rounds", "u8"),
         ("noticed", "u8"),
-        ("in_vain", "u8"),
+        ("idle_spins", "u8"),
         ("owned", "u8"),
         ("may_start", "u8"),
         ("budget", "u8"),

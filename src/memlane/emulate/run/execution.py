@@ -18,7 +18,7 @@ from memlane.chip import LANES
 from memlane.emulate.check.launch import Checked
 from memlane.emulate.clock.timeline import begin_timeline, run_timeline
 from memlane.emulate.code.build import VOID
-from memlane.emulate.layout import ALLOCATION, BACK_EDGE_BUDGET, BLOCK_BYTES, BROKEN, CONTEXT, CREW, PAUSED, START_PARTS, STOPPED
+from memlane.emulate.layout import ALLOCATION, BACK_EDGE_BUDGET, BLOCK_BYTES, BROKEN, CONTEXT, PAUSED, START_PARTS, STOPPED, WORKERS
 from memlane.emulate.lower.kernel import CompiledKernel, segments_of
 from memlane.emulate.lower.variables import parameter_offsets
 from memlane.emulate.observe.observation_arrays import ObservationArrays
@@ -49,7 +49,7 @@ WORK_PER_WORKER = 1 << 17
 def execute(device: DeviceState, launch: Launch, compiled: CompiledKernel, symbols: dict[str, int], number: int) -> Observation:
     """Run a launch to its end. Raises BadAccess, Deadlock, KernelTrap or CheckFailed."""
     state = _State(device, launch, compiled, symbols, number)
-    halt = Halt(state.crew, state.context, state.slots)
+    halt = Halt(state.workers, state.context, state.slots)
     observed = ObservationArrays(device, launch, compiled, state.context, state.slot_count, halt)
     checked = Checked(device, launch, compiled, state.context, state.slot_count) if compiled.layers.check else None
     host = Host(device, compiled, state.context, halt)
@@ -64,7 +64,7 @@ def execute(device: DeviceState, launch: Launch, compiled: CompiledKernel, symbo
             _report(launch, reports)
         raise halt.error
     if status == BROKEN:
-        context = state.context[max(0, int(state.crew[0]["culprit"]) - 1)]
+        context = state.context[max(0, int(state.workers[0]["faulting_worker"]) - 1)]
         _report(launch, reports)
         if context["fault"] == STOPPED and reports:
             raise CheckFailed(str(reports[0]))
@@ -100,7 +100,7 @@ def _workers(state: _State, compiled: CompiledKernel, halt: Halt, progress: Prog
             # Generated code returns here regularly, so that Python can raise errors in this thread.
             if halt.is_alone:
                 progress.tell()
-            if (len(contexts) > 1 or state.partners.has_others) and state.context[number]["in_vain"] > SPINS_BEFORE_SLEEP:
+            if (len(contexts) > 1 or state.partners.has_others) and state.context[number]["idle_spins"] > SPINS_BEFORE_SLEEP:
                 time.sleep(SLEEP_S)
         return int(status)
 
@@ -170,10 +170,10 @@ class _State:
         self.texture_count, self.textures = device.textures.count, device.textures.table()
         self.orders = _orders(launch.warps_per_block, launch.layers.seed)
         self.context = _contexts(room.workers)
-        self.crew = np.zeros(1, CREW)
+        self.workers = np.zeros(1, WORKERS)
         taken = room.slots if compiled.layers.clock else room.workers * room.blocks_per_cluster
         self.partners = current_partner()
-        self.crew[0] = (0, taken, 0, room.workers, self.context.ctypes.data, *self.context.strides, *self.partners.pool_fields)
+        self.workers[0] = (0, taken, 0, room.workers, self.context.ctypes.data, *self.context.strides, *self.partners.pool_fields)
         first = self.context[0]
         for name, value in (
             self._arrays() | _launch_fields(device, launch, compiled, room) | self.partners.context_fields | {"grid_id": number}
@@ -187,7 +187,7 @@ class _State:
     def _arrays(self) -> dict[str, int]:
         """Return the context fields that hold the addresses and lengths of the arrays here."""
         return {
-            "crew": self.crew.ctypes.data,
+            "workers": self.workers.ctypes.data,
             "params": self.params.ctypes.data,
             "symbols": self.symbols.ctypes.data,
             "sites": self.sites.ctypes.data,

@@ -24,9 +24,9 @@ _POLL_S = 0.05
 class Halt:
     """A switch that stops one launch from Python and keeps the error to raise."""
 
-    def __init__(self, crew: npt.NDArray[Any], contexts: npt.NDArray[Any], slots: npt.NDArray[np.uint8]) -> None:
+    def __init__(self, workers: npt.NDArray[Any], contexts: npt.NDArray[Any], slots: npt.NDArray[np.uint8]) -> None:
         """Take the records of the launch: the state that its workers share, the contexts of the workers, and the slots."""
-        self._crew, self._contexts, self._slots = crew, contexts, slots
+        self._workers, self._contexts, self._slots = workers, contexts, slots
         self.error: BaseException | None = None
         self.is_alone = False
         """Whether the launch runs in the calling thread, which then has to report progress itself."""
@@ -36,12 +36,12 @@ class Halt:
 
         Generated code updates its budgets without synchronisation, so a single request may be lost: repeat it until the launch ends.
         """
-        faults, crew, record = self._contexts["fault"], self._crew[0], self._contexts[0]
+        faults, workers, record = self._contexts["fault"], self._workers[0], self._contexts[0]
         running = faults == NO_FAULT
-        if crew["culprit"]:
-            running[crew["culprit"] - 1] = False  # it is about to record its fault, which must not be overwritten
+        if workers["faulting_worker"]:
+            running[workers["faulting_worker"] - 1] = False  # it is about to record its fault, which must not be overwritten
         faults[running] = INTERRUPTED
-        taken = min(int(crew["slots_taken"]), int(record["slot_count"]))
+        taken = min(int(workers["slots_taken"]), int(record["slot_count"]))
         shape = taken, int(record["warps"])
         start, steps = BLOCK_BYTES + offset(WARP, "budget"), (int(record["slot_bytes"]), int(record["warp_bytes"]))
         np.ndarray(shape, np.int32, self._slots.data, start, steps)[:] = -1
@@ -106,7 +106,7 @@ class Halt:
             try:
                 for end in ends:
                     while not end.wait(_POLL_S):
-                        if self.error is not None or self._crew[0]["culprit"]:
+                        if self.error is not None or self._workers[0]["faulting_worker"]:
                             self.stop()
                         else:
                             look()

@@ -29,7 +29,7 @@ class Partner:
 
     @property
     def pool_fields(self) -> tuple[int, int, int]:
-        """The CREW fields for the partner records: their address, their number and this launch's index."""
+        """The WORKERS fields for the partner records: their address, their number and this launch's index."""
         return int(self.records.ctypes.data), len(self.records), self.number
 
     @property
