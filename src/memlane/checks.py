@@ -22,22 +22,22 @@ class Check:
     """Called with each launch without another observer, and with the observation of its counts; it raises to make the launch fail."""
 
 
-_wishes: list[Check] = []
+_requests: list[Check] = []
 
 
 @contextmanager
-def checking(wish: Check | None) -> Iterator[None]:
+def checking(request: Check | None) -> Iterator[None]:
     """Request checks inside the `with` block, in all threads. The latest request wins; None is a no-op."""
-    if wish is None:
+    if request is None:
         yield
         return
-    _wishes.append(wish)
+    _requests.append(request)
     try:
         yield
     finally:
-        _wishes.remove(wish)
+        _requests.remove(request)
 
 
-def wished() -> Check | None:
+def requested_check() -> Check | None:
     """Return the current request to check launches; None if there is none."""
-    return _wishes[-1] if _wishes else None
+    return _requests[-1] if _requests else None

@@ -23,23 +23,23 @@ def reachable(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]
     return found
 
 
-class UnsettledError(RuntimeError):
+class NoFixpointError(RuntimeError):
     """Raised when a fixpoint iteration exceeds its bound, which indicates a bug in the analysis."""
 
 
-def settling(analysis: str, most: int) -> Iterator[int]:
+def bounded_rounds(analysis: str, most: int) -> Iterator[int]:
     """Count the iterations of a fixpoint computation. Raises UnsettledError if more than `most` begin.
 
     `most` must bound the iterations of a correct analysis, by the number of possible changes.
     """
     yield from range(most)
-    raise UnsettledError(
+    raise NoFixpointError(
         f"memlane could not determine {analysis}: no convergence after {most:,} rounds; this is a bug in memlane; please report it with "
         "the kernel"
     )
 
 
-def flowed(
+def solve_forward(
     analysis: str,
     starts: Mapping[int, State],
     leads_to: Callable[[int], Iterable[int]],
@@ -57,7 +57,7 @@ def flowed(
     before = dict(starts)
     work = sorted(before)
     waiting = set(work)
-    steps = settling(analysis, most)
+    steps = bounded_rounds(analysis, most)
     while work:
         next(steps)
         node = heappop(work)
@@ -114,7 +114,7 @@ def components(nodes: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]
     return found
 
 
-def gathered(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]], own: Callable[[Node], int]) -> dict[Node, int]:
+def union_of_reachable(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]], own: Callable[[Node], int]) -> dict[Node, int]:
     """Return, for each reachable node, the union of the bit sets `own` of all nodes reachable from it, itself included."""
     found: dict[Node, int] = {}
     for component in reversed(components(starts, leads_to)):
@@ -127,7 +127,7 @@ def gathered(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]],
     return found
 
 
-def unavoidable(start: Node, leads_to: Callable[[Node], Iterable[Node]], leaves: Callable[[Node], bool]) -> set[Node]:
+def on_every_path(start: Node, leads_to: Callable[[Node], Iterable[Node]], leaves: Callable[[Node], bool]) -> set[Node]:
     """Return the nodes on every path from `start` to a node that `leaves`. Nodes on cycles are left out.
 
     In topological order of the components, a node qualifies if no edge leads from before it to after it.
@@ -210,7 +210,7 @@ class Reachability(Generic[Node]):
             yield next(iter(self._members[first]))
             bits &= ~self._reached[first]
 
-    def comes_back(self, node: Node, without: frozenset[Node] = frozenset()) -> bool:
+    def is_on_cycle(self, node: Node, without: frozenset[Node] = frozenset()) -> bool:
         """Return whether a path of at least one step leads from a node to itself without entering `without`."""
         component = self._component_of[node]
         members = self._members[component]
@@ -271,12 +271,12 @@ class Chains(Generic[Node]):
         """Return whether `end` is reachable from `start`, by a path of any length including 0."""
         (first, place), (last, there) = self._place[start], self._place[end]
         if first == last:
-            return place <= there or self.paths.comes_back(first)
+            return place <= there or self.paths.is_on_cycle(first)
         return self.paths.leads(first, last)
 
-    def comes_back(self, node: Node) -> bool:
+    def is_on_cycle(self, node: Node) -> bool:
         """Return whether a path of at least one step leads from a node to itself."""
-        return self.paths.comes_back(self._place[node][0])
+        return self.paths.is_on_cycle(self._place[node][0])
 
     def of(self, nodes: Iterable[Node]) -> frozenset[int]:
         """Return the chains of some nodes. A cycle through one node of a chain passes all of them."""

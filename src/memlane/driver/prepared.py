@@ -15,7 +15,7 @@ from typing import Any
 from cuda import core
 from cuda.core.graph import Graph
 
-from memlane.checks import wished
+from memlane.checks import requested_check
 from memlane.driver.cluster import explicit_cluster
 from memlane.driver.library import DeviceKernel
 from memlane.driver.probe import LIBRARY
@@ -78,7 +78,14 @@ class QuickLaunch:
     def __call__(self, args: tuple[object, ...]) -> bool:
         """Launch and return True; return False if the ordinary launch must be used."""
         streams = self._streams
-        if len(args) != len(self._kinds) or watched() or wished() is not None or streams.kept or streams.unordered or streams.others:
+        if (
+            len(args) != len(self._kinds)
+            or watched()
+            or requested_check() is not None
+            or streams.kept
+            or streams.unordered
+            or streams.others
+        ):
             return False
         values: list[int | float] = []
         for (_, _, is_pointer, least, most, mask), value in zip(self._kinds, args, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from memlane.checks import Check, wished
+from memlane.checks import Check, requested_check
 from memlane.errors import CheckFailed, MemlaneError
 from memlane.launch.kernel import Launch, Launcher, Observation
 from memlane.launch.observation import Layers
@@ -20,7 +20,7 @@ def checked(launch: Launch) -> Launch:
     It is `launch` itself where nobody wishes it, where the target has no checker, and where someone else has asked for the checker.
     MemlaneError where the target has none and the wish is firm. Where the wish has a judge, it gets the counts.
     """
-    wish = wished()
+    wish = requested_check()
     if wish is None:
         return launch
     counted = _counted(launch, wish)
