@@ -18,7 +18,7 @@ from memlane.launch import Kernel
 from memlane.layout import OfVectors, Padded, RandomShift, RowMajor, XorSwizzle, pattern
 from memlane.optimize import Fix, fix, trials
 from memlane.optimize.candidates import LanePattern, candidates, geometries, pattern_of
-from memlane.optimize.lanes import examples
+from memlane.optimize.lane_addresses import examples
 from memlane.optimize.trials import Trials
 from tests.launch.fake_target import FakeTarget
 from tests.rewrite.kernels import SOURCE

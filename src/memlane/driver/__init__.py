@@ -1,7 +1,8 @@
 """Run kernels on a real GPU: the only package that opens the CUDA driver.
 
-Order inside: probe, failure, parameters, calls <- library, foreign, texture <- prepared, graph <- device. Only `probe` runs without CUDA's
-packages, so that machines without them get a clear message: `Device` and its dependencies are imported on first access to `Device`.
+Order inside: probe, failure, parameters, calls <- library, foreign_arrays, texture <- fast_launch, graph <- device. Only `probe` runs
+without CUDA's packages, so that machines without them get a clear message: `Device` and its dependencies are imported on first access to
+`Device`.
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ from memlane.driver.calls import checked
 from memlane.driver.cluster import allow_cluster, explicit_cluster, launch_in_clusters
 from memlane.driver.context import Context, Current
 from memlane.driver.failure import error_name
-from memlane.driver.foreign import device_memory
+from memlane.driver.fast_launch import DeviceLaunch, QuickLaunch
+from memlane.driver.foreign_arrays import device_memory
 from memlane.driver.graph import BuiltGraph, DeviceGraph, Worker, build, is_pinned, pinned_array, single_launch_graph, start_copy
 from memlane.driver.library import DeviceKernel, Library, load_library
 from memlane.driver.parameters import Parameters
-from memlane.driver.prepared import DeviceLaunch, QuickLaunch
 from memlane.driver.probe import driver_version, probe
 from memlane.driver.streams import DEFAULT, Queue, Streams
 from memlane.driver.tensor_map import encode

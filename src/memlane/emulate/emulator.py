@@ -21,7 +21,7 @@ from memlane.emulate.module_cache import WeakModuleCache
 from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.execution import execute
 from memlane.emulate.run.faults import with_origin
-from memlane.emulate.run.initial import fill
+from memlane.emulate.run.initial_values import fill
 from memlane.emulate.run.memory import Buffer
 from memlane.emulate.run.partners import run_together
 from memlane.emulate.run.steps import EmulatedGraph, timed_launches

@@ -2,8 +2,8 @@
 in global memory.
 
 `goals` prepares patterns for trying many layouts; `swizzles` enumerates candidates; `search` sifts them and certifies the best. `relayout`
-returns a kernel with a changed array layout; `lanes` records where accesses lie, `candidates` proposes layouts for them, `trials` runs them
-in place of a launch, and `fix` chooses the best. `advise` does so for arrays in global memory.
+returns a kernel with a changed array layout; `lane_addresses` records where accesses lie, `candidates` proposes layouts for them, `trials`
+runs them in place of a launch, and `fix` chooses the best. `advise` does so for arrays in global memory.
 """
 
 from memlane.optimize.advise import LayoutAdvice, advise_launch, advise_layout

@@ -21,7 +21,7 @@ from memlane.measure.counter import counts_of
 from memlane.measure.memory import Snapshot
 from memlane.measure.observed import site_counts
 from memlane.optimize.candidates import LanePattern
-from memlane.optimize.lanes import Examples, examples
+from memlane.optimize.lane_addresses import Examples, examples
 from memlane.ptx import inline_calls, print_module
 from memlane.record import Counts, SiteCounts
 from memlane.rewrite import ArrayAccess, SharedArray, followed, shared_arrays

@@ -1,7 +1,7 @@
 """Check what a kernel does to memory and at barriers while it runs: out-of-bounds and misaligned accesses, uninitialised reads, data races,
 barriers and masks.
 
-Order inside: records <- stamps <- notes <- clocks <- conflicts <- cells <- regions, masks, products <- hooks; shadows, findings <- launch.
+Order inside: records <- stamps <- notes <- clocks <- conflicts <- cells <- regions, masks, wgmma <- hooks; shadows, findings <- launch.
 
     records     records that generated code and Python share
     stamps      the checker's logical time, and which warp ran at each stamp
@@ -11,7 +11,7 @@ Order inside: records <- stamps <- notes <- clocks <- conflicts <- cells <- regi
     cells       the access history of each word, compared and updated by an access of a warp
     regions     which lanes of an access stay inside their allocation, in shared, global, local and generic memory
     masks       the masks of warp-synchronous instructions
-    products    wgmma products in flight, and accesses to their registers
+    wgmma       wgmma products in flight, and accesses to their registers
     hooks       code that the checker adds to an instruction
     shadows     which bytes of each allocation were ever written, kept between launches
     declared_access  accesses of a launch outside the ranges that its plan step declares

@@ -6,8 +6,8 @@ from memlane.chip import LANES
 from memlane.emulate.check.cells import Shape
 from memlane.emulate.check.clocks import CTA, DEVICE, arrive, begin_turn, cluster_arrival, cluster_passed, fence, warp_barrier
 from memlane.emulate.check.masks import inspect_masks
-from memlane.emulate.check.products import await_groups, begin_product, close_group, touch
 from memlane.emulate.check.regions import checked
+from memlane.emulate.check.wgmma import await_groups, begin_product, close_group, touch
 from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.layout import WARP
 from memlane.emulate.lower.lowering import Lowering

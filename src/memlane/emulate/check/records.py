@@ -134,7 +134,7 @@ WARP_STATE = np.dtype(
 `acquired`: released flags up to this stamp were acquired; `pending`: were read, but no fence followed yet. `members` are the lanes that
 exist. `cluster_limit` is like `limit`, for all blocks of the cluster.
 
-wgmma products, by bits (see `products`): those in flight (`under_way`), those started in no group yet (`begun`), and those of each group,
+wgmma products, by bits (see `wgmma`): those in flight (`under_way`), those started in no group yet (`begun`), and those of each group,
 the newest first.
 """
 

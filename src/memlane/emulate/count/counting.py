@@ -18,7 +18,7 @@ from memlane.chip import AccessKind, Chip
 from memlane.emulate.count.banks import wavefronts_helper
 from memlane.emulate.count.coalescing import sectors_helper
 from memlane.emulate.count.equal_lanes import equal_lanes
-from memlane.emulate.count.local import local_helper
+from memlane.emulate.count.local_memory import local_helper
 from memlane.emulate.runtime.helper import Helper
 
 __all__ = ["Counting", "counting", "equal_lanes"]

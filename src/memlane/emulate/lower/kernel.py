@@ -8,7 +8,7 @@ import llvmlite.ir as ir
 
 from memlane.chip import Chip
 from memlane.emulate.check.hooks import check_products
-from memlane.emulate.check.products import Products
+from memlane.emulate.check.wgmma import WgmmaRegisters
 from memlane.emulate.code.build import I32, POINTER, Emit
 from memlane.emulate.code.jit import Code, compile_text, fingerprint, without_garbage_collection
 from memlane.emulate.code.store import Entry, digest, keep, present_store
@@ -165,7 +165,7 @@ def _restored(entry: Entry | None, module: Module, function: Function, layers: C
 def _write_segments(k: Lowering, body: Body, needed: LiveOut) -> Flow:
     flow = k.flow = Flow(k, body.segments, needed)
     if k.layers.check:
-        k.products = Products.of((step.index, step.instruction) for segment in body.segments for step in segment.steps)
+        k.products = WgmmaRegisters.of((step.index, step.instruction) for segment in body.segments for step in segment.steps)
     for segment in body.segments:
         flow.begin(segment)
         for step in segment.steps:

@@ -28,7 +28,7 @@ from memlane.ptx import SCALAR_TYPES, Address, Immediate, Instruction, Operand, 
 from memlane.ptx.constants import bits_of
 
 if TYPE_CHECKING:
-    from memlane.emulate.check.products import Products
+    from memlane.emulate.check.wgmma import WgmmaRegisters
 
 
 _ALWAYS = (0, 1 << 62)
@@ -107,7 +107,7 @@ class Lowering:
         self._scratch: dict[str, Value] = {}
         self._values: dict[str, Value] = {}
         self._changed: set[str] = set()
-        self.products: Products | None = None
+        self.products: WgmmaRegisters | None = None
         """Asynchronous products (wgmma) of the kernel; None without the checker."""
         self.touched = 0
         """The products whose registers an instruction of this segment has touched since the last of them began, as bits."""

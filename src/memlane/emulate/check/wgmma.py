@@ -16,32 +16,32 @@ from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, con
 from memlane.emulate.runtime.helper import helper, invoke
 from memlane.ptx import Instruction, Operand, Vector, is_product, registers_in, registers_read, registers_written
 
-_MOST = 64
+_MAX_VECTORS = 64
 
 
 @dataclass(frozen=True)
-class Products:
+class WgmmaRegisters:
     """A kernel's accumulator vectors: the bit of each, and the registers that belong to it."""
 
     bits: dict[Operand, int]
     places: dict[int, int]
     """Bit -> index of its first product among the instructions."""
-    sums: dict[str, int]
+    accumulators: dict[str, int]
     """Register -> bits of the products that accumulate in it."""
-    factors: dict[str, int]
+    operands: dict[str, int]
     """Register -> bits of the products that read it."""
 
     @classmethod
-    def of(cls, instructions: Iterable[tuple[int, Instruction]]) -> Products:
+    def of(cls, instructions: Iterable[tuple[int, Instruction]]) -> WgmmaRegisters:
         """Assign bits to the accumulator vectors of a kernel; vectors after the 64th are not checked."""
         found = cls({}, {}, {}, {})
         for index, one in instructions:
             target = one.operand("d") if is_product(one) else None
-            if target is None or (target not in found.bits and len(found.bits) == _MOST):
+            if target is None or (target not in found.bits and len(found.bits) == _MAX_VECTORS):
                 continue
             bit = found.bits.setdefault(target, 1 << len(found.bits))
             found.places.setdefault(bit, index)
-            for letter, registers in (("d", found.sums), ("a", found.factors)):
+            for letter, registers in (("d", found.accumulators), ("a", found.operands)):
                 operand = one.operand(letter)  # A descriptor, which is not a vector, is read when the product starts.
                 for name in registers_in(operand) if isinstance(operand, Vector) else ():
                     registers[name] = registers.get(name, 0) | bit
@@ -60,9 +60,9 @@ class Products:
         """
         found = 0
         for name in (*registers_read(one), *registers_written(one)):
-            found |= self.sums.get(name, 0)
+            found |= self.accumulators.get(name, 0)
         for name in registers_written(one):
-            found |= self.factors.get(name, 0)
+            found |= self.operands.get(name, 0)
         return found & ~self.own(one)
 
 
