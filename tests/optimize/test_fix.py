@@ -53,7 +53,7 @@ def test_the_transpose_is_made_quicker_and_memory_stays() -> None:
     assert all(one.same for one in found.tried)
     assert found.best is not None
     assert found.best.wavefronts == 64
-    assert found.best.quicker == max(one.quicker for one in found.tried) > 1.1
+    assert found.best.speedup == max(one.speedup for one in found.tried) > 1.1
     assert found.verdict.startswith("Padded(32x32, pad=1) in the source makes turn")
     assert "by the emulator's model (limited by latency), with 64 wavefronts instead of 1,056" in found.verdict
     assert {one.layout for one in found.tried} >= {XorSwizzle(32, 32), Padded(32, 32, 1), Padded(32, 32, 4)}
@@ -103,7 +103,7 @@ def test_what_does_not_help_is_said() -> None:
     assert found.best is None
     by = "by the emulator's model (limited by latency)"
     assert found.verdict == f"No layout of {found.array.title} that was tried (1) makes turn faster, {by}."
-    little = replace(found, tried=tuple(replace(one, quicker=1.013) for one in found.tried))
+    little = replace(found, tried=tuple(replace(one, speedup=1.013) for one in found.tried))
     assert little.best is None
     assert f"makes turn faster by at least 2.0 %; the best is 1.3 % faster, {by}." in little.verdict
     (refused,) = fix(kernel("turn")[1, (32, 32)], *arguments, layouts=[RowMajor(31, 31)])
@@ -364,14 +364,14 @@ def test_padding_is_tried_in_the_source_and_is_as_quick_as_the_source_padded_by_
 
 
 def test_fewer_wavefronts_that_are_not_felt_are_said() -> None:
-    found = replace(blurred(), tried=tuple(replace(one, quicker=1.0) for one in blurred().tried))
+    found = replace(blurred(), tried=tuple(replace(one, speedup=1.0) for one in blurred().tried))
     assert found.best is None
     assert found.verdict.endswith("at the same speed: bank conflicts do not limit this launch.")
     assert "Padded(20x20, pad=28) in the source takes " in found.verdict
 
 
 def test_the_declaration_of_the_best_padding_is_written() -> None:
-    felt = replace(blurred(), tried=tuple(replace(one, quicker=1.2) for one in blurred().tried))
+    felt = replace(blurred(), tried=tuple(replace(one, speedup=1.2) for one in blurred().tried))
     assert felt.source("place") == "tile[T + 2 * REACH][(T + 2 * REACH) + 28]   // line 5\n"
 
 
@@ -398,7 +398,7 @@ def test_declared_extents_are_tried_and_places_that_the_source_computes_are_not_
     (padded,) = found.tried
     assert (padded.layout, padded.same, padded.in_source) == (Padded(32, 32, 4), True, False)
     assert padded.layout_alone is not None
-    assert padded.layout_alone > padded.quicker
+    assert padded.layout_alone > padded.speedup
 
 
 def test_a_square_is_concluded_where_lanes_step_over_several_of_its_rows() -> None:

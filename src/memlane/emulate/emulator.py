@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from memlane.chip import Chip
 from memlane.emulate.code.jit import LOCK
-from memlane.emulate.layers import Compiled, layers_for
+from memlane.emulate.layers import CompiledLayers, layers_for
 from memlane.emulate.lower.kernel import CompiledKernel, compile_kernel, segments_of
 from memlane.emulate.lower.linking import refuse_objects
 from memlane.emulate.lower.variables import WORKSPACE, function_addresses, static_shared_bytes
@@ -138,7 +138,7 @@ class Emulator(Target):
         kernel = launch.kernel
         if kernel.cooperative or launch.cluster is not None or kernel.function.extents(".reqnctapercluster") is not None:
             return False
-        segments = segments_of(kernel.module, kernel.function, Compiled(counts=False, accesses=False, clock=True))
+        segments = segments_of(kernel.module, kernel.function, CompiledLayers(counts=False, accesses=False, clock=True))
         return not any(segment.polls_blocks for segment in segments)
 
     # -- memory ------------------------------------------------------------------------------------------------------------------
@@ -320,15 +320,15 @@ def _address_of(image: object) -> int:
     return int(image[0])
 
 
-_Key = tuple[str, Compiled, Chip | None]
+_Key = tuple[str, CompiledLayers, Chip | None]
 _kernels: WeakModuleCache[dict[_Key, CompiledKernel]] = WeakModuleCache(dict)
 """Compiled kernels of each module, by kernel name, layers, and the chip where the code depends on it."""
 
 
-def compiled_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
+def compiled_kernel(module: Module, function: Function, layers: CompiledLayers, chip: Chip) -> CompiledKernel:
     """Return the kernel's machine code, compiled at most once per choice of layers while the module or an equal one lives."""
     with LOCK:
-        known, of_chip = _kernels.get_or_create(module), chip if layers.knows_chip else None
+        known, of_chip = _kernels.get_or_create(module), chip if layers.depends_on_chip else None
         fast = function.name, replace(layers, quick=False), of_chip
         key = fast if fast in known else (function.name, layers, of_chip)
         if key not in known:

@@ -14,7 +14,7 @@ _CLOCKS = {"%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo",
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledLayers:
     """The layers compiled into a kernel's machine code, part of its cache key."""
 
     counts: bool
@@ -29,19 +29,19 @@ class Compiled:
     """The assembler's output for the kernel; None: it is estimated where needed."""
 
     @property
-    def knows_chip(self) -> bool:
+    def depends_on_chip(self) -> bool:
         """Whether the code depends on the chip."""
         return self.counts or self.clock
 
 
-def layers_for(layers: Layers, module: Module, function: Function, threads: int | None = None) -> Compiled:
+def layers_for(layers: Layers, module: Module, function: Function, threads: int | None = None) -> CompiledLayers:
     """Return the layers that `layers` requests, with the clock added if the kernel or a function it calls reads one.
 
     `threads`: number of threads of the whole launch.
     """
     clock = layers.clock or reads_clock(module, function.name)
     quick = clock and threads is not None and threads <= SMALL_THREADS
-    return Compiled(layers.counts or layers.accesses, layers.accesses, clock, layers.check, quick, layers.prediction, layers.machine)
+    return CompiledLayers(layers.counts or layers.accesses, layers.accesses, clock, layers.check, quick, layers.prediction, layers.machine)
 
 
 @once_for_each

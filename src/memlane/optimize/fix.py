@@ -74,8 +74,8 @@ class Fix:
     @property
     def best(self) -> Measured | None:
         """The fastest layout with the same output; None if none is faster than the original by `GAIN`."""
-        better = [one for one in self.tried if one.same and one.quicker >= GAIN]
-        return max(better, key=lambda one: one.quicker, default=None)
+        better = [one for one in self.tried if one.same and one.speedup >= GAIN]
+        return max(better, key=lambda one: one.speedup, default=None)
 
     @property
     def fewest(self) -> Measured | None:
@@ -86,7 +86,7 @@ class Fix:
         fewer = [one for one in self.tried if one.same and one.wavefronts < self.original.wavefronts]
         if any(one.in_source for one in fewer):
             return min((one for one in fewer if one.in_source), key=lambda one: one.wavefronts)
-        return max(fewer, key=lambda one: one.quicker, default=None)
+        return max(fewer, key=lambda one: one.speedup, default=None)
 
     def _declaration(self, layout: Padded) -> str:
         assert self.declared is not None
@@ -114,12 +114,12 @@ class Fix:
                 "result depends on the order of threads."
             )
         if self.best is None:
-            best = max(one.quicker for one in self.tried if one.same)
+            best = max(one.speedup for one in self.tried if one.same)
             least = f" by at least {percent(GAIN - 1)}; the best is {percent(best - 1)} faster" if best > 1 else ""
             begun = f"No layout of {self.array.title} that was tried ({len(self.tried)}) makes {self.kernel} faster{least}{by}."
             return f"{begun}{self._saved_wavefronts}"
         return (
-            f"{self._named(self.best)} makes {self.kernel} {rounded(self.best.quicker)} times as fast{by}, with {self.best.wavefronts:,} "
+            f"{self._named(self.best)} makes {self.kernel} {rounded(self.best.speedup)} times as fast{by}, with {self.best.wavefronts:,} "
             f"wavefronts instead of {self.original.wavefronts:,}."
         )
 
@@ -134,7 +134,7 @@ class Fix:
             return ""
         begun = f" {self._named(found)} takes {plural(found.wavefronts, 'wavefront')} instead of {self.original.wavefronts:,}"
         if found.in_source:
-            speed = "the same speed" if rounded(found.quicker) == "1" else f"{rounded(found.quicker)} times the speed"
+            speed = "the same speed" if rounded(found.speedup) == "1" else f"{rounded(found.speedup)} times the speed"
             return f"{begun}, at {speed}: bank conflicts do not limit this launch."
         begun = f"{begun}; it was tried by rewriting the compiled kernel, which adds instructions to each access"
         if found.layout_alone is None:
@@ -225,7 +225,7 @@ def _tried(trials: Trials, array: SharedArray, rows: int | None, columns: int | 
             alone = _layout_alone(times[""], times[name], times[_IDLE])
         tried.append(replace(one, in_source=name in in_source, layout_alone=alone))
     timed = replace(original, time_ns=statistics.median(times[""]), limited_by=trials.limited_by.get(kernel, ""))
-    tried.sort(key=lambda one: -one.quicker)
+    tried.sort(key=lambda one: -one.speedup)
     return Fix(
         kernel.title, kernel.target.name, kernel.target.modelled, array, element, timed, tuple(tried),
         tuple(refused.items()), (kernel.function.convention.language if kernel.function.convention else "") or CUDA, declared,

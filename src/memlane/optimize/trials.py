@@ -58,7 +58,7 @@ class Measured:
     ideal_wavefronts: int
     time_ns: float
     """Median over the rounds in ns; modelled on the emulator."""
-    quicker: float
+    speedup: float
     """Speedup over the original, the median over the rounds."""
     same: bool
     """Whether it produced the same output as the original."""
@@ -158,8 +158,8 @@ class Trials:
             same, (wavefronts, ideal) = self._compare(launch, array)
         ours, theirs = times or ([0.0], [0.0])
         limited_by = self.limited_by.get(launch.kernel, "") if times else ""
-        quicker = statistics.median(other / mine for mine, other in zip(ours, theirs, strict=True)) if times else 1.0
-        return Measured(layout, wavefronts, ideal, statistics.median(ours), quicker, same, _needs(launch), limited_by)
+        speedup = statistics.median(other / mine for mine, other in zip(ours, theirs, strict=True)) if times else 1.0
+        return Measured(layout, wavefronts, ideal, statistics.median(ours), speedup, same, _needs(launch), limited_by)
 
     def _compare(self, launch: Launch, array: SharedArray) -> tuple[bool, tuple[int, int]]:
         """Return whether a changed launch leaves the same bytes as the original, and the wavefronts of its accesses to the array.

@@ -16,7 +16,7 @@ from memlane.emulate.code.build import I8, I32, I64, POINTER, VOID, Emit, Value,
 from memlane.emulate.count.banks import bank_period
 from memlane.emulate.count.copies import copy_helper
 from memlane.emulate.count.counting import counting, equal_lanes
-from memlane.emulate.layers import Compiled
+from memlane.emulate.layers import CompiledLayers
 from memlane.emulate.layout import BLOCK, CONTEXT, PATTERN, SPACE_NUMBERS, WARP, offset
 from memlane.emulate.observe.examples import EXAMPLE_SLOTS, keep_example
 from memlane.emulate.runtime.helper import Helper, helper, invoke
@@ -45,7 +45,7 @@ def _digest_of(chip: Chip) -> str:
 
 
 @cache
-def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind, is_request: bool = True, floats: bool = False) -> Helper:
+def accounting(chip: Chip, layers: CompiledLayers, space: str, kind: AccessKind, is_request: bool = True, floats: bool = False) -> Helper:
     """Return `(warp, addresses, distance, lanes, nbytes, site, issue) -> cycle of completion`, which accounts for one executed access.
 
     With `is_request` false it accounts for a further part of the same request. Without the clock layer, cycles are 0.
@@ -103,7 +103,7 @@ def side_by_side(e: Emit, warp: Value, addresses: Value, distance: Value, lanes:
 
 
 @cache
-def accounting_copy(chip: Chip, layers: Compiled, nbytes: int, kind: AccessKind) -> Helper:
+def accounting_copy(chip: Chip, layers: CompiledLayers, nbytes: int, kind: AccessKind) -> Helper:
     """Return `(warp, sources, distance, targets, distance, lanes, readers, partly, site, issue) -> cycle of completion`, which accounts for
     an asynchronous copy of `nbytes` per lane from global to shared memory: one request, with its loads and stores.
 
@@ -160,12 +160,12 @@ def accounting_copy(chip: Chip, layers: Compiled, nbytes: int, kind: AccessKind)
     return Helper(f"memlane_account_copy_{_key(chip, layers)}_{kind}_{nbytes}", I64, arguments, build)
 
 
-def _key(chip: Chip, layers: Compiled) -> str:
+def _key(chip: Chip, layers: CompiledLayers) -> str:
     return f"{_digest_of(chip)}_{layers.counts:d}{layers.accesses:d}{layers.clock:d}{layers.predicts:d}"
 
 
 @cache
-def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind, floats: bool = False) -> Helper:
+def accounting_part(chip: Chip, layers: CompiledLayers, space: str, kind: AccessKind, floats: bool = False) -> Helper:
     """Return a helper that counts and times the lanes of one access that fall into `space`; `accounting` counts the request itself."""
     rules = counting(chip, kind)
 
@@ -220,7 +220,7 @@ class _Access:
     """The part of an executed access that reaches one state space."""
 
     chip: Chip
-    layers: Compiled
+    layers: CompiledLayers
     space: str
     kind: AccessKind
     warp: Value
@@ -308,7 +308,7 @@ def _completion_cycle(e: Emit, one: _Access, wavefronts: Value) -> Value:
     return e.add(start, e.and_(packed, constant(I64, 0xFFFFFFFF)))
 
 
-def _origin(e: Emit, layers: Compiled, warp: Value) -> Value:
+def _origin(e: Emit, layers: CompiledLayers, warp: Value) -> Value:
     """Return the offset from cycles to the times in rows, which are those of the multiprocessor, as in `%clock64`."""
     return e.get(e.get_pointer(warp, WARP, "block"), BLOCK, "origin") if layers.clock else constant(I64, 0)
 
