@@ -56,19 +56,21 @@ def account_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, 
 
 
 def account_bulk(k: Lowering, place: tuple[Value, Value], sizes: Value, kind: str, element: str = "") -> Value:
-    """Let the clock account for bulk copies, and return when they are complete. `place` are the addresses in global memory, `sizes` points
-    to the bytes of each lane; `kind` is `LOAD_PAST_L1` from there, `STORE` or, with the type of an element, `ATOMIC` to there; empty for a
-    copy between blocks."""
+    """Time bulk copies in the clock layer, and return the cycle in which they complete; 0 without a clock.
+
+    `place`: addresses in global memory. `sizes` points to the bytes of each lane. `kind`: `LOAD_PAST_L1` from global memory, `STORE` or,
+    with the type of an element, `ATOMIC` to global memory; empty for a copy between blocks.
+    """
     if not k.layers.clock:
         return constant(I64, 0)
-    helper = bulk_copy_time(k.chip, kind, *_updated(kind, element)) if kind else peer_copy_time(k.chip)
+    helper = bulk_copy_time(k.chip, kind, *_atomic_operation(kind, element)) if kind else peer_copy_time(k.chip)
     complete = k.call(helper, k.warp, *place, k.active, sizes, k.start)
     k.completes(complete)
     return complete
 
 
-def _updated(kind: str, element: str) -> tuple[int, str]:
-    """The bytes of an element that an `ATOMIC` updates, as L2 takes it, and the name of the operation; nothing for other kinds."""
+def _atomic_operation(kind: str, element: str) -> tuple[int, str]:
+    """Return the bytes per element of an `ATOMIC` update in L2, and the name of the operation; (0, "") for other kinds."""
     if kind != ATOMIC:
         return 0, ""
     if not element:
@@ -77,22 +79,22 @@ def _updated(kind: str, element: str) -> tuple[int, str]:
 
 
 def box_time(k: Lowering, kind: str) -> Helper | None:
-    """The helper that says when a row of a box is copied; None without a clock."""
-    return piece_time(k.chip, kind, *_updated(kind, "")) if k.layers.clock else None
+    """Return the helper that times the copy of a row of a box; None without a clock."""
+    return piece_time(k.chip, kind, *_atomic_operation(kind, "")) if k.layers.clock else None
 
 
 def completion(k: Lowering) -> Value:
-    """Return the cycle in which the current instruction completes, as far as is known; 0 without a clock."""
+    """Return the cycle in which the current instruction completes, as far as known; 0 without a clock."""
     return constant(I64, 0) if k.scoreboard is None else k.scoreboard.barrier_opens
 
 
 def copies_complete(k: Lowering) -> Value:
-    """Return when all asynchronous copies of the warp are complete."""
+    """Return the cycle in which all asynchronous copies of the warp are complete; 0 without a clock."""
     return constant(I64, 0) if k.scoreboard is None else k.scoreboard.copies_complete
 
 
-def finds_open(k: Lowering, arrival: Value) -> None:
-    """A wait at a barrier has its answer no earlier than what it waited for has arrived."""
+def complete_wait(k: Lowering, arrival: Value) -> None:
+    """Complete a wait at a barrier no earlier than the arrivals that it waited for."""
     if k.layers.clock:
         k.completes(k.e.intrinsic("smax", [completion(k), arrival]))
 
