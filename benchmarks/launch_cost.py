@@ -36,7 +36,7 @@ from memlane.targets import target as named_target
 SOURCES = [
     "src/memlane/launch/kernel.py",
     "src/memlane/driver/device.py",
-    "src/memlane/driver/prepared.py",
+    "src/memlane/driver/fast_launch.py",
     "src/memlane/lab/reduction/reducer.py",
     "benchmarks/launch_cost.py",
 ]

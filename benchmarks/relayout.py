@@ -80,7 +80,7 @@ def _row(case: str, before: Measured, after: Measured) -> Row:
             value = getattr(one.needs, what)
             peer |= {} if value is None else {f"{what}, {when}": float(value)}
     reach = QUICKER if case in ("tiled, tile, pad", "tiled, tile, XOR", "tiled, tile, searched") else None
-    return Row(case, "times as fast", after.quicker, "", reach, "higher", peer)
+    return Row(case, "times as fast", after.speedup, "", reach, "higher", peer)
 
 
 def run_case(name: str, options: argparse.Namespace) -> list[Row]:

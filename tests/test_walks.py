@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from memlane.walks import (
     Chains,
+    NoFixpointError,
     Reachability,
-    UnsettledError,
+    bounded_rounds,
     components,
-    flowed,
-    gathered,
+    on_every_path,
     positions,
     post_order,
     reachable,
-    settling,
-    unavoidable,
+    solve_forward,
+    union_of_reachable,
 )
 
 GRAPHS = [(nodes, edges, seed) for nodes in (1, 2, 7, 20) for edges in (0, nodes, 3 * nodes) for seed in range(5)]
@@ -71,7 +71,7 @@ def test_what_no_walk_avoids(nodes: int, edges: int, seed: int) -> None:
         if node not in on_circles and not leaving & (reachable((0,), successors.__getitem__, {node}) if node else set())
     }
     comes_out = bool(leaving & set(reached.tolist()))
-    assert unavoidable(0, successors.__getitem__, leaving.__contains__) == (expected if comes_out else set())
+    assert on_every_path(0, successors.__getitem__, leaving.__contains__) == (expected if comes_out else set())
 
 
 @pytest.mark.parametrize(("nodes", "edges", "seed"), GRAPHS)
@@ -91,15 +91,15 @@ def test_what_flows_through_a_graph(nodes: int, edges: int, seed: int) -> None:
         return None if other <= one else one | other
 
     empty = frozenset[int]()
-    found = flowed(
+    found = solve_forward(
         "a", dict.fromkeys(starts, empty), successors.__getitem__, lambda node, before: before | {node}, joined, nodes * (1 + nodes)
     )
     assert found == behind
 
 
 def test_a_flow_that_does_not_end_is_an_error() -> None:
-    with pytest.raises(UnsettledError, match="could not determine what comes round: no convergence after 9 rounds"):
-        flowed("what comes round", {0: 0}, lambda _: (0,), lambda _, before: before + 1, lambda _, new: new, 9)
+    with pytest.raises(NoFixpointError, match="could not determine what comes round: no convergence after 9 rounds"):
+        solve_forward("what comes round", {0: 0}, lambda _: (0,), lambda _, before: before + 1, lambda _, new: new, 9)
 
 
 @pytest.mark.parametrize(("nodes", "edges", "seed"), GRAPHS)
@@ -136,15 +136,15 @@ def test_reachability_worked_out_once_is_that_of_plain_walks(successors: list[li
         expected = reachable((start,), successors.__getitem__)
         assert {end for end in nodes if paths.leads(start, end)} == expected
         assert {end for end in nodes if paths.bit(end) & paths.reached(start)} == expected
-        assert paths.comes_back(start) == (start in reachable(targets, successors.__getitem__))
+        assert paths.is_on_cycle(start) == (start in reachable(targets, successors.__getitem__))
         avoiding = start not in without and start in reachable(targets, successors.__getitem__, without)
-        assert paths.comes_back(start, frozenset(without)) == avoiding
+        assert paths.is_on_cycle(start, frozenset(without)) == avoiding
 
 
 @given(graphs())
 def test_what_is_gathered_is_of_all_that_plain_walks_come_to(successors: list[list[int]]) -> None:
     nodes = range(len(successors))
-    found = gathered((0,), successors.__getitem__, lambda node: 1 << node)
+    found = union_of_reachable((0,), successors.__getitem__, lambda node: 1 << node)
     assert found.keys() == reachable((0,), successors.__getitem__)
     for node, bits in found.items():
         assert set(positions(bits)) == reachable((node,), successors.__getitem__)
@@ -169,11 +169,11 @@ def test_chains_lead_where_plain_walks_lead(successors: list[list[int]], without
     avoided = chains.of(without.intersection(nodes))
     for start, targets in enumerate(successors):
         assert {end for end in nodes if chains.leads(start, end)} == reachable((start,), successors.__getitem__)
-        assert chains.comes_back(start) == (start in reachable(targets, successors.__getitem__))
+        assert chains.is_on_cycle(start) == (start in reachable(targets, successors.__getitem__))
         if start not in without:
             (chain,) = chains.of((start,))
             avoiding = start in reachable(targets, successors.__getitem__, without)
-            assert chains.paths.comes_back(chain, without=avoided) == avoiding
+            assert chains.paths.is_on_cycle(chain, without=avoided) == avoiding
 
 
 @given(graphs())
@@ -190,11 +190,11 @@ def test_components_lead_to_each_other_and_come_before_what_they_lead_to(success
 def test_what_does_not_settle_is_said_and_does_not_hang() -> None:
     counted = []
     with pytest.raises(
-        UnsettledError,
+        NoFixpointError,
         match=r"^memlane could not determine the levels of k: no convergence after 1,000 rounds; this is a bug in memlane",
     ):
-        counted.extend(settling("the levels of k", 1_000))
-    rounds = settling("the levels of k", 3)
+        counted.extend(bounded_rounds("the levels of k", 1_000))
+    rounds = bounded_rounds("the levels of k", 3)
     assert [next(rounds) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(UnsettledError):
+    with pytest.raises(NoFixpointError):
         next(rounds)

@@ -1,4 +1,4 @@
-"""Whether all launches are to be checked: said here before anything is loaded that could make one."""
+"""Hold the process-wide request to check launches, in a module light enough to import before anything can launch."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Check:
-    """A wish to have every launch on an emulator checked, and to have it fail if something is found."""
+    """A request to check every launch on an emulator, and to make it fail if something is found."""
 
     seed: int | None = None
-    """Shuffles the order in which warps take their turns."""
+    """Seed that shuffles the order in which warps take turns; None for the usual order."""
     insist: bool = False
     """Whether a launch on a target that cannot check is an error."""
     correctness: bool = True
-    """Whether to look for what no kernel may do."""
+    """Whether to look for invalid accesses, races and barrier misuse."""
     judge: Callable[[Any, Any], None] | None = None
-    """Called with each launch that nobody else observes, and with the observation of what it counted; it raises what is to fail it."""
+    """Called with each launch without another observer, and with the observation of its counts; it raises to make the launch fail."""
 
 
-_wishes: list[Check] = []
+_requests: list[Check] = []
 
 
 @contextmanager
-def checking(wish: Check | None) -> Iterator[None]:
-    """Inside the `with` block, in all threads. Of several wishes the last counts; None is no wish."""
-    if wish is None:
+def checking(request: Check | None) -> Iterator[None]:
+    """Request checks inside the `with` block, in all threads. The latest request wins; None is a no-op."""
+    if request is None:
         yield
         return
-    _wishes.append(wish)
+    _requests.append(request)
     try:
         yield
     finally:
-        _wishes.remove(wish)
+        _requests.remove(request)
 
 
-def wished() -> Check | None:
-    """How launches are to be checked now; None: not at all."""
-    return _wishes[-1] if _wishes else None
+def requested_check() -> Check | None:
+    """Return the current request to check launches; None if there is none."""
+    return _requests[-1] if _requests else None

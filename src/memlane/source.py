@@ -1,4 +1,4 @@
-"""Text with places in it: what an error message points at."""
+"""Represent texts with positions that error messages point at."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 _LONGEST_LINE, _QUOTED_BEFORE = 400, 100
-"""Characters of a line that a message quotes, and how many of them stand in front of the place."""
+"""Maximum characters of a quoted line, and the characters quoted before the position."""
 _LONGEST_WORD = 80
 
 
 @dataclass(frozen=True)
 class Source:
-    """A named text, so that a message can quote the line it speaks of."""
+    """A named text, whose lines messages can quote."""
 
     name: str
-    """File name as the user wrote it, or `<ptx>` for text that came from no file."""
+    """File name as given by the user, or `<ptx>` for text without a file."""
     text: str = field(repr=False)
 
     @cached_property
@@ -30,15 +30,15 @@ class Source:
         return starts
 
     def line_of(self, offset: int) -> int:
-        """The 1-based line that holds the character at `offset`."""
+        """Return the 1-based line of the character at `offset`."""
         return bisect_right(self._line_starts, offset)
 
     def column_of(self, offset: int) -> int:
-        """The 1-based column of the character at `offset` in its line."""
+        """Return the 1-based column of the character at `offset` in its line."""
         return offset - self._line_starts[self.line_of(offset) - 1] + 1
 
     def line(self, number: int) -> str:
-        """The text of the 1-based line `number`, without its line end; empty outside the text."""
+        """Return the text of the 1-based line `number`, without its line end; empty outside the text."""
         if not 1 <= number <= len(self._line_starts):
             return ""
         start = self._line_starts[number - 1]
@@ -70,7 +70,7 @@ class Span:
         return f"{self.source.name}:{self.line}:{self.column}"
 
     def quote(self) -> str:
-        """The line of the span with carets under it; of a very long line the part around the span.
+        """Return the line of the span with carets under it; of a very long line, the part around the span.
 
         >>> print(Span(Source("k.ptx", "add.s32 a, b;"), 0, 7).quote())
             add.s32 a, b;
@@ -87,5 +87,5 @@ class Span:
 
 
 def shortened(text: str) -> str:
-    """A word of a text as a message quotes it: a very long one loses its middle."""
+    """Return a word for quoting in a message: a very long one loses its middle."""
     return text if len(text) <= _LONGEST_WORD else f"{text[: _LONGEST_WORD // 2]}...{text[-_LONGEST_WORD // 4 :]}"

@@ -1,4 +1,4 @@
-"""Walks over graphs, which are given as a function from a node to those that it leads to."""
+"""Walk graphs given as a function from a node to its successors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ State = TypeVar("State")
 
 
 def reachable(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]], without: Collection[Node] = ()) -> set[Node]:
-    """The nodes that a walk from `starts` comes to, these included, which never enters `without`."""
+    """Return the nodes reachable from `starts`, including these, along paths that never enter `without`."""
     found: set[Node] = set()
     work = list(starts)
     while work:
@@ -23,23 +23,23 @@ def reachable(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]
     return found
 
 
-class UnsettledError(RuntimeError):
-    """An analysis that goes on until nothing changes went on for longer than it can: a mistake in it, where it would not end."""
+class NoFixpointError(RuntimeError):
+    """Raised when a fixpoint iteration exceeds its bound, which indicates a bug in the analysis."""
 
 
-def settling(analysis: str, most: int) -> Iterator[int]:
-    """Count the rounds, or the steps, of an analysis that goes on until nothing changes. Raises UnsettledError if more than `most` begin.
+def bounded_rounds(analysis: str, most: int) -> Iterator[int]:
+    """Count the iterations of a fixpoint computation. Raises UnsettledError if more than `most` begin.
 
-    `most` is what the analysis can take at most, by what it may change: then nothing that is right runs into it.
+    `most` must bound the iterations of a correct analysis, by the number of possible changes.
     """
     yield from range(most)
-    raise UnsettledError(
+    raise NoFixpointError(
         f"memlane could not determine {analysis}: no convergence after {most:,} rounds; this is a bug in memlane; please report it with "
         "the kernel"
     )
 
 
-def flowed(
+def solve_forward(
     analysis: str,
     starts: Mapping[int, State],
     leads_to: Callable[[int], Iterable[int]],
@@ -47,17 +47,17 @@ def flowed(
     joined: Callable[[State, State], State | None],
     most: int,
 ) -> dict[int, State]:
-    """Return what holds in front of each node of a graph: a forward analysis, repeated until nothing changes.
+    """Return the state before each node: a forward dataflow analysis, iterated to a fixpoint.
 
-    `starts` gives what holds in front of some nodes, from which all others are reached. `through` gives what holds behind a node, `joined`
-    what holds where one more state arrives, or None if it adds nothing. Nodes are taken in the order of their numbers, so that where these
-    follow control most are met once, with all that leads to them. Raises UnsettledError after `most` steps: each node is met once, and
-    again whenever something arrives, so the sum of what can arrive bounds them.
+    `starts` gives the state before some nodes, from which all others are reached. `through` is the transfer function of a node; `joined`
+    merges an arriving state into a node's state, or returns None if it adds nothing. Nodes are taken in the order of their numbers, so that
+    most are visited once, with all predecessors, if numbers follow control flow. Raises UnsettledError after `most` steps: each node is
+    visited once, and again whenever its state changes, so the sum of possible changes bounds them.
     """
     before = dict(starts)
     work = sorted(before)
     waiting = set(work)
-    steps = settling(analysis, most)
+    steps = bounded_rounds(analysis, most)
     while work:
         next(steps)
         node = heappop(work)
@@ -74,7 +74,7 @@ def flowed(
 
 
 def post_order(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]) -> list[Node]:
-    """The nodes that are reachable, each behind those that it leads to first: a walk in depth, without recursion."""
+    """Return the reachable nodes in post-order of a depth-first search, without recursion."""
     seen: set[Node] = set()
     found: list[Node] = []
     for start in starts:
@@ -95,8 +95,10 @@ def post_order(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]
 
 
 def components(nodes: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]) -> list[set[Node]]:
-    """The sets of nodes that lead to each other, each set before those that it leads to (Kosaraju, as in Aho, Hopcroft and Ullman, "Data
-    Structures and Algorithms", 1983)."""
+    """Return the strongly connected components in topological order: each before those that it leads to.
+
+    This is Kosaraju's algorithm, as in Aho, Hopcroft and Ullman, "Data Structures and Algorithms", 1983.
+    """
     order = post_order(nodes, leads_to)
     against: dict[Node, list[Node]] = {node: [] for node in order}
     for node in order:
@@ -112,8 +114,8 @@ def components(nodes: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]
     return found
 
 
-def gathered(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]], own: Callable[[Node], int]) -> dict[Node, int]:
-    """Return, for each reachable node, the union of the sets of bits `own` of all nodes that it leads to, itself included."""
+def union_of_reachable(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]], own: Callable[[Node], int]) -> dict[Node, int]:
+    """Return, for each reachable node, the union of the bit sets `own` of all nodes reachable from it, itself included."""
     found: dict[Node, int] = {}
     for component in reversed(components(starts, leads_to)):
         union = 0
@@ -125,10 +127,10 @@ def gathered(starts: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]],
     return found
 
 
-def unavoidable(start: Node, leads_to: Callable[[Node], Iterable[Node]], leaves: Callable[[Node], bool]) -> set[Node]:
-    """Return the nodes that every walk from `start` to a node that `leaves` passes. Nodes that lead to themselves are left out.
+def on_every_path(start: Node, leads_to: Callable[[Node], Iterable[Node]], leaves: Callable[[Node], bool]) -> set[Node]:
+    """Return the nodes on every path from `start` to a node that `leaves`. Nodes on cycles are left out.
 
-    In the order of the components a node is one of them where no edge leads from before it to behind it.
+    In topological order of the components, a node qualifies if no edge leads from before it to after it.
     """
     reached = reachable((start,), leads_to)
     against: dict[Node, list[Node]] = {node: [] for node in reached}
@@ -153,7 +155,7 @@ def unavoidable(start: Node, leads_to: Callable[[Node], Iterable[Node]], leaves:
 
 
 def positions(bits: int) -> Iterator[int]:
-    """Yield the numbers of the bits that are set, ascending."""
+    """Yield the positions of the bits that are set, ascending."""
     for place, byte in enumerate(bits.to_bytes((bits.bit_length() + 7) // 8, "little")):
         while byte:
             lowest = byte & -byte
@@ -162,18 +164,18 @@ def positions(bits: int) -> Iterator[int]:
 
 
 class Reachability(Generic[Node]):
-    """Which nodes of a graph lead to which, worked out once for the whole graph.
+    """Reachability between the nodes of a graph, computed once for the whole graph.
 
-    Nodes that lead to each other form a component. Each component has the set of those that it leads to as the bits of one integer, so a
-    question costs a shift.
+    Nodes that reach each other form a strongly connected component. Each component has the set of the components that it reaches as the
+    bits of one integer, so a query costs a shift.
     """
 
     def __init__(self, nodes: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]) -> None:
-        """`leads_to` gives only nodes that are among `nodes`."""
+        """Compute the components. `leads_to` must return only nodes among `nodes`."""
         self._leads_to = leads_to
         self._component_of: dict[Node, int] = {}
         self._members: list[set[Node]] = []
-        """By component its nodes; each component is numbered behind those that it leads to."""
+        """Nodes of each component; each component has a larger number than those that it leads to."""
         self._reached: list[int] = []
         self._around: dict[tuple[frozenset[Node], int], frozenset[Node]] = {}
         for component in reversed(components(nodes, leads_to)):
@@ -186,31 +188,30 @@ class Reachability(Generic[Node]):
             self._reached.append(reached)
 
     def leads(self, start: Node, end: Node) -> bool:
-        """Whether a walk from `start`, which may have no step, comes to `end`."""
+        """Return whether `end` is reachable from `start`, by a path of any length including 0."""
         return bool(self._reached[self._component_of[start]] >> self._component_of[end] & 1)
 
     def bit(self, node: Node) -> int:
-        """The bit of a node in sets of nodes. Those have it too that it leads to and that lead to it."""
+        """Return the bit of a node in node sets, which all nodes of its component share."""
         return 1 << self._component_of[node]
 
     def reached(self, start: Node) -> int:
-        """The nodes that a walk from `start` comes to, this one included, as a set of bits."""
+        """Return the nodes reachable from `start`, itself included, as a bit set."""
         return self._reached[self._component_of[start]]
 
     def component(self, node: Node) -> frozenset[Node]:
-        """Return the nodes that a node leads to and that lead to it, itself included."""
+        """Return the nodes of a node's strongly connected component."""
         return frozenset(self._members[self._component_of[node]])
 
     def sources(self, bits: int) -> Iterator[Node]:
-        """Yield few nodes that together lead to all nodes of a set of bits. Where each node of the set leads to others of it only, so do
-        they."""
+        """Yield few nodes that together reach all nodes of a bit set; if the set is closed under successors, they reach no others."""
         while bits:
-            first = bits.bit_length() - 1  # No component of a lesser number leads to it.
+            first = bits.bit_length() - 1  # no component with a smaller number leads to it
             yield next(iter(self._members[first]))
             bits &= ~self._reached[first]
 
-    def comes_back(self, node: Node, without: frozenset[Node] = frozenset()) -> bool:
-        """Whether a walk of one step or more leads from a node to itself and enters none of `without`."""
+    def is_on_cycle(self, node: Node, without: frozenset[Node] = frozenset()) -> bool:
+        """Return whether a path of at least one step leads from a node to itself without entering `without`."""
         component = self._component_of[node]
         members = self._members[component]
         if node in without or (len(members) == 1 and node not in self._leads_to(node)):
@@ -219,7 +220,7 @@ class Reachability(Generic[Node]):
         return not inside or node in self._cycles(component, inside)
 
     def _cycles(self, component: int, without: frozenset[Node]) -> frozenset[Node]:
-        """The nodes of a component that lead to themselves with some left out."""
+        """Return the nodes of a component that lie on cycles after removing `without`."""
         if (without, component) not in self._around:
             left = self._members[component] - without
 
@@ -233,31 +234,31 @@ class Reachability(Generic[Node]):
 
 
 class Chains(Generic[Node]):
-    """The nodes of a graph in chains, which are entered at the front and left at the end only, and which of them lead to which.
+    """The nodes of a graph grouped into chains, entered only at the front and left only at the end, and reachability between them.
 
-    Instructions are many, and most of them have one that follows; so questions about them are put to their chains.
+    Most instructions have a single successor, so queries about them are answered by their chains.
     """
 
     def __init__(self, nodes: Iterable[Node], leads_to: Callable[[Node], Iterable[Node]]) -> None:
-        """`leads_to` gives only nodes that are among `nodes`."""
+        """Build the chains. `leads_to` must return only nodes among `nodes`."""
         behind = {node: tuple(dict.fromkeys(leads_to(node))) for node in nodes}
         entered = Counter(to for targets in behind.values() for to in targets)
         self._follower = {node: to[0] for node, to in behind.items() if len(to) == 1 and entered[to[0]] == 1}
         self._place: dict[Node, tuple[int, int]] = {}
-        """By node its chain, and its place in that."""
+        """Node -> its chain, and its position there."""
         followers = set(self._follower.values())
         fronts = [node for node in behind if node not in followers]
-        # What is left has no front: rings that nothing leads into.
+        # The remaining nodes have no front: cycles without an entry.
         ends = [self._chained(front, number) for number, front in enumerate(fronts)]
         for node in behind:
             if node not in self._place:
                 ends.append(self._chained(node, len(ends)))
         next_chains = [tuple(self._place[to][0] for to in behind[end]) for end in ends]
         self.paths: Reachability[int] = Reachability(range(len(ends)), next_chains.__getitem__)
-        """Which chains lead to which."""
+        """Reachability between chains."""
 
     def _chained(self, front: Node, number: int) -> Node:
-        """Put a node and what follows it into the chain of a number; the end of that."""
+        """Put a node and its followers into chain `number`; return the last one."""
         node: Node | None = front
         place = 0
         while node is not None and node not in self._place:
@@ -267,16 +268,16 @@ class Chains(Generic[Node]):
         return end
 
     def leads(self, start: Node, end: Node) -> bool:
-        """Whether a walk from `start`, which may have no step, comes to `end`."""
+        """Return whether `end` is reachable from `start`, by a path of any length including 0."""
         (first, place), (last, there) = self._place[start], self._place[end]
         if first == last:
-            return place <= there or self.paths.comes_back(first)
+            return place <= there or self.paths.is_on_cycle(first)
         return self.paths.leads(first, last)
 
-    def comes_back(self, node: Node) -> bool:
-        """Whether a walk of one step or more leads from a node to itself."""
-        return self.paths.comes_back(self._place[node][0])
+    def is_on_cycle(self, node: Node) -> bool:
+        """Return whether a path of at least one step leads from a node to itself."""
+        return self.paths.is_on_cycle(self._place[node][0])
 
     def of(self, nodes: Iterable[Node]) -> frozenset[int]:
-        """The chains that some nodes lie in. A walk that passes one node of a chain on its way back to it passes them all."""
+        """Return the chains of some nodes. A cycle through one node of a chain passes all of them."""
         return frozenset(self._place[node][0] for node in nodes)

@@ -12,7 +12,7 @@ from memlane.compile import assemble, cuda
 from memlane.emulate import Emulator
 from memlane.launch import Made
 from memlane.measure.prediction import Predictor
-from memlane.model.kernel.memory import AT_ONE_PLACE
+from memlane.model.kernel.memory import CONTENDED_ATOMICS
 from memlane.model.scheduling import scheduled
 from memlane.ptx import Module
 from memlane.sass import disassemble
@@ -115,7 +115,7 @@ def test_an_atomic_that_one_lane_does_takes_a_packet_for_each_warp() -> None:
     kernels = target.load(cuda(SOURCE, name="machine.cu"))
     for kernel, packets in (("counted", 1), ("binned", 32)):
         launch = kernels[kernel][2048, 256].bind(target.zeros(1, np.uint32), 1)
-        busy = next(part.cycles for part in Predictor(target.chip).predict(launch, target).parts if part.name == AT_ONE_PLACE)
+        busy = next(part.cycles for part in Predictor(target.chip).predict(launch, target).parts if part.name == CONTENDED_ATOMICS)
         assert busy == pytest.approx(packets * 2048 * 8 / target.chip.bandwidth.atomic_packets, rel=0.05)
 
 

@@ -14,7 +14,7 @@ from cuda import core
 from cuda.bindings import driver as real
 
 from memlane.chip import load
-from memlane.driver import calls, cluster, context, device, graph, prepared, streams
+from memlane.driver import calls, cluster, context, device, fast_launch, graph, streams
 from memlane.driver.library import DeviceKernel, Library
 from memlane.launch import LoadedModule
 from memlane.ptx import Module
@@ -148,8 +148,8 @@ class StubbedDevice:
         per_thread = StubStream(2, self.notes)
         patch.setattr(streams, "core", SimpleNamespace(Stream=stream, PER_THREAD_DEFAULT_STREAM=per_thread, EventOptions=core.EventOptions))
         self.quick = QuickDriver()
-        patch.setattr(prepared, "_library", lambda: self.quick)
-        patch.setattr(prepared, "core", SimpleNamespace(Buffer=StubBuffer))
+        patch.setattr(fast_launch, "_library", lambda: self.quick)
+        patch.setattr(fast_launch, "core", SimpleNamespace(Buffer=StubBuffer))
         made = object.__new__(device.Device)
         made.name, made.fmad, made._peers, made.chip, made.compute_capability = "cuda:0", True, set(), load("h200"), (9, 0)
         made.context = object.__new__(context.Context)

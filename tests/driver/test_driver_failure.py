@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from memlane.driver.failure import error_name, failure
+from memlane.driver.failure import error_for, error_name
 from memlane.errors import BadAccess, BadLaunch, DeviceError, KernelTrap
 
 
 def test_a_fault_names_the_kernel_and_says_how_to_find_the_place() -> None:
-    error = failure("cuda:0", "CUDA_ERROR_ILLEGAL_ADDRESS", "to wait for its work", ["naive(float*, float*, int)"])
+    error = error_for("cuda:0", "CUDA_ERROR_ILLEGAL_ADDRESS", "to wait for its work", ["naive(float*, float*, int)"])
     assert type(error) is BadAccess
     assert str(error) == (
         "kernel naive(float*, float*, int) failed on cuda:0: a thread read or wrote an address outside every allocation "
@@ -21,7 +21,7 @@ def test_a_fault_names_the_kernel_and_says_how_to_find_the_place() -> None:
     ("running", "subject"), [([], "a kernel failed"), (["a"], "kernel a failed"), (["a", "b"], "one of the kernels a, b failed")]
 )
 def test_a_fault_names_every_kernel_that_can_have_caused_it(running: list[str], subject: str) -> None:
-    assert str(failure("cuda:1", "CUDA_ERROR_MISALIGNED_ADDRESS", "", running)).startswith(f"{subject} on cuda:1: ")
+    assert str(error_for("cuda:1", "CUDA_ERROR_MISALIGNED_ADDRESS", "", running)).startswith(f"{subject} on cuda:1: ")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_fault_names_every_kernel_that_can_have_caused_it(running: list[str], 
     ],
 )
 def test_kinds(name: str, kind: type[Exception], part: str) -> None:
-    error = failure("cuda:0", name, "X")
+    error = error_for("cuda:0", name, "X")
     assert type(error) is kind
     assert part in str(error)
     assert name in str(error)
@@ -45,8 +45,8 @@ def test_kinds(name: str, kind: type[Exception], part: str) -> None:
 
 def test_other_errors_keep_the_explanation_of_the_driver() -> None:
     told = "CUDA_ERROR_INVALID_VALUE: one of the parameters is wrong"
-    assert str(failure("cuda:0", "CUDA_ERROR_INVALID_VALUE", "the launch of k", detail=told)) == f"cuda:0 refused the launch of k: {told}"
-    assert str(failure("cuda:0", "CUDA_ERROR_NEW", "it")) == "cuda:0 refused it: CUDA_ERROR_NEW"
+    assert str(error_for("cuda:0", "CUDA_ERROR_INVALID_VALUE", "the launch of k", detail=told)) == f"cuda:0 refused the launch of k: {told}"
+    assert str(error_for("cuda:0", "CUDA_ERROR_NEW", "it")) == "cuda:0 refused it: CUDA_ERROR_NEW"
 
 
 def test_error_names() -> None:

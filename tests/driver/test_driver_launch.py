@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlane.driver.foreign import _contiguous, device_memory
+from memlane.driver.foreign_arrays import _contiguous, device_memory
 from memlane.driver.library import architecture
 from memlane.driver.parameters import Parameters
 from memlane.errors import BadLaunch

@@ -17,7 +17,7 @@ from memlane.chip.copies import copy_cost
 from memlane.chip.lanes import WIDTHS
 from memlane.emulate.count.banks import bank_period
 from memlane.emulate.count.copies import copy_helper
-from memlane.emulate.count.counting import counting, meeting
+from memlane.emulate.count.counting import counting, equal_lanes
 from tests.emulate.machine import callable_of
 
 FULL = 0xFFFFFFFF
@@ -167,7 +167,7 @@ def test_accesses_of_equal_distances_by_full_warps(name: str, width: int, kind: 
 @given(order=orders, mask=masks, far=st.sampled_from([0, 1 << 28, 1 << 29, 1 << 40]))
 def test_lanes_that_meet_at_an_address(order: np.ndarray, mask: int, far: int) -> None:
     addresses = np.uint64(1 << 46) + order.astype(np.uint64) * np.uint64(4) + order.astype(np.uint64) % 3 * np.uint64(far)
-    assert pair(callable_of(meeting)(addresses.ctypes.data, mask)) == access.distinct_addresses(addresses, mask, 4)
+    assert pair(callable_of(equal_lanes)(addresses.ctypes.data, mask)) == access.distinct_addresses(addresses, mask, 4)
 
 
 def test_chips_with_equal_rules_share_the_code() -> None:

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from memlane.emulate.observe import observed
+from memlane.emulate.observe import observation_arrays
 from memlane.launch import Layers
 from memlane.ptx import parse
 from tests.emulate.running import emulator, program
@@ -62,7 +62,7 @@ def test_an_error_in_what_generated_code_calls_stops_the_launch_and_is_raised(mo
             raise KeyboardInterrupt("in a callback")
         return np.zeros(*arguments)
 
-    monkeypatch.setattr(observed, "_page", failing)
+    monkeypatch.setattr(observation_arrays, "_page", failing)
     target = emulator()
     out = target.zeros(32, np.uint64)
     slow = target.load(parse(program(SLOW), "slow.ptx"))["k"]
@@ -79,7 +79,7 @@ def test_a_launch_of_another_thread_stops_at_such_an_error_too(monkeypatch: pyte
     out = target.zeros(32, np.uint64)
     slow = target.load(parse(program(SLOW), "slow.ptx"))["k"]
     errors: list[BaseException] = []
-    pages = [np.zeros(observed.PAGE_ROWS, observed.ACCESS_DTYPE)]
+    pages = [np.zeros(observation_arrays.PAGE_ROWS, observation_arrays.ACCESS_DTYPE)]
 
     def work() -> None:
         try:
@@ -87,7 +87,7 @@ def test_a_launch_of_another_thread_stops_at_such_an_error_too(monkeypatch: pyte
         except BaseException as error:
             errors.append(error)
 
-    monkeypatch.setattr(observed, "_page", lambda *_: pages.pop())  # the second page is an IndexError
+    monkeypatch.setattr(observation_arrays, "_page", lambda *_: pages.pop())  # the second page is an IndexError
     thread = threading.Thread(target=work)
     thread.start()
     thread.join(300)

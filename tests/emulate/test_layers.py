@@ -10,7 +10,7 @@ import pytest
 from memlane.chip import access, load
 from memlane.emulate import Emulator
 from memlane.emulate.code.build import I32, constant
-from memlane.emulate.layers import Compiled
+from memlane.emulate.layers import CompiledLayers
 from memlane.emulate.lower.kernel import lowered
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.runtime.access import load as load_lanes
@@ -406,4 +406,4 @@ def test_semantics_that_go_past_the_layers_are_refused(monkeypatch: pytest.Monke
     form = next(one.form for one in module.kernels["k"].instructions() if one.has("global"))
     monkeypatch.setitem(TABLE, form.key, unseen)
     with pytest.raises(AssertionError, match=r"ld.global.u32 access global memory past emulate/semantics/accesses.py"):
-        lowered(module, module.kernels["k"], Compiled(counts=True, accesses=False, clock=False), H200)
+        lowered(module, module.kernels["k"], CompiledLayers(counts=True, accesses=False, clock=False), H200)

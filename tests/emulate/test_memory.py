@@ -12,7 +12,7 @@ import pytest
 
 from memlane.chip import load
 from memlane.emulate import Emulator
-from memlane.emulate.run.memory import untouched
+from memlane.emulate.run.memory import lazy_zeros
 from memlane.errors import BadLaunch, DeviceError
 from memlane.launch import Launch
 from memlane.ptx import parse
@@ -322,13 +322,13 @@ def test_what_is_touched_here_and_there_takes_little_memory() -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
-    before, sparse = resident(), untouched(256 << 20)
+    before, sparse = resident(), lazy_zeros(256 << 20)
     sparse[:: 1 << 21] = 1
     assert resident() - before < 32 << 20
     assert (len(sparse), int(sparse[1]), int(sparse[1 << 21])) == (256 << 20, 0, 1)
 
 
-@pytest.mark.parametrize("name", ["trust", "table"])
+@pytest.mark.parametrize("name", ["mark_all_written", "table"])
 def test_memory_may_be_freed_wherever_the_garbage_collector_strikes(name: str) -> None:
     """At each place of a method of the shadows where Python asks for memory, the last array of a ring of references is found to be free."""
     target = emulator()

@@ -58,8 +58,8 @@ def _heard_of_a_long_one(blocks: int, turns: int, layers: Layers) -> tuple[int, 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at a launch is told of, and looks follow each other closely."""
-    monkeypatch.setattr(interrupt, "_LOOK_S", 0.005)
-    monkeypatch.setattr(progress, "EVERY_S", 0.0)
+    monkeypatch.setattr(interrupt, "_POLL_S", 0.005)
+    monkeypatch.setattr(progress, "REPORT_INTERVAL_S", 0.0)
 
 
 # With the clock 4224 blocks of a warp run side by side on an H200, and end nearly at once.
@@ -88,7 +88,7 @@ def test_a_launch_of_another_thread_tells_too() -> None:
 def test_a_short_launch_tells_nothing(monkeypatch: pytest.MonkeyPatch, tick_s: float, told: bool) -> None:
     """By a clock that stands still, and by one that goes on at each look."""
     ticks = itertools.count()
-    monkeypatch.setattr(progress, "EVERY_S", 0.1)
+    monkeypatch.setattr(progress, "REPORT_INTERVAL_S", 0.1)
     monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: tick_s * next(ticks)))
     for times in (1, 4, 16, 64):
         looks = next(ticks)

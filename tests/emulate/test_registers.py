@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memlane.emulate.layers import Compiled
+from memlane.emulate.layers import CompiledLayers
 from memlane.emulate.lower.body import Body, LiveOut, flatten, reads
 from memlane.emulate.lower.lowering import assign_registers
 from memlane.ptx import SCALAR_TYPES, parse, values_written
 from tests.emulate.running import EXAMPLES, emulator, example_module, program
 from tests.emulate.test_layers import EVERYTHING, observe
 
-CLOCK = Compiled(counts=True, accesses=False, clock=True)
+CLOCK = CompiledLayers(counts=True, accesses=False, clock=True)
 
 
 def offsets_of(body: Body) -> dict[str, int]:

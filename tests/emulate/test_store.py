@@ -15,7 +15,7 @@ import memlane
 from memlane.chip import load
 from memlane.emulate.code import jit, store
 from memlane.emulate.code.store import Entry, Store, default_folder, digest, present_store
-from memlane.emulate.layers import Compiled
+from memlane.emulate.layers import CompiledLayers
 from memlane.emulate.lower import kernel as kernels
 from memlane.ptx import parse
 from tests.emulate.running import program
@@ -158,7 +158,7 @@ def test_what_is_known_of_a_kernel_comes_back_as_it_was(monkeypatch: pytest.Monk
     monkeypatch.setenv("MEMLANE_CACHE_DIR", str(folder))
     monkeypatch.setattr(store, "_LOADED", store._changes())
     module = parse(TEXT, "k.ptx")
-    arguments = module, module.kernels["k"], Compiled(True, True, False), load("h200")
+    arguments = module, module.kernels["k"], CompiledLayers(True, True, False), load("h200")
     built, restored = kernels.compile_kernel(*arguments), kernels.compile_kernel(*arguments)
     for one in fields(built):
         if one.name != "code":
@@ -172,11 +172,11 @@ def test_what_is_known_of_a_kernel_comes_back_as_it_was(monkeypatch: pytest.Monk
 
 
 def test_keys_of_kernels_differ_where_the_code_may() -> None:
-    def key(text: str = TEXT, layers: Compiled = Compiled(False, False, False), chip: str = "h200") -> str:  # noqa: B008
+    def key(text: str = TEXT, layers: CompiledLayers = CompiledLayers(False, False, False), chip: str = "h200") -> str:  # noqa: B008
         module = parse(text, "k.ptx")
         return kernels._key(module, module.kernels["k"], layers, load(chip))
 
-    counts, clock = Compiled(True, False, False), Compiled(False, False, True)
+    counts, clock = CompiledLayers(True, False, False), CompiledLayers(False, False, True)
     plain = key()
     assert key() == plain
     assert key(chip="v100") == plain  # a kernel without layers is the same on every chip
@@ -189,8 +189,8 @@ def test_keys_of_kernels_differ_where_the_code_may() -> None:
         key(layers=counts),
         key(layers=counts, chip="v100"),
         key(layers=clock),
-        key(layers=Compiled(False, False, False, True)),
-        key(layers=Compiled(False, False, True, quick=True)),
+        key(layers=CompiledLayers(False, False, False, True)),
+        key(layers=CompiledLayers(False, False, True, quick=True)),
     ]
     assert len({plain, *others}) == 1 + len(others)
 
@@ -200,7 +200,7 @@ def test_a_kernel_that_is_not_called_has_no_part_in_the_key() -> None:
     keys = []
     for text in (longer, longer.replace("{ ret; }", "{ bar.sync 0; ret; }")):
         module = parse(text, "k.ptx")
-        keys.append(kernels._key(module, module.kernels["k"], Compiled(False, False, False), load("h200")))
+        keys.append(kernels._key(module, module.kernels["k"], CompiledLayers(False, False, False), load("h200")))
     assert keys[0] == keys[1]
 
 
@@ -370,7 +370,7 @@ def test_without_a_name_it_is_among_the_caches_of_the_user(monkeypatch: pytest.M
 def test_a_kernel_that_is_switched_off_leaves_nothing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     module = parse(program("add.u32 %r1, %tid, 91;"), "off.ptx")
     monkeypatch.setenv("MEMLANE_CACHE_DIR", str(folder))
-    arguments = module, module.kernels["k"], Compiled(False, False, False), load("h200")
+    arguments = module, module.kernels["k"], CompiledLayers(False, False, False), load("h200")
     monkeypatch.setenv("MEMLANE_CACHE", "0")
     kernels.compile_kernel(*arguments)
     assert not folder.exists()

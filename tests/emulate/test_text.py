@@ -10,7 +10,7 @@ import pytest
 from memlane.chip import load
 from memlane.emulate.code import text
 from memlane.emulate.code.build import F32, I32, Emit
-from memlane.emulate.layers import Compiled
+from memlane.emulate.layers import CompiledLayers
 from memlane.emulate.lower import kernel as kernels
 from memlane.ptx import parse
 from tests.emulate.running import program
@@ -41,7 +41,7 @@ def test_what_is_written_is_what_llvmlite_writes_but_for_spaces(monkeypatch: pyt
 
     def compiled() -> None:
         module = parse(program(BODY), "text.ptx")
-        kernels.compile_kernel(module, module.kernels["k"], Compiled(True, True, True, True), load("h200"))
+        kernels.compile_kernel(module, module.kernels["k"], CompiledLayers(True, True, True, True), load("h200"))
 
     monkeypatch.setenv("MEMLANE_CACHE", "0")
     compiled()  # Once what all kernels share is there, each is as long in every process.

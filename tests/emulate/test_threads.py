@@ -95,7 +95,7 @@ def test_a_helper_that_could_not_be_built_is_built_at_the_next_try() -> None:
     assert callable_of(outer)(41) == 42
 
 
-@pytest.mark.parametrize(("method", "checked"), [("materialise", True), ("trust", False)])
+@pytest.mark.parametrize(("method", "checked"), [("materialise", True), ("mark_all_written", False)])
 def test_an_allocation_may_be_freed_while_a_launch_looks_through_them(monkeypatch: pytest.MonkeyPatch, method: str, checked: bool) -> None:
     """As the garbage collector, or another thread, may do at any time."""
     target = emulator()

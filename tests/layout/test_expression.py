@@ -71,7 +71,7 @@ def test_what_changes_nothing_is_left_out() -> None:
     i, j = name("i", 32), name("j", 32)
     for expression, operations in (
         (i % 32, 0), (i // 32, 0), (i & 31, 0), (i & 15, 1), ((i ^ j) & 31, 1), ((i + j) & 31, 2), (i * 1 + 0, 0), (i * 0, 0),
-        (i * 8 // 8, 2), ((i | 32) ^ 0, 1), (i.least(31), 0), (i.greatest(0), 0), (i.least(30), 1), (table([5, 5, 5], i), 0),
+        (i * 8 // 8, 2), ((i | 32) ^ 0, 1), (i.minimum(31), 0), (i.maximum(0), 0), (i.minimum(30), 1), (table([5, 5, 5], i), 0),
         (i * 33 + i * 33, 2), (number(3) * 4 - 2, 0), (name("k", 1) + i, 0),
     ):  # fmt: skip
         assert Program(expression).cost.operations == operations

@@ -11,7 +11,7 @@ from memlane.launch import KernelCall, TensorMap
 from memlane.measure import count
 from memlane.measure import trace as trace_call
 from memlane.measure.memory import Snapshot
-from memlane.optimize.lanes import _on_emulator as on_emulator
+from memlane.optimize.lane_addresses import _on_emulator as on_emulator
 from memlane.record import COMPLETE, ISSUE_ONLY
 from tests.emulate.running import emulator
 from tests.emulate.tensor_boxes import THREADS, Case, load_program, loaded_box, store_program

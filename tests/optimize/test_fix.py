@@ -17,8 +17,8 @@ from memlane.emulate.code.store import Sources
 from memlane.launch import Kernel
 from memlane.layout import OfVectors, Padded, RandomShift, RowMajor, XorSwizzle, pattern
 from memlane.optimize import Fix, fix, trials
-from memlane.optimize.candidates import Seen, candidates, geometries, pattern_of
-from memlane.optimize.lanes import examples
+from memlane.optimize.candidates import LanePattern, candidates, geometries, pattern_of
+from memlane.optimize.lane_addresses import examples
 from memlane.optimize.trials import Trials
 from tests.launch.fake_target import FakeTarget
 from tests.rewrite.kernels import SOURCE
@@ -32,8 +32,8 @@ def kernel(name: str) -> Kernel:
     return ml.target("emulator:h200").load(ml.cuda(source, name="kernels.cu"))[name]
 
 
-def seen(distances: object, *, mask: int = ALL, excess: int = 31, nbytes: int = 4) -> Seen:
-    return Seen(np.asarray(distances), mask, excess, nbytes)
+def seen(distances: object, *, mask: int = ALL, excess: int = 31, nbytes: int = 4) -> LanePattern:
+    return LanePattern(np.asarray(distances), mask, excess, nbytes)
 
 
 @cache
@@ -53,7 +53,7 @@ def test_the_transpose_is_made_quicker_and_memory_stays() -> None:
     assert all(one.same for one in found.tried)
     assert found.best is not None
     assert found.best.wavefronts == 64
-    assert found.best.quicker == max(one.quicker for one in found.tried) > 1.1
+    assert found.best.speedup == max(one.speedup for one in found.tried) > 1.1
     assert found.verdict.startswith("Padded(32x32, pad=1) in the source makes turn")
     assert "by the emulator's model (limited by latency), with 64 wavefronts instead of 1,056" in found.verdict
     assert {one.layout for one in found.tried} >= {XorSwizzle(32, 32), Padded(32, 32, 1), Padded(32, 32, 4)}
@@ -103,7 +103,7 @@ def test_what_does_not_help_is_said() -> None:
     assert found.best is None
     by = "by the emulator's model (limited by latency)"
     assert found.verdict == f"No layout of {found.array.title} that was tried (1) makes turn faster, {by}."
-    little = replace(found, tried=tuple(replace(one, quicker=1.013) for one in found.tried))
+    little = replace(found, tried=tuple(replace(one, speedup=1.013) for one in found.tried))
     assert little.best is None
     assert f"makes turn faster by at least 2.0 %; the best is 1.3 % faster, {by}." in little.verdict
     (refused,) = fix(kernel("turn")[1, (32, 32)], *arguments, layouts=[RowMajor(31, 31)])
@@ -283,8 +283,8 @@ extern "C" __global__ void tickets(float *out, int *next, int *order) {
 def tried(source: str, name: str, monkeypatch: pytest.MonkeyPatch, *shapes: tuple[int, ...]) -> tuple[Fix, int]:
     """What `fix` finds for one block of 32x32 threads on arrays of zeros, and how many launches it counted without timing them."""
     counted: list[Kernel] = []
-    real = Trials._counted
-    monkeypatch.setattr(Trials, "_counted", lambda trials, launch: counted.append(launch.kernel) or real(trials, launch))
+    real = Trials._count
+    monkeypatch.setattr(Trials, "_count", lambda trials, launch: counted.append(launch.kernel) or real(trials, launch))
     where = ml.target("emulator:h200").load(ml.cuda(source, name="kernels.cu"))
     arrays = [where.target.zeros(shape, "f4" if number == 0 else "i4") for number, shape in enumerate(shapes)]
     (found,) = fix(where[name][1, (32, 32)], *arrays, layouts=[Padded(32, 32, 1), XorSwizzle(32, 32)])
@@ -364,14 +364,14 @@ def test_padding_is_tried_in_the_source_and_is_as_quick_as_the_source_padded_by_
 
 
 def test_fewer_wavefronts_that_are_not_felt_are_said() -> None:
-    found = replace(blurred(), tried=tuple(replace(one, quicker=1.0) for one in blurred().tried))
+    found = replace(blurred(), tried=tuple(replace(one, speedup=1.0) for one in blurred().tried))
     assert found.best is None
     assert found.verdict.endswith("at the same speed: bank conflicts do not limit this launch.")
     assert "Padded(20x20, pad=28) in the source takes " in found.verdict
 
 
 def test_the_declaration_of_the_best_padding_is_written() -> None:
-    felt = replace(blurred(), tried=tuple(replace(one, quicker=1.2) for one in blurred().tried))
+    felt = replace(blurred(), tried=tuple(replace(one, speedup=1.2) for one in blurred().tried))
     assert felt.source("place") == "tile[T + 2 * REACH][(T + 2 * REACH) + 28]   // line 5\n"
 
 
@@ -398,14 +398,14 @@ def test_declared_extents_are_tried_and_places_that_the_source_computes_are_not_
     (padded,) = found.tried
     assert (padded.layout, padded.same, padded.in_source) == (Padded(32, 32, 4), True, False)
     assert padded.layout_alone is not None
-    assert padded.layout_alone > padded.quicker
+    assert padded.layout_alone > padded.speedup
 
 
 def test_a_square_is_concluded_where_lanes_step_over_several_of_its_rows() -> None:
     """Lanes that store four elements each lie side by side, and lanes that read every fourth row do not make rows of 128."""
     lane = np.arange(32)
-    stored = Seen(4 * lane, ALL, 0, 16, 4)
-    read = Seen(lane // 8 * 128, ALL, 3, 4)
+    stored = LanePattern(4 * lane, ALL, 0, 16, 4)
+    read = LanePattern(lane // 8 * 128, ALL, 3, 4)
     assert [(one.rows, one.columns) for one in geometries(4096, 4, 4, [stored, read], None, None)] == [(32, 32)]
 
 

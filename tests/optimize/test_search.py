@@ -13,7 +13,7 @@ from memlane.errors import LayoutError
 from memlane.layout import BitLinear, Cost, Layout, Padded, RowMajor, XorSwizzle, check_vectors, count, pattern
 from memlane.optimize import Certificate, search_layout
 from memlane.optimize.goals import Trial, goals
-from memlane.optimize.swizzles import Bits, batches, how_many, layout_of
+from memlane.optimize.swizzles import Bits, batches, count_swizzles, layout_of
 
 H200 = chip.load("h200")
 ISSUE = ("row", "column", "diagonal", "antidiagonal", "block8x4")
@@ -143,7 +143,7 @@ def test_all_swizzles_of_few_terms_are_looked_at() -> None:
     bits = Bits(0, 2, 4)
     found = [tuple(row) for terms in (1, 2, 3) for batch in batches(bits, 4, 4, terms) for row in batch.images.tolist()]
     images = set(found)
-    assert len(images) == len(found) == how_many(bits, 3)
+    assert len(images) == len(found) == count_swizzles(bits, 3)
     assert images == {(a, b) for a in range(4) for b in range(4)} - {(0, 0)}
 
 
@@ -161,7 +161,7 @@ def test_no_swizzle_is_better(words: tuple[str, ...]) -> None:
 
     every = [layout_of(bits, 8, 8, np.array(images)) for images in product(range(8), repeat=3)]
     few = [one for one in every if sum(any(image >> bit & 1 for bit, image in moved_by(one, by)) for by in range(1, 6)) <= 4]
-    assert len(few) == how_many(bits, 4) + 1
+    assert len(few) == count_swizzles(bits, 4) + 1
     assert key(found.layout) <= min(map(key, few))
 
 

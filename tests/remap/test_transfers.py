@@ -21,7 +21,7 @@ from memlane.plan import from_json, to_json
 from memlane.remap.requests import CHUNK_COUNTS, HostArray, Request
 from memlane.remap.transfers import best_chunks, borders_of, plan_of, prediction
 from memlane.transfer import LaidOutArray, download, gather, lay_out, upload
-from memlane.transfer.running import _kept
+from memlane.transfer.transfer import _kept
 from tests.targets.graphing import GraphingEmulator, ShuffledGraph
 
 SCALE = """

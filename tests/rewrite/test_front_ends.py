@@ -64,7 +64,7 @@ def test_a_fix_for_numba_is_written_in_python() -> None:
     (array,) = shared_arrays(case.module)
     (found,) = fix(call, *arguments, shared=array.names[0], layouts=[Padded(32, 33, 4)])
     assert found.language == "Numba"
-    assert replace(found, tried=(replace(found.tried[0], quicker=2.0),)).source("place") == (
+    assert replace(found, tried=(replace(found.tried[0], speedup=2.0),)).source("place") == (
         "@cuda.jit(device=True)\ndef place(i, j):\n    return (i * 37) + j\n"
         "# element (i, j) of 32x33 at [place(i, j)] of an array of 1,184 elements\n"
     )

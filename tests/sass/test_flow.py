@@ -8,7 +8,7 @@ import pytest
 
 from memlane.sass import Flow, Register, Waiting, disassemble, is_late, waits_for
 from memlane.sass import flow as flow_module
-from memlane.walks import UnsettledError
+from memlane.walks import NoFixpointError
 from tests.sass.code import EXAMPLES, breadth, listing, program
 
 
@@ -302,5 +302,5 @@ def test_barriers_that_never_settle_are_an_error(monkeypatch: pytest.MonkeyPatch
     body = ".L_1:\n- - BSSY B0, `(.L_2)\n- - NOP\n.L_2:\n- - BSYNC B0\n- - @P0 BRA `(.L_1)\n- - EXIT"
     assert flow(("k", body)).successors[2] == (2,)
     monkeypatch.setattr(flow_module, "_merged", lambda _, new: new)
-    with pytest.raises(UnsettledError, match="could not determine where lanes converge: no convergence after"):
+    with pytest.raises(NoFixpointError, match="could not determine where lanes converge: no convergence after"):
         flow(("k", body))

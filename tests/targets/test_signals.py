@@ -17,7 +17,7 @@ from memlane.errors import BadPlan, LaunchError
 from memlane.launch import BoundStep, Stream, Target
 from memlane.plan import PlanBuilder
 from memlane.targets import BoundPlan, signals
-from memlane.targets.plan_graphs import only
+from memlane.targets.plan_graphs import steps_of_device
 from tests.plan.test_signals import ring
 from tests.targets.graphing import GraphingEmulator, ShuffledGraph
 
@@ -165,7 +165,7 @@ class StartedGraph(ShuffledGraph):
 def patient(monkeypatch):
     monkeypatch.setenv(signals.LIMIT, "900000")
     most = (1 << 32) - 1 - signals._POLLS  # naps are no pauses on emulated devices, only polls, which a kernel counts in 32 bits
-    monkeypatch.setattr(signals, "_NAPS_A_SECOND", most / signals.wait_limit_s())
+    monkeypatch.setattr(signals, "_PAUSES_PER_SECOND", most / signals.wait_limit_s())
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -193,7 +193,7 @@ def test_a_plan_with_another_order_between_devices_is_one_graph():
     assert not bound._is_separable
     steps, _ = bound._actions.steps(bound.order)
     assert [step.waits for step in steps] == [(), (), (0, 1)]  # the wait does not stand behind the put
-    assert [step.waits for step in only(steps[:2], targets[1])] == [()]
+    assert [step.waits for step in steps_of_device(steps[:2], targets[1])] == [()]
 
 
 @pytest.mark.usefixtures("patient")
@@ -206,7 +206,7 @@ def test_every_device_begins_behind_what_is_under_way_on_all_of_them(monkeypatch
         event = object()
         monkeypatch.setattr(target, "record", lambda stream=None, event=event: recorded.append(event) or event)
         monkeypatch.setattr(target, "wait_for", lambda event, stream=None, target=target: waited.append((target, stream.number, event)))
-    bound._start_apart(bound._segment_graphs(), targets[0].default_stream)
+    bound._start_separately(bound._segment_graphs(), targets[0].default_stream)
     begins, ends = recorded[:2], recorded[2:]
     numbers = [stream.number for stream in bound._streams]
     assert waited[:4] == [(target, number, event) for target, number in zip(targets, numbers, strict=True) for event in begins]

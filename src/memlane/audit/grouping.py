@@ -24,7 +24,7 @@ from itertools import pairwise
 from memlane.ptx import ControlFlow
 from memlane.ptx.divergence import diverging_branches, turns_apart
 from memlane.sass import Flow, Instruction
-from memlane.walks import Chains, post_order, reachable, unavoidable
+from memlane.walks import Chains, on_every_path, post_order, reachable
 
 _JUMPS = frozenset({"BRA", "BRX", "JMP", "JMX"})
 _ENDS = frozenset({"EXIT", "RET"})
@@ -88,7 +88,7 @@ class Grouping:
         Branches in a loop with the access do not tell: they come before it too.
         """
         later = self.ptx.paths.reached(block)
-        if self.ptx.paths.comes_back(block):
+        if self.ptx.paths.is_on_cycle(block):
             later &= ~self.ptx.paths.bit(block)
         return bool(later & self._passed[node])
 
@@ -141,7 +141,7 @@ class Grouping:
     @cached_property
     def _executed_by_all(self) -> set[int]:
         """The blocks that every thread executes once, unless it traps."""
-        return unavoidable(0, self.ptx.successors.__getitem__, self._ends) if self.ptx.blocks else set()
+        return on_every_path(0, self.ptx.successors.__getitem__, self._ends) if self.ptx.blocks else set()
 
     def _ends(self, block: int) -> bool:
         """Whether some lanes may leave the function at the end of a block."""
@@ -162,7 +162,7 @@ class Grouping:
                 reached = paths.reached(side)
                 decided |= led & reached
                 led |= reached
-            if paths.comes_back(branch):
+            if paths.is_on_cycle(branch):
                 decided |= led & paths.bit(branch)
         return decided
 
@@ -171,7 +171,7 @@ class Grouping:
     @cached_property
     def _passed_by_all(self) -> set[int]:
         """The instructions that every thread passes, unless it traps."""
-        return unavoidable(self.sass.entry(self.name), self._unless_trapped, self._leaves)
+        return on_every_path(self.sass.entry(self.name), self._unless_trapped, self._leaves)
 
     def _unless_trapped(self, node: int) -> list[int]:
         return [] if self.sass.nodes[node].opcode == _TRAP else self.following(node)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from memlane.sass import Instruction
-from memlane.walks import gathered, positions, reachable
+from memlane.walks import positions, reachable, union_of_reachable
 
 _LETS_OTHERS_GO = frozenset({"YIELD", "NANOSLEEP"})
 """Where lanes step back: barriers at which others wait for them let these go."""
@@ -143,7 +143,7 @@ class LaneGroups:
         return found
 
     def _gathered(self, own: Callable[[_State], int]) -> Mapping[_State, int]:
-        return gathered(self._next_states, self._next_states.__getitem__, own)
+        return union_of_reachable(self._next_states, self._next_states.__getitem__, own)
 
     @cached_property
     def _reached(self) -> Mapping[_State, int]:

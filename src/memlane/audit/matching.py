@@ -269,9 +269,9 @@ class _Kernel:
             return ""
         chains = self.grouping.chains
         own = chains.of([*made, *self._skips(index, made)])
-        if any(chains.paths.comes_back(chain, without=own) for chain in self._chains(self.block[index]) - own):
+        if any(chains.paths.is_on_cycle(chain, without=own) for chain in self._chains(self.block[index]) - own):
             return "ptxas moved it to where it is executed less often, out of a loop or behind a branch"
-        if len(made) == 1 and not chains.comes_back(next(iter(made))):
+        if len(made) == 1 and not chains.is_on_cycle(next(iter(made))):
             return "ptxas moved it out of its loop, or found that the loop runs once"
         return ""
 

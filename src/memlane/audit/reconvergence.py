@@ -41,7 +41,7 @@ from memlane.ptx.divergence import diverging_branches
 from memlane.sass import Instruction, Register
 from memlane.sass.registers import effects
 from memlane.titles import kernel_label
-from memlane.walks import flowed, post_order
+from memlane.walks import post_order, solve_forward
 
 APART = "the assembled code may not bring the lanes of a warp together before it"
 """What every reason says."""
@@ -277,7 +277,7 @@ class _Routine:
         nodes = self._flow.nodes_of(self._flow.function_of[self._entry])
         most = 2 + len({number for node in nodes for number in barriers_in(self._flow.nodes[node])})
         analysis = f"at which barriers the lanes of {self._flow.function_of[self._entry]} are going to wait"
-        return flowed(analysis, {self._entry: frozenset()}, self._next, self._held_after, _held_both, most * len(nodes))
+        return solve_forward(analysis, {self._entry: frozenset()}, self._next, self._held_after, _held_both, most * len(nodes))
 
     def _held_after(self, node: int, held: frozenset[int]) -> frozenset[int]:
         one = self._flow.nodes[node]

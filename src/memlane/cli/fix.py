@@ -137,7 +137,7 @@ def _cells(one: Measured) -> list[str]:
     name = "original" if one.layout is None else str(one.layout)
     fits = ("" if number is None else f"{number:,}" for number in (one.needs.registers, one.needs.shared_bytes, one.needs.blocks))
     name += " in the source" if one.in_source else ""
-    return [name + ("" if one.same else " (other output)"), f"{one.wavefronts:,}", f"{one.time_ns / 1e3:.2f}", f"{one.quicker:.2f}", *fits]
+    return [name + ("" if one.same else " (other output)"), f"{one.wavefronts:,}", f"{one.time_ns / 1e3:.2f}", f"{one.speedup:.2f}", *fits]
 
 
 def _document(fix: Fix) -> dict[str, object]:
@@ -194,7 +194,7 @@ def _measured(one: Measured) -> dict[str, object]:
         "layout": None if one.layout is None else str(one.layout),
         "wavefronts": one.wavefronts,
         "time_ns": one.time_ns,
-        "times_as_fast": one.quicker,
+        "times_as_fast": one.speedup,
         "same_output": one.same,
         "in_source": one.in_source,
         "layout_alone": one.layout_alone,

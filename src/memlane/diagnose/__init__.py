@@ -1,7 +1,7 @@
-"""What is wrong with the accesses of a kernel, and what it costs.
+"""Diagnose inefficient memory accesses of a kernel, and estimate the cost of each.
 
-Order inside: evidence <- cost <- rule <- one module per rule, finding <- rules <- limits.
-Beside them, of two traces: side, spread <- matching <- comparison.
+Order inside: evidence <- cost <- rule <- one module per rule, finding <- rules <- limits. Comparison of two traces: side, spread <-
+matching <- comparison.
 """
 
 from memlane.diagnose.comparison import compare

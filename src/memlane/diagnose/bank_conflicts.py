@@ -1,6 +1,7 @@
-"""Bank conflicts: a request to shared memory takes more wavefronts than its bytes need, because lanes wait for each other at a bank.
+"""Find bank conflicts: requests to shared memory that take more wavefronts than their bytes need, because lanes use different words of one
+bank.
 
-Atomics of which many lanes meet at one address are the finding `contended-atomics`.
+Atomics in which many lanes update one address are the finding `contended-atomics`.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from memlane.number_format import plural, rounded
 from memlane.record import AccessExample, Site, SiteCounts
 
 MIN_RATIO = 1.25
-"""Wavefronts over ideal from which on it is worth a word."""
+"""Minimum ratio of wavefronts to ideal wavefronts to report."""
 MIN_SHARE = 0.01
-"""Excess over all wavefronts of the kernel: less than this changes nothing that can be felt."""
+"""Minimum excess as a share of all wavefronts of the kernel; less has no measurable effect."""
 
 _WHOLE = 0.02
-"""A ratio so close to a whole number is called by it."""
+"""Largest difference from a whole number at which a ratio is rounded to it."""
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module. Goes by the counts, not by the space: a generic access may turn out to be to shared memory."""
+    """Yield the bank conflicts of a kernel. Selects by the counts, not by the space, since a generic access may reach shared memory."""
     for entry in evidence.accesses:
         if entry.requests == 0 or entry.wavefronts is None or not entry.ideal_wavefronts or is_contended(entry):
             continue
         excess = entry.wavefronts - entry.ideal_wavefronts
         ratio = entry.wavefronts / entry.ideal_wavefronts
-        if ratio < MIN_RATIO or excess < MIN_SHARE * evidence.wavefronts or _at_one_word(entry):
+        if ratio < MIN_RATIO or excess < MIN_SHARE * evidence.wavefronts or _updates_one_word(entry):
             continue
         costs = cost.of_wavefronts(evidence, entry)
-        if not cost.is_felt(evidence, costs):
+        if not cost.is_noticeable(evidence, costs):
             continue
         taken, enough = (per_request(number, entry.requests) for number in (entry.wavefronts, entry.ideal_wavefronts))
         yield Verdict(
@@ -49,7 +50,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             ideal=entry.ideal_wavefronts,
             what=f"{_ways(entry, ratio)}: each request takes {taken} wavefronts where {enough} would do",
             cause=_cause(entry),
-            remedy=_seen_remedy(evidence, entry) or _remedy(entry, evidence.has_narrow_rows(), _widest(evidence, entry.site)),
+            remedy=_remedy_from_examples(evidence, entry) or _remedy(entry, evidence.has_narrow_rows(), _widest(evidence, entry.site)),
             cost=costs,
             requests=entry.requests,
             bytes_requested=entry.bytes,
@@ -60,8 +61,8 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         )
 
 
-def _at_one_word(entry: SiteCounts) -> bool:
-    """Whether all lanes of each request update one word: they wait for each other there, but no two words meet in a bank."""
+def _updates_one_word(entry: SiteCounts) -> bool:
+    """Return whether all lanes of each request update one word, so that they serialise there but no two words share a bank."""
     return entry.site.is_atomic and entry.addresses == entry.requests
 
 
@@ -80,18 +81,18 @@ def _cause(counts: SiteCounts) -> str:
     cause = f"lanes {asked} different words of the same bank"
     if (counts.lanes_per_address or 1) <= 1:
         return cause
-    # Most atomics go to one word lane after lane; some are put together there, so it may be either.
+    # Atomics on one word mostly serialise lane by lane; some are combined, so either may be the cause.
     return f"{cause}, or the same word one after another ({plural(counts.lanes_per_address, 'lane')} per address on average)"
 
 
 def _widest(evidence: Evidence, site: Site) -> int:
-    """The bytes of the widest access of the kernel to the same array, as far as it is known which those are."""
+    """Return the bytes of the kernel's widest known access to the same array."""
     same = [one.nbytes for one in evidence.own_sites if one.has_wavefronts and site.array and one.array == site.array]
     return max(same, default=site.nbytes)
 
 
-def _seen_remedy(evidence: Evidence, entry: SiteCounts) -> str:
-    """What to do, where the addresses of the lanes were seen; nothing where they were not, or do not tell."""
+def _remedy_from_examples(evidence: Evidence, entry: SiteCounts) -> str:
+    """Return a remedy computed from recorded lane addresses; empty if there are none or they are inconclusive."""
     site = entry.site
     if site.kind == "copy" or site.is_atomic or not entry.requests or evidence.chip is None:
         return ""
@@ -110,14 +111,14 @@ def _seen_remedy(evidence: Evidence, entry: SiteCounts) -> str:
         return ""
     seen_all = [(one, counted[one.site].requests) for one in several]
     advice = _padding(evidence.chip, rows, seen_all, {one.site for one in own}, site.array)
-    # The length of a dynamic array is the launch's: `fix` has no room to pad it.
+    # The launch sets the length of a dynamic array, so `fix` cannot pad it.
     return advice.replace("tries that, and swizzles", "tries swizzles") if site.array and is_dynamic(text, site.array) else advice
 
 
 def _padding(chip: Chip, rows: Rows | None, seen: Sequence[tuple[AccessExample, int]], own: set[int], array: str) -> str:
-    """The padding that suits all accesses of an array, and what it leaves of those in question, the sites `own`.
+    """Return the padding that suits all accesses of an array, and its effect on the sites `own`.
 
-    Of an array whose rows are not known, the usual padding is looked at: one element behind as many as fill the banks once.
+    For an array with unknown rows, the usual padding is tried: one unused element after as many as fill the banks once.
     """
     element = (rows.element_bytes if rows else None) or min(one.nbytes for one, _ in seen)
     columns = rows.columns if rows else chip.banks.banks * chip.banks.bank_bytes // element
@@ -157,8 +158,11 @@ def _ideals(seen: Sequence[tuple[AccessExample, int]], own: set[int]) -> list[in
 
 
 def _remedy(counts: SiteCounts, narrow_rows: bool, widest: int) -> str:
-    """`narrow_rows`: a warp covers several rows of its block, and one more element in each row may move a conflict, not end it. `widest`:
-    bytes of the widest access to the array, which must stay aligned."""
+    """Return a remedy for the general case.
+
+    `narrow_rows`: a warp covers several rows of its block, so one padding element per row may move a conflict rather than end it. `widest`:
+    bytes of the widest access to the array, which must stay aligned.
+    """
     if counts.site.kind == "copy":
         return (
             "Let neighbouring lanes copy whole 128-byte lines, with the same offset within 32 bytes on both sides. If lanes conflict "

@@ -1,8 +1,7 @@
-"""An address, or a line of 128 bytes, that updates of many warps keep busy: nothing of it shows in a single request.
+"""Find addresses, and lines of 128 bytes, kept busy by updates of many warps, which no single request shows.
 
-How many updates an address or a line gets follows from the number of updates and the size of the array, whatever the addresses are; so it
-is the least that is certain. The emulator's model of time knows the busiest line too. An address takes one update in a cycle, at best; a
-line takes what the chip's file says.
+The number of updates and the size of the array give a lower bound on the updates per address or line, whatever the addresses are. The
+emulator's time model also includes the busiest line. An address takes at most one update per cycle; the chip file gives the rate of a line.
 """
 
 from __future__ import annotations
@@ -18,26 +17,26 @@ from memlane.diagnose.evidence import Evidence
 from memlane.record import SiteCounts
 
 MIN_BUSY = 0.25
-"""Updates of an address over the cycles that the launch takes, from which on it is worth a word."""
+"""Minimum updates per address, divided by the launch's cycles, to report."""
 MIN_LINE_BUSY = 0.3
-"""Cycles that a line needs for its updates over those that the launch takes, from which on it is worth a word."""
+"""Minimum share of the launch's cycles that a line needs for its updates, to report."""
 LINE_BYTES = 128
 
 
 @dataclass(frozen=True)
 class Busy:
-    """The updates of one place of global memory."""
+    """Updates of one array in global memory by one access."""
 
     updates: int
-    """Of the mean launch; lanes of a request at one address count as one."""
+    """Updates per launch on average; lanes of a request at one address count as one."""
     addresses: float
-    """That they may go to."""
+    """Number of addresses that the updates may go to."""
     share: float
-    """Of the cycles of the launch for which each address is busy, at least."""
+    """Lower bound of the share of the launch's cycles for which each address is busy, on average over the addresses."""
 
 
 def busy(evidence: Evidence, entry: SiteCounts) -> Busy | None:
-    """None where a place is no such thing, or the size of its array or the time of the launch is not known."""
+    """Return the updates per address of an access; None if they are too few, or if the array's size or the launch's time is unknown."""
     site = entry.site
     duration = _duration(evidence)
     sectors = evidence.array_sectors(site) if _is_global(entry) else None
@@ -51,20 +50,20 @@ def busy(evidence: Evidence, entry: SiteCounts) -> Busy | None:
 
 @dataclass(frozen=True)
 class BusyLine:
-    """The updates of one line of global memory."""
+    """Updates of one line of global memory."""
 
     sectors: float
-    """Of the requests that update it, in the mean launch."""
+    """Sectors of the requests that update the line, per launch on average."""
     rate: float
-    """Sectors of such requests that a line takes in a clock."""
+    """Sectors of such requests that a line serves per cycle."""
     share: float
-    """Of the cycles of the launch for which the line is busy, at least."""
+    """Lower bound of the share of the launch's cycles for which the line is busy."""
     addresses: float
-    """Of the array; those of the line where the array is not known."""
+    """Number of addresses in the array, or in the line if the array is unknown."""
 
 
 def busy_line(evidence: Evidence, entry: SiteCounts) -> BusyLine | None:
-    """The busiest line that a place updates. None where it is not busy, or nobody knows."""
+    """Return the busiest line that an access updates; None if no line is known to be busy."""
     duration, chip = _duration(evidence), evidence.chip
     rate = None if chip is None else chip.bandwidth.line_atomic
     if rate is None or not duration or not _is_global(entry) or not entry.sectors:
@@ -79,7 +78,7 @@ def busy_line(evidence: Evidence, entry: SiteCounts) -> BusyLine | None:
 
 
 def addresses_of(sectors: float, entry: SiteCounts) -> float:
-    """How many elements lie in so many sectors."""
+    """Return the number of elements in `sectors` sectors."""
     return max(sectors * SECTOR_BYTES / entry.site.nbytes, 1.0)
 
 
@@ -88,22 +87,22 @@ def _is_global(entry: SiteCounts) -> bool:
 
 
 def _updates_most(evidence: Evidence, entry: SiteCounts) -> bool:
-    """Whether no other place updates more sectors: the model of time does not say which place the busiest line belongs to."""
+    """Return whether no other access updates more sectors: the time model does not say which access the busiest line belongs to."""
     return (entry.sectors or 0) == max((one.sectors or 0 for one in evidence.accesses if _is_global(one)), default=0)
 
 
 def _line_floor(time: ModelledTime) -> float:
-    """Cycles that the busiest line needs."""
+    """Return the cycles that the busiest line needs."""
     return next((one.cycles for one in time.floors if one.name == ATOMICS_OF_ONE_LINE), 0.0)
 
 
 def _modelled(evidence: Evidence, cycles: Callable[[ModelledTime], float]) -> float:
-    """Cycles of the mean launch by the emulator's model of time; 0 on a GPU."""
+    """Return cycles per launch on average by the emulator's time model; 0 on a GPU."""
     return sum(cycles(launch.time) for launch in evidence.launches if launch.time) / max(len(evidence.launches), 1)
 
 
 def _duration(evidence: Evidence) -> float:
-    """Cycles of the mean launch: of the multiprocessor that was at work longest. 0 where nobody knows."""
+    """Return cycles per launch on average, of the multiprocessor that was busy longest; 0 if unknown."""
     lives = evidence.lives
     if lives is None or not len(lives) or not evidence.launches:
         return 0.0

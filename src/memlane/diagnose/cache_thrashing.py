@@ -1,5 +1,8 @@
-"""Cache thrashing: one multiprocessor loads the same sectors again, and yet most loads come from beyond L1, because more is loaded in
-between than L1 holds. What serves a load is guessed from its latency and the calibration of the chip."""
+"""Find cache thrashing: a multiprocessor loads the same sectors again, but L1 serves few of these loads because more data is loaded in
+between than it holds.
+
+The level that serves a load is estimated from its latency and the calibration of the chip.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.number_format import percent, plural, rounded
 
 MIN_TIMES = 1.5
-"""Loads of each sector by one multiprocessor, at least."""
+"""Minimum loads of each sector by one multiprocessor."""
 MIN_SHARE = 0.05
-"""Cost over the lifetimes of the kernel's warps."""
+"""Minimum cost as a share of the warps' lifetimes."""
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield the accesses of a kernel that thrash L1."""
     chip = evidence.chip
     if chip is None:
         return
@@ -42,7 +45,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
                 found.cycles * again,
                 (
                     f"the mean of {plural(round(found.mean), 'cycle')} minus the {chip.latency.l1:.0f} of an L1 hit, for every load of a "
-                    f"sector after the first{_for_needed(needed)}"
+                    f"sector after the first{_scale_clause(needed)}"
                 ),
             ),
             f"a multiprocessor loads each sector {rounded(times)} times or more, but L1 serves only {percent(found.not_from_l2)} of these "
@@ -55,8 +58,9 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         )
 
 
-def _for_needed(needed: float) -> str:
-    """Lanes that lie apart fill the cache with sectors that hardly hold anything they ask for: what these cost is another finding."""
+def _scale_clause(needed: float) -> str:
+    """Return the clause that scales the cost to the sectors that contiguous lanes would touch; the other sectors belong to another
+    finding."""
     return f", times the {percent(needed)} of the sectors that contiguous lanes would touch" if needed < 1 else ""
 
 

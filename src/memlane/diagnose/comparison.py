@@ -1,9 +1,10 @@
-"""Two traces, or two counts, side by side: what changed at each source line, and which of it is more than noise.
+"""Compare two traces, or two counts: what changed at each source line, and which changes exceed noise.
 
-Counts are exact, so each difference of theirs is one. Times are not: each warp gives one number (its median latency at a line, its cycles
-there, its life), and the difference of the medians over the warps has an interval, by resampling the warps of both sides. Where that
-holds zero nothing is claimed. It is the noise within a run: how runs differ is known only from traces that hold several launches, and with
-`LAUNCHES` of them on both sides these are resampled instead. The emulator's times have no noise, unless only some warps were traced.
+Counts are deterministic, so every difference is real. Times are not: each warp gives one number (its median latency at a line, its cycles
+there, its lifetime), and resampling the warps of both sides gives an interval for the difference of the medians. If the interval contains
+zero, no change is claimed. That is the noise within a run; the variation between runs is known only from traces with several launches, and
+with `LAUNCHES` of them on both sides launches are resampled instead. The emulator's times have no noise, unless only some warps were
+traced.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ from memlane.record import Counts, Trace
 Subject = Trace | Counts | Sequence[Counts] | str | os.PathLike[str]
 
 CERTAINTY = 0.99
-"""Of the intervals."""
+"""Confidence level of the intervals."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One number before and after; None where it is not known."""
+    """One number before and after; None if unknown."""
 
     before: float | None
     after: float | None
     low: float | None = None
     high: float | None = None
-    """Between these lies `after - before` with `CERTAINTY`; None where noise was not looked at, or there was too little to tell it by."""
+    """Upper bound of `after - before` at confidence `CERTAINTY`, with `low` below; None if noise was not estimated or there was too little
+    data."""
     is_exact: bool = False
     """Whether the numbers have no noise."""
 
@@ -43,17 +45,17 @@ class Change:
 
     @property
     def ratio(self) -> float | None:
-        """After over before."""
+        """After divided by before; None if unknown."""
         return None if self.after is None or not self.before else self.after / self.before
 
     @property
     def is_known(self) -> bool:
-        """Whether it can be said that it changed or did not."""
+        """Whether the numbers allow a decision between change and no change."""
         return self.difference is not None and (self.is_exact or self.low is not None)
 
     @property
     def is_change(self) -> bool:
-        """Whether it changed beyond noise."""
+        """Whether the difference exceeds noise."""
         if self.difference is None:
             return False
         if self.is_exact:
@@ -67,22 +69,22 @@ class LineChange:
 
     file: str
     before: int
-    """The line, 1-based, on the first side."""
+    """Line number on the first side, 1-based."""
     after: int
     op: str
-    """On the second side."""
+    """Opcode with its modifiers on the second side."""
     text: str
-    """The source line on the second side; empty where it is not known."""
+    """The source line on the second side; empty if unknown."""
     was: str
-    """The source line, or the opcode, on the first side where these differ; empty where they do not."""
+    """The source line, or the opcode, on the first side if it differs; else empty."""
     requests: Change
-    """Accesses by a warp, a launch."""
+    """Warp-level accesses per launch."""
     sectors_per_request: Change
     wavefronts_per_request: Change
     cycles_p50: Change
-    """Latency: the median over the warps of the median of each."""
+    """Latency in cycles: the median over the warps of each warp's median."""
     cycles_per_warp: Change
-    """Cycles that a warp spends in this access in all: the median over the warps."""
+    """Total cycles of a warp in this access: the median over the warps."""
 
     @property
     def changes(self) -> dict[str, Change]:
@@ -90,7 +92,7 @@ class LineChange:
 
     @property
     def is_change(self) -> bool:
-        """Whether any of it changed beyond noise."""
+        """Whether any number changed by more than noise."""
         return any(change.is_change for change in self.changes.values())
 
 
@@ -102,40 +104,40 @@ class KernelChange:
     """One kernel on both sides."""
 
     before: str
-    """Its name on the first side, without parameters."""
+    """Name on the first side, without parameters."""
     after: str
     lines: tuple[LineChange, ...]
     only_before: tuple[Line, ...]
-    """Lines whose accesses are not on the second side."""
+    """Lines with accesses on the first side only."""
     only_after: tuple[Line, ...]
     cycles_of_life: Change
-    """The median life of its warps, in cycles. It was lived with probes, whose records may hide what was gained."""
+    """Median lifetime of the warps in cycles, with probes, whose records may hide a gain."""
     time_ns: Change
-    """A launch without probes, where both sides timed that (`perturbation`). Modelled times have no noise; of measured ones it is not known
-    here."""
+    """Time of a launch without probes, if both sides measured it (`perturbation`). Modelled times have no noise; the noise of measured ones
+    is unknown here."""
     launches: tuple[int, int]
     notes: tuple[str, ...] = ()
-    """What makes the two sides unequal besides the code."""
+    """Differences between the two sides other than the code."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` finds. `str()` says it in a few sentences."""
+    """The result of `compare`. `str()` summarises it in a few sentences."""
 
     kernels: tuple[KernelChange, ...]
     names: tuple[str, str]
-    """What the sides are called: paths, or `before` and `after`."""
+    """Names of the sides: paths, or `before` and `after`."""
     not_compared: tuple[str, ...]
     """Kernels that only one side has, with that side."""
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        """What changed, in a few sentences."""
+        """Summarise the changes in a few sentences."""
         return summary(self)
 
     @property
     def is_change(self) -> bool:
-        """Whether anything changed beyond noise."""
+        """Whether anything changed by more than noise."""
         return any(
             kernel.cycles_of_life.is_change
             or kernel.time_ns.is_change
@@ -149,19 +151,19 @@ class Comparison:
 def compare(a: Subject, b: Subject, kernels: Mapping[str, str] | None = None) -> Comparison:
     """Compare `a` with `b` and return what changed: traces, counts, or the paths of their files (`memlane trace`, `memlane count --json`).
 
-    change = ml.compare("before.parquet", "after.parquet")
-    print(change)                               # a few sentences; change.kernels[0].lines has the numbers
-    assert not change.is_change
+        change = ml.compare("before.parquet", "after.parquet")
+        print(change)                               # a few sentences; change.kernels[0].lines has the numbers
+        assert not change.is_change
 
-    Kernels of one name are compared with each other, their lines by what they say, wherever they stand. `kernels` pairs others, by the
-    name in `a` the one in `b`, and then only these are compared. Raises CommandError if nothing can be compared: kernels of different
-    names, a trace and counts; RecordError for files that are neither; TypeError for other objects.
+    Kernels of the same name are compared with each other, and their lines by text, wherever they stand. `kernels` maps names in `a` to
+    names in `b`; then only these pairs are compared. Raises CommandError if nothing can be compared: kernels of different names, a trace
+    and counts; RecordError for files that are neither; TypeError for other objects.
     """
     return compare_sides(read_side(a, "before"), read_side(b, "after"), kernels)
 
 
 def compare_sides(first: Side, second: Side, kernels: Mapping[str, str] | None = None) -> Comparison:
-    """Return what changed from one side to the other; `kernels` and errors as for `compare`."""
+    """Return what changed from one side to the other; `kernels` and errors are those of `compare`."""
     if first.is_trace != second.is_trace:
         trace, counts = (first, second) if first.is_trace else (second, first)
         raise CommandError(
@@ -208,7 +210,7 @@ def _named(side: Side, name: str) -> SideKernel:
 
 
 def _conditions(first: Side, second: Side) -> tuple[tuple[str, ...], bool]:
-    """What is not equal about the two sides, and whether their times can be compared."""
+    """Return notes on differing conditions of the two sides, and whether their times can be compared."""
     notes = [f"{side.name} ends where its program failed: {side.failed.rstrip('.')}" for side in (first, second) if side.failed]
     if first.chip != second.chip:
         notes.append(
@@ -230,7 +232,7 @@ def _conditions(first: Side, second: Side) -> tuple[tuple[str, ...], bool]:
 
 def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed: bool) -> KernelChange:
     matched = match_lines(one.lines, other.lines)
-    sampled = one.sampled or other.sampled  # Which warps were traced is chance, whatever the times are.
+    sampled = one.sampled or other.sampled  # The choice of traced warps is random, even if the times are not.
     is_exact = first.modelled and second.modelled and not sampled
     lines = tuple(_line(before, after, one, other, timed, is_exact) for before, after in matched.pairs)
     notes = []
@@ -243,7 +245,7 @@ def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed
             f"records went {_staged(one.staged)} before and {_staged(other.staged)} after: the lifetime of a warp includes the cost of that"
         )
     if timed:
-        notes += _read_otherwise(matched.pairs)
+        notes += _notes_on_ends(matched.pairs)
         if one.limited_by and other.limited_by:
             before, after = " and ".join(one.limited_by), " and ".join(other.limited_by)
             both = f"{before} before and after" if before == after else f"{before} before and by {after} after"
@@ -254,7 +256,7 @@ def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed
         lines=lines,
         only_before=tuple(matched.only_before),
         only_after=tuple(matched.only_after),
-        cycles_of_life=_noisy(one.lives, other.lives, timed, is_exact),
+        cycles_of_life=_median_change(one.lives, other.lives, timed, is_exact),
         time_ns=_without_probes(one, other, timed, first.modelled and second.modelled),
         launches=(one.launches, other.launches),
         notes=tuple(notes),
@@ -268,21 +270,21 @@ def _staged(memories: Iterable[str]) -> str:
     return " and ".join(_STAGES.get(memory, memory) for memory in sorted(memories))
 
 
-def _is_alike(before: Line, after: Line) -> bool:
-    """Whether the times of both mean the same, as far as that is known: their ends were read alike."""
+def _have_same_ends(before: Line, after: Line) -> bool:
+    """Return whether the times of both lines have the same meaning as far as known: their ends were read in the same way."""
     return not before.ends or not after.ends or before.ends == after.ends
 
 
-def _read_otherwise(pairs: Sequence[tuple[Line, Line]]) -> list[str]:
-    """The lines whose times do not mean the same on both sides, in a sentence."""
-    unlike = [pair for pair in pairs if not _is_alike(*pair)]
+def _notes_on_ends(pairs: Sequence[tuple[Line, Line]]) -> list[str]:
+    """Return a sentence on the lines whose ends were read differently on the two sides; an empty list if there are none."""
+    unlike = [pair for pair in pairs if not _have_same_ends(*pair)]
     told = [f"line {after.line}, {after.op} ({_ends(before, after)}; {_ends(after, before)})" for before, after in unlike[:_MOST]]
     left = f" and {len(unlike) - _MOST} more" if len(unlike) > _MOST else ""
     return [f"times are not compared for accesses whose ends were read differently: {', '.join(told)}{left}"] if told else []
 
 
 def _ends(line: Line, other: Line) -> str:
-    """What is known of the ends of a line, with the schemes where these are not those of the other."""
+    """Return how the ends of a line's accesses were read, with the schemes if these differ from the other line's."""
     schemes = {scheme for _, scheme in line.ends} != {scheme for _, scheme in other.ends}
     return " and ".join(sorted({f"{label} by {scheme}" if schemes else label for label, scheme in line.ends}))
 
@@ -291,7 +293,7 @@ def _line(before: Line, after: Line, one: SideKernel, other: SideKernel, timed: 
     def exact(name: str) -> Change:
         return Change(getattr(before, name), getattr(after, name), is_exact=True)
 
-    timed = timed and _is_alike(before, after)
+    timed = timed and _have_same_ends(before, after)
     requests = Change(_per(before.requests, one.launches), _per(after.requests, other.launches), is_exact=True)
     was = before.text if before.text != after.text else before.op if before.op != after.op else ""
     return LineChange(
@@ -304,13 +306,13 @@ def _line(before: Line, after: Line, one: SideKernel, other: SideKernel, timed: 
         requests=requests,
         sectors_per_request=exact("sectors_per_request"),
         wavefronts_per_request=exact("wavefronts_per_request"),
-        cycles_p50=_noisy(before.latencies, after.latencies, timed, is_exact),
-        cycles_per_warp=_noisy(before.times, after.times, timed, is_exact),
+        cycles_p50=_median_change(before.latencies, after.latencies, timed, is_exact),
+        cycles_per_warp=_median_change(before.times, after.times, timed, is_exact),
     )
 
 
-def _noisy(before: Numbers, after: Numbers, timed: bool, is_exact: bool) -> Change:
-    """The change of a median; without an interval where the numbers have no noise."""
+def _median_change(before: Numbers, after: Numbers, timed: bool, is_exact: bool) -> Change:
+    """Return the change of a median, with an interval unless the numbers have no noise."""
     found = median_change(before, after, CERTAINTY) if timed else None
     if found is None:
         return Change(None, None)
@@ -336,7 +338,7 @@ _WORDS = {
     "cycles_per_warp": "cycles of a warp",
 }
 _MOST = 3
-"""Lines that a summary names."""
+"""Maximum number of lines named in a summary."""
 
 
 def summary(comparison: Comparison) -> str:
@@ -345,18 +347,18 @@ def summary(comparison: Comparison) -> str:
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """Return what changed: a sentence for each kernel, and one that names the kernels that were not compared."""
-    found = [_of_kernel(kernel) for kernel in comparison.kernels]
+    """Return what changed: a sentence per kernel, and one that names the kernels that were not compared."""
+    found = [_describe_kernel(kernel) for kernel in comparison.kernels]
     if comparison.not_compared:
         found.append(f"Not compared: {', '.join(comparison.not_compared)}.")
     return found
 
 
-def _of_kernel(kernel: KernelChange) -> str:
+def _describe_kernel(kernel: KernelChange) -> str:
     name = kernel.after if kernel.before == kernel.after else f"{kernel.before} -> {kernel.after}"
     changed = sorted((line for line in kernel.lines if line.is_change), key=_weight, reverse=True)
-    parts = _whole(kernel)
-    parts += [_of_line(line) for line in changed[:_MOST]]
+    parts = _describe_whole(kernel)
+    parts += [_describe_line(line) for line in changed[:_MOST]]
     if len(changed) > _MOST:
         parts.append(f"{plural(len(changed) - _MOST, 'more line')} changed")
     parts += [f"line {line.line} ({line.op}) is gone" for line in kernel.only_before[:_MOST]]
@@ -370,8 +372,8 @@ def _of_kernel(kernel: KernelChange) -> str:
     return f"{name}: {'; '.join(parts)}{rest}."
 
 
-def _whole(kernel: KernelChange) -> list[str]:
-    """Of the kernel as a whole: the time that it takes by itself, where that is known, else the life of its traced warps."""
+def _describe_whole(kernel: KernelChange) -> list[str]:
+    """Describe the kernel as a whole: its time without probes if known, else the lifetime of its traced warps."""
     time, life = kernel.time_ns, kernel.cycles_of_life
     if time.before is not None and time.after is not None:
         if abs(time.after - time.before) < 1e-9:
@@ -381,7 +383,7 @@ def _whole(kernel: KernelChange) -> list[str]:
     return [f"a traced warp lives {_from_to(life, ' cycles')}"] if life.is_change else []
 
 
-def _of_line(line: LineChange) -> str:
+def _describe_line(line: LineChange) -> str:
     place = f"line {line.after}" if line.before == line.after else f"line {line.before} -> {line.after}"
     told = [f"{_WORDS[name]} {_from_to(change)}" for name, change in line.changes.items() if change.is_change]
     return f"{place} ({line.op}): {', '.join(told)}"
@@ -396,7 +398,7 @@ def _from_to(change: Change, unit: str = "") -> str:
 
 
 def _weight(line: LineChange) -> float:
-    """How much a change matters: cycles of a warp where these are known, else transactions of all requests."""
+    """Return the importance of a change: cycles per warp if known, else transactions of all requests."""
     cycles = line.cycles_per_warp.difference
     if cycles is not None:
         return abs(cycles)

@@ -1,5 +1,4 @@
-"""Atomics on one address: the lanes of a warp, or many warps with a lane each, update the same address or the same line of memory, and each
-update waits for the one before."""
+"""Find contended atomics: lanes of a warp, or lanes of many warps, update the same address or the same line, and the updates serialise."""
 
 from __future__ import annotations
 
@@ -16,18 +15,18 @@ from memlane.number_format import percent, plural, rounded
 from memlane.record import SiteCounts
 
 MIN_LANES_PER_ADDRESS = 4.0
-"""Lanes at one address of the mean request, from which on it is worth a word."""
+"""Minimum lanes per address and request, on average, to report."""
 MIN_SHARE = 0.01
-"""Requests over all of the kernel."""
+"""Minimum share of the kernel's requests."""
 
 
 def is_contended(entry: SiteCounts) -> bool:
-    """Whether many lanes of a request meet at an address."""
+    """Return whether many lanes of a request update the same address."""
     return entry.site.is_atomic and (entry.lanes_per_address or 0.0) >= MIN_LANES_PER_ADDRESS
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield the contended atomics of a kernel."""
     for entry in evidence.accesses:
         found, line = busy(evidence, entry), busy_line(evidence, entry)
         if not is_contended(entry):
@@ -108,9 +107,10 @@ def _of_warps(evidence: Evidence, entry: SiteCounts, found: Busy) -> Verdict:
 
 
 def _cost(evidence: Evidence, entry: SiteCounts, beyond: float, busy_share: float) -> Cost:
-    """One cycle for each of `beyond` updates, or what was measured beyond the latency of one update.
+    """Return the cost: one cycle for each of `beyond` updates, or the measured time above the latency of one update.
 
-    The end of an update without a result cannot be measured. All warps live on while an address is busy: for `busy_share` of the launch.
+    The end of an update without a result cannot be measured. While an address is busy, for `busy_share` of the launch, all warps stay
+    alive.
     """
     excess = max(beyond, 0.0)
     net, chip = evidence.cycles(entry.site), evidence.chip
@@ -124,7 +124,7 @@ def _cost(evidence: Evidence, entry: SiteCounts, beyond: float, busy_share: floa
             "one cycle for each update after the first",
         )
     if chip is None or not len(net):
-        return Cost(excess, excess, None, f"one cycle for each update after the first; {cost.unknown(chip)}", measured=False)
+        return Cost(excess, excess, None, f"one cycle for each update after the first; {cost.untimed_reason(chip)}", measured=False)
     if entry.site.space == "shared" and entry.wavefronts:
         return cost.of_wavefronts(evidence, entry)
     latency = chip.latency.shared_atomic if entry.site.space == "shared" else chip.latency.global_atomic

@@ -1,8 +1,9 @@
-"""What an inefficiency costs, on one scale for all findings: cycles of warps, that is, cycles by which warps would have lived less.
+"""Estimate the cost of an inefficiency in warp cycles, the same scale for all findings: the cycles by which the warps' lifetimes would be
+shorter, summed.
 
-Where times were recorded it is the measured time of the accesses minus a modelled time without the excess; `method` says how that was
-modelled, `low` and `high` between which bounds it lies. Where they were not, only the cycles are charged for which the excess
-transactions occupy the way to memory: less than which it cannot be.
+With recorded times, the cost is the measured time of the accesses minus a modelled time without the excess; `method` says how that was
+modelled, `low` and `high` are its bounds. Without them, only the cycles for which the excess transactions occupy the memory path are
+charged, a lower bound.
 """
 
 from __future__ import annotations
@@ -16,59 +17,59 @@ from memlane.diagnose.evidence import Evidence, Numbers
 from memlane.number_format import plural
 from memlane.record import SiteCounts
 
-MIN_FELT = 0.002
-"""Highest estimate of a measured cost over the lifetimes of the kernel's warps, from which on it is worth a word."""
+MIN_NOTICEABLE = 0.002
+"""Minimum upper bound of a measured cost, as a share of the warps' lifetimes, to report."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Cycles of warps."""
+    """A cost in warp cycles, with its bounds."""
 
     cycles: float
     low: float
     high: float | None
-    """None where nothing bounds it from above."""
+    """Upper bound; None if there is none."""
     method: str
-    """How it was found, in words; a clause."""
+    """How the cost was found: a clause."""
     measured: bool = True
-    """Whether times were recorded, or only transactions counted."""
+    """Whether times were recorded, rather than only transactions counted."""
 
 
 def levels(chip: Chip) -> dict[str, float]:
-    """Latency of global memory by the level that serves it, cycles."""
+    """Return the latency of global memory in cycles, by the level that serves it."""
     return {"L1": chip.latency.l1, "L2": chip.latency.l2, "DRAM": chip.latency.dram}
 
 
 def level_of(chip: Chip, cycles: float) -> str:
-    """The level whose latency is nearest by ratio: a guess, for one that waits in a queue looks farther away."""
+    """Return the level whose latency is nearest by ratio: an estimate, since an access that waits in a queue looks farther away."""
     return min(levels(chip), key=lambda name: abs(np.log(max(cycles, 1.0) / levels(chip)[name])))
 
 
 def nearest_latency(chip: Chip, cycles: Numbers) -> Numbers:
-    """For each time the latency of the level nearest by ratio."""
+    """Return for each time the latency of the level nearest by ratio."""
     known = np.array(list(levels(chip).values()))
     distance = np.abs(np.log(np.maximum(cycles, 1.0))[:, None] - np.log(known)[None, :])
     return np.asarray(known[distance.argmin(1)], np.float64)
 
 
 def between_l1_and_l2(chip: Chip) -> float:
-    """Cycles below which an access is taken to be served by L1: the geometric mean of the two latencies."""
+    """Return the cycles below which an access counts as an L1 hit: the geometric mean of the two latencies."""
     return float(np.sqrt(chip.latency.l1 * chip.latency.l2))
 
 
 def sector_cycles(chip: Chip) -> float:
-    """Cycles for which one sector keeps a multiprocessor's share of the device memory busy."""
+    """Return the cycles for which one sector occupies a multiprocessor's share of the device memory bandwidth."""
     rate = chip.copy_gb_per_s or chip.dram_gb_per_s
     return SECTOR_BYTES * chip.sm_count * chip.clock_mhz / (1000 * rate)
 
 
-def unknown(chip: Chip | None) -> str:
-    """Why no time is modelled."""
+def untimed_reason(chip: Chip | None) -> str:
+    """Return the reason why no time is modelled."""
     return "the time of completion is not known" if chip is not None else "there is no chip file"
 
 
 def of_sectors(evidence: Evidence, counts: SiteCounts) -> Cost:
-    """Of the sectors beyond the ideal at one place."""
+    """Return the cost of the excess sectors of one access."""
     excess, sectors = counts.excess_sectors or 0, counts.sectors or 1
     chip = evidence.chip
     each = 1.0 if chip is None else sector_cycles(chip)
@@ -76,7 +77,7 @@ def of_sectors(evidence: Evidence, counts: SiteCounts) -> Cost:
     net = evidence.cycles(counts.site)
     if chip is None or not len(net):
         rate = "one cycle" if chip is None else f"{each:.2g} cycles, the rate of the device memory,"
-        return Cost(busy, busy, None, f"{rate} for each excess sector; {unknown(chip)}", measured=False)
+        return Cost(busy, busy, None, f"{rate} for each excess sector; {untimed_reason(chip)}", measured=False)
     part = excess / sectors * counts.requests
     share = part * float(np.maximum(net - nearest_latency(chip, net), 0.0).mean())
     quickest = float(nearest_latency(chip, np.percentile(net, [10]))[0])
@@ -91,12 +92,12 @@ def of_sectors(evidence: Evidence, counts: SiteCounts) -> Cost:
 
 
 def of_wavefronts(evidence: Evidence, counts: SiteCounts) -> Cost:
-    """Of the wavefronts above the ideal at one place."""
+    """Return the cost of the excess wavefronts of one access."""
     excess, requests = counts.conflicts or 0, counts.requests
     chip = evidence.chip
     net = evidence.cycles(counts.site)
     if chip is None or not len(net):
-        return Cost(float(excess), float(excess), None, f"one cycle for each excess wavefront; {unknown(chip)}", measured=False)
+        return Cost(float(excess), float(excess), None, f"one cycle for each excess wavefront; {untimed_reason(chip)}", measured=False)
     latency = chip.latency.shared_atomic if counts.site.is_atomic else chip.latency.shared
     taken, least = (counts.wavefronts or 0) / requests, (counts.ideal_wavefronts or 0) / requests
     mean = float(net.mean())
@@ -114,11 +115,11 @@ def of_wavefronts(evidence: Evidence, counts: SiteCounts) -> Cost:
     )
 
 
-def is_felt(evidence: Evidence, cost: Cost) -> bool:
-    """False where a cost that was measured is at most a share of the warps' lifetimes that nobody would notice."""
-    return not cost.measured or cost.high is None or cost.high >= MIN_FELT * evidence.life
+def is_noticeable(evidence: Evidence, cost: Cost) -> bool:
+    """Return whether a cost may have a noticeable effect; true for costs that were not measured."""
+    return not cost.measured or cost.high is None or cost.high >= MIN_NOTICEABLE * evidence.life
 
 
 def idle_share(memory_share: float, warps_per_scheduler: float) -> float:
-    """The share of the time in which all warps of a scheduler wait, if each waits for `memory_share` of its time independently."""
+    """Return the share of time in which all warps of a scheduler wait, if each waits independently for `memory_share` of its time."""
     return float(memory_share ** max(warps_per_scheduler, 1.0))

@@ -1,5 +1,5 @@
-"""Dependent chain: the address of an access comes from the value that the one before has loaded, again and again, and too few warps are
-there to fill the wait."""
+"""Find dependent chains: each access takes its address from the value loaded by the previous one, with too few warps to hide the
+latency."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from memlane.record import Site
 from memlane.walks import reachable
 
 MIN_LENGTH = 4.0
-"""Accesses that follow each other in the mean warp."""
+"""Minimum accesses in a chain per warp, on average."""
 MIN_SHARE = 0.02
-"""Cost over the lifetimes of the kernel's warps."""
+"""Minimum cost as a share of the warps' lifetimes."""
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield the dependent chains of a kernel."""
     chained = _in_cycles(evidence.own_sites)
-    accesses = list(dict.fromkeys(evidence.together(site)[0] for site in chained))
+    accesses = list(dict.fromkeys(evidence.sites_of_access(site)[0] for site in chained))
     warps = evidence.resident_warps()
     if not accesses or warps is None or evidence.chip is None or evidence.rows is None or evidence.lives is None:
         return
@@ -56,7 +56,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 
 
 def _in_cycles(sites: tuple[Site, ...]) -> list[Site]:
-    """The sites whose address comes, by way of other sites, from their own value."""
+    """Return the sites whose address depends, through other sites, on their own value."""
     loads: Mapping[int, tuple[int, ...]] = {one.instruction: one.address_loads for one in sites}
 
     def behind(number: int) -> tuple[int, ...]:

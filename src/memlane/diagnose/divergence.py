@@ -1,4 +1,4 @@
-"""Divergence: lanes of a warp take different ways, one after the other, and access memory with a part of the lanes at a time."""
+"""Find divergence: lanes of a warp take different branches, one after the other, and access memory with part of the lanes at a time."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from memlane.number_format import plural, rounded
 from memlane.record import BranchCounts, SiteCounts
 
 MAX_ACTIVE = 0.75
-"""Active lanes of the mean request over those that its warp has, up to which a place is looked at."""
+"""Maximum share of a warp's threads that are active in an access, on average, to examine it."""
 MIN_DIVERGENT = 0.1
-"""Divergent executions over all of a branch."""
+"""Minimum share of divergent executions of a branch."""
 MIN_SHARE = 0.07
-"""Cost over the lifetimes of the kernel's warps."""
+"""Minimum cost as a share of the warps' lifetimes."""
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield the divergent branches of a kernel, with the accesses after each."""
     branches = _divergent(evidence.branches)
     by_branch: dict[tuple[str, int], list[SiteCounts]] = {}
     for entry in evidence.accesses:
-        if entry.requests and 1 <= entry.lanes / entry.requests <= MAX_ACTIVE * _existing(evidence, [entry]) and not _speaks_for_all(entry):
+        if (
+            entry.requests
+            and 1 <= entry.lanes / entry.requests <= MAX_ACTIVE * _threads_per_warp(evidence, [entry])
+            and not _is_leader_update(entry)
+        ):
             branch = _nearest(branches, entry)
             if branch is not None:
                 by_branch.setdefault((branch.file, branch.line), []).append(entry)
@@ -37,7 +41,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         requests = sum(entry.requests for entry in entries)
         lanes = sum(entry.lanes for entry in entries) / requests
         branch = branches[(entries[0].site.file, line)]
-        existing = _existing(evidence, entries)
+        existing = _threads_per_warp(evidence, entries)
         verdict = in_cycles(
             max(entries, key=lambda entry: entry.requests).site,
             measured,
@@ -53,13 +57,13 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         yield Verdict(**{**vars(verdict), "line": line})
 
 
-def _speaks_for_all(entry: SiteCounts) -> bool:
-    """Whether one lane updates something for its whole warp: the others have nothing to do in the meantime."""
+def _is_leader_update(entry: SiteCounts) -> bool:
+    """Return whether a leader lane updates something for its whole warp, while the others have nothing to do."""
     return entry.site.is_atomic and entry.lanes == entry.requests
 
 
 def _divergent(branches: tuple[BranchCounts, ...]) -> dict[tuple[str, int], BranchCounts]:
-    """By file and line, summed: the branches of which a part worth a word diverged."""
+    """Return the branches that diverge often enough, summed by file and line."""
     found: dict[tuple[str, int], BranchCounts] = {}
     for one in branches:
         key = (one.file, one.line)
@@ -71,13 +75,14 @@ def _divergent(branches: tuple[BranchCounts, ...]) -> dict[tuple[str, int], Bran
 
 
 def _nearest(branches: dict[tuple[str, int], BranchCounts], entry: SiteCounts) -> BranchCounts | None:
-    """The divergent branch at the access or in front of it that is nearest in the text."""
+    """Return the nearest divergent branch at or before the access in the source; None if there is none."""
     before = [one for (file, line), one in branches.items() if file == entry.site.file and line <= entry.site.line]
     return max(before, key=lambda one: one.line, default=None)
 
 
-def _existing(evidence: Evidence, entries: list[SiteCounts]) -> float:
-    """Threads of the mean warp that comes to some places, 32 but for small blocks: lanes without a thread are lost to nobody's branch."""
+def _threads_per_warp(evidence: Evidence, entries: list[SiteCounts]) -> float:
+    """Return the threads per warp, on average over the executions of some accesses: 32, or fewer in small blocks, whose missing lanes are
+    not divergence."""
     assert evidence.rows is not None
     rows = evidence.rows
     chosen = rows.of([number for entry in entries for number in evidence.numbers(entry.site)])
@@ -85,7 +90,7 @@ def _existing(evidence: Evidence, entries: list[SiteCounts]) -> float:
 
 
 def _cost(evidence: Evidence, entries: list[SiteCounts]) -> tuple[Cost, float]:
-    """The cost, and the measured cycles of the accesses."""
+    """Return the cost, and the measured cycles of the accesses."""
     assert evidence.rows is not None
     rows, threads = evidence.rows, evidence.lanes_of_warps()
     idle = total = 0.0
@@ -93,7 +98,7 @@ def _cost(evidence: Evidence, entries: list[SiteCounts]) -> tuple[Cost, float]:
         chosen = rows.of(evidence.numbers(entry.site))
         cycles, weight = rows.cycles[chosen], rows.weight[chosen]
         inactive = 1 - rows.lanes[chosen] / threads[chosen]
-        idle += float(((cycles - _for_own_sectors(evidence, entry, cycles)) * weight * inactive).sum())
+        idle += float(((cycles - _own_sector_cycles(evidence, entry, cycles)) * weight * inactive).sum())
         total += float((cycles * weight).sum())
     return Cost(
         idle,
@@ -104,8 +109,8 @@ def _cost(evidence: Evidence, entries: list[SiteCounts]) -> tuple[Cost, float]:
     ), total
 
 
-def _for_own_sectors(evidence: Evidence, entry: SiteCounts, cycles: Numbers) -> Numbers:
-    """Cycles for which lanes with a sector of their own wait for it beyond the latency: there are as many sectors in full warps."""
+def _own_sector_cycles(evidence: Evidence, entry: SiteCounts, cycles: Numbers) -> Numbers:
+    """Return the cycles above the latency that lanes wait for sectors of their own: full warps would move as many sectors."""
     chip = evidence.chip
     if chip is None or not entry.sectors or not entry.lanes or entry.site.space not in ("global", "generic"):
         return np.zeros_like(cycles)

@@ -1,4 +1,4 @@
-"""What is known of one kernel, for the rules: transactions, times, what fits on a multiprocessor, and the numbers of the chip."""
+"""Collect everything known about one kernel for the rules: transactions, times, residency and the chip's numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memlane.record import COMPLETE, AccessExample, BranchCounts, LaunchInfo, Pl
 Numbers = npt.NDArray[np.float64]
 
 SAME = 0.05
-"""Sectors, or wavefronts, of a request that differ by no more than this share are the same."""
+"""Largest relative difference between sectors, or wavefronts, per request that still count as equal."""
 
 COUNTS, TIMES, BRANCHES, CALIBRATION, RESIDENCY, ORIGINS, WHOLE = (
     "transaction counts",
@@ -29,7 +29,7 @@ COUNTS, TIMES, BRANCHES, CALIBRATION, RESIDENCY, ORIGINS, WHOLE = (
     "where addresses come from",
     "all warps of the launch",
 )
-"""What a rule may need."""
+"""Kinds of evidence that a rule may require."""
 HOW_TO_GET = {
     COUNTS: "record it with `memlane trace --counts`",
     TIMES: "record a trace (`memlane trace`) with a scheme that waits for the access, such as dependent",
@@ -43,7 +43,7 @@ HOW_TO_GET = {
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The records of one kernel whose ends were read after completion or issue, one element for each."""
+    """The records of one kernel whose ends were read after completion or issue, one element per record."""
 
     site: npt.NDArray[np.int64]
     launch: npt.NDArray[np.int64]
@@ -53,51 +53,51 @@ class Rows:
     lanes: npt.NDArray[np.int64]
     execution: npt.NDArray[np.int64]
     cycles: Numbers
-    """From start to end, the empty window of the scheme taken off; at least 0."""
+    """Cycles from start to end minus the empty window of the scheme, at least 0."""
     weight: Numbers
-    """Accesses of the launch that the record stands for."""
+    """Number of accesses of the launch that the record represents."""
     complete: npt.NDArray[np.bool_]
     """Whether the end was read after the access had completed."""
 
     def of(self, sites: Iterable[int], complete: bool | None = None) -> npt.NDArray[np.bool_]:
-        """Which of them are of these sites, and complete or not where that is asked."""
+        """Return a mask of the records of these sites; `complete` restricts it to complete, or to incomplete, records."""
         chosen = np.isin(self.site, list(sites))
         return chosen if complete is None else chosen & (self.complete == complete)
 
     def total(self, chosen: npt.NDArray[np.bool_] | None = None) -> float:
-        """Their cycles, each as often as it stands for an access."""
+        """Return the weighted sum of the cycles."""
         cycles = self.cycles * self.weight
         return float(cycles.sum() if chosen is None else cycles[chosen].sum())
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """All that is known of one kernel on one chip. Launches of it are taken together."""
+    """Everything known about one kernel on one chip, over all its launches."""
 
     kernel: str
-    """Its title."""
+    """The kernel's title."""
     chip_name: str
     how: str
-    """Where the counts come from: `emulated` or `counted on the device`."""
+    """Source of the counts: `emulated` or `counted on the device`."""
     entries: tuple[SiteCounts, ...] = ()
-    """Counts by site, those of all launches one after the other."""
+    """Counts by site, one launch after the other."""
     branches: tuple[BranchCounts, ...] = ()
     launches: tuple[LaunchInfo, ...] = ()
     rows: Rows | None = None
     lives: npt.NDArray[Any] | None = None
-    """The warps' rows in `WARP_DTYPE`."""
+    """Rows of the warps, in `WARP_DTYPE`."""
     sites: tuple[Site, ...] = ()
-    """Of the whole trace, by the numbers in the rows."""
+    """Sites of the whole trace, indexed by the numbers in the rows."""
     sources: Mapping[str, str] = field(default_factory=dict)
     modelled: bool = True
     """Whether times come from the emulator's clock."""
     clock_mhz: float = 0.0
     examples: tuple[AccessExample, ...] = ()
-    """Single accesses with the addresses of their lanes; none of a GPU."""
+    """Single accesses with the addresses of their lanes; none from a GPU."""
 
     @cached_property
     def chip(self) -> Chip | None:
-        """None where no file describes it."""
+        """The chip; None if no file describes it."""
         try:
             return load(self.chip_name)
         except ChipError:
@@ -105,13 +105,13 @@ class Evidence:
 
     @cached_property
     def accesses(self) -> tuple[SiteCounts, ...]:
-        """Return the counts of each access, over all launches: what `together` says of its sites is one."""
-        groups = dict.fromkeys(self._together[number] for number in self.by_site)
+        """Counts of each access, over all launches, with the sites merged as in `sites_of_access`."""
+        groups = dict.fromkeys(self._access_groups[number] for number in self.by_site)
         return tuple(reduce(SiteCounts.plus, [self.by_site[one] for one in group if one in self.by_site]) for group in groups)
 
     @cached_property
     def by_arrays(self) -> tuple[SiteCounts, ...]:
-        """Return the counts of each place and array, over all launches: `y[i] = a * x[i] + y[i]` loads from two arrays at one place."""
+        """Counts of each place and array, over all launches: `y[i] = a * x[i] + y[i]` loads from two arrays at one place."""
         found: dict[Hashable, SiteCounts] = {}
         for entry in self.by_site.values():
             key = entry.site.place, entry.site.array, entry.site.address_parameters
@@ -119,11 +119,11 @@ class Evidence:
         return tuple(found.values())
 
     @cached_property
-    def _together(self) -> Mapping[int, tuple[int, ...]]:
-        """By the index of each instruction those that are one access with it, itself included.
+    def _access_groups(self) -> Mapping[int, tuple[int, ...]]:
+        """Index of each instruction -> indices of the instructions that form one access with it, itself included.
 
-        Those of one place are, unless they differ in their array, their column or the call through which the kernel comes to them, and in
-        what they move: two arrays of one line that are accessed alike are told together, and by their names.
+        Instructions at one place form one access, unless they differ in array, column or call path and also in the transactions per
+        request: two arrays of one line with the same access pattern are one access, named after both.
         """
         places: dict[Place, dict[Hashable, list[int]]] = {}
         for site in self.own_sites:
@@ -131,12 +131,12 @@ class Evidence:
             places.setdefault(site.place, {}).setdefault(key, []).append(site.instruction)
         found: dict[int, tuple[int, ...]] = {}
         for parts in places.values():
-            for group in self._alike(list(parts.values())):
+            for group in self._group_by_transactions(list(parts.values())):
                 found.update(dict.fromkeys(group, tuple(group)))
         return found
 
-    def _alike(self, parts: Sequence[list[int]]) -> list[list[int]]:
-        """Put together the parts of a place whose requests move the same; those that were not counted are with the first."""
+    def _group_by_transactions(self, parts: Sequence[list[int]]) -> list[list[int]]:
+        """Return the parts of a place grouped by equal transactions per request; uncounted parts join the first group."""
         groups: list[tuple[tuple[float, float], list[int]]] = []
         silent: list[int] = []
         for part in parts:
@@ -156,18 +156,18 @@ class Evidence:
 
     @cached_property
     def own_accesses(self) -> tuple[Site, ...]:
-        """The first site of each access of the kernel, counted or not, in the order of the instructions."""
-        firsts = {group[0] for group in self._together.values()}
+        """First site of each access of the kernel, counted or not, in instruction order."""
+        firsts = {group[0] for group in self._access_groups.values()}
         return tuple(one for one in self.own_sites if one.instruction in firsts)
 
-    def together(self, site: Site) -> tuple[Site, ...]:
-        """Return the sites that a person takes for one access with `site`, which is among them, in the order of the instructions."""
-        group = set(self._together.get(site.instruction, (site.instruction,)))
+    def sites_of_access(self, site: Site) -> tuple[Site, ...]:
+        """Return the sites that form one access with `site`, itself included, in instruction order."""
+        group = set(self._access_groups.get(site.instruction, (site.instruction,)))
         return tuple(one for one in self.own_sites if one.instruction in group)
 
     @cached_property
     def by_site(self) -> Mapping[int, SiteCounts]:
-        """By the index of the instruction, over all launches."""
+        """Index of the instruction -> its counts over all launches."""
         found: dict[int, SiteCounts] = {}
         for entry in self.entries:
             number = entry.site.instruction
@@ -176,14 +176,14 @@ class Evidence:
 
     @cached_property
     def own_sites(self) -> tuple[Site, ...]:
-        """The sites of the kernel, in the order of its instructions, however they are known."""
+        """Sites of the kernel, in instruction order, from the trace and from the counts."""
         known = {one.instruction: one for one in self.sites if one.kernel == self.kernel}
         known |= {entry.site.instruction: entry.site for entry in self.entries}
         return tuple(known[number] for number in sorted(known))
 
     @cached_property
     def sectors(self) -> int:
-        """Of global memory; those of local memory are a hint that nothing is measured against."""
+        """Sectors of global memory; those of local memory are estimates, so they are left out."""
         return sum(entry.sectors or 0 for entry in self.entries if entry.site.space != "local")
 
     @cached_property
@@ -196,7 +196,7 @@ class Evidence:
 
     @cached_property
     def life(self) -> float:
-        """Cycles that its warps lived, summed, those that were not traced included; 0 where nobody knows."""
+        """Summed lifetimes of the kernel's warps in cycles, scaled up to untraced warps; 0 if unknown."""
         if self.lives is None or not len(self.lives) or any(launch.failed for launch in self.launches):
             return 0.0
         weights = np.zeros(max(launch.id for launch in self.launches) + 1)
@@ -206,9 +206,9 @@ class Evidence:
         return float((lived * weights[self.lives["launch"]]).sum())
 
     def launch_us(self, sites: Sequence[Site]) -> tuple[float, float] | None:
-        """Return what the launches would take, predicted, and how much less if the lanes of these sites lay side by side, in us.
+        """Return the predicted time of the launches, and how much shorter it would be with contiguous lanes at these sites, in us.
 
-        Return None where that was not predicted of all of them.
+        Returns None unless all launches were predicted.
         """
         wanted = {one.instruction for one in sites}
         total = saved = 0.0
@@ -222,27 +222,27 @@ class Evidence:
 
     @property
     def memory_share(self) -> float:
-        """Cycles in accesses over the lifetimes, 0 to 0.99; serialised by the probe."""
+        """Cycles in accesses, which the probe serialises, divided by the lifetimes; 0 to 0.99."""
         return 0.0 if self.rows is None or not self.life else min(self.rows.total() / self.life, 0.99)
 
     def worst_examples(self, site: Site) -> list[AccessExample]:
-        """Return the worst access of each site of the access that `site` is of, with its addresses; none where nobody saw them."""
+        """Return the worst recorded access of each site of the access that contains `site`; empty if no addresses were recorded."""
         numbers = set(self.numbers(site))
         return [one for one in self.examples if one.worst and one.site in numbers]
 
     def cycles(self, site: Site, complete: bool = True) -> Numbers:
-        """Net cycles of the complete (or issue-only) records of the access that `site` is of; empty where there are none."""
+        """Return net cycles of the complete (or issue-only) records of the access that contains `site`; empty if there are none."""
         if self.rows is None:
             return np.zeros(0)
         return self.rows.cycles[self.rows.of(self.numbers(site), complete)]
 
     def numbers(self, site: Site) -> list[int]:
-        """The numbers, as rows have them, of the sites of the access that `site` is of."""
-        group = set(self._together.get(site.instruction, ()))
+        """Return the site numbers, as in the rows, of the access that contains `site`."""
+        group = set(self._access_groups.get(site.instruction, ()))
         return [one.id for one in self.sites if one.kernel == self.kernel and one.instruction in group]
 
     def lanes_of_warps(self) -> npt.NDArray[np.int64]:
-        """For each row how many threads its warp has: fewer than 32 in blocks smaller than a warp, and in the last warp of others."""
+        """Return the threads of each row's warp: fewer than 32 in blocks smaller than a warp, and in the last warp of others."""
         if self.rows is None or not self.launches:
             return np.zeros(0, np.int64)
         threads = np.full(max(launch.id for launch in self.launches) + 1, LANES)
@@ -251,11 +251,11 @@ class Evidence:
         return np.clip(threads[self.rows.launch] - LANES * self.rows.warp, 1, LANES)
 
     def lanes_per_warp(self) -> int:
-        """Threads of a block's first warp: fewer than 32 where all blocks are smaller than a warp."""
+        """Return the threads of a block's first warp: fewer than 32 if all blocks are smaller than a warp."""
         return max((min(LANES, int(np.prod(launch.block))) for launch in self.launches), default=LANES)
 
     def rows_per_warp(self, nbytes: int) -> int:
-        """Rows of a block that one warp consists of, where each row's accesses of so many bytes a lane fill sectors; else 1."""
+        """Return the block rows that one warp covers, if accesses of `nbytes` per lane fill whole sectors in each row; else 1."""
         widths = {launch.block[0] for launch in self.launches if int(np.prod(launch.block[1:])) > 1}
         if len(widths) != 1 or not self.launches:
             return 1
@@ -263,20 +263,21 @@ class Evidence:
         return self.lanes_per_warp() // width if width < LANES and width * nbytes % SECTOR_BYTES == 0 else 1
 
     def has_narrow_rows(self) -> bool:
-        """Whether a warp covers several rows of its block, in any launch."""
+        """Return whether a warp covers several rows of its block, in any launch."""
         return any(launch.block[0] < LANES and int(np.prod(launch.block[1:])) > 1 for launch in self.launches)
 
     def row_bytes(self, nbytes: int) -> int | None:
-        """Bytes that the threads of one row of a block access, so many each; None where blocks have one row, or rows of several lengths."""
+        """Return the bytes accessed by one row of a block with `nbytes` per thread; None if blocks have one row, or rows of several
+        lengths."""
         widths = {launch.block[0] for launch in self.launches if int(np.prod(launch.block[1:])) > 1}
         return nbytes * widths.pop() if len(widths) == 1 else None
 
     def warps_per_block(self) -> float:
-        """Of the mean launch."""
+        """Return the warps per block, on average over the launches."""
         return float(np.mean([launch.warps_per_block for launch in self.launches]))
 
     def resident_warps(self) -> tuple[float, bool] | None:
-        """Warps that one multiprocessor holds at once, in the mean launch, and whether blocks had to wait for others; None: not known."""
+        """Return the resident warps per multiprocessor, on average over the launches, and whether blocks had to wait; None if unknown."""
         if self.chip is None or not self.launches:
             return None
         warps, waited = [], []
@@ -291,7 +292,7 @@ class Evidence:
         return float(np.mean(warps)), all(waited)
 
     def array_sectors(self, site: Site) -> float | None:
-        """Sectors of the arrays that the address of a site may lead to, of the largest launch; None where an array's size is not known."""
+        """Return the sectors of the arrays that a site's address may point into, in the largest launch; None if a size is unknown."""
         sizes = []
         for launch in self.launches:
             arrays = [one.nbytes for one in launch.arrays if one.parameter in site.address_parameters]
@@ -301,11 +302,11 @@ class Evidence:
         return max(sizes) if sizes else None
 
     def array_bytes(self) -> int:
-        """Of all arrays among the arguments, of the largest launch."""
+        """Return the bytes of all arrays among the arguments, in the largest launch."""
         return max((sum(one.nbytes for one in launch.arrays) for launch in self.launches), default=0)
 
     def missing(self, need: str) -> bool:
-        """Whether what a rule needs is not known."""
+        """Return whether something that a rule needs is unknown."""
         if need == COUNTS:
             return not self.entries
         if need == BRANCHES:
@@ -332,7 +333,7 @@ def _resident_blocks(launch: LaunchInfo) -> int | None:
 
 
 def of_trace(trace: Trace, name: str = "the trace") -> list[Evidence]:
-    """One for each kernel. RecordError where records disagree with their sites."""
+    """Return the evidence of each kernel. Raises RecordError if records disagree with their sites."""
     check(trace, name)
     kernels = dict.fromkeys(launch.kernel for launch in trace.launches)
     table = _columns(trace)
@@ -340,8 +341,7 @@ def of_trace(trace: Trace, name: str = "the trace") -> list[Evidence]:
 
 
 def check(trace: Trace, name: str) -> None:
-    """RecordError where records disagree with their sites or launches: the lines of rows that are not those of the sites that they name,
-    or launches of other kernels than their sites'."""
+    """Raise RecordError if rows name other lines than their sites, or launches of other kernels than their sites'."""
     site, launch = trace.table["site"].to_numpy(), trace.table["launch"].to_numpy()
     if not len(site):
         return
@@ -381,7 +381,7 @@ def _columns(trace: Trace) -> dict[str, npt.NDArray[Any]]:
 
 
 def _kernel_numbers(trace: Trace) -> list[int]:
-    """By launch: the number of its kernel among those of the trace."""
+    """Return for each launch the index of its kernel among those of the trace."""
     order = {kernel: number for number, kernel in enumerate(dict.fromkeys(launch.kernel for launch in trace.launches))}
     return [order[launch.kernel] for launch in trace.launches] or [0]
 
@@ -412,8 +412,9 @@ def _of_kernel(trace: Trace, kernel: str, columns: Mapping[str, npt.NDArray[Any]
     )
 
 
-def merged(parts: Sequence[Evidence]) -> list[Evidence]:
-    """Counts of several launches: one for each kernel, chip and way of counting. Numbers of different origin are not added up."""
+def merge_evidence(parts: Sequence[Evidence]) -> list[Evidence]:
+    """Merge counts of several launches into one evidence per kernel, chip and counting method; numbers of different origin are not
+    added."""
     found: dict[tuple[str, str, str], Evidence] = {}
     for part in parts:
         key = (part.kernel, part.chip_name, part.how)

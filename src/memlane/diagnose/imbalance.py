@@ -1,4 +1,4 @@
-"""Imbalance: some warps of a block, or some multiprocessors, make many more accesses than others, and the others wait for them."""
+"""Find imbalance: some warps of a block, or some multiprocessors, make many more accesses than others, which wait for them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.number_format import rounded
 
 MIN_RATIO = 1.5
-"""Accesses of the busiest over the mean, so that noise of the times alone is no finding. Of multiprocessors also those of the busiest
-block: where blocks do the same, some get one more because the last wave is not full; how they are handed out is not up to the kernel."""
+"""Minimum ratio of the busiest to the mean number of accesses, so that noise in times alone is not a finding.
+
+For multiprocessors the busiest block must exceed it too: with equal blocks, some multiprocessors get one more because the last wave is not
+full, which the kernel cannot control.
+"""
 MIN_SHARE = 0.15
-"""What waits at most, over the lifetimes of the kernel's warps."""
+"""Minimum upper bound of the waiting time, as a share of the warps' lifetimes."""
 
 _BUSIEST = "the busiest one is still working"
 _WITH_PROBES = "measured with probes"
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module. The finding is told of the larger of the two imbalances."""
+    """Yield the larger of the two imbalances of a kernel, between warps or between multiprocessors."""
     rows = evidence.rows
     if rows is None or evidence.lives is None:
         return
@@ -33,7 +36,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 
 
 def _of_warps(evidence: Evidence, rows: Rows) -> Verdict | None:
-    """Warps of a block."""
+    """Return the imbalance between the warps of a block; None if there is none."""
     warps = int(rows.warp.max()) + 1 if len(rows.warp) else 0
     if warps < 2 or evidence.lives is None:
         return None
@@ -69,14 +72,17 @@ def _of_warps(evidence: Evidence, rows: Rows) -> Verdict | None:
 
 
 def _can_be_shared(evidence: Evidence, rows: Rows) -> npt.NDArray[np.bool_]:
-    """Which records are of accesses that another warp could make instead. Those that a warp makes once between two barriers could not: as
-    a tree of sums goes on, its last steps are too small for more than one warp."""
+    """Return a mask of the records whose accesses another warp could make instead.
+
+    An access that a warp makes once between two barriers cannot be shared: the last steps of a tree reduction are too small for more than
+    one warp.
+    """
     steps = [one.id for one in evidence.sites if one.once_between_barriers]
     return ~np.isin(rows.site, steps)
 
 
 def _lived(lives: npt.NDArray[np.void], stride: int, blocks: npt.NDArray[np.int64], warps: int) -> npt.NDArray[np.float64]:
-    """Cycles that each warp lived, by block and warp: one that has left waits for nobody."""
+    """Return the lifetime of each warp in cycles, by block and warp; a warp that has exited no longer waits."""
     key = lives["launch"].astype(np.int64) * stride + lives["block"]
     known = lives[(lives["block"] < stride) & (lives["warp"] < warps) & np.isin(key, blocks)]
     lived = np.full((len(blocks), warps), np.inf)
@@ -86,7 +92,7 @@ def _lived(lives: npt.NDArray[np.void], stride: int, blocks: npt.NDArray[np.int6
 
 
 def _of_multiprocessors(evidence: Evidence, rows: Rows) -> Verdict | None:
-    """Those that had blocks."""
+    """Return the imbalance between the multiprocessors that had blocks; None if there is none."""
     sms, group = np.unique(rows.sm, return_inverse=True)
     if len(sms) < 2 or evidence.lives is None:
         return None
@@ -117,7 +123,7 @@ def _of_multiprocessors(evidence: Evidence, rows: Rows) -> Verdict | None:
 
 
 def _of_busiest_block(rows: Rows, lives: npt.NDArray[np.void]) -> float:
-    """Its accesses over those of the mean block."""
+    """Return the accesses of the busiest block divided by the mean."""
     block = rows.launch * (int(rows.block.max()) + 1) + rows.block
     blocks = len(np.unique(lives[["launch", "block"]]))
     return float(np.unique_counts(block).counts.max() * blocks / len(block))
@@ -136,7 +142,7 @@ def _verdict(
     remedy: str,
     ratio: float,
 ) -> Verdict:
-    """The finding at the place where the groups differ most."""
+    """Return the verdict at the access where the groups differ most."""
     groups = int(group.max()) + 1
     spread = []
     for one in evidence.own_accesses:

@@ -1,8 +1,8 @@
-"""Latency outliers: few accesses of a line take most of its time, while the others are quick.
+"""Find latency outliers: a few accesses of a line take most of its time, while the others are quick.
 
-The first execution by a warp is left out where there are more: what is read for the first time is in no cache. Where each lane walks
-through sectors of its own (`uncoalesced-global`, `partial-sectors`) every new one is a miss, which is no outlier but that finding. Nor is
-it one where all lanes walk through the same sectors: then outliers come every so many turns.
+The first execution by each warp is skipped if there are more, since data read for the first time is in no cache. Accesses whose lanes each
+walk through their own sectors (`uncoalesced-global`, `partial-sectors`) miss at every new sector, which belongs to those findings. Lanes
+that walk together through the same sectors give outliers at regular steps, which do not count either.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ import numpy.typing as npt
 from memlane.diagnose.cost import Cost, level_of
 from memlane.diagnose.evidence import CALIBRATION, TIMES, Evidence, Rows
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
-from memlane.diagnose.uncoalesced import wasteful
+from memlane.diagnose.uncoalesced import is_wasteful
 from memlane.number_format import percent, plural
 from memlane.record import Site
 
 CACHED = ("global", "local", "generic")
-"""Spaces with levels of which the calibration knows the latencies. Who waits for shared memory waits for other warps, and what a probe
-makes a load of constants is an operand without it."""
+"""Spaces with cache levels of known latency. Waits at shared memory are waits for other warps, and a load of constants in a probe is an
+operand without it."""
 MIN_ACCESSES = 64
 TIMES_THE_MEDIAN = 4.0
-"""From which on an access is an outlier."""
+"""Minimum ratio of an outlier to the median."""
 MAX_SHARE = 0.2
-"""Outliers over all accesses: more are no outliers, but a second level."""
+"""Maximum share of outliers among the accesses: more would be a second latency level."""
 MIN_OF_PLACE = 0.25
-"""The outliers' time beyond the median over all time of the place."""
+"""Minimum share of the place's time that outliers take above the median."""
 REGULAR = 0.5
-"""Steps between the outliers of a warp that are the same, from which on it walks through an array."""
+"""Minimum share of equal steps between a warp's outliers that indicates a walk through an array."""
 LINE_BYTES = 128
 MIN_SHARE = 0.05
-"""Cost over the lifetimes of the kernel's warps."""
+"""Minimum cost as a share of the warps' lifetimes."""
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield the accesses of a kernel with latency outliers."""
     rows, chip = evidence.rows, evidence.chip
     if rows is None or chip is None:
         return
-    wasted = {evidence.together(one.site)[0] for one in evidence.accesses if wasteful(one, evidence)}
+    wasted = {evidence.sites_of_access(one.site)[0] for one in evidence.accesses if is_wasteful(one, evidence)}
     for site in (one for one in evidence.own_accesses if one.kind == "load" and one.space in CACHED and one not in wasted):
         chosen = rows.of(evidence.numbers(site), complete=True)
         if chosen.any() and rows.execution[chosen].max() > 1:
@@ -76,14 +76,14 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 
 
 def _of_one_sector(evidence: Evidence, site: Site) -> bool:
-    """Whether what the lanes of a request ask for would fit into one sector, so that the next may find its word there too."""
-    counted = [evidence.by_site[one.instruction] for one in evidence.together(site) if one.instruction in evidence.by_site]
+    """Return whether a request's bytes would fit into one sector, so that the next request may hit the same sector."""
+    counted = [evidence.by_site[one.instruction] for one in evidence.sites_of_access(site) if one.instruction in evidence.by_site]
     requests = sum(one.requests for one in counted)
     return 0 < requests >= sum(one.ideal_sectors or 0 for one in counted)
 
 
 def _is_regular(rows: Rows, chosen: npt.NDArray[np.bool_], outliers: npt.NDArray[np.bool_], nbytes: int) -> bool:
-    """Whether the outliers of a warp come as regularly as it goes on to the next sector, or line, of an array that it walks through."""
+    """Return whether a warp's outliers come at the regular steps at which it reaches a new sector or line of an array."""
     keys = [rows.site[chosen], rows.launch[chosen], rows.block[chosen], rows.warp[chosen], rows.execution[chosen]]
     slow = [key[outliers] for key in keys]
     order = np.lexsort(slow[::-1])

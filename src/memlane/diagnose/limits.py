@@ -1,4 +1,4 @@
-"""Limits for the transactions of a kernel, and what is beyond them, with the finding."""
+"""Limit the transactions of a kernel, and report what exceeds the limits, with the finding."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from memlane.record import Counts, SiteCounts, kernel_label
 
 @dataclass(frozen=True)
 class Limits:
-    """What one operation on one source line of one kernel may cost in a launch. None: whatever it likes."""
+    """Maximum cost of one operation on one source line of a kernel per launch; None: no limit."""
 
     max_sectors_per_request: float | None = None
-    """Of global memory, in the mean request."""
+    """Sectors of global memory per request, on average."""
     max_conflicts: float | None = None
-    """Wavefronts of shared memory beyond the ideal, summed."""
+    """Excess wavefronts of shared memory, in total."""
     max_excess_bytes: float | None = None
-    """Bytes of sectors of global memory beyond the ideal, summed."""
+    """Bytes of excess sectors of global memory, in total."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -32,22 +32,22 @@ class Limits:
 
     @property
     def any(self) -> bool:
-        """Whether something is limited."""
+        """Whether any limit is set."""
         return any(getattr(self, one.name) is not None for one in fields(self))
 
     def beyond(self, counts: Counts, sources: Mapping[str, str] | None = None) -> list[str]:
-        """What is beyond them in a launch: a paragraph for each, with the finding at that place where a rule has one."""
+        """Return a paragraph for each exceeded limit of a launch, with the finding at that place if a rule has one."""
         findings = explain(counts, sources)
         told = []
         for entry in counts.by_line():
             for name, measure in _MEASURES.items():
                 limit, value = getattr(self, name), measure(entry)
                 if limit is not None and value is not None and value > limit:
-                    told.append(_told(entry, name, limit, value, findings, sources or {}))
+                    told.append(_describe_excess(entry, name, limit, value, findings, sources or {}))
         return told
 
 
-def _told(entry: SiteCounts, name: str, limit: float, value: float, findings: list[Finding], sources: Mapping[str, str]) -> str:
+def _describe_excess(entry: SiteCounts, name: str, limit: float, value: float, findings: list[Finding], sources: Mapping[str, str]) -> str:
     site = entry.site
     at_place = [one for one in findings if (one.kernel, one.file, one.line, one.op, one.space) == site.place]
     first = next(iter(at_place), None)

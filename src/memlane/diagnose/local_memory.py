@@ -1,21 +1,21 @@
-"""Local memory: variables of a thread that lie in memory instead of registers, because they are indexed at run time or do not fit."""
+"""Find local memory accesses: per-thread variables that live in memory instead of registers, through run-time indexing or spills."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlane.diagnose.cost import Cost, unknown
+from memlane.diagnose.cost import Cost, untimed_reason
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.number_format import plural
 from memlane.record import SiteCounts
 
 MIN_SHARE = 0.01
-"""Requests over all of the kernel."""
+"""Minimum share of the kernel's requests."""
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield the local memory accesses of a kernel."""
     for entry in evidence.accesses:
         if entry.site.space != "local" or entry.requests < max(1.0, MIN_SHARE * evidence.requests):
             continue
@@ -34,7 +34,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 
 
 def _cost(evidence: Evidence, entry: SiteCounts) -> Cost:
-    """In registers, none of it would be."""
+    """Return the whole cost of the access, since registers would avoid all of it."""
     chip, numbers = evidence.chip, evidence.numbers(entry.site)
     latency = 1.0 if chip is None or entry.site.kind != "load" else chip.latency.l1
     if evidence.rows is not None:
@@ -49,11 +49,13 @@ def _cost(evidence: Evidence, entry: SiteCounts) -> Cost:
                 f"all {plural(round(mean), 'cycle')} of the mean access, because a register takes none",
             )
     cycles = latency * entry.requests
-    return Cost(cycles, float(entry.requests), None, f"{plural(round(latency), 'cycle')} for each request; {unknown(chip)}", measured=False)
+    return Cost(
+        cycles, float(entry.requests), None, f"{plural(round(latency), 'cycle')} for each request; {untimed_reason(chip)}", measured=False
+    )
 
 
 def _stack(evidence: Evidence) -> int:
-    """Local bytes of a thread in the assembled code; 0 where it was not read."""
+    """Return the local bytes per thread in the assembled code; 0 if it was not read."""
     plain = [one.perturbation.plain for one in evidence.launches if one.perturbation is not None and one.perturbation.plain is not None]
     return max((one.local_bytes for one in plain), default=0)
 

@@ -1,4 +1,4 @@
-"""Low occupancy: a multiprocessor holds few warps of the kernel at once, though blocks wait, and memory is what they wait for."""
+"""Find low occupancy: a multiprocessor holds few warps of the kernel although blocks are waiting, and the warps wait for memory."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.number_format import percent, plural, rounded
 
 MAX_SHARE = 0.25
-"""Resident warps over those that the multiprocessor can hold."""
+"""Maximum share of the possible warps that are resident."""
 COMPARED = 0.5
-"""The share of those with which it is compared."""
+"""Share of the possible warps that the kernel is compared with."""
 MIN_SHARE = 0.05
-"""Cost over the lifetimes of the kernel's warps."""
+"""Minimum cost as a share of the warps' lifetimes."""
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield a verdict if the kernel's occupancy is low."""
     found, chip, rows = evidence.resident_warps(), evidence.chip, evidence.rows
     if found is None or chip is None or rows is None:
         return

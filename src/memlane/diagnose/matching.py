@@ -1,4 +1,4 @@
-"""Which line of one version of a kernel is which of another: by what it says, not by its number."""
+"""Match the lines of two versions of a kernel by their text, not by their numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memlane.diagnose.side import Line
 
 @dataclass
 class Matched:
-    """The lines of both sides: in pairs, and those left over; each in the order of its side."""
+    """Matched pairs of lines and unmatched lines; each in the order of its side."""
 
     pairs: list[tuple[Line, Line]]
     only_before: list[Line]
@@ -21,8 +21,8 @@ class Matched:
 def match_lines(before: Sequence[Line], after: Sequence[Line]) -> Matched:
     """Pair the accesses of two versions of a kernel.
 
-    First those of equal text and opcode in the longest common order, so that lines which only moved keep their partners; then, of the
-    rest, those of equal text elsewhere; then those whose text or width was edited, if they stand between the same neighbours.
+    First come lines of equal text and opcode in the longest common order, so that lines which only moved keep their partners; then, among
+    the rest, lines of equal text elsewhere; then lines with edited text or width between the same neighbours.
     """
     partner: dict[int, int] = {}
     matcher = SequenceMatcher(None, [_exact(line) for line in before], [_exact(line) for line in after], autojunk=False)
@@ -45,7 +45,7 @@ def match_lines(before: Sequence[Line], after: Sequence[Line]) -> Matched:
 def _pair(
     partner: dict[int, int], before: Sequence[Line], after: Sequence[Line], here: range, there: range, key: Callable[[Line], Hashable]
 ) -> None:
-    """Pair those of `here` and `there` that have no partner and are equal by `key`, in their order."""
+    """Pair unmatched lines of `here` and `there` that are equal by `key`, in their order."""
     taken = set(partner.values())
     free: dict[Hashable, list[int]] = {}
     for number in there:
@@ -62,7 +62,7 @@ def _exact(line: Line) -> Hashable:
 
 
 def _widened(line: Line) -> Hashable:
-    """The same statement with another instruction of the kind. A line without text has nothing that it could be known by."""
+    """Return a key that ignores the width of the instruction; a line without text gets a unique key."""
     return (line.key, line.opcode, line.space) if line.key else (line.line, line.op, line.space, id(line))
 
 

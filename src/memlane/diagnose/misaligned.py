@@ -1,7 +1,7 @@
-"""Misaligned base: lanes lie side by side, but their row does not begin at a sector, so that each request touches one sector more.
+"""Find misaligned bases: lanes are contiguous, but their row does not start at a sector boundary, so each request touches one sector more.
 
-Accesses to the neighbours of elements that are read at their place anyway (stencils) are no finding: no base makes all of them aligned.
-They are told by another access of the same kind, to the same array or through the same parameters, that is aligned.
+Accesses to the neighbours of elements that are read at their own place too (stencils) are not reported: no base aligns all of them. They
+are recognised by an aligned access of the same kind to the same array or through the same parameters.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from memlane.diagnose.rule import Rule, Verdict, of_sectors, per_request
 from memlane.record import Site, SiteCounts
 
 MIN_PER_REQUEST, MAX_PER_REQUEST = 0.4, 1.0
-"""Excess sectors of the mean request, for each row of a block that the warp consists of."""
+"""Range of the excess sectors per request, for each block row that a warp covers."""
 MIN_SHARE = 0.02
-"""Excess over all sectors of the kernel."""
+"""Minimum excess as a share of all sectors of the kernel."""
 MIN_LANES = 24
-"""Of the mean request: single lanes at the edge of a tile are no rows, and where the lanes of a warp take two ways, those of one way may
-reach over more than a sector, wherever it begins."""
+"""Minimum active lanes per request, on average.
+
+Single lanes at the edge of a tile do not form rows, and the lanes of one side of a divergent branch may span more than a sector wherever
+they begin.
+"""
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield the misaligned accesses of a kernel."""
     aligned = {_key(entry.site) for entry in evidence.by_site.values() if entry.requests and _excess(entry) == 0}
     for entry in evidence.accesses:
         excess = _excess(entry)
@@ -34,10 +37,10 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         if excess < MIN_SHARE * evidence.sectors or entry.lanes < MIN_LANES * entry.requests:
             continue
         if (evidence.row_bytes(entry.site.nbytes) or SECTOR_BYTES) < SECTOR_BYTES:
-            continue  # rows of the block are shorter than a sector, wherever they begin
-        if any(_key(one) in aligned for one in evidence.together(entry.site)):
+            continue  # block rows are shorter than a sector
+        if any(_key(one) in aligned for one in evidence.sites_of_access(entry.site)):
             continue
-        if not cost.is_felt(evidence, cost.of_sectors(evidence, entry)):
+        if not cost.is_noticeable(evidence, cost.of_sectors(evidence, entry)):
             continue
         touched, enough = (per_request(number or 0, entry.requests) for number in (entry.sectors, entry.ideal_sectors))
         yield of_sectors(
@@ -50,7 +53,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 
 
 def _excess(entry: SiteCounts) -> int | None:
-    """Excess sectors of an access to global memory; None where nothing can be said."""
+    """Return the excess sectors of an access to global memory; None if it does not apply."""
     if (
         entry.site.space not in ("global", "generic")
         or entry.site.is_of_compiler
@@ -63,7 +66,7 @@ def _excess(entry: SiteCounts) -> int | None:
 
 
 def _key(site: Site) -> tuple[str, str, tuple[int, ...]] | tuple[str, int]:
-    """Accesses with the same key lead to the same array, as far as is known."""
+    """Return a key that is equal for accesses to the same array, as far as known."""
     if site.argument is not None:
         return site.kind, site.op, (site.argument,)
     return (site.kind, site.op, site.address_parameters) if site.address_parameters else (site.kind, site.instruction)

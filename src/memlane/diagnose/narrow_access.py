@@ -1,9 +1,9 @@
-"""Narrow access: the lanes lie side by side from a sector's beginning on, but each asks for one byte or two.
+"""Find narrow accesses: contiguous lanes from a sector boundary on, with only one or two bytes per lane.
 
 A request costs its warp the same wait whether it moves 32 bytes or 128, so a thread that takes two or four neighbours at once (`short2`,
-`uchar4`) waits a half or a quarter as often for the same data. A row that does not begin at a sector is `misaligned-base` first: what is
-wide has to be aligned. A byte that a whole warp asks for fills a sector in the counts as 32 bytes side by side do; it is told by how often
-the array is loaded.
+`uchar4`) waits half or a quarter as often for the same data. A row that does not start at a sector boundary is `misaligned-base` first,
+since wide accesses must be aligned. A byte that a whole warp reads counts as one sector, just like 32 contiguous bytes; the number of loads
+per array sector distinguishes the two.
 """
 
 from __future__ import annotations
@@ -11,31 +11,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlane.chip import SECTOR_BYTES
-from memlane.diagnose.cost import MIN_FELT, Cost, unknown
+from memlane.diagnose.cost import MIN_NOTICEABLE, Cost, untimed_reason
 from memlane.diagnose.evidence import COUNTS, ORIGINS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, in_cycles
 from memlane.number_format import percent, plural
 from memlane.record import Place, Site, SiteCounts
 
 WIDTH = 4
-"""Bytes of a lane from which on an access is not narrow: with those a request fills a line of 128 bytes."""
+"""Bytes per lane from which an access is not narrow: a request then fills a line of 128 bytes."""
 MIN_FULL = 0.9
-"""Lanes of the mean request over those of a warp, and bytes asked for over those of the sectors; of a row of the block if that is
-shorter than a sector."""
+"""Minimum share of active lanes per warp, and of requested bytes per sector, or per block row if that is shorter than a sector."""
 SHORTEST_ROW = 16
-"""Bytes of a row of the block, below which so much of each sector lies idle that it is the finding `partial-sectors`."""
+"""Minimum bytes of a block row; shorter rows leave so much of each sector unused that they are the finding `partial-sectors`."""
 MAX_TIMES = 2.0
-"""Loads or stores of each sector of the array in a launch, below which lanes must lie side by side: at one address they would be more."""
+"""Maximum loads or stores of each array sector per launch at which lanes must be contiguous: lanes at one address would give more."""
 MIN_SHARE = 0.02
-"""Cost over the lifetimes of the kernel's warps, and of counts alone requests over all of the kernel."""
+"""Minimum cost as a share of the warps' lifetimes; for counts alone, minimum share of the kernel's requests."""
 
 
 _VECTORS = {1: "`uchar4`; `uint4` for sixteen", 2: "`half2` or `short2`; `uint4` for eight"}
-"""By the bytes of an element: types of CUDA C++ that take several."""
+"""Element size in bytes -> vector types of CUDA C++ that hold several."""
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield the narrow accesses of a kernel."""
     narrow: dict[Place, SiteCounts] = {}
     about: dict[Place, list[Site]] = {}
     for one in evidence.by_arrays:
@@ -56,7 +55,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             found,
             f"each lane of {plural(entry.requests, 'request')} accesses {width}, so a request moves "
             f"{plural(entry.bytes / entry.requests, 'byte')} of a possible {WIDTH * evidence.lanes_per_warp()}",
-            f"a thread {_does(site.kind)} one element at a time",
+            f"a thread {_verb(site.kind)} one element at a time",
             f"Let each thread {VERBS[site.kind]} {WIDTH // site.nbytes} neighbouring elements at once, or more "
             f"({_VECTORS[site.nbytes]}), with correspondingly fewer threads or iterations.",
             entry.requests,
@@ -66,18 +65,18 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 
 
 def _least(evidence: Evidence, measured: bool) -> float:
-    """Warp cycles from which on it is worth a word. What a store costs beyond its issue nobody knows, so less of it will do."""
+    """Return the minimum warp cycles to report; lower without measured completion, as for stores, whose cost after issue is unknown."""
     if not evidence.life:
         return MIN_SHARE * evidence.requests
-    return (MIN_SHARE if measured else MIN_FELT) * evidence.life
+    return (MIN_SHARE if measured else MIN_NOTICEABLE) * evidence.life
 
 
-def _does(kind: str) -> str:
+def _verb(kind: str) -> str:
     return "stores" if kind == "store" else "loads"
 
 
 def _side_by_side(entry: SiteCounts, evidence: Evidence) -> bool:
-    """Whether a place of global memory loads or stores narrow rows that fill the sectors that they touch."""
+    """Return whether an access to global memory loads or stores narrow rows that fill their sectors."""
     site = entry.site
     if (
         site.kind not in ("load", "store")
@@ -96,11 +95,11 @@ def _side_by_side(entry: SiteCounts, evidence: Evidence) -> bool:
 
 
 def _cost(evidence: Evidence, entry: SiteCounts, fewer: float) -> Cost:
-    """Of the accesses that would not be made; issue alone where no completion is known."""
+    """Return the cost of the accesses that would be saved, or of their issue alone if no completion is known."""
     net = evidence.cycles(entry.site)
     least = entry.requests * fewer
     if not len(net):
-        return Cost(least, least, None, f"one cycle for each request that would be saved; {unknown(evidence.chip)}", measured=False)
+        return Cost(least, least, None, f"one cycle for each request that would be saved; {untimed_reason(evidence.chip)}", measured=False)
     cycles = float(net.mean()) * least
     return Cost(
         max(cycles, least),

@@ -1,4 +1,5 @@
-"""Partial sectors: lanes share sectors, but use only a part of each, for example every second element or one field of a small structure."""
+"""Find partly used sectors: lanes share sectors but use only part of each, such as every second element or one field of a small
+structure."""
 
 from __future__ import annotations
 
@@ -8,14 +9,14 @@ from memlane.chip import SECTOR_BYTES
 from memlane.diagnose import cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict, of_sectors, per_request
-from memlane.diagnose.uncoalesced import shares_sectors, wasteful
+from memlane.diagnose.uncoalesced import is_wasteful, shares_sectors
 from memlane.number_format import percent, plural
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield the accesses of a kernel that use their sectors partly."""
     for entry in evidence.accesses:
-        if not wasteful(entry, evidence) or not shares_sectors(entry, evidence):
+        if not is_wasteful(entry, evidence) or not shares_sectors(entry, evidence):
             continue
         sectors, ideal = entry.sectors or 0, entry.ideal_sectors or 1
         used = ideal / sectors
@@ -33,7 +34,10 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 
 
 def _cause_and_remedy(row_bytes: int | None, rows: int, per_request: float) -> tuple[str, str]:
-    """`rows`: of a block in one warp. Where each touches no more sectors than it would wherever it began, nothing is skipped in it."""
+    """Return cause and remedy. `rows`: block rows per warp.
+
+    If each row touches no more sectors than its alignment explains, no data is skipped in it.
+    """
     if row_bytes is not None and row_bytes < SECTOR_BYTES:
         return (
             f"a row of its block has at most {plural(row_bytes, 'contiguous byte')}, and a sector has {SECTOR_BYTES}",

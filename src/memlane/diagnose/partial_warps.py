@@ -1,4 +1,4 @@
-"""Partial warps: blocks are smaller than a warp, or end in a part of one, so that lanes exist that no thread has."""
+"""Find partial warps: blocks smaller than a warp, or with a partial last warp, so that lanes have no thread."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from memlane.number_format import percent, plural
 from memlane.record import LaunchInfo
 
 MIN_EMPTY = 0.25
-"""Lanes without a thread over all lanes of the warps of a launch."""
+"""Minimum share of lanes without a thread, over all warps of the launches."""
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield a verdict if many lanes of a kernel's warps have no thread."""
     assert evidence.rows is not None
-    # Threads of a single block, or so few that they fill no warp, cannot be put together otherwise.
+    # A single block, or fewer threads than a warp, cannot be regrouped into full warps.
     launches = [one for one in evidence.launches if np.prod(one.grid) > 1 and _threads(one) * np.prod(one.grid) >= LANES]
     warps = sum(one.warps_per_block * int(np.prod(one.grid)) for one in launches)
     threads = sum(_threads(one) * int(np.prod(one.grid)) for one in launches)

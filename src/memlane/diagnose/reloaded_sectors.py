@@ -1,4 +1,4 @@
-"""The same sector loaded again: an access loads each sector of its array many times, mostly from L1, that is, near where it was used."""
+"""Find reloaded sectors: an access loads each sector of its array many times, mostly from L1, near where it was used before."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.number_format import percent, plural, rounded
 
 MIN_TIMES = 4.0
-"""Loads of each sector from which on it is worth a word."""
+"""Minimum loads of each sector to report."""
 MIN_TIMES_OF_NEIGHBOURS = 8.0
-"""The same where no instruction alone loads each sector twice: stencils of five or seven points are served well enough by L1."""
+"""Minimum if no single instruction loads each sector twice: L1 serves stencils of five or seven points well enough."""
 MIN_FROM_L1 = 0.5
-"""Share of the accesses that L1 serves; where it is less, `cache-thrashing` looks."""
+"""Minimum share of accesses served by L1; below it, `cache-thrashing` applies."""
 MIN_SHARE = 0.01
-"""Cost over the lifetimes of the kernel's warps."""
+"""Minimum cost as a share of the warps' lifetimes."""
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield the accesses of a kernel that reload sectors."""
     chip = evidence.chip
     if chip is None:
         return
@@ -65,9 +65,9 @@ def _is_repeated(found: Reuse) -> bool:
 
 
 def _saved(found: Reuse, chip: Chip, share: float) -> Numbers:
-    """Cycles that each of the repeated loads takes beyond one of shared memory.
+    """Return the cycles that each repeated load takes above a load from shared memory.
 
-    What it takes beyond the latency of L1 it waits for other accesses: of that the `share` of repeated loads in what moves is saved.
+    Time above the latency of L1 is a wait for other accesses; of that, the `share` of repeated loads in all sectors is saved.
     """
     waited = np.maximum(found.again - chip.latency.l1, 0.0)
     return np.maximum(found.again - chip.latency.shared, 0.0) - waited * (1.0 - share)

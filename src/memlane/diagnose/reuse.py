@@ -1,7 +1,7 @@
-"""How often the sectors of an array are loaded by one access, and by which level of the caches: what two rules ask.
+"""Compute how often one access loads the sectors of an array, and which cache level serves it, for two rules.
 
-An array has so many sectors, as the arguments of the launch tell. An access that loads more than that loads some of them again, whatever
-its addresses are; so the numbers here are the least that is certain. Latencies tell, as a guess, what serves it.
+The launch arguments give an array's sectors. An access that loads more than that loads some again, whatever its addresses are, so the
+numbers here are lower bounds. The serving level is estimated from latencies.
 """
 
 from __future__ import annotations
@@ -23,49 +23,48 @@ AT_LEAST_TWICE = 2.0
 
 @dataclass(frozen=True)
 class Reuse:
-    """The loads of one place that read an array several times."""
+    """Loads at one place that read an array several times."""
 
     site: Site
     about: tuple[Site, ...]
     """All sites of the place that load the array."""
     requests: int
     times: float
-    """How often each sector of the array is loaded, at least, over the launch."""
+    """Lower bound of the loads of each sector of the array per launch."""
     times_per_sm: float
-    """How often by one multiprocessor, at least: what follows from the size of the array, or twice where a loop of the kernel repeats the
+    """Lower bound of the loads of each sector by one multiprocessor: from the size of the array, or 2 if a loop of the kernel repeats the
     access at the same addresses."""
     fits_l1: bool
-    """Whether nothing has to go for want of room: all arrays of the launch together are smaller than L1, or all the different
-    sectors that one multiprocessor moves."""
+    """Whether L1 evicts nothing for lack of capacity: all arrays of the launch, or all distinct sectors moved by one multiprocessor,
+    fit."""
     from_l1: float
     """Share of the accesses that are as quick as L1."""
     not_from_l2: float
-    """Share of the accesses that L1 serves, however long they take: an access to a line that is on its way waits for it. Where it is known
-    how much was read from L2, on the emulator, those for which that is too little; else those that are as quick as L1."""
+    """Share of the accesses that L1 serves, including those that wait for a line in flight. On the emulator, where the sectors read from L2
+    are known, those for which these do not suffice; else those as quick as L1."""
     again: Numbers
-    """Net cycles of the accesses that load what their multiprocessor has loaded before. They are taken to be the quickest, for the first
-    load of a sector is a slow one; how many they are lies between two bounds, see `_again`."""
+    """Net cycles of the accesses that reload data of their multiprocessor, taken to be the quickest, since first loads are slow; their
+    number lies between two bounds, see `_repeated_shares`."""
     certain: int
-    """How many of `again` are certain: the first of them."""
+    """How many of `again`, from the first on, are certain."""
     cycles: float
-    """Net, of all of them."""
+    """Total net cycles of the accesses."""
     mean: float
     ideal_sectors: int
-    """That the loads would touch if their lanes lay side by side, over all launches."""
+    """Sectors that the loads would touch with contiguous lanes, over all launches."""
     sectors: int
-    """That the loads touch, over all launches."""
+    """Sectors that the loads touch, over all launches."""
     of_neighbours: bool
-    """Whether no single instruction loads each sector twice or more: then the place names elements that lie near each other, as stencils
-    do."""
+    """Whether no single instruction loads each sector twice or more, so that the place reads neighbouring elements, as stencils do."""
 
 
 def reuses(evidence: Evidence) -> Iterator[Reuse]:
-    """Of each place of global memory whose loads are complete and whose arrays have a known size."""
+    """Yield the reuse of each place in global memory whose loads are complete and whose arrays have a known size."""
     rows, chip = evidence.rows, evidence.chip
     if rows is None or chip is None:
         return
     sms = max(len({*rows.sm.tolist()}), 1)
-    held = min(evidence.array_bytes(), _held_by_busiest(evidence)) <= chip.l1_bytes
+    held = min(evidence.array_bytes(), _max_distinct_bytes(evidence)) <= chip.l1_bytes
     arrays: dict[Hashable, list[Site]] = {}
     for site in evidence.own_sites:
         if site.kind == "load" and site.space == "global" and not site.is_of_compiler:
@@ -82,7 +81,7 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
         times_per_sm = max(times / sms, min(times, AT_LEAST_TWICE) if all(one.address_repeats for one in sites) else 0.0)
         from_l1 = float((cycles < between_l1_and_l2(chip)).mean())
         sectors = sum(one.sectors or 0 for one in counted)
-        certain, likely = _again(times, times_per_sm, from_l1)
+        certain, likely = _repeated_shares(times, times_per_sm, from_l1)
         yield Reuse(
             sites[0],
             tuple(sites),
@@ -103,7 +102,8 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
 
 
 def _read_from_l2(evidence: Evidence, chip: Chip) -> float:
-    """Sectors that the launches read from L2, at most, by the emulator's model of time; infinite where there is none, as on a GPU."""
+    """Return an upper bound of the sectors that the launches read from L2, by the emulator's time model; infinite if there is none, as on a
+    GPU."""
     rate = chip.bandwidth.rate("l2", "read")
     if rate is None or any(one.time is None or any(L2_READS in part for part in one.time.missing) for one in evidence.launches):
         return math.inf
@@ -111,20 +111,22 @@ def _read_from_l2(evidence: Evidence, chip: Chip) -> float:
     return rate * sum(floor.cycles for floor in floors if floor.name == L2_READS)
 
 
-def _again(times: float, times_per_sm: float, from_l1: float) -> tuple[float, float]:
-    """Shares of the accesses that load what their multiprocessor has loaded before: what is certain, and what is likely.
+def _repeated_shares(times: float, times_per_sm: float, from_l1: float) -> tuple[float, float]:
+    """Return the certain and the likely share of the accesses that reload data of their multiprocessor.
 
-    Certain is what L1 serves, for it has been loaded, and what is left when every multiprocessor has loaded the whole array once. If each
-    loads a part of its own, it is what is left when the launch has loaded it once; likely is the geometric mean of both.
+    Certain are L1 hits, and the accesses left once every multiprocessor has loaded the whole array. If each loads a part of its own, the
+    bound is the accesses left once the launch has loaded the array; likely is the geometric mean of both.
     """
     whole, part = max(times_per_sm, 1.0), max(times, 1.0)
     certain = max(1 - 1 / whole, min(from_l1, 1 - 1 / part))
     return certain, max(certain, 1 - 1 / math.sqrt(whole * part))
 
 
-def _held_by_busiest(evidence: Evidence) -> float:
-    """Bytes of different sectors that one multiprocessor moves in a launch, at most: of each array no more than it has, and no more than
-    the share of its accesses that the multiprocessor with the most records has."""
+def _max_distinct_bytes(evidence: Evidence) -> float:
+    """Return an upper bound of the distinct sectors, in bytes, that one multiprocessor moves per launch.
+
+    Of each array it is at most the array's size, and at most the share of accesses of the multiprocessor with the most records.
+    """
     assert evidence.rows is not None
     counts = np.unique_counts(evidence.rows.sm).counts
     share = float(counts.max() / counts.sum()) if len(counts) else 1.0

@@ -1,4 +1,4 @@
-"""What a rule is: it looks at all that is known of one kernel and says what is wrong where, or nothing."""
+"""Define a rule, which examines the evidence of one kernel and yields verdicts."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from memlane.number_format import rounded
 from memlane.record import Site, SiteCounts
 
 VERBS = {"load": "read", "store": "store to", "atomic": "update", "reduction": "update", "copy": "copy from"}
-"""What the lanes do to an address, by the kind of the site."""
+"""Kind of site -> verb for what its lanes do to an address."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a rule found at one place. The texts are parts of one paragraph."""
+    """A problem that a rule found at one place. Its texts are parts of one paragraph."""
 
     site: Site
-    """Where: one of the sites of the place."""
+    """One of the sites of the place."""
     unit: str
-    """What is counted: `sectors`, `wavefronts`, `lanes` or `warp cycles`."""
+    """Unit of the count: `sectors`, `wavefronts`, `lanes` or `warp cycles`."""
     transactions: int
     ideal: int
-    """That would do."""
+    """Minimum number of transactions."""
     what: str
-    """What happens: a clause that follows the name of the place."""
+    """What happens: a clause that follows the place."""
     cause: str
     """Why: a clause that follows `because`."""
     remedy: str
@@ -37,36 +37,36 @@ class Verdict:
     requests: int = 0
     bytes_requested: int = 0
     transaction_bytes: int | None = None
-    """Bytes that one transaction moves, None where they do not vary with the number of transactions."""
+    """Bytes moved per transaction; None if they do not depend on the number of transactions."""
     numbers: Mapping[str, float] = field(default_factory=dict)
-    """The evidence, by name with its unit."""
+    """The evidence, by name with unit."""
     line: int | None = None
-    """Where the finding is, if not at the line of the site."""
+    """Line of the finding, if it is not that of the site."""
     about: tuple[Site, ...] = ()
-    """The sites that it is about, if those are not the sites of the access of `site`."""
+    """Sites concerned, if they are not those of the access that contains `site`."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that can be wrong with memory accesses."""
+    """A check for one kind of inefficiency."""
 
     id: str
-    """For machines; does not change."""
+    """Stable identifier for machines."""
     title: str
     examine: Callable[[Evidence], Iterable[Verdict]]
-    """What is known of a kernel -> what is wrong in it. It is only asked where all that it needs is known."""
+    """Function from the evidence of a kernel to verdicts; called only if all `needs` are known."""
     needs: tuple[str, ...] = ()
-    """What must be known: names of `memlane.diagnose.evidence`."""
+    """Required evidence: names of `memlane.diagnose.evidence`."""
 
 
 def per_request(transactions: int, requests: int) -> str:
-    """`32`, or `31.2` where requests differ."""
+    """Return transactions per request in words, such as `32`, or `31.2` if requests differ."""
     mean = transactions / requests
     return rounded(mean)
 
 
 def of_sectors(counts: SiteCounts, cost: Cost, what: str, cause: str, remedy: str, **numbers: float) -> Verdict:
-    """A verdict on the sectors of one place."""
+    """Return a verdict on the sectors of one access."""
     sectors, ideal = counts.sectors or 0, counts.ideal_sectors or 0
     given = {"sectors per request": sectors / counts.requests, "ideal sectors per request": ideal / counts.requests, **numbers}
     return Verdict(counts.site, "sectors", sectors, ideal, what, cause, remedy, cost, counts.requests, counts.bytes, SECTOR_BYTES, given)
@@ -84,6 +84,6 @@ def in_cycles(
     /,
     **numbers: float,
 ) -> Verdict:
-    """A verdict on the time of one place, or of those of its sites that it is `about`."""
+    """Return a verdict on the time of one place, or of those of its sites in `about`."""
     taken = max(round(measured), round(cost.cycles) + 1)
     return Verdict(site, CYCLES, taken, taken - round(cost.cycles), what, cause, remedy, cost, requests, numbers=numbers, about=about)

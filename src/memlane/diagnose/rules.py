@@ -1,4 +1,4 @@
-"""The table of rules, and what asks them."""
+"""List the rules, and apply them to the evidence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from memlane.diagnose import (
     reloaded_sectors,
     uncoalesced,
 )
-from memlane.diagnose.evidence import HOW_TO_GET, SAME, Evidence, merged, of_trace
+from memlane.diagnose.evidence import HOW_TO_GET, SAME, Evidence, merge_evidence, of_trace
 from memlane.diagnose.finding import Finding
 from memlane.diagnose.rule import Rule, Verdict
 from memlane.errors import RecordError
@@ -47,31 +47,31 @@ RULES: tuple[Rule, ...] = (
     reloaded_sectors.RULE,
     latency_outliers.RULE,
 )
-"""In the order in which equal findings are told. A new rule is a new module with a `RULE`, named here."""
+"""All rules, in the order in which equal findings are listed. A new rule is a new module with a `RULE`, added here."""
 
 
-OF_LANES = frozenset(rule.RULE.id for rule in (uncoalesced, bank_conflicts, partial_sectors, misaligned, contended_atomics))
-"""Rules whose finding is gone where the lanes of an access lie side by side."""
+LANE_ORDER_RULES = frozenset(rule.RULE.id for rule in (uncoalesced, bank_conflicts, partial_sectors, misaligned, contended_atomics))
+"""Rules whose finding disappears if the lanes of an access are contiguous."""
 
 
 @dataclass(frozen=True)
 class Unexamined:
-    """A rule that could not look at some kernels, because something is not known of them."""
+    """A rule that could not examine some kernels because evidence is missing."""
 
     rule: str
     title: str
     kernels: tuple[str, ...]
     missing: tuple[str, ...]
-    """What is not known."""
+    """Missing evidence."""
     how_to_get: tuple[str, ...]
-    """What to do for each."""
+    """How to obtain each of it."""
 
     def __str__(self) -> str:
         return f"{self.title}: without {' and '.join(self.missing)}; {', and '.join(dict.fromkeys(self.how_to_get))}"
 
 
 class Findings(list[Finding]):
-    """Findings, the costliest first, and which rules could not look at what."""
+    """Findings, the costliest first, with the rules that could not be applied."""
 
     def __init__(self, found: Iterable[Finding] = (), unexamined: Iterable[Unexamined] = ()) -> None:
         super().__init__(found)
@@ -79,15 +79,15 @@ class Findings(list[Finding]):
 
 
 def explain(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str], sources: Mapping[str, str] | None = None) -> Findings:
-    """Return what is wrong with the memory accesses of a trace or of counts, the costliest first; empty if no rule finds anything.
+    """Return the problems with the memory accesses of a trace or of counts, the costliest first; empty if no rule finds any.
 
-    for finding in ml.explain(trace):           # or ml.explain("transpose.parquet"), ml.explain(counts)
-        print(finding)
+        for finding in ml.explain(trace):           # or ml.explain("transpose.parquet"), ml.explain(counts)
+            print(finding)
 
-    `subject` is a trace, the path of its record file, or counts. `sources`: texts of source files by name, if counts do not bring them.
-    Launches of one kernel are taken together. A rule that lacks something (counts have no times, a trace of a GPU has counts only where
-    they were asked for) is named in the result's `unexamined`, with what to do. Raises RecordError for a trace that holds neither times nor
-    counts, or whose records disagree with their sites; see `uncounted_launches` for traces of which only a part was counted.
+    `subject` is a trace, the path of its record file, or counts. `sources`: texts of source files by name, if the counts do not contain
+    them. Launches of one kernel are merged. Rules without the evidence that they need (counts have no times, a trace of a GPU has counts
+    only on request) are listed in the result's `unexamined`, with a remedy. Raises RecordError for a trace that holds neither times nor
+    counts, or whose records disagree with their sites; see `uncounted_launches` for traces that were counted only in part.
     """
     if isinstance(subject, Trace):
         evidence = _of_trace(subject, "the trace")
@@ -97,7 +97,7 @@ def explain(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str],
         several = [subject] if isinstance(subject, Counts) else subject
         if not isinstance(several, Sequence) or not all(isinstance(one, Counts) for one in several):
             raise TypeError(f"explain takes a trace, the path of a record file, or counts; got a {type(subject).__name__}")
-        evidence = merged(
+        evidence = merge_evidence(
             [
                 Evidence(one.kernel, one.chip, one.how, one.sites, one.branches, sources=sources or one.sources)
                 for one in several
@@ -108,7 +108,7 @@ def explain(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str],
 
 
 def examine(evidence: Sequence[Evidence], rules: Sequence[Rule] = RULES) -> Findings:
-    """What these rules say of the kernels."""
+    """Return the findings of these rules about the kernels."""
     weighed: list[tuple[float, Finding]] = []
     lacking: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for rule in rules:
@@ -129,21 +129,24 @@ def examine(evidence: Sequence[Evidence], rules: Sequence[Rule] = RULES) -> Find
 
 
 def _weight(finding: Finding, evidence: Evidence) -> float:
-    """Return what findings are ordered by: warp cycles. Where it is predicted by how much the launches would be shorter without one, so
-    large a share of the warps' time; for what warps wait at an access is not saved if they wait for something else then."""
+    """Return the sort key of a finding in warp cycles.
+
+    With a predicted gain, it is the same share of the warps' time: cycles waited at an access are not saved if the warps then wait for
+    something else.
+    """
     if finding.saved_us is None or not finding.launch_us or evidence.life <= 0:
         return finding.cost_cycles
     return max(0.0, finding.saved_us) / finding.launch_us * evidence.life
 
 
 def uncounted_launches(trace: Trace) -> tuple[LaunchInfo, ...]:
-    """The launches with memory accesses in the trace but without counts: most rules have nothing to say about them."""
+    """Return the launches with memory accesses in the trace but without counts; most rules cannot examine them."""
     with_sites = {site.kernel for site in trace.sites}
     return tuple(launch for launch in trace.launches if not launch.counts and launch.kernel in with_sites)
 
 
 def clean_kernels(trace: Trace, findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Titles of the kernels in the trace of which accesses were counted and in which no rule found anything."""
+    """Return the titles of the trace's kernels that were counted and have no finding."""
     guilty = {finding.kernel for finding in findings}
     counted = [launch.kernel for launch in trace.launches if any(entry.requests for entry in launch.counts)]
     return tuple(dict.fromkeys(kernel for kernel in counted if kernel not in guilty))
@@ -172,9 +175,9 @@ def _finding(rule: Rule, verdict: Verdict, evidence: Evidence) -> Finding:
     lines = evidence.sources.get(site.file, "").splitlines()
     excess = verdict.transactions - verdict.ideal
     measured = cost.measured and evidence.life > 0
-    about = verdict.about or evidence.together(site)
+    about = verdict.about or evidence.sites_of_access(site)
     least, most = _between(evidence, verdict.unit, about)
-    launch_us = evidence.launch_us(about) if rule.id in OF_LANES else None
+    launch_us = evidence.launch_us(about) if rule.id in LANE_ORDER_RULES else None
     return Finding(
         rule=rule.id,
         title=rule.title,
@@ -216,7 +219,7 @@ def _finding(rule: Rule, verdict: Verdict, evidence: Evidence) -> Finding:
 
 
 def _between(evidence: Evidence, unit: str, about: Sequence[Site]) -> tuple[float, float] | tuple[None, None]:
-    """The fewest and the most transactions per request of some sites; nothing where they are alike, or the unit is another one."""
+    """Return the minimum and maximum transactions per request of some sites; (None, None) if they are equal, or for another unit."""
     counted = [evidence.by_site[one.instruction] for one in about if one.instruction in evidence.by_site]
     moved = [(one.sectors if unit == "sectors" else one.wavefronts, one.requests) for one in counted if one.requests]
     means = [number / requests for number, requests in moved if number is not None]
@@ -226,11 +229,11 @@ def _between(evidence: Evidence, unit: str, about: Sequence[Site]) -> tuple[floa
 
 
 def _column(evidence: Evidence, site: Site) -> int | None:
-    """The column of a site, where another access of its line has another."""
+    """Return the column of a site if another access of its line has a different one; else None."""
     columns = {one.column for one in evidence.own_sites if (one.file, one.line) == (site.file, site.line)}
     return site.column if len(columns) > 1 and site.column else None
 
 
 def _called(site: Site) -> str:
-    """The calls through which the kernel comes to a site, as `a.cu:12 > a.cu:3`."""
+    """Return the call path from the kernel to a site, such as `a.cu:12 > a.cu:3`."""
     return " > ".join(f"{PurePath(one.file).name}:{one.line}" for one in (*site.calls, *site.inlined))

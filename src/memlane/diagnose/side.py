@@ -1,4 +1,4 @@
-"""One side of a comparison: a trace, counts, or a file of either, as lines of kernels."""
+"""Read one side of a comparison, a trace, counts, or a file of either, as lines of kernels."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ from memlane.source import shortened
 Numbers = npt.NDArray[np.float64]
 
 LAUNCHES = 5
-"""With so many launches of a kernel on a side, launches are what is resampled, not warps."""
+"""Number of launches of a kernel on a side from which launches are resampled instead of warps."""
 _BLOCK, _LAUNCH = 6, 40
-"""Bits of the number of a warp below that of its block and of its launch: a block has at most 32 warps, and rows number blocks with 32
-bits."""
+"""Bit positions of the block and of the launch in the number of a warp: a block has at most 32 warps, and block numbers have 32 bits."""
 _NONE: Numbers = np.zeros(0)
 _COMMENT = re.compile(r"//.*$|/\*.*?\*/")
 
@@ -51,21 +50,21 @@ class Line:
     op: str
     space: str
     text: str
-    """The source line, without its indentation; empty where it is not known."""
+    """The source line without indentation; empty if unknown."""
     requests: int | None
-    """Over all launches."""
+    """Requests over all launches."""
     sectors_per_request: float | None
     wavefronts_per_request: float | None
     latencies: Numbers = field(default_factory=lambda: _NONE, repr=False)
-    """Median cycles of each warp, or of each launch where there are `LAUNCHES`."""
+    """Median cycles of each warp, or of each launch with `LAUNCHES` launches or more."""
     times: Numbers = field(default_factory=lambda: _NONE, repr=False)
-    """Cycles of each warp in all its accesses here; or of each launch, of its median warp."""
+    """Total cycles of each warp in its accesses here, or the median of these per launch."""
     ends: frozenset[tuple[str, str]] = frozenset()
-    """How the ends of its accesses were read: what is known of them (`complete`, `issue-only`, ...), and by which scheme."""
+    """How the ends of its accesses were read: their completeness (`complete`, `issue-only`, ...) and the scheme."""
 
     @property
     def key(self) -> str:
-        """What the line says, without blanks and comments."""
+        """The line's text without blanks and comments."""
         return "".join(_COMMENT.sub("", self.text).split())
 
     @property
@@ -81,16 +80,16 @@ class SideKernel:
     lines: tuple[Line, ...]
     launches: int
     shapes: tuple[str, ...]
-    """Grid and block of its launches, each once."""
+    """Distinct grids and blocks of its launches."""
     lives: Numbers = field(default_factory=lambda: _NONE, repr=False)
-    """Cycles that each warp lived, or the median warp of each block or launch, whichever was drawn."""
+    """Lifetime of each warp in cycles, or the median of each block or launch, according to what was sampled."""
     sampled: bool = False
     staged: frozenset[str] = frozenset()
-    """Where its records went first: into `shared` memory, or straight into `global`; empty where that is not known."""
+    """Where its records were first written: `shared` or `global` memory; empty if unknown."""
     plain_ns: float | None = None
-    """Time of a launch without probes, the median over its launches; None where one of them was not timed so."""
+    """Time of a launch without probes, the median over its launches; None unless all of them were timed."""
     limited_by: tuple[str, ...] = ()
-    """What limited its modelled times, each once: those without probes where they are known."""
+    """Distinct limiters of its modelled times, without probes if known."""
 
     @property
     def label(self) -> str:
@@ -99,7 +98,7 @@ class SideKernel:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """All of it."""
+    """One side of a comparison."""
 
     name: str
     chip: str
@@ -108,11 +107,11 @@ class Side:
     schemes: tuple[str, ...]
     kernels: tuple[SideKernel, ...]
     failed: str = ""
-    """Why the program broke off, or the first of its launches that did; empty where all ended well."""
+    """Why the program, or else its first failed launch, ended; empty if none failed."""
 
 
 def read_side(subject: Trace | Counts | Sequence[Counts] | str | os.PathLike[str], name: str) -> Side:
-    """The side that somebody gave; `name` is what to call it where it has no path."""
+    """Return the side that `subject` describes; `name` names it if it has no path."""
     if isinstance(subject, str | os.PathLike):
         return _of_file(Path(subject))
     if isinstance(subject, Trace):
@@ -153,18 +152,18 @@ def _kernel_of(
     launches: list[LaunchInfo],
     entries: list[LineSummary],
 ) -> SideKernel:
-    drawn = _drawn(launches)
+    sampling_shift = _sampling_shift(launches)
     lines = []
     for entry in entries:
         place = (kernel, entry.file, entry.line, entry.op, entry.space)
-        latencies, times = rows.of_place(place, drawn)
+        latencies, times = rows.of_place(place, sampling_shift)
         requests = entry.accesses_estimated if entry.requests is None else entry.requests
         text = source_line(trace.sources, entry.file, entry.line)
         per_request = entry.sectors_per_request, entry.wavefronts_per_request
         read = frozenset(ends.get(place, ()))
         lines.append(Line(entry.file, entry.line, entry.op, entry.space, text, requests, *per_request, latencies, times, read))
     sampled = any(launch.sample is not None for launch in launches)
-    lives = _lives(trace, [launch.id for launch in launches], drawn)
+    lives = _lives(trace, [launch.id for launch in launches], sampling_shift)
     staged = frozenset(launch.staging.memory for launch in launches if launch.staging is not None)
     shapes = _shapes((one.grid, one.block) for one in launches)
     return SideKernel(kernel, tuple(lines), len(launches), shapes, lives, sampled, staged, _plain_ns(launches), _limited_by(launches))
@@ -181,9 +180,12 @@ def _plain_ns(launches: Sequence[LaunchInfo]) -> float | None:
     return float(np.median(timed)) if timed and len(timed) == len(launches) else None
 
 
-def _drawn(launches: Sequence[LaunchInfo]) -> int:
-    """What chance has drawn, and resampling has to draw again, as the bits of the number of a warp below it: launches where there are
-    several, blocks where these were drawn whole, since the warps of a block are alike, else warps."""
+def _sampling_shift(launches: Sequence[LaunchInfo]) -> int:
+    """Return the shift that reduces a warp's number to the unit that was sampled, and has to be resampled.
+
+    It is that of launches if there are several, of blocks if whole blocks were sampled, since the warps of a block are alike, else of
+    warps.
+    """
     if len(launches) >= LAUNCHES:
         return _LAUNCH
     return _BLOCK if any(launch.sample is not None and launch.sample.whole_blocks for launch in launches) else 0
@@ -203,8 +205,8 @@ class _Rows:
         self._cycles, self._warp = cycles[order].astype(np.float64), warp[order]
         self._bounds = np.searchsorted(place[order], np.arange(len(self._places) + 1))
 
-    def of_place(self, place: Place, drawn: int) -> tuple[Numbers, Numbers]:
-        """Median and sum of the cycles of each warp there; or the medians of these by what was drawn."""
+    def of_place(self, place: Place, sampling_shift: int) -> tuple[Numbers, Numbers]:
+        """Return median and sum of each warp's cycles there, or the medians of these per sampled unit."""
         number = self._places.get(place)
         if number is None or self._bounds[number] == self._bounds[number + 1]:
             return _NONE, _NONE
@@ -212,30 +214,30 @@ class _Rows:
         cycles, warp = self._cycles[part], self._warp[part]
         firsts = np.flatnonzero(np.concatenate(([True], warp[1:] != warp[:-1])))
         counts = np.diff(np.append(firsts, len(warp)))
-        # Those of a warp are sorted, so its median is in the middle.
+        # The cycles of a warp are sorted, so its median is in the middle.
         medians = (cycles[firsts + (counts - 1) // 2] + cycles[firsts + counts // 2]) / 2
         sums = np.add.reduceat(cycles, firsts)
-        return _medians_by(medians, warp[firsts] >> drawn), _medians_by(sums, warp[firsts] >> drawn)
+        return _medians_by(medians, warp[firsts] >> sampling_shift), _medians_by(sums, warp[firsts] >> sampling_shift)
 
 
-def _lives(trace: Trace, launches: Sequence[int], drawn: int) -> Numbers:
+def _lives(trace: Trace, launches: Sequence[int], sampling_shift: int) -> Numbers:
     warps = trace.warps
-    # A warp whose end is unknown has 0 there.
+    # The end of a warp is 0 if unknown.
     mine = np.isin(warps["launch"], launches) & (warps["end_cycles"] > warps["begin_cycles"])
     lives = (warps["end_cycles"][mine] - warps["begin_cycles"][mine]).astype(np.float64)
     numbers = _numbered({name: warps[name][mine].astype(np.int64) for name in ("launch", "block", "warp")})
-    return _medians_by(lives, numbers >> drawn)
+    return _medians_by(lives, numbers >> sampling_shift)
 
 
 def _numbered(columns: Mapping[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    """A number for each warp of the trace."""
+    """Return a number for each warp of the trace."""
     return (columns["launch"] << _LAUNCH) + (columns["block"] << _BLOCK) + columns["warp"]
 
 
 def _medians_by(numbers: Numbers, key: npt.NDArray[np.int64]) -> Numbers:
     order = np.argsort(key, kind="stable")
     bounds = np.flatnonzero(np.diff(key[order])) + 1
-    if len(bounds) + 1 >= len(numbers):  # Each has a key of its own.
+    if len(bounds) + 1 >= len(numbers):  # all keys are distinct
         return numbers
     return np.array([np.median(part) for part in np.split(numbers[order], bounds) if len(part)], np.float64)
 
@@ -265,7 +267,7 @@ def _counted_line(place: Place, total: SiteCounts, sources: Mapping[str, str]) -
 
 @dataclass(frozen=True)
 class _Head:
-    """What a launch in a file of counts is."""
+    """The head of a launch in a file of counts."""
 
     kernel: str
     chip: str
@@ -275,7 +277,7 @@ class _Head:
 
 @dataclass(frozen=True)
 class _Texts:
-    """The texts in a file of counts."""
+    """The source texts in a file of counts."""
 
     sources: Mapping[str, str]
 
@@ -287,7 +289,7 @@ def _of_file(path: Path) -> Side:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError):  # no text, no JSON, or JSON beyond all measure
+    except (ValueError, RecursionError):  # not text, not JSON, or nested too deeply
         document = None
     if not isinstance(document, dict) or document.get("kind") != "counts":
         raise RecordError(f"{path} is neither a record file of memlane trace nor the output of memlane count --json")

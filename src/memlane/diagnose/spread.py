@@ -1,4 +1,4 @@
-"""How far two medians are apart, and how sure that is."""
+"""Compute the difference of two medians and its confidence interval."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ Numbers = npt.NDArray[np.float64]
 
 ROUNDS = 4000
 FEWEST = 5
-"""Of fewer numbers on a side no interval is told."""
+"""Minimum numbers per side for an interval."""
 SEED = 20261121
 
 
 def median_change(before: Numbers, after: Numbers, certainty: float) -> tuple[float, float, float | None, float | None] | None:
-    """Median before, median after, and an interval for their difference, by resampling both sides (bootstrap, percentiles).
+    """Return median before, median after, and an interval for their difference, by resampling both sides (bootstrap, percentiles).
 
-    The interval is None where a side has fewer than `FEWEST` numbers; everything is where a side has none. The same numbers give the same
-    interval always.
+    The interval is None if a side has fewer than `FEWEST` numbers; the result is None if a side has none. The same numbers always give the
+    same interval.
     """
     if not len(before) or not len(after):
         return None
@@ -32,10 +32,10 @@ def median_change(before: Numbers, after: Numbers, certainty: float) -> tuple[fl
 
 
 def _medians(numbers: Numbers, random: np.random.Generator) -> Numbers:
-    """Medians of resamples.
+    """Return the medians of `ROUNDS` resamples.
 
-    The median of n numbers drawn from n sorted ones is the one at place floor(n u), where u is the median of n uniform numbers, which has
-    a beta distribution. So a resample takes one random number, however many it stands for.
+    The median of n numbers drawn from n sorted ones is the element at floor(n u), where u is the median of n uniform numbers, which has a
+    beta distribution. So each resample takes a single random number.
     """
     count = len(numbers)
     half = (count + 1) / 2

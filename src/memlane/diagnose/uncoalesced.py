@@ -1,8 +1,7 @@
-"""Uncoalesced access: a request to global memory touches more sectors than its bytes would fill, and hardly two lanes share one.
+"""Find uncoalesced accesses: a request to global memory touches more sectors than its bytes would fill, and hardly two lanes share one.
 
-Global memory moves in sectors of 32 bytes. 32 lanes with 4 bytes each fill 4 of them when they lie side by side; when each lane has a
-sector of its own, 32 sectors move and seven bytes in eight are for nothing. Where at least two lanes share each sector it is the finding
-`partial-sectors`.
+Global memory moves in sectors of 32 bytes. 32 contiguous lanes with 4 bytes each fill 4 of them; if each lane has a sector of its own, 32
+sectors move and seven of eight bytes are wasted. If at least two lanes share each sector, it is the finding `partial-sectors`.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from memlane.number_format import plural, rounded
 from memlane.record import AccessExample, Site, SiteCounts
 
 MIN_RATIO = 1.5
-"""Sectors over ideal from which on it is worth a word."""
+"""Minimum ratio of sectors to ideal sectors to report."""
 MIN_EXCESS_PER_REQUEST = 1.0
-"""A row of neighbouring addresses that does not start at a sector touches one sector more. That is misalignment, not this finding; a warp
-may consist of several rows of its block."""
+"""Excess sectors per request and block row that alignment explains: a contiguous row that does not start at a sector boundary touches one
+sector more, which is misalignment. A warp may cover several block rows."""
 MIN_SHARE = 0.01
-"""Excess over all sectors of the kernel: less than this changes nothing that can be felt."""
+"""Minimum excess as a share of all sectors of the kernel; less has no measurable effect."""
 SHARED_BY = 2
-"""Lanes that share a sector, from which on it is the finding `partial-sectors`."""
-ALONE = 0.75
-"""Share of the sectors of an access between which lie others that it does not touch, from which on its lanes go down columns."""
+"""Lanes per sector from which it is the finding `partial-sectors`."""
+MIN_ISOLATED = 0.75
+"""Minimum share of an access's sectors without touched neighbours that indicates that its lanes go down columns."""
 EDGES = 0.05
-"""Share of the lanes that may be missing from what they share: at an edge, or where a loop begins later for one of them."""
+"""Share of lanes that may be missing from shared sectors: at an edge, or where a loop starts later for one of them."""
 
 
-def wasteful(entry: SiteCounts, evidence: Evidence) -> bool:
-    """Whether a place of global memory moves so much more than it needs that it is this finding or `partial-sectors`."""
+def is_wasteful(entry: SiteCounts, evidence: Evidence) -> bool:
+    """Return whether an access to global memory moves so many excess sectors that it is this finding or `partial-sectors`."""
     if (
         entry.site.space not in ("global", "generic")
         or entry.site.is_of_compiler
@@ -44,45 +43,49 @@ def wasteful(entry: SiteCounts, evidence: Evidence) -> bool:
     excess = entry.sectors - entry.ideal_sectors
     ratio = entry.sectors / entry.ideal_sectors
     edges = MIN_EXCESS_PER_REQUEST * evidence.rows_per_warp(entry.site.nbytes) * entry.requests
-    if ratio < MIN_RATIO or excess <= edges or excess < MIN_SHARE * evidence.sectors or _lacks_lanes(entry, evidence):
+    if ratio < MIN_RATIO or excess <= edges or excess < MIN_SHARE * evidence.sectors or _has_inactive_lanes(entry, evidence):
         return False
-    return cost.is_felt(evidence, cost.of_sectors(evidence, entry))
+    return cost.is_noticeable(evidence, cost.of_sectors(evidence, entry))
 
 
-def _lacks_lanes(entry: SiteCounts, evidence: Evidence) -> bool:
-    """Whether no more sectors move than if all lanes of the warp took part and lay side by side: then lanes are missing between the others,
-    which another order of the data would not change."""
+def _has_inactive_lanes(entry: SiteCounts, evidence: Evidence) -> bool:
+    """Return whether no more sectors move than for a full warp of contiguous lanes: then inactive lanes are the cause, and a different data
+    layout would not help."""
     lanes = evidence.lanes_per_warp()
     return entry.lanes < lanes * entry.requests and (entry.sectors or 0) * SECTOR_BYTES <= entry.site.nbytes * lanes * entry.requests
 
 
 def shares_sectors(entry: SiteCounts, evidence: Evidence) -> bool:
-    """Whether lanes share the sectors that they touch, in those accesses of a place that touch too many. Atomics go where their data say,
-    so nothing lies between that could be used."""
+    """Return whether lanes share sectors, in those accesses of a place that touch too many.
+
+    Atomics go where their data say, so no useful data lies between.
+    """
     if entry.site.is_atomic:
         return False
-    counted = [evidence.by_site[one.instruction] for one in evidence.together(entry.site) if one.instruction in evidence.by_site]
+    counted = [evidence.by_site[one.instruction] for one in evidence.sites_of_access(entry.site) if one.instruction in evidence.by_site]
     apart = [one for one in counted if one.excess_sectors]
     sectors = sum(one.sectors or 0 for one in apart)
-    # Lanes with the same word need no more of a sector than one of them: `ideal_sectors` is what different words would fill.
+    # Lanes with the same word count once: `ideal_sectors` is what the distinct words would fill.
     different = [min(one.lanes, (one.ideal_sectors or 0) * SECTOR_BYTES // max(one.site.nbytes, 1)) for one in apart]
-    return sum(different) >= (1 - EDGES) * SHARED_BY * sectors and not _goes_down(entry, evidence, sum(different) / max(sectors, 1))
+    return sum(different) >= (1 - EDGES) * SHARED_BY * sectors and not _goes_down_columns(entry, evidence, sum(different) / max(sectors, 1))
 
 
-def _goes_down(entry: SiteCounts, evidence: Evidence, lanes_in_sector: float) -> bool:
-    """Whether lanes share a sector because the block has a second row beside the first, and each row goes down a column: then nothing lies
-    between the lanes that could be stored elsewhere. A row of the block that is shorter than a sector is another cause."""
+def _goes_down_columns(entry: SiteCounts, evidence: Evidence, lanes_in_sector: float) -> bool:
+    """Return whether lanes share a sector only because the block has several rows and each row goes down a column.
+
+    Then no data lies between the lanes that could be stored elsewhere. Block rows shorter than a sector are another cause.
+    """
     row_bytes = evidence.row_bytes(entry.site.nbytes)
     if row_bytes is not None and row_bytes < SECTOR_BYTES:
         return False
-    seen = [_alone(one) for one in evidence.worst_examples(entry.site) if one.space == "global"]
+    seen = [_isolated_share(one) for one in evidence.worst_examples(entry.site) if one.space == "global"]
     if seen:
-        return min(seen) >= ALONE
+        return min(seen) >= MIN_ISOLATED
     return 1 < evidence.rows_per_warp(entry.site.nbytes) >= lanes_in_sector
 
 
-def _alone(example: AccessExample) -> float:
-    """The share of the sectors of an access that touches neither the sector in front of them nor the one behind."""
+def _isolated_share(example: AccessExample) -> float:
+    """Return the share of an access's sectors of which neither neighbour is touched."""
     touched = {
         (address + byte) // SECTOR_BYTES
         for lane, address in enumerate(example.addresses)
@@ -93,9 +96,9 @@ def _alone(example: AccessExample) -> float:
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield the uncoalesced accesses of a kernel."""
     for entry in evidence.accesses:
-        if wasteful(entry, evidence) and not shares_sectors(entry, evidence):
+        if is_wasteful(entry, evidence) and not shares_sectors(entry, evidence):
             sectors, ideal = entry.sectors or 0, entry.ideal_sectors or 1
             touched, enough = (per_request(number, entry.requests) for number in (sectors, ideal))
             what = f"each request touches {touched} sectors where {enough} would do ({rounded(sectors / ideal)} times the traffic)"
@@ -106,14 +109,14 @@ def _cause(counts: SiteCounts, sectors: int) -> str:
     if sectors == counts.lanes:
         return "each lane touches a different sector"
     words = (counts.ideal_sectors or 0) * SECTOR_BYTES / max(counts.site.nbytes, 1)
-    together = counts.lanes / max(words, 1)
-    if together >= SHARED_BY and not counts.site.is_atomic:
-        return f"its lanes access few different elements, one per {plural(together, 'lane')}, which are not contiguous"
+    lanes_per_word = counts.lanes / max(words, 1)
+    if lanes_per_word >= SHARED_BY and not counts.site.is_atomic:
+        return f"its lanes access few different elements, one per {plural(lanes_per_word, 'lane')}, which are not contiguous"
     return "the addresses of its lanes are not contiguous"
 
 
 def remedy(site: Site) -> str:
-    """Of accesses whose lanes lie apart."""
+    """Return the remedy for accesses with scattered lanes."""
     advice = f"Let neighbouring threads {VERBS[site.kind]} neighbouring addresses"
     if site.is_atomic:
         return f"{advice}, or collect the updates in shared memory first."

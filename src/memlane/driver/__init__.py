@@ -1,8 +1,8 @@
-"""Kernels on a real GPU: the one package that opens the CUDA driver.
+"""Run kernels on a real GPU: the only package that opens the CUDA driver.
 
-Order inside: probe, failure, parameters, calls <- library, foreign, texture <- prepared, graph <- device. Only `probe` runs without
-CUDA's packages, so that a machine without them can be told so: `Device` and what stands under it are imported when `Device` is first
-asked for.
+Order inside: probe, failure, parameters, calls <- library, foreign_arrays, texture <- fast_launch, graph <- device. Only `probe` runs
+without CUDA's packages, so that machines without them get a clear message: `Device` and its dependencies are imported on first access to
+`Device`.
 """
 
 from __future__ import annotations

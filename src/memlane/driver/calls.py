@@ -1,4 +1,4 @@
-"""Calls of `cuda.bindings`, whose functions answer with an error code and the results."""
+"""Call `cuda.bindings`, whose functions return an error code and the results."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from cuda.bindings import driver
 
 
 class CallError(Exception):
-    """A call did not succeed. Its text begins with the driver's name for the error, like the texts of `cuda.core`."""
+    """Raised when a driver call fails. Its text begins with the driver's name for the error, like the texts of `cuda.core`."""
 
 
-def done(answer: tuple[Any, ...]) -> Any:
-    """The results of a call: None, one value, or a tuple. Raises CallError."""
+def checked(answer: tuple[Any, ...]) -> Any:
+    """Return the results of a call: None, one value, or a tuple. Raises CallError."""
     code, *values = answer
     if code != driver.CUresult.CUDA_SUCCESS:
         raise CallError(f"{code.name}: {_explanation(code)}")

@@ -1,4 +1,5 @@
-"""The context of a GPU: made current for each call, whichever other libraries have left there, with the driver's errors as memlane's."""
+"""Make the context of a GPU current for each call, whatever other libraries have made current, and translate the driver's errors into
+memlane's."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from typing import Any
 from cuda import core
 from cuda.bindings import driver
 
-from memlane.driver.calls import done
-from memlane.driver.failure import error_name, failure
+from memlane.driver.calls import checked
+from memlane.driver.failure import error_for, error_name
 
 
-class Refusals:
-    """Turns the driver's errors in a `with` block into memlane's."""
+class TranslatedErrors:
+    """A `with` block that translates the driver's errors into memlane's."""
 
     __slots__ = ("_context", "_doing")
 
@@ -29,7 +30,7 @@ class Refusals:
 
 
 class Current:
-    """Makes a context current in a `with` block, and turns the driver's errors into memlane's."""
+    """A `with` block in which a context is current and the driver's errors become memlane's."""
 
     __slots__ = ("_context", "_doing")
 
@@ -39,8 +40,8 @@ class Current:
     def __enter__(self) -> None:
         (code,) = driver.cuCtxPushCurrent(self._context.handle)
         if code:
-            with Refusals(self._context, self._doing):
-                done((code,))
+            with TranslatedErrors(self._context, self._doing):
+                checked((code,))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         driver.cuCtxPopCurrent()
@@ -52,29 +53,31 @@ class Context:
     """The primary context of a device of this process, which CuPy, PyTorch and the CUDA runtime use too."""
 
     def __init__(self, name: str, index: int) -> None:
-        """Open it. `name` is what messages call the device."""
+        """Open the context. `name`: the device's name in messages."""
         self.name = name
         self.running: dict[str, None] = {}
-        """Titles of the kernels that may still be at work."""
-        with Refusals(self, "to open"):
-            before = done(driver.cuCtxGetCurrent())
+        """Titles of the kernels that may still be running."""
+        with TranslatedErrors(self, "to open"):
+            before = checked(driver.cuCtxGetCurrent())
             self.device = core.Device(index)
             self.device.set_current()
-            self.handle: Any = done(driver.cuCtxGetCurrent())
+            self.handle: Any = checked(driver.cuCtxGetCurrent())
             if int(before):
-                done(driver.cuCtxSetCurrent(before))
+                checked(driver.cuCtxSetCurrent(before))
 
     def current(self, doing: str) -> Current:
-        """Return a `with` block in which the context is current. `doing` says in messages what the driver refused."""
+        """Return a `with` block in which the context is current. `doing` names the attempted operation in messages."""
         return Current(self, doing)
 
-    def refusals(self, doing: str) -> Refusals:
+    def translated_errors(self, doing: str) -> TranslatedErrors:
         """Return a `with` block in which the driver's errors become memlane's."""
-        return Refusals(self, doing)
+        return TranslatedErrors(self, doing)
 
     def translate(self, error: Exception, doing: str) -> None:
-        """Raise memlane's error for one of the driver. `cuda.core` and `cuda.bindings` have classes of their own for these; their text
-        names them. Return for any other error."""
+        """Raise memlane's error for an error of the driver; return for any other error.
+
+        `cuda.core` and `cuda.bindings` have their own exception classes for these; the text contains the driver's name of the error.
+        """
         name = error_name(str(error))
         if name is not None:
-            raise failure(self.name, name, doing, tuple(self.running), str(error)) from error
+            raise error_for(self.name, name, doing, tuple(self.running), str(error)) from error

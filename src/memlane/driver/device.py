@@ -1,4 +1,4 @@
-"""A GPU as a target."""
+"""Implement the target interface on a GPU."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from cuda import core
 from cuda.bindings import driver
 
 from memlane.chip import nearest
-from memlane.driver.calls import done
-from memlane.driver.cluster import allow_cluster, asked_cluster, launch_in_clusters
+from memlane.driver.calls import checked
+from memlane.driver.cluster import allow_cluster, explicit_cluster, launch_in_clusters
 from memlane.driver.context import Context, Current
 from memlane.driver.failure import error_name
-from memlane.driver.foreign import device_memory
-from memlane.driver.graph import BuiltGraph, DeviceGraph, Worker, build, is_pinned, pinned_array, single, start_copy
+from memlane.driver.fast_launch import DeviceLaunch, QuickLaunch
+from memlane.driver.foreign_arrays import device_memory
+from memlane.driver.graph import BuiltGraph, DeviceGraph, Worker, build, is_pinned, pinned_array, single_launch_graph, start_copy
 from memlane.driver.library import DeviceKernel, Library, load_library
 from memlane.driver.parameters import Parameters
-from memlane.driver.prepared import DeviceLaunch, QuickLaunch
 from memlane.driver.probe import driver_version, probe
 from memlane.driver.streams import DEFAULT, Queue, Streams
 from memlane.driver.tensor_map import encode
@@ -55,10 +55,10 @@ from memlane.ptx import Module
 class Device(Target):
     """The GPU `cuda:<index>` of this process, through the primary context that CuPy, PyTorch and the CUDA runtime use too.
 
-    Order: the default stream is CUDA's legacy default stream, and the streams that `stream()` gives are *blocking* ones. So work on the
-    default stream waits for all work launched before it, and all work launched after it waits for it. Arrays of other libraries are
-    ordered like our own as long as those libraries work on the default stream, as they do unless told otherwise; work on their other
-    streams is ordered when the array is passed, by the protocol that hands it over. Two streams of one device may overlap.
+    Order: the default stream is CUDA's legacy default stream, and `stream()` returns *blocking* streams. So work on the default stream
+    waits for all work launched before it, and all work launched after it waits for it. Arrays of other libraries are ordered like memlane's
+    as long as those libraries use the default stream, their default; work on their other streams is ordered when the array is passed, by
+    the exchange protocol. Two streams of one device may overlap.
 
     Memory comes from the device's memory pool and is returned to it in the order of the default stream: an array may be dropped while
     kernels that use it are still running.
@@ -67,8 +67,11 @@ class Device(Target):
     modelled = False
 
     def __init__(self, index: int = 0, *, fmad: bool = True) -> None:
-        """Open the device. With `fmad` False, modules are assembled without fusing multiplications and additions, so that results equal
-        those of the emulator bit for bit. Raises DeviceError if there is no such device."""
+        """Open the device. Raises DeviceError if there is no such device.
+
+        With `fmad` False, modules are assembled without fusing multiplications and additions, so that results equal those of the emulator
+        bit for bit.
+        """
         self.name = f"cuda:{index}"
         self.fmad = fmad
         self._peers: set[Memory] = set()
@@ -98,31 +101,31 @@ class Device(Target):
         return int(buffer.handle), buffer
 
     def free_bytes(self) -> int:
-        """Return what the driver reports as free, and what the memory pool holds without using it."""
+        """Return the bytes that the driver reports as free, plus those reserved but unused in the memory pool."""
         attribute = driver.CUmemPool_attribute
         with self._current("a query of its free memory"):
-            free, _ = done(driver.cuMemGetInfo())
-            pool = done(driver.cuDeviceGetMemPool(self._device.device_id))
-            held = int(done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)))
-            used = int(done(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT)))
+            free, _ = checked(driver.cuMemGetInfo())
+            pool = checked(driver.cuDeviceGetMemPool(self._device.device_id))
+            held = int(checked(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)))
+            used = int(checked(driver.cuMemPoolGetAttribute(pool, attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT)))
         return int(free) + held - used
 
     def read(self, address: int, host: npt.NDArray[Any]) -> None:
-        with self._behind_all(f"a copy of {plural(host.nbytes, 'byte')} to the host"):
+        with self._after_all_work(f"a copy of {plural(host.nbytes, 'byte')} to the host"):
             if host.nbytes:
-                done(driver.cuMemcpyDtoHAsync(host.ctypes.data, address, host.nbytes, DEFAULT.handle))
+                checked(driver.cuMemcpyDtoHAsync(host.ctypes.data, address, host.nbytes, DEFAULT.handle))
             self.streams.wait_for_default()
 
     def write(self, address: int, host: npt.NDArray[Any]) -> None:
-        with self._behind_all(f"a copy of {plural(host.nbytes, 'byte')} to the device"):
+        with self._after_all_work(f"a copy of {plural(host.nbytes, 'byte')} to the device"):
             if host.nbytes:
-                done(driver.cuMemcpyHtoDAsync(address, host.ctypes.data, host.nbytes, DEFAULT.handle))
+                checked(driver.cuMemcpyHtoDAsync(address, host.ctypes.data, host.nbytes, DEFAULT.handle))
             self.streams.wait_for_default()
 
     def clear(self, address: int, nbytes: int) -> None:
         if nbytes:
-            with self._behind_all(f"to clear {plural(nbytes, 'byte')}"):
-                done(driver.cuMemsetD8Async(address, 0, nbytes, DEFAULT.handle))
+            with self._after_all_work(f"to clear {plural(nbytes, 'byte')}"):
+                checked(driver.cuMemsetD8Async(address, 0, nbytes, DEFAULT.handle))
 
     def start_copy(self, destination: Place, source: Place, stream: Stream | None = None) -> Event:
         copy = whole_copy(destination, source)
@@ -140,8 +143,8 @@ class Device(Target):
         return self.record(stream)
 
     @contextmanager
-    def _behind_all(self, doing: str) -> Iterator[None]:
-        """With the context current, and the default stream behind all work that memlane has put on other streams."""
+    def _after_all_work(self, doing: str) -> Iterator[None]:
+        """Make the context current, with the default stream ordered after all work of memlane on other streams."""
         with self._current(doing):
             self.streams.join()
             yield
@@ -164,7 +167,7 @@ class Device(Target):
 
     def _copy_image(self, image: object, texels: Texels, host: npt.NDArray[Any], to_host: bool) -> None:
         assert isinstance(image, Image)
-        with self._behind_all(f"a copy of a {texels}"):
+        with self._after_all_work(f"a copy of a {texels}"):
             self.streams.wait_for_default()
             copy_image(image, texels, host, to_host)
 
@@ -236,27 +239,27 @@ class Device(Target):
         with self._current(f"the launch of {launch.kernel.title}"):
             queue = self.streams.queue(launch.stream)
             kernel = self._ready(launch)
-            if self.streams.apart or queue.is_apart:
+            if self.streams.unordered or queue.is_unordered:
                 self.streams.order(queue)
             stream = queue.stream
             parameters = Parameters([argument.data for argument in launch.arguments])
             self.context.running[launch.kernel.title] = None
             shape = (*launch.grid, *launch.block, launch.shared_bytes)
-            if cluster := asked_cluster(launch):
+            if cluster := explicit_cluster(launch):
                 launch_in_clusters(launch, cluster, kernel.function, stream.handle, parameters.address)
             elif launch.kernel.cooperative:
-                done(driver.cuLaunchCooperativeKernel(kernel.function, *shape, stream.handle, parameters.address))
+                checked(driver.cuLaunchCooperativeKernel(kernel.function, *shape, stream.handle, parameters.address))
             else:
-                done(driver.cuLaunchKernel(kernel.function, *shape, stream.handle, parameters.address, 0))
+                checked(driver.cuLaunchKernel(kernel.function, *shape, stream.handle, parameters.address, 0))
             self._keep(launch, queue)
 
     def prepared(self, launch: Launch) -> Callable[[], None]:
         with self._current(f"the launch of {launch.kernel.title}"):
-            return DeviceLaunch(launch, single(launch, self._ready(launch)), int(DEFAULT.handle), self.context.running)
+            return DeviceLaunch(launch, single_launch_graph(launch, self._ready(launch)), int(DEFAULT.handle), self.context.running)
 
     def quick_call(self, call: KernelCall) -> QuickCall | None:
         queue = self.streams.queue(call.stream)
-        if queue.is_apart or not QuickLaunch.takes(call):
+        if queue.is_unordered or not QuickLaunch.takes(call):
             return None
         kernel = self._kernel(call.kernel)
         with self._current(f"the launch of {call.kernel.title}"):
@@ -271,7 +274,7 @@ class Device(Target):
             stream, first, last = DEFAULT.handle, begin.handle, end.handle
             driver.cuEventRecord(first, stream)
             run()
-            done(driver.cuEventRecord(last, stream))
+            checked(driver.cuEventRecord(last, stream))
             end.sync()
             return float(end - begin) * 1e6
 
@@ -313,7 +316,8 @@ class Device(Target):
         return build(steps, lambda target: workers[id(target)], workers[id(self)], timed)
 
     def time_launches(self, launches: Sequence[Launch]) -> tuple[LaunchTime, ...]:
-        """In a CUDA graph with events, so that times hold the GPU's gaps between launches (a microsecond or so) and not the host's.
+        """Time launches in a CUDA graph with events, so that times include the GPU's gaps between launches (about a microsecond) but not
+        the host's.
 
         The clock of events has a resolution of about half a microsecond.
         """
@@ -346,14 +350,14 @@ class Device(Target):
 
     def sync(self) -> None:
         with self._current("a wait for its work"):
-            done(driver.cuCtxSynchronize())
+            checked(driver.cuCtxSynchronize())
         self.context.running.clear()
         self.streams.kept.clear()
-        self.streams.apart.clear()
+        self.streams.unordered.clear()
         self.streams.others.clear()
 
     def _ready(self, launch: Launch) -> DeviceKernel:
-        """The kernel of a launch, once it is known that the device can do what the launch asks for."""
+        """Return the kernel of a launch, after checking that the device supports everything that the launch requests."""
         if launch.layers != Layers() or launch.layers.report is not None:
             raise BadLaunch(f"{self.name} cannot observe a launch by itself; use ml.trace or ml.count, or the emulator")
         kernel = self._kernel(launch.kernel)
@@ -362,29 +366,33 @@ class Device(Target):
         return kernel
 
     def _keep(self, launch: Launch, queue: Queue) -> None:
-        """Hold arrays until the launch is over where nothing else does: those of other libraries, as how soon their owners use the memory
-        again is not ours to say, and all of a launch on a stream that the release of our memory is not ordered with."""
+        """Hold references to arrays until the launch has ended, if nothing else does.
+
+        These are arrays of other libraries, whose owners may reuse the memory at any time, and all arrays of a launch on a stream that
+        memlane's memory release is not ordered with.
+        """
         if self.streams.kept:
             self.streams.release()
         owners = [one.owner for one in launch.arguments if one.owner is not None]
-        if not queue.is_apart:
+        if not queue.is_unordered:
             owners = [owner for owner in owners if not isinstance(owner, core.Buffer)]
         if owners:
             self.streams.kept.append((queue.stream.record(), owners))
 
 
 def _attributes(device: core.Device) -> dict[str, int]:
-    """The device attributes under the names of `cuda.core`, and `total_memory` in bytes. Attributes newer than the driver are left out."""
+    """Return the device attributes by their names in `cuda.core`, and `total_memory` in bytes. Attributes newer than the driver are left
+    out."""
     values = {}
     for name in dir(device.properties):
         if not name.startswith("_"):
             try:
                 value = getattr(device.properties, name)
-            except Exception as error:  # as above: the driver does not know the attribute, and nothing asks for one that it may not know
+            except Exception as error:  # the driver does not know the attribute, and nothing requires such attributes
                 if error_name(str(error)) is None:
                     raise
             else:
                 if isinstance(value, int):
                     values[name] = int(value)
-    values["total_memory"] = int(done(driver.cuDeviceTotalMem(device.device_id)))
+    values["total_memory"] = int(checked(driver.cuDeviceTotalMem(device.device_id)))
     return values

@@ -1,7 +1,7 @@
-"""What the CUDA driver's errors mean, as memlane's errors.
+"""Translate the CUDA driver's errors into memlane's.
 
-An error of a kernel shows at a later call, whichever that is, and the driver does not say which kernel it was. So the target remembers
-what was launched since the last call that succeeded in waiting, and the message names those.
+A kernel's error appears at an arbitrary later call, and the driver does not say which kernel failed. So the target remembers the launches
+since the last successful wait, and the message names them.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _REFUSALS: dict[str, tuple[type[MemlaneError], str]] = {
 
 
 def error_name(text: str) -> str | None:
-    """The driver's name at the start of an error text, such as `CUDA_ERROR_INVALID_VALUE`; None if there is none."""
+    """Return the driver's error name at the start of a text, such as `CUDA_ERROR_INVALID_VALUE`; None if there is none."""
     match = re.match(r"CUDA_ERROR_\w+", text)
     return match.group() if match else None
 
 
-def failure(target: str, name: str, doing: str, running: Sequence[str] = (), detail: str = "") -> MemlaneError:
-    """The error to raise when the driver answered `name` to `doing`, while the kernels in `running` may still have been at work.
+def error_for(target: str, name: str, doing: str, running: Sequence[str] = (), detail: str = "") -> MemlaneError:
+    """Return the error to raise when the driver returned `name` for `doing`, while the kernels in `running` may still have been running.
 
-    `detail` is the driver's own explanation; it is used where there is none here.
+    `detail` is the driver's own explanation, used if memlane has none.
     """
     if name in _FAULTS:
         kind, meaning = _FAULTS[name]

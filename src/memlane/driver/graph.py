@@ -1,7 +1,7 @@
-"""Steps of a plan as one CUDA graph over several devices.
+"""Build one CUDA graph over several devices from the steps of a plan.
 
-Nodes are added one by one with the edges that the plan states. In a *timed* graph each step has an event before and behind it, recorded on
-its device, and each device an event of its own at the start: times of two devices are as far apart as these starts, some microseconds.
+Nodes are added one by one, with the edges of the plan. In a *timed* graph each step has an event before and after it, recorded on its
+device, and each device has an event at the start: times of two devices are offset by the skew of these starts, some microseconds.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from cuda.bindings import driver
 from cuda.core import Device, Event, EventOptions, LegacyPinnedMemoryResource
 from cuda.core.graph import Graph, GraphDefinition
 
-from memlane.driver.calls import CallError, done
-from memlane.driver.cluster import asked_cluster, put_in_clusters
+from memlane.driver.calls import CallError, checked
+from memlane.driver.cluster import explicit_cluster, set_cluster
 from memlane.driver.context import Context
 from memlane.driver.library import DeviceKernel
 from memlane.driver.parameters import Parameters
@@ -36,56 +36,56 @@ _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 @dataclass(frozen=True)
 class Worker:
-    """What a graph needs of one device."""
+    """One device of a graph, with the functions that the graph calls on it."""
 
     device: Device
     context: Any
     current: Callable[[str], AbstractContextManager[None]]
-    """Makes the context current in a `with` block, and turns the driver's errors into ours."""
+    """Returns a `with` block in which the context is current and the driver's errors become memlane's."""
     kernel_of: Callable[[Launch], DeviceKernel]
     streams: Streams
 
 
 @dataclass
 class BuiltGraph:
-    """An executable graph, and what has to live as long."""
+    """An executable graph, and the objects that must outlive it."""
 
     graph: Graph
     definition: GraphDefinition
-    """Whose nodes name those of the executable graph."""
+    """Definition whose nodes identify those of the executable graph."""
     nodes: list[list[Any]]
-    """Of each step those that do its work."""
+    """Nodes that do the work of each step."""
     workers: list[Worker]
-    """Of each step."""
+    """Worker of each step."""
     others: list[Streams]
-    """Those of further devices that it works on."""
+    """Streams of the other devices in the graph."""
     functions: dict[int, object] = field(default_factory=dict)
-    """By step: the host function that the driver calls."""
+    """Step number -> host function that the driver calls."""
     titles: dict[str, None] = field(default_factory=dict)
-    """Of the kernels in it."""
+    """Titles of its kernels, as an ordered set."""
     raised: list[BaseException] = field(default_factory=list)
-    """What host functions raised, in the order in which they did."""
+    """Exceptions raised by host functions, in order."""
     events: list[tuple[Event, Event, Event]] = field(default_factory=list)
-    """Of each step in a timed graph: the start of its device, its own start and its end."""
+    """Events of each step in a timed graph: start of its device, own start, own end."""
 
     def set_step(self, number: int, step: BoundStep) -> None:
-        """Let the executable graph do another step of the same kind in place of one. CallError where the driver cannot."""
+        """Replace a step of the executable graph by another of the same kind. Raises CallError if the driver cannot."""
         action, worker, executable = step.action, self.workers[number], self.graph.handle
         if isinstance(action, Launch):
             node, _kept = _kernel_node(action, worker.kernel_of(action))
-            done(driver.cuGraphExecKernelNodeSetParams(executable, self.nodes[number][0], node))
+            checked(driver.cuGraphExecKernelNodeSetParams(executable, self.nodes[number][0], node))
         elif isinstance(action, BoundCopy):
             ends = action.destination.is_on_host, action.source.is_on_host
-            for node, rows in zip(self.nodes[number], action.rows(), strict=False):  # a copy of nothing has an empty node and no rows
-                done(driver.cuGraphExecMemcpyNodeSetParams(executable, node, _copy_node(rows, *ends), worker.context))
+            for node, rows in zip(self.nodes[number], action.rows(), strict=False):  # an empty copy has an empty node and no rows
+                checked(driver.cuGraphExecMemcpyNodeSetParams(executable, node, _copy_node(rows, *ends), worker.context))
         else:
             function, node = _call_node(action, self.raised)
-            done(driver.cuGraphExecHostNodeSetParams(executable, self.nodes[number][0], node))
+            checked(driver.cuGraphExecHostNodeSetParams(executable, self.nodes[number][0], node))
             self.functions[number] = function
 
 
 def build(steps: Sequence[BoundStep], worker_of: Callable[[object], Worker], first: Worker, timed: bool) -> BuiltGraph:
-    """Return the graph of some steps. `worker_of` gives that of a step's target; the host's steps are recorded with `first`."""
+    """Return the graph of some steps. `worker_of` returns the worker of a step's target; host steps are recorded with `first`."""
     return _Builder(worker_of, first, timed).build(steps)
 
 
@@ -133,7 +133,7 @@ class _Builder:
         return [streams for streams in found.values() if streams is not self.first.streams]
 
     def _nodes(self, number: int, step: BoundStep, worker: Worker, after: list[Any]) -> Iterator[Any]:
-        """Add what a step consists of, all of it behind `after`."""
+        """Add the nodes of a step after `after`, and yield them."""
         action = step.action
         if isinstance(action, Launch):
             node = add_launch(self.definition, action, worker.kernel_of(action), after)
@@ -148,18 +148,18 @@ class _Builder:
             yield self._call(number, action, after)
 
     def _empty(self, after: list[Any]) -> Any:
-        return done(driver.cuGraphAddEmptyNode(self.definition.handle, after, len(after)))
+        return checked(driver.cuGraphAddEmptyNode(self.definition.handle, after, len(after)))
 
-    def _rows(self, rows: Rows, to_host: bool, of_host: bool, worker: Worker, after: list[Any]) -> Any:
-        node = _copy_node(rows, to_host, of_host)
-        return done(driver.cuGraphAddMemcpyNode(self.definition.handle, after, len(after), node, worker.context))
+    def _rows(self, rows: Rows, to_host: bool, from_host: bool, worker: Worker, after: list[Any]) -> Any:
+        node = _copy_node(rows, to_host, from_host)
+        return checked(driver.cuGraphAddMemcpyNode(self.definition.handle, after, len(after), node, worker.context))
 
     def _call(self, number: int, call: BoundCall, after: list[Any]) -> Any:
         self.functions[number], node = _call_node(call, self.raised)
-        return done(driver.cuGraphAddHostNode(self.definition.handle, after, len(after), node))
+        return checked(driver.cuGraphAddHostNode(self.definition.handle, after, len(after), node))
 
     def _origin(self, worker: Worker, root: Any) -> tuple[Event, Any]:
-        """The event at the start of a device, and its node."""
+        """Return the start event of a device, and its node."""
         number = worker.device.device_id
         if number not in self.origins:
             self.origins[number] = self._record(worker, [root])
@@ -167,19 +167,19 @@ class _Builder:
 
     def _record(self, worker: Worker, after: list[Any]) -> tuple[Event, Any]:
         event = worker.device.create_event(EventOptions(timing_enabled=True))
-        return event, done(driver.cuGraphAddEventRecordNode(self.definition.handle, after, len(after), event.handle))
+        return event, checked(driver.cuGraphAddEventRecordNode(self.definition.handle, after, len(after), event.handle))
 
 
-def _copy_node(rows: Rows, to_host: bool, of_host: bool) -> Any:
+def _copy_node(rows: Rows, to_host: bool, from_host: bool) -> Any:
     node = driver.CUDA_MEMCPY3D()
     kinds = driver.CUmemorytype
     node.dstMemoryType = kinds.CU_MEMORYTYPE_HOST if to_host else kinds.CU_MEMORYTYPE_DEVICE
-    node.srcMemoryType = kinds.CU_MEMORYTYPE_HOST if of_host else kinds.CU_MEMORYTYPE_DEVICE
+    node.srcMemoryType = kinds.CU_MEMORYTYPE_HOST if from_host else kinds.CU_MEMORYTYPE_DEVICE
     if to_host:
         node.dstHost = rows.destination
     else:
         node.dstDevice = driver.CUdeviceptr(rows.destination)
-    if of_host:
+    if from_host:
         node.srcHost = rows.source
     else:
         node.srcDevice = driver.CUdeviceptr(rows.source)
@@ -189,16 +189,16 @@ def _copy_node(rows: Rows, to_host: bool, of_host: bool) -> Any:
 
 
 def start_copy(copy: BoundCopy, stream: Any) -> None:
-    """Put a copy on a stream. The context of its device must be current."""
+    """Enqueue a copy on a stream. The context of its device must be current."""
     for rows in copy.rows():
         if rows.height == 1:
-            done(driver.cuMemcpyAsync(rows.destination, rows.source, rows.width, stream))
+            checked(driver.cuMemcpyAsync(rows.destination, rows.source, rows.width, stream))
         else:
-            done(driver.cuMemcpy3DAsync(_copy_node(rows, copy.destination.is_on_host, copy.source.is_on_host), stream))
+            checked(driver.cuMemcpy3DAsync(_copy_node(rows, copy.destination.is_on_host, copy.source.is_on_host), stream))
 
 
 def _call_node(call: BoundCall, raised: list[BaseException]) -> tuple[object, Any]:
-    """Return a function that the driver can call, and the node. It may not use the GPU; what it raises is kept until somebody waits."""
+    """Return a callback for the driver, and its node. The callback must not use the GPU; its exceptions are kept until the next wait."""
 
     def run(_: object) -> None:
         try:
@@ -213,7 +213,7 @@ def _call_node(call: BoundCall, raised: list[BaseException]) -> tuple[object, An
 
 
 def _kernel_node(launch: Launch, kernel: DeviceKernel) -> tuple[Any, object]:
-    """Return the node of a launch, and what it points to, which the call that takes it has to find alive."""
+    """Return the node parameters of a launch, and the memory that they point to, which must outlive the call that uses them."""
     parameters = Parameters([argument.data for argument in launch.arguments])
     node = driver.CUDA_KERNEL_NODE_PARAMS()
     node.func = kernel.function
@@ -225,26 +225,26 @@ def _kernel_node(launch: Launch, kernel: DeviceKernel) -> tuple[Any, object]:
 
 
 def add_launch(definition: GraphDefinition, launch: Launch, kernel: DeviceKernel, after: list[Any]) -> Any:
-    """Add a launch to a graph, behind other nodes, and return its node. The context of its device must be current."""
+    """Add a launch to a graph after other nodes, and return its node. The context of its device must be current."""
     node, _kept = _kernel_node(launch, kernel)
-    added = done(driver.cuGraphAddKernelNode(definition.handle, after, len(after), node))
+    added = checked(driver.cuGraphAddKernelNode(definition.handle, after, len(after), node))
     if launch.kernel.cooperative:
         value = driver.CUkernelNodeAttrValue()
         value.cooperative = 1
-        done(driver.cuGraphKernelNodeSetAttribute(added, driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value))
-    if cluster := asked_cluster(launch):
-        put_in_clusters(added, cluster)
+        checked(driver.cuGraphKernelNodeSetAttribute(added, driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value))
+    if cluster := explicit_cluster(launch):
+        set_cluster(added, cluster)
     return added
 
 
 def _set_urgent(node: Any) -> None:
-    """Give a launch of a graph the highest priority that there is. The context of its device must be current."""
+    """Give a launch of a graph the highest priority. The context of its device must be current."""
     value = driver.CUkernelNodeAttrValue()
-    _, value.priority = done(driver.cuCtxGetStreamPriorityRange())
-    done(driver.cuGraphKernelNodeSetAttribute(node, driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_PRIORITY, value))
+    _, value.priority = checked(driver.cuCtxGetStreamPriorityRange())
+    checked(driver.cuGraphKernelNodeSetAttribute(node, driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_PRIORITY, value))
 
 
-def single(launch: Launch, kernel: DeviceKernel) -> Graph:
+def single_launch_graph(launch: Launch, kernel: DeviceKernel) -> Graph:
     """Return an executable graph of one launch. The context of its device must be current."""
     definition = GraphDefinition()
     add_launch(definition, launch, kernel, [])
@@ -252,7 +252,7 @@ def single(launch: Launch, kernel: DeviceKernel) -> Graph:
 
 
 class Owner(Protocol):
-    """What a graph asks of the device that made it."""
+    """The device that made a graph, as far as the graph uses it."""
 
     context: Context
     streams: Streams
@@ -262,7 +262,7 @@ class Owner(Protocol):
 
 
 class DeviceGraph:
-    """Steps of a plan as a CUDA graph. It holds the steps, and so the arrays and modules that they use, until the last replay is done."""
+    """Steps of a plan as a CUDA graph. It holds the steps, and so their arrays and modules, until the last replay has ended."""
 
     def __init__(self, owner: Owner, steps: Sequence[BoundStep], timed: bool) -> None:
         self.owner, self.steps, self._timed = owner, tuple(steps), timed
@@ -271,12 +271,12 @@ class DeviceGraph:
         self._is_under_way = False
 
     def replay(self, stream: Stream | None = None) -> None:
-        """Start it on a stream of the device that made it, the default one if none is given. Two replays of one graph do not overlap."""
+        """Start the graph on a stream of the device that made it, by default the default stream. Replays of one graph do not overlap."""
         self.owner.start_graph(self.steps, self.built, stream)
         self._last, self._is_under_way = stream, True
 
     def wait(self) -> None:
-        """Wait for the replays so far. Raises what a host function raised first in them."""
+        """Wait for all replays so far. Raises the first exception of their host functions."""
         if self._is_under_way:
             self.owner.streams.wait_on(self._last)
             self._is_under_way = False
@@ -286,12 +286,12 @@ class DeviceGraph:
             raise error
 
     def update(self, steps: Sequence[BoundStep]) -> None:
-        """Let replays from now on do other steps of the same kinds. Where the driver cannot change a node, the graph is made anew."""
+        """Replace the steps by others of the same kinds for later replays. If the driver cannot change a node, the graph is rebuilt."""
         if not same_kinds(self.steps, steps):
             raise BadLaunch("a graph can be updated only with steps of the same kinds in the same order: prepare another graph")
         changed = [number for number, (before, after) in enumerate(zip(self.steps, steps, strict=True)) if before.action != after.action]
         self._retire()
-        with self.owner.context.refusals(f"other memory for a graph of {plural(len(steps), 'step')}"):
+        with self.owner.context.translated_errors(f"other memory for a graph of {plural(len(steps), 'step')}"):
             try:
                 if any(_has_pitch(steps[number]) for number in changed):
                     raise CallError("the driver cannot change the addresses of copies of rows")
@@ -305,17 +305,17 @@ class DeviceGraph:
         self.steps = tuple(steps)
 
     def _retire(self) -> None:
-        """Keep what replays under way use until they are done."""
+        """Keep the objects that running replays use until they have ended."""
         if self._is_under_way:
             self.owner.streams.keep(self._last, (self.steps, self.built, dict(self.built.functions)))
 
     def __del__(self) -> None:
         if getattr(self, "_is_under_way", False) and not sys.is_finalizing():
-            with contextlib.suppress(MemlaneError):  # a context that has failed runs nothing any more
+            with contextlib.suppress(MemlaneError):  # a failed context runs nothing
                 self._retire()
 
     def times_ns(self) -> list[tuple[float, float]]:
-        """Wait, and return start and end of each step in the last replay, in ns from the start of its device; of a timed graph."""
+        """Wait, and return start and end of each step in the last replay of a timed graph, in ns from the start of its device."""
         self.wait()
         return [(1e6 * (start - origin), 1e6 * (end - origin)) for origin, start, end in self.built.events]
 
@@ -325,7 +325,7 @@ def _has_pitch(step: BoundStep) -> bool:
 
 
 class _Pinned:
-    """Page-locked memory of the host, as an array of bytes asks for it."""
+    """Page-locked host memory with NumPy's array interface."""
 
     def __init__(self, nbytes: int) -> None:
         self.buffer = LegacyPinnedMemoryResource().allocate(max(1, nbytes))
@@ -333,12 +333,12 @@ class _Pinned:
 
 
 def pinned_array(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An array in page-locked memory, which lives as long as the array does. A context must be current."""
+    """Return an array in page-locked memory, which is freed with it. A context must be current."""
     element, extents = np.dtype(dtype), (shape,) if isinstance(shape, int) else tuple(shape)
     return np.asarray(_Pinned(math.prod(extents) * element.itemsize)).view(element).reshape(extents)
 
 
 def is_pinned(address: int) -> bool:
-    """Whether an address of the host is known to the driver. A context must be current."""
+    """Return whether the driver knows a host address as page-locked. A context must be current."""
     code, kind = driver.cuPointerGetAttribute(driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
     return bool(code == driver.CUresult.CUDA_SUCCESS and int(kind) == int(driver.CUmemorytype.CU_MEMORYTYPE_HOST))

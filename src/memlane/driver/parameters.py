@@ -1,4 +1,4 @@
-"""Kernel arguments as the driver wants them: an array of pointers, each to the bytes of one argument."""
+"""Pack kernel arguments for the driver: an array of pointers, each to the bytes of one argument."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import ctypes
 from collections.abc import Sequence
 
 _ALIGNMENT = 16
-"""No parameter type asks for more."""
+"""Maximum alignment of a parameter type, in bytes."""
 
 
 class Parameters:
-    """The arguments of one launch in host memory. The driver copies them during the call, so they must live only that long."""
+    """Arguments of one launch in host memory. The driver copies them during the call, so they need not live longer."""
 
     def __init__(self, arguments: Sequence[bytes]) -> None:
         offsets, size = [], 0
@@ -25,5 +25,5 @@ class Parameters:
 
     @property
     def address(self) -> int:
-        """Address of the array of pointers: what `cuLaunchKernel` calls `kernelParams`."""
+        """Address of the array of pointers, the `kernelParams` of `cuLaunchKernel`."""
         return ctypes.addressof(self._pointers)

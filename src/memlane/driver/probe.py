@@ -1,4 +1,4 @@
-"""Whether this machine has a GPU that can be used, found out without failing and without importing more than needed."""
+"""Detect usable GPUs of this machine, without failing and without importing more than needed."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ from typing import Any
 from memlane.packages import install_command
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-"""The driver's own library."""
+"""File name of the driver's library."""
 
 _NO_DEVICE = {"CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_STUBLIBRARY"}
-"""What `cuInit` says where a driver is installed but there is nothing to drive."""
+"""Results of `cuInit` when a driver is installed but there is no device."""
 _MODULE_VERSION = Path("/sys/module/nvidia/version")
-_ANSWERS_WITHIN_S = 10.0
-"""Where Linux tells the version of the driver's module. The driver's library only tells the CUDA version that it supports."""
+"""Linux's file with the version of the driver's kernel module; the driver's library only reports the CUDA version that it supports."""
+_TIMEOUT_S = 10.0
+"""Timeout for `nvidia-smi`, in seconds."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What was found. `devices` is empty if and only if `problem` is set."""
+    """Result of the detection. `devices` is empty if and only if `problem` is set."""
 
     packages: bool
     """Whether `cuda.bindings` and `cuda.core` are installed."""
     library: bool = True
-    """Whether the driver's library is on this machine."""
+    """Whether the driver's library is installed."""
     driver: tuple[int, int] | None = None
-    """The newest CUDA version that the driver supports."""
+    """Newest CUDA version that the driver supports."""
     devices: tuple[str, ...] = ()
-    """Product names of the devices in the order of their numbers."""
+    """Product names of the devices, by device number."""
     problem: str = ""
     """Why no device can be used, as the end of a sentence."""
     broken: bool = False
-    """Whether a driver is there and refuses to work: something to mend, not a machine without a GPU."""
+    """Whether a driver is installed but fails: a fault to repair, not a machine without a GPU."""
 
 
 @cache
 def probe() -> Probe:
-    """Look for the CUDA driver, the Python packages and the devices, once per process. Imports nothing where there is no driver."""
+    """Detect the CUDA driver, the Python packages and the devices, once per process. Imports nothing if there is no driver."""
     packages = _installed("cuda.bindings") and _installed("cuda.core")
     try:
         ctypes.CDLL(LIBRARY)
@@ -55,20 +56,20 @@ def probe() -> Probe:
 
 
 def module_version() -> str:
-    """The version of the driver's module, as `580.159.04`; empty where nobody knows it."""
+    """Return the version of the driver's kernel module, such as `580.159.04`; empty if unknown."""
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         return _MODULE_VERSION.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
-        pass  # not Linux, or a container that does not show the modules of its host
+        pass  # not Linux, or a container that hides the kernel modules of its host
     try:
-        return subprocess.run(query, capture_output=True, text=True, check=True, timeout=_ANSWERS_WITHIN_S).stdout.split()[0]
+        return subprocess.run(query, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S).stdout.split()[0]
     except (OSError, subprocess.SubprocessError, IndexError):
         return ""
 
 
 def driver_version(found: Probe) -> str:
-    """The version of the driver that was found, as `580.159.04, CUDA 13.0`; what is not known is left out."""
+    """Return the version of the detected driver, such as `580.159.04, CUDA 13.0`; unknown parts are left out."""
     module = module_version()
     cuda = "" if found.driver is None else f"CUDA {found.driver[0]}.{found.driver[1]}"
     return ", ".join(part for part in (module, cuda) if part)

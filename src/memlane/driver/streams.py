@@ -1,8 +1,8 @@
-"""The streams and events of a GPU, its own and those of other libraries, and what has to live until their work is done.
+"""Manage the streams and events of a GPU, its own and those of other libraries, and the objects that must outlive their work.
 
-The default stream is CUDA's legacy default stream, and the streams that are made here are *blocking* ones: work on the default stream waits
-for all work launched before it, and all work launched after it waits for it. A non-blocking stream of another library is put into the
-same order by events, when memlane launches on it.
+The default stream is CUDA's legacy default stream, and streams created here are *blocking* ones: work on the default stream waits for all
+work launched before it, and all work launched after it waits for it. Events put a non-blocking stream of another library into the same
+order when memlane launches on it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cuda import core
 from cuda.bindings import driver
 from cuda.core.graph import Graph
 
-from memlane.driver.calls import CallError, done
+from memlane.driver.calls import CallError, checked
 from memlane.driver.context import Context
 from memlane.errors import BadLaunch
 from memlane.launch import Event, Stream, event_handle, stream_handle
@@ -27,11 +27,11 @@ DEFAULT = core.LEGACY_DEFAULT_STREAM
 
 @dataclass(frozen=True, eq=False)
 class Queue:
-    """What a `Stream` of a device holds."""
+    """Handle of a device's `Stream`."""
 
     context: Context
     stream: core.Stream
-    is_apart: bool = False
+    is_unordered: bool = False
     """Whether CUDA does not order it with the default stream: a non-blocking stream of another library."""
     owner: object = None
 
@@ -44,36 +44,36 @@ class DeviceEvent(Event):
 
     @property
     def handle(self) -> int:
-        """The handle of the event, for other libraries."""
+        """Handle of the event, for other libraries."""
         return int(self.event.handle)
 
     def done(self) -> bool:
-        with self._context.refusals("a query of its work"):
+        with self._context.translated_errors("a query of its work"):
             return bool(self.event.is_done)
 
     def wait(self) -> None:
-        with self._context.refusals("a wait for its work"):
+        with self._context.translated_errors("a wait for its work"):
             self.event.sync()
 
 
 class Streams:
-    """The streams of one device. Where a method says so, its context must be current."""
+    """The streams of one device. Some methods require its context to be current, as they state."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.default = Stream(0, Queue(context, DEFAULT))
-        self.apart: dict[int, core.Stream] = {}
-        """By handle: streams on which work may be under way that CUDA does not order with the default stream."""
+        self.unordered: dict[int, core.Stream] = {}
+        """Handle -> stream, for streams with possibly pending work that CUDA does not order with the default stream."""
         self.others: list[core.Event] = []
-        """Behind work of graphs that other devices have started here."""
+        """Events after the work of graphs that other devices have started here."""
         self.kept: deque[tuple[core.Event, object]] = deque()
-        """What has to live until an event is done."""
+        """Objects to keep alive until an event is done."""
         self._counter = itertools.count(1)
         self._numbers: dict[int, int] = {}
-        """By handle, the number of a stream of another library."""
+        """Handle -> number of a stream of another library."""
 
     def queue(self, stream: Stream | None) -> Queue:
-        """Return what a stream of this device holds, for None the default stream. Raises BadLaunch for one of another target."""
+        """Return the queue of a stream of this device; None is the default stream. Raises BadLaunch for a stream of another target."""
         handle = self.default.handle if stream is None or (stream.number == 0 and stream.handle is None) else stream.handle
         if isinstance(handle, Queue) and handle.context is self.context:
             return handle
@@ -93,40 +93,40 @@ class Streams:
             return self.default
         with self.context.current("a stream of another library"):
             found = core.PER_THREAD_DEFAULT_STREAM if handle == 2 else core.Stream.from_handle(handle)
-            is_apart = handle != 2 and bool(found.is_nonblocking)
+            is_unordered = handle != 2 and bool(found.is_nonblocking)
         if handle not in self._numbers:
             self._numbers[handle] = next(self._counter)
-        return Stream(self._numbers[handle], Queue(self.context, found, is_apart, value))
+        return Stream(self._numbers[handle], Queue(self.context, found, is_unordered, value))
 
     def is_recording(self, stream: Stream) -> bool:
-        """Return whether a graph is captured from the stream; True where CUDA does not say."""
+        """Return whether a graph is being captured from the stream; True if CUDA does not tell."""
         with self.context.current("the state of a stream"):
             try:
-                status = done(driver.cuStreamIsCapturing(self.queue(stream).stream.handle))
+                status = checked(driver.cuStreamIsCapturing(self.queue(stream).stream.handle))
             except CallError:
                 return True
         return bool(status != driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
 
     def join(self) -> None:
-        """Put what comes next on the default stream behind all work that memlane has put on other streams. The context must be current."""
-        for before in (*self.apart.values(), *self.others):
+        """Order later work on the default stream after all work of memlane on other streams. The context must be current."""
+        for before in (*self.unordered.values(), *self.others):
             DEFAULT.wait(before)
-        self.apart.clear()
+        self.unordered.clear()
         self.others.clear()
 
     def order(self, queue: Queue) -> None:
-        """Put what comes next on a stream into its order with the default stream, where CUDA does not. The context must be current."""
-        if queue.is_apart:
+        """Order later work on a stream with the default stream, if CUDA does not. The context must be current."""
+        if queue.is_unordered:
             queue.stream.wait(DEFAULT)
-            self.apart[int(queue.stream.handle)] = queue.stream
-        elif (self.apart or self.others) and queue.stream is DEFAULT:
+            self.unordered[int(queue.stream.handle)] = queue.stream
+        elif (self.unordered or self.others) and queue.stream is DEFAULT:
             self.join()
 
     @contextmanager
     def across(self, queue: Queue, others: Sequence[Streams]) -> Iterator[None]:
-        """Put work that uses memory of further devices on a stream of this one, in the `with` block.
+        """Order the work enqueued in the `with` block, which uses memory of further devices, with these devices.
 
-        It comes behind their default streams, whose later work comes behind it. The context must be current.
+        It waits for their default streams, and later work there waits for it. The context must be current.
         """
         self.order(queue)
         for other in others:
@@ -141,7 +141,7 @@ class Streams:
                 other.others.append(end)
 
     def start(self, graph: Graph, stream: Stream | None, others: Sequence[Streams]) -> None:
-        """Start a graph that works on these devices too. The context must be current."""
+        """Start a graph that also works on the devices `others`. The context must be current."""
         queue = self.queue(stream)
         if others:
             with self.across(queue, others):
@@ -151,11 +151,11 @@ class Streams:
             graph.launch(queue.stream)
 
     def wait_for_default(self) -> None:
-        """Wait for the default stream, and so for all streams that are ordered with it; streams that other libraries keep apart go on.
+        """Wait for the default stream, and so for all streams ordered with it; non-blocking streams of other libraries continue.
 
         The context must be current.
         """
-        done(driver.cuStreamSynchronize(DEFAULT.handle))
+        checked(driver.cuStreamSynchronize(DEFAULT.handle))
         self.context.running.clear()
         self.release()
 
@@ -163,31 +163,31 @@ class Streams:
         """Wait for the work on a stream so far."""
         queue = self.queue(stream)
         with self.context.current("a wait for its work"):
-            done(driver.cuStreamSynchronize(queue.stream.handle))
+            checked(driver.cuStreamSynchronize(queue.stream.handle))
 
     def record(self, stream: Stream | None) -> DeviceEvent:
-        """Return an event behind the work on a stream so far. A thread that waits for it sleeps."""
+        """Return an event after the work on a stream so far. A thread that waits for it sleeps."""
         queue = self.queue(stream)
         with self.context.current("an event"):
             return DeviceEvent(self.context, queue.stream.record(options=core.EventOptions(blocking_sync=True)))
 
     def wait_for(self, event: object, stream: Stream | None) -> None:
-        """Let later work on a stream wait for an event, of this device, another one, or another library."""
+        """Order later work on a stream after an event of this device, another one, or another library."""
         queue = self.queue(stream)
         if isinstance(event, Event) and not isinstance(event, DeviceEvent):
             event.wait()
             return
         handle = event_handle(event, self.context.name)
         with self.context.current("a wait for an event"):
-            done(driver.cuStreamWaitEvent(queue.stream.handle, handle, 0))
+            checked(driver.cuStreamWaitEvent(queue.stream.handle, handle, 0))
 
     def keep(self, stream: Stream | None, kept: object) -> None:
-        """Hold something until the work on a stream so far is done."""
+        """Keep an object alive until the work on a stream so far has ended."""
         queue = self.queue(stream)
         with self.context.current("an event"):
             self.kept.append((queue.stream.record(), kept))
 
     def release(self) -> None:
-        """Let go of what no work uses any more."""
+        """Release the objects whose work has ended."""
         while self.kept and self.kept[0][0].is_done:
             self.kept.popleft()

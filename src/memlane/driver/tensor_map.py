@@ -1,10 +1,10 @@
-"""Tensor maps of a GPU, which its driver encodes. `cuda.core` makes them too, but gives them to its own launches alone."""
+"""Encode tensor maps for a GPU with its driver. `cuda.core` can do that too, but only for its own launches."""
 
 from __future__ import annotations
 
 from cuda.bindings import driver
 
-from memlane.driver.calls import done
+from memlane.driver.calls import checked
 from memlane.launch import Tiling
 
 _TYPE, _SWIZZLE, _PROMOTION = driver.CUtensorMapDataType, driver.CUtensorMapSwizzle, driver.CUtensorMapL2promotion
@@ -39,14 +39,14 @@ _FILLS = {
 
 
 def arguments(tiling: Tiling) -> tuple[object, ...]:
-    """What `cuTensorMapEncodeTiled` wants to know."""
+    """Return the arguments of `cuTensorMapEncodeTiled`."""
     wide, narrow = driver.cuuint64_t, driver.cuuint32_t
     return (
         _TYPES[tiling.element],
         len(tiling.extents),
         tiling.address,
         [wide(extent) for extent in tiling.extents],
-        [wide(stride) for stride in tiling.strides or (16,)],  # of one dimension none is read, but there must be a list
+        [wide(stride) for stride in tiling.strides or (16,)],  # ignored for one dimension, but the list must not be empty
         [narrow(extent) for extent in tiling.box],
         [narrow(step) for step in tiling.element_strides],
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
@@ -57,6 +57,6 @@ def arguments(tiling: Tiling) -> tuple[object, ...]:
 
 
 def encode(tiling: Tiling) -> bytes:
-    """The 128 bytes of a tensor map; needs the context current."""
-    made = done(driver.cuTensorMapEncodeTiled(*arguments(tiling)))
+    """Return the 128 bytes of a tensor map. A context must be current."""
+    made = checked(driver.cuTensorMapEncodeTiled(*arguments(tiling)))
     return b"".join(int(word).to_bytes(8, "little") for word in made.opaque)

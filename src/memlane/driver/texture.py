@@ -1,4 +1,5 @@
-"""Textures and surfaces of a GPU: CUDA arrays, and the objects through which kernels see them. All calls need the context current."""
+"""Create textures and surfaces of a GPU: CUDA arrays, and the objects through which kernels access them. All calls need the context
+current."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 from cuda.bindings import driver
 
-from memlane.driver.calls import done
+from memlane.driver.calls import checked
 from memlane.launch import Sampling, Texels
 
 _FORMATS = {
@@ -33,33 +34,33 @@ _FILTERS = {
     "linear": driver.CUfilter_mode.CU_TR_FILTER_MODE_LINEAR,
 }
 _GATHER_EXTENT = 1 << 14
-"""Two-dimensional images up to this width and height can be gathered from (`tex2Dgather`): every GPU that has it allows as much."""
+"""Maximum width and height of two-dimensional images with gather access (`tex2Dgather`), supported by every GPU that has it."""
 
 
 class Image:
-    """A CUDA array. It is freed when nobody refers to it any more, after all work has finished."""
+    """A CUDA array, destroyed with its last reference, after all work has finished."""
 
     def __init__(self, texels: Texels, writable: bool, context: Any) -> None:
-        self.array: Any = done(driver.cuArray3DCreate(array_descriptor(texels, writable)))
+        self.array: Any = checked(driver.cuArray3DCreate(array_descriptor(texels, writable)))
         _release(self, context, driver.cuArrayDestroy, self.array)
 
 
-class Bound:
-    """A texture or surface object. It is destroyed when nobody refers to it any more, after all work has finished."""
+class BoundObject:
+    """A texture or surface object, destroyed with its last reference, after all work has finished."""
 
     def __init__(self, context: Any, destroy: Callable[[Any], Any], made: Any, image: Image | None = None) -> None:
-        """`image` is kept alive, so that it goes after the object that shows it."""
+        """Take ownership of an object. `image` is kept alive, so that it is destroyed after the object."""
         self.handle, self.image = int(made), image
         _release(self, context, destroy, made)
 
 
 def _release(owner: object, context: Any, destroy: Callable[[Any], Any], what: Any) -> None:
-    """Let `destroy(what)` happen when `owner` is collected. At the end of the process the driver frees everything itself."""
+    """Register `destroy(what)` for when `owner` is collected. At the end of the process the driver frees everything itself."""
     weakref.finalize(owner, _destroy, context, destroy, what).atexit = False
 
 
 def _destroy(context: Any, destroy: Callable[[Any], Any], what: Any) -> None:
-    # Errors are left to the calls of the user: what fails here has failed before.
+    # Errors are ignored: whatever fails here has already failed in a call of the user.
     driver.cuCtxPushCurrent(context)
     driver.cuCtxSynchronize()
     destroy(what)
@@ -67,7 +68,7 @@ def _destroy(context: Any, destroy: Callable[[Any], Any], what: Any) -> None:
 
 
 def array_descriptor(texels: Texels, writable: bool) -> Any:
-    """What `cuArray3DCreate` wants to know; extents that an image does not have are 0, and layers count as depth."""
+    """Return the descriptor for `cuArray3DCreate`; missing extents are 0, and layers count as depth."""
     width, height, depth = texels.extents
     described = driver.CUDA_ARRAY3D_DESCRIPTOR()
     described.Width = width
@@ -84,7 +85,7 @@ def array_descriptor(texels: Texels, writable: bool) -> Any:
 
 
 def copy_image(image: Image, texels: Texels, host: npt.NDArray[Any], to_host: bool) -> None:
-    """Copy the whole of an image from or to C-contiguous host memory."""
+    """Copy a whole image from or to C-contiguous host memory."""
     _, height, depth = texels.extents
     copy = driver.CUDA_MEMCPY3D()
     copy.WidthInBytes = texels.extents[0] * texels.texel_bytes
@@ -99,17 +100,17 @@ def copy_image(image: Image, texels: Texels, host: npt.NDArray[Any], to_host: bo
         copy.srcMemoryType, copy.srcHost = host_kind, host.ctypes.data
         copy.srcPitch, copy.srcHeight = copy.WidthInBytes, height
         copy.dstMemoryType, copy.dstArray = array_kind, image.array
-    done(driver.cuMemcpy3D(copy))
+    checked(driver.cuMemcpy3D(copy))
 
 
-def bind_texture(texels: Texels, sampling: Sampling, image: Image, context: Any) -> Bound:
-    """A texture object over an image."""
-    made = done(driver.cuTexObjectCreate(_array_resource(image), sampling_descriptor(texels, sampling), None))
-    return Bound(context, driver.cuTexObjectDestroy, made, image)
+def bind_texture(texels: Texels, sampling: Sampling, image: Image, context: Any) -> BoundObject:
+    """Return a texture object over an image."""
+    made = checked(driver.cuTexObjectCreate(_array_resource(image), sampling_descriptor(texels, sampling), None))
+    return BoundObject(context, driver.cuTexObjectDestroy, made, image)
 
 
 def sampling_descriptor(texels: Texels, sampling: Sampling) -> Any:
-    """What `cuTexObjectCreate` wants to know of the choices of a texture. The border stays zero, as it is at first."""
+    """Return the texture descriptor for `cuTexObjectCreate`. The border colour stays zero, the default."""
     chosen = driver.CUDA_TEXTURE_DESC()
     chosen.addressMode = [_MODES[mode] for mode in sampling.address]
     chosen.filterMode = _FILTERS[sampling.filter]
@@ -121,8 +122,8 @@ def _reading(texels: Texels, read: str) -> int:
     return int(driver.CU_TRSF_READ_AS_INTEGER) if read == "element" and texels.dtype.kind != "f" else 0
 
 
-def bind_linear(texels: Texels, read: str, address: int, context: Any) -> Bound:
-    """A texture object over linear memory."""
+def bind_linear(texels: Texels, read: str, address: int, context: Any) -> BoundObject:
+    """Return a texture object over linear memory."""
     resource = driver.CUDA_RESOURCE_DESC()
     resource.resType = driver.CUresourcetype.CU_RESOURCE_TYPE_LINEAR
     resource.res.linear.devPtr = driver.CUdeviceptr(address)
@@ -131,12 +132,12 @@ def bind_linear(texels: Texels, read: str, address: int, context: Any) -> Bound:
     resource.res.linear.sizeInBytes = texels.nbytes
     chosen = driver.CUDA_TEXTURE_DESC()
     chosen.flags = _reading(texels, read)
-    return Bound(context, driver.cuTexObjectDestroy, done(driver.cuTexObjectCreate(resource, chosen, None)))
+    return BoundObject(context, driver.cuTexObjectDestroy, checked(driver.cuTexObjectCreate(resource, chosen, None)))
 
 
-def bind_surface(image: Image, context: Any) -> Bound:
-    """A surface object over a writable image."""
-    return Bound(context, driver.cuSurfObjectDestroy, done(driver.cuSurfObjectCreate(_array_resource(image))), image)
+def bind_surface(image: Image, context: Any) -> BoundObject:
+    """Return a surface object over a writable image."""
+    return BoundObject(context, driver.cuSurfObjectDestroy, checked(driver.cuSurfObjectCreate(_array_resource(image))), image)
 
 
 def _array_resource(image: Image) -> Any:

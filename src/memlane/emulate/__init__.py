@@ -1,4 +1,4 @@
-"""Runs PTX on the CPU: function, counts and clock as separate layers."""
+"""Run PTX on the CPU, with function, counts and clock as separate layers."""
 
 from memlane.emulate.emulator import PATIENCE, Emulator
 

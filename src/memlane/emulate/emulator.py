@@ -1,4 +1,4 @@
-"""The emulator as a target."""
+"""Implement the target interface on the CPU: memory, modules, launches and streams of an emulated GPU."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy.typing as npt
 
 from memlane.chip import Chip
 from memlane.emulate.code.jit import LOCK
-from memlane.emulate.layers import Compiled, layers_for
+from memlane.emulate.layers import CompiledLayers, layers_for
 from memlane.emulate.lower.kernel import CompiledKernel, compile_kernel, segments_of
 from memlane.emulate.lower.linking import refuse_objects
 from memlane.emulate.lower.variables import WORKSPACE, function_addresses, static_shared_bytes
-from memlane.emulate.remembered import ByModule
+from memlane.emulate.module_cache import WeakModuleCache
 from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.execution import execute
 from memlane.emulate.run.faults import with_origin
-from memlane.emulate.run.initial import fill
+from memlane.emulate.run.initial_values import fill
 from memlane.emulate.run.memory import Buffer
 from memlane.emulate.run.partners import run_together
 from memlane.emulate.run.steps import EmulatedGraph, timed_launches
@@ -49,28 +49,28 @@ from memlane.source import Source
 
 WORKSPACE_BYTES = 16
 PATIENCE = 1 << 16
-"""Turns after which a launch counts as endless, if nothing else is asked for."""
+"""Default limit for endless launches: warps spend their budget this many times in a row without progress."""
 
 
 @dataclass
 class Loaded:
-    """A module on one emulator: its variables in device memory."""
+    """A module loaded on one emulator, with its variables in device memory."""
 
     module: Module
     addresses: dict[str, int]
     buffers: list[Buffer] = field(repr=False)
-    """What keeps that memory alive."""
+    """Host buffers that keep the variables' memory alive."""
 
 
 class Emulator(Target):
-    """Runs kernels on the CPU, exactly.
+    """An exact emulator of one CUDA device on the CPU.
 
-    A launch runs on several cores, if it is large and nothing observes it. Blocks then run side by side, as on a GPU: what depends on
-    their order (the sum of floats by atomic additions, who draws which ticket) may be another thing next time. With `threads=1`, and
-    whenever accesses are counted, timed or checked, every launch is repeated to the bit.
+    A large launch that nothing observes runs on several cores. Its blocks then run concurrently, as on a GPU, so results that depend on the
+    order of blocks (the sum of floats by atomic additions, the tickets that blocks draw) may differ between runs. With `threads=1`, and
+    whenever accesses are counted, timed or checked, every launch is reproducible to the bit.
 
-    Launches run at once, one after another in the order of the calls, whatever their streams and the threads that call; errors are raised
-    by the launch. Fresh device, shared and local memory is filled with bytes 0xA5, so that reading what was never written shows.
+    Launches run at once, in the order of the calls, whatever stream or thread they come from; each launch raises its own errors. Fresh
+    device, shared and local memory is filled with bytes 0xA5, so that reads of uninitialised memory show.
     """
 
     modelled = True
@@ -86,31 +86,34 @@ class Emulator(Target):
         name: str = "",
         memory_bytes: int | None = None,
     ) -> None:
-        """`device`: its number among emulated devices that are to be peers; each has addresses of its own. `name`: what messages call it.
-        `threads`: on how many cores a launch runs, however small; by default on those that this process may use, where it pays.
+        """Create an emulated device.
+
+        `device`: its number among emulated devices that are peers; each has an address range of its own. `name`: the name in messages.
+        `threads`: the number of cores that each launch uses, however small; None uses the cores available to this process where that pays.
         `patience`: how many times in a row the warps of a launch may spend their budget (2^20 loop iterations each, or 256 that poll
-        memory) before, with no thread passing a barrier or ending in between, the launch counts as endless.
-        `memory_bytes`: how much device memory there is; by default as much as the chip has."""
+        memory), with no thread passing a barrier or ending in between, before the launch counts as endless. `memory_bytes`: device memory
+        in bytes; None takes the size that the chip has.
+        """
         self.name = name or f"emulator:{chip.name}" + (f":{device}" if device else "")
         self.device = device
         self.default_stream = Stream(0)
         self.state = DeviceState(chip, self.name, device, patience=patience, threads=threads, memory_bytes=memory_bytes)
-        """What lasts between launches: memory, textures, caches and the clock."""
+        """State that lasts from launch to launch: memory, textures, caches and the clock."""
         self.memory, self.textures, self.shadows, self.clock = self.state.memory, self.state.textures, self.state.shadows, self.state.clock
         self._streams = 0
         self._adopted: dict[int, int] = {}
-        """By handle, the number of a stream of another library."""
+        """Stream handle of another library -> number of the stream here."""
         self._launches = 0
         self._running = threading.RLock()
 
     @property
     def chip(self) -> Chip:  # type: ignore[override]
-        """The chip that is emulated."""
+        """The emulated chip."""
         return self.state.chip
 
     @property
     def patience(self) -> int:
-        """How many times in a row warps may spend their budget before a launch counts as endless."""
+        """Limit for endless launches: how many times in a row warps may spend their budget without progress."""
         return self.state.patience
 
     @patience.setter
@@ -119,23 +122,23 @@ class Emulator(Target):
 
     @property
     def threads(self) -> int | None:
-        """On how many cores a launch runs, however small; None where the emulator chooses."""
+        """Number of cores that each launch uses; None lets the emulator choose."""
         return self.state.threads
 
     def of_chip(self, chip: Chip) -> Emulator:
-        """Return an emulator of another chip over the memory, images and textures of this one, with caches and a clock of its own."""
+        """Return an emulator of another chip that shares the memory, images and textures of this one but has its own caches and clock."""
         other = Emulator(chip, patience=self.patience, threads=1, device=self.device)
         other.state.share_memory(self.state)
         other.memory, other.textures, other.shadows = self.memory, self.textures, self.shadows
         return other
 
     def may_leave_out_blocks(self, launch: Launch) -> bool:
-        """Whether the blocks of a launch run one without the others: no clusters, no barrier of the grid, no loop that polls memory other
-        than barriers in shared memory."""
+        """Return whether blocks run independently of each other: no clusters, no grid barrier and no loop that polls memory other than
+        barriers in shared memory."""
         kernel = launch.kernel
         if kernel.cooperative or launch.cluster is not None or kernel.function.extents(".reqnctapercluster") is not None:
             return False
-        segments = segments_of(kernel.module, kernel.function, Compiled(counts=False, accesses=False, clock=True))
+        segments = segments_of(kernel.module, kernel.function, CompiledLayers(counts=False, accesses=False, clock=True))
         return not any(segment.polls_blocks for segment in segments)
 
     # -- memory ------------------------------------------------------------------------------------------------------------------
@@ -159,7 +162,7 @@ class Emulator(Target):
             self.memory.wrote(address, host.nbytes)
 
     def device_pointer(self, value: object) -> tuple[int, int, str] | None:
-        """No foreign object has memory here."""
+        """Return None: no foreign object has memory on an emulated device."""
         return None
 
     # -- textures and surfaces: images lie in device memory, in C order ------------------------------------------------------------
@@ -193,7 +196,7 @@ class Emulator(Target):
     def load_module(self, module: Module) -> object:
         refuse_objects(module)
         refuse_references(module)
-        verify(module)  # as a driver does; what is lowered relies on it
+        verify(module)  # as a driver does; lowering relies on it
         if any(isinstance(item, Function) and item.name == "malloc" for item in module.items):
             self.state.heap.prepare()
         addresses: dict[str, int] = {}
@@ -239,7 +242,7 @@ class Emulator(Target):
         with self._running:
             self._launches += 1
             if not compiled.layers.check:
-                self.shadows.trust()
+                self.shadows.mark_all_written()
             addresses = handle.addresses
             if launch.kernel.cooperative:
                 address, _kept = self.memory.allocate(WORKSPACE_BYTES, "the barrier of the grid", cleared=True)
@@ -256,7 +259,7 @@ class Emulator(Target):
         return observation
 
     def launch_together(self, launches: Sequence[Launch]) -> Sequence[Observation | None]:
-        """The kernels begin at the same time, which is the latest of their devices' times."""
+        """Launch kernels on several devices that start at the same time, the latest of their devices' times."""
         clocks = [launch.kernel.target.clock for launch in launches if isinstance(launch.kernel.target, Emulator)]
         start_ns = max((clock.now_ns for clock in clocks), default=0)
         for clock in clocks:
@@ -264,8 +267,10 @@ class Emulator(Target):
         return run_together([partial(launch.kernel.target.launch, launch) for launch in launches])
 
     def empty_caches(self, l2_bytes: int | None = None) -> None:
-        """Let the next launch with a clock find nothing in L2. `l2_bytes`: how large L2 is until they are emptied again, where blocks of a
-        launch are left out (`BlockSample`); None: as large as the chip has it."""
+        """Empty L2, so that the next launch with a clock starts cold.
+
+        `l2_bytes`: size of L2 until it is emptied again, for launches that leave out blocks (`BlockSample`); None restores the chip's size.
+        """
         self.state.empty_caches(l2_bytes)
 
     def enable_peer(self, other: Copies) -> None:
@@ -299,7 +304,7 @@ class Emulator(Target):
         return Stream(self._adopted[adopted.number], value)
 
     def sync(self) -> None:
-        """Nothing is ever pending."""
+        """Do nothing: no work is ever pending."""
 
     def time_launches(self, launches: Sequence[Launch]) -> tuple[LaunchTime, ...]:
         return timed_launches(self, launches)
@@ -315,15 +320,15 @@ def _address_of(image: object) -> int:
     return int(image[0])
 
 
-_Key = tuple[str, Compiled, Chip | None]
-_kernels: ByModule[dict[_Key, CompiledKernel]] = ByModule(dict)
-"""By name, layers, and the chip where they depend on one."""
+_Key = tuple[str, CompiledLayers, Chip | None]
+_kernels: WeakModuleCache[dict[_Key, CompiledKernel]] = WeakModuleCache(dict)
+"""Compiled kernels of each module, by kernel name, layers, and the chip where the code depends on it."""
 
 
-def compiled_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
-    """The kernel's machine code, compiled at most once for each choice of layers, while the module or an equal one lives."""
+def compiled_kernel(module: Module, function: Function, layers: CompiledLayers, chip: Chip) -> CompiledKernel:
+    """Return the kernel's machine code, compiled at most once per choice of layers while the module or an equal one lives."""
     with LOCK:
-        known, of_chip = _kernels.of(module), chip if layers.knows_chip else None
+        known, of_chip = _kernels.get_or_create(module), chip if layers.depends_on_chip else None
         fast = function.name, replace(layers, quick=False), of_chip
         key = fast if fast in known else (function.name, layers, of_chip)
         if key not in known:
@@ -335,9 +340,9 @@ def compiled_kernel(module: Module, function: Function, layers: Compiled, chip: 
 
 
 def _of_equal_module(module: Module, key: _Key) -> CompiledKernel | None:
-    """The same kernel of another module that says the same and has it from the same text, to which messages refer."""
+    """Return the kernel compiled for an equal module parsed from the same text, which messages refer to; None if there is none."""
     text = _text(module)
-    for other, kernels in _kernels.all():
+    for other, kernels in _kernels.items():
         if key in kernels and _text(other) == text and other == module:
             return kernels[key]
     return None

@@ -1,4 +1,4 @@
-"""Plans on emulated devices, executed along one clock over all of them."""
+"""Execute plans on emulated devices along one clock that all of them share."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from dataclasses import replace
 from memlane.emulate.emulator import Emulator
 from memlane.emulate.layers import reads_clock
 from memlane.launch import Launch, Layers, Observation, Target, adds_clock_reads
-from memlane.model import Work, advance, fixed_work, launches_of, unknown
+from memlane.model import Work, advance, fixed_work, launches_of, missing_number
 from memlane.plan import Execution, Timeline
 
 Clocked = Callable[[Launch], Launch]
-"""Returns a launch with what lets the engine see its time."""
+"""A function that adds the layers by which the engine reads a launch's time."""
 
 
 def needs_clock(order: Sequence[Execution], devices: Sequence[Target], launches: Iterable[Launch]) -> bool:
-    """Return whether a plan has to be executed along its clock: because a kernel reads one, or will once an observer has changed it.
+    """Return whether a plan must run along its clock because a kernel reads one, or will once an observer has instrumented it.
 
-    Where a chip file lacks a number that this takes, kernels read the time of their device alone.
+    Returns False if a chip file lacks a number that this needs; kernels then read the time of their own device.
     """
     if not all(isinstance(device, Emulator) for device in devices):
         return False
     kernels = {id(launch.kernel.function): launch.kernel for launch in launches}
     if not adds_clock_reads() and not any(reads_clock(kernel.module, kernel.name) for kernel in kernels.values()):
         return False
-    return not unknown(order, [device.chip for device in devices])
+    return not missing_number(order, [device.chip for device in devices])
 
 
 class Engine:
-    """Some emulated devices that work on one plan, and the clock that they share.
+    """Emulated devices that execute one plan, and their shared clock.
 
-    An execution starts when what it waits for has ended and the engines, links and devices that it needs are free (`memlane.model`); it
-    takes what the chip files say of copies and launches, and what the clock layer says of kernels. Each kernel begins on its device at the
-    time of the plan at which it starts, so `%globaltimer` in kernels reads the plan's clock, on all devices the same.
+    An execution starts when its dependencies have ended and the engines, links and devices that it needs are free (`memlane.model`). Copies
+    and launch overheads take the times in the chip files; kernels take the time of the clock layer. Each kernel begins on its device at its
+    start time in the plan, so `%globaltimer` reads the plan's clock on all devices.
     """
 
     def __init__(self, devices: Sequence[Target]) -> None:
         self._devices = [device for device in devices if isinstance(device, Emulator)]
         self._chips = [device.chip for device in devices]
         self._kernel_ns: dict[int, float] = {}
-        """By device, what the kernel took that ran last."""
+        """Device number -> duration in ns of the kernel that ran last."""
 
     def run(
         self,
@@ -49,11 +49,11 @@ class Engine:
         execute: Callable[[Execution, Clocked], None],
         is_left_out: Callable[[Execution], bool] = lambda execution: False,
     ) -> Timeline:
-        """Execute a plan, and return when each execution ran. All devices' times are those of its end then.
+        """Execute a plan and return when each execution ran; all device clocks then stand at the plan's end.
 
-        `execute` executes one of `order` on the devices, with each launch put through its second argument. One for which `is_left_out` is
-        true takes no time; it is asked once, behind all that the execution waits for. Caches are empty at the beginning, so that a plan
-        takes the same time again. Raises ChipError, before anything runs, where a chip file lacks a number.
+        `execute` runs one of `order` on the devices and passes each launch through its second argument. An execution for which
+        `is_left_out` returns true takes no time; it is asked once, after all dependencies. Caches are empty at the beginning, so that a
+        plan takes the same time again. Raises ChipError, before anything runs, if a chip file lacks a number.
         """
         fixed = [fixed_work(execution, self._chips) for execution in order]
         clocks = [device.clock for device in self._devices]
@@ -93,5 +93,5 @@ class Engine:
 
 
 def _unclocked(launch: Launch) -> Launch:
-    """Return the launch of a put or a wait, whose time is that of a message and not of its kernel."""
+    """Return the launch of a put or a wait unchanged: its time is that of a message, not of its kernel."""
     return launch

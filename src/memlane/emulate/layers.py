@@ -1,4 +1,4 @@
-"""Which layers a kernel is compiled with."""
+"""Choose the layers that a kernel is compiled with."""
 
 from __future__ import annotations
 
@@ -8,37 +8,40 @@ from memlane.launch import Layers, MachineCode
 from memlane.ptx import Function, Module, once_for_each, special_registers
 
 SMALL_THREADS = 1 << 15
-"""Threads up to which a launch with a clock gets code that is compiled in half the time. Almost all that such a launch does is done by the
-runtime, which is always optimised: it takes a sixth longer at most."""
+"""Largest launch, in threads, for which clocked code is compiled without full optimisation, in half the time. The runtime, which does
+nearly all the work of such a launch, is always optimised, so the launch takes at most a sixth longer."""
 _CLOCKS = {"%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """The layers in the machine code of a kernel: part of the key under which it is kept."""
+class CompiledLayers:
+    """The layers compiled into a kernel's machine code, part of its cache key."""
 
     counts: bool
     accesses: bool
     clock: bool
     check: bool = False
     quick: bool = False
-    """Whether the code is to be there soon, rather than to be fast."""
+    """Whether to compile quickly rather than to optimise."""
     predicts: bool = False
-    """Whether the clock layer takes what an assembler would make of the instructions, and adds up what warps waited at each."""
+    """Whether the clock layer models the assembler's output and adds up each instruction's stall cycles."""
     machine: MachineCode | None = None
-    """What the assembler made of the kernel; None: it is estimated where it is wanted."""
+    """The assembler's output for the kernel; None: it is estimated where needed."""
 
     @property
-    def knows_chip(self) -> bool:
-        """Whether the code differs from chip to chip."""
+    def depends_on_chip(self) -> bool:
+        """Whether the code depends on the chip."""
         return self.counts or self.clock
 
 
-def layers_for(layers: Layers, module: Module, function: Function, threads: int | None = None) -> Compiled:
-    """What `layers` asks for, and the clock where the kernel, or a function it calls, reads one. `threads`: of the whole launch."""
+def layers_for(layers: Layers, module: Module, function: Function, threads: int | None = None) -> CompiledLayers:
+    """Return the layers that `layers` requests, with the clock added if the kernel or a function it calls reads one.
+
+    `threads`: number of threads of the whole launch.
+    """
     clock = layers.clock or reads_clock(module, function.name)
     quick = clock and threads is not None and threads <= SMALL_THREADS
-    return Compiled(layers.counts or layers.accesses, layers.accesses, clock, layers.check, quick, layers.prediction, layers.machine)
+    return CompiledLayers(layers.counts or layers.accesses, layers.accesses, clock, layers.check, quick, layers.prediction, layers.machine)
 
 
 @once_for_each

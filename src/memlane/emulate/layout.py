@@ -1,4 +1,4 @@
-"""The records that generated code and Python share, as NumPy dtypes: the launch, a resident block, a warp, a memory site.
+"""Define the records that generated code and Python share, as NumPy dtypes: the launch, a resident block, a warp, a memory site.
 
 Generated code reaches a field by its offset (`Emit.get`, `Emit.put`); Python reaches it by name in a structured array over the same bytes.
 """
@@ -8,47 +8,49 @@ from __future__ import annotations
 import numpy as np
 
 from memlane.chip import LANES
-from memlane.launch import SPACE_NUMBERS as SPACE_NUMBERS  # in faults too they are those of the rows
+from memlane.launch import SPACE_NUMBERS as SPACE_NUMBERS  # faults use the same numbers as rows
 
 FULL = (1 << LANES) - 1
-"""The mask of all lanes of a warp."""
+"""Mask of all lanes of a warp."""
 START_PARTS = 256
-"""Parts of a cycle in which beginnings of blocks are counted."""
+"""Fractions of a cycle in which the start times of blocks are counted."""
 NONE = 0xFFFFFFFF
-"""The frontier of a warp none of whose lanes wait elsewhere."""
+"""Frontier of a warp without lanes that wait elsewhere."""
 BARRIERS = 16
 CLUSTER_BARRIER = BARRIERS
-"""The number by which the barrier of a cluster is told from those of a block."""
+"""Barrier number of the cluster, next to those of a block."""
 SLACK = 32
 """Cycles by which a warp may run ahead of the next one in the clock layer."""
 COPY_GROUPS = 8
-"""Of asynchronous copies, those whose times the clock layer tells apart; older ones count with the last."""
+"""Groups of asynchronous copies whose times the clock layer tells apart; older groups merge with the last."""
 
 WINDOW_BYTES = 1 << 32
 SHARED_WINDOW = 0x7E00_0000_0000
 LOCAL_WINDOW = 0x7D00_0000_0000
 PARAM_WINDOW = 0x7C00_0000_0000
 WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
-"""Where shared, local and parameter memory appear among generic addresses; `cvta` adds, `cvta.to` subtracts."""
+"""Base generic addresses of shared, local and parameter memory; `cvta` adds them, `cvta.to` subtracts them."""
 CLUSTER_SHIFT = 24
-"""Addresses of the space shared::cluster, here and in the window of shared memory: below this bit stands an address in the shared memory of
-a block, and from it on the rank of that block in the cluster, plus 1. 0 stands for the block that uses the address: so what `.shared` (or
-`.shared::cta`) takes is an address of shared::cluster too, and means the block's own memory. `mapa` puts the rank there."""
+"""Lowest bit of the block rank in an address of shared::cluster, here and in the window of shared memory. The bits below hold an address in
+the shared memory of a block; from this bit on stands the rank of that block in the cluster, plus 1. 0 stands for the block that uses the
+address, so an address of `.shared` (or `.shared::cta`) is an address of shared::cluster too and means the block's own memory. `mapa`
+inserts the rank."""
 RANK_MASK = (1 << CLUSTER_SHIFT) - 1
-"""What is left of such an address without the rank."""
+"""Mask of the address bits below the rank."""
 MOST_RANKS = 16
-"""Blocks of the largest cluster; an address with a rank beyond is nobody's, and was hardly meant to have one."""
+"""Blocks of the largest cluster; an address with a larger rank is invalid and was hardly meant to hold one."""
 CODE_WINDOW = 0x7B00_0000_0000
 CODE_BYTES = 16
-"""Where device functions appear among addresses, one behind the other: nothing can be read there."""
+"""Size of each device function in the code window, in bytes; the functions follow each other and cannot be read."""
 TEXTURE_WINDOW = 0x7A00_0000_0000
-"""Where the handles of textures and surfaces begin; one is as far from the next as their records (`TEXTURE`) are."""
+"""Address of the first texture or surface handle; consecutive handles are as far apart as their records (`TEXTURE`)."""
 FIRST_ADDRESS = 0x7000_0000_0000
-"""The first global device address. It is far above 2^32, so that an address that lost its upper half is noticed."""
+"""First global device address, far above 2^32 so that an address that lost its upper half is noticed."""
 DEVICE_BYTES, MOST_DEVICES = 1 << 38, 32
-"""The addresses of one emulated device, and how many devices have some: their ranges follow each other from `FIRST_ADDRESS`."""
+"""Size of the address range of one emulated device, and the number of devices that have one; the ranges follow each other from
+`FIRST_ADDRESS`."""
 
-# What a step of a warp, and what the scheduler, report.
+# Results of a warp's step, then of the scheduler.
 RUN, BLOCKED, DONE, YIELD, FAILED, LATER = range(6)
 FINISHED, PAUSED, BROKEN = range(3)
 
@@ -57,18 +59,21 @@ NO_FAULT, OUTSIDE, MISALIGNED, DEADLOCK, TRAP, ENDLESS, BAD_BARRIER, NO_ROOM, ST
 BAD_TEXTURE, BEYOND, BAD_TENSOR_MAP = 13, 14, 18
 NO_WARPGROUP = 19
 GONE, NOT_ARRIVED, ARRIVED_TWICE = 15, 16, 17
-"""Of clusters: a block whose shared memory is reached has ended; a thread waits and has not arrived, or arrives again before it waits."""
+"""Faults of clusters: access to the shared memory of a block that has ended; a wait without an arrival; a second arrival without a wait
+between."""
 
 BACK_EDGE_BUDGET = 1 << 20
 POLL_COST = 1 << 12
-"""A warp may take this much from its budget before others get their turn: 1 for each back edge, `POLL_COST` where the loop polls memory."""
+"""Cost of a back edge in a loop that polls memory; other back edges cost 1. A warp may spend `BACK_EDGE_BUDGET` before others get their
+turn."""
 
 ALLOCATION = np.dtype([("low", "u8"), ("high", "u8"), ("delta", "u8")])
-"""Device addresses `low` to `high` (exclusive) lie on the host at address + `delta`. A site remembers the one that it used last."""
+"""An allocation: device addresses `low` to `high` (exclusive), at address + `delta` on the host. A site caches the one that it used last.
+"""
 
 PATTERN = np.dtype([("steps", "u4", LANES), ("mask", "u4"), ("place", "u4"), ("wavefronts", "u8"), ("rest", "u8", 6)])
-"""The last access of a site to shared memory, as far as its wavefronts depend on it: how far its lanes are from the first active one, its
-mask, and where that one is (and how wide the access is) in the banks."""
+"""The last access of a site to shared memory, reduced to what determines its wavefronts: the distance of each lane from the first active
+one, the mask, and where that lane lies in the banks (with the width of the access)."""
 
 TEXTURE = np.dtype(
     [
@@ -86,7 +91,7 @@ TEXTURE = np.dtype(
     ],
     align=True,
 )
-"""A texture or surface: `host` is where its texels lie, in C order; `kind` a bit that says what it is, 0 if it is no more; `extents` and
+"""A texture or surface. `host` is the host address of its texels, in C order; `kind` is one bit, 0 once it is destroyed; `extents` and
 `modes` are those of x, y and z (see `runtime.texture`)."""
 
 TENSOR_MAP = np.dtype(
@@ -106,18 +111,18 @@ TENSOR_MAP = np.dtype(
     ],
     align=True,
 )
-"""A tensor map, x first: `strides` are bytes from y on, `box` how far a copy walks along each axis and `steps` how far apart the elements
-lie that it takes; `rank` is one less than the number of dimensions, and `element`, `interleave`, `swizzle` and `fill` are the numbers that
-`tensormap.replace` has for them. It says all itself, so that kernels may copy it about, and write its fields."""
+"""A tensor map, x first. `strides` are in bytes, from y on; `box` is how far a copy walks along each axis and `steps` the distance between
+the elements that it takes; `rank` is one less than the number of dimensions; `element`, `interleave`, `swizzle` and `fill` are the numbers
+of `tensormap.replace`. The record is self-contained, so kernels may copy it and write its fields."""
 TENSOR_MAP_MARK = 0x70616D_65_6C6974_6D
-"""The first word of each, once a field was written: what a GPU makes has another."""
+"""First word of every tensor map of the emulator, once a field was written; tensor maps made by a GPU have another."""
 
-CREW = np.dtype(
+WORKERS = np.dtype(
     [
         ("next_block", "u8"),
         ("slots_taken", "u4"),
-        ("culprit", "u4"),
-        ("workers", "u8"),
+        ("faulting_worker", "u4"),
+        ("worker_count", "u8"),
         ("contexts", "u8"),
         ("context_bytes", "u8"),
         ("partners", "u8"),
@@ -126,13 +131,13 @@ CREW = np.dtype(
     ],
     align=True,
 )
-"""What the workers of a launch share: the next block to start, how many slots are theirs, and which of them had the first fault (its number
-and one; 0 for none). Each has a CONTEXT of its own, one behind another. Launches that run together have a PARTNER record each, of which
-`partner` is the number of this launch's."""
+"""State that the workers of a launch share: the next block to start, the number of slots taken, and the worker with the first fault (its
+number plus 1; 0 for none). Each worker has a CONTEXT; these follow each other. Launches that run together have a PARTNER record each, and
+`partner` is this launch's number among them."""
 
 PARTNER = np.dtype([("progress", "u8"), ("stuck", "u8"), ("working", "u8")], align=True)
-"""What one of several launches that run together tells the others: its progress when it last found itself stuck, the total of everybody's
-progress at which that was, and one; and whether it still works."""
+"""State that one of several concurrent launches publishes to the others: its progress when it last found itself stuck, the total progress
+of all launches at that moment plus 1, and whether it still runs."""
 
 CONTEXT = np.dtype(
     [
@@ -164,7 +169,7 @@ CONTEXT = np.dtype(
         ("start_ns", "u8"),
         ("clock_mhz", "u8"),
         # the scheduler: this worker among others, the list of its slots, the slot whose turn it is
-        ("crew", "u8"),
+        ("workers", "u8"),
         ("number", "u4"),
         ("parallel", "u4"),
         ("slots", "u8"),
@@ -181,11 +186,11 @@ CONTEXT = np.dtype(
         ("until_pause", "i8"),
         ("rounds", "u8"),
         ("noticed", "u8"),
-        ("in_vain", "u8"),
+        ("idle_spins", "u8"),
         ("owned", "u8"),
         ("may_start", "u8"),
         ("budget", "u8"),
-        # how long nothing happened
+        # detection of launches without progress
         ("working", "u8"),
         ("progress", "u8"),
         ("others", "u8"),
@@ -205,7 +210,7 @@ CONTEXT = np.dtype(
         ("fault_bytes", "u4"),
         ("fault_space", "u4"),
         ("fault_slot", "u8"),
-        # what kernels ask of Python
+        # address of the callback for requests to Python
         ("service", "u8"),
         # the counting layer
         ("counts", "u8"),
@@ -234,24 +239,24 @@ CONTEXT = np.dtype(
         ("heap_count", "u8"),
         ("woken", "u8"),
         ("woken_count", "u8"),
-        # a sample of the blocks: those on some multiprocessors, in windows of some waves; 0 multiprocessors: all blocks
+        # a sample of the blocks: those on `sample_sms` multiprocessors (0: all blocks), in windows of some waves
         ("sample_sms", "u8"),
         ("sample_group", "u8"),
         ("sample_waves", "u8"),
         ("sample_stride", "u8"),
         ("finishes", "u8"),
-        # when the next block can begin, and how long blocks are apart at least, in parts of a cycle
+        # start of the next block and minimum interval between block starts, in fractions of a cycle
         ("next_start", "i8"),
         ("block_interval", "i8"),
         # where and why warps wait
         ("stalls", "u8"),
-        # when a launch with a limit counts as endless
+        # cycle at which a launch with a limit counts as endless
         ("deadline", "i8"),
-        # by instruction whether its lanes count as lying side by side, and room for their addresses
+        # whether each instruction's lanes count as contiguous, and scratch space for their addresses
         ("side_by_side", "u8"),
         ("near_addresses", "u8"),
         ("lives", "i8"),
-        # the checker: its record of the launch, and whom to tell when a barrier opens
+        # the checker: its record of the launch, and its function to call when a barrier opens
         ("check", "u8"),
         ("opened", "u8"),
     ],
@@ -271,7 +276,7 @@ BLOCK = np.dtype(
         ("sm", "u4"),
         ("slot", "u4"),
         ("rank", "u4"),
-        # of the first block of a cluster, for all of it
+        # in the first block of a cluster, for the whole cluster
         ("cluster_running", "u4"),
         ("cluster_pending", "u4"),
         ("cluster_come", "u4"),
@@ -291,10 +296,10 @@ BLOCK = np.dtype(
     align=True,
 )
 
-"""A resident block. Those of a cluster lie in neighbouring slots, by their `rank`, and what they share is kept by the first: how many of
-them have not ended (`cluster_running`), and of the barrier of the cluster the threads that it waits for (`cluster_pending`), those that
-have arrived (`cluster_come`) and, for the clock layer, when they can go on (`cluster_release`) and could when it opened last
-(`cluster_opened`)."""
+"""A resident block. The blocks of a cluster lie in neighbouring slots, ordered by `rank`, and the first holds their shared fields: the
+number of blocks that have not ended (`cluster_running`) and, of the cluster barrier, the threads still missing (`cluster_pending`), the
+threads that have arrived (`cluster_come`) and, for the clock layer, the cycle in which threads can go on (`cluster_release`) and that of
+the last opening (`cluster_opened`)."""
 
 WARP = np.dtype(
     [
@@ -334,22 +339,22 @@ WARP = np.dtype(
     ],
     align=True,
 )
-"""One warp; its registers follow at `REGISTERS`. `mask` are the lanes of the running fragment, `pcs` where each other lane goes on.
+"""One warp; its registers follow at `REGISTERS`.
 
-`waiting` lanes are at a barrier (`at_barrier[id]`) or at a warp-synchronous instruction (`at_sync`, `at_warp_barrier`); `deferred` lanes
-spent their budget and let the others go first; where all live lanes stopped `together` in the clock layer, they go on at `pc`, whatever
-`pcs` says; `frontier` is the lowest of the places where lanes that could run go on.
+`mask` holds the active lanes of the running fragment, `pcs` where each other lane resumes. `waiting` lanes are at a barrier
+(`at_barrier[id]`) or at a warp-synchronous instruction (`at_sync`, `at_warp_barrier`); `deferred` lanes spent their budget and let the
+others go first. If all live lanes stopped `together` in the clock layer, they resume at `pc`, whatever `pcs` holds. `frontier` is the
+lowest place at which runnable lanes resume.
 
-Of the barrier of the cluster: lanes that arrived in this phase (`cluster_arrived`), that may go on but have not waited yet
-(`cluster_passed`), and that wait (`at_cluster`; these arrived too).
+Cluster barrier: lanes that arrived in this phase (`cluster_arrived`), that may pass but have not waited yet (`cluster_passed`), and that
+wait (`at_cluster`; these arrived too). `stopped_at` is the index of the barrier instruction at which a lane waits, `partners` the mask that
+it gave to a barrier of the warp.
 
-`stopped_at` is the index of the barrier instruction at which a lane waits, `partners` the mask that it gave to a barrier of the warp.
-
-For the clock layer, `time` is the earliest cycle in which the warp may issue again, `began` when its block started, `outstanding` when its
-last memory access completes, and `next_clock` when it may read its clock again. `late` is when what waits for the loads of several turns of
-a loop has issued, and `turn` how many of these turns there were. `copies` is when the asynchronous copies of no group as yet
-are complete, and then those of each group, the newest first; `bulk` and `bulk_reads` are the
-same for bulk copies to global memory: when they are complete, and when they have read their source.
+Clock layer: `time` is the earliest cycle in which the warp may issue again, `began` when its block started, `outstanding` when its last
+memory access completes, and `next_clock` when it may read its clock again. `late` is when the instructions that depend on the loads of
+several iterations of a loop have issued, and `turn` the number of these iterations. `copies` holds when the ungrouped asynchronous copies
+complete, then the same for each group, the newest first; `bulk` and `bulk_reads` are the same for bulk copies to global memory: when they
+complete, and when they have read their source.
 """
 
 REGISTERS = -(-WARP.itemsize // 64) * 64
@@ -357,6 +362,6 @@ BLOCK_BYTES = -(-BLOCK.itemsize // 64) * 64
 
 
 def offset(record: np.dtype[np.void], field: str) -> int:
-    """Byte offset of a field."""
+    """Return the byte offset of a field in a record."""
     assert record.fields is not None
     return int(record.fields[field][1])

@@ -41,7 +41,7 @@ from memlane.ptx import (
     registers_written,
 )
 from memlane.ptx.edit import EXITS
-from memlane.walks import flowed
+from memlane.walks import solve_forward
 
 MOST_OPEN = 8
 """Windows that may be open at the same point; each needs three registers."""
@@ -174,7 +174,7 @@ class _Walk:
         analysis = f"where the values of loads in {self.flow.function.title} are consumed"
         start: _State = {}
         most = len(self.flow.blocks) * (1 + arriving) + 1
-        return flowed(analysis, {0: start}, self.flow.successors.__getitem__, self._through, _join, most)
+        return solve_forward(analysis, {0: start}, self.flow.successors.__getitem__, self._through, _join, most)
 
     def _through(self, block: int, state: _State) -> _State:
         """Return the windows that may be open at the end of a basic block."""

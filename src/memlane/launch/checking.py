@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from memlane.checks import Check, wished
+from memlane.checks import Check, requested_check
 from memlane.errors import CheckFailed, MemlaneError
 from memlane.launch.kernel import Launch, Launcher, Observation
 from memlane.launch.observation import Layers
@@ -20,7 +20,7 @@ def with_checker(launch: Launch) -> Launch:
     Returns `launch` itself if no check is requested, if the target has no checker, or if the launch already has the checker. Raises
     MemlaneError if the target has none and the request insists on it. If the request has a judge, the judge receives the counts.
     """
-    wish = wished()
+    wish = requested_check()
     if wish is None:
         return launch
     counted = _with_counts(launch, wish)

@@ -1,4 +1,4 @@
-"""Index maps: where the elements of a tile lie, as values that compose, invert, print themselves and become code of kernels.
+"""Map the elements of a tile to offsets, with layouts that compose, invert, print themselves and become kernel code.
 
     from memlane.layout import RandomPermuteShift, XorSwizzle, count, pattern
 
@@ -7,10 +7,9 @@
     print(xor.cuda_source("place"))                                # for CUDA C++; xor.numba() for Numba
     count(xor, pattern("antidiagonal", 32, 32), chip, width=4)     # wavefronts over all offsets
 
-`arrays` has the layouts of whole arrays in global memory, of one to four dimensions: what `ml.upload` lays out on its way.
-
-`expression` and `program` are what maps are made of, `layout` says what one is, and each family has a file. `patterns` are the accesses of
-a warp, `wavefronts` what they cost by a chip's rule, `spec` reads layouts by name.
+`arrays` has the layouts of whole arrays in global memory, of one to four dimensions, which `ml.upload` applies during the transfer.
+`expression` and `program` are the building blocks of maps, `layout` is the base class, and each family has a file. `patterns` are the
+accesses of a warp, `wavefronts` counts their cost by a chip's rule, `spec` reads layouts by name.
 """
 
 from memlane.layout.array_families import Blocked, Fields, OfTile, PaddedRows, Permuted, column_major, row_major

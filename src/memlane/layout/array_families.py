@@ -1,4 +1,4 @@
-"""The families of layouts of arrays: permuted axes, padded rows, blocks, structures of arrays, and tiles."""
+"""Define the families of array layouts: permuted axes, padded rows, blocks, structures of arrays, and tiles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memlane.number_format import plural
 
 @dataclass(frozen=True)
 class Permuted(ArrayLayout):
-    """Axes in another order: `order` names them from the slowest to the fastest. (0, 1, ...) is row-major, its reverse column-major."""
+    """Axes in another order: `order` lists them from the slowest to the fastest. (0, 1, ...) is row-major, its reverse column-major."""
 
     order: tuple[int, ...]
 
@@ -53,13 +53,13 @@ def row_major(shape: tuple[int, ...]) -> Permuted:
 
 
 def column_major(shape: tuple[int, ...]) -> Permuted:
-    """Return the layout in which the first axis is contiguous, as in Fortran; also that of structures of arrays."""
+    """Return the layout in which the first axis is contiguous, as in Fortran; it also gives structures of arrays."""
     return Permuted(shape, tuple(reversed(range(len(shape)))))
 
 
 @dataclass(frozen=True)
 class PaddedRows(ArrayLayout):
-    """Row-major with `pad` free elements behind each row, a row being the last axis."""
+    """Row-major with `pad` unused elements after each row, a row being the last axis."""
 
     pad: int
 
@@ -91,8 +91,8 @@ class PaddedRows(ArrayLayout):
 
 @dataclass(frozen=True)
 class Blocked(ArrayLayout):
-    """Blocks of the shape `block` one after the other, row-major inside and among each other. Blocks at the end of an axis that they do not
-    divide have room for whole ones."""
+    """Consecutive blocks of the shape `block`, row-major inside and among each other. Partial blocks at the end of an axis take the room of
+    whole ones."""
 
     block: tuple[int, ...]
 
@@ -130,7 +130,7 @@ class Blocked(ArrayLayout):
 
 @dataclass(frozen=True)
 class Fields(ArrayLayout):
-    """Structures of arrays: an array of `count` structures, given as words [count, words], with each field's values side by side.
+    """Structures of arrays: `count` structures, given as words [count, words], with the values of each field contiguous.
 
     `widths` are the words of each field in turn: (1, 1, 1) for three floats, (2, 1, 1) for a double and two floats in words of 4 bytes.
     """
@@ -161,7 +161,7 @@ class Fields(ArrayLayout):
 
 @dataclass(frozen=True)
 class OfTile(ArrayLayout):
-    """An array of two dimensions under a layout of `memlane.layout` for tiles, such as `DiagonalStrip`."""
+    """A two-dimensional array under a tile layout of `memlane.layout`, such as `DiagonalStrip`."""
 
     tile: Layout
 

@@ -1,4 +1,4 @@
-"""Layouts of arrays by name, as `ml.upload(..., layout="column-major")` takes them.
+"""Parse array layouts given by name, as in `ml.upload(..., layout="column-major")`.
 
 row-major  column-major  permuted(2, 0, 1)  pad(3)  tiled(8, 4)  diagonal  soa
 """
@@ -22,11 +22,11 @@ from memlane.number_format import plural
 
 Shape = tuple[int, ...]
 LayoutLike = str | ArrayLayout | Layout | Callable[[Shape], ArrayLayout]
-"""What a user says a layout by: a name, a layout, or what makes one of a shape."""
+"""A layout as users specify it: a name, a layout, or a function from a shape to a layout."""
 
 
 def array_layout(given: LayoutLike, shape: Shape) -> ArrayLayout:
-    """Return the layout of an array of `shape` that `given` says. LayoutError where the two do not fit, with both in it."""
+    """Return the layout of an array of `shape` that `given` specifies. Raises LayoutError, naming both, if they do not fit."""
     if isinstance(given, str):
         layout = _named(given, checked_shape(shape, f"layout {given!r}"))
     elif isinstance(given, Layout):
@@ -94,7 +94,7 @@ _FAMILIES: Mapping[str, Callable[[Shape, Shape], ArrayLayout]] = {
 def words_of_structure(dtype: npt.DTypeLike) -> tuple[np.dtype[np.void], tuple[int, ...]]:
     """Return the word in which a structure is moved (V1, V2, V4, V8 or V16) and the words of each of its fields, paddings included.
 
-    LayoutError for a structure whose fields overlap or hold Python objects.
+    Raises LayoutError for a structure whose fields overlap or hold Python objects.
     """
     kind = np.dtype(dtype)
     if kind.fields is None or kind.hasobject:

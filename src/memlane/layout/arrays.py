@@ -1,11 +1,11 @@
-"""Layouts of arrays of one to four dimensions: where each element lies in memory, with offsets of up to 62 bits.
+"""Define layouts of arrays of one to four dimensions: the memory offset of each element, with up to 62 bits.
 
     layout = Permuted((1000, 34), (1, 0))           # column-major: each of the 34 columns is contiguous
     layout(3, 5), layout.inverse(5003)              # 5003, (3, 5)
     print(layout.cuda_source("place"))              # __host__ __device__ inline int place(int i, int j) ...
 
-`memlane.layout.layout` is about tiles in shared memory, which are small and two-dimensional; a tile's layout becomes one of an array by
-`OfTile`. The families are in `array_families`, gathers in `selection`.
+`memlane.layout.layout` is about tiles in shared memory, which are small and two-dimensional; `OfTile` turns a tile's layout into one of an
+array. The families are in `array_families`, gathers in `selection`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from memlane.layout.program import Cost, Placement, Program
 from memlane.number_format import plural
 
 COORDINATES = ("i", "j", "k", "l")
-"""What generated functions call the coordinates, the slowest first."""
+"""Names of the coordinates in generated functions, the slowest first."""
 
 Language = Literal["cuda", "numba", "triton"]
 
@@ -35,8 +35,8 @@ Language = Literal["cuda", "numba", "triton"]
 class ArrayLayout(ABC):
     """A map from the elements of an array of `shape` to offsets in 0..size-1, counted in elements.
 
-    A layout is a value: equal ones are equal. `outer @ inner` applies `inner` and takes what it gives as the row-major index of `outer`.
-    Wrong shapes and indices are LayoutErrors.
+    A layout is a value: equal layouts compare equal. `outer @ inner` applies `inner` and uses the result as the row-major index of `outer`.
+    Wrong shapes and indices raise LayoutError.
     """
 
     shape: tuple[int, ...]
@@ -46,34 +46,34 @@ class ArrayLayout(ABC):
         self.check()
 
     def check(self) -> None:  # noqa: B027  # most families have nothing to check
-        """Raise LayoutError where the fields do not fit each other."""
+        """Raise LayoutError if the fields are inconsistent."""
 
     @abstractmethod
     def offset(self, index: tuple[Expression, ...]) -> Expression:
-        """Return where the element with these coordinates lies: the definition of the layout."""
+        """Return the offset of the element with these coordinates: the definition of the layout."""
 
     def coordinates(self, offset: Expression) -> tuple[Expression, ...] | None:
-        """Return the coordinates of the element at an offset that holds one; None where no formula is known."""
+        """Return the coordinates of the element at an offset that holds one; None if no formula is known."""
         return None
 
     @property
     def size(self) -> int:
-        """The room that the array takes, in elements: offsets are 0..size-1."""
+        """Room that the array takes, in elements: offsets are 0..size-1."""
         return self.count
 
     @property
     def storage_shape(self) -> tuple[int, ...]:
-        """The shape of the memory in C order: the permuted extents, or one axis where the elements lie in no such order."""
+        """Shape of the memory in C order: the permuted extents, or one axis if the elements have no such order."""
         return (self.size,)
 
     @cached_property
     def count(self) -> int:
-        """The number of elements."""
+        """Number of elements."""
         return prod(self.shape)
 
     @property
     def is_row_major(self) -> bool:
-        """Whether elements lie as in C order."""
+        """Whether the elements are in C order."""
         return False
 
     # -- as a function -----------------------------------------------------------------------------------------------------------
@@ -93,7 +93,8 @@ class ArrayLayout(ABC):
         return np.array(np.broadcast_to(np.asarray(found, np.int64), shape))
 
     def inverse(self, offset: Any) -> tuple[Any, ...]:
-        """Return the coordinates of the element at an offset, or those of an array of offsets. LayoutError where none lies there."""
+        """Return the coordinates of the element at an offset, or those of an array of offsets. Raises LayoutError if an offset holds
+        none."""
         wanted = _checked_index(f"offset of {self}", offset, self.size)
         formula = self._inverse_programs
         if formula is None:
@@ -110,7 +111,7 @@ class ArrayLayout(ABC):
 
     @cached_property
     def table(self) -> Offsets:
-        """The offsets of all elements as int64 in the shape of the array, for at most 2^24 elements; not to be written to."""
+        """The offsets of all elements as a read-only int64 array in the shape of the array, for at most 2^24 elements."""
         if self.count > LARGEST_TABLE:
             raise LayoutError(f"{self} has {plural(self.count, 'element')}; a table of its offsets may have at most {LARGEST_TABLE:,}")
         offsets = np.asarray(self(*np.ogrid[tuple(slice(extent) for extent in self.shape)]), np.int64)
@@ -119,7 +120,7 @@ class ArrayLayout(ABC):
 
     @cached_property
     def _places(self) -> Offsets:
-        """By offset the row-major index of its element, or -1."""
+        """Row-major index of the element at each offset, or -1."""
         places = np.full(self.size, -1, np.int64)
         places[self.table.ravel()] = np.arange(self.count)
         return places
@@ -135,7 +136,7 @@ class ArrayLayout(ABC):
 
     @property
     def cost(self) -> Cost:
-        """What a kernel computes to get from the coordinates to the offset."""
+        """Cost of computing the offset from the coordinates in a kernel."""
         return self._program.cost
 
     def __matmul__(self, inner: ArrayLayout) -> ArrayLayout:
@@ -144,21 +145,21 @@ class ArrayLayout(ABC):
     # -- in kernels --------------------------------------------------------------------------------------------------------------
 
     def cuda_source(self, function: str, *, tables: Placement = "global") -> str:
-        """Return a `__host__ __device__ inline` function of CUDA C++ that takes one coordinate for each axis, the slowest first.
+        """Return a `__host__ __device__ inline` function of CUDA C++ that takes one coordinate per axis, the slowest first.
 
-        It computes in `int` where that holds every value on the way, else in `long long`. `tables` is as for `Layout.cuda_source`.
+        It computes in `int` if that holds every intermediate value, else in `long long`. `tables` is that of `Layout.cuda_source`.
         """
         return self._program.cuda(function, self._parameters, tables)
 
     def numba_source(self, function: str) -> str:
-        """Return a device function for kernels of Numba, behind the tables that it looks up; it needs `cuda`, and `np` for tables."""
+        """Return a device function for Numba kernels, after its lookup tables; it needs `cuda`, and `np` for tables."""
         tables = [f"{word} = np.array({values.tolist()}, np.int64)\n" for word, values in self._program.named_tables(function).items()]
         return "".join([*tables, "@cuda.jit(device=True)\n", self._program.python(function, self._parameters)])
 
     def triton_source(self, function: str) -> str:
         """Return a `@triton.jit` function of blocks of coordinates, which needs `triton` and `triton.language as tl`.
 
-        Coordinates are of type int32, or are converted to int64 where offsets need it. LayoutError for a layout with a table.
+        Coordinates are of type int32, or are converted to int64 if offsets need it. Raises LayoutError for a layout with a table.
         """
         return self._program.triton(function, self._parameters)
 
@@ -176,7 +177,7 @@ class ArrayLayout(ABC):
 
 @dataclass(frozen=True)
 class ComposedArray(ArrayLayout):
-    """`outer @ inner`: the offset that `inner` gives is the row-major index of an element of `outer`."""
+    """The composition `outer @ inner`: the offset from `inner` is the row-major index of an element of `outer`."""
 
     outer: ArrayLayout
     inner: ArrayLayout
@@ -211,7 +212,7 @@ class ComposedArray(ArrayLayout):
 
 
 def sources(layouts: Mapping[str, ArrayLayout], language: Language = "cuda") -> str:
-    """Return the functions of several arrays in one text: each is called what its key says. For kernels that read several."""
+    """Return the index functions of several arrays in one text, named by their keys, for kernels that access several arrays."""
     writer = {"cuda": ArrayLayout.cuda_source, "numba": ArrayLayout.numba_source, "triton": ArrayLayout.triton_source}
     if language not in writer:
         raise LayoutError(f"unknown language {language!r}; choose from {', '.join(writer)}")
@@ -219,13 +220,13 @@ def sources(layouts: Mapping[str, ArrayLayout], language: Language = "cuda") -> 
 
 
 _COMPARED = 1 << 16
-"""Elements of two layouts that are compared one by one; of larger ones as many, drawn at random."""
+"""Elements that are compared one by one; larger layouts are compared at as many random elements."""
 
 
 def same_places(one: ArrayLayout, other: ArrayLayout) -> bool:
-    """Return whether two layouts put the elements, by row-major index, at the same places, as far as up to 65,536 of them show.
+    """Return whether two layouts map the elements, by row-major index, to the same offsets, judged by up to 65,536 of them.
 
-    Layouts of different numbers of elements, such as one of structures and one of their words, cannot be compared: they may agree.
+    Layouts with different numbers of elements, such as one of structures and one of their words, cannot be compared and count as equal.
     """
     return one == other or one.count != other.count or _same_places(one, other)
 
@@ -263,7 +264,7 @@ def split(flat: Expression, shape: tuple[int, ...]) -> tuple[Expression, ...]:
 
 
 def checked_shape(shape: object, what: str) -> tuple[int, ...]:
-    """Return a shape of one to four extents of at least 1, or raise LayoutError."""
+    """Return a shape of one to four extents of at least 1. Raises LayoutError for anything else."""
     given = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     if not 1 <= len(given) <= 4:
         raise LayoutError(f"{what} is for arrays of 1 to 4 dimensions, not {len(given)}")
@@ -287,7 +288,7 @@ def _like(found: Any, wanted: Any) -> Any:
 
 
 def _first_wrong(layout: ArrayLayout, wanted: Any, found: tuple[Any, ...], inside: Any) -> int:
-    """Return the first offset of `wanted` at which no element lies."""
+    """Return the first offset of `wanted` that holds no element."""
     for offset, fits, *index in zip(np.ravel(wanted), np.ravel(inside), *(np.ravel(one) for one in found), strict=True):
         if not fits or layout(*(int(one) for one in index)) != offset:
             return int(offset)

@@ -1,4 +1,4 @@
-"""Maps that are linear over F2: each bit of the offset is the exclusive or of some bits of the index."""
+"""Define layouts that are linear over F2: each bit of the offset is the XOR of some bits of the index."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from memlane.errors import LayoutError
-from memlane.layout.expression import Expression, total
+from memlane.layout.expression import Expression, xor_all
 from memlane.layout.layout import Layout, power_of_two
 from memlane.layout.program import Program
 from memlane.number_format import plural
@@ -15,17 +15,20 @@ from memlane.number_format import plural
 
 @dataclass(frozen=True)
 class BitLinear(Layout):
-    """The offset is the exclusive or of matrix[b] over the bits b that are set in the row-major index.
+    """A layout whose offset is the XOR of matrix[b] over the bits b set in the row-major index.
 
-    `matrix` has an image for each bit of the index, the lowest first. A matrix that cannot be inverted makes elements share offsets.
+    `matrix` has an image for each bit of the index, the lowest first. A singular matrix makes elements share offsets.
     """
 
     matrix: tuple[int, ...]
 
     @classmethod
     def of_rows(cls, rows: int, columns: int, images: Sequence[int]) -> BitLinear:
-        """Row-major, column j of row i at j ^ s(i), where s(i) is the exclusive or of `images` over the bits of i, the lowest first.
-        Bits of i without an image change nothing."""
+        """Return a row-major layout with column j of row i at j ^ s(i), where s(i) is the XOR of `images` over the bits of i, the lowest
+        first.
+
+        Bits of i without an image change nothing.
+        """
         power_of_two("the rows of a bit-linear layout", rows)
         power_of_two("the columns of a bit-linear layout", columns)
         if len(images) > rows.bit_length() - 1:
@@ -55,7 +58,7 @@ class BitLinear(Layout):
 
     @property
     def row_images(self) -> tuple[int, ...] | None:
-        """What `of_rows` was or could have been given; None where the map does more than change the column by the row."""
+        """The images with which `of_rows` makes this layout; None if the map does more than permute columns by row."""
         bits = self.columns.bit_length() - 1
         images = tuple(image ^ 1 << bit for bit, image in enumerate(self.matrix))
         return None if any(images[:bits]) or any(image >= self.columns for image in images) else images[bits:]
@@ -65,16 +68,16 @@ class BitLinear(Layout):
         return super().__str__() if images is None else f"linear({', '.join(map(str, images))}) of {self.rows}x{self.columns}"
 
     def offset(self, i: Expression, j: Expression) -> Expression:
-        """The cheapest of three ways to say it."""
+        """Return the cheapest of three equivalent expressions of the offset."""
         k = i * self.columns + j
         column_bits = self.columns.bit_length() - 1
         changes = [image ^ 1 << bit for bit, image in enumerate(self.matrix)]
-        apart = k ^ _image(j, changes[:column_bits]) ^ _image(i, changes[column_bits:])
+        apart = k ^ _xor_of_images(j, changes[:column_bits]) ^ _xor_of_images(i, changes[column_bits:])
         return min((self.offset_of_index(k), apart), key=_cost)
 
     def offset_of_index(self, k: Expression) -> Expression:
         changes = [image ^ 1 << bit for bit, image in enumerate(self.matrix)]
-        return min((k ^ _image(k, changes), _image(k, self.matrix)), key=_cost)
+        return min((k ^ _xor_of_images(k, changes), _xor_of_images(k, self.matrix)), key=_cost)
 
     def index(self, offset: Expression) -> Expression | None:
         return BitLinear(self.rows, self.columns, self._inverted).offset_of_index(offset) if self.is_bijective else None
@@ -85,7 +88,7 @@ class BitLinear(Layout):
 
     @cached_property
     def _inverted(self) -> tuple[int, ...]:
-        """The matrix of the inverse, by elimination on pairs of an image and what it is the image of."""
+        """Matrix of the inverse, by elimination on pairs of an image and its source."""
         pairs = [(image, 1 << bit) for bit, image in enumerate(self.matrix)]
         for bit in range(len(pairs)):
             pivot = next(place for place in range(bit, len(pairs)) if pairs[place][0] >> bit & 1)
@@ -99,7 +102,7 @@ class BitLinear(Layout):
 
 
 def rank(images: Sequence[int]) -> int:
-    """How many of the images are independent over F2."""
+    """Return the number of images that are independent over F2."""
     basis: list[int] = []
     for image in images:
         for one in basis:
@@ -109,8 +112,8 @@ def rank(images: Sequence[int]) -> int:
     return len(basis)
 
 
-def _image(x: Expression, images: Sequence[int]) -> Expression:
-    """The exclusive or of images[b] over the set bits b of x: bits that move equally far move together."""
+def _xor_of_images(x: Expression, images: Sequence[int]) -> Expression:
+    """Return the XOR of images[b] over the set bits b of x; bits shifted by equal distances are shifted together."""
     moved: dict[int, int] = {}
     for bit, image in enumerate(images):
         for target in range(image.bit_length()):
@@ -119,7 +122,7 @@ def _image(x: Expression, images: Sequence[int]) -> Expression:
     parts = []
     for distance, chosen in sorted(moved.items()):
         parts.append((x & chosen) << distance if distance >= 0 else x >> -distance & chosen >> -distance)
-    return total(parts)
+    return xor_all(parts)
 
 
 def _cost(expression: Expression) -> tuple[int, int]:

@@ -1,13 +1,13 @@
-"""Integer expressions: what an index map is made of, each with the least and the greatest value that it can take.
+"""Build integer expressions for index maps, each with the range of its possible values.
 
-A map is said once, as an expression of its coordinates; `program` evaluates it over Python's integers and NumPy's arrays and writes it as
-CUDA C++ and as Python, so that these cannot differ in what they compute.
+A map is defined once, as an expression of its coordinates; `program` evaluates it over Python integers and NumPy arrays and prints it as
+CUDA C++ and Python, so that these cannot compute different things.
 
     i, j = name("i", 32), name("j", 32)
     i * 32 + (j ^ i)
 
-Division and remainder round as Python's do. Knowing the range of each part lets the operators leave out what changes nothing and turn
-multiplications and divisions by powers of two into shifts: what is left is what a kernel would have to compute.
+Division and remainder round as in Python. The ranges let operators drop operations without effect and turn multiplications and divisions by
+powers of two into shifts: the remaining operations are what a kernel has to compute.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from memlane.errors import LayoutError
 from memlane.number_format import plural
 
 LARGEST = 1 << 62
-"""Values beyond it would not fit the integers of NumPy and of the GPU."""
+"""Largest magnitude of a value; larger ones would not fit the integers of NumPy and of the GPU."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """A number, a name, a table with an index, or an operator with two operands; a value in low..high."""
+    """A number, a name, a table lookup, or an operator with two operands; its value lies in low..high."""
 
     op: str
-    """`number`, `name`, `table`, or the operator as Python writes it; also `min` and `max`."""
+    """Kind of expression: `number`, `name`, `table`, or the operator in Python's notation; also `min` and `max`."""
     operands: tuple[Expression, ...]
     low: int
     high: int
     value: int | str | tuple[int, ...] = 0
-    """Of a number, a name and a table."""
+    """The value of a number, a name or a table."""
 
     def __add__(self, other: Expression | int) -> Expression:
         right = _expression(other)
@@ -93,13 +93,13 @@ class Expression:
         right = _distance(_expression(other))
         return self if right.is_number(0) else _operation(">>", self, right)
 
-    def least(self, other: Expression | int) -> Expression:
-        """The smaller of the two."""
+    def minimum(self, other: Expression | int) -> Expression:
+        """Return the minimum of the two."""
         right = _expression(other)
         return self if self.high <= right.low else right if right.high <= self.low else _operation("min", self, right)
 
-    def greatest(self, other: Expression | int) -> Expression:
-        """The greater of the two."""
+    def maximum(self, other: Expression | int) -> Expression:
+        """Return the maximum of the two."""
         right = _expression(other)
         return self if self.low >= right.high else right if right.low >= self.high else _operation("max", self, right)
 
@@ -108,7 +108,7 @@ class Expression:
 
 
 def name(word: str, count: int) -> Expression:
-    """A coordinate in 0..count-1; the only one there is, is a number."""
+    """Return a coordinate in 0..count-1; a number if there is only one value."""
     return Expression("name", (), 0, count - 1, word) if count > 1 else number(0)
 
 
@@ -117,14 +117,14 @@ def number(value: int) -> Expression:
 
 
 def table(values: Sequence[int], index: Expression) -> Expression:
-    """values[index]; one number for all is that number."""
+    """Return values[index]; a number if all values are equal."""
     if min(values) == max(values):
         return number(values[0])
     return Expression("table", (index,), min(values), max(values), tuple(values))
 
 
-def total(parts: Sequence[Expression]) -> Expression:
-    """All `parts` joined by exclusive or; 0 without any."""
+def xor_all(parts: Sequence[Expression]) -> Expression:
+    """Return the XOR of all `parts`; 0 without any."""
     joined = number(0)
     for part in parts:
         joined = joined ^ part
@@ -136,13 +136,13 @@ def _expression(value: Expression | int) -> Expression:
 
 
 def _power(factor: Expression) -> int:
-    """The exponent of a number that is a power of two, else 0."""
+    """Return the exponent of a number that is a power of two, else 0."""
     value = factor.low
     return value.bit_length() - 1 if factor.op == "number" and value > 1 and value & (value - 1) == 0 else 0
 
 
 def _lowest_clear_bit(mask: int) -> int:
-    """The value of the lowest bit that a mask takes away."""
+    """Return the value of the lowest bit that a mask clears."""
     return ~mask & (mask + 1)
 
 
@@ -163,7 +163,7 @@ def _operation(op: str, left: Expression, right: Expression) -> Expression:
 
 
 def _range(op: str, left: Expression, right: Expression) -> tuple[int, int]:
-    """The values that the operation can give, or some more."""
+    """Return a range that contains all values of the operation."""
     if op in ("&", "|", "^"):
         return _range_of_bits(op, left, right)
     ends = [_apply(op, a, b) for a in (left.low, left.high) for b in (right.low, right.high)]

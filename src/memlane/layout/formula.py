@@ -1,4 +1,4 @@
-"""Formulas that a user types, as expressions. Nothing of Python is run: only integers, the names that are given and arithmetic pass."""
+"""Parse formulas typed by users into expressions. Nothing is executed: only integers, given names and arithmetic are accepted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ALLOWED = "integers, + - * // % & | ^ << >>, min, max and parentheses"
 
 
 def read_formulas(text: str, names: Mapping[str, Expression]) -> tuple[Expression, ...]:
-    """The formulas of `text`, which are separated by commas, over `names`. LayoutError that quotes what is wrong."""
+    """Return the comma-separated formulas of `text` over `names`. Raises LayoutError, quoting the offending part."""
     if len(text) > _LONGEST:
         raise LayoutError(f"the formula has {len(text)} characters; at most {_LONGEST} are allowed")
     try:
@@ -65,6 +65,6 @@ class _Reader:
                 return _OPERATORS[type(op)](self._read(left), self._read(right))
             case ast.Call(func=ast.Name(id="min" | "max" as word), args=[first, second], keywords=[]):
                 a, b = self._read(first), self._read(second)
-                return a.least(b) if word == "min" else a.greatest(b)
+                return a.minimum(b) if word == "min" else a.maximum(b)
         quoted = ast.get_source_segment(self._text.strip(), node) or self._text
         raise LayoutError(f"{quoted!r} is not allowed; a formula may contain {_ALLOWED}")

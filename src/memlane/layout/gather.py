@@ -1,4 +1,4 @@
-"""Any order at all, from an array."""
+"""Define a layout given by an arbitrary permutation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memlane.number_format import plural
 
 @dataclass(frozen=True)
 class Gather(Layout):
-    """The element of row-major index k at indices[k]; `indices` is a permutation of 0..rows*columns-1, in any shape."""
+    """The element with row-major index k is at indices[k]; `indices` is a permutation of 0..rows*columns-1, in any shape."""
 
     indices: tuple[int, ...] | npt.NDArray[np.integer] | Sequence[int]
 

@@ -1,4 +1,4 @@
-"""What an index map is: a `Layout` says where element (i, j) of a tile lies."""
+"""Define the base class of tile layouts: a `Layout` maps element (i, j) of a tile to its offset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Index = int | np.integer | npt.NDArray[np.integer]
 Offsets = npt.NDArray[np.int64]
 
 LARGEST_TABLE = 1 << 24
-"""Elements of a tile beyond which nothing is found out by looking at each of them."""
+"""Maximum elements of a tile that are examined one by one."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Layout(ABC):
     """A map from the elements of a tile of `rows` x `columns` to offsets in 0..size-1, counted in elements.
 
         rap = RandomPermuteShift(32, 32, seed=7)
-        rap(3, 5)                         # where element (3, 5) lies; arrays give arrays
+        rap(3, 5)                         # the offset of element (3, 5); arrays give arrays
         rap(101)                          # the same by the row-major index, 3 * 32 + 5
         rap.inverse(rap(3, 5))            # 101
         print(rap.cuda_source("shift"))   # __host__ __device__ inline int shift(int i, int j) ...
 
-    A layout is a value: equal ones are equal, and `repr` is what makes it. `outer @ inner` is the layout that applies `inner` and takes
-    what it gives as the row-major index of `outer`. Wrong extents and indices are LayoutErrors.
+    A layout is a value: equal layouts compare equal, and `repr` is an expression that creates it. `outer @ inner` applies `inner` and uses
+    the result as the row-major index of `outer`. Wrong extents and indices raise LayoutError.
     """
 
     rows: int
@@ -47,23 +47,23 @@ class Layout(ABC):
         self.check()
 
     def check(self) -> None:  # noqa: B027  # most families have nothing to check
-        """Raises LayoutError where the fields do not fit each other."""
+        """Raise LayoutError if the fields are inconsistent."""
 
     @abstractmethod
     def offset(self, i: Expression, j: Expression) -> Expression:
-        """Where element (i, j) lies: the definition of the layout."""
+        """Return the offset of element (i, j): the definition of the layout."""
 
     def offset_of_index(self, k: Expression) -> Expression:
-        """The same for row-major index k; those that are simpler so say it themselves."""
+        """Return the offset for row-major index k; families with a simpler formula override this."""
         return self.offset(k // self.columns, k % self.columns)
 
     def index(self, offset: Expression) -> Expression | None:
-        """The row-major index of the element at an offset, of meaning only where there is one; None where no formula is known."""
+        """Return the row-major index of the element at an offset, meaningless if there is none; None if no formula is known."""
         return None
 
     @property
     def size(self) -> int:
-        """The room that the tile takes, in elements: offsets are 0..size-1."""
+        """Room that the tile takes, in elements: offsets are 0..size-1."""
         return self.rows * self.columns
 
     # -- as a function -----------------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ class Layout(ABC):
     def __call__(self, i: int, j: npt.NDArray[np.integer]) -> Offsets: ...
 
     def __call__(self, i: Index, j: Index | None = None) -> int | Offsets:
-        """The offset of (i, j), or of row-major index i; integers, or integer arrays that broadcast against each other."""
+        """Return the offset of (i, j), or of row-major index i; takes integers, or integer arrays that broadcast against each other."""
         if j is None:
             values = {"k": self._checked("index", i, self.rows * self.columns)}
             return _shaped(self._of_index.evaluate(values), values)
@@ -103,7 +103,7 @@ class Layout(ABC):
 
     @cached_property
     def table(self) -> Offsets:
-        """int64[rows, columns]: the offsets of all elements; not to be written to."""
+        """Read-only int64[rows, columns]: the offsets of all elements."""
         self._check_listable()
         offsets = np.array(self(np.arange(self.rows)[:, None], np.arange(self.columns)[None, :]))
         offsets.flags.writeable = False
@@ -119,18 +119,21 @@ class Layout(ABC):
 
     @cached_property
     def is_injective(self) -> bool:
-        """Whether no two elements share an offset; found by looking at each."""
+        """Whether no two elements share an offset, determined by enumeration."""
         return bool(np.bincount(self.table.ravel(), minlength=self.size).max() <= 1)
 
     @cached_property
     def is_bijective(self) -> bool:
-        """Whether it is injective and leaves no offset free."""
+        """Whether the layout is injective and leaves no offset free."""
         return self.rows * self.columns == self.size and self.is_injective
 
     @cached_property
     def inverse(self) -> Layout:
-        """The map from offsets to row-major indices, a layout of one row. Asked for an offset that holds no element it raises
-        LayoutError; in a kernel what it gives there has no meaning. LayoutError if two elements share an offset."""
+        """The map from offsets to row-major indices, a layout of one row.
+
+        For an offset without an element it raises LayoutError; in a kernel its result is meaningless there. Raises LayoutError if two
+        elements share an offset.
+        """
         return Inverse(1, self.size, self)
 
     def __matmul__(self, inner: Layout) -> Layout:
@@ -138,7 +141,7 @@ class Layout(ABC):
 
     @property
     def cost(self) -> Cost:
-        """What a kernel computes to get from (i, j) to the offset."""
+        """Cost of computing the offset from (i, j) in a kernel."""
         return self._of_pair.cost
 
     def __str__(self) -> str:
@@ -148,32 +151,32 @@ class Layout(ABC):
     # -- in kernels --------------------------------------------------------------------------------------------------------------
 
     def cuda_source(self, function: str, *, by_index: bool = False, tables: Placement = "global") -> str:
-        """A `__host__ __device__ inline` function of CUDA C++: `function(i, j)`, or `function(k)` for row-major index k.
+        """Return a `__host__ __device__ inline` function of CUDA C++: `function(i, j)`, or `function(k)` for row-major index k.
 
-        Where it looks up tables, these are in global memory. With `tables="constant"` they are in constant memory, and the function is one
-        of the device alone; with `tables="argument"` its last parameters are pointers to what `lookup_tables` gives, wherever they lie.
+        Lookup tables are in global memory. With `tables="constant"` they are in constant memory, and the function is device-only; with
+        `tables="argument"` its last parameters are pointers to the arrays that `lookup_tables` returns, wherever they are stored.
         """
         return self._of_index.cuda(function, ("k",), tables) if by_index else self._of_pair.cuda(function, ("i", "j"), tables)
 
     def lookup_tables(self, *, by_index: bool = False) -> tuple[Offsets, ...]:
-        """The tables that the function looks up, none for most layouts."""
+        """Return the lookup tables of the function; none for most layouts."""
         return (self._of_index if by_index else self._of_pair).tables
 
     def python_source(self, function: str, *, by_index: bool = False) -> str:
-        """The same in Python, as Numba compiles it; a table that it needs is a global array `<function>_table<number>`."""
+        """Return a Python function that Numba can compile; its tables are global arrays `<function>_table<number>`."""
         return self._of_index.python(function, ("k",)) if by_index else self._of_pair.python(function, ("i", "j"))
 
     def numba_source(self, function: str, *, by_index: bool = False) -> str:
-        """What is to be put into a source file of Numba: the function of `python_source` for kernels to call, behind the tables that it
-        looks up; it needs `cuda` of Numba, and for tables NumPy as `np`."""
+        """Return source code for a Numba file: the function of `python_source` as a device function, after its tables; it needs `cuda` of
+        Numba, and `np` for tables."""
         program = self._of_index if by_index else self._of_pair
         tables = [f"{name} = np.array({values.tolist()}, np.int64)\n" for name, values in program.named_tables(function).items()]
         return "".join([*tables, "@cuda.jit(device=True)\n", self.python_source(function, by_index=by_index)])
 
     def numba(self, *, by_index: bool = False) -> Any:
-        """A device function for Numba's kernels, which call it as `f(i, j)` or `f(k)`. Raises MissingDependency without numba-cuda.
+        """Return a device function for Numba kernels, called as `f(i, j)` or `f(k)`. Raises MissingDependency without numba-cuda.
 
-        Numba keeps the tables of a layout in constant memory, which has 64 KiB for all kernels of a module.
+        Numba keeps the tables of a layout in constant memory, 64 KiB for all kernels of a module.
         """
         try:
             import numba_cuda  # noqa: F401
@@ -183,22 +186,22 @@ class Layout(ABC):
         return cuda.jit(device=True)(self.python_function(by_index=by_index))
 
     def python_function(self, *, by_index: bool = False) -> Callable[..., int]:
-        """What `python_source` says, as a function."""
+        """Return the function that `python_source` defines."""
         program, word = self._of_index if by_index else self._of_pair, "layout"
         scope: dict[str, Any] = dict(program.named_tables(word))
         source = self.python_source(word, by_index=by_index)
-        exec(compile(source, f"<{self}>", "exec"), scope)  # the text is our own: no word of it comes from outside
+        exec(compile(source, f"<{self}>", "exec"), scope)  # the text is generated here, without user input
         function: Callable[..., int] = scope[word]
         return function
 
     def picture(self, *, element_bytes: int = 4, banks: int = 32, bank_bytes: int = 4) -> str:
-        """The bank that each element begins in, a line for each row of the tile."""
+        """Return the bank of each element's first byte as text, one line per row of the tile."""
         return picture.of_banks(self.table * element_bytes // bank_bytes % banks)
 
 
 @dataclass(frozen=True)
 class Composed(Layout):
-    """`outer @ inner`: the offset that `inner` gives is the row-major index of `outer`."""
+    """The composition `outer @ inner`: the offset from `inner` is the row-major index of `outer`."""
 
     outer: Layout
     inner: Layout
@@ -230,7 +233,7 @@ class Composed(Layout):
 
 @dataclass(frozen=True)
 class Inverse(Layout):
-    """From offsets of `of` to row-major indices."""
+    """The map from offsets of `of` to row-major indices."""
 
     of: Layout
 
@@ -291,7 +294,7 @@ class Inverse(Layout):
 
 
 def whole_number(what: str, value: object, least: int) -> None:
-    """LayoutError unless `value` is an integer of at least `least`."""
+    """Raise LayoutError unless `value` is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise LayoutError(f"{what} must be an integer, got {_kind(value)}")
     if value < least:
@@ -299,13 +302,13 @@ def whole_number(what: str, value: object, least: int) -> None:
 
 
 def power_of_two(what: str, value: int) -> None:
-    """LayoutError unless `value` is a power of two."""
+    """Raise LayoutError unless `value` is a power of two."""
     if value < 1 or value & (value - 1):
         raise LayoutError(f"{what} must be a power of two, got {value}")
 
 
 def _shaped(value: Any, given: dict[str, Any]) -> int | Offsets:
-    """An expression may have lost a coordinate that changes nothing: its value gets the shape that was asked for."""
+    """Broadcast a value to the requested shape: an expression may have dropped a coordinate without effect."""
     shape = np.broadcast_shapes(*(np.shape(one) for one in given.values()))
     if not any(isinstance(one, np.ndarray) for one in given.values()):
         return int(value)

@@ -1,4 +1,4 @@
-"""What longer rows of an array in shared memory would cost the accesses of a warp."""
+"""Count the wavefronts of recorded accesses to an array in shared memory if its rows were padded."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ from memlane.chip.model import AccessKind
 
 @dataclass(frozen=True, eq=False)
 class LaneDistances:
-    """How the lanes of one access lie, in elements from any one place."""
+    """Relative lane addresses of one access, in elements from an arbitrary origin."""
 
     elements: npt.NDArray[np.int64]
-    """int64[32]; meaningless for lanes that are not in `lanes`."""
+    """int64[32]; undefined for lanes outside `lanes`."""
     lanes: int
-    """A bit for each active lane."""
+    """Mask of the active lanes."""
     nbytes: int
-    """That each lane accesses."""
+    """Bytes accessed per lane."""
     kind: AccessKind = "load"
     weight: float = 1.0
-    """How often the access is made."""
+    """Number of executions."""
 
     def wavefronts_padded(self, columns: int, pad: int, element: int, chip: Chip) -> int:
-        """Return the wavefronts with rows of `columns` elements that are longer by `pad`. The first of its elements is taken to stand in
-        the leftmost column that it touches."""
+        """Return the wavefronts with rows of `columns` elements padded by `pad`; the lowest element is assumed to be in column 0."""
         active = [lane for lane in range(len(self.elements)) if self.lanes >> lane & 1]
         places = self.elements - self.elements[active].min()
         addresses = (places + pad * (places // columns)) * element
@@ -37,14 +36,14 @@ class LaneDistances:
 
 
 def padded_wavefronts(accesses: Sequence[LaneDistances], columns: int, pad: int, element: int, chip: Chip) -> float:
-    """Return the wavefronts of all accesses, each as often as it is made."""
+    """Return the weighted sum of the wavefronts of all accesses."""
     return sum(one.weight * one.wavefronts_padded(columns, pad, element, chip) for one in accesses)
 
 
 def least_padding(accesses: Sequence[LaneDistances], columns: int, element: int, vector: int, chip: Chip) -> int:
-    """Return by how many elements rows should be longer for the fewest wavefronts, the least such number; 0 where none helps.
+    """Return the smallest row padding, in elements, with the fewest wavefronts; 0 if none helps.
 
-    It is a multiple of `vector`, the elements of the widest access, and smaller than all banks together.
+    It is a multiple of `vector`, the elements of the widest access, and smaller than a row of banks.
     """
     most = chip.banks.banks * chip.banks.bank_bytes // element
     return min(range(0, most, vector), key=lambda pad: padded_wavefronts(accesses, columns, pad, element, chip))

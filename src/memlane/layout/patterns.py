@@ -1,13 +1,13 @@
-"""Patterns: which elements of a tile the 32 lanes of a warp touch, at every offset that the warp may stand at.
+"""Define access patterns: the elements of a tile that the 32 lanes of a warp access, at every offset of the warp.
 
     contiguous, row      lane t at (r, c + t)
-    stride, column       (r + t, c): the access that the literature on shifts calls stride
+    stride, column       (r + t, c): called stride in the literature on shifts
     strideN              every N-th element: row-major index r * columns + c + N t
     diagonal             (r + t, c + t)
     antidiagonal         (r + t, c - t)
     xordiagonal          (r ^ t, c ^ t); for tiles whose sides are powers of two
-    blockRxC             R rows of C neighbours, R C = 32, where a tile of such blocks begins one
-    anyblockRxC          the same from any element on
+    blockRxC             R rows of C neighbours, R C = 32, aligned to a tiling by such blocks
+    anyblockRxC          the same blocks starting at any element
     random               each lane anywhere; other elements at each offset
     (I, J) or (K)        formulas of t, r, c, rows, columns: row and column, or the row-major index
 
@@ -35,7 +35,7 @@ from memlane.number_format import plural
 
 RANDOM_OFFSETS = 4096
 LARGEST_TILE = 1 << 16
-"""Elements of a tile whose every offset is looked at."""
+"""Maximum elements of a tile, each of which is an offset to examine."""
 
 Coordinates = npt.NDArray[np.int64]
 
@@ -50,7 +50,7 @@ class Pattern:
     i: Coordinates
     j: Coordinates
     at: Coordinates
-    """int64[offsets, 2]: r and c of each access; of random ones a number and 0."""
+    """int64[offsets, 2]: r and c of each access; for random accesses, a number and 0."""
 
     @property
     def offsets(self) -> int:
@@ -75,7 +75,7 @@ _KNOWN = (
 
 @lru_cache(maxsize=256)
 def pattern(word: str, rows: int, columns: int) -> Pattern:
-    """The pattern of that name on a tile. LayoutError if there is none, or if it has no meaning on this tile."""
+    """Return the named pattern on a tile. Raises LayoutError for an unknown name, or a pattern undefined on this tile."""
     for extent, count in (("rows", rows), ("columns", columns)):
         whole_number(f"the {extent} of a tile", count, 1)
     if rows * columns > LARGEST_TILE:
@@ -98,16 +98,16 @@ def pattern(word: str, rows: int, columns: int) -> Pattern:
 
 
 def plain_name(word: str) -> str:
-    """The one name of a pattern that has several."""
+    """Return the canonical name of a pattern."""
     plain = word.strip().lower()
     return _OTHER_NAMES.get(plain, plain)
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """The names in a list with commas, those inside parentheses left alone. LayoutError for an empty one."""
+    """Split a comma-separated list of names, keeping parentheses together. Raises LayoutError for an empty list or name."""
     names, depth, begin, inside = [], 0, 0, False
     for place, character in enumerate(f"{text},"):
-        if character not in "<>" or not inside:  # a shift is no bracket
+        if character not in "<>" or not inside:  # the characters of a shift are not brackets
             depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(character, 0)
             inside = depth > 0 and (inside or character in "([")
         if character == "," and depth <= 0:

@@ -1,4 +1,4 @@
-"""A tile as text."""
+"""Draw a tile as text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy.typing as npt
 from memlane.number_format import plural
 
 SHOWN = 64
-"""Rows and columns of a tile that are drawn; of what is beyond only the number is told."""
+"""Maximum rows and columns drawn; for larger tiles only the extents are added."""
 
 
 def of_banks(banks: npt.NDArray[np.int64]) -> str:
-    """int64[rows, columns] as lines of numbers, under the number of each column and behind that of each row."""
+    """Return int64[rows, columns] as lines of numbers, with column and row headers."""
     rows, columns = banks.shape
     shown = banks[:SHOWN, :SHOWN]
     width = len(str(max(int(shown.max()), shown.shape[1] - 1)))

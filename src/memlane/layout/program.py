@@ -1,7 +1,7 @@
-"""An expression as steps, each computed once: evaluated over integers and arrays, and written as CUDA C++ and as Python.
+"""Compile an expression into steps computed once each: evaluate them over integers and arrays, and print them as CUDA C++ and Python.
 
-Equal parts of an expression are one step; those that are used more than once become variables. The number of steps is what the expression
-costs a kernel.
+Equal subexpressions are one step (common subexpression elimination); steps used more than once become variables. The number of steps is the
+cost of the expression in a kernel.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from memlane.layout.expression import OPERATORS, Expression
 from memlane.number_format import plural
 
 _ARRAY_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {**OPERATORS, "min": np.minimum, "max": np.maximum}
-_ALONE = ("number", "name")
+_LEAVES = ("number", "name")
 
 Table = np.ndarray[Any, np.dtype[np.int64]]
 Placement = Literal["global", "constant", "argument"]
-"""Where a function of CUDA C++ finds its tables: in global memory, in constant memory (for the device alone), or behind pointers that are
-its last arguments, which may lead to shared memory."""
+"""Place of the lookup tables of a CUDA C++ function: global memory, constant memory (device-only), or pointers passed as its last
+arguments, which may point to shared memory."""
 
 
 class Cost(NamedTuple):
-    """What a kernel computes. Compares as a number does: a look-up outweighs any arithmetic."""
+    """Cost of an index computation in a kernel; compares lexicographically, so a lookup outweighs any arithmetic."""
 
     lookups: int
-    """Reads of a table in memory."""
+    """Table reads from memory."""
     operations: int
-    """Additions, shifts, logical operations and the like, each of which is at most one instruction where it divides by no odd number."""
+    """Additions, shifts, logical operations and the like, each at most one instruction unless it divides by an odd number."""
 
     def __str__(self) -> str:
         looked = f", {plural(self.lookups, 'look-up')}" if self.lookups else ""
@@ -45,14 +45,14 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """One operation on the results of earlier ones, which `operands` number."""
+    """One operation on the results of earlier steps, given by their numbers in `operands`."""
 
     part: Expression
     operands: tuple[int, ...]
 
 
 class Program:
-    """The steps of one expression; the last one is its value."""
+    """The steps of one expression; the last step is its value."""
 
     def __init__(self, expression: Expression) -> None:
         self.steps: list[Step] = []
@@ -72,11 +72,11 @@ class Program:
 
     @cached_property
     def cost(self) -> Cost:
-        counted = Counter("lookups" if step.part.op == "table" else "operations" for step in self.steps if step.part.op not in _ALONE)
+        counted = Counter("lookups" if step.part.op == "table" else "operations" for step in self.steps if step.part.op not in _LEAVES)
         return Cost(counted["lookups"], counted["operations"])
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
-        """The value for integers, or for arrays of int64 that broadcast against each other."""
+        """Return the value for integers, or for int64 arrays that broadcast against each other."""
         arrays = any(isinstance(value, np.ndarray) for value in values.values())
         operators = _ARRAY_OPERATORS if arrays else OPERATORS
         results: list[Any] = []
@@ -95,18 +95,18 @@ class Program:
 
     @cached_property
     def _tables(self) -> dict[int, Table]:
-        """By step."""
+        """Step number -> lookup table."""
         return {number: np.array(step.part.value, np.int64) for number, step in enumerate(self.steps) if step.part.op == "table"}
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The tables that are looked up, in the order of their numbers."""
+        """The lookup tables, in the order of their numbers."""
         return tuple(self._tables.values())
 
     # -- as text -----------------------------------------------------------------------------------------------------------------
 
     def cuda(self, function: str, parameters: tuple[str, ...], placement: Placement = "global") -> str:
-        """A function of CUDA C++. `int` where that holds every value on the way, else `long long`."""
+        """Return a CUDA C++ function that computes in `int` if that holds every intermediate value, else in `long long`."""
         _check_name(function)
         self._check_rounding()
         kind = "int" if all(step.part.low >= -(1 << 31) and step.part.high < 1 << 31 for step in self.steps) else "long long"
@@ -133,7 +133,7 @@ class Program:
         )
 
     def python(self, function: str, parameters: tuple[str, ...]) -> str:
-        """The same as a function of Python that Numba compiles; `named_tables` has what it needs besides."""
+        """Return a Python function that Numba can compile; `named_tables` returns its global arrays."""
         _check_name(function)
         self._check_rounding()
         texts, variables = self._texts(_in_python, f"{function}_table{{}}")
@@ -141,7 +141,7 @@ class Program:
         return "\n".join([*lines, f"    return {texts[-1]}", ""])
 
     def triton(self, function: str, parameters: tuple[str, ...]) -> str:
-        """The same as a function of Triton over blocks of integers. LayoutError where it would look up a table."""
+        """Return a Triton function over blocks of integers. Raises LayoutError if it would need a lookup table."""
         _check_name(function)
         self._check_rounding()
         if self.tables:
@@ -154,29 +154,33 @@ class Program:
         return "\n".join([*lines, *(f"    {variable} = {text}" for variable, text in variables), f"    return {texts[-1]}", ""])
 
     def named_tables(self, function: str) -> dict[str, Table]:
-        """The global arrays of the function that `python` writes."""
+        """Return the global arrays of the function that `python` writes."""
         return {f"{function}_table{number}": values for number, values in enumerate(self.tables)}
 
     def _texts(self, operation: Callable[[str, list[str]], str], table: str) -> tuple[list[str], list[tuple[str, str]]]:
-        """The text of each step, and the variables to be defined first, in order."""
+        """Return the text of each step, and the variables to define first, in order."""
         uses = Counter(operand for step in self.steps for operand in step.operands)
         texts: list[str] = []
         variables: list[tuple[str, str]] = []
         tables = count()
         for number, step in enumerate(self.steps):
             part, operands = step.part, [texts[one] for one in step.operands]
-            if part.op in _ALONE:
+            if part.op in _LEAVES:
                 texts.append(str(part.value) if part.low >= 0 else f"({part.value})")
                 continue
-            text = f"{table.format(next(tables))}[{_bare(operands[0])}]" if part.op == "table" else f"({operation(part.op, operands)})"
+            text = (
+                f"{table.format(next(tables))}[{_without_parentheses(operands[0])}]"
+                if part.op == "table"
+                else f"({operation(part.op, operands)})"
+            )
             if uses[number] > 1:
-                variables.append((f"t{len(variables)}", _bare(text)))
+                variables.append((f"t{len(variables)}", _without_parentheses(text)))
                 text = variables[-1][0]
             texts.append(text)
-        return [*texts[:-1], _bare(texts[-1])], variables
+        return [*texts[:-1], _without_parentheses(texts[-1])], variables
 
     def _check_rounding(self) -> None:
-        """C rounds towards zero and Python down: they agree where nothing is negative."""
+        """Raise ValueError if a division or shift may get negative values: C rounds towards zero and Python down."""
         for step in self.steps:
             if step.part.op in ("//", "%", ">>") and any(operand.low < 0 for operand in step.part.operands):
                 raise ValueError(f"{step.part.op} of a value that can be negative differs between C and Python")
@@ -197,8 +201,8 @@ def _in_triton(op: str, operands: list[str]) -> str:
     return f"tl.{op}imum({', '.join(operands)})" if op in ("min", "max") else f" {op} ".join(operands)
 
 
-def _bare(text: str) -> str:
-    """Without the outer parentheses, if they belong together."""
+def _without_parentheses(text: str) -> str:
+    """Remove the outer parentheses if they match each other."""
     if not (text.startswith("(") and text.endswith(")")):
         return text
     depth = 0

@@ -1,4 +1,4 @@
-"""Gathers: which row of an array comes to each place, with repetitions."""
+"""Define gathers: the source row of each position, with repetitions allowed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from memlane.number_format import plural
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """A gather: place k of the result holds row `indices[k]` of an array of `rows` rows. Rows may be taken often, or never.
+    """A gather: position k of the result holds row `indices[k]` of an array of `rows` rows. Rows may be taken several times, or never.
 
-    It is not an `ArrayLayout`, because an element may come to several places; `inverse` gives the places where there is one of each.
+    It is not an `ArrayLayout`, because an element may go to several positions; `inverse` exists if each row is taken exactly once.
     """
 
     indices: npt.NDArray[np.integer[Any]]
@@ -39,7 +39,7 @@ class Selection:
 
     @cached_property
     def inverse(self) -> Selection:
-        """The gather that undoes this one. LayoutError where a row is taken twice or never."""
+        """The gather that undoes this one. Raises LayoutError if a row is taken twice or never."""
         self.check()
         flat = self.indices.ravel()
         taken = np.bincount(flat, minlength=self.rows)
@@ -58,6 +58,6 @@ class Selection:
 
 
 def out_of_range(position: int, index: int, rows: int) -> LayoutError:
-    """Return the error for an index of a gather that leads outside the rows."""
+    """Return the error for a gather index outside the rows."""
     where = f"0..{rows - 1}" if rows else "an array without rows"
     return LayoutError(f"index {index} at position {position} of the gather is outside {where}: correct it, or clip the indices")

@@ -1,4 +1,4 @@
-"""Rows rotated, each by a number of its own: skewed, and by the random shifts of Nakano, Matsumae and Ito.
+"""Define layouts with rotated rows: skewed, and the random shifts of Nakano, Matsumae and Ito.
 
 RAS: "The Random Address Shift to Reduce the Memory Access Congestion on the Discrete Memory Machine", CANDAR 2013. RAP: "Random Address
 Permute-Shift Technique for the Shared Memory on GPUs", ICPP Workshops 2014.
@@ -21,11 +21,11 @@ _WORD = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class RotatedRows(Layout):
-    """Row-major, column j of row i at (j + shift of the row) mod columns."""
+    """Row-major with column j of row i at (j + shift of the row) mod columns."""
 
     @abstractmethod
     def shift(self, i: Expression) -> Expression:
-        """Of row i, in 0..columns-1."""
+        """Return the shift of row i, in 0..columns-1."""
 
     def offset(self, i: Expression, j: Expression) -> Expression:
         return i * self.columns + (j + self.shift(i)) % self.columns
@@ -37,7 +37,7 @@ class RotatedRows(Layout):
 
 @dataclass(frozen=True)
 class Skewed(RotatedRows):
-    """Row i rotated by step * i: the banks of a padded tile without the room for padding."""
+    """Row i rotated by step * i: the bank assignment of a padded tile without the room for padding."""
 
     step: int = 1
 
@@ -50,7 +50,7 @@ class Skewed(RotatedRows):
 
 @dataclass(frozen=True)
 class RandomShift(RotatedRows):
-    """RAS: each row rotated by an independent random number. The same seed gives the same shifts everywhere."""
+    """RAS: each row rotated by an independent random number. The same seed gives the same shifts on every system."""
 
     seed: int = 0
 
@@ -68,8 +68,11 @@ class RandomShift(RotatedRows):
 
 @dataclass(frozen=True)
 class RandomPermuteShift(RotatedRows):
-    """RAP: rows rotated by the numbers of a random permutation, so that any `columns` rows from a multiple of `columns` on have different
-    shifts; each such group has a permutation of its own. The same seed gives the same shifts everywhere."""
+    """RAP: rows rotated by the numbers of a random permutation.
+
+    Each group of `columns` rows, aligned to `columns`, has its own permutation, so its shifts are distinct. The same seed gives the same
+    shifts on every system.
+    """
 
     seed: int = 0
 
@@ -94,7 +97,7 @@ class RandomPermuteShift(RotatedRows):
 
 @dataclass(frozen=True)
 class ShiftTable(RotatedRows):
-    """Each row rotated by a number that is given."""
+    """Each row rotated by a given number."""
 
     shifts: tuple[int, ...]
 
@@ -111,7 +114,7 @@ class ShiftTable(RotatedRows):
 
 
 def _draws(seed: int) -> Iterator[int]:
-    """Random words of 64 bits: SplitMix64, whose few lines promise the same numbers with every version of every library."""
+    """Yield random 64-bit words from SplitMix64, which gives the same numbers with every version of every library."""
     state = seed & _WORD
     while True:
         state = (state + 0x9E3779B97F4A7C15) & _WORD
@@ -121,12 +124,12 @@ def _draws(seed: int) -> Iterator[int]:
 
 
 def _below(count: int, draw: Iterator[int]) -> int:
-    """A number in 0..count-1, each as likely: words of an incomplete last round are drawn again."""
+    """Return a uniform random number in 0..count-1; words of an incomplete last range are redrawn."""
     rounds = (_WORD + 1) // count * count
     return next(word for word in draw if word < rounds) % count
 
 
 def random_words(below: int, count: int, seed: int = 0) -> list[int]:
-    """`count` random numbers in 0..below-1, the same everywhere."""
+    """Return `count` random numbers in 0..below-1, the same on every system."""
     draw = _draws(seed)
     return [_below(below, draw) for _ in range(count)]

@@ -1,9 +1,9 @@
-"""Layouts by name, as the command line takes them.
+"""Parse layouts by name, for the command line.
 
     row-major  column-major  pad(1)  strided(33, 1)  skewed(1)  tiled(8, 4)  morton  diagonal-strip
     xor  Swizzle<3, 2, 3>  linear(19, 10, 13, 23, 8)  ras  ras(7)  rap  rap(7)
 
-`linear` has the image of each bit of the row. `ras` and `rap` without a seed stand for all of them.
+`linear` takes the image of each bit of the row. `ras` and `rap` without a seed stand for all seeds.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _FAMILIES: Mapping[str, tuple[Callable[..., Layout], tuple[int, ...]]] = {
     "ras": (RandomShift, (1,)),
     "rap": (RandomPermuteShift, (1,)),
 }
-"""What makes a layout of rows, columns and the numbers in parentheses, and how many of these there may be."""
+"""Family -> constructor from rows, columns and the numbers in parentheses, and the allowed counts of these numbers."""
 _RANDOM = ("ras", "rap")
 NAMES = (*_FAMILIES, "linear")
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A layout of any tile; with `random` one for each seed."""
+    """A layout for tiles of any size; with `random`, one for each seed."""
 
     name: str
     family: str
@@ -53,7 +53,7 @@ class Spec:
         return self.family in _RANDOM and not self.numbers
 
     def of(self, rows: int, columns: int, seed: int = 0) -> Layout:
-        """The layout of a tile. `seed` is that of a random one without. LayoutError where it cannot be."""
+        """Return the layout of a tile; `seed` applies to random families without one. Raises LayoutError if the tile does not allow it."""
         if self.family == "linear":
             return BitLinear.of_rows(rows, columns, self.numbers)
         make, _ = _FAMILIES[self.family]
@@ -61,7 +61,7 @@ class Spec:
 
 
 def read_spec(text: str) -> Spec:
-    """`text` as a layout. LayoutError names what there is."""
+    """Parse a layout. Raises LayoutError, listing the known layouts, for anything else."""
     match = re.fullmatch(r"\s*([A-Za-z][A-Za-z-]*)\s*(?:[(<\[]([^()<>\[\]]*)[)>\]])?\s*", text)
     family = match[1].lower() if match else ""
     if match is None or family not in NAMES:

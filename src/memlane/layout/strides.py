@@ -1,4 +1,4 @@
-"""Row-major, column-major, strided and padded."""
+"""Define row-major, column-major, strided and padded layouts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memlane.layout.layout import Layout, whole_number
 
 @dataclass(frozen=True)
 class RowMajor(Layout):
-    """Rows one after the other, as C has them."""
+    """Consecutive rows, as in C."""
 
     def offset(self, i: Expression, j: Expression) -> Expression:
         return i * self.columns + j
@@ -24,7 +24,7 @@ class RowMajor(Layout):
 
 @dataclass(frozen=True)
 class ColumnMajor(Layout):
-    """Columns one after the other, as Fortran has them."""
+    """Consecutive columns, as in Fortran."""
 
     def offset(self, i: Expression, j: Expression) -> Expression:
         return j * self.rows + i
@@ -54,7 +54,7 @@ class Strided(Layout):
 
 @dataclass(frozen=True)
 class Padded(Layout):
-    """Rows one after the other with `pad` elements between them: as an array of columns + pad columns, which its size holds."""
+    """Consecutive rows with `pad` unused elements after each: an array of columns + pad columns, all included in its size."""
 
     pad: int = 1
 

@@ -1,4 +1,4 @@
-"""Swizzles: an exclusive or of some bits of the index with others."""
+"""Define swizzles: some bits of the index XORed with others."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from memlane.layout.layout import Layout, power_of_two, whole_number
 from memlane.number_format import plural
 
 _BITS = 62
-"""Of an index: more do not fit 64 bits with a sign."""
+"""Maximum bits of an index that fit a signed 64-bit integer."""
 
 
 @dataclass(frozen=True)
 class XorSwizzle(Layout):
-    """Row-major, column j of row i at j ^ (i mod columns)."""
+    """Row-major with column j of row i at j ^ (i mod columns)."""
 
     def check(self) -> None:
         power_of_two("the columns of an XOR swizzle", self.columns)
@@ -34,8 +34,8 @@ class XorSwizzle(Layout):
 class Swizzle(Layout):
     """CuTe's `Swizzle<bits, base, shift>` of the row-major index.
 
-    The `bits` bits from `base + shift` on are joined by exclusive or to those from `base` on; with a negative shift those from `base` on
-    to those from `base - shift` on. Vectors of 2**base elements stay whole.
+    The `bits` bits from `base + shift` on are XORed into those from `base` on; with a negative shift those from `base` on into those from
+    `base - shift` on. Vectors of 2**base elements stay contiguous.
     """
 
     bits: int
@@ -57,7 +57,7 @@ class Swizzle(Layout):
 
     @property
     def notation(self) -> str:
-        """As CuTe writes it."""
+        """The swizzle in CuTe's notation."""
         return f"Swizzle<{self.bits}, {self.base}, {self.shift}>"
 
     def offset(self, i: Expression, j: Expression) -> Expression:
@@ -70,7 +70,7 @@ class Swizzle(Layout):
         return k ^ (k & chosen << self.base) << -self.shift
 
     def index(self, offset: Expression) -> Expression | None:
-        return self.offset_of_index(offset)  # what is joined in does not change, so a second time takes it out
+        return self.offset_of_index(offset)  # the source bits do not change, so applying it twice is the identity
 
     def __str__(self) -> str:
         return f"{self.notation} of {self.rows}x{self.columns}"

@@ -1,4 +1,4 @@
-"""Tiles of tiles: blocked and Morton order."""
+"""Define tiled layouts: blocked and Morton order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memlane.layout.layout import Layout, power_of_two, whole_number
 
 @dataclass(frozen=True)
 class Tiled(Layout):
-    """Blocks of `block_rows` x `block_columns` one after the other, row by row; row-major inside."""
+    """Consecutive blocks of `block_rows` x `block_columns`, row by row; row-major inside."""
 
     block_rows: int
     block_columns: int
@@ -36,7 +36,7 @@ class Tiled(Layout):
 
 @dataclass(frozen=True)
 class Morton(Layout):
-    """Z-order: the bits of column and row alternate, that of the column lowest; where one has more bits, those are the highest."""
+    """Z-order: the bits of column and row alternate, the column's lowest first; surplus bits of the longer coordinate are the highest."""
 
     def check(self) -> None:
         power_of_two("the rows of a Morton order", self.rows)
@@ -44,7 +44,7 @@ class Morton(Layout):
 
     @property
     def _shared_bits(self) -> int:
-        """Bits that both coordinates have."""
+        """Number of bits that both coordinates have."""
         return min(self.rows, self.columns).bit_length() - 1
 
     def offset(self, i: Expression, j: Expression) -> Expression:
@@ -66,14 +66,14 @@ class Morton(Layout):
 
 
 def _spread(value: Expression, bits: int) -> Expression:
-    """Bit b of `value` to bit 2 b, by halves."""
+    """Return `value` with bit b moved to bit 2 b, by halving."""
     for step in _halvings(bits):
         value = (value | value << step) & _groups(step, bits)
     return value
 
 
 def _gathered(value: Expression, bits: int) -> Expression:
-    """Bit 2 b of `value` to bit b: `_spread` backwards. Odd bits are dropped."""
+    """Return `value` with bit 2 b moved to bit b, the inverse of `_spread`. Odd bits are dropped."""
     value = value & _groups(1, bits)
     for step in reversed(_halvings(bits)):
         value = (value | value >> step) & _groups(2 * step, bits)
@@ -85,5 +85,5 @@ def _halvings(bits: int) -> list[int]:
 
 
 def _groups(step: int, bits: int) -> int:
-    """The bits that `bits` lowest ones occupy when each group of `step` of them has moved to a multiple of 2 `step`."""
+    """Return the mask of the `bits` lowest bits after each group of `step` bits has moved to a multiple of 2 `step`."""
     return sum(1 << (bit // step * 2 * step + bit % step) for bit in range(bits))

@@ -1,4 +1,4 @@
-"""A layout of vectors instead of elements."""
+"""Define layouts that move whole vectors instead of elements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memlane.layout.layout import Layout, whole_number
 
 @dataclass(frozen=True)
 class OfVectors(Layout):
-    """Each aligned group of `vector` neighbours in a row moves as one: where, says `of`, whose columns are groups."""
+    """Each aligned group of `vector` neighbours in a row moves as one, as `of` maps its columns."""
 
     of: Layout
     vector: int

@@ -1,6 +1,6 @@
-"""What a pattern costs under a layout: wavefronts of shared memory by a chip's rule, at every offset.
+"""Count the shared-memory wavefronts of a pattern under a layout by a chip's rule, at every offset.
 
-The one module of this package that knows of chips: an access is what `chip.batch` says it is, for loads and for stores.
+This is the only module of the package that depends on chips; `chip.batch` counts the accesses, for loads and for stores.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ class Wavefronts:
     chip: str
     kind: AccessKind
     width: int
-    """Bytes that a lane asks for."""
+    """Bytes per lane."""
     mean: float
     worst: int
     worst_at: tuple[int, int]
-    """r and c of the first access that takes the worst number."""
+    """r and c of the first access with the maximum."""
     ideal: float
-    """The mean of the least that would do for the same bytes."""
+    """Minimum wavefronts for the same bytes, on average."""
     ideal_worst: int
-    """The greatest of them."""
+    """Minimum wavefronts for the same bytes, at the worst offset."""
     accesses: int
-    """How many were looked at."""
+    """Number of examined accesses."""
     draws: int = 1
-    """Over how many random layouts the mean is taken."""
+    """Number of random layouts averaged."""
 
     @property
     def conflicts(self) -> float:
-        """Wavefronts beyond the ideal, in the mean."""
+        """Excess wavefronts, on average."""
         return self.mean - self.ideal
 
 
 def count(layout: Layout, pattern: Pattern, chip: Chip, width: int, kind: AccessKind = "load", element: int | None = None) -> Wavefronts:
-    """Of a warp that accesses `width` bytes a lane, elements of the tile having `element` bytes (None: as many).
+    """Count the wavefronts of a warp that accesses `width` bytes per lane in a tile with elements of `element` bytes (None: `width`).
 
-    Where `width` is several elements, the pattern counts in such vectors: its columns are those of the tile divided by their number.
+    If `width` holds several elements, the pattern counts in such vectors: its columns are those of the tile divided by the vector length.
     """
     return _summed(str(layout), [(layout, slice(None))], pattern, chip, width, kind, element)
 
@@ -68,15 +68,17 @@ def count_drawn(
     kind: AccessKind = "load",
     element: int | None = None,
 ) -> Wavefronts:
-    """The same over layouts that were drawn at random, each at one random offset. (Under one layout all offsets of a column cost the same:
-    more of them would say nothing more of the mean.)"""
+    """Count the average wavefronts over randomly drawn layouts, each at one random offset.
+
+    Under one layout all offsets of a column cost the same, so more offsets would not improve the average.
+    """
     offsets = random_words(pattern.offsets, len(layouts), seed=len(layouts))
     drawn = [(layout, slice(at, at + 1)) for layout, at in zip(layouts, offsets, strict=True)]
     return _summed(label, drawn, pattern, chip, width, kind, element)
 
 
 def addresses(layout: Layout, pattern: Pattern, width: int, element: int | None = None, at: slice = slice(None)) -> npt.NDArray[np.uint64]:
-    """uint64[offsets, 32]: the byte that each lane's access begins at, the tile beginning at 0. LayoutError if vectors are torn."""
+    """Return uint64[offsets, 32]: the first byte of each lane's access, relative to the tile. Raises LayoutError if vectors are split."""
     element = element or width
     for what, given in (("access", width), ("hold elements of", element)):
         if given not in WIDTHS:
@@ -95,7 +97,7 @@ def addresses(layout: Layout, pattern: Pattern, width: int, element: int | None 
 
 
 def check_vectors(layout: Layout, vector: int) -> None:
-    """LayoutError unless each aligned vector of that many elements of a row lies side by side at a multiple of its size."""
+    """Raise LayoutError unless each aligned vector of `vector` elements of a row is contiguous at a multiple of its size."""
     table = layout.table.reshape(layout.rows, -1, vector)
     torn = np.argwhere((table[..., :1] % vector != 0).any(axis=-1) | (table - table[..., :1] != np.arange(vector)).any(axis=-1))
     if torn.size:

@@ -1,6 +1,17 @@
-"""Times of plans before they run: what launches and copies take on given chips, and one clock over all devices."""
+"""Model the times of plans before they run: launches and copies on given chips, along one clock over all devices."""
 
-from memlane.model.costs import copy_work, fixed_work, launches_of, predicted, roofline_ns, unknown
+from memlane.model.costs import copy_work, fixed_work, launches_of, missing_number, predicted, roofline_ns
 from memlane.model.engine import Resources, Work, advance, simulate
 
-__all__ = ["Resources", "Work", "advance", "copy_work", "fixed_work", "launches_of", "predicted", "roofline_ns", "simulate", "unknown"]
+__all__ = [
+    "Resources",
+    "Work",
+    "advance",
+    "copy_work",
+    "fixed_work",
+    "launches_of",
+    "missing_number",
+    "predicted",
+    "roofline_ns",
+    "simulate",
+]

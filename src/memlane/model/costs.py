@@ -1,4 +1,4 @@
-"""What copies and launches take: a latency, and bytes over a bandwidth, by the numbers in chip files."""
+"""Model the times of copies and launches as a latency plus bytes over a bandwidth, with the numbers in chip files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from memlane.model.engine import Resources, Work, simulate
 from memlane.plan import Copy, Execution, HostCall, Launch, Plan, Put, Timeline, Together, Wait, executions
 
 KernelTime = Callable[[Launch, int], float]
-"""How long the kernel of a launch on a device takes, in ns, by itself and without the launch."""
+"""A function from a launch and a device number to the kernel's duration in ns, without the launch overhead."""
 
 
 def predicted(plan: Plan, chips: Sequence[Chip], kernel_ns: KernelTime, *, call_ns: Callable[[HostCall], float] | None = None) -> Timeline:
     """Predict when each step of a plan runs on devices with these chips, without running anything.
 
-    `kernel_ns(launch, device)` says what a kernel takes by itself, as `ml.time` measures it; what a launch takes besides comes from the
-    chip file. `call_ns(call)` says what host functions take (nothing, if it is not given). Kernels of one device follow each other, as
-    large ones do; copies to the host, from it, inside a device and between devices go on beside them and each other. Raises ChipError,
-    with the name of the entry, where a chip file lacks a number that the plan needs, and BadPlan where chips are missing.
+    `kernel_ns(launch, device)` returns a kernel's own duration, as `ml.time` measures it; the launch overhead comes from the chip file.
+    `call_ns(call)` returns the duration of a host function (default 0). Kernels on one device run one after another, as large ones do;
+    copies to the host, from the host, inside a device and between devices overlap with them and with each other. Raises ChipError, with the
+    name of the entry, if a chip file lacks a number that the plan needs, and BadPlan if chips are missing.
     """
     if plan.devices and plan.devices[-1] >= len(chips):
         raise BadPlan(f"the plan uses device {plan.devices[-1]}, but chips were given for devices 0 to {len(chips) - 1} only")
@@ -37,7 +37,7 @@ def _with_kernels(execution: Execution, fixed: Work, kernel_ns: KernelTime, call
 
 
 def launches_of(execution: Execution) -> tuple[tuple[int, Launch], ...]:
-    """Return the launches of an execution with their devices: one, those that run together, or none."""
+    """Return the launches of an execution with their devices: one, several concurrent ones, or none."""
     action = execution.action
     if isinstance(action, Together):
         return action.launches
@@ -45,8 +45,11 @@ def launches_of(execution: Execution) -> tuple[tuple[int, Launch], ...]:
 
 
 def fixed_work(execution: Execution, chips: Sequence[Chip]) -> Work:
-    """Return what an execution takes by the numbers in chip files, without what its kernels or its host function take, and what it keeps
-    busy. Kernels of one execution begin all at once. Raises ChipError where a number is not known."""
+    """Return the time of an execution by the numbers in chip files, without its kernels or its host function, and the resources that it
+    occupies.
+
+    Kernels of one execution start together. Raises ChipError if a number is unknown.
+    """
     action = execution.action
     if isinstance(action, Copy):
         return copy_work(action, chips)
@@ -55,17 +58,17 @@ def fixed_work(execution: Execution, chips: Sequence[Chip]) -> Work:
     if isinstance(action, Put):
         return _put_work(action, execution.step.device or 0, chips)
     if isinstance(action, Wait):
-        return Work(0.0, (), 1e3 * _known(chips[execution.step.device or 0], "flag_us"))
+        return Work(0.0, (), 1e3 * _required(chips[execution.step.device or 0], "flag_us"))
     devices = [device for device, _ in launches_of(execution)]
-    latency = 1e3 * max(_known(chips[device], "launch_us") for device in devices)
+    latency = 1e3 * max(_required(chips[device], "launch_us") for device in devices)
     return Work(0.0, tuple(("device", device) for device in devices), latency)
 
 
 def roofline_ns(chip: Chip, *, dram_read: float = 0, dram_written: float = 0, l2_read: float = 0, flops: float = 0) -> float:
-    """Return the least time of a kernel that keeps the whole chip busy, in ns: a first guess where nobody has measured it.
+    """Return the roofline bound of a kernel that occupies the whole chip, in ns: a first estimate without a measurement.
 
-    It is the greatest of what its bytes from and to DRAM, its bytes from L2, and its operations on 32-bit floats (a fused multiply-add is
-    two) take at the rates of the chip file. Rates of L2 that a file lacks count as endless.
+    It is the maximum of the times for its DRAM bytes, for its L2 bytes, and for its operations on 32-bit floats (a fused multiply-add is
+    two) at the rates of the chip file. L2 rates missing in the file count as infinite.
     """
     rates = chip.bandwidth
     dram = dram_read / (rates.dram_read or chip.dram_gb_per_s) + dram_written / (rates.dram_write or chip.dram_gb_per_s)
@@ -73,8 +76,8 @@ def roofline_ns(chip: Chip, *, dram_read: float = 0, dram_written: float = 0, l2
     return max(dram, l2, 1e3 * flops / (2 * chip.throughput.fma * chip.sm_count * chip.clock_mhz))
 
 
-def unknown(order: Sequence[Execution], chips: Sequence[Chip]) -> str:
-    """Return which number the chip files lack that the time of a plan needs, as a sentence; empty if they have all."""
+def missing_number(order: Sequence[Execution], chips: Sequence[Chip]) -> str:
+    """Return which number required for a plan's time is missing in the chip files, as a sentence; empty if none is."""
     try:
         for execution in order:
             fixed_work(execution, chips)
@@ -84,23 +87,22 @@ def unknown(order: Sequence[Execution], chips: Sequence[Chip]) -> str:
 
 
 def copy_work(copy: Copy, chips: Sequence[Chip]) -> Work:
-    """Return how long a copy takes by itself, and the engines or ports that it keeps busy.
+    """Return the duration of a copy by itself, and the engines or ports that it occupies.
 
-    Those to the host and from it are busy with its latency, too: on an H200 two chains of small copies to the device take turns (5.2 us for
-    two, 2.6 us for one; `memlane lab bandwidth`). Of copies between devices that was not measured; their latencies overlap.
-
-    Between two devices it takes the way out of the one and the way into the other, as behind a switch: what a device sends to two others
-    at once shares its links.
+    Copies to and from the host occupy their engine during the latency too: on an H200 two chains of small copies to the device alternate
+    (5.2 us for two, 2.6 us for one; `memlane lab bandwidth`). For copies between devices that was not measured; their latencies overlap. A
+    copy between two devices occupies the outgoing link of one and the incoming link of the other, as behind a switch, so concurrent copies
+    to two devices share the sender's links.
     """
     to, of = copy.destination.buffer.home, copy.source.buffer.home
     resources: Resources
     if isinstance(to, int) and isinstance(of, int):
         if to == of:
             chip = chips[to]
-            latency, rate = _known(chip, "device_us"), (chip.copy_gb_per_s or chip.dram_gb_per_s) / 2
+            latency, rate = _required(chip, "device_us"), (chip.copy_gb_per_s or chip.dram_gb_per_s) / 2
             resources = (("copies inside", to),)
         else:
-            latency, rate = _known(chips[of], "peer_us"), _known(chips[of], "peer_gb_per_s")
+            latency, rate = _required(chips[of], "peer_us"), _required(chips[of], "peer_gb_per_s")
             resources = ("to peers", of), ("from peers", to)
     elif isinstance(to, int) or isinstance(of, int):
         device = to if isinstance(to, int) else of
@@ -114,7 +116,7 @@ def copy_work(copy: Copy, chips: Sequence[Chip]) -> Work:
 
 
 def _put_work(put: Put, device: int, chips: Sequence[Chip]) -> Work:
-    """Return how long a put takes: its launch, and its bytes at the rate between devices. What its flags take is in the wait for them."""
+    """Return the duration of a put: its launch, and its bytes at the rate between devices. The latency of its flags is part of the wait."""
     chip = chips[device]
     nbytes: dict[int, int] = {}
     for copy in put.copies:
@@ -122,16 +124,17 @@ def _put_work(put: Put, device: int, chips: Sequence[Chip]) -> Work:
         other = next((home for home in homes if isinstance(home, int) and home != device), device)
         nbytes[other] = nbytes.get(other, 0) + copy.source.nbytes
     here = nbytes.pop(device, 0)
-    elapsed = sum(nbytes.values()) / _known(chip, "peer_gb_per_s") if nbytes else 0.0
+    elapsed = sum(nbytes.values()) / _required(chip, "peer_gb_per_s") if nbytes else 0.0
     elapsed += 2 * here / (chip.copy_gb_per_s or chip.dram_gb_per_s)
     ways: Resources = (("to peers", device), *(("from peers", other) for other in sorted(nbytes))) if nbytes else ()
-    return Work(elapsed, ways, 1e3 * _known(chip, "launch_us"))
+    return Work(elapsed, ways, 1e3 * _required(chip, "launch_us"))
 
 
 def _host_link(chip: Chip, *, is_pinned: bool, is_upload: bool) -> tuple[float, float]:
-    """Return latency in us and rate in GB/s of copies between host and device: what is not known of one way is taken from the other."""
+    """Return latency in us and rate in GB/s of copies between host and device; a number missing for one direction is taken from the
+    other."""
     links = chip.links
-    latency, rate = _known(chip, "host_us"), _known(chip, "host_gb_per_s" if is_pinned else "pageable_gb_per_s")
+    latency, rate = _required(chip, "host_us"), _required(chip, "host_gb_per_s" if is_pinned else "pageable_gb_per_s")
     if not is_pinned and links.pageable_us is not None:
         latency = links.pageable_us
     elif not is_upload and links.to_host_us is not None:
@@ -140,7 +143,7 @@ def _host_link(chip: Chip, *, is_pinned: bool, is_upload: bool) -> tuple[float, 
     return latency, rate if other is None else other
 
 
-def _known(chip: Chip, entry: str) -> float:
+def _required(chip: Chip, entry: str) -> float:
     value: float | None = getattr(chip.links, entry)
     if value is None:
         raise ChipError(f"the chip file of {chip.name} has no [links] {entry}, which a prediction of the plan needs: measure and add it")

@@ -1,4 +1,4 @@
-"""One clock over all devices: a step starts when what it waits for has ended and what it needs is free."""
+"""Simulate a plan along one clock over all devices: a step starts when its dependencies have ended and its resources are free."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ from dataclasses import dataclass, field
 from memlane.plan import Execution, Span, Timeline
 
 Resources = tuple[Hashable, ...]
-"""What one execution has to itself while it works, for example a copy engine of a device."""
+"""Resources that an execution occupies exclusively, such as a copy engine of a device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one execution takes: a latency, in which it uses nothing, and then a time in which it has some resources to itself."""
+    """The cost of one execution: a latency without resources, then a time in which it occupies its resources."""
 
     elapsed_ns: float
-    """Without the latency."""
+    """Time with the resources, without the latency."""
     resources: Resources = ()
     latency_ns: float = 0.0
 
 
 def simulate(order: Sequence[Execution], work: Sequence[Work]) -> Timeline:
-    """Return when each execution of a plan runs. `order` is that of `memlane.plan.executions`, `work[i]` belongs to `order[i]`."""
+    """Return when each execution of a plan runs. `order` is that of `memlane.plan.executions`; `work[i]` belongs to `order[i]`."""
     return advance(order, lambda number: work[number], lambda number, start_ns: work[number].elapsed_ns)
 
 
 def advance(order: Sequence[Execution], needs: Callable[[int], Work], execute: Callable[[int, float], float]) -> Timeline:
-    """Return when each execution of a plan runs, where what it takes is known only once it has run.
+    """Return when each execution of a plan runs, if durations are known only after execution.
 
-    When all that an execution waits for has ended, `needs(number)` returns its latency and its resources. Behind the latency it begins as
-    soon as all resources are free; of those that could begin then, urgent steps first, then the one that asked first, of equals the one
-    that stands first in the plan. `execute(number, begin_ns)` is called in the order of these beginnings, and returns for how many ns it
-    used them.
+    When all dependencies of an execution have ended, `needs(number)` returns its latency and its resources. After the latency it starts as
+    soon as all resources are free; among candidates, urgent steps go first, then the earliest request, then the first in the plan.
+    `execute(number, begin_ns)` is called in the order of these starts and returns for how many ns the resources were used.
     """
     clock = _Clock(order, needs)
     while clock.catch_up():
@@ -45,13 +44,13 @@ def advance(order: Sequence[Execution], needs: Callable[[int], Work], execute: C
 
 @dataclass
 class _Clock:
-    """What has ended, runs, and waits at a time that goes on from event to event."""
+    """The state of a discrete-event simulation: ended, running and waiting executions at the current time."""
 
     order: Sequence[Execution]
     needs: Callable[[int], Work]
     now: float = 0.0
     times: list[tuple[float, float, int | None, float]] = field(init=False)
-    """By execution its start, its end, what held it, and its latency."""
+    """Start, end, blocking execution and latency of each execution."""
 
     def __post_init__(self) -> None:
         count = len(self.order)
@@ -61,17 +60,17 @@ class _Clock:
         for number, execution in enumerate(self.order):
             for other in execution.waits:
                 self._followers[other].append(number)
-        self._asked = [(0.0, 0.0, Work(0.0))] * count
-        """By execution when it was ready, when it asks for its resources, and which these are."""
-        self._asks: list[tuple[float, int]] = []
+        self._requests = [(0.0, 0.0, Work(0.0))] * count
+        """Ready time, request time and resources of each execution."""
+        self._pending_requests: list[tuple[float, int]] = []
         self._ends: list[tuple[float, int]] = []
         self._candidates: list[tuple[bool, float, int]] = []
-        """Whether it is not urgent, when it asked, and its number."""
+        """Executions that have requested their resources: whether not urgent, request time, number."""
         self._parked: dict[Hashable, list[tuple[bool, float, int]]] = {}
-        """By resource in use, those that wait for it."""
+        """Resource in use -> executions that wait for it."""
         self._users: dict[Hashable, int] = {}
         self._last: dict[Hashable, tuple[float, int]] = {}
-        """By resource, when who used it last ended."""
+        """Resource -> end and number of its last user."""
         for number, missing in enumerate(self._missing):
             if not missing:
                 self._ready(number)
@@ -79,25 +78,25 @@ class _Clock:
     def _ready(self, number: int) -> None:
         work = self.needs(number)
         at = self.now + work.latency_ns
-        self._asked[number] = self.now, at, work
-        heapq.heappush(self._asks, (at, number))
+        self._requests[number] = self.now, at, work
+        heapq.heappush(self._pending_requests, (at, number))
 
     def catch_up(self) -> bool:
-        """Take note of all that happens by now; where nothing can begin, go on to the next event. False if there is none."""
+        """Process all events up to now, and advance to the next event if nothing can start; return False if there is none."""
         if not self._candidates:
-            following = [events[0][0] for events in (self._asks, self._ends) if events]
+            following = [events[0][0] for events in (self._pending_requests, self._ends) if events]
             if not following:
                 return False
             self.now = max(self.now, min(following))
         while self._ends and self._ends[0][0] <= self.now:
             self._end(heapq.heappop(self._ends)[1])
-        while self._asks and self._asks[0][0] <= self.now:
-            at, number = heapq.heappop(self._asks)
+        while self._pending_requests and self._pending_requests[0][0] <= self.now:
+            at, number = heapq.heappop(self._pending_requests)
             heapq.heappush(self._candidates, (not self.order[number].step.is_urgent, at, number))
         return True
 
     def _end(self, number: int) -> None:
-        for one in self._asked[number][2].resources:
+        for one in self._requests[number][2].resources:
             if self._users.get(one) == number:
                 del self._users[one]
             self._last[one] = self.times[number][1], number
@@ -109,20 +108,20 @@ class _Clock:
                 self._ready(follower)
 
     def next_to_begin(self) -> int | None:
-        """Return the first of those that have asked and whose resources are all free; the others wait for one that is not."""
+        """Return the first candidate whose resources are all free, or None; park the others at a busy resource."""
         while self._candidates:
             asked = heapq.heappop(self._candidates)
-            busy = next((one for one in self._asked[asked[-1]][2].resources if one in self._users), None)
+            busy = next((one for one in self._requests[asked[-1]][2].resources if one in self._users), None)
             if busy is None:
                 return asked[-1]
             self._parked.setdefault(busy, []).append(asked)
         return None
 
     def begin(self, number: int, elapsed_ns: float) -> None:
-        """Let an execution use its resources from now on."""
-        ready, at, work = self._asked[number]
+        """Start an execution: it occupies its resources from now on."""
+        ready, at, work = self._requests[number]
         start, held_by = ready, None
-        if self.now > at:  # it starts as late as it may, so that its latency is over when what it needs is free
+        if self.now > at:  # it starts as late as possible: its latency ends when its resources are free
             _, held_by = max(self._last[one] for one in work.resources if one in self._last)
             start = self.now - work.latency_ns
         self.times[number] = start, self.now + elapsed_ns, held_by, work.latency_ns

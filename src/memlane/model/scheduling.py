@@ -1,13 +1,14 @@
-"""The order in which an assembler would put the instructions of a kernel, approximately: loads as early as their addresses are ready.
+"""Reorder the instructions of a kernel approximately as an assembler does: loads as soon as their addresses are ready.
 
-    scheduled(module).module     a module that does the same, whose instructions stand in that order
-    scheduled(module, "kernel", ranks)     where the assembled code of a kernel is known: in the order of their ranks there
+    scheduled(module).module     an equivalent module with its instructions in that order
+    scheduled(module, "kernel", ranks)     the order of the assembled code of a kernel, if that is known
 
-PTX has the order of the source, in which a value is often used right behind its load. Assemblers move instructions inside stretches without
-branches and barriers, so that many loads are under way before the first value is used; a kernel whose warps wait for memory takes a
-fraction of the time then. The pass is list scheduling as in textbooks: of the instructions whose operands are there it takes the one with
-the longest way to the end of the stretch, by rough latencies. What touches memory keeps its order, but loads pass each other, and what goes
-to different state spaces or is read only. Registers are taken to be plenty."""
+PTX has the order of the source, in which a value is often used right after its load. Assemblers move instructions inside stretches without
+branches and barriers, so that many loads are in flight before the first use; a kernel whose warps wait for memory then takes a fraction of
+the time. The pass is textbook list scheduling: among the ready instructions it takes the one with the longest latency-weighted path to the
+end of the stretch. Memory accesses keep their order, except that loads pass each other, and accesses to different state spaces or to
+read-only memory pass anything. Registers are assumed to be unlimited.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +19,29 @@ from heapq import heapify, heappop, heappush
 from memlane.ptx import Block, Directive, Function, Instruction, Module, Statement, memory_access, values_read, values_written
 
 _MOVES = frozenset({"", "load", "store", "texture"})
-"""Effects of instructions that may change their places; others end a stretch."""
+"""Effects of instructions that may be reordered; others end a stretch."""
 _LATENCY = {"global": 300, "generic": 300, "local": 30, "shared": 24, "const": 24, "param": 24}
 _OTHER_LATENCY = 5
 _LAST = 1 << 60
 LONGEST = 2000
-"""Instructions of a stretch that are looked at together."""
+"""Maximum instructions of a stretch that are scheduled together."""
 
 
 Ranks = Sequence[int | None]
-"""By instruction its place in the assembled code, None where it has none."""
+"""Position of each instruction in the assembled code; None if it has none."""
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A module whose instructions have changed places."""
+    """A module with reordered instructions."""
 
     module: Module
     order: tuple[int, ...]
-    """Of each instruction of the kernel that was named: which one it was before."""
+    """Original index of each instruction of the named kernel."""
 
 
 def scheduled(module: Module, kernel: str = "", ranks: Ranks = ()) -> Scheduled:
-    """Return the module with the instructions of its functions in the order of an assembler: in a kernel with `ranks`, of these."""
+    """Return the module with the instructions of its functions in an assembler's order; in `kernel`, in the order of `ranks` if given."""
     items, order = [], tuple[int, ...]()
     for item in module.items:
         if isinstance(item, Function) and item.body is not None:
@@ -52,13 +53,13 @@ def scheduled(module: Module, kernel: str = "", ranks: Ranks = ()) -> Scheduled:
 
 
 class _Reordering:
-    """The instructions of one function on their way to new places."""
+    """The reordering of one function."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
         self._seen = 0
         self.order: list[int] = []
-        """By instruction that has its new place: which one it was."""
+        """Original index of each instruction placed so far."""
 
     def of_block(self, block: Block) -> Block:
         result: list[Statement] = []
@@ -67,7 +68,7 @@ class _Reordering:
             if isinstance(statement, Instruction) and _may_move(statement) and len(stretch) < LONGEST:
                 stretch.append(statement)
             elif isinstance(statement, Directive) and statement.text.lstrip().startswith(".loc"):
-                continue  # each instruction carries its own
+                continue  # each instruction carries its own location
             else:
                 result += self._placed(stretch)
                 is_first = isinstance(statement, Instruction) and _may_move(statement)
@@ -81,7 +82,7 @@ class _Reordering:
         return replace(block, statements=(*result, *self._placed(stretch)))
 
     def _placed(self, stretch: Sequence[Instruction]) -> list[Instruction]:
-        """The instructions of a stretch in their new order."""
+        """Return the instructions of a stretch in their new order."""
         first, self._seen = self._seen, self._seen + len(stretch)
         ranks = self._ranks[first : self._seen]
         places = list(_by_ranks(stretch, ranks) if ranks else _by_latency(stretch))
@@ -94,10 +95,10 @@ def _may_move(instruction: Instruction) -> bool:
 
 
 def _by_ranks(stretch: Sequence[Instruction], ranks: Ranks) -> Iterator[int]:
-    """The places of the instructions in the order of their ranks, as far as each still finds its operands."""
-    after = _needs(stretch)
+    """Yield the instruction indices in the order of their ranks, as far as dependencies allow."""
+    after = _dependences(stretch)
     waits = [0] * len(stretch)
-    wanted = [_LAST if rank is None else rank for rank in _filled(ranks, after)]
+    wanted = [_LAST if rank is None else rank for rank in _complete_ranks(ranks, after)]
     for followers in after:
         for follower in followers:
             waits[follower] += 1
@@ -112,8 +113,8 @@ def _by_ranks(stretch: Sequence[Instruction], ranks: Ranks) -> Iterator[int]:
                 heappush(ready, (wanted[follower], follower))
 
 
-def _filled(ranks: Ranks, after: Sequence[dict[int, int]]) -> list[int | None]:
-    """The ranks, no later than those of the instructions that need them; which is where one without a rank belongs."""
+def _complete_ranks(ranks: Ranks, after: Sequence[dict[int, int]]) -> list[int | None]:
+    """Return the ranks lowered to those of dependent instructions; instructions without a rank get one in the same way."""
     found = list(ranks)
     for number in range(len(found) - 1, -1, -1):
         known = [rank for rank in (found[number], *(found[follower] for follower in after[number])) if rank is not None]
@@ -122,25 +123,25 @@ def _filled(ranks: Ranks, after: Sequence[dict[int, int]]) -> list[int | None]:
 
 
 def _by_latency(stretch: Sequence[Instruction]) -> Iterator[int]:
-    """The places of the instructions in an order that starts early what others wait for."""
+    """Yield the instruction indices in list-scheduling order, by the longest path to the end."""
     if len(stretch) < 3 or not any(one.form.effect in ("load", "texture") for one in stretch):
         yield from range(len(stretch))
         return
-    after = _needs(stretch)
+    after = _dependences(stretch)
     waits = [0] * len(stretch)
     for followers in after:
         for follower in followers:
             waits[follower] += 1
-    ways = _ways(stretch, after)
+    critical_paths = _critical_paths(stretch, after)
     earliest, now = [0] * len(stretch), 0
-    ready = [(-ways[number], number) for number in range(len(stretch)) if not waits[number]]
+    ready = [(-critical_paths[number], number) for number in range(len(stretch)) if not waits[number]]
     ready.sort()
     coming: list[tuple[int, int]] = []
     while ready or coming:
         while coming and (coming[0][0] <= now or not ready):
             when, number = heappop(coming)
             now = max(now, when) if not ready else now
-            heappush(ready, (-ways[number], number))
+            heappush(ready, (-critical_paths[number], number))
         _, number = heappop(ready)
         yield number
         now += 1
@@ -151,43 +152,43 @@ def _by_latency(stretch: Sequence[Instruction]) -> Iterator[int]:
                 heappush(coming, (earliest[follower], follower))
 
 
-def _ways(stretch: Sequence[Instruction], after: Sequence[dict[int, int]]) -> list[int]:
-    """From each instruction, the longest way to the end, in cycles."""
-    ways = [1] * len(stretch)
+def _critical_paths(stretch: Sequence[Instruction], after: Sequence[dict[int, int]]) -> list[int]:
+    """Return the longest path from each instruction to the end of the stretch, in cycles."""
+    critical_paths = [1] * len(stretch)
     for number in range(len(stretch) - 1, -1, -1):
-        ways[number] = max([1, *(latency + ways[follower] for follower, latency in after[number].items())])
-    return ways
+        critical_paths[number] = max([1, *(latency + critical_paths[follower] for follower, latency in after[number].items())])
+    return critical_paths
 
 
-def _needs(stretch: Sequence[Instruction]) -> list[dict[int, int]]:
-    """By instruction, those behind it that have to stay behind, with the cycles between them."""
+def _dependences(stretch: Sequence[Instruction]) -> list[dict[int, int]]:
+    """Return the dependences of each instruction: later instructions that must stay after it -> the cycles between them."""
     after: list[dict[int, int]] = [{} for _ in stretch]
     writer: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
     stores: dict[str, int] = {}
     loads: dict[str, list[int]] = {}
 
-    def behind(first: int, second: int, latency: int) -> None:
+    def add_dependence(first: int, second: int, latency: int) -> None:
         after[first][second] = max(after[first].get(second, 1), latency)
 
     for number, one in enumerate(stretch):
         for name in values_read(one):
             if name in writer:
-                behind(writer[name], number, _latency(stretch[writer[name]]))
+                add_dependence(writer[name], number, _latency(stretch[writer[name]]))
         for name in values_written(one):
             if name in writer:
-                behind(writer[name], number, 1)
+                add_dependence(writer[name], number, 1)
             for reader in readers.get(name, ()):
                 if reader != number:
-                    behind(reader, number, 1)
+                    add_dependence(reader, number, 1)
         access = memory_access(one)
         if access is not None and access.space not in ("param", "const") and not access.read_only:
-            for space in _meets(access.space):
+            for space in _may_alias(access.space):
                 if space in stores:
-                    behind(stores[space], number, 1)
+                    add_dependence(stores[space], number, 1)
                 if one.form.effect == "store":
                     for load in loads.get(space, ()):
-                        behind(load, number, 1)
+                        add_dependence(load, number, 1)
             if one.form.effect == "store":
                 stores[access.space] = number
                 loads[access.space] = []
@@ -200,8 +201,8 @@ def _needs(stretch: Sequence[Instruction]) -> list[dict[int, int]]:
     return after
 
 
-def _meets(space: str) -> tuple[str, ...]:
-    """The state spaces whose memory may be that of this one."""
+def _may_alias(space: str) -> tuple[str, ...]:
+    """Return the state spaces that may alias this one."""
     return ("global", "shared", "local", "generic") if space == "generic" else (space, "generic")
 
 

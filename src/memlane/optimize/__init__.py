@@ -1,8 +1,9 @@
-"""Finds what is better: a layout of shared memory for a set of patterns (`search_layout`), or for the accesses of a launch (`fix`).
+"""Find better data layouts: of shared memory for a set of patterns (`search_layout`) or for the accesses of a launch (`fix`), and of arrays
+in global memory.
 
-`goals` are the patterns, prepared to try many layouts on; `swizzles` the candidates; `search` sifts them and certifies the best. `relayout`
-loads a kernel with an array laid out otherwise; `lanes` sees where accesses lie, `candidates` are what that suggests, `trials` runs them in
-place of a launch, and `fix` tells which is best. `advise` does so for arrays in global memory.
+`goals` prepares patterns for trying many layouts; `swizzles` enumerates candidates; `search` sifts them and certifies the best. `relayout`
+returns a kernel with a changed array layout; `lane_addresses` records where accesses lie, `candidates` proposes layouts for them, `trials`
+runs them in place of a launch, and `fix` chooses the best. `advise` does so for arrays in global memory.
 """
 
 from memlane.optimize.advise import LayoutAdvice, advise_launch, advise_layout

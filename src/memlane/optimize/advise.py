@@ -1,8 +1,8 @@
-"""Whether an array in global memory should lie otherwise: each badly accessed parameter of a launch, tried under other layouts.
+"""Advise other layouts for arrays in global memory: each inefficiently accessed parameter of a launch is tried under several layouts.
 
-A candidate is really run: the kernel is changed (`relayout` of a parameter), the array laid out anew on the device, what both leave behind
-is compared, and the accesses are counted and timed as those of the original. What the remap costs is predicted for an upload that overlaps
-with it, and measured for an array that is on the device already.
+Each candidate is really run: the kernel is changed (`relayout` of a parameter), the array is remapped on the device, the results are
+compared, and the accesses are counted and timed like those of the original. The cost of the remap is predicted for an upload that overlaps
+with it, and measured for an array that is already on the device.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from memlane.remap.transfers import best_chunks, copied_ns, plan_of, prediction
 from memlane.transfer import download, lay_out
 
 MIN_RATIO = 1.5
-"""Sectors over the least that would do, from which on an array counts as badly accessed."""
+"""Minimum ratio of sectors to ideal sectors at which an array counts as inefficiently accessed."""
 GAIN = 1.02
-"""How many times quicker a layout must be to be called better."""
+"""Minimum speedup for a layout to count as better."""
 REPEATS = 10
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One layout of an array, and what the launch takes with it."""
+    """One layout of an array, with the launch's cost under it."""
 
     layout: ArrayLayout
     sectors: int
-    """Of all accesses to global memory of the launch."""
+    """Sectors of all global memory accesses of the launch."""
     time_ns: float
     same: bool
-    """Whether the launch left the same values."""
+    """Whether the launch computed the same values."""
     remap_ns: float
-    """What laying out the array takes on the device."""
+    """Time of the remap on the device, in ns."""
     exposed_ns: float | None
-    """By how much an upload that overlaps with the remap is predicted to be longer; None where the chip's file says too little."""
+    """Predicted additional time of an upload that overlaps with the remap, in ns; None if the chip file lacks numbers."""
 
     def cost_ns(self, *, uploaded: bool) -> float:
-        """Return what the remap costs, as part of an upload or on the device."""
+        """Return the cost of the remap, as part of an upload or on the device."""
         return max(0.0, self.exposed_ns if uploaded and self.exposed_ns is not None else self.remap_ns)
 
 
 @dataclass(frozen=True)
 class LayoutAdvice:
-    """What was tried for the array behind one parameter."""
+    """The layouts tried for the array behind one parameter."""
 
     kernel: str
     target: str
@@ -68,40 +68,40 @@ class LayoutAdvice:
     shape: tuple[int, ...]
     dtype: str
     sectors: int
-    """Of the accesses to this array as it is."""
+    """Sectors of the accesses to this array in its original layout."""
     ideal_sectors: int
     original: tuple[int, float]
     """Sectors of the whole launch, and its time in ns."""
     tried: tuple[Tried, ...]
     refused: tuple[tuple[str, str], ...]
-    """Layouts that could not be tried, each with why."""
+    """Layouts that could not be tried, each with the reason."""
     name: str = ""
-    """Of the parameter, as the source or PTX has it."""
+    """Name of the parameter in the source or PTX."""
     given: str = ""
-    """The type and the shape of the array that was passed, where it was taken for one of another shape; else empty."""
+    """Type and shape of the passed array, if it was interpreted with another shape; else empty."""
     limited_by: str = ""
-    """What limited the modelled time of the original: a floor of the launch, or `latency`. Empty where the time was measured."""
+    """Limiter of the original's modelled time: a floor of the launch, or `latency`. Empty if the time was measured."""
 
     @property
     def best(self) -> Tried | None:
-        """The layout with the quickest launch that leaves the same values; None if none is quicker by more than chance."""
+        """The fastest layout with the same results; None if none is faster by `GAIN`."""
         better = [one for one in self.tried if one.same and self.original[1] >= GAIN * one.time_ns]
         return min(better, key=lambda one: one.time_ns, default=None)
 
     def break_even(self, *, uploaded: bool = True) -> float:
-        """Return after how many launches the best layout has paid, for an array that is uploaded or one on the device; inf if never."""
+        """Return after how many launches the best layout pays off, for an array that is uploaded or already on the device; inf if never."""
         best = self.best
         if best is None:
             return inf
         return max(1, ceil(best.cost_ns(uploaded=uploaded) / (self.original[1] - best.time_ns)))
 
     def layout(self, launches: int, *, uploaded: bool = True) -> ArrayLayout:
-        """Return the layout with which the remap and so many launches take least: row-major, as it is, where no remap pays by then.
+        """Return the layout that minimises the time of the remap and `launches` launches; row-major if no remap pays off.
 
-        array = ml.upload(target, host, layout=advice.layout(launches=100))
+            array = ml.upload(target, host, layout=advice.layout(launches=100))
 
-        It is for an array of the advice's `shape`, or for structures. `uploaded`: whether the remap is part of an upload, or of an array
-        that is on the device already.
+        The layout applies to an array of the advice's `shape`, or to structures. `uploaded`: whether the remap is part of an upload, rather
+        than of an array that is already on the device.
         """
         totals = {
             one.layout: one.cost_ns(uploaded=uploaded) + launches * one.time_ns
@@ -115,7 +115,7 @@ class LayoutAdvice:
 
     @property
     def verdict(self) -> str:
-        """In a sentence or two."""
+        """The advice, in a sentence or two."""
         ratio = self.sectors / max(1, self.ideal_sectors)
         named = f" ({self.name})" if self.name else ""
         array = f"{self.dtype}{list(self.shape)}"
@@ -126,7 +126,7 @@ class LayoutAdvice:
             return f"{begun}. No layout could be tried: {self.refused[0][1]}."
         how, best = "modelled" if self.modelled else "measured", self.best
         if best is None:
-            return f"{begun}. {self._declined(how)}"
+            return f"{begun}. {self._why_declined(how)}"
         uploaded = self.break_even()
         exposed = best.cost_ns(uploaded=True)
         return (
@@ -136,8 +136,8 @@ class LayoutAdvice:
             f"{_launches(self.break_even(uploaded=False))}."
         )
 
-    def _declined(self, how: str) -> str:
-        """Return why no remap pays, in a sentence or two."""
+    def _why_declined(self, how: str) -> str:
+        """Return why no remap pays off, in a sentence or two."""
         same = [one for one in self.tried if one.same]
         if not same:
             return "No remap pays off: with every layout that was tried, the launch computes different values."
@@ -167,11 +167,11 @@ def _launches(number: float) -> str:
 def advise_layout(call: KernelCall, *args: object, shapes: Mapping[int, tuple[int, ...]] | None = None) -> tuple[LayoutAdvice, ...]:
     """Try other layouts of each array in global memory that `call(*args)` accesses inefficiently; memory is restored.
 
-    for advice in ml.advise_layout(assign[grid, block], points, centres, members, n, 34, 5):
-        print(advice)           # the layout, the gain of the kernel, the cost of the remap, and after how many launches it pays
+        for advice in ml.advise_layout(assign[grid, block], points, centres, members, n, 34, 5):
+            print(advice)           # the layout, the gain of the kernel, the cost of the remap, and after how many launches it pays
 
-    Arrays of two to four dimensions are tried; `shapes` says, by parameter, what an array of one dimension is meant to be. Returns the
-    worst array first; nothing where no array moves 1.5 times the sectors that it needs.
+    Arrays of two to four dimensions are tried; `shapes` gives, by parameter, the intended shape of a one-dimensional array. Returns the
+    worst array first; empty if no array moves 1.5 times the sectors that it needs.
     """
     launch = call.bind(*args)
     with without_observers(launch):
@@ -179,17 +179,17 @@ def advise_layout(call: KernelCall, *args: object, shapes: Mapping[int, tuple[in
 
 
 def advise_launch(launch: Launch, *, shapes: Mapping[int, tuple[int, ...]] | None = None) -> tuple[LayoutAdvice, ...]:
-    """As `advise_layout`, of a launch that nobody observes."""
+    """Advise layouts for a launch without observers, like `advise_layout`."""
     before = Snapshot(launch)
     try:
-        counts = _counted(launch)
+        counts = _count(launch)
         found = sorted(_badly_accessed(counts, launch), key=lambda one: one.ideal - one.sectors)
         return tuple(advice for one in found if (advice := _Trial(launch, before, counts).advice(one, shapes or {})) is not None)
     finally:
         before.restore()
 
 
-def _counted(launch: Launch) -> Counts:
+def _count(launch: Launch) -> Counts:
     counter = Counter()
     with observing(counter):
         launch.kernel.target.launch(apply_observers(launch))
@@ -198,7 +198,7 @@ def _counted(launch: Launch) -> Counts:
 
 @dataclass(frozen=True)
 class _BadlyAccessed:
-    """The array behind a parameter of the PTX that moves too many sectors."""
+    """An array behind a PTX parameter with excess sectors."""
 
     parameter: int
     sectors: int
@@ -232,7 +232,7 @@ class _Trial:
         self.after = Snapshot(launch)
 
     def advice(self, badly: _BadlyAccessed, shapes: Mapping[int, tuple[int, ...]]) -> LayoutAdvice | None:
-        """Return what was tried for the array behind a parameter of the PTX; None for one whose shape is not known."""
+        """Return the layouts tried for the array behind a PTX parameter; None if its shape is unknown."""
         parameter = badly.parameter
         argument, kernel = self.launch.arguments[parameter], self.launch.kernel
         position = argument_of(kernel, kernel.function.params[parameter].name)[0]
@@ -257,7 +257,7 @@ class _Trial:
         array = DeviceArray(self.target, argument.memory[0], extents, np.dtype(taken.dtype), argument.owner)
         for layout in _candidates(taken):
             try:
-                tried.append(self._tried(parameter, array, layout))
+                tried.append(self._try_layout(parameter, array, layout))
             except RelayoutError as error:
                 refused.append((str(layout), str(error).partition("\n")[0]))
             except MemlaneError as error:
@@ -279,7 +279,7 @@ class _Trial:
             limited_by=self.limited_by,
         )
 
-    def _tried(self, parameter: int, array: DeviceArray, layout: ArrayLayout) -> Tried:
+    def _try_layout(self, parameter: int, array: DeviceArray, layout: ArrayLayout) -> Tried:
         wanted = self.launch.kernel.function.params[parameter].name
         kernel = relayout(self.launch.kernel, layout, parameter=wanted, shape=array.shape, dtype=array.dtype)
         self.before.restore()
@@ -291,12 +291,12 @@ class _Trial:
         arguments[parameter] = replace(old, data=data, owner=laid_out, memory=memory)
         launch = replace(self.launch, kernel=kernel, arguments=tuple(arguments))
         self.target.launch(launch)
-        # The array goes back to its own place, so that all of the memory can be compared with what the original left.
+        # Copy the array back to its original layout, so that all memory can be compared with the original's result.
         self.target.write(array.address, np.ascontiguousarray(download(laid_out)))
         same = Snapshot(self.launch).holds_what(self.after)
         self.before.restore()
         lay_out(array, layout=layout, out=laid_out)
-        counts = _counted(launch)
+        counts = _count(launch)
         self.before.restore()
         time_ns = self._time(launch)
         self.before.restore()
@@ -324,8 +324,11 @@ class _Trial:
         return sum(self._time(launch) for launch in seen)
 
     def _exposed_ns(self, array: DeviceArray, layout: ArrayLayout, remap_ns: float) -> float | None:
-        """Return the difference of two predictions. What a remap of the whole array takes longer than a copy of its bytes is added for each
-        chunk, because a small remap takes as long as its latencies."""
+        """Return the predicted additional time of an overlapped remap, the difference of two predictions; None if unknown.
+
+        The time by which a remap of the whole array exceeds a copy of its bytes is added for each chunk, because a small remap takes as
+        long as its latencies.
+        """
         host = HostArray(array.shape, f"V{array.dtype.itemsize}", True)
         wish = Request("upload", host, layout, 1)
         plain = Request("upload", host, array_layout("row-major", array.shape), 1)
@@ -338,7 +341,7 @@ class _Trial:
 
 
 def _candidates(taken: Extents) -> Sequence[ArrayLayout]:
-    """Return layouts in which another axis is the fastest, and the diagonals of a matrix; of structures the arrays of their words."""
+    """Return layouts with another fastest axis, and the diagonal layout of a matrix; for structures, arrays of their words."""
     shape = taken.shape
     if taken.are_fields:
         return [Fields(shape, (1,) * shape[1])]

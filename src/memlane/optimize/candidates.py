@@ -1,4 +1,4 @@
-"""Layouts that are worth a try for an array whose accesses were seen."""
+"""Propose layouts for an array whose accesses were recorded."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from memlane.layout.padding import LaneDistances, least_padding
 from memlane.optimize.search import search_layout
 
 MOST_PATTERNS = 4
-"""Ways of access that a layout is searched for: those that cost the most."""
+"""Maximum number of access patterns that a layout is searched for: the costliest ones."""
 MOST_SEARCHED = 1 << 14
-"""Elements of a tile beyond which none is searched: every offset is looked at."""
+"""Maximum elements of a tile for a search, which examines every offset."""
 _USUAL = ("row", "column")
-"""What to search for where nobody saw the lanes' addresses."""
+"""Patterns to search for if no lane addresses were recorded."""
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """How the lanes of one access lie, in elements from lane 0."""
+class LanePattern:
+    """Relative lane addresses of one access, in elements from lane 0."""
 
     distances: npt.NDArray[np.int64]
-    """int64[32]; meaningless for lanes that are not in `lanes`."""
+    """int64[32]; undefined for lanes outside `lanes`."""
     lanes: int
-    """A bit for each active lane."""
+    """Mask of the active lanes."""
     excess: int
-    """Wavefronts beyond the least, of all accesses of this instruction."""
+    """Excess wavefronts over all executions of this instruction."""
     nbytes: int
     elements: int = 1
-    """That each lane accesses."""
+    """Elements accessed per lane."""
 
     @property
     def is_of_all(self) -> bool:
-        """Whether all lanes of the warp take part."""
+        """Whether all lanes of the warp are active."""
         return self.lanes == (1 << LANES) - 1
 
 
@@ -55,9 +55,14 @@ class Geometry:
     """Elements of the widest access."""
 
 
-def geometries(nbytes: int, element: int, vector: int, seen: Sequence[Seen], rows: int | None, columns: int | None) -> list[Geometry]:
-    """What the array may be, the likeliest first: of the extents that were said or declared, else by the steps from lane to lane, else a
-    square or with rows that fill the banks once. Lanes that step over several rows of a square do not make these one row."""
+def geometries(
+    nbytes: int, element: int, vector: int, seen: Sequence[LanePattern], rows: int | None, columns: int | None
+) -> list[Geometry]:
+    """Return possible shapes of an array, the most likely first.
+
+    Given or declared extents decide; else the steps from lane to lane, else a square, or rows that fill the banks once. Lane steps over
+    several rows of a square are not taken for one row.
+    """
     elements = nbytes // element
     if columns is None and rows is not None:
         columns = elements // rows
@@ -82,14 +87,14 @@ def geometries(nbytes: int, element: int, vector: int, seen: Sequence[Seen], row
     return [Geometry(elements // one, one, element, vector) for one in fits[:2]]
 
 
-def _steps(seen: Seen) -> list[int]:
-    """How far active neighbours are apart, the commonest distances that are more than what a lane accesses."""
+def _steps(seen: LanePattern) -> list[int]:
+    """Return the two commonest distances between active neighbours that exceed a lane's access, in elements."""
     pairs = [abs(int(seen.distances[lane + 1] - seen.distances[lane])) for lane in range(LANES - 1) if seen.lanes >> lane & 3 == 3]
     return [step for step, _ in Counter(step for step in pairs if step > max(1, seen.elements)).most_common(2)]
 
 
-def _rows_apart(seen: Seen) -> int:
-    """Of an access whose lanes stand in several rows, those of a row side by side: how far the rows are apart; else 0."""
+def _rows_apart(seen: LanePattern) -> int:
+    """Return the row distance of a full-warp access whose lanes form several rows of contiguous lanes; else 0."""
     if not seen.is_of_all:
         return 0
     lane, distances = np.arange(LANES), seen.distances
@@ -100,8 +105,8 @@ def _rows_apart(seen: Seen) -> int:
     return 0
 
 
-def candidates(geometry: Geometry, seen: Sequence[Seen], chip: Chip, room: int) -> Iterator[Layout]:
-    """Layouts of the array, cheap ones first. `room`: bytes that may be added to it."""
+def candidates(geometry: Geometry, seen: Sequence[LanePattern], chip: Chip, room: int) -> Iterator[Layout]:
+    """Yield layouts of the array, cheap ones first. `room`: bytes by which it may grow."""
     rows, columns, vector = geometry.rows, geometry.columns, geometry.vector
     wide = columns // vector
     if wide & (wide - 1) == 0 and wide > 1:
@@ -116,13 +121,12 @@ def candidates(geometry: Geometry, seen: Sequence[Seen], chip: Chip, room: int) 
         yield _of_vectors(RandomPermuteShift(rows, wide, 0), vector)
 
 
-def _fitting_pads(geometry: Geometry, seen: Sequence[Seen], chip: Chip) -> list[int]:
-    """The least padding with which the accesses of whole warps take the fewest wavefronts; none where nobody saw such accesses, or none
-    helps."""
+def _fitting_pads(geometry: Geometry, seen: Sequence[LanePattern], chip: Chip) -> list[int]:
+    """Return the least padding with which full-warp accesses take the fewest wavefronts; empty if there are none, or no padding helps."""
     whole = [one for one in seen if one.is_of_all]
     if not whole:
         return []
-    # Where a loop was unrolled, many accesses lie alike.
+    # Unrolled loops give many accesses with equal patterns.
     often = Counter((one.distances.tobytes(), one.nbytes) for one in whole)
     alike = {(one.distances.tobytes(), one.nbytes): one for one in whole}
     accesses = [LaneDistances(one.distances, one.lanes, one.nbytes, weight=often[key]) for key, one in alike.items()]
@@ -134,8 +138,8 @@ def _of_vectors(layout: Layout, vector: int) -> Layout:
     return layout if vector == 1 else OfVectors(layout.rows, layout.columns * vector, layout, vector)
 
 
-def _searched(geometry: Geometry, seen: Sequence[Seen], chip: Chip) -> Iterator[Layout]:
-    """What the search finds for the patterns that were seen; nothing where it cannot."""
+def _searched(geometry: Geometry, seen: Sequence[LanePattern], chip: Chip) -> Iterator[Layout]:
+    """Yield the layout that a search finds for the recorded patterns, if it succeeds."""
     rows, columns = geometry.rows, geometry.columns
     if rows * columns > MOST_SEARCHED:
         return
@@ -150,8 +154,8 @@ def _searched(geometry: Geometry, seen: Sequence[Seen], chip: Chip) -> Iterator[
         return
 
 
-def pattern_of(seen: Seen) -> str | None:
-    """The access as a formula that `memlane.layout.pattern` reads, if its lanes lie regularly: `(r * columns + c + 32 * (t % 8))`."""
+def pattern_of(seen: LanePattern) -> str | None:
+    """Return the access as a formula for `memlane.layout.pattern`, such as `(r * columns + c + 32 * (t % 8))`; None if it is irregular."""
     if not seen.is_of_all:
         return None
     element = seen.distances

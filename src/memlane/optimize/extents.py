@@ -1,4 +1,4 @@
-"""What an array of one dimension is taken for: rows of words for structures, or rows as long as neighbouring lanes are apart."""
+"""Infer the shape of a one-dimensional array: rows of words for structures, or rows as long as the distance between neighbouring lanes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memlane.record import AccessExample, SiteCounts
 
 @dataclass(frozen=True)
 class Extents:
-    """What an array is taken for."""
+    """The inferred shape and element type of an array."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -26,9 +26,9 @@ class Extents:
 
 
 def extents_of(launch: Launch, sites: Sequence[SiteCounts], shape: tuple[int, ...], dtype: str) -> Extents | str:
-    """Return what an array that is accessed at `sites` is taken for where it has one dimension; else what it has.
+    """Return the shape of an array accessed at `sites`: inferred if it has one dimension, else its own.
 
-    A text says why an array of one dimension is not taken for a matrix.
+    Returns a text that explains why if a one-dimensional array cannot be interpreted as a matrix.
     """
     kind = np.dtype(dtype)
     if len(shape) != 1:
@@ -50,7 +50,7 @@ def extents_of(launch: Launch, sites: Sequence[SiteCounts], shape: tuple[int, ..
 
 
 def _row(launch: Launch, sites: Sequence[SiteCounts], element: int) -> int:
-    """Return the elements between the accesses of neighbouring lanes, where these are equally far apart; 0 where that is not seen."""
+    """Return the distance between the accesses of neighbouring lanes in elements, if it is constant; 0 if it is unknown."""
     if not launch.kernel.target.observes:
         return 0
     viewer = Viewer()
@@ -67,7 +67,7 @@ def _row(launch: Launch, sites: Sequence[SiteCounts], element: int) -> int:
 
 
 def _step(example: AccessExample) -> int:
-    """Return the bytes between neighbouring active lanes of an access, or 0 where they differ."""
+    """Return the bytes between neighbouring active lanes of an access, or 0 if they differ."""
     lanes = [lane for lane in range(32) if example.active_mask >> lane & 1]
     steps = {example.addresses[b] - example.addresses[a] for a, b in pairwise(lanes) if b == a + 1}
     return steps.pop() if len(steps) == 1 else 0

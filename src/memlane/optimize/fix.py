@@ -1,4 +1,4 @@
-"""The layout of an array in shared memory that makes a launch quicker, found by trying."""
+"""Find a layout of an array in shared memory that makes a launch faster, by trying."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from memlane.rewrite import ArrayAccess, SharedArray, find_array, shared_arrays
 from memlane.rewrite.arrays import static_bytes
 
 GAIN = 1.02
-"""How many times quicker a layout must be to be called better: what measurements of one thing differ by."""
+"""Minimum speedup for a layout to count as better, above the variation of repeated measurements."""
 CUDA, NUMBA = "CUDA C++", "Numba"
 _IDLE = "padded by all banks"
 _COMMENT = {CUDA: "//", NUMBA: "#"}
-"""How a comment begins, in the languages in which shared memory is laid out by who writes the kernel."""
+"""Comment prefixes of the languages in which the author of a kernel lays out shared memory."""
 
 
 @dataclass(frozen=True)
 class Fix:
-    """What was tried on one array of a launch."""
+    """The layouts tried for one array of a launch."""
 
     kernel: str
     target: str
@@ -40,16 +40,18 @@ class Fix:
     original: Measured
     tried: tuple[Measured, ...]
     refused: tuple[tuple[str, str], ...]
-    """Layouts that could not be tried, each with why."""
+    """Layouts that could not be tried, each with the reason."""
     language: str = CUDA
-    """What the kernel was written in: `CUDA C++` (of which PTX is taken to be made), `Numba` or `Triton`."""
+    """Language of the kernel: `CUDA C++` (also assumed for PTX), `Numba` or `Triton`."""
     declared: DeclaredArray | None = None
-    """The declaration of the array in the source, where its rows can be padded there; None where there is none."""
+    """Declaration of the array in the source, if its rows can be padded there; else None."""
 
     def source(self, function: str) -> str:
-        """The best layout as a function to be put into the source, and how an element is found with it; in the language of that. Of a
-        padding that was compiled from the source it is the declaration. Empty where there is no best one, or the language has no place for
-        it (`advice` says so)."""
+        """Return source code for the best layout: an index function with its use, in the language of the kernel, or the padded declaration
+        if that was compiled.
+
+        Empty if there is no best layout, or if the language has no place for it (`advice` then says what to do).
+        """
         layout = None if self.best is None else self.best.layout
         if layout is None or self.language not in _COMMENT:
             return ""
@@ -61,7 +63,7 @@ class Fix:
 
     @property
     def advice(self) -> str:
-        """What to do where nothing can be put into the source; else empty."""
+        """Advice if the layout cannot be written in the source; else empty."""
         if self.best is None or self.language in _COMMENT:
             return ""
         return (
@@ -71,18 +73,20 @@ class Fix:
 
     @property
     def best(self) -> Measured | None:
-        """The quickest layout that leaves the same bytes; None if none is quicker than the original by more than chance."""
-        better = [one for one in self.tried if one.same and one.quicker >= GAIN]
-        return max(better, key=lambda one: one.quicker, default=None)
+        """The fastest layout with the same output; None if none is faster than the original by `GAIN`."""
+        better = [one for one in self.tried if one.same and one.speedup >= GAIN]
+        return max(better, key=lambda one: one.speedup, default=None)
 
     @property
     def fewest(self) -> Measured | None:
-        """The quickest layout that leaves the same bytes with fewer wavefronts than the original; of those tried in the source, where all
-        are about equally quick, that with the fewest."""
+        """The fastest layout with the same output and fewer wavefronts than the original; None if there is none.
+
+        Among paddings tried in the source, which are about equally fast, it is the one with the fewest wavefronts.
+        """
         fewer = [one for one in self.tried if one.same and one.wavefronts < self.original.wavefronts]
         if any(one.in_source for one in fewer):
             return min((one for one in fewer if one.in_source), key=lambda one: one.wavefronts)
-        return max(fewer, key=lambda one: one.quicker, default=None)
+        return max(fewer, key=lambda one: one.speedup, default=None)
 
     def _declaration(self, layout: Padded) -> str:
         assert self.declared is not None
@@ -92,7 +96,7 @@ class Fix:
 
     @property
     def _limited_by(self) -> str:
-        """What limited the modelled times of the original and of the best layout."""
+        """The limiters of the modelled times of the original and of the best layout, in parentheses."""
         after = (self.best or self.original).limited_by
         if not self.original.limited_by or after == self.original.limited_by:
             return f" (limited by {after})" if after else ""
@@ -100,7 +104,7 @@ class Fix:
 
     @property
     def verdict(self) -> str:
-        """In a sentence."""
+        """The result, in a sentence."""
         if not self.tried:
             return f"No layout of {self.array.title} could be tried: {self.refused[0][1] if self.refused else 'its extents are not known'}."
         by = ", by the emulator's model" + self._limited_by if self.modelled else ""
@@ -110,12 +114,12 @@ class Fix:
                 "result depends on the order of threads."
             )
         if self.best is None:
-            best = max(one.quicker for one in self.tried if one.same)
+            best = max(one.speedup for one in self.tried if one.same)
             least = f" by at least {percent(GAIN - 1)}; the best is {percent(best - 1)} faster" if best > 1 else ""
             begun = f"No layout of {self.array.title} that was tried ({len(self.tried)}) makes {self.kernel} faster{least}{by}."
-            return f"{begun}{self._what_is_saved}"
+            return f"{begun}{self._saved_wavefronts}"
         return (
-            f"{self._named(self.best)} makes {self.kernel} {rounded(self.best.quicker)} times as fast{by}, with {self.best.wavefronts:,} "
+            f"{self._named(self.best)} makes {self.kernel} {rounded(self.best.speedup)} times as fast{by}, with {self.best.wavefronts:,} "
             f"wavefronts instead of {self.original.wavefronts:,}."
         )
 
@@ -123,14 +127,14 @@ class Fix:
         return f"{one.layout} in the source" if one.in_source else str(one.layout)
 
     @property
-    def _what_is_saved(self) -> str:
-        """Which layout takes fewer wavefronts, and why that is not felt, as far as it is known."""
+    def _saved_wavefronts(self) -> str:
+        """The layout with fewer wavefronts, and why that does not show in the time, as far as known."""
         found = self.fewest
         if found is None:
             return ""
         begun = f" {self._named(found)} takes {plural(found.wavefronts, 'wavefront')} instead of {self.original.wavefronts:,}"
         if found.in_source:
-            speed = "the same speed" if rounded(found.quicker) == "1" else f"{rounded(found.quicker)} times the speed"
+            speed = "the same speed" if rounded(found.speedup) == "1" else f"{rounded(found.speedup)} times the speed"
             return f"{begun}, at {speed}: bank conflicts do not limit this launch."
         begun = f"{begun}; it was tried by rewriting the compiled kernel, which adds instructions to each access"
         if found.layout_alone is None:
@@ -146,11 +150,11 @@ def fix(
     columns: int | None = None,
     layouts: Sequence[Layout] | None = None,
 ) -> tuple[Fix, ...]:
-    """Try layouts of the arrays in shared memory of `call(*args)` that cost more wavefronts than they need; memory stays as it was.
+    """Try layouts of the arrays in shared memory of `call(*args)` with bank conflicts; memory is restored.
 
-    `shared` names one array, as for `relayout`; else all with bank conflicts are tried. `rows` and `columns` are its extents in elements;
-    PTX does not know them, so without they are concluded from the steps between lanes, or guessed. `layouts` are tried instead of what is
-    proposed. Returns what was tried of each array, those with the most conflicts first; nothing where there are none.
+    `shared` names one array, as for `relayout`; by default all with bank conflicts are tried. `rows` and `columns` are its extents in
+    elements; PTX does not contain them, so otherwise they are inferred from the steps between lanes, or guessed. `layouts` replaces the
+    proposed layouts. Returns the result for each array, those with the most conflicts first; empty if there are none.
     """
     launch = call.bind(*args)
     with without_observers(launch):
@@ -165,18 +169,18 @@ def fix_launch(
     columns: int | None = None,
     layouts: Sequence[Layout] | None = None,
 ) -> tuple[Fix, ...]:
-    """The same for a launch, which does not happen: what it would change is put back."""
+    """Try layouts for a launch, like `fix`; the launch itself does not happen, and its effects are undone."""
     before = Snapshot(launch)
     with suspend_observers():
         try:
             trials = Trials(launch, before)
-            return tuple(_tried(trials, array, rows, columns, layouts) for array in _worth_it(trials, shared))
+            return tuple(_tried(trials, array, rows, columns, layouts) for array in _arrays_with_conflicts(trials, shared))
         finally:
             before.restore()
 
 
-def _worth_it(trials: Trials, shared: Shared) -> list[SharedArray]:
-    """Arrays with more wavefronts than needed, the worst first; the one that was named, whatever it costs."""
+def _arrays_with_conflicts(trials: Trials, shared: Shared) -> list[SharedArray]:
+    """Return the arrays with excess wavefronts, the worst first; or the named array, whatever it costs."""
     kernel = trials.launch.kernel
     if shared is not None:
         return [find_array(kernel.module, shared, kernel.function)]
@@ -200,7 +204,7 @@ def _tried(trials: Trials, array: SharedArray, rows: int | None, columns: int | 
     proposed = layouts if layouts is not None else _proposed(trials, array, accesses, element, rows, columns)
     in_source: dict[str, Kernel] = {}
     kernels: dict[str, tuple[Layout, Kernel]] = {}
-    for layout in _different(proposed):
+    for layout in _distinct(proposed):
         from_source = None if declared is None else _padded_in_source(trials, declared, layout, element)
         if from_source is not None:
             in_source[str(layout)] = from_source
@@ -211,7 +215,7 @@ def _tried(trials: Trials, array: SharedArray, rows: int | None, columns: int | 
         except (RelayoutError, LayoutError) as refusal:
             refused[str(layout)] = getattr(refusal, "message", str(refusal))
     rewritten = next((one for name, (one, _) in kernels.items() if isinstance(one, Padded) and name not in in_source), None)
-    idle = {} if rewritten is None else _idle(kernel, rewritten, _name(array, launch), element)
+    idle = {} if rewritten is None else _neutral_padding(kernel, rewritten, _name(array, launch), element)
     times = trials.times({"": kernel, **{name: one for name, (_, one) in kernels.items()}, **idle})
     tried = []
     for name, (layout, changed) in kernels.items():
@@ -221,15 +225,15 @@ def _tried(trials: Trials, array: SharedArray, rows: int | None, columns: int | 
             alone = _layout_alone(times[""], times[name], times[_IDLE])
         tried.append(replace(one, in_source=name in in_source, layout_alone=alone))
     timed = replace(original, time_ns=statistics.median(times[""]), limited_by=trials.limited_by.get(kernel, ""))
-    tried.sort(key=lambda one: -one.quicker)
+    tried.sort(key=lambda one: -one.speedup)
     return Fix(
         kernel.title, kernel.target.name, kernel.target.modelled, array, element, timed, tuple(tried),
         tuple(refused.items()), (kernel.function.convention.language if kernel.function.convention else "") or CUDA, declared,
     )  # fmt: skip
 
 
-def _idle(kernel: Kernel, padded: Padded, shared: str, element: int) -> dict[str, Kernel]:
-    """The kernel rewritten for a padding by all banks, which leaves every element in its bank; nothing where there is no room for it."""
+def _neutral_padding(kernel: Kernel, padded: Padded, shared: str, element: int) -> dict[str, Kernel]:
+    """Return the kernel rewritten for a padding by all banks, which leaves every element in its bank; empty if there is no room for it."""
     banks = kernel.target.chip.banks
     whole = Padded(padded.rows, padded.columns, banks.banks * banks.bank_bytes // element)
     try:
@@ -239,15 +243,19 @@ def _idle(kernel: Kernel, padded: Padded, shared: str, element: int) -> dict[str
 
 
 def _layout_alone(original: Sequence[float], laid_out: Sequence[float], idle: Sequence[float]) -> float:
-    """How many times quicker a launch would be if it took as much less time as a layout takes less than the same code without it."""
+    """Return the estimated speedup without the cost of rewriting: the original's time minus the gain of the layout over the same code
+    without it."""
     return statistics.median(
         before / max(before - (same - after), 1e-9) for before, after, same in zip(original, laid_out, idle, strict=True)
     )
 
 
 def _padded_in_source(trials: Trials, declared: DeclaredArray, layout: Layout, element: int) -> Kernel | None:
-    """The kernel compiled from a source in which the array's rows are padded so. None for another layout, and where the result differs, as
-    it does where the source computes places in the array by itself: then rewriting the compiled kernel has to do."""
+    """Return the kernel compiled from a source with padded array rows.
+
+    None for another kind of layout, or if the result differs, as it does if the source computes addresses in the array itself: then the
+    compiled kernel is rewritten instead.
+    """
     rows, columns = declared.rows, declared.columns * declared.element_bytes // element
     if not isinstance(layout, Padded) or (layout.rows, layout.columns) != (rows, columns):
         return None
@@ -261,8 +269,8 @@ def _padded_in_source(trials: Trials, declared: DeclaredArray, layout: Layout, e
     return changed if trials.is_same(changed) else None
 
 
-def _different(layouts: Sequence[Layout]) -> Iterator[Layout]:
-    """Those that do not put every element where an earlier one does."""
+def _distinct(layouts: Sequence[Layout]) -> Iterator[Layout]:
+    """Yield the layouts without those that map every element as an earlier one does."""
     known: set[bytes] = set()
     for layout in layouts:
         places = layout.table.tobytes()
@@ -290,7 +298,7 @@ def _proposed(
 
 
 def _usual_padding(chip: Chip, nbytes: int, element: int, vector: int, room: int) -> list[Layout]:
-    """What arrays of one dimension are often padded by: an element behind as many as fill the banks once."""
+    """Return the usual padding of a one-dimensional array: one unused element after as many as fill the banks once."""
     filling = chip.banks.banks * chip.banks.bank_bytes // element
     rows = nbytes // element // filling
     return [Padded(rows, filling, vector)] if rows > 1 and rows * vector * element <= room and filling % vector == 0 else []

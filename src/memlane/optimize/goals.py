@@ -1,4 +1,4 @@
-"""What a layout is to be good for: patterns of accesses, prepared so that thousands of swizzles are tried on them at once."""
+"""Prepare access patterns as goals of a layout, so that thousands of swizzles are evaluated at once."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from memlane.number_format import plural
 
 Counts = npt.NDArray[np.int64]
 Tables = npt.NDArray[np.int64]
-"""int64[candidates, rows of banks]: what each swizzle joins to the offsets in each row of the banks, in elements."""
+"""int64[candidates, rows of banks]: XOR mask of each swizzle for the offsets in each row of the banks, in elements."""
 
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """One pattern of a tile, accessed in one way."""
+    """One access pattern of a tile, with width and kind of access."""
 
     pattern: Pattern
     chip: Chip
@@ -34,12 +34,12 @@ class Goal:
 
     @property
     def row_elements(self) -> int:
-        """Elements that lie side by side over all banks."""
+        """Elements across all banks."""
         rule = self.chip.bank_rule(self.kind)
         return rule.banks * rule.bank_bytes // self.element
 
     def sampled(self, offsets: int) -> Goal:
-        """The same at some offsets, spread over all."""
+        """Return the goal restricted to `offsets` evenly spaced offsets."""
         some = np.linspace(0, self.pattern.offsets - 1, offsets).astype(int)
         one = self.pattern
         return replace(self, pattern=replace(one, i=one.i[some], j=one.j[some], at=one.at[some]))
@@ -52,7 +52,7 @@ class Goal:
 
 
 class Trial:
-    """A goal against many swizzles: wavefronts at some offsets, in an order that is random but always the same."""
+    """A goal evaluated for many swizzles: wavefronts at some offsets, in a fixed random order."""
 
     def __init__(self, goal: Goal, columns: int) -> None:
         self.goal = goal
@@ -72,7 +72,7 @@ class Trial:
         return len(self._row)
 
     def worst(self, tables: Tables, begin: int, end: int) -> Counts:
-        """int64[candidates]: the most wavefronts over the offsets begin..end-1."""
+        """Return int64[candidates]: the maximum wavefronts over the offsets begin..end-1."""
         swizzled = self._column[None, begin:end] ^ tables[:, self._row[begin:end]]
         if not self._plain:
             return self._by_definition(swizzled, begin, end)
@@ -88,23 +88,26 @@ class Trial:
 
     def _by_definition(self, swizzled: Counts, begin: int, end: int) -> Counts:
         places = self._row[begin:end] * self.goal.row_elements + swizzled
-        counts = self._asked(batch.wavefronts, places.reshape(-1, LANES))
+        counts = self._evaluate(batch.wavefronts, places.reshape(-1, LANES))
         worst: Counts = counts.reshape(swizzled.shape[:2]).max(axis=-1)
         return worst
 
-    def _asked(self, rule: Callable[..., Counts], places: Counts) -> Counts:
+    def _evaluate(self, rule: Callable[..., Counts], places: Counts) -> Counts:
         masks = np.full(len(places), EVERY_LANE, np.uint32)
         starts = (places * self.goal.element).astype(np.uint64)
         return rule(self.goal.chip, starts, masks, self.goal.width, self.goal.kind)
 
     def _ideal(self, places: Counts) -> int:
-        """The most that any offset needs: no layout that keeps elements apart does with less."""
-        return int(self._asked(batch.ideal_wavefronts, places).max())
+        """Return the maximum of ideal wavefronts over the offsets, a lower bound for every injective layout."""
+        return int(self._evaluate(batch.ideal_wavefronts, places).max())
 
     def _is_plain(self, places: Counts) -> bool:
-        """Whether the fullest banks of fixed groups of lanes say it all: no row of banks is delivered with another, equal words are served
-        together, and no passes are joined, for which neighbours would have to agree in their address. (A layout keeps equal addresses equal
-        and others apart, so this holds for all or none.)"""
+        """Return whether the fullest banks of fixed lane groups give the exact count.
+
+        That requires that no two rows of banks are delivered together, that equal words are served together, and that no passes are joined,
+        for which neighbours would have to agree in their address. (A layout keeps equal addresses equal and distinct ones distinct, so this
+        holds for all layouts or for none.)
+        """
         rule = self._rule
         may_join = rule.merge != "never" and rule.lanes(self.goal.width) < LANES
         lane = np.arange(LANES)
@@ -115,9 +118,9 @@ class Trial:
 def goals(
     words: Sequence[str], rows: int, columns: int, chip: Chip, width: int, element: int | None, kinds: Sequence[AccessKind]
 ) -> tuple[Goal, ...]:
-    """A goal for each pattern and way of access. `row@16` is the row accessed by 16 bytes a lane; others ask for `width`.
+    """Return a goal for each pattern and kind of access. `row@16` is the row accessed by 16 bytes per lane; the default is `width`.
 
-    Stores are a goal of their own only where they may cost more than loads.
+    Stores are a separate goal only where they may cost more than loads.
     """
     if width not in WIDTHS:
         raise LayoutError(f"a lane cannot access {plural(width, 'byte')}; choose one of {', '.join(map(str, WIDTHS))}")
@@ -140,7 +143,7 @@ def goals(
         rules: list[BankRule] = []
         for kind in kinds:
             rule = chip.bank_rule(kind)
-            if not any(rule == other or (rule.lanes(wide) == LANES and _but_for_merging(rule, other)) for other in rules):
+            if not any(rule == other or (rule.lanes(wide) == LANES and _differs_only_in_merging(rule, other)) for other in rules):
                 found.append(Goal(one, chip, wide, kind, element))
             rules.append(rule)
     return tuple(found)
@@ -155,12 +158,12 @@ def _with_width(word: str, width: int) -> tuple[str, int]:
     return name, int(given)
 
 
-def _but_for_merging(one: BankRule, other: BankRule) -> bool:
+def _differs_only_in_merging(one: BankRule, other: BankRule) -> bool:
     return all(getattr(one, field) == getattr(other, field) for field in BankRule.__slots__ if field != "merge")
 
 
 def _first_of_each(cells: Counts, passes: Counts) -> npt.NDArray[np.bool_]:
-    """Which lanes are the first of their pass to ask for their cell."""
+    """Return a mask of the lanes that are the first of their pass to access their cell."""
     first = np.ones(cells.shape, np.bool_)
     for lane in range(1, LANES):
         before = slice(0, lane)

@@ -1,4 +1,4 @@
-"""A kernel with one of its arrays in shared memory laid out otherwise, without its source."""
+"""Change the layout of one of a kernel's arrays in the compiled code, without its source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from memlane.rewrite.relayout import Tables
 from memlane.transfer import LaidOutArray
 
 Shared = str | tuple[int, int] | None
-"""An array by name, a range of bytes of the dynamic part, or the only one there is."""
+"""An array by name, a byte range of the dynamic part, or None for the only array."""
 
 
 @overload
@@ -62,22 +62,23 @@ def relayout(
 
         quick = ml.relayout(tiled, XorSwizzle(32, 32), shared="tile")
         quick[grid, block](out, a, n)
+
         turned = ml.relayout(assign, "column-major", parameter=0, shape=(n, 34), dtype="f4")
         turned[grid, block](ml.upload(target, points, layout="column-major"), centres, members, n, 34, 5)
 
     In shared memory: `kernel` is a kernel on a target, or a module, all of whose kernels that use the array are changed. `shared` is the
-    array: its name in the source (`"tile"`, `"tiled::tile"`) or in PTX, `"dynamic[0:4096]"` or (0, 4096) for a range of bytes of the
-    dynamic part; it may be left out where there is only one. `layout` is a layout of the array, or of a tile of which the array has several
-    one behind the other; `element_bytes` are those of an element, by default what the array has for each of the layout. A layout that takes
-    more room enlarges the array. Small tables of a layout are put together from immediate operands, others lie in constant
-    memory; with `tables="constant"` all do, with `tables="global"` they lie in global memory.
+    array: its name in the source (`"tile"`, `"tiled::tile"`) or in PTX, `"dynamic[0:4096]"` or (0, 4096) for a byte range of the dynamic
+    part; optional if there is only one. `layout` is a layout of the array, or of a tile if the array holds several consecutive tiles;
+    `element_bytes` is the size of an element, by default the array's bytes per element of the layout. A layout that needs more room
+    enlarges the array. Small tables of a layout become immediate operands, others lie in constant memory; `tables="constant"` puts all
+    there, `tables="global"` all in global memory.
 
-    In global memory: `parameter` is the argument that leads to the array, which has `shape` and `dtype`: its position, or its name in the
-    source (or in PTX); `layout` is what `ml.upload` takes. `dtype` of structures has their fields. The array has to lie in that
-    layout when the kernel runs, and no other argument may lead to it: launches that show otherwise are BadLaunch.
+    In global memory: `parameter` is the argument that points to the array, which has `shape` and `dtype`: its position, or its name in the
+    source (or in PTX); `layout` is what `ml.upload` takes. A structured `dtype` has the structures' fields. The array must have that layout
+    when the kernel runs, and no other argument may point to it: launches that violate this raise BadLaunch.
 
-    The result has the names and lines of the original, and works on the variables of its module (its constants are those of now). Raises
-    RelayoutError, with the line, where the address of the array escapes, an access is torn, or there is not enough room.
+    The result has the names and lines of the original, and works on the variables of its module (with copies of the current constants).
+    Raises RelayoutError, with the line, if the address of the array escapes, an access would be split, or there is not enough room.
     """
     if parameter is not None:
         return _of_parameter(kernel, layout, parameter, shape, dtype)
@@ -101,7 +102,7 @@ def _of_parameter(
     if shape is None or dtype is None:
         raise RelayoutError("PTX has neither the shape nor the type of an array: pass shape= and dtype= of the array behind the parameter")
     extents, kind = (shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype)
-    if kind.fields is not None and layout in ("soa", "column-major"):  # as `ml.upload` lays out structures
+    if kind.fields is not None and layout in ("soa", "column-major"):  # the layout that `ml.upload` gives structures
         kind, widths = words_of_structure(kind)
         layout = Fields((prod(extents), sum(widths)), widths)
         extents = layout.shape
@@ -117,7 +118,7 @@ def _of_parameter(
 def argument_of(kernel: Kernel, wanted: int | str) -> tuple[int, str]:
     """Return the position of a kernel's argument, and the PTX name of the parameter that holds its address.
 
-    `wanted` is the position, the name in the source where that is known, or the name in PTX. Raises RelayoutError.
+    `wanted` is the position, the name in the source if known, or the name in PTX. Raises RelayoutError.
     """
     function, names = kernel.function, parameter_names(kernel.module, kernel.function)
     inside = [one.name for one in function.params]
@@ -139,24 +140,24 @@ def argument_of(kernel: Kernel, wanted: int | str) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class RemappedArgument:
-    """An argument whose array has to lie in a layout of its own."""
+    """An argument whose array must have a given layout."""
 
     position: int
     parameter: int
-    """The position of the PTX parameter that holds its address."""
+    """Position of the PTX parameter that holds its address."""
     layout: ArrayLayout
     element_bytes: int
     alignment: int
 
     @property
     def nbytes(self) -> int:
-        """What the array takes in its layout."""
+        """Bytes of the array in its layout."""
         return self.layout.size * self.element_bytes
 
 
 @dataclass(frozen=True)
 class RemappedArguments:
-    """What a kernel with arrays laid out anew demands of its arguments: that each has its layout, and that no other leads to it."""
+    """Check of the arguments of a kernel with remapped arrays: each has its layout, and no other argument points to it."""
 
     title: str
     arrays: tuple[RemappedArgument, ...]
@@ -177,7 +178,7 @@ class RemappedArguments:
         return tuple(given)
 
     def packed(self, arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
-        """Return the arguments with all the memory of remapped arrays."""
+        """Return the arguments with all the memory of remapped arrays. Raises BadLaunch for too small, misaligned or aliased arrays."""
         found = list(arguments)
         for one in self.arrays:
             argument = found[one.parameter]
@@ -219,13 +220,13 @@ class RemappedArguments:
                     )
 
     def _agrees(self, one: RemappedArgument, place: int, mine: int, theirs: int) -> bool:
-        """Whether another parameter leads to the same array, and is changed for the same layout."""
+        """Return whether another parameter points to the same array and is changed for the same layout."""
         other = next((array for array in self.arrays if array.parameter == place), None)
         return other is not None and mine == theirs and other.element_bytes == one.element_bytes and other.layout == one.layout
 
 
 def loaded_beside(kernel: Kernel, changed: Module) -> Kernel:
-    """The kernel of a changed module, loaded where the original is, and working on its variables."""
+    """Return the kernel of a changed module, loaded on the original's target and bound to its variables."""
     twin = load_twin(kernel.loaded, rebound_to(kernel.loaded, changed))
     twin.copy_constants()
     return twin.loaded[kernel.name]

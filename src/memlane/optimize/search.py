@@ -1,9 +1,9 @@
-"""Searches a layout of a tile of shared memory for a set of patterns, and proves by exhaustion what it is worth.
+"""Search a layout of a tile in shared memory for a set of patterns, and certify the result by exhaustion.
 
-Looked at are, the cheapest first: row-major, rows skewed by every step, padding by every number where it is allowed, and all swizzles of
-up to `terms` terms, or of fewer where these would be more than a million. The best has the least of, in this order: the worst ratio of any
-pattern to its ideal, these ratios in the order of the patterns, look-ups and operations of the address, room. A candidate is dropped only
-when some offset proves that it cannot win, so the result is the best of all that were looked at.
+Candidates, the cheapest first: row-major, rows skewed by every step, every padding if allowed, and all swizzles of up to `terms` terms, or
+of fewer if these would exceed a million. The best candidate minimises, in this order: the worst ratio of any pattern to its ideal, these
+ratios in the order of the patterns, table look-ups and operations of the address, room. A candidate is dropped only when some offset proves
+that it cannot win, so the result is the best of all candidates.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ from memlane.layout.layout import power_of_two, whole_number
 from memlane.layout.patterns import plain_name
 from memlane.number_format import rounded
 from memlane.optimize.goals import Counts, Goal, Trial, goals
-from memlane.optimize.swizzles import Batch, Bits, batches, how_many, layout_of
+from memlane.optimize.swizzles import Batch, Bits, batches, count_swizzles, layout_of
 
 DRAWS = 500
-"""Random layouts that the expectation of RAP is the mean of."""
+"""Number of random layouts averaged for the expectation of RAP."""
 MOST_TERMS = 4
 MOST_SWIZZLES = 1_000_000
-"""Where more would have to be looked at, swizzles have fewer terms."""
+"""Maximum number of swizzles; above it, swizzles have fewer terms."""
 _STAGES = (1, 4, 16, 64, 256)
-"""Offsets that a candidate has been tried on after each stage; then all."""
+"""Offsets evaluated after each stage of sifting; survivors are evaluated at all offsets."""
 _TOGETHER = 1 << 14
-"""Candidates tried together."""
+"""Candidates evaluated together."""
 _LANES_AT_ONCE = 1 << 20
-"""Bounds the memory of a search."""
+"""Bound on the memory of a search, in lanes."""
 
 Progress = Callable[[int, int], None]
-"""Takes how many candidates have been looked at, and how many there are."""
+"""A callback with the number of examined candidates and their total."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """A layout, and what each pattern costs under it: every offset was counted by the chip's rule."""
+    """A layout with the cost of each pattern, counted at every offset by the chip's rule."""
 
     layout: Layout
     entries: tuple[Wavefronts, ...]
     rap: tuple[Wavefronts, ...]
-    """The same of RAP, over random draws."""
+    """Wavefronts under RAP, over random draws."""
     plain: tuple[Wavefronts, ...]
-    """The same of the row-major layout."""
+    """Wavefronts under the row-major layout."""
     extra: Cost
-    """What the address costs more than that of the row-major layout."""
+    """Additional cost of the address over that of the row-major layout."""
     examined: int
-    """Candidates looked at."""
+    """Number of examined candidates."""
     exhaustive: str
-    """What they were, in words."""
+    """Families of candidates, in words."""
 
     @property
     def worst(self) -> int:
@@ -63,12 +63,12 @@ class Certificate:
 
     @property
     def beats_rap(self) -> bool:
-        """Fewer wavefronts over the patterns than RAP is expected to take, each pattern counting once."""
+        """Whether the layout takes fewer wavefronts than RAP's expectation, with equal weight for each pattern."""
         return _expected(self.entries) < _expected(self.rap) - 0.01
 
     @property
     def verdict(self) -> str:
-        """How the layout compares with RAP, in a sentence."""
+        """Comparison of the layout with RAP, in a sentence."""
         ours, theirs = (rounded(_expected(one)) for one in (self.entries, self.rap))
         each = "for one access of each pattern"
         if self.beats_rap:
@@ -94,13 +94,13 @@ def search_layout(
     terms: int = 3,
     progress: Progress | None = None,
 ) -> Certificate:
-    """The best layout of a tile of `rows` x `columns` elements of `element` bytes (None: as many as the narrowest access has).
+    """Return the best layout of a tile of `rows` x `columns` elements of `element` bytes (None: the narrowest access), with its
+    certificate.
 
-    `patterns` are names that `memlane.layout.pattern` knows, each accessed by `width` bytes a lane or by those behind an `@`: `row@16`.
-    Vectors that an access asks for stay whole. `chip`: whose rules count; default the H200. `padding` allows layouts that take more room,
-    up to one more vector in each row for each bank. `terms`: the most that a swizzle has, 1 to 4.
-
-    LayoutError where the search cannot succeed: extents that are no powers of two, a pattern that no layout changes, too many elements.
+    `patterns` are names known to `memlane.layout.pattern`, accessed by `width` bytes per lane or by the number after `@`: `row@16`. Vectors
+    that an access needs stay contiguous. `chip`: the chip whose rules count; default the H200. `padding` allows layouts that need more
+    room, up to one more vector per row for each bank. `terms`: the maximum terms of a swizzle, 1 to 4. Raises LayoutError if the search
+    cannot succeed: extents that are not powers of two, a pattern that no layout changes, too many elements.
     """
     chip = chip or load("h200")
     _check(patterns, rows, columns, chip, terms)
@@ -142,9 +142,9 @@ class _Search:
         for layout in self._simple():
             self._consider(layout)
         bits = self._bits()
-        total = self.examined + how_many(bits, self._limit_terms(bits))
+        total = self.examined + count_swizzles(bits, self._limit_terms(bits))
         for number in range(1, self._terms + 1):
-            # A term is an exclusive or and, but for one distance, at least a shift: where nothing can be better, more terms are dearer.
+            # A term is an exclusive or and, but for one distance, at least a shift, so with ideal wavefronts more terms only cost more.
             if not (self._is_ideal and self._layout.cost.operations <= self._plain.cost.operations + 2 * number - 1):
                 for batch in batches(bits, self._rows, self._columns, number):
                     self._sift(batch, bits, total)
@@ -152,15 +152,15 @@ class _Search:
         return self._certificate()
 
     def _limit_terms(self, bits: Bits) -> int:
-        """As many terms as were asked for, or fewer where there would be too many swizzles to look at in seconds."""
+        """Reduce the number of terms until the swizzles can be examined in seconds, and return it."""
         if not bits.top > bits.high > bits.low:
             self._terms = 0
-        while self._terms > 1 and how_many(bits, self._terms) > MOST_SWIZZLES:
+        while self._terms > 1 and count_swizzles(bits, self._terms) > MOST_SWIZZLES:
             self._terms -= 1
         return self._terms
 
     def _simple(self) -> Iterator[Layout]:
-        """Candidates that are no swizzles. Rows move by whole vectors."""
+        """Yield the candidates that are not swizzles. Rows move by whole vectors."""
         yield RowMajor(self._rows, self._columns)
         for step in range(self._vector, self._columns, self._vector):
             yield Skewed(self._rows, self._columns, step)
@@ -169,7 +169,7 @@ class _Search:
                 yield Padded(self._rows, self._columns, pad)
 
     def _bits(self) -> Bits:
-        """Bits below those of a vector, and of a word, stay."""
+        """Return the bits of the index; bits below those of a vector, and of a word, stay fixed."""
         goal = self._goals[0]
         word = max(1, goal.chip.bank_rule(goal.kind).bank_bytes // goal.element)
         return Bits(*((count).bit_length() - 1 for count in (max(self._vector, word), goal.row_elements, self._rows * self._columns)))
@@ -191,7 +191,7 @@ class _Search:
         self._best, self._layout = (max(ratios), *ratios, *cost, layout.size), layout
 
     def _sift(self, batch: Batch, bits: Bits, total: int) -> None:
-        """Tries the swizzles of one cost on more and more offsets; those that reach the last are considered."""
+        """Evaluate the swizzles of one cost on more and more offsets; survivors of the last stage are considered."""
         for first in range(0, len(batch.images), _TOGETHER):
             part = Batch(batch.cost, batch.images[first : first + _TOGETHER])
             alive, tables = np.arange(len(part.images)), part.tables(bits)
@@ -208,7 +208,7 @@ class _Search:
             self._progress(self.examined, total)
 
     def _survivors(self, worst: Counts, alive: Counts, tables: Counts, begin: int, end: int, cost: Cost) -> Counts:
-        """Those of `alive` that may still win after the offsets begin..end-1, of which `worst` is told."""
+        """Return the candidates that may still win after the offsets begin..end-1, and update `worst`."""
         for number, trial in enumerate(self._trials):
             if begin >= trial.offsets:
                 continue
@@ -220,7 +220,7 @@ class _Search:
         return alive
 
     def _may_win(self, worst: Counts, cost: Cost, size: int | None = None) -> npt.NDArray[np.bool_]:
-        """For each candidate whether more offsets can still leave it the best: what is known of it is the least that it can have."""
+        """Return for each candidate whether it can still become the best: its known wavefronts are a lower bound."""
         ideal = np.array([trial.ideal for trial in self._trials])[:, None]
         ratios = np.maximum(worst, ideal) / ideal
         best_most, *best = self._best
@@ -252,7 +252,7 @@ class _Search:
 
 @lru_cache(maxsize=4)
 def _raps(rows: int, columns: int, vector: int) -> tuple[Layout, ...]:
-    """RAP of whole vectors, with many seeds."""
+    """Return RAP layouts of whole vectors with `DRAWS` seeds."""
     shifted = [RandomPermuteShift(rows, columns // vector, seed) for seed in range(DRAWS)]
     return tuple(OfVectors(rows, columns, one, vector) if vector > 1 else one for one in shifted)
 

@@ -1,8 +1,8 @@
-"""All swizzles of a few terms: the index joined by exclusive or to some of its own bits, moved by some distances.
+"""Enumerate all swizzles of a few terms: the index XORed with some of its own bits, shifted by some distances.
 
-A term takes some bits of the index that tell the row of the banks and moves them, by one distance, onto bits that tell the bank. Any map
-that is linear over F2, keeps each element in its row of banks and is the identity in the first is made of such terms; those of few are
-the cheap ones. CuTe's Swizzle is one term.
+A term takes some index bits that select the row of banks and shifts them, by one distance, onto bits that select the bank. Every map that
+is linear over F2, keeps each element in its row of banks and is the identity in the first row is a combination of such terms; those with
+few terms are the cheap ones. CuTe's Swizzle is one term.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from memlane.layout.expression import Expression, name
 from memlane.layout.program import Program
 
 Images = npt.NDArray[np.int64]
-"""int64[candidates, bits]: what each bit of the row of banks is moved to, in elements."""
+"""int64[candidates, bits]: image of each bit of the row of banks, in elements."""
 
 
 @dataclass(frozen=True)
 class Bits:
-    """The bits of a row-major index: those below `low` stay, those below `high` tell the bank, those up to `top` the row of banks."""
+    """The bits of a row-major index: those below `low` stay, those below `high` select the bank, those up to `top` the row of banks."""
 
     low: int
     high: int
@@ -32,23 +32,23 @@ class Bits:
 
     @property
     def distances(self) -> range:
-        """By how much a bit of the row can move down to become one of the bank."""
+        """Distances by which a row bit can shift down to become a bank bit."""
         return range(1, self.top - self.low)
 
     def sources(self, distance: int) -> list[int]:
-        """Bits that land on one of the bank when they move down by `distance`."""
+        """Return the row bits that become bank bits when shifted down by `distance`."""
         return [bit for bit in range(self.high, self.top) if self.low <= bit - distance < self.high]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Swizzles that cost the same."""
+    """Swizzles of equal cost."""
 
     cost: Cost
     images: Images
 
     def tables(self, bits: Bits) -> Images:
-        """int64[candidates, rows of banks]: what is joined to each offset of a row."""
+        """Return int64[candidates, rows of banks]: the XOR mask for the offsets of each row."""
         tables = np.zeros((len(self.images), 1), np.int64)
         for bit in range(bits.top - bits.high):
             tables = np.concatenate([tables, tables ^ self.images[:, bit, None]], axis=1)
@@ -56,17 +56,17 @@ class Batch:
 
 
 def batches(bits: Bits, rows: int, columns: int, terms: int) -> list[Batch]:
-    """All swizzles of exactly `terms` terms, the cheapest first."""
-    prices = _Prices(bits, rows, columns)
+    """Return all swizzles of exactly `terms` terms, the cheapest first."""
+    cost_model = _CostModel(bits, rows, columns)
     found: dict[Cost, list[Images]] = {}
     for distances in combinations(bits.distances, terms):
-        for cost, images in _of_distances(bits, distances, prices):
+        for cost, images in _of_distances(bits, distances, cost_model):
             found.setdefault(cost, []).append(images)
     return [Batch(cost, np.concatenate(parts)) for cost, parts in sorted(found.items())]
 
 
-def how_many(bits: Bits, terms: int) -> int:
-    """Swizzles of one to `terms` terms."""
+def count_swizzles(bits: Bits, terms: int) -> int:
+    """Return the number of swizzles of one to `terms` terms."""
     exactly = [1, *[0] * terms]  # of 0, 1, ... terms among the distances seen so far
     for distance in bits.distances:
         masks = 2 ** len(bits.sources(distance)) - 1
@@ -75,21 +75,21 @@ def how_many(bits: Bits, terms: int) -> int:
 
 
 def layout_of(bits: Bits, rows: int, columns: int, images: npt.NDArray[np.int64]) -> BitLinear:
-    """The swizzle with these images of the bits of the row."""
+    """Return the swizzle with these images of the row bits."""
     matrix = [1 << bit for bit in range(bits.top)]
     for bit, image in enumerate(images.tolist(), bits.high):
         matrix[bit] ^= image
     return BitLinear(rows, columns, tuple(matrix))
 
 
-def _of_distances(bits: Bits, distances: tuple[int, ...], prices: _Prices) -> Iterator[tuple[Cost, Images]]:
-    """The swizzles that move bits by exactly these distances, those of one cost together."""
-    choices = [_choices(bits.sources(distance)) for distance in distances]
+def _of_distances(bits: Bits, distances: tuple[int, ...], cost_model: _CostModel) -> Iterator[tuple[Cost, Images]]:
+    """Yield the swizzles with exactly these distances, grouped by cost."""
+    choices = [_nonempty_masks(bits.sources(distance)) for distance in distances]
     if not all(choices):
         return
     found: dict[Cost, list[tuple[int, ...]]] = {}
     for chosen in product(*choices):
-        found.setdefault(prices.of(tuple(zip(distances, chosen, strict=True))), []).append(chosen)
+        found.setdefault(cost_model.of(tuple(zip(distances, chosen, strict=True))), []).append(chosen)
     for cost, several in found.items():
         masks = np.array(several, np.int64)
         images = np.zeros((len(masks), bits.top - bits.high), np.int64)
@@ -99,16 +99,16 @@ def _of_distances(bits: Bits, distances: tuple[int, ...], prices: _Prices) -> It
         yield cost, images
 
 
-def _choices(sources: list[int]) -> list[int]:
-    """Every mask of some of the bits."""
+def _nonempty_masks(sources: list[int]) -> list[int]:
+    """Return all non-empty masks of the bits."""
     masks = [0]
     for bit in sources:
         masks += [mask | 1 << bit for mask in masks]
     return masks[1:]
 
 
-class _Prices:
-    """What a swizzle costs, from what each of its terms does: as `BitLinear` writes it, from the index or from the row."""
+class _CostModel:
+    """Cost of a swizzle from the cost of its terms, as `BitLinear` writes it, from the index or from the row."""
 
     def __init__(self, bits: Bits, rows: int, columns: int) -> None:
         self._k, self._i = name("k", rows * columns), name("i", rows)
@@ -118,8 +118,8 @@ class _Prices:
         self._known: dict[tuple[int, int], tuple[int, int]] = {}
 
     def of(self, terms: tuple[tuple[int, int], ...]) -> Cost:
-        prices = [self._term(distance, mask) for distance, mask in terms]
-        return Cost(0, self._base + len(terms) + min(sum(price[way] for price in prices) for way in (0, 1)))
+        cost_model = [self._term(distance, mask) for distance, mask in terms]
+        return Cost(0, self._base + len(terms) + min(sum(price[way] for price in cost_model) for way in (0, 1)))
 
     def _term(self, distance: int, mask: int) -> tuple[int, int]:
         if (distance, mask) not in self._known:

@@ -1,4 +1,4 @@
-"""Launches tried in place of one: what each layout costs, how quick it is, and whether it leaves the same bytes."""
+"""Run variants of a launch in its place, and compare their wavefronts, times and output."""
 
 from __future__ import annotations
 
@@ -20,70 +20,70 @@ from memlane.measure import Counter
 from memlane.measure.counter import counts_of
 from memlane.measure.memory import Snapshot
 from memlane.measure.observed_counts import site_counts
-from memlane.optimize.candidates import Seen
-from memlane.optimize.lanes import Examples, examples
+from memlane.optimize.candidates import LanePattern
+from memlane.optimize.lane_addresses import Examples, examples
 from memlane.ptx import inline_calls, print_module
 from memlane.record import Counts, SiteCounts
 from memlane.rewrite import ArrayAccess, SharedArray, cached_accesses_to_shared, shared_arrays
 from memlane.rewrite.arrays import static_bytes
 
 ROUNDS = 15
-"""Times that original and candidates run in turn on a GPU."""
+"""Rounds in which original and candidates run in turn on a GPU."""
 LAUNCHES = 3
-"""Launches of each in a round; the shortest counts."""
+"""Launches of each variant per round; the shortest counts."""
 
 _ASSEMBLING = Sources("compile", "ptx", "errors.py", "source.py", "titles.py", "walks.py")
-"""What of memlane's own code decides how many registers a kernel takes."""
+"""Parts of memlane's code that determine the registers of a kernel."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a kernel needs of a multiprocessor."""
+    """Resources of a kernel on a multiprocessor."""
 
     registers: int | None
-    """Of each thread, in the assembled code; None where no assembler is installed."""
+    """Registers per thread in the assembled code; None if no assembler is installed."""
     shared_bytes: int
     blocks: int | None
-    """How many fit on one multiprocessor."""
+    """Blocks that fit on one multiprocessor."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One layout, tried."""
+    """One layout with its measurements."""
 
     layout: Layout | None
-    """None for the array as it is."""
+    """The layout; None for the original array."""
     wavefronts: int
-    """Of all accesses to the array."""
+    """Wavefronts of all accesses to the array."""
     ideal_wavefronts: int
     time_ns: float
-    """Median over the rounds; modelled on the emulator."""
-    quicker: float
-    """The median over the rounds of how many times quicker than the original it was."""
+    """Median over the rounds in ns; modelled on the emulator."""
+    speedup: float
+    """Speedup over the original, the median over the rounds."""
     same: bool
-    """Whether it left the same bytes in memory as the original."""
+    """Whether it produced the same output as the original."""
     needs: Needs
     limited_by: str = ""
-    """What limited the modelled time: a floor of the launch, or `latency`. Empty where the time was measured."""
+    """Limiter of the modelled time: a floor of the launch, or `latency`. Empty if the time was measured."""
     layout_alone: float | None = None
-    """Of a padding that was tried by rewriting: how many times quicker it would be without what rewriting costs. A padding by all banks
-    shows that, for it changes nothing but the code. None where that was not tried."""
+    """Estimated speedup of a padding without the cost of rewriting, from a padding by all banks, which changes only the code. None if that
+    was not tried."""
     in_source: bool = False
-    """Whether the source was compiled again with this padding. Else the compiled kernel was rewritten, which adds instructions to each
+    """Whether the source was compiled with this padding. Otherwise the compiled kernel was rewritten, which adds instructions to each
     access that the source would not have."""
 
 
 @dataclass(frozen=True)
 class _Timed:
-    """What a launch did while its time was modelled."""
+    """Observation of a launch while its time was modelled."""
 
     seen: Observation
     same: bool
-    """Whether it left the same bytes in memory as the original when that was counted."""
+    """Whether it left the same bytes in memory as the original did when counted."""
 
 
 class Trials:
-    """Runs a launch and others in its place, each on the memory that was there."""
+    """Runner of a launch and its variants, each with the original memory contents."""
 
     def __init__(self, launch: Launch, before: Snapshot) -> None:
         self.launch, self._before = launch, before
@@ -91,15 +91,15 @@ class Trials:
         self._examples: Examples | None = None
         self._has_looked = False
         self.limited_by: dict[Kernel, str] = {}
-        """What limited the modelled times of those that were timed."""
+        """Limiters of the modelled times, by kernel."""
         self._timed: dict[Kernel, _Timed] = {}
-        self.counts = self._counted(launch)
+        self.counts = self._count(launch)
         self._left = Snapshot(launch)
 
     # -- what is seen ------------------------------------------------------------------------------------------------------------
 
-    def _counted(self, launch: Launch) -> Counts:
-        """The counts of a launch, whose effects stay until the next one."""
+    def _count(self, launch: Launch) -> Counts:
+        """Return the counts of a launch, whose effects stay until the next one."""
         self._before.restore()
         counter = Counter()
         with observing(counter):
@@ -111,27 +111,29 @@ class Trials:
         found = cached_accesses_to_shared(kernel.module, kernel.function, arrays).accesses
         return tuple(one for one in found if one.pointer.array.same_memory(array))
 
-    def _observed_as(self, kernel: Kernel, array: SharedArray) -> set[int]:
-        """By what indices counts and examples know the accesses: those in the kernel with the functions in it that it calls."""
+    def _indices_after_inlining(self, kernel: Kernel, array: SharedArray) -> set[int]:
+        """Return the indices of the accesses in counts and examples, which refer to the kernel with its functions inlined."""
         own, origins = {one.index for one in self.accesses(kernel, array)}, inline_calls(kernel.module).origins.get(kernel.name)
         if origins is None:
             return own
         return {index for index, origin in enumerate(origins) if not origin.calls and origin.instruction in own}
 
     def wavefronts(self, counts: Counts, kernel: Kernel, array: SharedArray) -> tuple[int, int]:
-        """Those of the accesses to the array, and the least that would do. (In a kernel with the array laid out otherwise, its accesses are
-        still the only ones whose address comes from where it begins.)"""
-        mine = self._observed_as(kernel, array)
-        return _summed(one for one in counts.sites if one.site.instruction in mine)
+        """Return wavefronts and ideal wavefronts of the accesses to the array.
 
-    def seen(self, array: SharedArray, element: int) -> list[Seen]:
-        """How the lanes of its accesses lay; nothing where that cannot be seen."""
+        In a kernel with a changed layout, these are still the only accesses with an address derived from the array's start.
+        """
+        mine = self._indices_after_inlining(kernel, array)
+        return _sum_wavefronts(one for one in counts.sites if one.site.instruction in mine)
+
+    def seen(self, array: SharedArray, element: int) -> list[LanePattern]:
+        """Return the relative lane addresses of the accesses to an array; empty if they cannot be recorded."""
         if not self._has_looked:
             self._before.restore()
             self._examples, self._has_looked = examples(self.launch), True
         if self._examples is None:
             return []
-        mine = self._observed_as(self.launch.kernel, array)
+        mine = self._indices_after_inlining(self.launch.kernel, array)
         excess = {one.site.instruction: one.conflicts or 0 for one in self.counts.sites}
         found = []
         for one in self._examples:
@@ -139,7 +141,9 @@ class Trials:
             if index in mine:
                 distances = (one["addresses"].astype(np.int64) - int(one["addresses"][0])) // element
                 found.append(
-                    Seen(distances, int(one["mask"]), excess.get(index, 0), int(one["nbytes"]), max(1, int(one["nbytes"]) // element))
+                    LanePattern(
+                        distances, int(one["mask"]), excess.get(index, 0), int(one["nbytes"]), max(1, int(one["nbytes"]) // element)
+                    )
                 )
         return found
 
@@ -151,35 +155,38 @@ class Trials:
         if layout is None:
             same, (wavefronts, ideal) = True, self.wavefronts(self.counts, launch.kernel, array)
         else:
-            same, (wavefronts, ideal) = self._did(launch, array)
+            same, (wavefronts, ideal) = self._compare(launch, array)
         ours, theirs = times or ([0.0], [0.0])
         limited_by = self.limited_by.get(launch.kernel, "") if times else ""
-        quicker = statistics.median(other / mine for mine, other in zip(ours, theirs, strict=True)) if times else 1.0
-        return Measured(layout, wavefronts, ideal, statistics.median(ours), quicker, same, _needs(launch), limited_by)
+        speedup = statistics.median(other / mine for mine, other in zip(ours, theirs, strict=True)) if times else 1.0
+        return Measured(layout, wavefronts, ideal, statistics.median(ours), speedup, same, _needs(launch), limited_by)
 
-    def _did(self, launch: Launch, array: SharedArray) -> tuple[bool, tuple[int, int]]:
-        """Whether a changed launch leaves the same bytes as the original, and the wavefronts of its accesses to the array.
+    def _compare(self, launch: Launch, array: SharedArray) -> tuple[bool, tuple[int, int]]:
+        """Return whether a changed launch leaves the same bytes as the original, and the wavefronts of its accesses to the array.
 
-        What was counted while it was timed holds only where the order of threads, which differs when times are modelled, shows neither
-        in the counts of the original nor in the bytes; else it is counted like the original.
+        Counts taken during timing are used only if thread order, which differs in modelled timing, affects neither the original's counts
+        nor the output; else the launch is counted like the original.
         """
         timed = self._timed.get(launch.kernel)
-        places = None if timed is None or not timed.same or not self._order_is_nothing else _places(self.launch.kernel, launch.kernel)
+        places = (
+            None if timed is None or not timed.same or not self._is_order_independent else _map_indices(self.launch.kernel, launch.kernel)
+        )
         if timed is None or places is None:
-            counts = self._counted(launch)
+            counts = self._count(launch)
             return self._is_same(), self.wavefronts(counts, launch.kernel, array)
         sites = site_table(self.launch.kernel.module).of_kernel[self.launch.kernel.name]
-        mine = self._observed_as(self.launch.kernel, array) & sites.keys()
-        return True, _summed(site_counts(timed.seen, {places[index]: sites[index] for index in mine}))
+        mine = self._indices_after_inlining(self.launch.kernel, array) & sites.keys()
+        return True, _sum_wavefronts(site_counts(timed.seen, {places[index]: sites[index] for index in mine}))
 
     @cached_property
-    def _order_is_nothing(self) -> bool:
-        """Whether the original did the same when it was timed, in another order of threads, as when it was counted."""
+    def _is_order_independent(self) -> bool:
+        """Whether the original did the same when timed, in another thread order, as when counted."""
         timed = self._timed.get(self.launch.kernel)
         return timed is not None and timed.same and counts_of(timed.seen).sites == self.counts.sites
 
     def is_same(self, kernel: Kernel) -> bool:
-        """Launch a kernel in place of the original, and say whether it leaves the same bytes. MemlaneError where the launch fails."""
+        """Launch a kernel in place of the original, and return whether it leaves the same bytes. Raises MemlaneError if the launch
+        fails."""
         self._before.restore()
         self._target.launch(replace(self.launch, kernel=kernel))
         return self._is_same()
@@ -188,13 +195,13 @@ class Trials:
         return Snapshot(self.launch).holds_what(self._left)
 
     def times(self, kernels: dict[str, Kernel]) -> dict[str, list[float]]:
-        """Nanoseconds of each kernel, a number for each round."""
+        """Return nanoseconds of each kernel, one number per round."""
         found: dict[str, list[float]] = {name: [] for name in kernels}
         for number in range(1 if self._target.modelled else ROUNDS + 1):
             for name, kernel in kernels.items():
                 self._before.restore()
                 seen: list[Observation] = []
-                launch = self._to_be_timed(replace(self.launch, kernel=kernel), seen)
+                launch = self._with_counts(replace(self.launch, kernel=kernel), seen)
                 times = self._target.time_launches([launch] * (1 if self._target.modelled else LAUNCHES))
                 if times[0].model is not None:
                     self.limited_by[kernel] = times[0].model.limited_by
@@ -204,23 +211,27 @@ class Trials:
                     found[name].append(min(one.elapsed_ns for one in times))
         return found
 
-    def _to_be_timed(self, launch: Launch, seen: list[Observation]) -> Launch:
-        """The launch, counted at the same time where that takes one compilation less and does not change its code: to be counted, the
-        functions that a kernel calls are inlined, which changes its time."""
+    def _with_counts(self, launch: Launch, seen: list[Observation]) -> Launch:
+        """Return the launch, with counts if that saves a compilation and does not change its code.
+
+        Counting inlines the functions that a kernel calls, which would change its time.
+        """
         if not self._target.observes or inline_calls(launch.kernel.module).origins.get(launch.kernel.name) is not None:
             return launch
         return replace(launch, layers=launch.layers.merged(Layers(counts=True, report=seen.append)))
 
 
-def _summed(sites: Iterable[SiteCounts]) -> tuple[int, int]:
-    """The wavefronts, and the least that would do."""
+def _sum_wavefronts(sites: Iterable[SiteCounts]) -> tuple[int, int]:
+    """Return the sums of wavefronts and ideal wavefronts."""
     found = [(one.wavefronts or 0, one.ideal_wavefronts or 0) for one in sites]
     return sum(one for one, _ in found), sum(ideal for _, ideal in found)
 
 
-def _places(original: Kernel, changed: Kernel) -> dict[int, int] | None:
-    """By the index of each memory access of a kernel: its index where arrays are laid out otherwise. The accesses keep their order, and
-    only tables in constant memory are read besides; None where that is not so."""
+def _map_indices(original: Kernel, changed: Kernel) -> dict[int, int] | None:
+    """Return the index of each memory access of a kernel -> its index in the kernel with changed layouts.
+
+    Accesses keep their order, and only tables in constant memory are read additionally; None if that does not hold.
+    """
     before, after = (
         [(index, one.name) for index, one in enumerate(kernel.function.instructions()) if set(one.form.addresses.values()) - {"const"}]
         for kernel in (original, changed)
@@ -231,7 +242,7 @@ def _places(original: Kernel, changed: Kernel) -> dict[int, int] | None:
 
 
 def _needs(launch: Launch) -> Needs:
-    """What the kernel of a launch needs: from the assembled code that runs, else from that which would."""
+    """Return the resources of a launch's kernel, from the assembled code that runs, or else that would run."""
     kernel = launch.kernel
     static = static_bytes(kernel.module, kernel.function)
     try:
@@ -244,7 +255,7 @@ def _needs(launch: Launch) -> Needs:
 
 
 def _registers(kernel: Kernel) -> int:
-    """The registers of each thread of a kernel as it would be assembled: from the store, or else assembled to be kept there."""
+    """Return the registers per thread of a kernel once assembled: from the store, or else by assembling it and storing the result."""
     store = present_store()
     if store is None or not _ASSEMBLING.digest:
         return assemble(kernel.module).kernels[kernel.name].registers

@@ -1,8 +1,8 @@
-"""Work as data: plans of launches, copies, host calls and signals over several devices, without an address or a target.
+"""Represent work as data: plans of launches, copies, host calls and signals over several devices, without addresses or targets.
 
-`buffers` and `actions` are the vocabulary, `plan` puts steps and repeats together, `builder` writes them, `order` says what waits for
-what and how long memory is needed, `races` finds what has no order, `segments` cuts a plan into pieces for graphs, `json` keeps a plan,
-and `timeline` says when its steps ran.
+`buffers` and `actions` are the vocabulary, `plan` combines steps and repeats, `builder` writes them, `order` derives dependencies and
+buffer lifetimes, `races` finds unordered conflicting steps, `segments` cuts a plan into pieces for graphs, `json` serialises a plan, and
+`timeline` holds when its steps ran.
 """
 
 from memlane.plan.actions import Action, Copy, HostCall, KernelRef, Launch, Put, Scalar, Together, Touch, Wait, raised_flags, signals

@@ -1,5 +1,7 @@
-"""What the steps of a plan do: launches, copies, calls of host functions, launches that run together on several devices, and puts and
-waits, by which devices signal each other without the host."""
+"""Define the actions of plan steps: launches, copies, host calls, concurrent launches on several devices, and puts and waits.
+
+Puts and waits let devices signal each other without the host.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ _IMPORTABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 @dataclass(frozen=True, slots=True)
 class KernelRef:
-    """A kernel by reference: the digest of its module (`launch.LoadedModule` knows it) and its name there."""
+    """Reference to a kernel: the digest of its module (see `launch.LoadedModule`) and its name there."""
 
     module: str
     name: str
     title: str = ""
-    """The name that people call it by; the plain name where it is empty."""
+    """Name for display; empty for the plain name."""
 
     def __str__(self) -> str:
         return self.title or self.name
@@ -34,7 +36,7 @@ class Scalar:
     start: int | float
     per_turn: int | float
     repeat: int = 0
-    """Which of the repeats around the step counts the turns: 0 is the innermost, 1 the one around it."""
+    """Enclosing repeat whose turns are counted: 0 is the innermost, 1 the next outer one."""
 
     def __str__(self) -> str:
         return f"{self.start}+{self.per_turn}*turn"
@@ -46,7 +48,7 @@ Value = View | Scalar | int | float
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """One view that a step reads, writes, or both; neither if it is given the view and leaves it alone."""
+    """One view that a step reads, writes, or both; neither if it is an argument without accesses."""
 
     view: View
     reads: bool
@@ -55,8 +57,11 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch of a kernel. Without `reads` and `writes` it may read and write all of every buffer that it is given a view of, or of
-    those that the kernel is known to read and to write."""
+    """One launch of a kernel.
+
+    Without `reads` and `writes` it may read and write all of every buffer among its arguments, restricted to those that the kernel is known
+    to read and to write.
+    """
 
     kernel: KernelRef
     grid: Dim3
@@ -67,11 +72,11 @@ class Launch:
     reads: tuple[View, ...] | None = None
     writes: tuple[View, ...] | None = None
     reads_through: tuple[int, ...] | None = None
-    """Positions of the views among the arguments through which the kernel may read, as its PTX shows; None if that was not looked at."""
+    """Positions of the view arguments through which the kernel may read, according to its PTX; None if not analysed."""
     writes_through: tuple[int, ...] | None = None
     raises: tuple[View, ...] = ()
-    """Flags that the kernel raises, as a put does, when all its blocks are done. Behind the arguments it gets two words of memory, in
-    which it counts its blocks and its executions, and the flags."""
+    """Flags that the kernel raises, as a put does, once all its blocks are done. After the arguments it gets two words of memory, in which
+    it counts its blocks and its executions, and the flags."""
 
     def __post_init__(self) -> None:
         _check_declared(str(self.kernel), self.reads, self.writes)
@@ -97,7 +102,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The elements of one view copied to another of the same shape and type, wherever either lives."""
+    """A copy of the elements of one view to another of the same shape and type, wherever either lives."""
 
     destination: View
     source: View
@@ -119,7 +124,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """A call of a Python function that can be imported, as `package.module:function`; views arrive as NumPy arrays."""
+    """A call of an importable Python function, given as `package.module:function`; views are passed as NumPy arrays."""
 
     function: str
     arguments: tuple[Value, ...] = ()
@@ -149,11 +154,11 @@ class HostCall:
 class Together:
     """One launch on each of several devices, all resident at the same time, so that they may signal each other through memory.
 
-    What they read and write of each other's is their own affair; towards other steps they count as one.
+    Accesses to each other's memory are not checked; for other steps they count as one step.
     """
 
     launches: tuple[tuple[int, Launch], ...]
-    """Each launch with the number of its device."""
+    """Launches with the numbers of their devices."""
 
     def __post_init__(self) -> None:
         devices = [device for device, _ in self.launches]
@@ -171,10 +176,10 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Elements that a kernel of one device stores into memory of others, and flags that it raises there behind them.
+    """Elements that a kernel of one device stores into memory of others, and flags that it raises there afterwards.
 
-    A flag is memory that `PlanBuilder.flag` names, on the device that waits for it (`Wait`). It counts how often it was raised, so nobody
-    has to lower it. One step raises it, a put or a launch (`Launch.raises`), and one waits for it.
+    A flag is memory created by `PlanBuilder.flag` on the device that waits for it (`Wait`). It counts how often it was raised, so it never
+    has to be lowered. One step raises it, a put or a launch (`Launch.raises`), and one waits for it.
     """
 
     copies: tuple[Copy, ...]
@@ -193,16 +198,16 @@ class Put:
 
     @property
     def touches(self) -> tuple[Touch, ...]:
-        """What the copies read and write. Flags are order and no data: what they order is in `after` of the step that waits."""
+        """Views that the copies read and write. Flags are order rather than data: the waiting step lists what they order in its `after`."""
         return tuple(touch for copy in self.copies for touch in copy.touches)
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A wait of one device until each of some flags in its memory has been raised as often as it has waited.
+    """A wait of one device until each flag in its memory has been raised as often as it was waited for.
 
-    The step waits for the steps that raise them (`after`), which is the order that all targets keep. GPUs keep it by the flags alone: what
-    stands behind the wait sees all that was done before the flags were raised, on whichever device.
+    The step depends on the steps that raise the flags (`after`), the order that all targets keep. GPUs keep it by the flags alone: work
+    after the wait sees everything done before the flags were raised, on whichever device.
     """
 
     flags: tuple[View, ...]
@@ -228,7 +233,7 @@ def raised_flags(action: Action) -> tuple[View, ...]:
 
 
 def signals(before: Action, action: Action) -> bool:
-    """Return whether an action waits for a flag that another one raises."""
+    """Return whether `action` waits for a flag that `before` raises."""
     return isinstance(action, Wait) and not set(raised_flags(before)).isdisjoint(action.flags)
 
 

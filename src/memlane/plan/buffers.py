@@ -1,4 +1,4 @@
-"""Memory as a plan names it: buffers with a home, and strided views of them, without an address."""
+"""Name the memory of a plan: buffers with a home, and strided views of them, without addresses."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from memlane.number_format import plural
 from memlane.source import shortened
 
 Home = int | Literal["host", "pinned"]
-"""Where a buffer lives: the number of a device of the plan, ordinary memory of the host, or pinned memory of the host."""
+"""Location of a buffer: the number of a device of the plan, pageable host memory, or pinned host memory."""
 
-_FAR = 1 << 60
-"""A pretended address for buffers, far from every real one; nothing is read there."""
+_BASE_ADDRESS = 1 << 60
+"""Fictitious base address of buffers, far from every real one; nothing is read there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A piece of memory of a plan. Two buffers with equal fields are the same buffer; a plan has one buffer of each name."""
+    """A piece of memory of a plan. Buffers with equal fields are the same buffer; names are unique in a plan."""
 
     name: str
     nbytes: int
@@ -33,7 +33,7 @@ class Buffer:
     def __post_init__(self) -> None:
         if not self.name:
             raise BadPlan("a buffer needs a name, so that memory can be bound to it")
-        if not 0 <= self.nbytes <= _FAR:
+        if not 0 <= self.nbytes <= _BASE_ADDRESS:
             raise BadPlan(f"buffer {self.name!r} cannot have {plural(self.nbytes, 'byte')}")
         if self.home not in ("host", "pinned") and not (isinstance(self.home, int) and self.home >= 0):
             raise BadPlan(f"buffer {self.name!r} cannot be placed on {self.home!r}; pass a device number, 'host' or 'pinned'")
@@ -46,7 +46,7 @@ class Buffer:
         return isinstance(self.home, str)
 
     def view(self, dtype: npt.DTypeLike = "u1", shape: int | tuple[int, ...] | None = None, offset: int = 0) -> View:
-        """Return a C-contiguous view; without a shape a one-dimensional view of all elements behind `offset` (in bytes)."""
+        """Return a C-contiguous view; without a shape, a one-dimensional view of all elements from `offset` (in bytes) on."""
         element = _element(dtype, self)
         if shape is None:
             shape = (self.nbytes - offset) // max(1, element.itemsize)
@@ -57,11 +57,11 @@ class Buffer:
 
 @dataclass(frozen=True)
 class View:
-    """Elements of one buffer, strided as those of a NumPy array. Slices of a view are views: `view[8:16, ::2]`."""
+    """Elements of one buffer, strided like a NumPy array. Slices of a view are views: `view[8:16, ::2]`."""
 
     buffer: Buffer
     dtype: str
-    """NumPy's name for the type of the elements, such as `f4`."""
+    """NumPy name of the element type, such as `f4`."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     """Bytes from one element to the next along each axis; may be negative."""
@@ -76,8 +76,10 @@ class View:
             raise BadPlan(f"a view of {self.buffer} has {plural(len(self.shape), 'axis')} and {plural(len(self.strides), 'stride')}")
         if any(extent < 0 for extent in self.shape):
             raise BadPlan(f"a view of {self.buffer} cannot have the shape {self.shape}")
-        # Where an extent is 0 or a stride is 0 the others are free, but NumPy, which slices and compares views, counts their bytes.
-        if prod(max(1, extent) for extent in self.shape) * element.itemsize > _FAR or any(abs(stride) > _FAR for stride in self.strides):
+        # With an extent or stride of 0 the others are unconstrained, but NumPy, which slices and compares views, counts their bytes.
+        if prod(max(1, extent) for extent in self.shape) * element.itemsize > _BASE_ADDRESS or any(
+            abs(stride) > _BASE_ADDRESS for stride in self.strides
+        ):
             raise BadPlan(
                 f"a view of {self.buffer} has too many elements, or elements too far apart: shape {self.shape}, strides {self.strides}"
             )
@@ -95,16 +97,16 @@ class View:
         return f"{self.buffer.name} {self.dtype}[{extents}]{at}{strided}"
 
     def __getitem__(self, index: Any) -> View:
-        """Return the view of a basic slice, as NumPy would: whole numbers, slices, `...` and `None`."""
+        """Return the view of a basic slice, as in NumPy: integers, slices, `...` and `None`."""
         parts = index if isinstance(index, tuple) else (index,)
-        # An index by arrays would copy the elements, which are not there; with `...` a single element stays a view.
+        # Indexing by arrays would copy the elements, which do not exist; with `...` a single element stays a view.
         if not all(part is None or part is ... or isinstance(part, int | np.integer | slice) for part in parts):
             raise BadPlan(f"index a view of {self.buffer} with integers and slices, not with {index!r}")
         try:
-            part = self._pretended()[parts if ... in parts else (*parts, ...)]
+            part = self._fictitious_array()[parts if ... in parts else (*parts, ...)]
         except IndexError as error:
             raise BadPlan(f"no such part of {self}: {error}") from None
-        offset = part.__array_interface__["data"][0] - _FAR
+        offset = part.__array_interface__["data"][0] - _BASE_ADDRESS
         return View(self.buffer, self.dtype, part.shape, part.strides, offset if part.size else self.offset)
 
     @property
@@ -113,17 +115,17 @@ class View:
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """Number of elements."""
         return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all elements, without the gaps between them."""
+        """Bytes of all elements, without the gaps between them."""
         return self.size * self.itemsize
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements lie side by side in C order."""
+        """Whether the elements are contiguous in C order."""
         expected = self.itemsize
         for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if extent > 1 and stride != expected:
@@ -133,20 +135,22 @@ class View:
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
-        """The first byte of the buffer that the view covers and the byte behind the last; equal for a view without elements."""
+        """First byte of the buffer that the view covers, and the byte after the last; equal for a view without elements."""
         if not self.size:
             return self.offset, self.offset
         ends = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
         low = self.offset + sum(end for end in ends if end < 0)
         return low, self.offset + sum(end for end in ends if end > 0) + self.itemsize
 
-    def _pretended(self) -> npt.NDArray[Any]:
-        """Return a NumPy array of the same layout at an address where nothing is. Only its shape, strides and address may be used, and it
-        may not be kept: whoever copied it would read what is not there."""
+    def _fictitious_array(self) -> npt.NDArray[Any]:
+        """Return a NumPy array of the same layout at a fictitious address.
+
+        Only its shape, strides and address may be used, and it must not be kept: copying it would read unmapped memory.
+        """
         return np.asarray(_Layout(self))
 
     def overlaps(self, other: View) -> bool:
-        """Whether an element of this view has a byte in common with an element of the other. Exact also for strided views."""
+        """Return whether the views share a byte. Exact for strided views too."""
         if self.buffer != other.buffer:
             return False
         (low, high), (other_low, other_high) = self.bounds, other.bounds
@@ -154,25 +158,25 @@ class View:
             return False
         if self.is_contiguous and other.is_contiguous:
             return True
-        return np.shares_memory(self._pretended(), other._pretended())
+        return np.shares_memory(self._fictitious_array(), other._fictitious_array())
 
 
 def _element(dtype: npt.DTypeLike, buffer: Buffer) -> np.dtype[Any]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of names that NumPy is about to forget
+            warnings.simplefilter("error")  # turn warnings about deprecated dtype names into errors
             return np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError, OverflowError, RecursionError, MemoryError, Warning):
         raise BadPlan(f"a view of {buffer} cannot have elements of type {shortened(str(dtype))}: use NumPy's names, such as f4") from None
 
 
 class _Layout:
-    """What NumPy asks for to make an array of memory that exists already."""
+    """Array interface from which NumPy creates an array over existing memory."""
 
     def __init__(self, view: View) -> None:
         self.__array_interface__ = {
             "version": 3,
-            "data": (_FAR + view.offset, False),
+            "data": (_BASE_ADDRESS + view.offset, False),
             "typestr": f"|V{view.itemsize}",
             "shape": view.shape,
             "strides": view.strides,

@@ -1,4 +1,4 @@
-"""Plans written step by step: a builder hands out what later steps wait for."""
+"""Write plans step by step: a builder returns references that later steps can wait for."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from memlane.plan.plan import Plan, Repeat, Step
 
 Extents = int | tuple[int, ...]
 FLAG_WORDS = 32
-"""Words of a flag: it has a line of the cache to itself, so that nothing else moves with it between devices."""
+"""Words of a flag: it fills a cache line, so that no other data moves with it between devices."""
 
 
 class HasRef(Protocol):
-    """A kernel of a loaded module, which knows how a plan names it, and through which arguments it reads and writes."""
+    """A kernel of a loaded module, with its reference for plans and the arguments through which it reads and writes."""
 
     @property
     def ref(self) -> KernelRef: ...
@@ -32,14 +32,14 @@ class HasRef(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepRef:
-    """A step that a builder has added, for others to wait for."""
+    """Reference to a step added to a builder, for dependencies."""
 
     builder: PlanBuilder
     position: int
 
 
 class PlanBuilder:
-    """Collects the steps of a plan.
+    """Builder of a plan from steps.
 
     b = ml.PlanBuilder()
     host, device = b.array("host", n, "f4", "pinned"), b.array("device", n, "f4", 0)
@@ -55,11 +55,11 @@ class PlanBuilder:
         self._open = False
         self._outer = outer
         self._as_step: StepRef | None = None
-        """Of a repeat that is closed: what steps around it wait for."""
+        """Reference to a closed repeat, for steps around it."""
         self._names: set[str] = set() if outer is None else outer._names
 
     def array(self, name: str, shape: Extents, dtype: npt.DTypeLike, home: Home = 0) -> View:
-        """Return a view of a whole new buffer, with its elements in C order."""
+        """Create a buffer, and return a view of all its elements in C order."""
         if name in self._names:
             raise BadPlan(f"the plan already has an array {name!r}: use a different name")
         self._names.add(name)
@@ -84,8 +84,11 @@ class PlanBuilder:
         is_urgent: bool = False,
         raises: Iterable[View] = (),
     ) -> StepRef:
-        """Add a launch. Its device is that of the first argument that lives on one, unless it is given. Blocks of an urgent one start
-        before those of others that wait for room on the device, too. `raises`: flags that the kernel raises itself (`Launch.raises`)."""
+        """Add a launch. Its device defaults to that of the first argument on a device.
+
+        Blocks of an urgent launch start before those of others that wait for room on the device. `raises`: flags that the kernel itself
+        raises (`Launch.raises`).
+        """
         launch = planned(kernel, grid, block, *arguments, reads=reads, writes=writes, shared_bytes=shared_bytes, cluster=cluster)
         launch = replace(launch, raises=tuple(raises))
         return self.add(launch, device=device, queue=queue, after=after, label=label, is_urgent=is_urgent)
@@ -100,7 +103,7 @@ class PlanBuilder:
         label: str = "",
         is_urgent: bool = False,
     ) -> StepRef:
-        """Add a launch that `planned` made. Its device is that of the first argument that lives on one, unless it is given."""
+        """Add a launch made by `planned`. Its device defaults to that of the first argument on a device."""
         if device is None:
             homes = (one.buffer.home for one in launch.arguments if isinstance(one, View))
             device = next((home for home in homes if isinstance(home, int)), 0)
@@ -116,7 +119,7 @@ class PlanBuilder:
         after: Waits = (),
         label: str = "",
     ) -> StepRef:
-        """Add a copy. The device that does it is the source's or else the destination's, unless it is given."""
+        """Add a copy. Its device defaults to the source's, else the destination's."""
         homes = (source.buffer.home, destination.buffer.home)
         if device is None:
             device = next((home for home in homes if isinstance(home, int)), None)
@@ -144,12 +147,12 @@ class PlanBuilder:
         after: Waits = (),
         label: str = "",
     ) -> StepRef:
-        """Add launches (made by `planned`) that run at the same time, each on its own device, and may signal each other."""
+        """Add launches (made by `planned`) that run concurrently, each on its own device, and may signal each other."""
         step = Step(Together(tuple(launches)), None, queue, self._positions(after), label=label)
         return self._add(step)
 
     def flag(self, name: str, device: int) -> View:
-        """Return a new flag in the memory of the device that waits for it. One put raises it, and one wait waits for it."""
+        """Create a flag in the memory of the device that waits for it. One put raises it, and one wait waits for it."""
         return self.array(name, FLAG_WORDS, "u4", device)
 
     def put(
@@ -162,13 +165,16 @@ class PlanBuilder:
         after: Waits = (),
         label: str = "",
     ) -> StepRef:
-        """Add a put: a kernel of a device stores elements into memory of others and raises flags there. `copies`: each a destination and a
-        source of one shape and type; without any the flags alone are raised. Puts and waits are urgent, because other devices wait."""
+        """Add a put: a kernel of a device stores elements into memory of others and raises flags there.
+
+        `copies`: pairs of a destination and a source of equal shape and type; without any, only the flags are raised. Puts and waits are
+        urgent, because other devices wait for them.
+        """
         action = Put(tuple(Copy(to, of) for to, of in copies), tuple(flags))
         return self._add(Step(action, device, queue, self._positions(after), label=label, is_urgent=True))
 
     def wait(self, flags: Iterable[View], *, device: int, queue: int = 0, after: Waits = (), label: str = "") -> StepRef:
-        """Add a wait of a device for flags in its memory. `after` has the puts that raise them."""
+        """Add a wait of a device for flags in its memory. `after` must contain the puts that raise them."""
         return self._add(Step(Wait(tuple(flags)), device, queue, self._positions(after), label=label, is_urgent=True))
 
     def action(self, step: StepRef) -> Action:
@@ -201,8 +207,8 @@ class PlanBuilder:
         after: Waits = (),
         label: str = "",
     ) -> Iterator[PlanBuilder]:
-        """Collect the steps of a repeat in the `with` block, with the builder that `repeat` returns. Behind the block, steps may wait for
-        the whole repeat: `after=[loop]`."""
+        """Collect the steps of a repeat in the `with` block, through the yielded builder. After the block, steps may wait for the whole
+        repeat: `after=[loop]`."""
         waits = self._positions(after)
         inner = PlanBuilder(self)
         self._open = True
@@ -215,7 +221,7 @@ class PlanBuilder:
         inner._as_step = StepRef(self, len(self._items) - 1)
 
     def plan(self) -> Plan:
-        """Return the plan of all steps so far. Raises BadPlan for one that cannot be."""
+        """Return the plan of all steps so far. Raises BadPlan if it is invalid."""
         return Plan(tuple(self._items))
 
     def _add(self, step: Step) -> StepRef:
@@ -249,7 +255,7 @@ class PlanBuilder:
 
 
 Waits = StepRef | PlanBuilder | Iterable[StepRef | PlanBuilder]
-"""What a step waits for: steps, and repeats by the builders that their blocks gave."""
+"""Dependencies of a step: steps, and repeats given by the builders of their blocks."""
 
 
 def planned(
@@ -262,9 +268,9 @@ def planned(
     shared_bytes: int = 0,
     cluster: Extents | None = None,
 ) -> Launch:
-    """Return a launch as a plan holds it. Raises BadPlan for what is not a kernel.
+    """Return a launch for a plan. Raises BadPlan if `kernel` is not a kernel.
 
-    Where `reads` and `writes` are not given, the kernel's PTX tells through which arguments it reads and writes. A `KernelRef` has no PTX.
+    Without `reads` and `writes`, the kernel's PTX gives the arguments through which it reads and writes. A `KernelRef` has no PTX.
     """
     ref = kernel if isinstance(kernel, KernelRef) else getattr(kernel, "ref", None)
     if not isinstance(ref, KernelRef):

@@ -1,4 +1,4 @@
-"""Plans as JSON, to be kept in a file, sent to another process, or compared."""
+"""Serialise plans as JSON, to store, send or compare them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (View, KernelRef, Scalar, Launch, Copy, HostCall, Together, Put, Wait, Step, Repeat)
 }
 _LARGEST = (1 << 64) - 1
-"""Whole numbers of a plan are sizes, places, counts, and arguments of at most 64 bits."""
+"""Largest integer in a plan: integers are sizes, positions, counts, and arguments of at most 64 bits."""
 
 
 @dataclass(frozen=True)
 class _Buffer:
-    """A buffer as it is written, once for each plan."""
+    """A serialised buffer; each is written once per plan."""
 
     name: str
     nbytes: int
@@ -33,13 +33,13 @@ class _Buffer:
 
 
 def to_json(plan: Plan) -> str:
-    """Return a plan as JSON text; `from_json` gives an equal plan. Each buffer is written once and then named."""
+    """Return a plan as JSON text; `from_json` returns an equal plan. Each buffer is written once and referenced by name."""
     buffers = [{"name": one.name, "nbytes": one.nbytes, "home": one.home} for one in plan.buffers]
-    return json.dumps({"memlane_plan": VERSION, "buffers": buffers, "steps": _written(plan.steps)}, indent=1)
+    return json.dumps({"memlane_plan": VERSION, "buffers": buffers, "steps": _to_plain(plan.steps)}, indent=1)
 
 
 def from_json(text: str) -> Plan:
-    """Return the plan of a JSON text. Raises BadPlan for a text that is none, and for a plan that cannot be."""
+    """Return the plan of a JSON text. Raises BadPlan for a text that is not a plan, and for an invalid plan."""
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -48,21 +48,21 @@ def from_json(text: str) -> Plan:
     if version != VERSION:
         raise BadPlan(f"this is not a plan of version {VERSION}: it says {shortened(repr(version))} under 'memlane_plan'")
     try:
-        known = {one.name: one for one in _read(tuple[_Buffer, ...], whole.get("buffers"), {}, "buffers")}
+        known = {one.name: one for one in _from_plain(tuple[_Buffer, ...], whole.get("buffers"), {}, "buffers")}
         buffers = {name: Buffer(name, one.nbytes, one.home) for name, one in known.items()}
-        return Plan(_read(tuple[Step | Repeat, ...], whole.get("steps"), buffers, "steps"))
+        return Plan(_from_plain(tuple[Step | Repeat, ...], whole.get("steps"), buffers, "steps"))
     except RecursionError:
         raise BadPlan("this plan is damaged: its parts are nested too deeply") from None
 
 
-def _written(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_written(one) for one in value]
+        return [_to_plain(one) for one in value]
     if isinstance(value, Buffer):
         return {"buffer": value.name}
     if type(value).__name__ in _KINDS:
         named = {field.name: getattr(value, field.name) for field in fields(value)}
-        differing = {name: _written(one) for name, one in named.items() if one != _default(value, name)}
+        differing = {name: _to_plain(one) for name, one in named.items() if one != _default(value, name)}
         return {"is": type(value).__name__, **differing}
     return value
 
@@ -72,15 +72,17 @@ def _default(value: Any, name: str) -> Any:
     return field.default if field.default is not MISSING else MISSING
 
 
-def _read(kind: Any, value: Any, buffers: dict[str, Buffer], where: str) -> Any:
-    """The value of a field, which must be what its type says: a plan may come from anyone, and what is wrong in it is named here."""
+def _from_plain(kind: Any, value: Any, buffers: dict[str, Buffer], where: str) -> Any:
+    """Return the value of a field checked against its type. Raises BadPlan, naming the place: a plan may come from an untrusted source."""
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     for one in kinds:
         if get_origin(one) is tuple and isinstance(value, list):
             inner = get_args(one)
             each = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
             if len(each) == len(value):
-                return tuple(_read(of, part, buffers, f"{where}[{at}]") for at, (of, part) in enumerate(zip(each, value, strict=True)))
+                return tuple(
+                    _from_plain(of, part, buffers, f"{where}[{at}]") for at, (of, part) in enumerate(zip(each, value, strict=True))
+                )
         elif one is Buffer and isinstance(value, dict) and isinstance(value.get("buffer"), str):
             if value["buffer"] not in buffers:
                 raise BadPlan(f"{where} of this plan names buffer {shortened(value['buffer'])!r}, which is not among its buffers")
@@ -103,7 +105,7 @@ def _object(kind: Any, value: dict[str, Any], buffers: dict[str, Buffer], where:
     unknown = next((name for name in value if name not in hints and name != "is"), None)
     if unknown is not None:
         raise BadPlan(f"{where} of this plan has {shortened(unknown)!r}, which version {VERSION} does not support")
-    return kind(**{name: _read(hints[name], one, buffers, f"{where}.{name}") for name, one in value.items() if name != "is"})
+    return kind(**{name: _from_plain(hints[name], one, buffers, f"{where}.{name}") for name, one in value.items() if name != "is"})
 
 
 _hints = cache(get_type_hints)

@@ -1,7 +1,6 @@
-"""The order of a plan: every execution of its steps, what each waits for, and how long each buffer is needed.
+"""Derive the order of a plan: every execution of its steps, their dependencies, and the lifetime of each buffer.
 
-All targets take their order from here, so that a plan means the same on each. Executions are numbered in an order in which they may run
-one after another.
+All targets use this order, so that a plan means the same on each. The numbers of the executions are a valid sequential order.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ Queue = tuple[int | None, int]
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One execution of a step: in a repeat there is one for each turn, with the buffers in their places."""
+    """One execution of a step: in a repeat, one for each turn, with the buffers rotated."""
 
     action: Action
-    """With the buffers that stand for the named ones in this turn, and plain numbers for scalars that count turns."""
+    """The action with the actual buffers of this turn, and numbers in place of scalars."""
     step: Step
     path: tuple[int, ...]
-    """Positions of the step: in the plan, and in each repeat around it."""
+    """Positions of the step: in the plan, and in each enclosing repeat."""
     turns: tuple[int, ...]
-    """The turn of each repeat around it, the outermost first."""
+    """Turn of each enclosing repeat, the outermost first."""
     waits: tuple[int, ...]
-    """Numbers of the executions that have to end first, without those that are implied by others on the same queue."""
+    """Numbers of the executions that must end first, without those implied by others on the same queue."""
     number: int = 0
-    """Its place in the order."""
+    """Position in the order."""
 
     def __str__(self) -> str:
         turn = f" in turn {', '.join(map(str, self.turns))}" if self.turns else ""
@@ -44,18 +43,18 @@ class Execution:
 
 
 Turns = Callable[[Repeat], int]
-"""How many turns of a repeat are executed."""
+"""A function that returns how many turns of a repeat are executed."""
 
 
 def executions(plan: Plan, turns: Turns = lambda repeat: repeat.count) -> list[Execution]:
-    """Return every execution of every step, each behind all that it waits for. A repeat with `until` has as many turns as it may have."""
+    """Return every execution of every step, each after its dependencies. A repeat with `until` has the maximum number of turns."""
     unroller = _Unroller(turns)
     unroller.run(plan.steps, (), ())
     return unroller.done
 
 
 def ancestors(order: Sequence[Execution]) -> list[int]:
-    """Return for each execution the set of those that have ended before it starts, as the bits of a number."""
+    """Return for each execution the set of those that must end before it starts, as a bit mask."""
     before: list[int] = []
     for execution in order:
         found = 0
@@ -67,19 +66,19 @@ def ancestors(order: Sequence[Execution]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """How long a buffer is needed. Memory for it may be given to others before `first` and behind every step that can follow `last`."""
+    """The range in which a buffer is needed. Its memory may be reused before `first` and after every step that can follow `last`."""
 
     buffer: Buffer
     first: int
-    """Number of the first execution that touches it, in the order of `executions`."""
+    """Number of the first execution that touches the buffer, in the order of `executions`."""
     last: int
     is_input: bool
-    """Whether the first execution that touches it reads it, so that something must lie there before the plan runs."""
+    """Whether the first execution that touches the buffer reads it, so that it must be initialised before the plan runs."""
     is_written: bool
 
 
 def lifetimes(order: Sequence[Execution]) -> dict[Buffer, Lifetime]:
-    """Return the lifetime of each buffer, in the order of their first use."""
+    """Return the lifetime of each buffer, in the order of first use."""
     found: dict[Buffer, Lifetime] = {}
     for number, execution in enumerate(order):
         for touch in execution.action.touches:
@@ -95,13 +94,13 @@ Ends = tuple[int, ...]
 
 @dataclass
 class _Gate:
-    """Executions that each queue waits for once, when it comes to a repeat or behind a look at whether the repeat ends."""
+    """Executions that each queue must wait for once, on entering a repeat or after a check whether the repeat ends."""
 
     waits: set[int]
     passed: set[Queue] = field(default_factory=set)
 
     def entering(self, queues: Sequence[Queue]) -> set[int]:
-        """Return what an execution on these queues has to wait for; those behind it on the same queues need not."""
+        """Return the executions that one on these queues must wait for; later ones on the same queues are ordered after it."""
         if self.passed.issuperset(queues):
             return set()
         self.passed.update(queues)
@@ -115,23 +114,23 @@ class _Turn:
     repeat: Repeat
     number: int
     before: Sequence[Ends]
-    """For each step the executions that ended it in the turn before; empty in the first."""
+    """Executions that ended each step in the previous turn; empty in the first."""
     gate: _Gate
 
 
 class _Unroller:
-    """Writes down the executions of a plan, repeat by repeat."""
+    """Enumerator of a plan's executions, repeat by repeat."""
 
     def __init__(self, turns: Turns) -> None:
         self.turns = turns
         self.done: list[Execution] = []
         self._last: dict[Queue, int] = {}
-        """By queue its last execution so far."""
-        self._in_place: dict[tuple[tuple[int, ...], tuple[int, ...]], Action] = {}
-        """Actions by the path of their step and the phases in which the buffers of the repeats around it stand."""
+        """Queue -> its last execution so far."""
+        self._with_current_buffers: dict[tuple[tuple[int, ...], tuple[int, ...]], Action] = {}
+        """Path of a step and phases of the rotating buffers around it -> its action."""
 
     def run(self, items: Sequence[Step | Repeat], path: tuple[int, ...], around: tuple[_Turn, ...]) -> list[Ends]:
-        """Execute a list of steps once; return for each of them the executions that end it."""
+        """Execute a list of steps once; return for each step the executions that end it."""
         ends: list[Ends] = []
         for position, item in enumerate(items):
             here = (*path, position)
@@ -149,11 +148,11 @@ class _Unroller:
         for turn in around:
             waits |= turn.gate.entering(queues)
         before = {self._last[queue] for queue in queues if queue in self._last}
-        # What stands in the same queues has ended before the last of them has.
+        # Earlier executions on the same queues end before the last one there.
         needed = {number for number in waits if not any(queue in queues for queue in self.done[number].queues)} | before
         number = len(self.done)
         turns = tuple(turn.number for turn in around)
-        self.done.append(Execution(self._placed(step, path, around), step, path, turns, tuple(sorted(needed)), number))
+        self.done.append(Execution(self._current_action(step, path, around), step, path, turns, tuple(sorted(needed)), number))
         self._last.update(dict.fromkeys(queues, number))
         return number
 
@@ -170,19 +169,19 @@ class _Unroller:
     def _ends_since(self, begun: int) -> Ends:
         return tuple(sorted({number for number in self._last.values() if number >= begun}))
 
-    def _placed(self, step: Step, path: tuple[int, ...], around: tuple[_Turn, ...]) -> Action:
+    def _current_action(self, step: Step, path: tuple[int, ...], around: tuple[_Turn, ...]) -> Action:
         if not around:
             return step.action
         if counts_turns(step.action):
-            return _in_place(step.action, around)
+            return _with_current_buffers(step.action, around)
         key = path, tuple(turn.number % turn.repeat.period for turn in around)
-        if key not in self._in_place:
-            self._in_place[key] = _in_place(step.action, around)
-        return self._in_place[key]
+        if key not in self._with_current_buffers:
+            self._with_current_buffers[key] = _with_current_buffers(step.action, around)
+        return self._with_current_buffers[key]
 
 
-def _in_place(action: Action, around: Sequence[_Turn]) -> Action:
-    """Return the action with the buffers and the numbers of the present turns."""
+def _with_current_buffers(action: Action, around: Sequence[_Turn]) -> Action:
+    """Return the action with the buffers and numbers of the current turns."""
 
     def view(one: View) -> View:
         holder = one.buffer
@@ -205,11 +204,11 @@ def _in_place(action: Action, around: Sequence[_Turn]) -> Action:
     if isinstance(action, Wait):
         return action
     if isinstance(action, Together):
-        return Together(tuple((device, _launch_in_place(launch, around)) for device, launch in action.launches))
+        return Together(tuple((device, _current_launch(launch, around)) for device, launch in action.launches))
     return replace(action, arguments=tuple(map(value, action.arguments)), reads=views(action.reads), writes=views(action.writes))
 
 
-def _launch_in_place(launch: Launch, around: Sequence[_Turn]) -> Launch:
-    placed = _in_place(launch, around)
+def _current_launch(launch: Launch, around: Sequence[_Turn]) -> Launch:
+    placed = _with_current_buffers(launch, around)
     assert isinstance(placed, Launch)
     return placed

@@ -1,4 +1,4 @@
-"""A plan: steps on the queues of several devices, with repeats, as data that no device is needed to read."""
+"""Define plans: steps on the queues of several devices, with repeats, as data independent of devices."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from memlane.plan.buffers import Buffer, View
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One action on a queue of a device. It starts when the step before it on that queue has ended, and every step that it waits for."""
+    """One action on a queue of a device. It starts when the previous step on that queue and all its dependencies have ended."""
 
     action: Action
     device: int | None = None
-    """The device whose queue it stands in; None is the host. Launches that run together stand in the queue of each of their devices."""
+    """Device of its queue; None is the host. Concurrent launches occupy the queue of each of their devices."""
     queue: int = 0
     after: tuple[int, ...] = ()
-    """Positions of other steps in the same list (that of the plan, or of the repeat) which have to end first."""
+    """Positions of steps in the same list (plan or repeat) that must end first."""
     after_last_turn: tuple[int, ...] = ()
-    """In a repeat: positions of steps whose execution in the turn before has to end first."""
+    """Positions of steps in the same repeat whose execution in the previous turn must end first."""
     label: str = ""
     is_urgent: bool = False
-    """Whether blocks of its kernels start before those of other kernels that wait for room on the device, too."""
+    """Whether blocks of its kernels start before those of other kernels that wait for room on the device."""
 
     def __post_init__(self) -> None:
         if isinstance(self.action, Launch) and self.device is None:
@@ -53,7 +53,7 @@ class Step:
 
     @property
     def queues(self) -> tuple[tuple[int | None, int], ...]:
-        """The queues that the step stands in, as (device, queue)."""
+        """Queues of the step, as (device, queue)."""
         if isinstance(self.action, Together):
             return tuple((device, self.queue) for device, _ in self.action.launches)
         return ((self.device, self.queue),)
@@ -65,19 +65,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Steps that run `count` times. Queues go on from turn to turn, so turns overlap as far as queues and dependencies let them."""
+    """Steps that run `count` times. Queues continue from turn to turn, so turns overlap as far as queues and dependencies allow."""
 
     steps: tuple[Step | Repeat, ...]
     count: int
-    """How often; with `until` how often at most."""
+    """Number of turns; with `until` the maximum."""
     rotate: tuple[tuple[Buffer, ...], ...] = ()
-    """Buffers that take the place of the next one after each turn: with (a, b), what is called a in the even turns is b in the odd ones.
-    Outside the repeat each name is its own buffer again; `Repeat.holder` says where a result lies."""
+    """Groups of buffers that rotate after each turn: with (a, b), name a refers to buffer b in odd turns. Outside the repeat each name
+    refers to its own buffer again; `Repeat.holder` returns where a result lies."""
     until: View | None = None
-    """A single element on the host: the repeat ends when it is not zero, which is looked at after each `every` turns."""
+    """A single element on the host: the repeat ends when it is nonzero, checked after each `every` turns."""
     every: int = 1
     after: tuple[int, ...] = ()
-    """Positions of other steps in the list around the repeat which have to end before any of its steps begins."""
+    """Positions of steps in the surrounding list that must end before any of its steps begins."""
     label: str = ""
 
     def __post_init__(self) -> None:
@@ -102,11 +102,11 @@ class Repeat:
 
     @property
     def period(self) -> int:
-        """After how many turns the rotating buffers are in their first places again."""
+        """Number of turns after which the rotating buffers are in their first places again."""
         return lcm(*(len(group) for group in self.rotate))
 
     def holder(self, buffer: Buffer, turn: int | None = None) -> Buffer:
-        """Return the buffer that stands for `buffer` in a turn, or behind the last one: where the next turn would find it."""
+        """Return the buffer that `buffer` refers to in a turn, or after the last one, where the next turn would find it."""
         at = self.count if turn is None else turn
         for group in self.rotate:
             if buffer in group:
@@ -120,10 +120,10 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Plan:
-    """Launches, copies and host calls on several devices, as data: without an address, a loaded module or a target.
+    """Launches, copies and host calls on several devices, as data: without addresses, loaded modules or targets.
 
-    It can be printed, compared, pickled, sent as JSON, checked (`check`), drawn and predicted before anything runs. `PlanBuilder` makes
-    one.
+    It can be printed, compared, pickled, sent as JSON, checked (`check`), drawn and predicted before anything runs. `PlanBuilder` creates
+    plans.
     """
 
     steps: tuple[Step | Repeat, ...]
@@ -138,23 +138,23 @@ class Plan:
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """The buffers of all steps, in the order in which they are first named."""
+        """Buffers of all steps, in the order of first use."""
         return tuple(dict.fromkeys(_buffers(self.steps)))
 
     @property
     def flags(self) -> tuple[Buffer, ...]:
-        """The buffers that are flags of puts and waits."""
+        """Buffers that are flags of puts and waits."""
         return tuple(dict.fromkeys(flag.buffer for step in all_steps(self.steps) for flag in _flags(step.action)))
 
     @property
     def devices(self) -> tuple[int, ...]:
-        """The numbers of the devices that work or hold a buffer."""
+        """Numbers of the devices that run steps or hold buffers."""
         working = {device for step in all_steps(self.steps) for device, _ in step.queues if device is not None}
         return tuple(sorted(working | {buffer.home for buffer in self.buffers if isinstance(buffer.home, int)}))
 
     @property
     def peers(self) -> tuple[tuple[int, int], ...]:
-        """The pairs of devices whose first one accesses memory of the second, so that both must be peers."""
+        """Pairs of devices of which the first accesses memory of the second, so that both must be peers."""
         pairs = set()
         for step in all_steps(self.steps):
             for device, _ in step.queues:
@@ -165,7 +165,7 @@ class Plan:
 
     @property
     def copied(self) -> tuple[tuple[int, int], ...]:
-        """The pairs of devices between which data is copied, with the lower number first."""
+        """Pairs of devices between which data is copied, with the lower number first."""
         pairs = set()
         for step in all_steps(self.steps):
             if isinstance(step.action, Copy):
@@ -179,7 +179,7 @@ class Plan:
 
 
 def all_steps(steps: Sequence[Step | Repeat]) -> Iterator[Step]:
-    """Yield the steps of a list, those of its repeats among them, each once."""
+    """Yield each step of a list once, including those inside repeats."""
     for item in steps:
         if isinstance(item, Repeat):
             yield from all_steps(item.steps)
@@ -188,7 +188,7 @@ def all_steps(steps: Sequence[Step | Repeat]) -> Iterator[Step]:
 
 
 def all_repeats(steps: Sequence[Step | Repeat]) -> Iterator[Repeat]:
-    """Yield the repeats of a list, those inside others too."""
+    """Yield the repeats of a list, including nested ones."""
     for item in steps:
         if isinstance(item, Repeat):
             yield item
@@ -213,7 +213,8 @@ def _buffers(steps: Sequence[Step | Repeat]) -> Iterator[Buffer]:
 
 
 def _device_touches(step: Step, device: int | None = None) -> Iterator[Touch]:
-    """Yield what the kernels of a step reach, on one device where several run together. Copies are the driver's, which reaches all."""
+    """Yield the views that the kernels of a step access, on one device if several run concurrently. Copies are left out: the driver reaches
+    all memory."""
     if isinstance(step.action, Launch | Put):
         yield from step.action.touches
     elif isinstance(step.action, Together):
@@ -228,7 +229,7 @@ def _flags(action: Action) -> tuple[View, ...]:
 
 
 def _check_flags(items: Sequence[Step | Repeat]) -> None:
-    """Raise BadPlan unless one step raises each flag and one waits for it, behind that step, as often."""
+    """Raise BadPlan unless each flag is raised by one step and awaited by one later step in the same list."""
     raising: dict[Buffer, list[Step]] = {}
     waiting: dict[Buffer, list[tuple[Step, bool]]] = {}
     for steps in (items, *(repeat.steps for repeat in all_repeats(items))):
@@ -270,7 +271,7 @@ def _check_positions(items: Sequence[Step | Repeat], where: str, repeats: bool) 
             if not 0 <= other < len(items):
                 raise BadPlan(f"step {number} of {where} waits for step {other}, which does not exist")
             if other >= number:
-                raise BadPlan(_forward(items, number, other, where))
+                raise BadPlan(_describe_wrong_order(items, number, other, where))
         if isinstance(item, Repeat):
             _check_positions(item.steps, f"{item.name!r}", repeats=True)
             continue
@@ -281,8 +282,8 @@ def _check_positions(items: Sequence[Step | Repeat], where: str, repeats: bool) 
                 raise BadPlan(f"step {number} of {where} waits for step {other} of the previous turn, which does not exist")
 
 
-def _forward(items: Sequence[Step | Repeat], number: int, other: int, where: str) -> str:
-    """Say what is wrong with a step that waits for one which does not stand before it."""
+def _describe_wrong_order(items: Sequence[Step | Repeat], number: int, other: int, where: str) -> str:
+    """Describe what is wrong with a step that waits for itself or for a later one."""
     if other == number:
         return f"step {number} of {where} waits for itself"
     came_from = {other: number}

@@ -1,4 +1,4 @@
-"""Two steps without an order of which one writes what the other touches: the result would depend on which runs first."""
+"""Find races: unordered steps of which one writes data that the other accesses, so that the result depends on timing."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from memlane.plan.order import Execution, Turns, ancestors, executions
 from memlane.plan.plan import Plan, Repeat
 
 _FEW = 16
-"""Up to so many candidates are looked at one by one, more of them by NumPy first."""
+"""Number of candidates up to which they are compared one by one, without a NumPy prefilter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Two executions without an order that touch the same bytes, at least one of which writes them."""
+    """Two unordered executions that touch the same bytes, at least one of which writes them."""
 
     first: Execution
     second: Execution
     touched: tuple[Touch, Touch]
-    """What the first and the second touch."""
+    """The conflicting views of the first and the second execution."""
 
     def __str__(self) -> str:
         (one, other), buffer = self.touched, self.touched[0].view.buffer
@@ -37,7 +37,7 @@ class Race:
 
 
 def races(plan: Plan) -> list[Race]:
-    """Return every race, once for each pair of steps, whatever the turns. Repeats run for as many turns as can make a difference."""
+    """Return every race, once per pair of steps. Repeats run for as many turns as can make a difference."""
     found: dict[tuple[tuple[int, ...], tuple[int, ...]], Race] = {}
     order = executions(plan, _Turns())
     for race in _races(order):
@@ -46,7 +46,7 @@ def races(plan: Plan) -> list[Race]:
 
 
 def check(plan: Plan) -> None:
-    """Raise BadPlan, with the first race in words, if the result of a plan depends on the order of steps that have none."""
+    """Raise BadPlan, describing the first race, if the result of a plan depends on the order of unordered steps."""
     found = races(plan)
     if found:
         more = f"; and {len(found) - 1} more such pairs" if len(found) > 1 else ""
@@ -58,9 +58,9 @@ def _verb(touch: Touch) -> str:
 
 
 class _Turns:
-    """After how many turns of a repeat nothing new can race: as many as order needs to come round, and all places of rotating buffers.
+    """Number of turns of a repeat after which no new race can occur: until the order is periodic, plus one period of the rotating buffers.
 
-    Which executions of two turns are ordered depends on the distance of the turns alone, and grows with it until it stays the same.
+    The order between executions of two turns depends only on the distance of the turns, and grows with it until it stays the same.
     """
 
     def __init__(self) -> None:
@@ -72,16 +72,16 @@ class _Turns:
         return self._known[id(repeat)]
 
     def _of(self, repeat: Repeat) -> int:
-        least = self._settled(repeat) + repeat.period
-        # As many as the plan has are left over behind the last whole round, so that the steps behind the repeat find the same buffers.
+        least = self._turns_until_periodic(repeat) + repeat.period
+        # Keep the remainder of the plan's turns modulo the period, so that the steps after the repeat find the same buffers.
         return repeat.count if repeat.count <= least else least + (repeat.count - least) % repeat.period
 
-    def _settled(self, repeat: Repeat) -> int:
-        """Return the number of turns after which the order between the first and a later one is the same for all that follow."""
+    def _turns_until_periodic(self, repeat: Repeat) -> int:
+        """Return the number of turns after which the order between the first and a later turn stays the same."""
         alone = replace(repeat, after=())
         turns = 4
         while turns < repeat.count:
-            order = executions(Plan((alone,)), _Limited(self, alone, turns))
+            order = executions(Plan((alone,)), _TrialTurns(self, alone, turns))
             size = len(order) // turns
             if not size:
                 return 1
@@ -96,8 +96,8 @@ class _Turns:
 
 
 @dataclass(frozen=True)
-class _Limited:
-    """The turns of one repeat that is tried, and of those inside it."""
+class _TrialTurns:
+    """Turn counts for a trial of one repeat with `count` turns, and for the repeats inside it."""
 
     turns: Turns
     repeat: Repeat
@@ -109,16 +109,16 @@ class _Limited:
 
 @dataclass
 class _Touched:
-    """The executions that have touched one buffer so far."""
+    """Executions that have touched one buffer so far."""
 
     by_execution: dict[int, Sequence[Touch]] = field(default_factory=dict)
     touching: int = 0
-    """Their numbers, as the bits of a number."""
+    """Bit mask of the executions; `writing` has those that write."""
     writing: int = 0
     numbers: array[int] = field(default_factory=lambda: array("q"))
     low: array[int] = field(default_factory=lambda: array("q"))
     high: array[int] = field(default_factory=lambda: array("q"))
-    """For each of them the bytes between which everything lies that it touches."""
+    """Bounds of the bytes touched by each execution, with the lower ones in `low`."""
 
     def add(self, number: int, touches: Sequence[Touch]) -> None:
         low, high = _bounds(touches)
@@ -131,7 +131,7 @@ class _Touched:
         self.high.append(high)
 
     def near(self, among: int, touches: Sequence[Touch]) -> Iterator[int]:
-        """Yield those of some executions, given as bits, that touch something between the same bytes."""
+        """Yield the executions in the mask `among` whose byte ranges overlap those of `touches`."""
         if among.bit_count() <= _FEW:
             while among:
                 last = among.bit_length() - 1
@@ -150,7 +150,7 @@ def _bounds(touches: Sequence[Touch]) -> tuple[int, int]:
 
 
 def _races(order: Sequence[Execution]) -> Iterator[Race]:
-    """Yield the races of a list of executions, one for each pair of them and each buffer."""
+    """Yield the races of a list of executions, one per pair and buffer."""
     touched: dict[Buffer, _Touched] = {}
     for number, (execution, before) in enumerate(zip(order, ancestors(order), strict=True)):
         by_buffer: dict[Buffer, list[Touch]] = {}

@@ -1,4 +1,4 @@
-"""A plan in pieces that are short enough to be one graph each, of which some are started many times."""
+"""Cut a plan into segments short enough for one graph each, some of which are replayed many times."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from memlane.plan.buffers import View
 from memlane.plan.order import Execution
 from memlane.plan.plan import Plan, Repeat, all_steps
 
-MOST = 2000
-"""Executions of a piece, if a turn of a repeat or two have no more."""
+MAX_EXECUTIONS = 2000
+"""Maximum executions per segment, unless one or two turns of a repeat exceed it."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Executions that follow each other in the order of a plan, and how often they run. What is before them has ended when they begin."""
+    """Consecutive executions of a plan, and how often they run. Earlier executions have ended when they begin."""
 
     order: Sequence[Execution]
     times: int = 1
-    """With `until`, how often at most."""
+    """Number of runs; with `until` the maximum."""
     until: View | None = None
-    """What to look at after each time: the segment is over when it is not zero."""
+    """Element checked after each run: the segment ends when it is nonzero."""
     path: tuple[int, ...] = ()
-    """Of the repeat whose turns these are."""
+    """Path of the repeat whose turns these are."""
     turns: int = 0
-    """How many of its turns run each time."""
+    """Turns of the repeat per run."""
 
 
-def segments(plan: Plan, order: Sequence[Execution], most: int = MOST) -> list[Segment]:
-    """Return the pieces of a plan, of `most` executions or so. A repeat of more is one piece of some turns that runs many times, except
-    where numbers count its turns."""
+def segments(plan: Plan, order: Sequence[Execution], most: int = MAX_EXECUTIONS) -> list[Segment]:
+    """Return the segments of a plan, of about `most` executions.
+
+    A longer repeat becomes one segment of some turns that runs many times, unless numbers count its turns.
+    """
     found: list[Segment] = []
     waiting: list[Execution] = []
     for position, of_item in groupby(order, key=lambda execution: execution.path[0]):

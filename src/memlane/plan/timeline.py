@@ -1,4 +1,4 @@
-"""When each step of a plan ran, measured or modelled, and what its end waited for."""
+"""Record when each step of a plan ran, measured or modelled, and what delayed it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from memlane.plan.order import Execution, Queue
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time of one execution of a step: `name`, `kind`, where it stood, when it ran, and what it waited for."""
+    """The time of one execution of a step, with its name, kind, queues and dependencies."""
 
     name: str
     kind: str
-    """`launch`, `copy`, `call`, `put`, `wait` or `together`."""
+    """Kind of action: `launch`, `copy`, `call`, `put`, `wait` or `together`."""
     queues: tuple[Queue, ...]
     start_ns: float
     end_ns: float
     waits: tuple[int, ...] = ()
     """Numbers of the spans that had to end before this one could start."""
     held_by: int | None = None
-    """The span that last used what this one needed next: a copy engine, a link, a multiprocessor."""
+    """Number of the span that last used a resource that this one needed: a copy engine, a link, a multiprocessor."""
     path: tuple[int, ...] = ()
-    """Positions of its step: in the plan, and in each repeat around it."""
+    """Positions of its step: in the plan, and in each enclosing repeat."""
     turns: tuple[int, ...] = ()
-    """The turn of each repeat around it."""
+    """Turn of each enclosing repeat."""
     latency_ns: float = 0.0
-    """Its beginning in which it used nothing yet: a launch or a copy on its way. 0 where it was measured."""
+    """Initial part without resources, in ns: the latency of a launch or a copy. 0 if measured."""
 
     @property
     def elapsed_ns(self) -> float:
@@ -36,17 +36,17 @@ class Span:
 
     @property
     def work(self) -> str:
-        """What kind of work it is, in pictures: `launch`, `copy` or `call`. A put moves data as a copy does, and a wait is part of that."""
+        """Kind of work for charts: `launch`, `copy` or `call`. A put counts as a copy, and so does a wait."""
         return _WORK.get(self.kind, self.kind)
 
     @property
     def needed(self) -> tuple[int, ...]:
-        """Numbers of all spans that kept this one from starting: those that it waits for, and the one that held what it needs."""
+        """Numbers of all spans that delayed this one: its dependencies, and the last user of its resource."""
         return self.waits if self.held_by is None or self.held_by in self.waits else (*self.waits, self.held_by)
 
     @classmethod
     def of(cls, execution: Execution, start_ns: float, end_ns: float, held_by: int | None = None, latency_ns: float = 0.0) -> Span:
-        """Return the span of an execution. `held_by` and its waits are numbers of executions, as spans are numbered."""
+        """Return the span of an execution. `held_by` and its waits are numbers of executions, which are those of the spans."""
         action = execution.action
         kind = next((name for name, one in _KINDS.items() if isinstance(action, one)), "together")
         waits, path, turns = execution.waits, execution.path, execution.turns
@@ -59,21 +59,21 @@ _WORK = {"together": "launch", "put": "copy", "wait": "copy"}
 
 @dataclass(frozen=True)
 class Timeline:
-    """The spans of all executions of a plan, in the plan's order, in ns from the start of the first."""
+    """Spans of all executions of a plan, in the plan's order, in ns from the start of the first."""
 
     spans: tuple[Span, ...]
     is_modelled: bool
-    """True for a prediction, False for times measured on a device."""
+    """Whether the times are a prediction rather than measured on a device."""
     globaltimer_ns: int | None = field(default=None, compare=False)
-    """What `%globaltimer` of all devices was at 0; None where that is not known, as on GPUs and in a prediction."""
+    """Value of `%globaltimer` on all devices at time 0; None if unknown, as on GPUs and in a prediction."""
 
     @property
     def elapsed_ns(self) -> float:
-        """From the first start to the last end."""
+        """Time from the first start to the last end, in ns."""
         return max((span.end_ns for span in self.spans), default=0.0) - min((span.start_ns for span in self.spans), default=0.0)
 
     def critical_path(self) -> tuple[int, ...]:
-        """Return the numbers of the spans that decide when the plan ends: the last to end, what it waited for longest, and so on back."""
+        """Return the numbers of the spans on the critical path: the last to end, its longest dependency, and so on back."""
         if not self.spans:
             return ()
         path = [max(range(len(self.spans)), key=lambda number: (self.spans[number].end_ns, -number))]

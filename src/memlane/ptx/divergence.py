@@ -10,7 +10,7 @@ from memlane.ptx.cfg import ControlFlow
 from memlane.ptx.ir import Address, Instruction, Special, Symbol, elements
 from memlane.ptx.liveness import Liveness
 from memlane.ptx.registers import registers_read, registers_written
-from memlane.walks import gathered, positions, post_order
+from memlane.walks import positions, post_order, union_of_reachable
 
 _Row = tuple[int, int]
 """A block and an exponent of two: so many blocks, each the next postdominator of the one before."""
@@ -117,14 +117,14 @@ class _Ways:
     @cached_property
     def _read_behind(self) -> Mapping[int, int]:
         """By block the registers that are live at the start of it or of a block that it leads to."""
-        return gathered(range(len(self._flow.blocks)), self._flow.successors.__getitem__, self._live.bits_in)
+        return union_of_reachable(range(len(self._flow.blocks)), self._flow.successors.__getitem__, self._live.bits_in)
 
     @cached_property
     def _written(self) -> Mapping[_Row, int]:
         """By row the registers that are written in its blocks, or between one of them and where its lanes meet."""
         own = [self._live.bits_of(name for one in block.instructions for name in registers_written(one)) for block in self._flow.blocks]
         starts = [(block, 0) for block in range(len(self._flow.blocks))]
-        return gathered(starts, self._led_to, lambda row: 0 if row[1] else own[row[0]])
+        return union_of_reachable(starts, self._led_to, lambda row: 0 if row[1] else own[row[0]])
 
     def _led_to(self, row: _Row) -> list[_Row]:
         block, doublings = row

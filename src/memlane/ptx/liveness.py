@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from memlane.ptx.cfg import ControlFlow
 from memlane.ptx.registers import overwrites, registers_read
-from memlane.walks import positions, settling
+from memlane.walks import bounded_rounds, positions
 
 
 class Liveness:
@@ -26,7 +26,7 @@ class Liveness:
         # Backwards over the text most facts arrive in the first round; a loop needs one more for each level of nesting.
         backwards = [*reversed(flow.order), *(index for index, rank in enumerate(flow.rank) if rank < 0)]
         # A round carries each fact over one more edge at least, and the last finds nothing new.
-        for _ in settling(f"which registers of {flow.function.title} are live", len(flow.blocks) + 2):
+        for _ in bounded_rounds(f"which registers of {flow.function.title} are live", len(flow.blocks) + 2):
             changed = False
             for index in backwards:
                 after = 0

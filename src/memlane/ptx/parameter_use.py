@@ -22,7 +22,7 @@ from memlane.ptx.once import once_for_each
 from memlane.ptx.registers import Scope, registers_in, values_read, values_written
 from memlane.ptx.scopes import flatten_scopes
 from memlane.ptx.types import SCALAR_TYPES
-from memlane.walks import settling
+from memlane.walks import bounded_rounds
 
 _POINTER_BITS = 64
 _INSIDE = frozenset({"shared", "shared::cluster", "local", "param", "const"})
@@ -316,7 +316,7 @@ class _Values:
         work = list(reversed(self.instructions))
         # An instruction is met again whenever one more parameter, or the last thing besides, becomes known of a register that it reads.
         met_again = (len(self._sizes) + 2) * sum(map(len, self._readers.values()))
-        steps = settling(f"what the registers of {self._title} may hold", len(work) + met_again)
+        steps = bounded_rounds(f"what the registers of {self._title} may hold", len(work) + met_again)
         while work:
             next(steps)
             one = work.pop()

@@ -1,6 +1,6 @@
-"""Remaps as data: arrays laid out anew on their way to a device, or on it.
+"""Plan remaps: arrays whose layout changes on their way to a device, or on it.
 
-`movement` says what moves where, `kernels` which kernel does it, and `transfers` makes the plan of an upload or a download in chunks;
-`gathers` does so for rows by index, and `staging` copies on the host.
-Nothing here holds an address or calls a target; `memlane.transfer` binds the plans and runs them.
+`movement` describes the data movement, `kernels` chooses the kernel, and `transfers` makes the plan of a chunked upload or download;
+`gathers` does so for rows by index, and `staging` copies on the host. Nothing here holds an address or calls a target; `memlane.transfer`
+binds the plans and runs them.
 """

@@ -1,4 +1,4 @@
-"""The plan of a gather on its way to the device: the rows first, then the indices in chunks, each gathered while the next one is copied."""
+"""Plan a gather during an upload: the rows first, then the indices in chunks, each gathered while the next one is copied."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from memlane.remap.staging import COPY
 from memlane.remap.transfers import prediction
 
 SECTOR_BYTES = 32
-"""What a row moves at least where it is read."""
+"""Minimum bytes read per row."""
 WRONG = "first wrong position"
-"""The buffer on the host that holds the position of the first index out of range, or the number of places."""
+"""Name of the host buffer with the position of the first index out of range, or the number of positions if there is none."""
 CLEAN = "no wrong position"
-"""The buffer on the host with the number of places, which the device's report starts from."""
+"""Name of the host buffer with the number of positions, the initial value of the device's report."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """One side of a gather, on the host or on the device."""
+    """One input of a gather, the rows or the indices, on the host or on the device."""
 
     count: int
     nbytes: int
-    """Of each row, or index."""
+    """Bytes of each row, or index."""
     home: str | int
-    """`host`, `pinned`, or a device number where it is there already."""
+    """Location: `host`, `pinned`, or a device number if it is already there."""
 
 
 def gather_plan(rows: Rows, indices: Rows, chunks: int, *, overlap: bool = True, threads: int = 1) -> TransferPlan:
-    """Return the plan that leaves row `indices[k]` in place k of the buffer `array`. Buffers `rows` and `indices` are its input."""
+    """Return a plan that puts row `indices[k]` at position k of the buffer `array`. Its inputs are the buffers `rows` and `indices`."""
     return _GatherWriter(rows, indices, chunks, overlap, threads).write()
 
 
 def gather_prediction(made: TransferPlan, rows: Rows, chip: Chip, host_gb_per_s: float) -> Timeline | None:
-    """Return when each step of a gather runs on a chip; None where the chip's file lacks a number that this needs."""
+    """Return when each step of a gather runs on a chip; None if the chip file lacks a required number."""
 
     def moved_bytes(launch: Launch) -> int:
         assert launch.reads is not None
@@ -52,7 +52,7 @@ def gather_prediction(made: TransferPlan, rows: Rows, chip: Chip, host_gb_per_s:
 
 @lru_cache(maxsize=64)
 def best_gather_chunks(rows: Rows, indices: Rows, chip: Chip, host_gb_per_s: float, *, overlap: bool, threads: int) -> int:
-    """Return the number of chunks with which a gather is predicted to end first; 16, as the paper has it, where nothing is known."""
+    """Return the number of chunks with the shortest predicted time; 16, the paper's choice, if nothing can be predicted."""
     times: dict[int, float] = {}
     for chunks in CHUNK_COUNTS:
         made = gather_plan(rows, indices, chunks, overlap=overlap, threads=threads)
@@ -106,7 +106,7 @@ class _GatherWriter:
         return TransferPlan(b.plan(), tuple(self.modules.values()), 0, self.borders, tuple(self.staged), tuple(self.modules))
 
     def _rows(self) -> View:
-        """Return the rows on the device, copied there first where they are not."""
+        """Return the rows on the device, adding copies if they are not there yet."""
         shape, home = (self.rows.count, self.rows.nbytes), self.rows.home
         given = self.b.array("rows", shape, "u1", home)  # type: ignore[arg-type]
         if isinstance(home, int):
@@ -137,17 +137,17 @@ class _GatherWriter:
         out = self.out[first : first + indices.size]
         remap = gather_of(out, rows, indices, wrong, first, self.rows.count, self.rows.nbytes)
         self.modules[remap.launch.kernel.module] = remap.module
-        return self._ran(self.b.add(remap.launch, device=0, queue=KERNELS, after=waits, label=f"gather {first}"))
+        return self._record_step(self.b.add(remap.launch, device=0, queue=KERNELS, after=waits, label=f"gather {first}"))
 
     def _copy(self, to: View, of: View, waits: list[StepRef], label: str) -> StepRef:
-        return self._ran(self.b.copy(to, of, queue=COPIES, after=waits, label=label))
+        return self._record_step(self.b.copy(to, of, queue=COPIES, after=waits, label=label))
 
     def _call(self, to: View, of: View, waits: list[StepRef], label: str) -> StepRef:
-        return self._ran(self.b.call(COPY, to, of, self.threads, after=waits, reads=[of], writes=[to], label=label))
+        return self._record_step(self.b.call(COPY, to, of, self.threads, after=waits, reads=[of], writes=[to], label=label))
 
     def _waits(self) -> list[StepRef]:
         return [] if self.overlap else self.order[-1:]
 
-    def _ran(self, step: StepRef) -> StepRef:
+    def _record_step(self, step: StepRef) -> StepRef:
         self.order.append(step)
         return step

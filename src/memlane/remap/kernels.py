@@ -1,13 +1,13 @@
-"""The kernel that a remap takes, and its launch as data: chosen by shape, alignment and width of the elements.
+"""Choose the kernel of a remap by shape, alignment and element width, and describe its launch as data.
 
 | kernel | moves |
 |---|---|
-| `transpose` | the fastest axis of one side is another one on the other side; by 16 bytes, through shared memory without conflicts |
-| `transpose_any` | the same where rows or addresses are no multiple of 16 bytes; one element a lane |
-| `split_structures`, `join_structures` | structures of at most 16 elements to arrays, and back; `..._any` where counts do not divide |
-| `split_fields`, `join_fields` | structures whose fields have different widths to arrays of their fields, and back; `..._any` likewise |
-| `copy_strided` | both sides go along the same axis: padding, permuted rows |
-| `scatter`, `collect` | everything else, by the layout's own function; diagonals through a leaning tile |
+| `transpose` | the fastest axes of the two sides differ; in units of 16 bytes, through shared memory without bank conflicts |
+| `transpose_any` | the same if rows or addresses are not multiples of 16 bytes; one element per lane |
+| `split_structures`, `join_structures` | structures of at most 16 elements to arrays, and back; `..._any` if counts do not divide |
+| `split_fields`, `join_fields` | structures with fields of different widths to arrays of their fields, and back; `..._any` likewise |
+| `copy_strided` | both sides have the same fastest axis: padding, permuted rows |
+| `scatter`, `collect` | everything else, by the layout's own function; diagonals through a skewed tile |
 | `gather` | rows by index |
 """
 
@@ -31,25 +31,25 @@ from memlane.ptx import Module
 from memlane.remap.movement import WIDEST, Axis, Movement
 
 ARCH = "sm_80"
-"""What is compiled for: every newer GPU takes its code, and so does counting on a GPU, which needs this one."""
+"""Architecture to compile for: every newer GPU accepts its code, and counting on a GPU needs at least this one."""
 MOST_FIELDS = 16
-"""Elements of a structure that one thread holds in registers."""
+"""Maximum elements of a structure that one thread holds in registers."""
 _MOST_STRUCTURE = 512
-"""Bytes of a structure of which a block of 64 threads has room for one each."""
+"""Maximum bytes of a structure for a block of 64 threads with one structure each."""
 _FOLDER = Path(str(files(__package__)))
 _MOST_BLOCKS = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
 class Tile:
-    """The shape of a tile that one block transposes, and how it gets at it."""
+    """The shape of a tile that one block transposes, and its load and store functions."""
 
     row_units: int = 16
-    """Units of 16 bytes along the rows of the source; at least 8, by which the bank of a unit is chosen."""
+    """Units of 16 bytes along the rows of the source; at least 8, which determine the bank of a unit."""
     column_units: int = 16
     group: int = 0
-    """Tiles under each other that follow each other in the order of blocks: 0 all, 1 none. With all of them, blocks that run together fill
-    whole rows of the result; on an H200 that is 3 to 6 % quicker than any square of tiles."""
+    """Vertically adjacent tiles that are consecutive in block order: 0 all, 1 none. With all of them, concurrent blocks fill whole rows of
+    the result; on an H200 that is 3 to 6 % faster than any square of tiles."""
     load: str = "load_plain"
     store: str = "store_plain"
 
@@ -60,10 +60,10 @@ class Tile:
 
 @dataclass(frozen=True)
 class Share:
-    """How much of an array of structures one block takes, and how it gets at it."""
+    """The part of an array of structures that one block processes, and its load and store functions."""
 
     shared_bytes: int = 1 << 15
-    """Room in shared memory that decides between 256, 128 and 64 threads."""
+    """Shared memory that decides between 256, 128 and 64 threads, in bytes."""
     load: str = "load_plain"
     store: str = "store_plain"
 
@@ -72,12 +72,12 @@ SHARE = Share()
 
 
 TILES = {1: Tile(16, 16), 2: Tile(16, 16), 4: Tile(16, 16), 8: Tile(16, 32), 16: Tile(16, 16)}
-"""By the bytes of an element: the quickest on an H200 (`benchmarks/remap_tuning.py`)."""
+"""Element bytes -> fastest tile on an H200 (`benchmarks/remap_tuning.py`)."""
 
 
 @dataclass(frozen=True)
 class Remap:
-    """One launch of a remap, with the module that its kernel is from."""
+    """One launch of a remap, with the module of its kernel."""
 
     launch: Launch
     module: Module
@@ -85,9 +85,9 @@ class Remap:
 
 @lru_cache(maxsize=256)
 def compiled(file: str, defines: tuple[str, ...], place: str = "") -> tuple[Module, str]:
-    """Return the module of a file of this package, and its digest. `place` is a text that stands in front of the kernels.
+    """Return the module of a source file of this package, and its digest. `place` is text inserted before the kernels.
 
-    The header is put into the text, so that the module is the same wherever it is compiled.
+    The header is inlined into the text, so that the module is the same wherever it is compiled.
     """
     header, text = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("elements.cuh", file))
     text = text.replace('#include "elements.cuh"\n', f"{header}\n{place}")
@@ -118,9 +118,9 @@ def _remap(
 
 
 def remap_of(movement: Movement, out: View, source: View, tile: Tile | None = None, share: Share = SHARE) -> Remap:
-    """Return the launch that makes a movement: from `source`, whose first element is the movement's first, to `out`.
+    """Return the launch that performs a movement from `source`, which starts at the movement's first element, to `out`.
 
-    Both are views whose offsets in their buffers, which begin at multiples of 256 bytes, say how they are aligned.
+    Both are views whose offsets in their buffers, which are aligned to 256 bytes, give their alignment.
     """
     simple = movement.simplified(out.offset, source.offset)
     if not simple.axes:
@@ -186,7 +186,7 @@ def _transpose(element: int, rows: Axis, columns: Axis, batches: list[Axis], out
 
 
 def transpose_in_place(data: View, side: int) -> Remap:
-    """Return the launch that transposes a square matrix where it lies. LayoutError for elements that are not 1, 2, 4, 8 or 16 bytes."""
+    """Return the launch that transposes a square matrix in place. Raises LayoutError for elements that are not 1, 2, 4, 8 or 16 bytes."""
     if data.itemsize not in TILES:
         raise LayoutError(f"elements of {plural(data.itemsize, 'byte')} are not transposed in place: leave out in_place")
     tiles = -(-side // 32)
@@ -202,9 +202,9 @@ def _copy_strided(simple: Movement, out: View, source: View) -> Remap:
 
 
 def remap_by_function(layout: ArrayLayout, out: View, source: View, first: int, rows: int, *, back: bool = False) -> Remap:
-    """Return the launch that moves rows `first` to `first + rows` (along axis 0) to where any layout has them, or `back` from there.
+    """Return the launch that moves rows `first` to `first + rows` (along axis 0) to their places under any layout, or `back` from there.
 
-    One side is a contiguous array of these rows alone, the other all the memory of the layout.
+    One side is a contiguous array of these rows alone, the other the whole memory of the layout.
     """
     element = out.itemsize
     if element not in TILES:
@@ -261,10 +261,10 @@ def _coordinates(shape: tuple[int, ...]) -> str:
 
 
 def gather_of(out: View, source: View, indices: View, wrong: View, first: int, rows: int, row_bytes: int) -> Remap:
-    """Return the launch that gathers rows of `row_bytes`: place k of `out` gets row `indices[k]` of the `rows` in `source`.
+    """Return the launch that gathers rows of `row_bytes`: position k of `out` gets row `indices[k]` of the `rows` in `source`.
 
-    `first` is the position of the first index, for the report of one that is out of range; `wrong` a single u8 for it, which holds more
-    than any position before.
+    `first` is the position of the first index, for the report of an index out of range; `wrong` is a single u8 for the report, initially
+    larger than any position.
     """
     element = next(width for width in (16, 8, 4, 2, 1) if row_bytes % width == 0 and not (out.offset % width or source.offset % width))
     threads, turns, places = 256, 4, indices.size

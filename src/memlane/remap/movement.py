@@ -1,7 +1,7 @@
-"""What moves where: a remap as loops over axes, each with its step on both sides.
+"""Describe the data movement of a remap as loops over axes, each with its step on both sides.
 
-Every layout whose offset is a sum of one product for each axis is a `Movement`, however many dimensions it has. `simplified` brings it to
-its least axes and its widest element, by which a kernel is chosen.
+Every layout whose offset is a sum of one product per axis is a `Movement`, whatever its dimensions. `simplified` reduces it to the fewest
+axes and the widest element, by which the kernel is chosen.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from memlane.layout import ArrayLayout, Blocked, ComposedArray, Fields, OfTile, 
 from memlane.layout.strides import ColumnMajor, RowMajor
 
 WIDEST = 16
-"""Bytes that a thread loads or stores at once."""
+"""Bytes of the widest load or store of a thread."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A loop: how often, and how many elements further each turn is on either side."""
+    """A loop: its extent, and the step in elements on either side."""
 
     extent: int
     source: int
@@ -27,14 +27,14 @@ class Axis:
 
 @dataclass(frozen=True)
 class Movement:
-    """Elements of `element` bytes that move; neither side touches an element twice."""
+    """A movement of elements of `element` bytes; neither side touches an element twice."""
 
     axes: tuple[Axis, ...]
     element: int
 
     @property
     def count(self) -> int:
-        """The number of elements."""
+        """Number of elements."""
         total = 1
         for axis in self.axes:
             total *= axis.extent
@@ -45,12 +45,15 @@ class Movement:
         return self.count * self.element
 
     def reversed(self) -> Movement:
-        """Return the movement back."""
+        """Return the inverse movement."""
         return replace(self, axes=tuple(Axis(one.extent, one.destination, one.source) for one in self.axes))
 
     def simplified(self, *addresses: int) -> Movement:
         """Return the same movement with axes merged and elements as wide as strides and `addresses` (in bytes) allow, slowest source axis
-        first. Elements of an odd number of bytes become an axis of narrower ones."""
+        first.
+
+        Elements of an odd number of bytes become an axis of narrower ones.
+        """
         narrow = gcd(self.element, WIDEST)
         if narrow < self.element:
             parts = self.element // narrow
@@ -70,8 +73,8 @@ class Movement:
 
 
 def movement_of(layout: ArrayLayout, element: int, box: tuple[int, ...] | None = None) -> Movement | None:
-    """Return the movement from an array of shape `box` (that of the layout, or a part) in C order to where `layout` has it; None where
-    the offset is no sum of products."""
+    """Return the movement from an array of shape `box` (the layout's, or a part) in C order to its places under `layout`; None if the
+    offset is not a sum of products."""
     strides = strides_of(layout)
     if strides is None:
         return None
@@ -94,11 +97,11 @@ def movement_of(layout: ArrayLayout, element: int, box: tuple[int, ...] | None =
 
 
 Parts = tuple[tuple[int, int], ...]
-"""An axis of an array as loops inside each other, the outer first: how often, and by which stride."""
+"""An axis of an array as nested loops, the outer first: extent and stride of each."""
 
 
 def strides_of(layout: ArrayLayout) -> tuple[Parts, ...] | None:
-    """Return for each axis the loops that it consists of; None where offsets are no sum of products."""
+    """Return the loops of each axis; None if offsets are not sums of products."""
     if isinstance(layout, Permuted | PaddedRows):
         stored = layout.storage_shape
         order = layout.order if isinstance(layout, Permuted) else range(len(stored))
@@ -126,7 +129,7 @@ def strides_of(layout: ArrayLayout) -> tuple[Parts, ...] | None:
 
 
 def _composed(layout: ComposedArray) -> tuple[Parts, ...] | None:
-    """Return the loops of `outer @ inner` where the axes of `outer` are those of the memory of `inner`, in its order."""
+    """Return the loops of `outer @ inner`, if the axes of `outer` are those of the memory of `inner`, in its order; else None."""
     outer = strides_of(layout.outer)
     if outer is None or not isinstance(layout.inner, Permuted):
         return None
@@ -134,7 +137,7 @@ def _composed(layout: ComposedArray) -> tuple[Parts, ...] | None:
 
 
 def _divided(strides: tuple[Parts, ...], shape: tuple[int, ...]) -> tuple[Parts, ...] | None:
-    """Return the loops of a part of an array whose blocks the part's extents divide."""
+    """Return the loops of a part of an array, if its blocks divide the part's extents; else None."""
     found: list[Parts] = []
     for parts, extent in zip(strides, shape, strict=True):
         within = _product(tuple(count for count, _ in parts[1:]))
@@ -145,7 +148,7 @@ def _divided(strides: tuple[Parts, ...], shape: tuple[int, ...]) -> tuple[Parts,
 
 
 def _merged(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """Drop axes of one turn, and join those that go on on both sides where the axis inside them ends."""
+    """Drop axes of extent 1, and merge axes that are contiguous on both sides."""
     found: list[Axis] = []
     for one in sorted((axis for axis in axes if axis.extent > 1), key=lambda axis: axis.source, reverse=True):
         if found and (found[-1].source, found[-1].destination) == (one.extent * one.source, one.extent * one.destination):

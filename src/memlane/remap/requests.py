@@ -1,4 +1,4 @@
-"""What a transfer is to move and how, and the plan that comes of it."""
+"""Describe transfers and the plans made for them."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from memlane.plan import Launch, Plan, PlanBuilder, View
 from memlane.ptx import Module
 
 KERNELS, COPIES = 0, 1
-"""Queues of the device."""
+"""Queue numbers of the device, for kernels and for copies."""
 CHUNK_COUNTS = (1, 2, 4, 8, 16, 32, 64)
-"""What `chunks="auto"` chooses among."""
+"""Candidates for `chunks="auto"`."""
 LEAST_STREAMED = 8
-"""The least of them for an upload that keeps no array: its ring is to be small beside the array."""
+"""Minimum chunk count for an upload that keeps no array: its ring should be small compared with the array."""
 DEFAULT_CHUNKS = 16
-"""Where nothing is predicted: what the paper has."""
+"""Chunk count if nothing can be predicted, the paper's choice."""
 RING = 3
-"""Chunks that are on their way at once."""
+"""Number of chunks in flight."""
 Direction = Literal["upload", "download"]
 
 
 @dataclass(frozen=True)
 class HostArray:
-    """What a plan knows of the array on the host."""
+    """The properties of a host array that a plan needs."""
 
     shape: tuple[int, ...]
     dtype: str
-    """As NumPy writes it, with the order of bytes: a plain type of the element, or `V12`."""
+    """Element type in NumPy's notation with the byte order: a plain type, or `V12`."""
     pinned: bool
     strides: tuple[int, ...] | None = None
-    """In bytes, of an array that is not in C order; None for one that is."""
+    """Strides in bytes of an array that is not in C order; else None."""
     offset: int = 0
-    """Bytes from the start of the memory to the first element, for strides that are negative."""
+    """Bytes from the start of the memory to the first element, for negative strides."""
     span: int = 0
     """Bytes of the memory, for an array with strides."""
 
@@ -45,7 +45,7 @@ class HostArray:
 
     @property
     def staged(self) -> bool:
-        """Whether chunks go through pinned memory of ours."""
+        """Whether chunks are staged in pinned memory."""
         return not self.pinned or self.swapped or self.strides is not None
 
     @property
@@ -61,25 +61,25 @@ class HostArray:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of an array that has arrived: what `then` is called with to say what it starts on it."""
+    """A part of an array that has arrived, the argument of `then`."""
 
     number: int
     axis: int
-    """The axis of the host array along which it was cut."""
+    """Axis of the host array along which it was cut."""
     first: int
-    """Its first index along that axis."""
+    """First index along that axis."""
     count: int
-    """How many there are along it."""
+    """Extent along that axis."""
     data: View
-    """The elements of the chunk where they lie on the device; all of the array where the layout scatters them."""
+    """Elements of the chunk on the device; the whole array if the layout scatters them."""
     layout: ArrayLayout
-    """The layout of the whole array, or of the chunk alone where the array is not kept."""
+    """Layout of the whole array, or of the chunk alone if the array is not kept."""
     whole: View | None
-    """All of the array; None where it is not kept."""
+    """The whole array; None if it is not kept."""
 
     @property
     def array(self) -> View:
-        """All of the array on the device. Raises LayoutError with `keep=False`, where only chunks are there."""
+        """The whole array on the device. Raises LayoutError with `keep=False`, where only chunks are on the device."""
         if self.whole is None:
             raise LayoutError(
                 "chunk.array names the whole array, which is never on the device with keep=False: give the kernel chunk.data, which holds "
@@ -93,7 +93,7 @@ Consumer = Callable[[Chunk], Launch | None]
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be moved and how."""
+    """A requested transfer with its options."""
 
     direction: Direction
     host: HostArray
@@ -104,7 +104,7 @@ class Request:
     then: Consumer | None = None
     reads: Literal["chunk", "all"] = "chunk"
     chunk_layout: Callable[[tuple[int, ...]], ArrayLayout] | None = None
-    """Returns the layout of a chunk of a given shape, for an upload that keeps no array but its chunks, until `then` has read them."""
+    """Function from a chunk's shape to its layout, for an upload that keeps only chunks, until `then` has read them."""
 
     @property
     def keep(self) -> bool:
@@ -114,17 +114,19 @@ class Request:
 
 @dataclass(frozen=True)
 class TransferPlan:
-    """The plan of a transfer with the modules of its kernels. The buffer `host` is the host's array, `array` that of the device, if the
-    array is kept there."""
+    """The plan of a transfer with the modules of its kernels.
+
+    The buffer `host` is the host's array, `array` the device's, if it is kept there.
+    """
 
     plan: Plan
     modules: tuple[Module, ...]
-    """Those of the remaps, in the order of `kernels`."""
+    """Modules of the remaps, in the order of `kernels`."""
     axis: int
     borders: tuple[int, ...]
-    """Where the chunks begin along the axis, and the end of the last one."""
+    """Start of each chunk along the axis, and the end of the last one."""
     staged: tuple[str, ...] = ()
-    """Names of pinned buffers that chunks are staged in."""
+    """Names of the pinned buffers for staging chunks."""
     kernels: tuple[str, ...] = ()
     """Digests of the modules."""
 

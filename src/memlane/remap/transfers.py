@@ -1,10 +1,10 @@
-"""Plans of uploads and downloads: in chunks, each laid out anew on the device while the next one is on its way.
+"""Plan uploads and downloads in chunks, each remapped on the device while the next one is copied.
 
     host (pinned)     ---copy---> chunk on the device ---remap kernel---> array
     host (pageable)   ---threads---> ring of pinned chunks ---copy---> chunk on the device ---remap kernel---> array
 
-Copies have a queue, kernels have another, and the host's copies one of their own; a chunk's memory is used again when its remap is over.
-An upload that keeps no array ends at a ring of chunks, each in a layout of its own, which is used again when the consumer has read it.
+Copies, kernels and host copies have a queue each; a chunk's memory is reused after its remap. An upload that keeps no array ends in a ring
+of chunks, each in a layout of its own, reused after the consumer has read it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from memlane.remap.staging import COPY
 
 
 def plan_of(request: Request) -> TransferPlan:
-    """Return the plan of an upload or a download. LayoutError where the array and the layout disagree."""
+    """Return the plan of an upload or a download. Raises LayoutError if array and layout disagree."""
     # A consumer may hold arrays of the caller, which a cache must not keep alive.
     return _plan_of(request) if request.then is None else _plan_of.__wrapped__(request)
 
@@ -45,7 +45,7 @@ def _plan_of(request: Request) -> TransferPlan:
 
 
 def chunk_axis(layout: ArrayLayout) -> int:
-    """Return the axis along which an array is cut: the first, or a longer one where the first is short."""
+    """Return the axis along which an array is cut: the first, or a longer one if the first is short."""
     if movement_of(layout, 1) is None:
         return 0  # the layout's own function takes whole rows
     longest = max(range(len(layout.shape)), key=lambda axis: (layout.shape[axis], -axis))
@@ -53,7 +53,7 @@ def chunk_axis(layout: ArrayLayout) -> int:
 
 
 def borders_of(layout: ArrayLayout, axis: int, chunks: int) -> tuple[int, ...]:
-    """Return where chunks begin along an axis: at multiples of what kernels take at once, so that the last may be shorter."""
+    """Return where chunks begin along an axis: at multiples of what kernels process at once, so that the last may be shorter."""
     extent = layout.shape[axis]
     return (*range(0, extent, _extent_of_chunk(layout, axis, chunks)), extent)
 
@@ -74,21 +74,21 @@ def _extent_of_chunk(layout: ArrayLayout, axis: int, chunks: int) -> int:
 
 
 @dataclass(frozen=True)
-class Cut:
-    """How an array is cut into chunks, and what these take on the device."""
+class Chunking:
+    """How an array is cut into chunks, and their memory on the device."""
 
     axis: int
     slots: int
-    """Chunks that are on their way at once."""
+    """Number of chunks in flight."""
     direct: bool
-    """Whether chunks are copied to where they stay, without a kernel."""
+    """Whether chunks are copied straight to their final place, without a kernel."""
     chunk_elements: int
-    """Of the largest chunk, as the host has it."""
+    """Elements of the largest chunk, as on the host."""
     laid_out_elements: int
-    """Of the largest chunk in its own layout, where no array is kept; else 0."""
+    """Elements of the largest chunk in its own layout, if no array is kept; else 0."""
 
     @classmethod
-    def of(cls, request: Request) -> Cut:
+    def of(cls, request: Request) -> Chunking:
         layout = request.layout
         axis = chunk_axis(layout)
         extent, per = layout.shape[axis], _extent_of_chunk(layout, axis, request.chunks)
@@ -99,15 +99,15 @@ class Cut:
 
 
 def device_bytes(request: Request) -> int:
-    """Return how much device memory a transfer needs for what it makes there: the array of an upload, if that is kept, and the ring."""
-    cut = Cut.of(request)
+    """Return the device memory that a transfer allocates: the array of an upload, if kept, and the ring."""
+    chunking = Chunking.of(request)
     array = request.layout.size if request.keep and request.direction == "upload" else 0
-    waiting = 0 if cut.direct and request.keep else cut.chunk_elements
-    return (array + cut.slots * (waiting + cut.laid_out_elements)) * np.dtype(request.host.native).itemsize
+    waiting = 0 if chunking.direct and request.keep else chunking.chunk_elements
+    return (array + chunking.slots * (waiting + chunking.laid_out_elements)) * np.dtype(request.host.native).itemsize
 
 
 def most_chunks(request: Request) -> int:
-    """Return the number of chunks with which a transfer needs the least device memory."""
+    """Return the number of chunks that minimises the device memory of a transfer."""
     return request.layout.shape[chunk_axis(request.layout)]
 
 
@@ -118,23 +118,23 @@ def _chunk_shape(shape: tuple[int, ...], axis: int, count: int) -> tuple[int, ..
 class _Writer:
     def __init__(self, request: Request) -> None:
         self.request, self.host, self.layout = request, request.host, request.layout
-        self.cut = Cut.of(request)
-        self.axis, self.slots, self.direct = self.cut.axis, self.cut.slots, self.cut.direct
+        self.chunking = Chunking.of(request)
+        self.axis, self.slots, self.direct = self.chunking.axis, self.chunking.slots, self.chunking.direct
         self.borders = borders_of(self.layout, self.axis, request.chunks)
         self.b = PlanBuilder()
         self.on_host = self.host.view(self.b)
         self.element = f"V{self.on_host.itemsize}"
         self.modules: dict[str, Module] = {}
         self.last: list[StepRef] = []
-        """What the next step waits for where nothing overlaps."""
+        """Dependencies of the next step if nothing overlaps."""
         self.copied: list[StepRef] = []
-        """The copy of each chunk across the link."""
+        """Copy of each chunk across the link."""
         if request.keep:
             self.array = self.b.array("array", self.layout.storage_shape, self.element, 0)
 
     def write(self) -> TransferPlan:
-        waiting = [] if self.direct and self.request.keep else self._ring("chunk", self.cut.chunk_elements, 0)
-        pinned = self._ring("pinned", self.cut.chunk_elements, "pinned") if self.host.staged else []
+        waiting = [] if self.direct and self.request.keep else self._ring("chunk", self.chunking.chunk_elements, 0)
+        pinned = self._ring("pinned", self.chunking.chunk_elements, "pinned") if self.host.staged else []
         if self.request.direction == "download":
             self._download(waiting, pinned)
         elif self.request.keep:
@@ -157,20 +157,20 @@ class _Writer:
                 done.append(arrived)
             else:
                 chunk = _shaped(waiting[number % self.slots], source.shape)
-                arrived = self._copy(chunk, source, [*waits, *self._emptied(done, number)], f"upload {number}")
+                arrived = self._copy(chunk, source, [*waits, *self._slot_freed(done, number)], f"upload {number}")
                 done.append(self._remap(self._into(chunk, first, end), [arrived], f"remap {number}"))
             self.copied.append(arrived)
             everything.append(done[-1])
             if self.request.then is not None and self.request.reads == "chunk":
                 data = self._data(first, end)
-                everything += self._consume(Chunk(number, self.axis, first, end - first, data, self.layout, self.array), [done[-1]])
+                everything += self._add_consumer(Chunk(number, self.axis, first, end - first, data, self.layout, self.array), [done[-1]])
         if self.request.then is not None and self.request.reads == "all":
-            self._consume(Chunk(0, self.axis, 0, self.borders[-1], self.array, self.layout, self.array), everything)
+            self._add_consumer(Chunk(0, self.axis, 0, self.borders[-1], self.array, self.layout, self.array), everything)
 
     def _stream(self, waiting: list[View], pinned: list[View]) -> None:
-        """Write an upload that keeps no array: each chunk has a layout of its own, in memory that the next ones use again."""
+        """Write an upload that keeps no array: each chunk has its own layout, in memory that later chunks reuse."""
         assert self.request.chunk_layout is not None
-        laid_out = [] if self.direct else self._ring("laid out", self.cut.laid_out_elements, 0)
+        laid_out = [] if self.direct else self._ring("laid out", self.chunking.laid_out_elements, 0)
         remapped: list[StepRef] = []
         consumed: list[StepRef] = []
         for number, (first, end) in enumerate(pairwise(self.borders)):
@@ -178,15 +178,15 @@ class _Writer:
             layout, slot = self.request.chunk_layout(source.shape), number % self.slots
             chunk = _shaped(waiting[slot], source.shape)
             read = consumed if self.direct else remapped
-            self.copied.append(self._copy(chunk, source, [*waits, *self._emptied(read, number)], f"upload {number}"))
+            self.copied.append(self._copy(chunk, source, [*waits, *self._slot_freed(read, number)], f"upload {number}"))
             data, ready = chunk, self.copied[-1]
             if not self.direct:
                 stored = _shaped(laid_out[slot], layout.storage_shape)
-                remap = _laid_out(layout, stored, chunk)
-                ready = self._remap(remap, [ready, *self._emptied(consumed, number)], f"remap {number}")
+                remap = _remap_whole(layout, stored, chunk)
+                ready = self._remap(remap, [ready, *self._slot_freed(consumed, number)], f"remap {number}")
                 remapped.append(ready)
                 data = _elements(layout, stored, layout.shape) or stored
-            consumed += self._consume(Chunk(number, self.axis, first, end - first, data, layout, None), [ready]) or [ready]
+            consumed += self._add_consumer(Chunk(number, self.axis, first, end - first, data, layout, None), [ready]) or [ready]
 
     def _download(self, waiting: list[View], pinned: list[View]) -> None:
         freed: list[StepRef] = []
@@ -197,26 +197,26 @@ class _Writer:
                 source = self._part(_shaped(self.array, self.layout.shape), first, end)
             else:
                 source = _shaped(waiting[number % self.slots], part.shape)
-                waits = [self._remap(self._from(source, first, end), self._emptied(self.copied, number), f"remap {number}")]
+                waits = [self._remap(self._from(source, first, end), self._slot_freed(self.copied, number), f"remap {number}")]
             destination = _shaped(pinned[number % self.slots], part.shape) if pinned else part
             if pinned:
-                waits = [*waits, *self._emptied(freed, number)]
+                waits = [*waits, *self._slot_freed(freed, number)]
             self.copied.append(self._copy(destination, source, waits, f"download {number}"))
             if pinned:
                 filled = replace(destination, dtype=self.host.native if self.host.swapped else part.dtype)
                 freed.append(self._call(part, filled, [self.copied[-1]], f"unstage {number}"))
 
     def _source(self, number: int, first: int, end: int, pinned: list[View]) -> tuple[View, list[StepRef]]:
-        """Return what is copied across the link for a chunk, staged where it has to be, and what the copy waits for."""
+        """Return the source of a chunk's copy across the link, staged if necessary, and the dependencies of the copy."""
         part = self._part(self.on_host, first, end)
         if not pinned:
             return part, []
         staged = _shaped(pinned[number % self.slots], part.shape)
         filled = replace(staged, dtype=self.host.native) if self.host.swapped else replace(staged, dtype=part.dtype)
-        return staged, [self._call(filled, part, self._emptied(self.copied, number), f"stage {number}")]
+        return staged, [self._call(filled, part, self._slot_freed(self.copied, number), f"stage {number}")]
 
-    def _emptied(self, steps: list[StepRef], number: int) -> list[StepRef]:
-        """Return the step behind which the slot of a chunk is free again: `steps` has one for each chunk before."""
+    def _slot_freed(self, steps: list[StepRef], number: int) -> list[StepRef]:
+        """Return the step after which the slot of a chunk is free again; `steps` has one step for each earlier chunk."""
         again = number - self.slots
         return steps[again : again + 1] if again >= 0 else []
 
@@ -225,27 +225,29 @@ class _Writer:
     def _waits(self, waits: list[StepRef]) -> list[StepRef]:
         return waits if self.request.overlap else [*waits, *self.last]
 
-    def _ran(self, step: StepRef) -> StepRef:
+    def _record_step(self, step: StepRef) -> StepRef:
         self.last = [step]
         return step
 
     def _copy(self, to: View, of: View, waits: list[StepRef], label: str) -> StepRef:
-        return self._ran(self.b.copy(to, of, queue=COPIES, after=self._waits(waits), label=label))
+        return self._record_step(self.b.copy(to, of, queue=COPIES, after=self._waits(waits), label=label))
 
     def _call(self, to: View, of: View, waits: list[StepRef], label: str) -> StepRef:
-        return self._ran(self.b.call(COPY, to, of, self.request.threads, after=self._waits(waits), reads=[of], writes=[to], label=label))
+        return self._record_step(
+            self.b.call(COPY, to, of, self.request.threads, after=self._waits(waits), reads=[of], writes=[to], label=label)
+        )
 
     def _remap(self, remap: Remap, waits: list[StepRef], label: str) -> StepRef:
         self.modules[remap.launch.kernel.module] = remap.module
-        return self._ran(self.b.add(remap.launch, device=0, queue=KERNELS, after=self._waits(waits), label=label))
+        return self._record_step(self.b.add(remap.launch, device=0, queue=KERNELS, after=self._waits(waits), label=label))
 
-    def _consume(self, chunk: Chunk, waits: list[StepRef]) -> list[StepRef]:
+    def _add_consumer(self, chunk: Chunk, waits: list[StepRef]) -> list[StepRef]:
         assert self.request.then is not None
         launch = self.request.then(chunk)
         if launch is None:
             return []
         step = self.b.add(launch, device=0, queue=KERNELS, after=self._waits(waits), label=f"then {chunk.number}")
-        return [self._ran(step)]
+        return [self._record_step(step)]
 
     # -- parts -------------------------------------------------------------------------------------------------------------------
 
@@ -253,7 +255,7 @@ class _Writer:
         return view[(*(slice(None) for _ in range(self.axis)), slice(first, end))]
 
     def _data(self, first: int, end: int) -> View:
-        """Return where the elements of a chunk lie in the array; all of it for a layout whose offsets are no sum of products."""
+        """Return the view of a chunk's elements in the array; the whole array for a layout whose offsets are not sums of products."""
         return _elements(self.layout, self.array, _chunk_shape(self.layout.shape, self.axis, end - first), first, self.axis) or self.array
 
     def _into(self, chunk: View, first: int, end: int) -> Remap:
@@ -269,7 +271,7 @@ class _Writer:
         return remap_of(movement.reversed(), chunk, self._start(first, end))
 
     def _start(self, first: int, end: int) -> View:
-        """Return the elements of a chunk in the array, the first of which is the movement's first."""
+        """Return a view of the array that starts at the movement's first element for a chunk."""
         data = self._data(first, end)
         if data is not self.array:
             return data
@@ -280,7 +282,7 @@ class _Writer:
 
 
 def _elements(layout: ArrayLayout, stored: View, shape: tuple[int, ...], first: int = 0, axis: int = 0) -> View | None:
-    """Return the view of a part of an array of `shape`, from index `first` along an axis; None where offsets are no sum of products."""
+    """Return the view of a part of an array of `shape`, from index `first` along an axis; None if offsets are not sums of products."""
     parts = strides_of(layout)
     if parts is None or any(len(one) > 1 for one in parts):
         return None
@@ -288,8 +290,8 @@ def _elements(layout: ArrayLayout, stored: View, shape: tuple[int, ...], first: 
     return View(stored.buffer, stored.dtype, shape, tuple(steps), stored.offset + first * steps[axis])
 
 
-def _laid_out(layout: ArrayLayout, stored: View, chunk: View) -> Remap:
-    """Return the launch that lays out all of an array."""
+def _remap_whole(layout: ArrayLayout, stored: View, chunk: View) -> Remap:
+    """Return the launch that remaps a whole array."""
     movement = movement_of(layout, chunk.itemsize)
     if movement is None:
         return remap_by_function(layout, stored, chunk, 0, layout.shape[0])
@@ -313,10 +315,10 @@ def prediction(
     slowness_ns: float = 0.0,
     moved_bytes: Callable[[Launch], int] = _touched_bytes,
 ) -> Timeline | None:
-    """Return when each step of a transfer runs on a chip; None where the chip's file lacks a number that this needs.
+    """Return when each step of a transfer runs on a chip; None if the chip file lacks a required number.
 
-    A remap kernel is taken to read and write at the rate of the chip's copies inside itself and to take `slowness_ns` more, copies on the
-    host to go at `host_gb_per_s`, and each launch of a consumer to take `then_ns`. `moved_bytes` says what a remap kernel reads and writes.
+    A remap kernel is assumed to read and write at the rate of copies inside the chip, plus `slowness_ns`; host copies run at
+    `host_gb_per_s`, and each launch of a consumer takes `then_ns`. `moved_bytes` returns the bytes that a remap kernel reads and writes.
     """
 
     def kernel_ns(launch: Launch, device: int) -> float:
@@ -334,16 +336,16 @@ def prediction(
 
 
 def copied_ns(chip: Chip, nbytes: int) -> float:
-    """Return how long a copy inside a chip reads and writes so many bytes, in ns."""
+    """Return the time in which a copy inside a chip reads and writes `nbytes` in total, in ns."""
     return nbytes / (chip.copy_gb_per_s or chip.dram_gb_per_s)
 
 
 def best_chunks(
     request: Request, chip: Chip, host_gb_per_s: float, then_ns: float = 0.0, slowness_ns: float = 0.0, *, room: int | None = None
 ) -> int:
-    """Return the number of chunks with which a transfer is predicted to end first, among those for which `room` bytes of device memory
-    suffice; 16, as the paper has it, where nothing is known."""
-    # What a consumer does is not asked for plans that are only compared: it may make arrays, or count its calls.
+    """Return the number of chunks with the shortest predicted time among those that fit into `room` bytes of device memory; 16, the paper's
+    choice, if nothing can be predicted."""
+    # Consumers are not called for plans that are only compared: they may create arrays, or count their calls.
     compared = request if request.then is None else replace(request, then=_any_consumer)
     find = _best_chunks if request.keep else _best_chunks.__wrapped__
     return find(compared, chip, host_gb_per_s, then_ns, slowness_ns, _counts_within(request, room))
@@ -368,7 +370,7 @@ def _best_chunks(request: Request, chip: Chip, host_gb_per_s: float, then_ns: fl
 
 
 def _counts_within(request: Request, room: int | None) -> tuple[int, ...]:
-    """Return the numbers of chunks to compare: those up to 64 for which there is room, or the next power of 2."""
+    """Return the chunk counts to compare: those up to 64 that fit, or the next power of 2."""
     if room is None:
         return CHUNK_COUNTS if request.keep else tuple(count for count in CHUNK_COUNTS if count >= LEAST_STREAMED)
     most, chunks = most_chunks(request), 1 if request.keep else LEAST_STREAMED

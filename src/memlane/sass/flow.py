@@ -13,7 +13,7 @@ from functools import cached_property
 
 from memlane.sass.operands import Operand, Register
 from memlane.sass.program import Instruction, Program
-from memlane.walks import flowed, reachable
+from memlane.walks import reachable, solve_forward
 
 _JUMPS = frozenset({"BRA", "JMP"})
 _INDIRECT = frozenset({"BRX", "BRXU", "JMX", "JMXU"})
@@ -137,7 +137,7 @@ class Flow:
         registers = {operand.register for one in self.nodes for operand in one.operands if operand.kind == "barrier"}
         arriving = len(registers) * (1 + sum(len(self._targets(node)) for node in named))
         most = len(self.nodes) * (1 + arriving) + len(starts)
-        flowed("where lanes converge", starts, self._successors.__getitem__, self._barriers_after, _merged, most)
+        solve_forward("where lanes converge", starts, self._successors.__getitem__, self._barriers_after, _merged, most)
 
     def _barriers_after(self, node: int, before: _Barriers) -> _Barriers:
         one = self.nodes[node]

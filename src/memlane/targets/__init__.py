@@ -1,4 +1,4 @@
-"""Names to targets: `target("cuda:1")`, `target("emulator:h200")`, and what this machine has.
+"""Resolve names to targets, such as `target("cuda:1")` and `target("emulator:h200")`, run plans on them, and describe this machine.
 
 Order inside: names <- doctor; binding <- bound_actions <- plan_graphs <- plans.
 """

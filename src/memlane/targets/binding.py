@@ -1,4 +1,4 @@
-"""What the names in a plan stand for: memory for its buffers, loaded modules for its kernels."""
+"""Bind the names in a plan: buffers to memory, kernels to loaded modules."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from memlane.ptx import Module
 from memlane.targets.signals import signal_module
 
 Memory = DeviceArray | npt.NDArray[Any]
-"""What a buffer is bound to: an array of the target of its device, or an array of NumPy for a buffer on the host."""
+"""The memory of a buffer: an array on the target of its device, or a NumPy array for a buffer on the host."""
 
 
 def bound_memory(plan: Plan, order: Sequence[Execution], targets: Sequence[Target], bindings: Mapping[str, Memory]) -> dict[Buffer, Memory]:
-    """Return the memory of each buffer of a plan: what is bound to it, checked, or memory that is made for it.
+    """Return the memory of each buffer of a plan: the checked binding, or newly allocated memory.
 
-    Raises BadPlan for what does not fit, and for a buffer that is read before the plan writes to it and is bound to nothing.
+    Raises BadPlan for a binding that does not fit, and for an unbound buffer that is read before the plan writes to it.
     """
     names = {buffer.name for buffer in plan.buffers}
     for name in bindings:
@@ -33,20 +33,20 @@ def bound_memory(plan: Plan, order: Sequence[Execution], targets: Sequence[Targe
     for buffer in plan.buffers:
         if buffer in flags:
             _check_unbound(buffer, bindings)
-            memory[buffer] = _made(buffer, plan, targets, is_flag=True)
+            memory[buffer] = _allocate(buffer, plan, targets, is_flag=True)
         elif buffer.name in bindings:
-            memory[buffer] = _checked(buffer, bindings[buffer.name], order, targets)
+            memory[buffer] = _check_memory(buffer, bindings[buffer.name], order, targets)
         elif buffer in kept and kept[buffer].is_input:
             first = order[kept[buffer].first]
             raise BadPlan(f"buffer {buffer.name!r} is not bound, and {first} reads it before anything is written there: bind it to memory")
         else:
-            memory[buffer] = _made(buffer, plan, targets)
+            memory[buffer] = _allocate(buffer, plan, targets)
     return memory
 
 
-def _made(buffer: Buffer, plan: Plan, targets: Sequence[Target], is_flag: bool = False) -> Memory:
-    """Return new memory for a buffer; that of flags is zero. Raises DeviceError where there is not enough."""
-    (shape, dtype), home = _kind(buffer, plan), buffer.home
+def _allocate(buffer: Buffer, plan: Plan, targets: Sequence[Target], is_flag: bool = False) -> Memory:
+    """Return new memory for a buffer; flags are zeroed. Raises DeviceError if there is not enough."""
+    (shape, dtype), home = _shape_and_type(buffer, plan), buffer.home
     try:
         if isinstance(home, int):
             return targets[home].zeros(shape, dtype) if is_flag else targets[home].empty(shape, dtype)
@@ -64,7 +64,7 @@ def _check_unbound(buffer: Buffer, bindings: Mapping[str, Memory]) -> None:
 def rebound_memory(
     plan: Plan, order: Sequence[Execution], targets: Sequence[Target], before: Mapping[Buffer, Memory], bindings: Mapping[str, Memory]
 ) -> dict[Buffer, Memory]:
-    """Return the memory of each buffer after some have been bound anew. Raises BadPlan for what does not fit what was there before."""
+    """Return the memory of each buffer after some have been rebound. Raises BadPlan if shape or type differ from the former memory."""
     buffers = {buffer.name: buffer for buffer in before}
     memory = dict(before)
     for flag in plan.flags:
@@ -72,7 +72,7 @@ def rebound_memory(
     for name, value in bindings.items():
         if name not in buffers:
             raise BadPlan(f"the plan has no buffer {name!r} to bind; it has {', '.join(sorted(buffers)) or 'none'}")
-        found, held = _checked(buffers[name], value, order, targets), before[buffers[name]]
+        found, held = _check_memory(buffers[name], value, order, targets), before[buffers[name]]
         if (found.shape, found.dtype) != (held.shape, held.dtype):
             was, given = (f"{one.dtype}[{', '.join(map(str, one.shape))}]" for one in (held, found))
             raise BadPlan(f"buffer {name!r} is bound to {was} and cannot be rebound to {given}: bind an array of the same shape and type")
@@ -80,8 +80,8 @@ def rebound_memory(
     return memory
 
 
-def _kind(buffer: Buffer, plan: Plan) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return the shape and the type of memory that is made for a buffer: those of a view of all of it, or a row of what views have."""
+def _shape_and_type(buffer: Buffer, plan: Plan) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return the shape and the type of new memory for a buffer: those of a view of all of it, or one row of the views' element type."""
     views = [view for step in all_steps(plan.steps) for view in _views(step.action) if view.buffer == buffer]
     whole = next((view for view in views if view.nbytes == buffer.nbytes and view.is_contiguous and view.dtype != "u1"), None)
     if whole is not None:
@@ -91,7 +91,7 @@ def _kind(buffer: Buffer, plan: Plan) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def _views(action: Action) -> Iterator[View]:
-    """Yield the views that an action is given, and those that it says it touches."""
+    """Yield the views among an action's arguments, and those that it declares to touch."""
     if isinstance(action, Together):
         for _, launch in action.launches:
             yield from _views(launch)
@@ -102,7 +102,7 @@ def _views(action: Action) -> Iterator[View]:
     yield from (touch.view for touch in action.touches)
 
 
-def _checked(buffer: Buffer, memory: object, order: Sequence[Execution], targets: Sequence[Target]) -> Memory:
+def _check_memory(buffer: Buffer, memory: object, order: Sequence[Execution], targets: Sequence[Target]) -> Memory:
     where = f"buffer {buffer.name!r}"
     if isinstance(buffer.home, int):
         home = targets[buffer.home]
@@ -127,7 +127,7 @@ def _checked(buffer: Buffer, memory: object, order: Sequence[Execution], targets
 
 
 def declared(execution: Execution, memory: Mapping[Buffer, Memory]) -> Declared | None:
-    """Return what a launch says that it reads and writes, with addresses, for the checker. None where nothing is said."""
+    """Return the declared reads and writes of a launch, with addresses, for the checker; None if nothing is declared."""
     launch = execution.action
     if not isinstance(launch, Launch) or (launch.reads is None and launch.reads_through is None):
         return None
@@ -148,8 +148,10 @@ def declared(execution: Execution, memory: Mapping[Buffer, Memory]) -> Declared 
 
 
 def check_use(launch: Launch, kernel: Kernel) -> None:
-    """Raise BadPlan if a plan says that a kernel leaves an array alone which it may touch: it was changed by hand, or made by a memlane
-    that knew less."""
+    """Raise BadPlan if a plan claims that a kernel does not access an array that it may access.
+
+    That happens if the plan was edited, or made by an older version of memlane.
+    """
     if launch.reads_through is None or launch.writes_through is None:
         return
     found = kernel.argument_use([isinstance(one, View) for one in launch.arguments])
@@ -175,7 +177,7 @@ def _launches(order: Sequence[Execution]) -> Iterator[Launch]:
 
 
 class Modules:
-    """The modules that kernels of a plan are from, loaded on each target that launches one."""
+    """The modules of a plan's kernels, loaded on each target that launches one."""
 
     def __init__(self, modules: Iterable[Module | LoadedModule]) -> None:
         self._modules: dict[str, Module] = {}
@@ -188,7 +190,7 @@ class Modules:
                 self._loaded[digest, id(module.target)] = module
 
     def check(self, order: Sequence[Execution]) -> None:
-        """Raise BadPlan if a kernel of a plan is from none of the modules."""
+        """Raise BadPlan if a kernel of a plan is in none of the modules."""
         for launch in _launches(order):
             self._check(launch)
 
@@ -202,7 +204,7 @@ class Modules:
         return self._kernel(launch.kernel.module, launch.kernel.name, target)
 
     def signal_kernel(self, name: str, target: Target) -> Kernel:
-        """Return the kernel of puts or that of waits, whose module nobody has to give."""
+        """Return the kernel of puts or waits, whose module is built in."""
         digest = module_digest(signal_module())
         self._modules.setdefault(digest, signal_module())
         return self._kernel(digest, name, target)

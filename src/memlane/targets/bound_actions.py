@@ -1,4 +1,4 @@
-"""The actions of a plan with addresses: what its steps are on given targets, over given memory."""
+"""Bind the actions of a plan to targets and memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BoundAction = BoundLaunch | BoundCopy | BoundCall
 
 
 class BoundActions:
-    """What the steps of a plan do on some targets, over some memory. It keeps the memory alive."""
+    """The actions of a plan's steps on some targets, over memory that they keep alive."""
 
     def __init__(
         self,
@@ -34,14 +34,16 @@ class BoundActions:
         flags: Signals,
         stages: dict[int, npt.NDArray[Any]] | None = None,
     ) -> None:
-        """Bind every step. `stages`: pinned memory through which copies of ordinary memory go, if another binding has made it. Raises
-        BadPlan, which names the step."""
+        """Bind every step. Raises BadPlan, naming the step.
+
+        `stages`: pinned staging memory for copies of pageable memory, if another binding has allocated it.
+        """
         self.flags = flags
         self.order, self.targets, self.memory, self._modules = order, targets, memory, modules
-        self._found: dict[tuple[int, int | None], tuple[Action, list[tuple[BoundAction, Target | None]]]] = {}
-        """By action, which is kept, and device."""
+        self._bound: dict[tuple[int, int | None], tuple[Action, list[tuple[BoundAction, Target | None]]]] = {}
+        """Action, which is kept alive, and device -> bound actions."""
         self._stages = {} if stages is None else stages
-        """By copy from or to ordinary memory of the host, the pinned memory between."""
+        """Copy from or to pageable host memory -> its pinned staging memory."""
         for execution in order:
             try:
                 self.of(execution)
@@ -55,22 +57,25 @@ class BoundActions:
     @property
     def launches(self) -> list[BoundLaunch]:
         """All launches, each once."""
-        return [action for _, found in self._found.values() for action, _ in found if isinstance(action, BoundLaunch)]
+        return [action for _, found in self._bound.values() for action, _ in found if isinstance(action, BoundLaunch)]
 
     def steps(self, order: Sequence[Execution]) -> tuple[list[BoundStep], list[range]]:
-        """Return the steps of some executions that follow each other, and by execution the positions of its steps. What they wait for
-        before these is over. On GPUs a wait for flags stands behind no put: its kernel looks at the flags."""
+        """Return the steps of consecutive executions, and the positions of each execution's steps.
+
+        Dependencies on earlier executions are taken to be satisfied. On GPUs a wait for flags has no edge from the put: its kernel polls
+        the flags.
+        """
         steps: list[BoundStep] = []
         first = order[0].number if order else 0
         places: list[range] = []
         ends: list[list[int]] = []
         for execution in order:
             begun = len(steps)
-            needed = [number for number in execution.waits if number >= first and not self.by_flags(self.order[number], execution)]
+            needed = [number for number in execution.waits if number >= first and not self.ordered_by_flags(self.order[number], execution)]
             waits = tuple(position for number in needed for position in ends[number - first])
             ends.append([])
             for bound, target in self.of(execution):
-                action = self.shown(execution, bound, target)
+                action = self.observed_action(execution, bound, target)
                 staged = self._staged(execution.action, action) if isinstance(action, BoundCopy) else (action,)
                 beside = len(steps) > begun and isinstance(action, BoundLaunch)
                 for number, one in enumerate(staged):
@@ -80,12 +85,12 @@ class BoundActions:
             places.append(range(begun, len(steps)))
         return steps, places
 
-    def by_flags(self, before: Execution, execution: Execution) -> bool:
-        """Return whether flags alone let an execution wait for one before it: on GPUs, where both run at the same time."""
+    def ordered_by_flags(self, before: Execution, execution: Execution) -> bool:
+        """Return whether flags alone order an execution after `before`: on GPUs, where both run at the same time."""
         return signals(before.action, execution.action) and not self.targets[0].modelled
 
-    def shown(self, execution: Execution, action: BoundAction, target: Target | None) -> BoundAction:
-        """Return what the observers make of an action, which they are shown with the step that it is of."""
+    def observed_action(self, execution: Execution, action: BoundAction, target: Target | None) -> BoundAction:
+        """Return an action as changed by the observers, which are shown it together with its step."""
         if not has_observers():
             return apply_observers(action) if isinstance(action, BoundLaunch) else action
         device = None if target is None else self.targets.index(target)
@@ -96,12 +101,15 @@ class BoundActions:
         return action
 
     def _staged(self, copy: Action, bound: BoundCopy) -> Sequence[BoundAction]:
-        """Return what a graph does for a copy, one after another. A graph may read ordinary memory of the host when it is started, and not
-        when the copy is due, so a host function moves it from or to pinned memory; and so what stays on the host."""
+        """Return the actions that replace a copy in a graph, in order.
+
+        A graph may read pageable host memory when it is started rather than when the copy is due, so a host function moves the data from or
+        to pinned memory; the same function does copies within the host.
+        """
         assert isinstance(copy, Copy)
         to, of = copy.destination.buffer, copy.source.buffer
         if to.is_on_host and of.is_on_host:
-            return (_moving(self._host_view(copy.destination), self._host_view(copy.source)),)
+            return (_host_copy(self._host_view(copy.destination), self._host_view(copy.source)),)
         if "host" not in (to.home, of.home):
             return (bound,)
         if id(copy) not in self._stages:
@@ -109,14 +117,14 @@ class BoundActions:
         stage = self._stages[id(copy)]
         end = End(int(stage.ctypes.data), stage.strides, owner=stage)
         if of.home == "host":
-            return _moving(stage, self._host_view(copy.source)), replace(bound, source=end)
-        return replace(bound, destination=end), _moving(self._host_view(copy.destination), stage)
+            return _host_copy(stage, self._host_view(copy.source)), replace(bound, source=end)
+        return replace(bound, destination=end), _host_copy(self._host_view(copy.destination), stage)
 
     def of(self, execution: Execution) -> list[tuple[BoundAction, Target | None]]:
-        """Return what an execution does: one action, or one for each device of launches that run together."""
+        """Return the actions of an execution: one, or one per device for concurrent launches."""
         action, device = execution.action, execution.step.device
         key = id(action), device
-        if key not in self._found:
+        if key not in self._bound:
             if isinstance(action, Together):
                 found: list[tuple[BoundAction, Target | None]] = [self._launch(launch, number) for number, launch in action.launches]
             elif isinstance(action, Launch):
@@ -129,8 +137,8 @@ class BoundActions:
                 found = [(self._signal(action, device), self.targets[device])]
             else:
                 found = [(self._call(action), None)]
-            self._found[key] = action, found
-        return self._found[key][1]
+            self._bound[key] = action, found
+        return self._bound[key][1]
 
     def _launch(self, launch: Launch, device: int) -> tuple[BoundAction, Target | None]:
         target = self.targets[device]
@@ -148,7 +156,7 @@ class BoundActions:
         if isinstance(action, Wait):
             return self.flags.wait(action, self._modules.signal_kernel("memlane_wait", target), device)
         for touch in action.touches:
-            self._argument(touch.view, target)  # which says what the kernel does not reach
+            self._argument(touch.view, target)  # raises BadPlan for memory that the kernel cannot access
         return self.flags.put(action, map(self._copy, action.copies), self._modules.signal_kernel("memlane_put", target))
 
     def _call(self, call: HostCall) -> BoundCall:
@@ -177,7 +185,7 @@ class BoundActions:
         return End(int(memory.ctypes.data) + view.offset, view.strides, owner=memory)
 
     def _host_view(self, view: View) -> npt.NDArray[Any]:
-        """Return the elements of a view of memory on the host, where they lie."""
+        """Return a NumPy view of a view's elements in host memory, without copying."""
         memory = self.memory[view.buffer]
         assert isinstance(memory, np.ndarray)
         if not view.size:
@@ -189,6 +197,6 @@ class BoundActions:
         return bool(self._host_view(view).reshape(-1)[0])
 
 
-def _moving(to: npt.NDArray[Any], of: npt.NDArray[Any]) -> BoundCall:
-    """A host function that copies elements, whatever their types are called."""
+def _host_copy(to: npt.NDArray[Any], of: npt.NDArray[Any]) -> BoundCall:
+    """Return a host function that copies elements as raw bytes of their size."""
     return BoundCall(partial(np.copyto, to.view(f"V{to.itemsize}"), of.view(f"V{of.itemsize}"), casting="no"))

@@ -1,4 +1,4 @@
-"""What this machine can do: the findings of `memlane doctor`."""
+"""Describe what this machine can do, for `memlane doctor`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LINKER = "nvidia-nvjitlink"
 
 @dataclass(frozen=True)
 class Condition:
-    """One thing that is there, or is not."""
+    """One component that is present or missing."""
 
     subject: str
     present: bool
     text: str
     remedy: str = ""
-    """What to do about it, where something can be done."""
+    """How to install or repair it, if possible."""
 
     def __str__(self) -> str:
         mark = "yes" if self.present else "no "
@@ -35,8 +35,8 @@ class Condition:
 
 
 def describe() -> tuple[Condition, ...]:
-    """Return what was found: Python and the packages it needs, the emulator's store, the CUDA compiler, the other optional parts, the
-    driver and its devices, the chips to emulate."""
+    """Return the conditions of Python and its required packages, the emulator's cache, the CUDA compiler, the other optional parts, the
+    driver with its devices, and the chips to emulate."""
     core = (_package(name, install_command()) for name in CORE)
     optional = [condition for part in PARTS if part is not CUDA for condition in _part(part)]
     return (_python(), *core, _emulation(), _machine_code(), *_compilation(), *optional, _notebook(), *_driver(), _chips())
@@ -58,7 +58,7 @@ def _emulation() -> Condition:
 
 
 def _machine_code() -> Condition:
-    """Where the emulator's code is kept between processes."""
+    """Return where the emulator's code is cached between processes."""
     try:
         store = present_store()
     except MemlaneError as error:
@@ -81,7 +81,7 @@ def _compilation() -> tuple[Condition, ...]:
 
 
 def _part(part: Part) -> Iterator[Condition]:
-    """One line for each package of an optional part; for MPI also whether its programs can be started."""
+    """Yield a condition for each package of an optional part; for MPI also for its launcher."""
     for name in part.distributions:
         try:
             yield Condition(name, True, f"{importlib.metadata.version(name)}, for {part.purpose}")
@@ -104,7 +104,7 @@ def _notebook() -> Condition:
 
 
 def _loaded(package: Condition) -> Condition:
-    """The package; of the one that assembles, what is really loaded, where that is another: a library of the system's may go first."""
+    """Return the package; for the linker, the version actually loaded if it differs: a system library may take precedence."""
     if package.subject != _LINKER or not package.present:
         return package
     try:

@@ -1,4 +1,4 @@
-"""From a name to a target."""
+"""Resolve names to targets."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from memlane.launch import Target
 from memlane.number_format import plural
 
 DEFAULT_CHIP = "h200"
-"""The chip that is emulated where no other is asked for."""
+"""Chip that is emulated by default."""
 
 ENVIRONMENT = "MEMLANE_TARGET"
-"""The environment variable that names the target for scripts that name none."""
+"""Environment variable with the default target of scripts."""
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What an override asks for: nothing, if it was never set."""
+class _Settings:
+    """Settings of an override; unset fields are falsy."""
 
     name: str = ""
     deterministic: bool = False
     patience: int = 0
-    """Of emulators; 0 for their default."""
+    """Patience of emulators; 0 for their default."""
     memory_bytes: int = 0
-    """Of emulators; 0 for as much as the chip has."""
+    """Device memory of emulators; 0 for that of the chip."""
 
-    def over(self, other: _Asked) -> _Asked:
-        """Return this, with what `other` asks for where this asks for nothing."""
-        return _Asked(
+    def over(self, other: _Settings) -> _Settings:
+        """Return these settings, with unset fields taken from `other`."""
+        return _Settings(
             self.name or other.name,
             self.deterministic or other.deterministic,
             self.patience or other.patience,
@@ -47,14 +47,14 @@ class _Asked:
         )
 
 
-_NOTHING = _Asked()
-_override: ContextVar[_Asked] = ContextVar("memlane_target", default=_NOTHING)
-"""For the present thread, or task."""
-_override_everywhere: list[_Asked] = []
-"""For the whole process, the last one counts: a thread that starts does not inherit context variables."""
-_overriding = threading.Lock()
-_making = threading.Lock()
-"""Held while a target is looked for or made, so that threads which ask at the same time get the same one."""
+_UNSET = _Settings()
+_override: ContextVar[_Settings] = ContextVar("memlane_target", default=_UNSET)
+"""Override of the current thread or task."""
+_override_everywhere: list[_Settings] = []
+"""Overrides of the whole process, the last one counts: new threads do not inherit context variables."""
+_override_lock = threading.Lock()
+_target_lock = threading.Lock()
+"""Lock held while a target is looked up or created, so that concurrent requests get the same one."""
 
 
 def target(name: str | None = None, *, deterministic: bool = False, memory_bytes: int | None = None) -> Target:
@@ -64,43 +64,43 @@ def target(name: str | None = None, *, deterministic: bool = False, memory_bytes
         emulator                the emulator, as an H200
         emulator:a100           the emulator, as another chip
         emulator:./chip.toml    the emulator, as the chip of a data file
-        emulator:h200:1         one more emulated device; `devices` gives several that reach each other
+        emulator:h200:1         one more emulated device; `devices` returns several that access each other's memory
 
-    Without a name it is what `$MEMLANE_TARGET` says, else the first GPU, else the emulator; `Target.name` says which. Inside `override` it
-    is what was given there, whatever `name` says.
+    Without a name it is the value of `$MEMLANE_TARGET`, else the first GPU, else the emulator; `Target.name` tells which. Inside `override`
+    it is the overriding target, whatever `name` is.
 
-    The emulator runs large launches on several cores. What depends on the order of blocks, such as sums of floats by atomic additions, may
-    then differ from run to run, as on a GPU. With `deterministic` it is another emulator, with memory of its own, that runs every launch
-    on one core; with `memory_bytes` another one that has so much device memory, to try what happens where an array does not fit.
+    The emulator runs large launches on several cores. Results that depend on the order of blocks, such as sums of floats by atomic
+    additions, may then differ from run to run, as on a GPU. With `deterministic` it is another emulator, with memory of its own, that runs
+    every launch on one core; with `memory_bytes` another one with so much device memory, to try what happens if an array does not fit.
 
-    Raises DeviceError for a name that is no target here and for a GPU that is to be deterministic or to have less memory,
-    MissingDependency where the packages for a GPU are not installed, ChipError for a chip that does not exist.
+    Raises DeviceError for an unknown target and for a GPU with `deterministic` or `memory_bytes`, MissingDependency if the packages for a
+    GPU are not installed, ChipError for an unknown chip.
     """
     if memory_bytes is not None and memory_bytes < 1:
         raise DeviceError(f"a device with {plural(memory_bytes, 'byte')} of memory is too small: pass 1 or more, or leave memory_bytes out")
-    asked = _overridden().over(_Asked(name or "", deterministic, memory_bytes=memory_bytes or 0))
-    return _resolve(asked.name or os.environ.get(ENVIRONMENT) or _first(), asked)
+    settings = _current_settings().over(_Settings(name or "", deterministic, memory_bytes=memory_bytes or 0))
+    return _resolve(settings.name or os.environ.get(ENVIRONMENT) or _default_name(), settings)
 
 
 def target_of_process(number: int) -> Target:
-    """Return the target that `target()` gives for one of several processes on this machine: the GPU of its number where there are
-    several, and the same for all where there is one, or where the number of a GPU or an emulator is asked for.
+    """Return the default target of one of several processes on this machine: the GPU of its number if there are several.
 
-    Raises DeviceError where there are several GPUs, and fewer than processes.
+    It is the same for all processes if there is one GPU, or if a numbered GPU or an emulator is requested. Raises DeviceError if there are
+    several GPUs, but fewer than processes.
     """
-    asked = _overridden()
-    name = asked.name or os.environ.get(ENVIRONMENT) or _first().removesuffix(":0")
+    settings = _current_settings()
+    name = settings.name or os.environ.get(ENVIRONMENT) or _default_name().removesuffix(":0")
     count = len(driver.probe().devices) if name == "cuda" else 1
     if count > 1 and number >= count:
         raise DeviceError(
             f"process {number} of this machine has no GPU of its own, because there are only {count}: start {count} processes, or "
             "pass targets"
         )
-    return _resolve(f"cuda:{number}" if count > 1 else name, asked)
+    return _resolve(f"cuda:{number}" if count > 1 else name, settings)
 
 
-def _overridden() -> _Asked:
-    """Return what the overrides of this thread and of the process ask for together."""
+def _current_settings() -> _Settings:
+    """Return the combined overrides of this thread and of the process."""
     own = _override.get()
     return own.over(_override_everywhere[-1]) if _override_everywhere else own
 
@@ -108,9 +108,9 @@ def _overridden() -> _Asked:
 def devices(name: str | None = None, count: int | None = None) -> tuple[Target, ...]:
     """Return several targets that can access each other's memory if possible: `ml.devices("emulator:h200", 4)`, `ml.devices("cuda")`.
 
-    `name` is that of a target without a number; without one it is that of the target `ml.target()` gives. `count` is how many; without one
-    all GPUs of the machine, or one emulated device. Pairs of GPUs without peer access are no error: plans say so when they need it.
-    Raises DeviceError where there are fewer, and for a count below 1.
+    `name` is a target name without a number; by default that of `ml.target()`. `count` is their number; by default all GPUs of the machine,
+    or one emulated device. GPUs without peer access are accepted: plans raise an error when they need it. Raises DeviceError if there are
+    fewer, and for a count below 1.
     """
     first = target(name)
     family = re.sub(r":0$", "", first.name) if first.name.startswith("cuda") else first.name
@@ -118,7 +118,7 @@ def devices(name: str | None = None, count: int | None = None) -> tuple[Target, 
     count = (1 if most is None else most) if count is None else count
     if count < 1:
         raise DeviceError(f"got {plural(count, 'device')}: pass 1 or more")
-    found = (first, *(_resolve(f"{family}:{number}", _overridden()) for number in range(1, count)))
+    found = (first, *(_resolve(f"{family}:{number}", _current_settings()) for number in range(1, count)))
     for one in found:
         for other in found:
             with suppress(DeviceError):
@@ -128,37 +128,39 @@ def devices(name: str | None = None, count: int | None = None) -> tuple[Target, 
 
 @contextmanager
 def override(name: str | None, *, everywhere: bool = False, deterministic: bool = False, patience: int = 0) -> Iterator[None]:
-    """Inside the `with` block, `target()` answers `name`, also to those who ask for another: in this thread, or with `everywhere` in all
-    threads of the process that have no override of their own. None changes nothing. With `deterministic` it answers emulators of one
-    core, with `patience` emulators that wait so long for a loop to end (`Emulator.patience`)."""
-    asked = _Asked(name or "", deterministic, patience)
-    if everywhere and asked != _NOTHING:
-        with _overriding:
-            _override_everywhere.append(asked)
+    """Make `target()` return `name` inside the `with` block, even for requests of another name.
+
+    It applies to this thread, or with `everywhere` to all threads of the process without an override of their own. None changes nothing.
+    With `deterministic` it returns emulators of one core, with `patience` emulators with this `Emulator.patience`.
+    """
+    settings = _Settings(name or "", deterministic, patience)
+    if everywhere and settings != _UNSET:
+        with _override_lock:
+            _override_everywhere.append(settings)
         try:
             yield
         finally:
-            with _overriding:
-                _override_everywhere.remove(asked)
+            with _override_lock:
+                _override_everywhere.remove(settings)
         return
     before = _override.get()
-    token = _override.set(asked.over(before))
+    token = _override.set(settings.over(before))
     try:
         yield
     finally:
         _override.reset(token)
 
 
-def _first() -> str:
-    """The name of the default target: a GPU that cannot be used because something is broken is an error, not a reason to emulate."""
+def _default_name() -> str:
+    """Return the name of the default target. A broken GPU driver raises DeviceError instead of selecting the emulator."""
     found = driver.probe()
     if found.broken:
         raise DeviceError(f"{found.problem}; ml.target('emulator'), or --target emulator, runs kernels without a GPU")
     return "cuda:0" if found.devices else f"emulator:{DEFAULT_CHIP}"
 
 
-def _resolve(name: str, how: _Asked) -> Target:
-    """Return the target of this name; of `how` all but the name counts."""
+def _resolve(name: str, how: _Settings) -> Target:
+    """Return the target of this name, with the settings `how` except for its name. Raises DeviceError if there is none."""
     if match := re.fullmatch(r"cuda(?::(\d{1,9}))?", name):
         if how.patience:
             raise DeviceError(f"{name} runs every launch to its end, so it has no patience to set; use the target emulator")
@@ -166,7 +168,7 @@ def _resolve(name: str, how: _Asked) -> Target:
             raise DeviceError(f"{name} does not run blocks in a fixed order, so it cannot be deterministic; use the target emulator")
         if how.memory_bytes:
             raise DeviceError(f"memory_bytes= limits the memory of emulators, not that of {name}: leave it out, or use the target emulator")
-        with _making:
+        with _target_lock:
             return _device(int(match[1] or 0))
     kind, _, chip = name.partition(":")
     if kind != "emulator":
@@ -176,7 +178,7 @@ def _resolve(name: str, how: _Asked) -> Target:
     else:
         number = 0
     chip = chip or DEFAULT_CHIP
-    with _making:
+    with _target_lock:
         if chip in names():
             return _emulator(chip, number, replace(how, name=""))
         if chip.endswith(".toml") or os.sep in chip:
@@ -187,12 +189,12 @@ def _resolve(name: str, how: _Asked) -> Target:
 def _chip_file(text: str) -> Path:
     try:
         return Path(text).expanduser().resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # no name, no home, no working directory, links in a circle
+    except (OSError, RuntimeError, ValueError) as error:  # invalid name, no home or working directory, or circular links
         raise DeviceError(f"no chip file {text}: {str(error).rstrip('.')}") from None
 
 
 def available() -> str:
-    """The names of the targets of this machine, as the end of a sentence."""
+    """Return the names of this machine's targets, as the end of a sentence."""
     gpus = [f"cuda:{number}" for number in range(len(driver.probe().devices))]
     emulators = [f"emulator:{chip}" for chip in names()]
     return f"this machine has {', '.join([*gpus, *emulators])}, and emulator:FILE.toml{unread_directory()}"
@@ -204,7 +206,7 @@ def _device(index: int) -> Target:
 
 
 @cache
-def _emulator(chip: str | Path, device: int, how: _Asked) -> Target:
+def _emulator(chip: str | Path, device: int, how: _Settings) -> Target:
     facts = from_file(chip) if isinstance(chip, Path) else load(chip)
     threads = 1 if how.deterministic else None
     return Emulator(facts, threads=threads, device=device, patience=how.patience or PATIENCE, memory_bytes=how.memory_bytes or None)

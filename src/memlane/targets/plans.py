@@ -1,11 +1,11 @@
-"""Plans bound to targets and memory, and run.
+"""Bind plans to targets and memory, and run them.
 
     run = ml.run(plan, {"host": host, "device": array}, targets=ml.devices("emulator:h200", 4), modules=[module])
-    run["result"]                   # what was bound to the buffer, or the memory that was made for it
+    run["result"]                   # the memory bound to the buffer, or allocated for it
 
-Binding happens here and nowhere else: a buffer becomes memory, a kernel reference a kernel of a loaded module, a device a target. On GPUs
-a plan runs as CUDA graphs over all its devices; a repeat of many turns is one graph of some of them, started again and again. On other
-targets its steps run one after another in the order of `memlane.plan.executions`, which is one of the orders that the plan allows.
+Binding happens only here: a buffer becomes memory, a kernel reference a kernel of a loaded module, a device a target. On GPUs a plan runs
+as CUDA graphs over all its devices; a repeat of many turns is one graph of some of them, replayed. On other targets its steps run one after
+another in the order of `memlane.plan.executions`, one of the orders that the plan allows.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from memlane.ptx import Module
 from memlane.targets.binding import Memory, Modules, bound_memory, declared
 from memlane.targets.bound_actions import BoundActions
 from memlane.targets.names import target as named_target
-from memlane.targets.plan_graphs import PlanGraph, SeparateGraphs, only
+from memlane.targets.plan_graphs import PlanGraph, SeparateGraphs, steps_of_device
 from memlane.targets.signals import Signals
 
 
 @dataclass(frozen=True, eq=False)
 class PlanRun:
-    """What a plan that has run left behind. `run["name"]` is the memory of a buffer."""
+    """The result of a plan that has run. `run["name"]` is the memory of a buffer."""
 
     plan: Plan
     memory: Mapping[str, Memory]
     turns: Mapping[tuple[int, ...], int]
-    """By path of each repeat that could end early: after how many turns it did, the last time it ran."""
+    """Path of each repeat that may end early -> number of turns of its last run."""
 
     def __getitem__(self, name: str) -> Memory:
         if name not in self.memory:
@@ -74,15 +74,15 @@ def run(
 ) -> PlanRun:
     """Check a plan, bind it, run it once and wait for it.
 
-    `bindings`: the memory of buffers, by name; of others it is made here, unless the plan reads them before it writes there. `targets`: one
-    for each device of the plan, in the order of their numbers; by default the target that `ml.target()` gives, for a plan of one device.
-    `modules`: those that the plan's kernels are from. Raises BadPlan and LaunchError. What was executed before an error stays.
+    `bindings`: memory of buffers, by name; other buffers are allocated, unless the plan reads them before it writes them. `targets`: one
+    for each device of the plan, in the order of their numbers; by default the target of `ml.target()`, for a plan of one device. `modules`:
+    the modules of the plan's kernels. Raises BadPlan and LaunchError; executions before an error keep their effects.
     """
     return BoundPlan(plan, bindings, targets=targets, modules=modules).run()
 
 
 class BoundPlan:
-    """A plan that is bound to targets and to memory for its buffers, which it keeps alive. It can run again and again, and be timed."""
+    """A plan bound to targets and memory, which it keeps alive. It can run repeatedly, and be timed."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class BoundPlan:
         targets: Sequence[Target] | None = None,
         modules: Iterable[Module | LoadedModule] = (),
     ) -> None:
-        """Check and bind; as `run` without running."""
+        """Check and bind the plan, like `run` but without running it."""
         check(plan)
         self.plan = plan
         self.targets = (named_target(),) if targets is None else tuple(targets)
@@ -101,7 +101,7 @@ class BoundPlan:
         self.memory = bound_memory(plan, self.order, self.targets, bindings or {})
         self._graphs: list[tuple[Segment, StepGraph]] | None = None
         self._streams: tuple[Stream, ...] = ()
-        """Of a plan whose devices replay graphs of their own, the stream of each."""
+        """Stream of each device, for a plan whose devices replay their own graphs."""
         known = Modules(modules)
         known.check(self.order)
         flags = {buffer: memory for buffer in plan.flags if isinstance(memory := self.memory[buffer], DeviceArray)}
@@ -117,10 +117,11 @@ class BoundPlan:
     def run_observed(self, *, serial: bool = False) -> PlanRun:
         """Execute every step and wait for them; observers see each execution of a step once, as a separate launch or copy.
 
-        `serial`: step after step, on GPUs too; else these run the plan as one graph where they can, so that steps overlap as they do in it.
+        `serial`: run the steps one after another on GPUs too; otherwise GPUs run the plan as one graph if they can, so that steps overlap
+        as in the graph.
         """
         with self._actions.flags.counting():
-            if serial or not self._takes_graphs or any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
+            if serial or not self._can_use_graphs or any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
                 turns = self._run_one_by_one()
             else:
                 graph, turns = self._graph(self.order), {}
@@ -129,19 +130,19 @@ class BoundPlan:
         return self._result(turns)
 
     def start(self, stream: object = None) -> StartedPlan:
-        """Start every step on a stream of the first target or of another library, and return an object that can be waited for or awaited.
+        """Start every step on a stream of the first target or of another library, and return an object to wait for or to await.
 
-        On GPUs the host goes on at once, unless a repeat may end early, where the host has to look. On other targets the plan has run when
-        this returns.
+        On GPUs the host continues at once, unless a repeat may end early, which the host has to check. On other targets the plan has run
+        when this returns.
         """
         place = self.targets[0].stream_of(stream)
-        graphs = self._segment_graphs() if self._takes_graphs else []
+        graphs = self._segment_graphs() if self._can_use_graphs else []
         flags = self._actions.flags
         with flags.counting(later=True):
-            if not self._takes_graphs:
+            if not self._can_use_graphs:
                 turns = self._run_one_by_one()
             elif self._is_separable:
-                turns = self._start_apart(graphs, place)
+                turns = self._start_separately(graphs, place)
             else:
                 turns = self._start_graphs(graphs, place)
         return StartedPlan(self._result(turns), self.targets[0].record(place), [graph for _, graph in graphs], flags)
@@ -150,10 +151,11 @@ class BoundPlan:
         """Execute every step once, wait, and return when each ran: measured on GPUs, modelled on emulated devices.
 
         On GPUs the whole plan is one graph with events around each step; times of two devices are some microseconds off. On emulated
-        devices launches take what the emulator's clock says, all else what the chip file does. A repeat that may end early has no times.
+        devices launches take the time of the emulator's clock, everything else that of the chip file. Raises BadPlan for a repeat that may
+        end early.
         """
         self._refuse_early_ends()
-        if self._takes_graphs:
+        if self._can_use_graphs:
             steps, places = self._actions.steps(self.order)
             graph = self.targets[0].graph_of_steps(steps, timed=True)
             graph.replay()
@@ -164,8 +166,10 @@ class BoundPlan:
         return self._run_on_clock(_Ends(self.plan))
 
     def one_by_one(self) -> Iterator[tuple[Execution, tuple[BoundLaunch, ...], Callable[[], None]]]:
-        """Return the executions in an order that the plan allows: each with its launches, which no observer has changed, and with what
-        executes it, for the caller to call or not. Raises BadPlan where a repeat may end early."""
+        """Yield the executions in an order that the plan allows, each with its unobserved launches and a function that executes it.
+
+        The caller decides whether to call it. Raises BadPlan if a repeat may end early.
+        """
         self._refuse_early_ends()
         with self._actions.flags.counting():
             for execution in self.order:
@@ -179,13 +183,13 @@ class BoundPlan:
             )
 
     def _measured(self, times: Sequence[Sequence[tuple[float, float]]]) -> Timeline:
-        """Return the timeline of the executions from the times of their steps: one for each device of those that run together."""
+        """Return the timeline of the executions from the times of their steps, one per device for concurrent launches."""
         spans = [Span.of(one, min(own)[0], max(end for _, end in own)) for one, own in zip(self.order, times, strict=True)]
         first = min((span.start_ns for span in spans), default=0.0)
         return Timeline(tuple(replace(one, start_ns=one.start_ns - first, end_ns=one.end_ns - first) for one in spans), is_modelled=False)
 
     def _run_on_clock(self, ends: _Ends) -> Timeline:
-        """Execute the steps on emulated devices, each when its modelled time has come."""
+        """Execute the steps on emulated devices, each at its modelled time."""
         return Engine(self.targets).run(self.order, self._start, lambda execution: ends.is_over(execution, self._actions.value))
 
     # -- binding -----------------------------------------------------------------------------------------------------------------
@@ -203,7 +207,7 @@ class BoundPlan:
                 self.targets[device].enable_peer(self.targets[other])
             except DeviceError as error:
                 raise BadPlan(f"kernels on device {device} access memory of device {other}, but {error}") from None
-        for pair in self.plan.copied:  # a graph copies between the memories of GPUs that are peers; without a link streams still do
+        for pair in self.plan.copied:  # a graph can copy between GPUs only if they are peers; streams can copy without a link
             lower, upper = (self.targets[one] for one in pair)
             if not (lower.modelled or upper.modelled):
                 with suppress(DeviceError):
@@ -213,8 +217,9 @@ class BoundPlan:
     # -- executing ---------------------------------------------------------------------------------------------------------------
 
     @property
-    def _takes_graphs(self) -> bool:
-        """Graphs end where a repeat inside another one may end early: that is for the host to see."""
+    def _can_use_graphs(self) -> bool:
+        """Whether the plan can run as graphs: all targets are GPUs, and no nested repeat may end early, which the host would have to
+        check."""
         inner = (item for repeat in self.plan.steps if isinstance(repeat, Repeat) for item in all_repeats(repeat.steps))
         return not any(target.modelled for target in self.targets) and all(item.until is None for item in inner)
 
@@ -228,15 +233,15 @@ class BoundPlan:
             if ends.is_over(execution, self._actions.value):
                 continue
             for target in self.targets if not self.targets[0].modelled else ():
-                target.sync()  # steps of other devices, which this one may wait for
+                target.sync()  # this execution may depend on steps of other devices
             self._start(execution)
         for target in self.targets:
             target.sync()
         return ends.turns
 
     def _start(self, execution: Execution, clocked: Clocked = lambda launch: launch) -> None:
-        """Start what one execution does: one action, or launches that run together; they go through `clocked` behind the observers."""
-        actions = [(self._actions.shown(execution, action, target), target) for action, target in self._actions.of(execution)]
+        """Start the action of one execution, or its concurrent launches; `clocked` maps them after the observers."""
+        actions = [(self._actions.observed_action(execution, action, target), target) for action, target in self._actions.of(execution)]
         launches = [action for action, _ in actions if isinstance(action, BoundLaunch)]
         if len(launches) == 1 and launches[0].layers.check:
             launches = [replace(launches[0], layers=replace(launches[0].layers, declared=declared(execution, self.memory)))]
@@ -254,19 +259,19 @@ class BoundPlan:
 
     @cached_property
     def _is_separable(self) -> bool:
-        """Whether flags alone order the steps of different devices, so that each device can replay a graph of its own.
+        """Whether flags alone order the steps of different devices, so that each device can replay its own graph.
 
-        Each order between devices then leads from a put to its wait in the same turn. Between two replays each device has the order of its
-        stream, so nothing has to join them.
+        Each dependency between devices then leads from a put to its wait in the same turn. Between two replays each device has the order of
+        its stream, so no join is needed.
         """
         if not self.plan.flags or any(one.step.device is None for one in self.order):
             return False
         pairs = ((self.order[number], one) for one in self.order for number in one.waits)
-        return all(before.step.device == one.step.device or self._actions.by_flags(before, one) for before, one in pairs)
+        return all(before.step.device == one.step.device or self._actions.ordered_by_flags(before, one) for before, one in pairs)
 
     def _segment_graphs(self) -> list[tuple[Segment, StepGraph]]:
         graphs = self._graphs
-        if graphs is None or has_observers():  # observers want to see the launches, and what they make of them is not kept
+        if graphs is None or has_observers():  # observers may change the launches, so their graphs are not cached
             prepare = self._separate_graphs if self._is_separable else self._graph
             graphs = [(segment, prepare(segment.order)) for segment in segments(self.plan, self.order)]
             self._graphs = self._graphs if has_observers() else graphs
@@ -289,16 +294,16 @@ class BoundPlan:
     def graph(self) -> PlanGraph:
         """Return the whole plan as one graph that can be started repeatedly; the plan must not have repeats of many turns.
 
-        Raises BadLaunch where the targets have no graphs, and BadPlan for a repeat that may end early, which only `run` can do.
+        Raises BadLaunch if the targets have no graphs, and BadPlan for a repeat that may end early, which only `run` supports.
         """
         if any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
             raise BadPlan("a plan with a repeat that may end early cannot be a single graph: run it")
         steps, places = self._actions.steps(self.order)
         return PlanGraph(self.plan, self.targets, self._actions, self.targets[0].graph_of_steps(steps), places)
 
-    def _start_apart(self, graphs: Sequence[tuple[Segment, StepGraph]], place: Stream) -> dict[tuple[int, ...], int]:
-        """Start graphs of which each device has its own, behind what stands on a stream; what comes next on it is behind all of them."""
-        # Each stands behind all of them: what one device stores into memory of another comes behind what is under way there.
+    def _start_separately(self, graphs: Sequence[tuple[Segment, StepGraph]], place: Stream) -> dict[tuple[int, ...], int]:
+        """Start a separate graph per device, ordered after earlier work on a stream and before later work on it."""
+        # Each graph waits for all devices: a device's stores into another's memory must follow the pending work there.
         begin = [self.targets[0].record(place), *(target.record() for target in self.targets[1:])]
         for target, stream in zip(self.targets, self._streams, strict=True):
             for event in begin:
@@ -309,11 +314,11 @@ class BoundPlan:
         return turns
 
     def _separate_graphs(self, order: Sequence[Execution]) -> StepGraph:
-        """Return a graph for each device that has steps. Streams of their own keep devices apart that share the default stream of a GPU."""
+        """Return a graph for each device with steps, on streams of their own, which separate devices that share a GPU's default stream."""
         if not self._streams:
             self._streams = tuple(target.stream() for target in self.targets)
         steps, _ = self._actions.steps(order)
-        own = [(target, only(steps, target), stream) for target, stream in zip(self.targets, self._streams, strict=True)]
+        own = [(target, steps_of_device(steps, target), stream) for target, stream in zip(self.targets, self._streams, strict=True)]
         return SeparateGraphs([(target.graph_of_steps(some), stream) for target, some, stream in own if some])
 
     def _graph(self, order: Sequence[Execution]) -> StepGraph:
@@ -322,7 +327,7 @@ class BoundPlan:
 
 @dataclass(frozen=True, eq=False)
 class StartedPlan:
-    """A plan that is under way. `await bound.start()` gives its result without stopping the host."""
+    """A plan that is running. `await bound.start()` returns its result without blocking the host."""
 
     result: PlanRun
     event: Event
@@ -334,7 +339,7 @@ class StartedPlan:
         return self.event.done()
 
     def wait(self) -> PlanRun:
-        """Wait, and return what the plan left behind. Raises what went wrong, in kernels and in host functions."""
+        """Wait, and return the plan's result. Raises the errors of its kernels and host functions."""
         with self._flags.counting():
             self.event.wait()
             for graph in self._graphs:
@@ -348,15 +353,15 @@ class StartedPlan:
 
 @dataclass
 class _Ends:
-    """Which repeats have ended early while a plan runs."""
+    """Record of the repeats that have ended early while a plan runs."""
 
     plan: Plan
     turns: dict[tuple[int, ...], int] = field(default_factory=dict)
-    _looked: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, bool]] = field(default_factory=dict)
-    """By repeat and turns of those around it: the last turn before which was looked, and whether it has ended."""
+    _checked_turns: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, bool]] = field(default_factory=dict)
+    """Repeat and turns of the enclosing ones -> last turn before which the end was checked, and whether it has ended."""
 
     def is_over(self, execution: Execution, value: Any) -> bool:
-        """Whether an execution is not to be made, because a repeat around it has ended. Looks at the values of repeats on the way."""
+        """Return whether to skip an execution because an enclosing repeat has ended; checks end conditions as needed."""
         items: Sequence[Step | Repeat] = self.plan.steps
         for depth, position in enumerate(execution.path[:-1]):
             repeat = items[position]
@@ -365,11 +370,11 @@ class _Ends:
             if repeat.until is None:
                 continue
             path, around, turn = execution.path[: depth + 1], execution.turns[:depth], execution.turns[depth]
-            looked, over = self._looked.get((path, around), (0, False))
+            looked, over = self._checked_turns.get((path, around), (0, False))
             if not over and turn > looked:
                 if turn % repeat.every == 0:
                     over = value(repeat.until)
-                self._looked[path, around] = turn, over
+                self._checked_turns[path, around] = turn, over
             if over:
                 return True
             self.turns[path] = turn + 1

@@ -1,13 +1,13 @@
-"""Puts and waits of a plan as launches, on every target: devices signal each other through flags in their memory.
+"""Implement puts and waits of a plan as launches on every target: devices signal each other through flags in their memory.
 
-What the flags order. The put of a device is behind its own launches that computed what it sends; its last block raises the flags behind a
-fence for the whole system, once all blocks have stored what they had. The wait of the other device ends when it has seen the flag raised as
-often as it has waited, with acquire order, and the launches behind it see everything. So each put is ordered before the wait for its flag,
-turn by turn, and nothing else between devices is: a plan in which each edge between devices leads from a put to its wait needs no event of
-one device on another, and each device replays a graph of its own (`targets.plans`). Whether these edges suffice is for `plan.races` to say,
-which knows no others. A device whose neighbour is late waits there; one that is early raises flags ahead, which count.
+Order given by flags: a put follows its device's launches that computed the data; its last block raises the flags after a system-wide fence,
+once all blocks have stored their data. The wait on the other device ends when it has seen the flag raised as often as it has waited, with
+acquire order, and later launches see everything. So each put is ordered before the wait for its flag, turn by turn, and nothing else
+between devices is. If every edge of a plan between devices leads from a put to its wait, no event of one device on another is needed, and
+each device replays its own graph (`targets.plans`). `plan.races` decides whether these edges suffice; it knows no others. A device whose
+neighbour is late waits; a device that is early raises flags ahead, which are counted.
 
-Counts are kept in memory of the devices and grow by one with each execution, so that one graph can be replayed. They wrap around at 2**32.
+Counts are kept in device memory and grow by one with each execution, so that one graph can be replayed. They wrap around at 2**32.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from memlane.plan import Launch as PlannedLaunch
 from memlane.ptx import Module
 
 ARCH = "sm_80"
-"""What is compiled for: every newer GPU takes its code."""
+"""Architecture to compile for: every newer GPU accepts its code."""
 LIMIT = "MEMLANE_WAIT_LIMIT_S"
-"""The environment variable that says how long a device waits for another one; 20 s where it is not set."""
+"""Environment variable with the time limit of a wait for another device in seconds; 20 by default."""
 _MOST_BOXES, _MOST_FLAGS, _MOST_BLOCKS = 32, 32, 128
 _THREADS = 256
 _WORDS = (16, 8, 4, 2, 1)
 _POLLS = 1 << 20
-"""Polls of a flag without a pause between them: most of a second."""
-_NAPS_A_SECOND = 2000
+"""Polls of a flag without pauses: most of a second."""
+_PAUSES_PER_SECOND = 2000
 _BOX = "<2Q4q4I"
 _FAILURE = 4
-"""Words in which a device keeps which of its waits gave up first."""
+"""Words in which a device records which of its waits timed out first."""
 
 
 @lru_cache(maxsize=1)
@@ -53,7 +53,7 @@ def signal_module() -> Module:
 
 
 def wait_limit_s() -> float:
-    """Return for how many seconds a device waits for another one. Raises BadPlan for a setting that is not a positive number."""
+    """Return the time limit of a wait for another device, in seconds. Raises BadPlan for a setting that is not a positive number."""
     text = os.environ.get(LIMIT, "20")
     try:
         limit = float(text)
@@ -73,13 +73,13 @@ class _Place:
 
 
 class Signals:
-    """The kernels and the counts of the puts and waits of one bound plan."""
+    """Kernels and counters of the puts and waits of one bound plan."""
 
     def __init__(self, order: Sequence[Execution], targets: Sequence[Target], flags: Mapping[Buffer, DeviceArray]) -> None:
-        """`flags`: their memory, filled with zeros."""
+        """Allocate the counters. `flags`: memory of the flags, filled with zeros."""
         self._targets, self._flags = targets, flags
         self._counts: dict[tuple[bool, View], DeviceArray] = {}
-        """By whether it waits, and first flag of a step, which no other of its kind has: what its kernel keeps for itself."""
+        """Whether the step waits, and its first flag, which identify it -> counters of its kernel."""
         self._raising: dict[View, _Place] = {}
         self._waiting: list[tuple[Wait, _Place]] = []
         self._failures: dict[int, DeviceArray] = {}
@@ -100,7 +100,7 @@ class Signals:
         self._waits = {action.flags: number for number, (action, _) in enumerate(self._waiting)}
 
     def put(self, put: Put, copies: Iterable[BoundCopy], kernel: Kernel) -> Launch:
-        """Return the launch of a put. Raises BadPlan for one of too many pieces."""
+        """Return the launch of a put. Raises BadPlan if it has too many pieces."""
         flags = [self._flags[flag.buffer] for flag in put.flags]
         boxes = [box for copy in copies for box in _boxes(copy)]
         if len(boxes) > _MOST_BOXES or len(flags) > _MOST_FLAGS:
@@ -119,40 +119,40 @@ class Signals:
         return kernel[blocks, _THREADS].bind(data, self._counts[False, put.flags[0]])
 
     def raised_by(self, launch: PlannedLaunch) -> list[DeviceArray]:
-        """Return what a kernel that raises flags gets behind its arguments: memory in which it counts, and the flags."""
+        """Return the additional arguments of a kernel that raises flags: memory for its counters, and the flags."""
         if not launch.raises:
             return []
         return [self._counts[False, launch.raises[0]], *(self._flags[flag.buffer] for flag in launch.raises)]
 
     def wait(self, wait: Wait, kernel: Kernel, device: int) -> Launch:
-        """Return the launch of a wait. Raises BadPlan for one of too many flags."""
+        """Return the launch of a wait. Raises BadPlan for too many flags."""
         flags = [self._flags[flag.buffer] for flag in wait.flags]
         if len(flags) > _MOST_FLAGS:
             raise BadPlan(f"a wait has at most {_MOST_FLAGS} flags, not {len(flags)}: use several waits")
-        # On emulated devices what raises a flag has run when the wait begins: a flag that is not there never will be.
-        polls, naps = (1, 1) if self._targets[device].modelled else (_POLLS, int(_NAPS_A_SECOND * wait_limit_s()))
-        data = struct.pack("<4I", len(flags), self._waits[wait.flags], polls, naps) + _addresses(flags)
+        # On emulated devices the put has run when the wait begins: a flag not raised by then never will be.
+        polls, pauses = (1, 1) if self._targets[device].modelled else (_POLLS, int(_PAUSES_PER_SECOND * wait_limit_s()))
+        data = struct.pack("<4I", len(flags), self._waits[wait.flags], polls, pauses) + _addresses(flags)
         return kernel[1, 32].bind(data, self._counts[True, wait.flags[0]], self._failures[device])
 
     @contextmanager
     def counting(self, *, later: bool = False) -> Iterator[None]:
-        """Run a plan, or wait for it, in the `with` block: counts begin anew where that breaks off or a wait has given up.
+        """Run a plan, or wait for it, in the `with` block; reset the counters if that fails or a wait has timed out.
 
-        Raises LaunchError in the second case, unless that is looked at `later`.
+        Raises LaunchError for a timeout, unless `later` defers the check.
         """
         try:
             yield
-        except BaseException:  # Ctrl-C too: whatever broke it off, the next plan counts anew
-            with suppress(MemlaneError):  # a device that has failed runs nothing any more
+        except BaseException:  # including Ctrl-C: the next run must start with fresh counters
+            with suppress(MemlaneError):  # a failed device runs nothing
                 self.reset()
             raise
         if not later:
             self.check()
 
     def check(self) -> None:
-        """Raise LaunchError, which names the device, the step and the flag, if a wait has given up since the plan was bound.
+        """Raise LaunchError, naming the device, the step and the flag, if a wait has timed out since the plan was bound.
 
-        Fields of the plan hold anything then. Counts begin anew, so that the plan can run again.
+        The results in memory are undefined then. Counters are reset, so that the plan can run again.
         """
         found = ""
         for device, failure in self._failures.items():
@@ -173,28 +173,28 @@ class Signals:
             raise LaunchError(found)
 
     def reset(self) -> None:
-        """Begin counting anew, after a run that broke off."""
+        """Reset all counters, after a run that was aborted."""
         for array in (*self._flags.values(), *self._counts.values(), *self._failures.values()):
             array.copy_from(np.zeros(array.shape, array.dtype))
 
 
 @dataclass(frozen=True)
 class _Box:
-    """Bytes of a copy that lie side by side on both sides, repeated along up to two axes."""
+    """Contiguous bytes of a copy, repeated along up to two axes."""
 
     to: int
     of: int
     width: int
     axes: tuple[Axis, Axis]
-    """The layers and the rows of each."""
+    """Layers and rows: extent and stride on each side."""
 
     @property
     def granularity(self) -> int:
-        """The greatest number of bytes that divides all addresses and the width."""
+        """Greatest common divisor of all addresses, strides and the width, in bytes."""
         return gcd(self.to, self.of, self.width, *(stride for axis in self.axes for stride in axis[1:]))
 
     def packed(self, word: int, before: int) -> bytes:
-        """Return it as the kernel reads it, in words of so many bytes. `before`: the words of all boxes before it."""
+        """Return the box as the kernel reads it, in words of `word` bytes. `before`: total words of the boxes before it."""
         (_, *layers), (rows, *row) = self.axes
         return struct.pack(_BOX, self.to, self.of, *row, *layers, self.width // word, rows, before, 0)
 

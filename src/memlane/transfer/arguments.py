@@ -1,4 +1,4 @@
-"""What a user passes to `upload`, `download`, `lay_out` and `gather`, checked before anything is made for it."""
+"""Check the arguments of `upload`, `download`, `lay_out` and `gather` before anything is allocated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memlane.targets import target as named_target
 
 
 def given_target(value: object) -> Target:
-    """Return the target that a user names, or gives. LayoutError for what is none."""
+    """Return the target given by name or as an object. Raises LayoutError for anything else."""
     if isinstance(value, str):
         return named_target(value)
     if isinstance(value, Target):
@@ -21,14 +21,14 @@ def given_target(value: object) -> Target:
 
 
 def given_device_array(value: object, what: str) -> DeviceArray:
-    """Return an array on a target. LayoutError for what is none."""
+    """Return an array on a target. Raises LayoutError for anything else."""
     if isinstance(value, DeviceArray):
         return value
     raise LayoutError(f"{what} must be an array on a target, as returned by ml.upload, target.array or target.adopt, not {_named(value)}")
 
 
 def given_out(value: object, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
-    """Return the array of NumPy that a download is to fill. LayoutError for one of another shape or type, or a read-only one."""
+    """Return the NumPy array that a download fills. Raises LayoutError for a wrong shape or type, or a read-only array."""
     if not isinstance(value, np.ndarray):
         raise LayoutError(f"the array to fill must be a NumPy array, not {_named(value)}: create it with np.empty({shape}, '{dtype}')")
     if value.shape != shape or value.dtype.newbyteorder("=") != dtype.newbyteorder("="):
@@ -42,7 +42,7 @@ def given_out(value: object, shape: tuple[int, ...], dtype: np.dtype[np.generic]
 
 
 def check_effort(chunks: object, threads: object) -> None:
-    """Raise LayoutError for a number of chunks or threads that cannot be."""
+    """Raise LayoutError for an invalid number of chunks or threads."""
     if chunks != "auto" and not _is_count(chunks):
         raise LayoutError(f"chunks must be a number of at least 1, or 'auto', not {chunks!r}")
     if threads is not None and not _is_count(threads):
@@ -50,7 +50,7 @@ def check_effort(chunks: object, threads: object) -> None:
 
 
 def check_consumer(layout: object, then: object, reads: object, *, keep: bool) -> None:
-    """Raise LayoutError for what cannot be called for each chunk, and for an upload that keeps no array and needs one."""
+    """Raise LayoutError for a consumer that is not callable, and for options that `keep=False` excludes."""
     if then is not None and not callable(then):
         raise LayoutError(
             f"then= is a function of a chunk that returns kernel[grid, block] and the kernel's arguments, not {_named(then)}: write "

@@ -1,4 +1,4 @@
-"""Arrays on both sides of a transfer: what the host gives, and a device array that knows its layout."""
+"""Represent the arrays on both sides of a transfer: host arrays, and device arrays with their layouts."""
 
 from __future__ import annotations
 
@@ -18,52 +18,52 @@ from memlane.number_format import plural
 from memlane.remap.requests import HostArray
 
 if TYPE_CHECKING:
-    from memlane.transfer.running import Transfer
+    from memlane.transfer.transfer import Transfer
 
 _ON_HOST = (1, 3, 11)
-"""DLPack's kinds of devices whose memory the host reads: the CPU, CUDA's pinned memory and ROCm's."""
+"""DLPack device types with memory that the host can read: the CPU, and the pinned memory of CUDA and ROCm."""
 
 
 @dataclass(frozen=True, eq=False)
 class LaidOutArray(DeviceArray):
-    """An array on a target that knows its layout. A kernel gets its address, as of any `DeviceArray`.
+    """An array on a target with its layout. Kernels get its address, as for any `DeviceArray`.
 
-    `shape` and `numpy()` are those of the memory as it lies; `logical_shape` is that of the array which `ml.download` gives back.
+    `shape` and `numpy()` describe the memory; `logical_shape` is that of the array which `ml.download` returns.
     """
 
     layout: ArrayLayout | None = None
-    """None for a gather, which is no layout."""
+    """The layout; None for a gather, which is not a layout."""
     host_dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype("f4"))
-    """The type of the host's elements; structures where the memory holds their fields one after another."""
+    """Type of the host's elements; structures if the memory holds separate fields."""
     transfer: Transfer | None = field(default=None, repr=False)
     """The transfer that filled it: its plan, its prediction and its measured times."""
 
     @property
     def logical_shape(self) -> tuple[int, ...]:
-        """The shape of the array on the host."""
+        """Shape of the array on the host."""
         if self.layout is None:
             return self.shape
         return self.layout.shape[:1] if self.holds_fields else self.layout.shape
 
     @property
     def holds_fields(self) -> bool:
-        """Whether the host's elements are structures, whose fields the memory has one after another."""
+        """Whether the host's elements are structures whose fields are stored separately."""
         return isinstance(self.layout, Fields) and self.host_dtype.fields is not None
 
     def wait(self) -> LaidOutArray:
-        """Wait until the array is filled, and return it. Raises what went wrong on the way."""
+        """Wait until the array is filled, and return it. Raises the errors of the transfer."""
         if self.transfer is not None:
             self.transfer.wait()
         return self
 
     def __await__(self) -> Generator[object, None, LaidOutArray]:
-        """Wait as `wait` does, without stopping other tasks of asyncio."""
+        """Wait as `wait` does, without blocking other asyncio tasks."""
         if self.transfer is not None:
             yield from self.transfer.__await__()
         return self
 
     def field(self, name: str) -> DeviceArray:
-        """Return the values of one field of structures that were laid out as arrays, where they lie."""
+        """Return the values of one separately stored field as an array, without copying."""
         if not isinstance(self.layout, Fields) or self.host_dtype.fields is None or name not in self.host_dtype.fields:
             listed = ", ".join(self.host_dtype.names or ()) or "none"
             raise LayoutError(f"the array has no separate field {name!r}; its fields are: {listed}")
@@ -77,7 +77,7 @@ class LaidOutArray(DeviceArray):
 
 
 def chunk_layouts(given: LayoutLike, whole: ArrayLayout) -> Callable[[tuple[int, ...]], ArrayLayout]:
-    """Return what gives the layout of a chunk of some shape. LayoutError for a layout that is for arrays of one shape only."""
+    """Return a function from a chunk's shape to its layout. Raises LayoutError for a layout of a fixed shape."""
     if isinstance(whole, Permuted | PaddedRows | Blocked | Fields):
         return lambda shape: replace(whole, shape=shape)
     if isinstance(given, str) or not isinstance(given, ArrayLayout | Layout):
@@ -88,20 +88,20 @@ def chunk_layouts(given: LayoutLike, whole: ArrayLayout) -> Callable[[tuple[int,
 
 
 @dataclass(frozen=True)
-class Given:
-    """An array of the host as a transfer takes it."""
+class HostInput:
+    """A host array prepared for a transfer."""
 
     memory: npt.NDArray[Any]
-    """What is bound to the plan's buffer: C-contiguous, and so perhaps more than the elements."""
+    """C-contiguous memory bound to the plan's buffer, which may exceed the elements."""
     described: HostArray
     layout: ArrayLayout
     host_dtype: np.dtype[Any]
     dtype: np.dtype[Any]
-    """Of the elements in the device's memory."""
+    """Element type in the device's memory."""
 
 
 def host_array(value: object, what: str = "host") -> npt.NDArray[Any]:
-    """Return an array of the host as NumPy sees it, without a copy. LayoutError for what is none."""
+    """Return a host array as a NumPy array, without a copy. Raises LayoutError for anything else."""
     if isinstance(value, np.ma.MaskedArray):
         raise LayoutError(f"{what} is a masked array, whose mask would be lost: pass its data, or fill the gaps with {what}.filled(value)")
     if isinstance(value, np.ndarray):
@@ -125,8 +125,8 @@ def host_array(value: object, what: str = "host") -> npt.NDArray[Any]:
     raise LayoutError(f"{what} must be a NumPy array or support DLPack, not a {type(value).__name__}: use np.asarray for a list")
 
 
-def given_array(target: Target, value: object, layout: LayoutLike) -> Given:
-    """Return an array of the host with its layout. LayoutError where the two do not fit."""
+def given_array(target: Target, value: object, layout: LayoutLike) -> HostInput:
+    """Return a host array with its layout. Raises LayoutError if they do not fit."""
     host = host_array(value)
     if host.dtype.hasobject:
         raise LayoutError(f"elements of type {host.dtype} are Python objects, which a device cannot hold: convert them to numbers first")
@@ -135,13 +135,13 @@ def given_array(target: Target, value: object, layout: LayoutLike) -> Given:
     shape = host.shape or (1,)
     found = array_layout(layout, shape)
     plain = host.dtype if host.dtype.fields is None else np.dtype(f"V{host.dtype.itemsize}")
-    return Given(
+    return HostInput(
         *described(target, host.reshape(shape) if host.shape != shape else host, plain), found, host.dtype, host.dtype.newbyteorder("=")
     )
 
 
-def _structures(target: Target, host: npt.NDArray[Any], layout: Fields | None) -> Given:
-    """Return structures as words, with the layout that puts the words of each field side by side, unless there is another."""
+def _structures(target: Target, host: npt.NDArray[Any], layout: Fields | None) -> HostInput:
+    """Return structures as words, by default with the layout that stores the words of each field contiguously."""
     if any(not kind.isnative for kind, *_ in (host.dtype.fields or {}).values()):
         raise LayoutError(
             f"structures whose fields have another byte order, {host.dtype}, are not converted during the upload: convert them first"
@@ -160,11 +160,11 @@ def _structures(target: Target, host: npt.NDArray[Any], layout: Fields | None) -
         word, widths = np.dtype(f"V{host.itemsize // layout.shape[1]}"), layout.widths
     words = np.asarray(_Words(host.reshape(-1), word))
     layout = Fields(words.shape, widths)
-    return Given(*described(target, words, word), layout, host.dtype, word)
+    return HostInput(*described(target, words, word), layout, host.dtype, word)
 
 
 def described(target: Target, host: npt.NDArray[Any], plain: np.dtype[Any]) -> tuple[npt.NDArray[Any], HostArray]:
-    """Return the memory to bind and what a plan knows of it."""
+    """Return the memory to bind, and its description for a plan."""
     order = ">" if plain.byteorder == ">" else ""
     kind = f"{order}{plain.kind}{plain.itemsize}" if plain.kind in "iufcb" else f"V{plain.itemsize}"
     if host.flags.c_contiguous:
@@ -175,7 +175,7 @@ def described(target: Target, host: npt.NDArray[Any], plain: np.dtype[Any]) -> t
 
 
 class _Words:
-    """The structures of an array as words, where they lie, whatever is between them. It keeps the array alive."""
+    """Array interface of structures as words, in place, with any strides. It keeps the array alive."""
 
     def __init__(self, host: npt.NDArray[Any], word: np.dtype[Any]) -> None:
         self.host = host
@@ -185,7 +185,7 @@ class _Words:
 
 
 class _Span:
-    """The bytes between the first and the last of an array with gaps, which it keeps alive."""
+    """Array interface of all bytes from the first to the last of an array with gaps, which it keeps alive."""
 
     def __init__(self, host: npt.NDArray[Any], low: int, nbytes: int) -> None:
         self.host = host

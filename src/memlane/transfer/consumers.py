@@ -1,4 +1,4 @@
-"""What `then` starts on chunks, as launches of a plan."""
+"""Turn the launches that `then` requests for chunks into launches of a plan."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from memlane.plan import Launch, PlanBuilder, View, planned
 from memlane.remap.requests import Chunk
 
 Then = Callable[[Chunk], tuple[Any, ...] | None]
-"""Says what starts on a chunk: `kernel[grid, block]` and its arguments, or None for nothing."""
+"""A function from a chunk to `kernel[grid, block]` and its arguments, or None for no launch."""
 
 
 class Consumers:
-    """The launches that `then` asks for. Arrays among their arguments become buffers of the plan."""
+    """The launches requested by `then`. Arrays among their arguments become buffers of the plan."""
 
     def __init__(self, target: Target, then: Then | None, host: npt.NDArray[Any]) -> None:
         self.target, self.then, self.host = target, then, host
@@ -32,12 +32,12 @@ class Consumers:
 
     def planned(self, chunk: Chunk) -> Launch | None:
         assert self.then is not None
-        wish = self.then(chunk)
-        if wish is None:
+        requested = self.then(chunk)
+        if requested is None:
             return None
-        if not isinstance(wish, tuple) or not wish or not isinstance(wish[0], KernelCall):
+        if not isinstance(requested, tuple) or not requested or not isinstance(requested[0], KernelCall):
             raise LayoutError("then(chunk) must return a tuple of kernel[grid, block] and the kernel's arguments, or None")
-        call, *arguments = wish
+        call, *arguments = requested
         arguments = [one.item() if isinstance(one, np.bool | np.integer | np.floating) else one for one in arguments]
         self.loaded[id(call.kernel.loaded)] = call.kernel.loaded
         values = [one if isinstance(one, View | int | float) else self._view(one) for one in arguments]

@@ -1,4 +1,4 @@
-"""`gather`: rows by index, on the way to a target or on it."""
+"""Gather rows by index during an upload, or on the target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memlane.remap.staging import default_threads
 from memlane.targets.binding import Memory
 from memlane.transfer.arguments import check_effort, given_target
 from memlane.transfer.arrays import LaidOutArray, host_array
-from memlane.transfer.running import Transfer, host_gb_per_s
+from memlane.transfer.transfer import Transfer, host_gb_per_s
 
 
 def gather(
@@ -34,15 +34,15 @@ def gather(
     stream: Stream | None = None,
     wait: bool = True,
 ) -> LaidOutArray:
-    """Copy `rows[indices]` to a target, where it is gathered: place k holds row `indices[k]`, and rows may be taken often.
+    """Copy `rows[indices]` to a target, gathering there: position k holds row `indices[k]`; rows may be taken repeatedly.
 
     `rows` and `indices` are arrays of the host or of the target. Rows are copied first; indices follow in chunks, each gathered while the
-    next one is copied. Indices are integers of 32 or 64 bits; negative ones are out of range. Raises LayoutError for the first index out
-    of range, with its position, when the result is waited for.
+    next one is copied. Indices are integers of 32 or 64 bits; negative ones are out of range. Raises LayoutError for the first index out of
+    range, with its position, when the result is waited for.
     """
     where = given_target(target)
-    source, source_shape, dtype = _side(where, rows, "rows")
-    chosen, chosen_shape, kind = _side(where, indices, "indices")
+    source, source_shape, dtype = _input(where, rows, "rows")
+    chosen, chosen_shape, kind = _input(where, indices, "indices")
     _check(source_shape, kind, chunks, threads)
     count, places, row_bytes = source_shape[0], prod(chosen_shape), prod(source_shape[1:]) * dtype.itemsize
     shape = (*chosen_shape, *source_shape[1:])
@@ -50,7 +50,7 @@ def gather(
         out = where.empty(shape, dtype)
         return LaidOutArray(where, out.address, shape, dtype, out.owner, None, dtype)
     if not count:
-        raise out_of_range(0, int(_at(chosen, 0)), 0)
+        raise out_of_range(0, int(_element(chosen, 0)), 0)
     copiers = default_threads() if threads is None else threads
     sides = Rows(count, row_bytes, _home(where, source)), Rows(places, kind.itemsize, _home(where, chosen))
     rate = host_gb_per_s(where, copiers) if "host" in (sides[0].home, sides[1].home) else 1.0
@@ -74,7 +74,8 @@ def _transfer(
     extents: tuple[int, int],
     predict: Callable[[], Timeline | None],
 ) -> Transfer:
-    """Return the transfer, which raises the first index out of range when it is waited for. `extents`: places, and rows."""
+    """Return the transfer, which raises LayoutError for the first index out of range when it is waited for. `extents`: positions, and
+    rows."""
     places, count = extents
     report, clean = target.pinned(1, "u8"), target.pinned(1, "u8")
     clean[...] = places
@@ -82,15 +83,15 @@ def _transfer(
     def check() -> None:
         position = int(report[0])
         if position < places:
-            raise out_of_range(position, int(_at(indices, position)), count)
+            raise out_of_range(position, int(_element(indices, position)), count)
 
     memory: dict[str, Memory] = {"rows": rows, "indices": indices, "array": out, WRONG: report, CLEAN: clean}
     return Transfer(target, made, memory, predict=predict, finish=check)
 
 
 def _check_room(target: Target, made: TransferPlan, places: int) -> None:
-    """Raise DeviceError, with what is needed and what is free, where a gather does not fit. Rows and indices that are there already have
-    their room."""
+    """Raise DeviceError, with the needed and the free bytes, if a gather does not fit. Rows and indices on the device already have their
+    memory."""
     needed = sum(buffer.nbytes for buffer in made.plan.buffers if buffer.home == 0 and buffer.name not in ("rows", "indices"))
     room = target.free_bytes()
     if room is not None and needed > room:
@@ -108,8 +109,8 @@ def _check(rows: tuple[int, ...], kind: np.dtype[Any], chunks: object, threads: 
     check_effort(chunks, threads)
 
 
-def _side(target: Target, value: object, what: str) -> tuple[Memory, tuple[int, ...], np.dtype[Any]]:
-    """Return the memory of one side, in C order and native bytes, its shape and its type."""
+def _input(target: Target, value: object, what: str) -> tuple[Memory, tuple[int, ...], np.dtype[Any]]:
+    """Return the memory of one input, in C order and native byte order, with its shape and type."""
     if isinstance(value, DeviceArray):
         if value.target is not target:
             raise LayoutError(f"the {what} are on {value.target.name_beside(target)}, but the gather is on {target.name}")
@@ -127,5 +128,5 @@ def _home(target: Target, side: Memory) -> str | int:
     return "pinned" if side.size and target.is_pinned(side) else "host"
 
 
-def _at(side: Memory, position: int) -> Any:
+def _element(side: Memory, position: int) -> Any:
     return (side.numpy() if isinstance(side, DeviceArray) else side).reshape(-1)[position]

@@ -1,4 +1,4 @@
-"""`upload`, `download` and `lay_out`: the plans of `memlane.remap` on a target."""
+"""Implement `upload`, `download` and `lay_out`: run the plans of `memlane.remap` on a target."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from memlane.remap.staging import default_threads
 from memlane.remap.transfers import best_chunks, device_bytes, most_chunks, plan_of, prediction
 from memlane.targets.binding import Memory
 from memlane.transfer.arguments import check_consumer, check_effort, given_device_array, given_out, given_target
-from memlane.transfer.arrays import Given, LaidOutArray, chunk_layouts, described, given_array, host_array
+from memlane.transfer.arrays import HostInput, LaidOutArray, chunk_layouts, described, given_array, host_array
 from memlane.transfer.consumers import Consumers, Then
 from memlane.transfer.gathers import gather
-from memlane.transfer.running import Transfer, host_gb_per_s
+from memlane.transfer.transfer import Transfer, host_gb_per_s
 
 Chunks = int | Literal["auto"]
 
@@ -79,21 +79,22 @@ def upload(
     stream: Stream | None = None,
     wait: bool = True,
 ) -> LaidOutArray | Transfer:
-    """Copy an array of the host to a target in another layout; the transformation of a chunk overlaps with the copy of the next one.
+    """Copy an array of the host to a target in another layout; the remap of a chunk overlaps with the copy of the next one.
 
-    points = ml.upload(target, host, layout="soa", then=lambda chunk: (step[chunk.count // 256, 256], chunk.array, chunk.first))
+        points = ml.upload(target, host, layout="soa", then=lambda chunk: (step[chunk.count // 256, 256], chunk.array, chunk.first))
 
-    `host`: an array of NumPy, or of another library through DLPack, in pinned or ordinary memory, which `threads` threads stage through a
-    ring of pinned buffers. `layout`: a name (`row-major`, `column-major`, `permuted(2, 0, 1)`, `pad(3)`, `tiled(8, 4)`, `diagonal`, `soa`),
-    a layout of `memlane.layout`, a function of the shape, or a `Selection` of rows (see `gather`). `chunks`: how many pieces, or `"auto"`
-    for the number that is predicted to be best. `overlap=False` runs one step after another. `then(chunk)` returns a kernel call and its
-    arguments, to start as soon as the chunk has arrived; with `reads="all"` it is called once, for what starts behind the last chunk.
+    `host`: a NumPy array, or one of another library through DLPack, in pinned or pageable memory; `threads` threads stage pageable memory
+    through a ring of pinned buffers. `layout`: a name (`row-major`, `column-major`, `permuted(2, 0, 1)`, `pad(3)`, `tiled(8, 4)`,
+    `diagonal`, `soa`), a layout of `memlane.layout`, a function of the shape, or a `Selection` of rows (see `gather`). `chunks`: number of
+    pieces, or `"auto"` for the number predicted to be best. `overlap=False` runs one step after another. `then(chunk)` returns a kernel
+    call and its arguments, to start as soon as the chunk has arrived; with `reads="all"` it is called once, for a launch after the last
+    chunk.
 
-    `keep=False` is for arrays larger than the device's memory: only a ring of chunks is there, each in a layout of its own shape
-    (`chunk.layout`), and overwritten when its kernel is over. The Transfer is returned instead of an array.
+    `keep=False` is for arrays larger than the device's memory: only a ring of chunks is on the device, each in a layout of its own shape
+    (`chunk.layout`), and overwritten after its kernel. It returns the Transfer instead of an array.
 
-    With `wait=False` it may return before the array has arrived; the host's array, which is kept alive, must then stay as it is until
-    `array.wait()`, or `await array`. `stream` is one of the target. Raises LayoutError, BadPlan, and DeviceError where memory does not
+    With `wait=False` it may return before the array has arrived; the host's array, which is kept alive, must then stay unchanged until
+    `array.wait()`, or `await array`. `stream` is one of the target. Raises LayoutError, BadPlan, and DeviceError if memory does not
     suffice, before anything is copied.
     """
     where = given_target(target)
@@ -104,11 +105,11 @@ def upload(
     seen = host_array(host)
     if not seen.size:
         if not isinstance(layout, ArrayLayout) and seen.dtype.fields is None:
-            array_layout(layout, tuple(max(1, extent) for extent in seen.shape))  # which names what is wrong with it
+            array_layout(layout, tuple(max(1, extent) for extent in seen.shape))  # raises LayoutError for an invalid layout
         return _empty(where, seen) if keep else Transfer(where, TransferPlan(Plan(()), (), 0, (0,)), {})
     given = given_array(where, seen, layout)
     consumers = Consumers(where, then, seen)
-    wish = Request(
+    request = Request(
         "upload",
         given.described,
         given.layout,
@@ -119,14 +120,14 @@ def upload(
         reads,
         None if keep else chunk_layouts(layout, given.layout),
     )
-    made, predict = _planned(where, wish, chunks)
+    made, predict = _planned(where, request, chunks)
     memory: dict[str, Memory] = {"host": given.memory, **consumers.memory}
     if not keep:
         transfer = Transfer(where, made, memory, consumers.modules, predict=predict)
-        return _started(transfer, transfer, stream, wait)
+        return _start_and_wait(transfer, transfer, stream, wait)
     array = _allocated(where, given)
     transfer = Transfer(where, made, {**memory, "array": array}, consumers.modules, predict=predict)
-    return _started(replace(array, transfer=transfer), transfer, stream, wait)
+    return _start_and_wait(replace(array, transfer=transfer), transfer, stream, wait)
 
 
 def _empty(target: Target, host: npt.NDArray[Any]) -> LaidOutArray:
@@ -157,8 +158,8 @@ def download(
 ) -> npt.NDArray[Any]:
     """Copy an array to the host in C order, wait for it and return it. This is the inverse of `upload`, with the same chunks and overlap.
 
-    A `LaidOutArray` knows its layout; of another array `layout` and the `shape` of the result say how it lies (row-major if they are left
-    out). `out`: the array to fill, best made by `target.pinned`. Raises LayoutError where shapes and layouts disagree.
+    A `LaidOutArray` has its layout; for other arrays `layout` and the `shape` of the result describe it (row-major by default). `out`: the
+    array to fill, best made by `target.pinned`. Raises LayoutError if shapes and layouts disagree.
     """
     check_effort(chunks, threads)
     given_device_array(array, "what is downloaded")
@@ -176,8 +177,8 @@ def download(
             "structures can be downloaded only to a C-contiguous array: leave out `out`, and copy the result to its destination"
         )
     memory, known = described(target, as_words, as_words.dtype if as_words.dtype.fields is None else np.dtype(f"V{as_words.itemsize}"))
-    wish = Request("download", known, found, 1, overlap, threads or default_threads())
-    made, predict = _planned(target, wish, chunks)
+    request = Request("download", known, found, 1, overlap, threads or default_threads())
+    made, predict = _planned(target, request, chunks)
     transfer = Transfer(target, made, {"host": memory, "array": array}, predict=predict)
     transfer.start(stream)
     transfer.wait()
@@ -192,11 +193,10 @@ def lay_out(
     out: DeviceArray | None = None,
     in_place: bool = False,
 ) -> LaidOutArray:
-    """Lay out an array anew that is on a device already. `array` is row-major of `shape` (its own, if that is left out), unless it knows
-    its layout.
+    """Remap an array that is already on a device. `array` is row-major with `shape` (by default its own), unless it has a layout.
 
-    With `in_place` a square matrix is transposed where it lies; other layouts need room of their own. `out` is the memory to fill, which
-    must not overlap with the array. Asynchronous, as a launch is. Raises LayoutError.
+    With `in_place` a square matrix is transposed in place; other layouts need separate memory. `out` is the memory to fill, which must not
+    overlap with the array. Asynchronous, like a launch. Raises LayoutError.
     """
     target = _target_of(given_device_array(array, "what is laid out"))
     if out is not None:
@@ -238,7 +238,7 @@ def _launch(target: Target, work: Remap, memory: dict[str, DeviceArray]) -> None
 
 
 def _loaded(target: Target, work: Remap) -> LoadedModule:
-    """Return the module of a remap on a target, which keeps it."""
+    """Return the module of a remap loaded on a target, which caches it."""
     loaded: dict[str, LoadedModule] = target.__dict__.setdefault("_remap_modules", {})
     digest = work.launch.kernel.module
     if digest not in loaded:
@@ -246,32 +246,32 @@ def _loaded(target: Target, work: Remap) -> LoadedModule:
     return loaded[digest]
 
 
-def _planned(target: Target, wish: Request, chunks: Chunks) -> tuple[TransferPlan, Callable[[], Timeline | None]]:
-    """Return the plan and what predicts its times, which takes as long as a small transfer and is done on demand. DeviceError where the
-    device has too little memory for it."""
+def _planned(target: Target, request: Request, chunks: Chunks) -> tuple[TransferPlan, Callable[[], Timeline | None]]:
+    """Return the plan and a function that predicts its times, called on demand because it takes as long as a small transfer. Raises
+    DeviceError if the device has too little memory."""
     room = target.free_bytes()
     if room is not None:
-        _check_room(target, wish, chunks, room)
-    rate = host_gb_per_s(target, wish.threads) if wish.host.staged else 1.0
-    count = best_chunks(wish, target.chip, rate, room=room) if chunks == "auto" else int(chunks)
-    made = plan_of(replace(wish, chunks=count))
+        _check_room(target, request, chunks, room)
+    rate = host_gb_per_s(target, request.threads) if request.host.staged else 1.0
+    count = best_chunks(request, target.chip, rate, room=room) if chunks == "auto" else int(chunks)
+    made = plan_of(replace(request, chunks=count))
     return made, lambda: prediction(made, target.chip, rate)
 
 
-def _check_room(target: Target, wish: Request, chunks: Chunks, room: int) -> None:
-    """Raise DeviceError, with what is needed and what is free, where a transfer does not fit."""
-    least = replace(wish, chunks=most_chunks(wish))
-    asked = least if chunks == "auto" else replace(wish, chunks=int(chunks))
+def _check_room(target: Target, request: Request, chunks: Chunks, room: int) -> None:
+    """Raise DeviceError, with the needed and the free bytes, if a transfer does not fit."""
+    least = replace(request, chunks=most_chunks(request))
+    asked = least if chunks == "auto" else replace(request, chunks=int(chunks))
     needed = device_bytes(asked)
     if needed <= room:
         return
-    arrays = wish.layout.size * np.dtype(wish.host.native).itemsize if wish.keep and wish.direction == "upload" else 0
+    arrays = request.layout.size * np.dtype(request.host.native).itemsize if request.keep and request.direction == "upload" else 0
     if arrays and device_bytes(least) > room:
-        what = f"{plural(needed, 'byte')} for {wish.layout} and its chunks"
+        what = f"{plural(needed, 'byte')} for {request.layout} and its chunks"
         remedy = "free arrays, or give a kernel one chunk after another with then= and keep=False"
     else:
         what = (
-            f"{plural(arrays, 'byte')} for {wish.layout} and {needed - arrays:,} for chunks in transit"
+            f"{plural(arrays, 'byte')} for {request.layout} and {needed - arrays:,} for chunks in transit"
             if arrays
             else f"{plural(needed, 'byte')} for chunks"
         )
@@ -279,7 +279,7 @@ def _check_room(target: Target, wish: Request, chunks: Chunks, room: int) -> Non
     raise DeviceError(f"{what} do not fit on {target.name}, where {plural(room, 'byte')} are free: {remedy}")
 
 
-def _allocated(target: Target, given: Given) -> LaidOutArray:
+def _allocated(target: Target, given: HostInput) -> LaidOutArray:
     layout = given.layout
     nbytes = layout.size * given.dtype.itemsize
     try:
@@ -294,8 +294,8 @@ def _allocated(target: Target, given: Given) -> LaidOutArray:
 _Result = TypeVar("_Result", LaidOutArray, Transfer)
 
 
-def _started(result: _Result, transfer: Transfer, stream: Stream | None, wait: bool) -> _Result:
-    """Start a transfer and return its result, waited for unless it need not be."""
+def _start_and_wait(result: _Result, transfer: Transfer, stream: Stream | None, wait: bool) -> _Result:
+    """Start a transfer and return its result, waiting for it if `wait` is set or the target is emulated."""
     transfer.start(stream)
     if wait or transfer.target.modelled:
         result.wait()
@@ -308,7 +308,7 @@ def _target_of(array: DeviceArray) -> Target:
 
 
 def _layout_of(array: DeviceArray, layout: LayoutLike | None, shape: tuple[int, ...] | None) -> tuple[ArrayLayout | None, np.dtype[Any]]:
-    """Return the layout that an array has, and the type of the host's elements; no layout for an array without elements."""
+    """Return the layout of an array, and the type of the host's elements; no layout for an array without elements."""
     if array.size == 0:
         return None, array.dtype
     if layout is None and isinstance(array, LaidOutArray) and array.layout is not None:

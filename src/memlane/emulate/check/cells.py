@@ -1,8 +1,8 @@
-"""The cells of the words that an access touches: held against what the access does, and brought up to date.
+"""Check an access against the cells of its words, and update the cells.
 
-Lanes are taken eight at a time, as vectors of entries. Nearly always a glance shows that an entry is no conflict: it is older than all that
-is not ordered, or of the same thread in the same turn. What is left is decided lane by lane in `conflicts`. Stores of less than a word go
-one lane at a time, since several lanes may write to the same cell.
+Lanes are processed eight at a time, as vectors of entries. Nearly always a quick test shows that an entry is not a conflict: it is older
+than everything unordered, or belongs to the same thread in the same turn. The remaining lanes go one by one through `conflicts`. Stores
+narrower than a word go lane by lane, since several lanes may write to the same cell.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from memlane.emulate.check.records import (
     WARP_STATE,
     WORD_BYTES,
 )
-from memlane.emulate.check.stamps import Actor, now
+from memlane.emulate.check.stamps import CheckedWarp, now
 from memlane.emulate.code.build import I1, I32, I64, POINTER, Emit, Value, constant
 from memlane.emulate.runtime.helper import invoke
 
@@ -37,7 +37,7 @@ WIDE = 8
 
 @dataclass(frozen=True)
 class Shape:
-    """What an instruction does to memory."""
+    """The access pattern of an instruction: element size and count, reads, writes and memory semantics."""
 
     element_bytes: int
     count: int
@@ -46,27 +46,27 @@ class Shape:
     strong: bool
     acquires: bool = False
     releases: str = ""
-    """`cta`, `device`, or nothing."""
+    """Scope of the release: `cta`, `device`, or empty for none."""
     needs_value: bool = False
-    """Whether what is read should have been written before: not for an exchange, which may well be the first."""
-    tells_values: bool = False
-    """Whether what a plain store will write is given."""
+    """Whether reading bytes that were never written is an error; false for an exchange, which may well come first."""
+    has_values: bool = False
+    """Whether the values of a plain store are available for comparison."""
 
     @property
     def nbytes(self) -> int:
-        """Of a lane."""
+        """Bytes per lane."""
         return self.element_bytes * self.count
 
     @property
     def name(self) -> str:
-        flags = (self.reads, self.writes, self.strong, self.acquires, self.needs_value, self.tells_values)
+        flags = (self.reads, self.writes, self.strong, self.acquires, self.needs_value, self.has_values)
         letters = [letter for letter, on in zip("rwsant", flags, strict=True) if on]
         return f"{self.element_bytes}x{self.count}{''.join(letters)}{self.releases}"
 
 
 @dataclass(frozen=True)
 class Access:
-    """One execution of it, by the lanes that stay inside one region."""
+    """One execution of an instruction, restricted to the lanes inside one region."""
 
     site: Value
     space: Value
@@ -74,35 +74,35 @@ class Access:
     distance: Value
     data: Value
     limit: Value
-    """Entries below are ordered, whoever made them."""
+    """Lower bound of unordered entries: entries below it are ordered, whichever thread made them."""
     low: Value
     cells: Value
-    """i64: host address of the region's cells."""
+    """Host address of the region's cells; i64."""
     plane: Value
-    """Bytes of the cells' writes, and of their first and second reads."""
+    """Bytes of one plane of cells: the writes, the first reads and the second reads follow each other."""
     delta: Value
 
 
 class Cells:
-    """Writes the code that visits the cells of some lanes."""
+    """Code generator that visits the cells of some lanes."""
 
-    def __init__(self, e: Emit, actor: Actor, shape: Shape, access: Access) -> None:
+    def __init__(self, e: Emit, actor: CheckedWarp, shape: Shape, access: Access) -> None:
         self._e, self._actor, self._shape, self._access = e, actor, shape, access
         self._width = 1 if shape.writes and shape.element_bytes < WORD_BYTES else WIDE
         self._kind = ir.VectorType(I64, self._width)
-        self._since = self._spread(e.get(actor.own, WARP_STATE, "since"))
-        self._limit = self._spread(access.limit)
+        self._since = self._splat(e.get(actor.own, WARP_STATE, "since"))
+        self._limit = self._splat(access.limit)
         stamp = e.shl(now(e, actor.launch), constant(I64, STAMP_SHIFT))
         site = e.shl(e.zext(access.site, I64), constant(I64, SITE_SHIFT))
         strong = constant(I64, int(shape.strong) << STRONG_SHIFT)
-        self._entry = self._spread(e.or_(stamp, e.or_(site, strong)))
+        self._entry = self._splat(e.or_(stamp, e.or_(site, strong)))
         self._mask: Value = None
         self._lanes: Value = None
         self._first: Value = None
         self._offsets: Value = None
 
     def visit(self, lanes: Value) -> None:
-        """Look at the cells of `lanes`, and note the access in them."""
+        """Check the cells of `lanes` and record the access in them."""
         e, width = self._e, self._width
         with e.count(constant(I32, LANES // width)) as chunk:
             first = e.mul(chunk, constant(I32, width))
@@ -115,10 +115,10 @@ class Cells:
         e, access = self._e, self._access
         self._first = first
         self._mask = e.bitcast(bits, ir.VectorType(I1, self._width))
-        numbers = e.add(self._spread(e.zext(first, I64)), ir.Constant(self._kind, list(range(self._width))))
+        numbers = e.add(self._splat(e.zext(first, I64)), ir.Constant(self._kind, list(range(self._width))))
         self._lanes = e.shl(numbers, constant(self._kind, LANE_SHIFT))
         addresses = e.load(e.element(access.addresses, first, I64), typ=self._kind, align=8)
-        self._offsets = e.add(addresses, self._spread(e.sub(access.distance, access.low)))
+        self._offsets = e.add(addresses, self._splat(e.sub(access.distance, access.low)))
 
     def _visit_elements(self) -> None:
         e, shape = self._e, self._shape
@@ -133,7 +133,7 @@ class Cells:
                 else:
                     touched = self._constant(UNWRITTEN_BITS)
                 cells = e.shl(e.lshr(offsets, self._constant(2)), self._constant(3))
-                write = self._visit_cell(e.add(cells, self._spread(self._access.cells)), touched)
+                write = self._visit_cell(e.add(cells, self._splat(self._access.cells)), touched)
                 if shape.needs_value:
                     untouched = e.icmp_unsigned("==", e.and_(write, touched), touched)
                     missing = e.and_(missing, untouched)
@@ -143,9 +143,9 @@ class Cells:
     # -- one cell a lane -------------------------------------------------------------------------------------------------------------
 
     def _visit_cell(self, place: Value, touched: Value) -> Value:
-        """The entries of the last writes, as they were."""
+        """Check and update one cell per lane; return the entries of the last writes before this access."""
         e = self._e
-        plane = self._spread(self._access.plane)
+        plane = self._splat(self._access.plane)
         reads = [e.add(place, plane), e.add(e.add(place, plane), plane)]
         touched_here = e.shl(touched, self._constant(TOUCHED_SHIFT))
         entry = e.or_(e.or_(self._entry, self._lanes), touched_here)
@@ -159,25 +159,25 @@ class Cells:
             self._read(reads, entry)
         return write
 
-    def _mine(self, entry: Value) -> Value:
-        """Whether entries are of the lane itself, in this turn."""
+    def _is_own(self, entry: Value) -> Value:
+        """Return which entries belong to the same lane in this turn."""
         e = self._e
         lane = e.and_(entry, self._constant((LANES - 1) << LANE_SHIFT))
         return e.and_(e.icmp_unsigned("==", lane, self._lanes), e.icmp_unsigned(">=", entry, self._since))
 
     def _compare(self, entry: Value, touched: Value, is_read: bool) -> None:
-        """Report entries that this access is in conflict with."""
+        """Report entries that conflict with this access."""
         e = self._e
-        harmless = e.or_(e.icmp_unsigned("<", entry, self._limit), self._mine(entry))
+        harmless = e.or_(e.icmp_unsigned("<", entry, self._limit), self._is_own(entry))
         harmless = e.or_(harmless, e.icmp_unsigned("==", e.and_(entry, touched), self._constant(0)))
         if self._shape.strong:
             strong = e.and_(entry, self._constant(1 << STRONG_SHIFT))
             harmless = e.or_(harmless, e.icmp_unsigned("!=", strong, self._constant(0)))
-        self._settle(e.and_(self._mask, e.not_(harmless)), entry, is_read)
+        self._report_conflicts(e.and_(self._mask, e.not_(harmless)), entry, is_read)
 
-    def _settle(self, doubtful: Value, entry: Value, is_read: bool) -> None:
+    def _report_conflicts(self, doubtful: Value, entry: Value, is_read: bool) -> None:
         e, access, shape = self._e, self._access, self._shape
-        helper = conflict(shape.element_bytes, shape.count, shape.tells_values)
+        helper = conflict(shape.element_bytes, shape.count, shape.has_values)
         nbytes, kind = constant(I32, shape.nbytes), constant(I32, kind_of(is_read))
         with self._each(doubtful) as (lane, index):
             address = self._address(lane)
@@ -189,24 +189,24 @@ class Cells:
         e = self._e
         if self._shape.element_bytes < WORD_BYTES:
             both = e.and_(old, self._constant(UNWRITTEN_BITS << TOUCHED_SHIFT))
-            entry = e.or_(entry, e.select(self._mine(old), both, self._constant(0)))
+            entry = e.or_(entry, e.select(self._is_own(old), both, self._constant(0)))
         unwritten = e.and_(e.and_(old, self._constant(UNWRITTEN_BITS)), e.not_(touched))
         fresh = e.or_(entry, unwritten)
         self._scatter(fresh, place, self._mask)
         if self._width > 1 and not self._shape.strong:
-            # Lanes that wrote to one address: the cell holds the last of them, and the others see it.
+            # Lanes that wrote to one address: the cell holds the last of them, and the others find its entry.
             there = self._gather(place)
-            self._settle(e.and_(self._mask, e.icmp_unsigned("!=", there, fresh)), there, is_read=False)
+            self._report_conflicts(e.and_(self._mask, e.icmp_unsigned("!=", there, fresh)), there, is_read=False)
 
     def _read(self, places: list[Value], entry: Value) -> None:
-        """This read comes first. What was first becomes second, if it is not ordered yet and by another thread; a reader of another turn
-        stays second as long as it is not ordered."""
+        """Store this read as the first read. The previous first read moves to the second if it is unordered and from another thread; a
+        second read of another turn stays while it is unordered."""
         e = self._e
         first, second = (self._gather(place) for place in places)
         counts = e.icmp_unsigned(">=", first, self._limit)
         stale = e.icmp_unsigned("<", second, self._limit)
         earlier = e.icmp_unsigned("<", first, self._since)
-        moves = e.and_(counts, e.and_(e.not_(self._mine(first)), e.or_(earlier, stale)))
+        moves = e.and_(counts, e.and_(e.not_(self._is_own(first)), e.or_(earlier, stale)))
         moves = e.and_(moves, self._mask)
         with e.if_then(self._any(moves), likely=False):
             self._scatter(first, places[1], moves)
@@ -223,7 +223,7 @@ class Cells:
 
     @contextmanager
     def _each(self, chosen: Value) -> Iterator[tuple[Value, Value]]:
-        """The lanes chosen among the few: number of the lane, and its index among them."""
+        """Iterate over the chosen lanes; yields the lane number and its index in the vector."""
         with self._e.each_lane(self._bits(chosen)) as index:
             yield self._e.add(self._first, index), index
 
@@ -242,7 +242,7 @@ class Cells:
     def _constant(self, number: int) -> Value:
         return constant(self._kind, number)
 
-    def _spread(self, value: Value) -> Value:
+    def _splat(self, value: Value) -> Value:
         e = self._e
         one = e.insert_element(ir.Constant(self._kind, ir.Undefined), value, constant(I32, 0))
         everywhere = ir.Constant(ir.VectorType(I32, self._width), [0] * self._width)

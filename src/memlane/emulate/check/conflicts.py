@@ -1,4 +1,4 @@
-"""Two accesses to one word by different threads: one after the other, of no consequence, or a data race."""
+"""Decide whether two accesses to one word by different threads are ordered, harmless, or a data race."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import cache
 
 from memlane.chip import LANES
-from memlane.emulate.check.clocks import ordered
+from memlane.emulate.check.clocks import happens_before
 from memlane.emulate.check.notes import note
 from memlane.emulate.check.records import (
-    APART_SHIFT,
+    DISTANCE_SHIFT,
     LANE_SHIFT,
     MOST_SITES,
     MOST_WARPS,
@@ -21,20 +21,21 @@ from memlane.emulate.check.records import (
     SITE_SHIFT,
     STAMP_SHIFT,
 )
-from memlane.emulate.check.stamps import Actor, now, owner_at
+from memlane.emulate.check.stamps import CheckedWarp, now, owner_address
 from memlane.emulate.code.build import I1, I8, I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.runtime.helper import Helper, invoke
 
 _ARGUMENTS = (POINTER, I32, I32, I32, I64, I32, I32, I64, POINTER, POINTER)
-"""warp, site, kind, lane, address, bytes, space, entry of the other access, host memory of this one, data that it stores"""
+"""Argument types: warp, site, kind, lane, address, bytes, space, entry of the other access, host memory of this one, data that it
+stores."""
 
 
 @cache
 def conflict(element_bytes: int, count: int, stores: bool) -> Helper:
-    """Note a data race with the access that an entry tells of, unless it is ordered before this one or both write the same value.
+    """Return a helper that records a data race with the access of an entry, unless the two are ordered or both write the same value.
 
-    `stores`: whether this access is a plain store of `count` elements, whose data lies behind the last pointer. The kind is noted together
-    with how far apart the threads are.
+    `stores`: whether this access is a plain store of `count` elements, whose data the last pointer addresses. The kind is recorded together
+    with the distance between the threads.
     """
 
     def build(
@@ -50,11 +51,11 @@ def conflict(element_bytes: int, count: int, stores: bool) -> Helper:
         memory: Value,
         data: Value,
     ) -> None:
-        actor = Actor(e, warp)
+        actor = CheckedWarp(e, warp)
         stamp = e.lshr(entry, constant(I64, STAMP_SHIFT))
         other_site = e.trunc(e.and_(e.lshr(entry, constant(I64, SITE_SHIFT)), constant(I64, MOST_SITES - 1)), I32)
         other_lane = e.trunc(e.and_(e.lshr(entry, constant(I64, LANE_SHIFT)), constant(I64, LANES - 1)), I32)
-        with e.if_then(invoke(e, ordered, warp, lane, stamp, other_lane)):
+        with e.if_then(invoke(e, happens_before, warp, lane, stamp, other_lane)):
             e.ret_void()
         if stores:
             with e.if_then(e.icmp_unsigned("==", kind, constant(I32, RACE_WITH_WRITE))):
@@ -66,23 +67,23 @@ def conflict(element_bytes: int, count: int, stores: bool) -> Helper:
                 at_once = e.and_(e.icmp_unsigned("==", other_site, site), e.icmp_unsigned("==", stamp, now(e, actor.launch)))
                 with e.if_then(e.and_(at_once, as_other)):
                     e.ret_void()
-        other = e.load(owner_at(e, actor.launch, stamp), typ=I64)
-        kind = e.or_(kind, e.shl(_apart(e, actor, other), constant(I32, APART_SHIFT)))
+        other = e.load(owner_address(e, actor.launch, stamp), typ=I64)
+        kind = e.or_(kind, e.shl(_distance(e, actor, other), constant(I32, DISTANCE_SHIFT)))
         invoke(e, note, warp, kind, site, lane, address, nbytes, space, other_site, other, other_lane)
 
     return Helper(f"memlane_check_conflict_{element_bytes}x{count}_{stores:d}", VOID, _ARGUMENTS, build)
 
 
-def _apart(e: Emit, actor: Actor, other: Value) -> Value:
-    """How far the threads of two accesses are apart; `other` is the block and warp of the one."""
-    apart = e.select(e.icmp_unsigned("==", other, actor.who(e)), constant(I32, SAME_WARP), constant(I32, SAME_BLOCK))
+def _distance(e: Emit, actor: CheckedWarp, other: Value) -> Value:
+    """Return how far apart the threads of two accesses are (warp, block or grid); `other` is the block and warp of the other access."""
+    apart = e.select(e.icmp_unsigned("==", other, actor.warp_id(e)), constant(I32, SAME_WARP), constant(I32, SAME_BLOCK))
     most = constant(I64, MOST_WARPS)
-    abroad = e.icmp_unsigned("!=", e.udiv(other, most), e.udiv(actor.who(e), most))
+    abroad = e.icmp_unsigned("!=", e.udiv(other, most), e.udiv(actor.warp_id(e), most))
     return e.select(abroad, constant(I32, OTHER_BLOCK), apart)
 
 
 def kind_of(is_read: bool) -> int:
-    """The kind of finding, by what the other access was."""
+    """Return the kind of a race, given whether the other access was a read."""
     return RACE_WITH_READ if is_read else RACE_WITH_WRITE
 
 
@@ -95,7 +96,7 @@ def _all_bytes(e: Emit, element_bytes: int, count: int, same: Callable[[int, Val
 
 
 def _byte(e: Emit, data: Value, part: int, lane: Value, byte: Value, element_bytes: int) -> Value:
-    """Byte of an element that a lane stores; data lies component by component."""
+    """Return one byte of an element that a lane stores; data is laid out component by component."""
     column = e.at(data, part * LANES * element_bytes)
     distance = e.add(e.mul(lane, constant(I32, element_bytes)), byte)
     return e.load(e.element(column, distance, I8), typ=I8)

@@ -1,4 +1,4 @@
-"""From the notes of generated code to reports in words."""
+"""Turn the notes of generated code into reports in words."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy.typing as npt
 
 from memlane.chip import LANES
 from memlane.emulate.check.records import (
-    APART_SHIFT,
-    BEYOND,
-    CROOKED,
-    ENDED,
+    BLOCK_ENDED,
+    BLOCK_NOT_STARTED,
+    DISTANCE_SHIFT,
     EXITED_BARRIER,
-    FOREIGN_MASK,
+    LANE_NOT_IN_MASK,
+    MISALIGNED,
     MOST_WARPS,
     NOT_AWAITED,
-    NOT_STARTED,
+    OUT_OF_BOUNDS,
     RACE_WITH_READ,
     RACE_WITH_WRITE,
     SPLIT_BARRIER,
@@ -29,7 +29,7 @@ from memlane.emulate.check.records import (
 from memlane.emulate.layout import CLUSTER_SHIFT, MOST_RANKS, RANK_MASK, WINDOW_BYTES
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.run.device import DeviceState
-from memlane.emulate.run.faults import beside, line_of, position
+from memlane.emulate.run.faults import line_of, position, relative_to
 from memlane.emulate.run.memory import Allocation
 from memlane.launch import SPACE_NAMES, Launch, Report, cluster_of
 from memlane.launch.reports import Actor
@@ -39,7 +39,7 @@ from memlane.ptx import INSERTED, Instruction, demangle, past_tense
 
 @dataclass(frozen=True)
 class _Note:
-    """A row of the table, decoded."""
+    """A decoded row of the table of findings."""
 
     row: Any
     kind: int
@@ -61,29 +61,29 @@ class _Note:
         return SPACE_NAMES[int(self.row["space"])]
 
     def access(self) -> str:
-        """`block (0, 0, 0), thread (3, 0, 0) wrote 4 bytes (st.shared.f32)`."""
+        """Describe the access, such as `block (0, 0, 0), thread (3, 0, 0) wrote 4 bytes (st.shared.f32)`."""
         return f"{_thread(self.who)} {past_tense(self.instruction, self.space)} {plural(self.nbytes, 'byte')} ({self.who.op})"
 
 
 class Findings:
-    """Words for the findings of one launch."""
+    """The findings of one launch, in words."""
 
     def __init__(self, device: DeviceState, launch: Launch, compiled: CompiledKernel, context: Any) -> None:
         self._device, self._launch, self._compiled, self._context = device, launch, compiled, context
 
     def reports(self, rows: npt.NDArray[Any]) -> tuple[Report, ...]:
-        """One report for each kind of finding and pair of lines, and array that was left, by the place where it was found."""
+        """Return one report per kind of finding, pair of source lines and overrun array, in source order."""
         merged: dict[tuple[Any, ...], Report] = {}
-        # The example that is shown is the first of threads as far apart as there are: what orders them orders the others.
-        for row in sorted(rows, key=lambda row: (-(int(row["key"]) >> APART_SHIFT & 3), int(row["turn"]))):
+        # Show the first example of the most distant threads: an order between those orders the others too.
+        for row in sorted(rows, key=lambda row: (-(int(row["key"]) >> DISTANCE_SHIFT & 3), int(row["turn"]))):
             note = self._decode(row)
             report = self._report(note)
             if _inserted(note.instruction) or (report.other is not None and _inserted(note.other_instruction)):
-                continue  # probes in a kernel share memory among themselves, which is none of the user's
+                continue  # probes share memory of their own, which is not the user's
             if note.kind == SPLIT_BARRIER and _copies_of_one(note.instruction, note.other_instruction):
-                continue  # a kernel of which only some warps are traced has its body twice
+                continue  # a kernel in which only some warps are traced contains its body twice
             places = [report.place, *([report.other.place] if report.other else [])]
-            # A line that goes beyond two arrays needs two corrections.
+            # A line that overruns two arrays needs two corrections.
             beyond = report.memory if report.kind == "out of bounds" else ""
             key = (report.kind, report.space, beyond, *(sorted(places) if report.kind == "data race" else places))
             known = merged.get(key)
@@ -105,7 +105,7 @@ class Findings:
 
     @property
     def instructions(self) -> Sequence[Instruction]:
-        """Those of the launch, by the numbers that the shadow has of them."""
+        """Instructions of the launch, by their numbers in the shadow."""
         return self._compiled.instructions
 
     @property
@@ -114,29 +114,29 @@ class Findings:
         return self._launch.kernel.title
 
     def actor(self, instruction: Instruction, who: int, lane: int) -> Actor:
-        """Return a thread at an instruction; `who` is its block times 32 plus its warp."""
+        """Return the thread that executed an instruction; `who` is its block times 32 plus its warp."""
         file, line = line_of(self._launch.kernel.module, instruction)
         thread = who % MOST_WARPS * LANES + lane
         return Actor(position(who // MOST_WARPS, self._launch.grid), position(thread, self._launch.block), file, line, instruction.name)
 
     def _report(self, note: _Note) -> Report:
         words: dict[int, Callable[[_Note], Report]] = {
-            BEYOND: self._beyond,
-            CROOKED: self._crooked,
+            OUT_OF_BOUNDS: self._out_of_bounds,
+            MISALIGNED: self._misaligned,
             UNWRITTEN: self._unwritten,
             RACE_WITH_WRITE: self._race,
             RACE_WITH_READ: self._race,
             EXITED_BARRIER: self._exited_barrier,
             SPLIT_BARRIER: self._split_barrier,
-            FOREIGN_MASK: self._foreign_mask,
+            LANE_NOT_IN_MASK: self._foreign_mask,
             UNEQUAL_MASKS: self._unequal_masks,
-            NOT_STARTED: self._not_started,
-            ENDED: self._ended,
+            BLOCK_NOT_STARTED: self._not_started,
+            BLOCK_ENDED: self._ended,
             NOT_AWAITED: self._not_awaited,
         }
         return words[note.kind](note)
 
-    def _made(self, kind: str, note: _Note, what: str, remedy: str, *, other: bool = False, memory: str | None = None) -> Report:
+    def _make_report(self, kind: str, note: _Note, what: str, remedy: str, *, other: bool = False, memory: str | None = None) -> Report:
         return Report(
             kind,
             self._launch.kernel.title,
@@ -153,26 +153,28 @@ class Findings:
 
     # -- accesses --------------------------------------------------------------------------------------------------------------------
 
-    def _beyond(self, note: _Note) -> Report:
+    def _out_of_bounds(self, note: _Note) -> Report:
         head = f"{note.access()} at {note.address:#x}"
         if self._names_block(note):
-            return self._beyond_block(note, head)
+            return self._out_of_block(note, head)
         size = self._size(note.space)
         if size is not None:
             named = note.space.partition("::")[0]
             what = f"{head}, outside the {plural(size, 'byte')} of {named} memory of the {'thread' if note.space == 'local' else 'block'}"
-            return self._made("out of bounds", note, what, "Correct the index, or make the array larger.", memory="")
-        freed = _holder(self._device.shadows.freed, note.address)
+            return self._make_report("out of bounds", note, what, "Correct the index, or make the array larger.", memory="")
+        freed = _find_allocation(self._device.shadows.freed, note.address)
         if freed is not None:
             what = f"{head}, {plural(note.address - freed.low, 'byte')} into an allocation of {plural(freed.nbytes, 'byte')} that was freed"
-            return self._made("use after free", note, what, "Keep the array alive until the launch has finished.", memory="")
+            return self._make_report("use after free", note, what, "Keep the array alive until the launch has finished.", memory="")
         neighbour = self._device.memory.neighbour(note.address)
         if neighbour is None or max(neighbour.low - note.address, note.address - neighbour.high) > WINDOW_BYTES:
             what = f"{head}, which is not near any allocation"
-            return self._made("out of bounds", note, what, "Pass a pointer to an array of this target.", memory="")
+            return self._make_report("out of bounds", note, what, "Pass a pointer to an array of this target.", memory="")
         named = self._argument(neighbour)
-        what = f"{head}, {beside(note.address, neighbour)}{f', {named}' if named else ''}"
-        return self._made("out of bounds", note, what, "Guard the access with the array's extent, or correct the index.", memory=named)
+        what = f"{head}, {relative_to(note.address, neighbour)}{f', {named}' if named else ''}"
+        return self._make_report(
+            "out of bounds", note, what, "Guard the access with the array's extent, or correct the index.", memory=named
+        )
 
     # -- clusters --------------------------------------------------------------------------------------------------------------------
 
@@ -180,14 +182,14 @@ class Findings:
         return cluster_of(self._launch.kernel, self._launch.cluster) or (1, 1, 1)
 
     def _names_block(self, note: _Note) -> bool:
-        """Whether an address of shared memory was meant for that of a block of the cluster."""
+        """Return whether an address of shared memory was meant for a block of the cluster."""
         shape, rank = self._shape(), (note.address >> CLUSTER_SHIFT) - 1
         if note.space == "shared":
             return 0 <= rank < shape[0] * shape[1] * shape[2]
         return note.space == "shared::cluster" and rank < MOST_RANKS
 
     def _named_block(self, note: _Note) -> tuple[int, int, int] | None:
-        """The block in whose shared memory an address lies; None if the cluster has none of that rank."""
+        """Return the block whose shared memory an address belongs to; None if the cluster has no such rank."""
         shape, rank = self._shape(), (note.address >> CLUSTER_SHIFT) - 1
         if rank < 0:
             return note.who.block
@@ -196,39 +198,39 @@ class Findings:
         x, y, z = (at - at % size + more for at, size, more in zip(note.who.block, shape, position(rank, shape), strict=True))
         return x, y, z
 
-    def _beyond_block(self, note: _Note, head: str) -> Report:
+    def _out_of_block(self, note: _Note, head: str) -> Report:
         block, shape = self._named_block(note), self._shape()
         if block is None:
             rank, most = (note.address >> CLUSTER_SHIFT) - 1, shape[0] * shape[1] * shape[2] - 1
             what = f"{head}, in the shared memory of the block of rank {rank}, but its cluster has only ranks 0 to {most}"
-            return self._made("out of bounds", note, what, "Correct the rank that is given to mapa (map_shared_rank).", memory="")
+            return self._make_report("out of bounds", note, what, "Correct the rank that is given to mapa (map_shared_rank).", memory="")
         if note.space == "shared":
             what = f"{head}, which mapa mapped to the shared memory of block {block}"
-            return self._made("out of bounds", note, what, "Access it as .shared::cluster, or by its generic address.", memory="")
+            return self._make_report("out of bounds", note, what, "Access it as .shared::cluster, or by its generic address.", memory="")
         inner, size = note.address & RANK_MASK, int(self._context["shared_bytes"])
         what = f"{head}, {inner:#x} in the shared memory of block {block}, outside its {plural(size, 'byte')}"
-        return self._made("out of bounds", note, what, "Correct the index, or make the array larger.", memory="")
+        return self._make_report("out of bounds", note, what, "Correct the index, or make the array larger.", memory="")
 
     def _not_started(self, note: _Note) -> Report:
         what = f"{note.access()} in the shared memory of block {self._named_block(note)} of its cluster, which may not have started"
-        return self._made("barrier", note, what, "Synchronise the cluster (cluster.sync()) before the first access.")
+        return self._make_report("barrier", note, what, "Synchronise the cluster (cluster.sync()) before the first access.")
 
     def _ended(self, note: _Note) -> Report:
         what = f"{note.access()} in the shared memory of block {self._named_block(note)} of its cluster, which had ended"
-        return self._made("barrier", note, what, "Synchronise the cluster (cluster.sync()) before its blocks end.")
+        return self._make_report("barrier", note, what, "Synchronise the cluster (cluster.sync()) before its blocks end.")
 
-    def _crooked(self, note: _Note) -> Report:
+    def _misaligned(self, note: _Note) -> Report:
         memory = self._memory(note)
         what = f"{note.access()} at {note.address:#x}{f', {memory},' if memory else ','} which is not a multiple of {note.nbytes}"
-        return self._made("misaligned", note, what, "Align the data, or access it in smaller parts.", memory=memory)
+        return self._make_report("misaligned", note, what, "Align the data, or access it in smaller parts.", memory=memory)
 
     def _unwritten(self, note: _Note) -> Report:
         memory = self._memory(note)
-        what = f"{note.access()} at {_in(note.space, note.address, memory)}, which no thread has written"
+        what = f"{note.access()} at {_location(note.space, note.address, memory)}, which no thread has written"
         remedy = "Copy data there or clear it before the launch, or write it in the kernel first."
         if note.space != "global":
             remedy = "Write it first; if another thread writes it, put a barrier between the write and the read."
-        return self._made("never written", note, what, remedy, memory=memory)
+        return self._make_report("never written", note, what, remedy, memory=memory)
 
     def _race(self, note: _Note) -> Report:
         memory = self._memory(note)
@@ -237,7 +239,7 @@ class Findings:
         where = f"thread {other.thread}" if same_block else _thread(other)
         verb = "read" if note.kind == RACE_WITH_READ else past_tense(note.other_instruction, note.space)
         what = (
-            f"{note.access()} at {_in(note.space, note.address, memory)}, which {where} had {_done(verb)} "
+            f"{note.access()} at {_location(note.space, note.address, memory)}, which {where} had {_past_participle(verb)} "
             f"at {other.place} ({other.op}), and nothing orders the two"
         )
         same_warp = same_block and self._warp(note.who) == self._warp(other)
@@ -248,7 +250,7 @@ class Findings:
             remedy = "Put __syncwarp() between the two, or use an atomic operation."
         elif same_block:
             remedy = "Put __syncthreads() between the two, or use an atomic operation."
-        return self._made("data race", note, what, remedy, other=True, memory=memory)
+        return self._make_report("data race", note, what, remedy, other=True, memory=memory)
 
     # -- barriers and masks ----------------------------------------------------------------------------------------------------------
 
@@ -256,28 +258,28 @@ class Findings:
         gone = note.other
         what = f"{_thread(note.who)} waited for its whole block ({note.who.op}), but thread {gone.thread} had exited at {gone.place}"
         remedy = "Let every thread reach the barrier: guard the work, do not return before it."
-        return self._made("barrier", note, what, remedy, other=True)
+        return self._make_report("barrier", note, what, remedy, other=True)
 
     def _split_barrier(self, note: _Note) -> Report:
         away = note.other
         what = f"{_thread(note.who)} waited for its whole block ({note.who.op}), but thread {away.thread} reached the one at {away.place}"
         remedy = "Let all threads of the block reach the same barrier: move it out of the branch."
-        return self._made("barrier", note, what, remedy, other=True)
+        return self._make_report("barrier", note, what, remedy, other=True)
 
     def _masked(self, note: _Note) -> str:
         return f"{_thread(note.who)}, lane {int(note.row['lane'])} of its warp, executed {note.who.op} with the mask {note.address:#010x}"
 
     def _foreign_mask(self, note: _Note) -> Report:
         remedy = "Include every lane that executes it in the mask, or let the others branch around it."
-        return self._made("mask", note, f"{self._masked(note)}, which does not include it", remedy)
+        return self._make_report("mask", note, f"{self._masked(note)}, which does not include it", remedy)
 
     def _unequal_masks(self, note: _Note) -> Report:
         what = f"{self._masked(note)}, but thread {note.other.thread}, which it includes, passed a different mask"
-        return self._made("mask", note, what, "Pass the same mask in all lanes that exchange values.", other=True)
+        return self._make_report("mask", note, what, "Pass the same mask in all lanes that exchange values.", other=True)
 
     def _not_awaited(self, note: _Note) -> Report:
         what = f"{_thread(note.who)} used a register of the product at {note.other.place} ({note.other.op}) before any wait for it"
-        return self._made("missing wait", note, f"{what} since", "Put wgmma.wait_group before it.", other=True)
+        return self._make_report("missing wait", note, f"{what} since", "Put wgmma.wait_group before it.", other=True)
 
     # -- names -----------------------------------------------------------------------------------------------------------------------
 
@@ -291,7 +293,7 @@ class Findings:
         return (x + width * (y + height * z)) // LANES
 
     def _memory(self, note: _Note) -> str:
-        """What lies at the address: the variable, or the argument, and how far into it."""
+        """Describe the memory at the address: the variable or the argument, and the offset into it."""
         if note.space in ("shared", "local"):
             return self._variable(note.space, note.address)
         if note.space == "shared::cluster":
@@ -312,7 +314,7 @@ class Findings:
         return f"{demangle(name).rsplit('::', 1)[-1]}+{address - start}"
 
     def _argument(self, allocation: Allocation) -> str:
-        """`argument 2 (f4[1024])`, or the name of a variable of the module."""
+        """Return a name for an allocation, such as `argument 2 (f4[1024])` or a module variable; empty if it has none."""
         if allocation.label:
             return demangle(allocation.label)
         for number, argument in enumerate(self._launch.arguments, 1):
@@ -322,12 +324,12 @@ class Findings:
 
 
 def _inserted(instruction: Instruction) -> bool:
-    """Whether a pass wrote it."""
+    """Return whether a pass inserted the instruction."""
     return instruction.span is not None and instruction.span.source.name == INSERTED
 
 
 def _copies_of_one(one: Instruction, other: Instruction) -> bool:
-    """Whether both stand in the same place of the text that was parsed."""
+    """Return whether two instructions were parsed from the same place of the text."""
     return one.span is not None and one.span == other.span
 
 
@@ -335,16 +337,16 @@ def _thread(actor: Actor) -> str:
     return f"block {actor.block}, thread {actor.thread}"
 
 
-def _done(verb: str) -> str:
+def _past_participle(verb: str) -> str:
     return {"wrote": "written"}.get(verb, verb)
 
 
-def _in(space: str, address: int, memory: str) -> str:
+def _location(space: str, address: int, memory: str) -> str:
     return f"{address:#x} of {space} memory{f' ({memory})' if memory else ''}"
 
 
-def _holder(allocations: Iterable[Allocation], address: int) -> Allocation | None:
-    """Of the freed allocations, the one that held an address."""
+def _find_allocation(allocations: Iterable[Allocation], address: int) -> Allocation | None:
+    """Return the freed allocation that contained an address; None if there was none."""
     ordered = sorted(allocations)
     index = bisect_right(ordered, address, key=lambda allocation: allocation.low)
     found = ordered[index - 1] if index else None

@@ -1,4 +1,4 @@
-"""What the checker adds to the code of an instruction. Without the checker, nothing."""
+"""Add the checker's code to an instruction; without the checker, add nothing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from memlane.chip import LANES
 from memlane.emulate.check.cells import Shape
 from memlane.emulate.check.clocks import CTA, DEVICE, arrive, begin_turn, cluster_arrival, cluster_passed, fence, warp_barrier
 from memlane.emulate.check.masks import inspect_masks
-from memlane.emulate.check.products import await_groups, begin_product, close_group, touch
 from memlane.emulate.check.regions import checked
+from memlane.emulate.check.wgmma import await_groups, begin_product, close_group, touch
 from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.layout import WARP
 from memlane.emulate.lower.lowering import Lowering
@@ -18,16 +18,15 @@ _STRONG = ("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio")
 
 
 def check_turn(k: Lowering) -> None:
-    """A warp begins to run."""
+    """Emit the start of a warp's turn."""
     if k.layers.check:
         k.call(begin_turn, k.warp)
 
 
 def check_access(k: Lowering, space: str, pointer: Value, distance: Value, element_bytes: int, count: int, data: Value) -> Value:
-    """The lanes of `k.active` that may go on with an access of `count` elements at these addresses.
+    """Emit the check of an access of `count` elements per lane; return the lanes of `k.active` that may proceed.
 
-    Call it before the access. `data` holds what a store will write, or is where a load will put its values; of a load, lanes that may not
-    go on find 0 there.
+    Call it before the access. `data` holds the values of a store, or receives those of a load, with 0 for lanes that may not proceed.
     """
     if not k.layers.check or space == "param":
         return k.active
@@ -37,7 +36,7 @@ def check_access(k: Lowering, space: str, pointer: Value, distance: Value, eleme
 
 
 def shape_of(instruction: Instruction, element_bytes: int, count: int) -> Shape:
-    """What an instruction with a plain address does to memory."""
+    """Return the access pattern of an instruction with a plain address."""
     access = memory_access(instruction)
     kind = "load" if is_product(instruction) else "" if access is None else access.kind
     updates, stores, loads = kind in ("atomic", "reduction"), kind == "store", kind == "load"
@@ -51,14 +50,15 @@ def shape_of(instruction: Instruction, element_bytes: int, count: int) -> Shape:
         acquires=instruction.has("acquire") or instruction.has("acq_rel"),
         releases=_reach(instruction) if release else "",
         needs_value=not stores and not instruction.has("exch"),
-        tells_values=stores,
+        has_values=stores,
     )
 
 
 def check_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, Value], nbytes: int, count: Value) -> Value:
-    """The lanes that may go on with an asynchronous copy from global to shared memory, of which each reads `count` of `nbytes`.
+    """Emit the check of an asynchronous copy from global to shared memory, of which each lane reads `count` of `nbytes`; return the lanes
+    that may proceed.
 
-    Lanes that read something, but not all, are checked where they write.
+    Lanes that read some of the bytes, but not all, are checked only where they write.
     """
     if not k.layers.check:
         return k.active
@@ -75,7 +75,8 @@ def check_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, Va
 def check_bulk_copy(
     k: Lowering, spaces: tuple[str, str], source: tuple[Value, Value], target: tuple[Value, Value], sizes: Value, updates: bool = False
 ) -> Value:
-    """The lanes that may go on with a bulk copy, of which each moves a number of bytes, 16 after 16; or updates as many where it goes."""
+    """Emit the check of a bulk copy (or, with `updates`, a bulk reduction) of `sizes` bytes per lane, in steps of 16 bytes; return the
+    lanes that may proceed."""
     if not k.layers.check:
         return k.active
     e, site, unused = k.e, constant(I32, k.index), k.scratch("copied", 16 * LANES)
@@ -97,7 +98,8 @@ def check_bulk_copy(
 
 
 def check_mbarrier(k: Lowering, space: str, pointer: Value, distance: Value, operation: str, out: Value) -> Value:
-    """The lanes that may go on with an operation on a barrier in shared memory. What arrives releases, what waits acquires."""
+    """Emit the check of an operation on a barrier in shared memory, where arriving releases and waiting acquires; return the lanes that may
+    proceed."""
     if not k.layers.check:
         return k.active
     waits = operation.startswith("test")
@@ -112,20 +114,20 @@ def _reach(instruction: Instruction) -> str:
 
 
 def check_barrier(k: Lowering, barrier: Value) -> None:
-    """`k.active` are about to arrive at a barrier of the block."""
+    """Emit the arrival of `k.active` at a block barrier."""
     if k.layers.check:
         aligned = k.instruction.opcode == "bar" or k.instruction.has("aligned")
         k.call(arrive, k.warp, barrier, constant(I32, int(not aligned)))
 
 
 def check_cluster_arrival(k: Lowering) -> None:
-    """`k.active` are about to arrive at the barrier of their cluster."""
+    """Emit the arrival of `k.active` at their cluster barrier."""
     if k.layers.check:
         k.call(cluster_arrival, k.warp, constant(I32, int(not k.instruction.has("relaxed"))))
 
 
 def check_cluster_wait(k: Lowering) -> None:
-    """`k.active` are about to wait for the barrier of their cluster: perhaps it has opened before."""
+    """Emit a wait of `k.active` at their cluster barrier, which may already have opened."""
     if k.layers.check:
         passed = k.e.and_(k.active, k.e.get(k.warp, WARP, "cluster_passed"))
         with k.e.if_then(k.e.icmp_unsigned("!=", passed, constant(I32, 0))):
@@ -133,7 +135,7 @@ def check_cluster_wait(k: Lowering) -> None:
 
 
 def check_warp_barrier(k: Lowering, partners: Value) -> None:
-    """`k.active` are at a barrier of the warp, with a mask for each lane: perhaps the last of some."""
+    """Emit the arrival of `k.active` at a warp barrier, with a mask per lane; it orders the warp if it completes one."""
     if not k.layers.check:
         return
     e = k.e
@@ -145,27 +147,27 @@ def check_warp_barrier(k: Lowering, partners: Value) -> None:
 
 
 def check_fence(k: Lowering) -> None:
-    """A fence, for whom it concerns."""
+    """Emit a fence, for instructions that are one."""
     if k.layers.check and k.instruction.opcode in ("membar", "fence"):
         with k.e.if_then(k.e.icmp_unsigned("!=", k.active, constant(I32, 0))):
             k.call(fence, k.warp, constant(I32, CTA if k.instruction.has("cta") else DEVICE))
 
 
 def check_exit(k: Lowering) -> None:
-    """`k.active` exit here."""
+    """Emit the exit of `k.active`."""
     if k.layers.check:
         note_stop(k.e, k.warp, k.active, constant(I32, k.index))
 
 
 def check_masks(k: Lowering) -> None:
-    """`k.active` execute a warp-synchronous instruction."""
+    """Emit the check of the masks of a warp-synchronous instruction."""
     if k.layers.check and k.has("mask"):
         k.e.store_lanes(k.read("mask", "b32"), k.scratch("masks", 128))
         k.call(inspect_masks, k.warp, k.scratch("masks", 128), k.active, constant(I32, k.index))
 
 
 def check_products(k: Lowering) -> None:
-    """`k.active` execute an instruction, which may touch registers of a product that is under way."""
+    """Emit the check that an instruction does not touch registers of a wgmma product in flight."""
     one, products = k.instruction, k.products
     if products is None or not products.bits:
         return
@@ -173,14 +175,14 @@ def check_products(k: Lowering) -> None:
     for bit, product in products.places.items():
         if bit & touched & ~k.touched:
             k.call(touch, k.warp, k.active, constant(I32, k.index), constant(I64, bit), constant(I32, product))
-    k.touched |= touched  # The next of its place need not be looked at, unless a product begins between.
+    k.touched |= touched  # Later instructions of the segment need no check of these registers, unless a product starts in between.
     if is_product(one):
         k.touched = 0
         k.call(begin_product, k.warp, constant(I64, products.own(one)))
 
 
 def check_groups(k: Lowering) -> None:
-    """A group of products is closed, or some are waited for."""
+    """Emit the commit of a group of products, or a wait for groups."""
     if not k.layers.check:
         return
     left = k.instruction.operand("n")

@@ -1,4 +1,4 @@
-"""One checked launch: the memory that it checks with, and what came of it."""
+"""Set up the checker's records for one launch, and report its findings."""
 
 from __future__ import annotations
 
@@ -8,23 +8,34 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import LANES
-from memlane.emulate.check.clocks import opened
-from memlane.emulate.check.declared import Comparison
+from memlane.emulate.check.clocks import barrier_opened
+from memlane.emulate.check.declared_access import DeclarationCheck
 from memlane.emulate.check.findings import Findings
-from memlane.emulate.check.records import CELL_BYTES, HASHED, LAUNCH, MOST_SITES, MOST_WARPS, NOTE, NOTES, REGION, STATE_BYTES, TURNS
+from memlane.emulate.check.records import (
+    CELL_BYTES,
+    HASH_ENTRIES,
+    KEPT_STAMPS,
+    LAUNCH,
+    MOST_SITES,
+    MOST_WARPS,
+    NOTE,
+    NOTES,
+    REGION,
+    STATE_BYTES,
+)
 from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.run.device import DeviceState
-from memlane.emulate.run.memory import untouched
+from memlane.emulate.run.memory import lazy_zeros
 from memlane.emulate.runtime.helper import address_of
 from memlane.errors import UnsupportedPtx
 from memlane.launch import Launch, Report
 
 _GROUP = 32
-"""Cells of shared memory come in multiples of this many."""
+"""Granularity of the number of shared-memory cells."""
 
 
 class Checked:
-    """Keeps alive what generated code checks a launch with, and reads the findings."""
+    """The checker's records for one launch, kept alive while generated code uses them."""
 
     def __init__(self, device: DeviceState, launch: Launch, compiled: CompiledKernel, context: npt.NDArray[Any], slot_count: int) -> None:
         if len(compiled.instructions) > MOST_SITES or launch.warps_per_block > MOST_WARPS:
@@ -36,9 +47,9 @@ class Checked:
         cells_bytes = words * CELL_BYTES
         local_bytes = compiled.frame.local_bytes * launch.warps_per_block * LANES // 4
         block_bytes = STATE_BYTES + cells_bytes + -(-local_bytes // 64) * 64
-        # Where nothing is ever written these take no memory.
-        self._blocks, self._owners = untouched(slot_count * block_bytes), untouched(8 * TURNS)
-        self._covered, self._flags = np.zeros(HASHED, np.uint32), np.zeros(HASHED, np.uint32)
+        # Untouched parts take no physical memory.
+        self._blocks, self._owners = lazy_zeros(slot_count * block_bytes), lazy_zeros(8 * KEPT_STAMPS)
+        self._covered, self._flags = np.zeros(HASH_ENTRIES, np.uint32), np.zeros(HASH_ENTRIES, np.uint32)
         self._sites = np.zeros(len(compiled.instructions) + 1, REGION)
         self._table = shadows.table()
         self._notes = np.zeros(NOTES, NOTE)
@@ -64,14 +75,14 @@ class Checked:
         }
         for name, value in values.items():
             self._record[name][0] = value
-        context["check"], context["opened"] = self._record.ctypes.data, address_of(opened)
+        context["check"], context["opened"] = self._record.ctypes.data, address_of(barrier_opened)
 
     def finish(self) -> tuple[Report, ...]:
-        """What was found, after the launch has ended or failed."""
+        """Return the reports, after the launch has ended or failed."""
         self._device.shadows.stamp = int(self._record["stamp"][0])
         findings = Findings(self._device, self._launch, self._compiled, self._context[0])
         found = findings.reports(self._notes[self._notes["key"] != 0])
         declared = self._launch.layers.declared
         if declared is None:
             return found
-        return (*found, *Comparison(findings, declared, self._table, self._base, self._owners).reports())
+        return (*found, *DeclarationCheck(findings, declared, self._table, self._base, self._owners).reports())

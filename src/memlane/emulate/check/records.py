@@ -1,4 +1,4 @@
-"""The records that the checker's code and Python share, beside those of `layout`."""
+"""Define the records that the checker's code and Python share, in addition to those of `layout`."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ import numpy as np
 from memlane.emulate.layout import BARRIERS
 
 MOST_WARPS = 32
-"""Of a block."""
-HASHED = 1 << 14
-"""Entries of the tables in which flags, and what warps released, are looked up. Two that share an entry count as both released, the later
-of the two: that can hide a race and never invents one."""
-TURNS = 1 << 22
-"""Stamps whose owner is remembered."""
+"""Maximum warps per block."""
+HASH_ENTRIES = 1 << 14
+"""Entries of the hash tables of flags and of released clocks. Two keys that share an entry both count as released at the later time, which
+can hide a race and never invents one."""
+KEPT_STAMPS = 1 << 22
+"""Number of the latest stamps whose owner is remembered."""
 PRODUCT_GROUPS = 8
-"""Of products of a warpgroup, those that are told apart; older ones count with the last."""
+"""Groups of wgmma products that are told apart; older groups merge with the last."""
 NOTES = 1 << 12
-"""Different findings that one launch can have."""
+"""Maximum number of different findings per launch."""
 
 # Kinds of finding.
 (
-    BEYOND,
-    CROOKED,
+    OUT_OF_BOUNDS,
+    MISALIGNED,
     UNWRITTEN,
     RACE_WITH_WRITE,
     RACE_WITH_READ,
     EXITED_BARRIER,
     SPLIT_BARRIER,
-    FOREIGN_MASK,
+    LANE_NOT_IN_MASK,
     UNEQUAL_MASKS,
-    NOT_STARTED,
-    ENDED,
+    BLOCK_NOT_STARTED,
+    BLOCK_ENDED,
     NOT_AWAITED,
 ) = range(1, 13)
 
 SAME_WARP, SAME_BLOCK, OTHER_BLOCK = range(3)
-APART_SHIFT = 4
-"""The kind of a race is noted together with how far apart the two threads are."""
+DISTANCE_SHIFT = 4
+"""Bit position, in the kind of a race, of the distance between the two threads."""
 
 # A cell is three u64: the last write and two reads of one 4-byte word. Each entry holds, from its lowest bit:
 #   4  bytes that were never written (of the write only)
@@ -54,8 +54,8 @@ TOUCHED_SHIFT, STRONG_SHIFT, LANE_SHIFT, SITE_SHIFT, STAMP_SHIFT = 4, 8, 10, 15,
 MOST_SITES = 1 << (STAMP_SHIFT - SITE_SHIFT)
 
 REGION = np.dtype([("low", "u8"), ("high", "u8"), ("cells", "u8"), ("delta", "u8")])
-"""An allocation, device addresses `low` to `high` (exclusive), or the one that an instruction reached last: its cells' host address, and
-what leads from a device address to the host's. The writes of all words come first, then their first reads, then their second."""
+"""An allocation, device addresses `low` to `high` (exclusive), or the one that an instruction used last: the host address of its cells, and
+the offset from device to host addresses. The write entries of all words come first, then their first reads, then their second."""
 
 LAUNCH = np.dtype(
     [
@@ -83,10 +83,9 @@ LAUNCH = np.dtype(
     ],
     align=True,
 )
-"""`stamp` is the present, `base` the first stamp of this launch. `owners[stamp % TURNS]` tells which warp ran then: block * 32 + warp.
-
-`covered` (u32 by hash of block and warp): the stamp up to which the warp's accesses are behind a fence that other blocks heed. `flags` (u32
-by hash of address): when the flag there was released last. `released` counts such releases."""
+"""The checker's state of one launch. `stamp` is the present, `base` the first stamp of this launch. `owners[stamp % TURNS]` is the warp
+that ran then: block * 32 + warp. `covered` (u32 by hash of block and warp): the stamp up to which the warp's accesses precede a fence of
+device scope. `flags` (u32 by hash of address): when the flag was released last. `released` counts the releases."""
 
 BLOCK_STATE = np.dtype(
     [
@@ -102,13 +101,15 @@ BLOCK_STATE = np.dtype(
     ],
     align=True,
 )
-"""Of a resident block; the cells of its shared memory and the bits of its local memory follow. `number` is that of the block whose state
-this is, plus 1. `joined` is what those who arrived at a barrier know; `covered` as above, for fences of any scope. `loose`:
-whether threads may come to a barrier by different instructions, as those without `.aligned` may.
+"""The checker's state of a resident block; the cells of its shared memory and the bits of its local memory follow.
 
-Of the first block of a cluster, about its barrier: when the first thread arrived in this phase (`cluster_first`, 0 if none has), whether
-some thread did so without releasing (`cluster_loose`); what `cluster_first` was when it opened last, 0 if some thread did not release
-(`cluster_since`), and when that was (`cluster_opened`)."""
+`number` is the block's number plus 1. `joined` is the clock of each barrier, the join of its arrivals; `covered` is as in LAUNCH, for
+fences of any scope. `loose`: whether threads may reach a barrier by different instructions, as those without `.aligned` may.
+
+In the first block of a cluster, for the cluster barrier: when the first thread arrived in this phase (`cluster_first`, 0 if none has),
+whether some thread arrived without releasing (`cluster_loose`), the value of `cluster_first` at the last opening, 0 if some thread did not
+release (`cluster_since`), and the time of that opening (`cluster_opened`).
+"""
 
 WARP_STATE = np.dtype(
     [
@@ -126,16 +127,19 @@ WARP_STATE = np.dtype(
     ],
     align=True,
 )
-"""`known[w]`: accesses of warp w up to this stamp happen before what this warp does now (its own: those of its other lanes). `limit`:
-entries below are ordered whoever of the block made them; `since`: entries from here on are of this turn of this warp. `acquired`: released
-flags up to this stamp were seen, `pending`: were read, but no fence came yet. `members` are the lanes that exist.
-`cluster_limit` is like `limit`, for all blocks of the cluster.
+"""The checker's state of a warp.
 
-Of products of its warpgroup, by bits (see `products`): those `under_way`, those `begun` in no group as yet, and those of each group, the
-newest first."""
+`known[w]`: accesses of warp w up to this stamp happen before this warp's present accesses (for its own number: those of its other lanes).
+`limit`: entries below are ordered, whichever thread of the block made them; `since`: entries from here on belong to this turn of this warp.
+`acquired`: released flags up to this stamp were acquired; `pending`: were read, but no fence followed yet. `members` are the lanes that
+exist. `cluster_limit` is like `limit`, for all blocks of the cluster.
+
+wgmma products, by bits (see `wgmma`): those in flight (`under_way`), those started in no group yet (`begun`), and those of each group,
+the newest first.
+"""
 
 STATE_BYTES = -(-(BLOCK_STATE.itemsize + MOST_WARPS * WARP_STATE.itemsize) // 64) * 64
-"""The block's state and that of its warps."""
+"""Size of a block's state with that of its warps, in bytes."""
 
 NOTE = np.dtype(
     [
@@ -152,5 +156,5 @@ NOTE = np.dtype(
     ],
     align=True,
 )
-"""A finding: its first occurrence, and how many there were. `key` is kind | distance << 4 | site << 8 | other site << 32, `turn`
-counts the findings, and `who` is block * 32 + warp."""
+"""A finding: its first occurrence, and the number of occurrences. `key` is kind | distance << 4 | site << 8 | other site << 32, `turn` is
+the order of the findings, and `who` is block * 32 + warp."""

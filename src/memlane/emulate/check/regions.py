@@ -1,4 +1,4 @@
-"""Which lanes of an access stay inside its state space or an allocation, and what the checker does with those that do."""
+"""Determine which lanes of an access stay inside their state space or allocation, and check the memory of those that do."""
 
 from __future__ import annotations
 
@@ -6,42 +6,43 @@ from functools import cache
 
 from memlane.chip import LANES
 from memlane.emulate.check.cells import Access, Cells, Shape
-from memlane.emulate.check.clocks import CTA, DEVICE, acquire, attend, fence, read_flags, write_flags
+from memlane.emulate.check.clocks import CTA, DEVICE, acquire, ensure_block_state, fence, read_flags, write_flags
 from memlane.emulate.check.notes import note
 from memlane.emulate.check.records import (
-    BEYOND,
-    CROOKED,
-    ENDED,
+    BLOCK_ENDED,
+    BLOCK_NOT_STARTED,
     LAUNCH,
-    NOT_STARTED,
+    MISALIGNED,
+    OUT_OF_BOUNDS,
     REGION,
     STAMP_SHIFT,
     UNWRITTEN,
     WARP_STATE,
     WORD_BYTES,
 )
-from memlane.emulate.check.stamps import Actor
+from memlane.emulate.check.stamps import CheckedWarp
 from memlane.emulate.code.build import I8, I32, I64, POINTER, Emit, Value, constant, vector
 from memlane.emulate.layout import BLOCK, CONTEXT, RANK_MASK, SPACE_NUMBERS
 from memlane.emulate.runtime.helper import Helper, helper, invoke
 from memlane.emulate.runtime.window import AddressRecords, address_of_lane, split_by_rank, split_by_space
 
 _ARGUMENTS = (POINTER, POINTER, I64, I32, I32, POINTER)
-"""warp, addresses, distance, lanes, site, data"""
+"""Argument types: warp, addresses, distance, lanes, site, data."""
 
 
 @cache
 def checked(space: str, shape: Shape) -> Helper:
-    """`(warp, addresses, distance, lanes, site, data) -> lanes`: check one access; the lanes that may go on with it.
+    """Return the helper `(warp, addresses, distance, lanes, site, data) -> lanes` that checks one access and returns the lanes that may
+    proceed.
 
-    `data` is what a store will write, as the store takes it, and where a load will put its values: lanes that are left out find 0 there.
+    `data` holds the values of a store, or receives those of a load: lanes that are left out find 0 there.
     """
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, site: Value, data: Value) -> None:
         with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
             e.ret(lanes)
         if space not in ("generic", "shared::cluster"):
-            e.ret(invoke(e, _part(space, shape), warp, addresses, distance, lanes, site, data))
+            e.ret(invoke(e, _space_check(space, shape), warp, addresses, distance, lanes, site, data))
             return
         allowed = e.variable(constant(I32, 0))
         groups = split_by_space(e, addresses, distance, lanes) if space == "generic" else split_by_rank(e, addresses, distance, lanes)
@@ -51,7 +52,7 @@ def checked(space: str, shape: Shape) -> Helper:
                     allowed.set(e.or_(allowed.get(), group))
                     continue
                 inner = e.sub(distance, constant(I64, start))
-                inside = invoke(e, _part(name, shape), warp, addresses, inner, group, site, data)
+                inside = invoke(e, _space_check(name, shape), warp, addresses, inner, group, site, data)
                 allowed.set(e.or_(allowed.get(), inside))
         e.ret(allowed.get())
 
@@ -59,8 +60,8 @@ def checked(space: str, shape: Shape) -> Helper:
 
 
 @cache
-def _part(space: str, shape: Shape) -> Helper:
-    """The same for lanes that all reach one state space."""
+def _space_check(space: str, shape: Shape) -> Helper:
+    """Return the helper that checks an access whose lanes all reach one state space; arguments and result are those of `checked`."""
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, site: Value, data: Value) -> None:
         visitor = _Visitor(e, warp, space, shape, addresses, distance, site, data)
@@ -72,44 +73,44 @@ def _part(space: str, shape: Shape) -> Helper:
         elif space == "local":
             allowed = visitor.local(aligned)
         else:
-            allowed = visitor.anywhere(aligned)
-        visitor.clear_the_rest(e.and_(lanes, e.not_(allowed)))
+            allowed = visitor.global_memory(aligned)
+        visitor.zero_rejected_lanes(e.and_(lanes, e.not_(allowed)))
         e.ret(allowed)
 
     return Helper(f"memlane_check_part_{space}_{shape.name}", I32, _ARGUMENTS, build)
 
 
 class _Visitor:
-    """Writes the code for the lanes of one state space."""
+    """Code generator for the lanes of one state space."""
 
     def __init__(self, e: Emit, warp: Value, space: str, shape: Shape, addresses: Value, distance: Value, site: Value, data: Value) -> None:
         self._e, self._space, self._shape = e, space, shape
-        self._actor = Actor(e, warp)
+        self._actor = CheckedWarp(e, warp)
         self._addresses, self._distance, self._site, self._data = addresses, distance, site, data
 
     # -- which lanes -----------------------------------------------------------------------------------------------------------------
 
     def aligned(self, lanes: Value) -> Value:
-        """`lanes` without those whose address is not a multiple of their bytes."""
+        """Return `lanes` without the misaligned ones, which are reported."""
         e, kind = self._e, vector(I64)
         if self._shape.nbytes == 1:
             return lanes
         low = e.and_(self._places(), constant(kind, self._shape.nbytes - 1))
-        crooked = e.and_(lanes, e.mask_of(e.icmp_unsigned("!=", low, constant(kind, 0))))
-        self._note(CROOKED, crooked)
-        return e.and_(lanes, e.not_(crooked))
+        misaligned = e.and_(lanes, e.mask_of(e.icmp_unsigned("!=", low, constant(kind, 0))))
+        self._note(MISALIGNED, misaligned)
+        return e.and_(lanes, e.not_(misaligned))
 
     def _places(self) -> Value:
         e = self._e
         return e.add(e.load_lanes(self._addresses, I64), e.splat(self._distance))
 
     def _inside(self, low: Value, length: Value) -> Value:
-        """i32 mask of the lanes whose access begins at `low` or above and ends within `length` bytes."""
+        """Return an i32 mask of the lanes whose access begins at `low` or above and ends within `length` bytes."""
         e, kind = self._e, vector(I64)
         steps = e.sub(self._places(), e.splat(low))
         last = e.sub(length, constant(I64, self._shape.nbytes))
         fits = e.mask_of(e.icmp_unsigned("<=", steps, e.splat(last)))
-        # Where not even one access fits, `last` is negative, which is a large number.
+        # If not even one access fits, `last` is negative, which is a large unsigned number.
         possible = e.mask_of(e.icmp_signed(">=", e.splat(last), constant(kind, 0)))
         return e.and_(fits, possible)
 
@@ -121,8 +122,8 @@ class _Visitor:
             place = (self._site, lane, address, nbytes, space)
             invoke(e, note, self._actor.warp, constant(I32, kind), *place, zero, constant(I64, 0), zero)
 
-    def clear_the_rest(self, lanes: Value) -> None:
-        """Lanes that are left out of a load get zeros."""
+    def zero_rejected_lanes(self, lanes: Value) -> None:
+        """Store zeros for the lanes that are left out of a load."""
         e, shape = self._e, self._shape
         if not shape.reads:
             return
@@ -136,21 +137,23 @@ class _Visitor:
     # -- shared and global memory ----------------------------------------------------------------------------------------------------
 
     def shared(self, lanes: Value) -> Value:
-        """The shared memory of the block: one region."""
+        """Check lanes in the block's shared memory, which is one region."""
         e, actor = self._e, self._actor
         zero = constant(I64, 0)
         inside = e.and_(lanes, self._inside(zero, e.get(actor.context, CONTEXT, "shared_bytes")))
-        self._note(BEYOND, e.and_(lanes, e.not_(inside)))
+        self._note(OUT_OF_BOUNDS, e.and_(lanes, e.not_(inside)))
         cells = e.add(e.ptrtoint(actor.state, I64), e.get(actor.launch, LAUNCH, "cells_offset"))
         plane = e.udiv(e.get(actor.launch, LAUNCH, "cells_bytes"), constant(I64, 3))
         limit = e.get(actor.own, WARP_STATE, "limit")
-        several = e.icmp_unsigned("!=", e.get(actor.context, CONTEXT, "cluster_blocks"), constant(I32, 1))  # others may write there too
+        several = e.icmp_unsigned(
+            "!=", e.get(actor.context, CONTEXT, "cluster_blocks"), constant(I32, 1)
+        )  # other blocks of the cluster may write there too
         limit = e.select(several, e.intrinsic("umin", [limit, e.get(actor.own, WARP_STATE, "cluster_limit")]), limit)
         self._visit(inside, limit, zero, cells, plane, e.get(actor.block, BLOCK, "shared"), actor.block)
         return inside
 
     def cluster(self, lanes: Value) -> Value:
-        """The shared memory of the blocks of a cluster: one block after the other."""
+        """Check lanes in the shared memory of the cluster's blocks, one block after the other."""
         e = self._e
         left, allowed = e.variable(lanes), e.variable(constant(I32, 0))
         with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):
@@ -163,27 +166,27 @@ class _Visitor:
         return allowed.get()
 
     def _in_block(self, lanes: Value, address: Value, low: Value) -> Value:
-        """Those of some lanes, whose addresses name the same block, that may go on."""
+        """Check lanes whose addresses name the same block; return those that may proceed."""
         e, actor, zero = self._e, self._actor, constant(I32, 0)
         peer, is_there = AddressRecords(e, actor.warp, self._site).named_block(e, address)
         ended = e.and_(e.not_(is_there), e.icmp_unsigned("==", e.get(peer, BLOCK, "live"), zero))
-        self._note(ENDED, e.select(ended, lanes, zero))
+        self._note(BLOCK_ENDED, e.select(ended, lanes, zero))
         length = e.select(is_there, e.get(actor.context, CONTEXT, "shared_bytes"), constant(I64, 0))
         inside = e.and_(lanes, self._inside(low, length))
-        self._note(BEYOND, e.select(ended, zero, e.and_(lanes, e.not_(inside))))
+        self._note(OUT_OF_BOUNDS, e.select(ended, zero, e.and_(lanes, e.not_(inside))))
         with e.if_then(e.icmp_unsigned("!=", inside, zero)):
             alien = e.icmp_unsigned("!=", e.ptrtoint(peer, I64), e.ptrtoint(actor.block, I64))
             strange = e.icmp_unsigned("==", e.get(actor.own, WARP_STATE, "acquired"), zero)
-            self._note(NOT_STARTED, e.select(e.and_(alien, strange), e.and_(inside, e.neg(inside)), zero))
-            invoke(e, attend, peer)
+            self._note(BLOCK_NOT_STARTED, e.select(e.and_(alien, strange), e.and_(inside, e.neg(inside)), zero))
+            invoke(e, ensure_block_state, peer)
             cells = e.add(e.get(peer, BLOCK, "check"), e.get(actor.launch, LAUNCH, "cells_offset"))
             plane = e.udiv(e.get(actor.launch, LAUNCH, "cells_bytes"), constant(I64, 3))
             limit = e.get(actor.own, WARP_STATE, "cluster_limit")
             self._visit(inside, limit, low, cells, plane, e.sub(e.get(peer, BLOCK, "shared"), low), peer)
         return inside
 
-    def anywhere(self, lanes: Value) -> Value:
-        """Global memory: one allocation after the other, first the one that the instruction reached last."""
+    def global_memory(self, lanes: Value) -> Value:
+        """Check lanes in global memory, one allocation after the other, first the one that the instruction used last."""
         e, actor = self._e, self._actor
         place = e.mul(e.zext(self._site, I64), constant(I64, REGION.itemsize))
         row = e.at(e.get_pointer(actor.launch, LAUNCH, "sites"), place)
@@ -197,12 +200,12 @@ class _Visitor:
             inside = e.variable(self._in_row(row, left.get()))
             with e.if_then(e.icmp_unsigned("==", inside.get(), constant(I32, 0)), likely=False):
                 lane = e.lowest_bit(left.get())
-                found = invoke(e, find, actor.launch, row, address_of_lane(e, self._addresses, self._distance, lane))
+                found = invoke(e, find_region, actor.launch, row, address_of_lane(e, self._addresses, self._distance, lane))
                 with e.if_then(e.icmp_unsigned("!=", found, constant(I32, 0))):
                     inside.set(self._in_row(row, left.get()))
                 with e.if_then(e.icmp_unsigned("==", inside.get(), constant(I32, 0))):
                     alone = e.shl(constant(I32, 1), lane)
-                    self._note(BEYOND, alone)
+                    self._note(OUT_OF_BOUNDS, alone)
                     left.set(e.and_(left.get(), e.not_(alone)))
             group = inside.get()
             with e.if_then(e.icmp_unsigned("!=", group, constant(I32, 0))):
@@ -220,7 +223,8 @@ class _Visitor:
         return e.and_(lanes, self._inside(low, e.sub(e.get(row, REGION, "high"), low)))
 
     def _visit(self, lanes: Value, limit: Value, low: Value, cells: Value, plane: Value, delta: Value, home: Value | None = None) -> None:
-        """`home` is the block in whose shared memory the region lies."""
+        """Check the cells of lanes inside one region, with fences, acquires and releases. `home`: the block whose shared memory is the
+        region."""
         e, shape, actor = self._e, self._shape, self._actor
         inner = self._distance if home is None else e.sub(self._distance, low)
         if shape.releases:
@@ -238,11 +242,12 @@ class _Visitor:
     # -- local memory ----------------------------------------------------------------------------------------------------------------
 
     def local(self, lanes: Value) -> Value:
-        """Local memory belongs to one thread, so there is only to see what was written. Each word has a byte with a bit for each of its."""
+        """Check lanes in local memory, which belongs to one thread: only bytes never written can be reported. Each word has a byte, with a
+        bit for each of its bytes."""
         e, actor, shape = self._e, self._actor, self._shape
         stride = e.get(actor.context, CONTEXT, "local_bytes")
         inside = e.and_(lanes, self._inside(constant(I64, 0), stride))
-        self._note(BEYOND, e.and_(lanes, e.not_(inside)))
+        self._note(OUT_OF_BOUNDS, e.and_(lanes, e.not_(inside)))
         first = e.mul(actor.number, constant(I32, LANES))
         bits = e.at(actor.state, e.get(actor.launch, LAUNCH, "local_offset"))
         with e.each_lane(inside) as lane:
@@ -272,8 +277,8 @@ class _Visitor:
 
 
 @helper("check_find", I32, POINTER, POINTER, I64)
-def find(e: Emit, launch: Value, row: Value, address: Value) -> None:
-    """Copy the region that holds an address into the row of an instruction; 0 if there is none."""
+def find_region(e: Emit, launch: Value, row: Value, address: Value) -> None:
+    """Copy the region that contains an address into the row of an instruction; return 0 if there is none."""
     table = e.get_pointer(launch, LAUNCH, "table")
     first = e.variable(constant(I64, 0))
     length = e.variable(e.get(launch, LAUNCH, "table_count"))

@@ -1,4 +1,4 @@
-"""Which bytes of each allocation were ever written, and the cells of its words while launches are checked."""
+"""Record which bytes of each allocation were ever written, and the cells of its words in checked launches."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.emulate.check.records import REGION, STAMP_SHIFT, UNWRITTEN_BITS, WORD_BYTES
-from memlane.emulate.run.memory import Allocation, untouched
+from memlane.emulate.run.memory import Allocation, lazy_zeros
 
-_KEPT_APART = 64
-"""Pieces that are remembered one by one before the cells take over."""
-_REMEMBERED = 1 << 12
-"""Allocations that are still known when they have been freed."""
-_OLDEST = 1 << (STAMP_SHIFT - 1)
-"""Stamp at which the histories of all words are dropped, so that stamps never run out."""
+_MAX_PIECES = 64
+"""Number of written pieces that are listed before cells replace the list."""
+_MAX_FREED = 1 << 12
+"""Number of freed allocations that are remembered."""
+_RESET_STAMP = 1 << (STAMP_SHIFT - 1)
+"""Stamp at which all histories are dropped, so that stamps never overflow."""
 
 
 @dataclass
 class _Shadow:
     allocation: Allocation
     pieces: list[tuple[int, int]] = field(default_factory=list)
-    """Bytes that were written, from and to, until there are cells."""
+    """Written byte ranges, (start, stop), until there are cells."""
     complete: bool = False
     """Whether every byte was written."""
     cells: npt.NDArray[np.uint64] | None = None
@@ -41,14 +41,14 @@ class _Shadow:
         if start == 0 and stop == self.allocation.nbytes:
             self.complete = True
             self.pieces.clear()
-        elif len(self.pieces) > _KEPT_APART:
+        elif len(self.pieces) > _MAX_PIECES:
             self.materialise()
 
     def materialise(self) -> npt.NDArray[np.uint64]:
-        """The cells of the words, made now if need be: without a history, and with the bytes that were never written."""
+        """Return the cells of the words, created on first use with the unwritten bytes and no history."""
         if self.cells is None:
             words = -(-self.allocation.nbytes // WORD_BYTES)
-            self.cells = untouched(24 * words).view(np.uint64)
+            self.cells = lazy_zeros(24 * words).view(np.uint64)
             if not self.complete:
                 self.cells[:words] = UNWRITTEN_BITS
                 for start, stop in self.pieces:
@@ -56,15 +56,15 @@ class _Shadow:
                 self.pieces.clear()
         return self.cells
 
-    def trust(self) -> None:
-        """Count every byte as written. There is no history to keep: what launches did before is ordered."""
+    def mark_all_written(self) -> None:
+        """Mark every byte as written and drop the history: earlier launches are ordered before all later ones."""
         self.complete = True
         self.pieces.clear()
         self.cells = None
 
 
 def _mark(cells: npt.NDArray[np.uint64], start: int, stop: int) -> None:
-    """Bytes `start` to `stop` were written."""
+    """Mark bytes `start` to `stop` as written."""
     first, last = -(-start // WORD_BYTES), stop // WORD_BYTES
     if first <= last:
         cells[first:last] &= np.uint64(~UNWRITTEN_BITS & (1 << 64) - 1)
@@ -74,7 +74,7 @@ def _mark(cells: npt.NDArray[np.uint64], start: int, stop: int) -> None:
 
 @dataclass
 class _Peers:
-    """Devices that reach each other's memory: one sequence of stamps orders what their launches did to it."""
+    """Devices that reach each other's memory; one sequence of stamps orders their launches."""
 
     members: list[Shadows]
     stamp: int = 1
@@ -83,23 +83,24 @@ class _Peers:
 class Shadows:
     """The shadows of all allocations of one emulated device.
 
-    Threads may allocate, write and free while another one launches; and an allocation may be freed wherever the garbage collector strikes,
-    also amid the methods here.
+    Threads may allocate, write and free while another one launches; the garbage collector may free an allocation in the middle of the
+    methods here.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        """Held by the memory too when it tells of allocations: were there two locks, two threads could hold one each."""
+        """Lock that the memory also holds when it reports allocations: with two locks, two threads could hold one each and deadlock."""
         self._peers = _Peers([self])
-        self.freed: deque[Allocation] = deque(maxlen=_REMEMBERED)
-        """What was freed lately: addresses are never used twice."""
+        self.freed: deque[Allocation] = deque(maxlen=_MAX_FREED)
+        """Allocations freed lately; addresses are never reused."""
         self._shadows: dict[int, _Shadow] = {}
-        """To be copied before it is walked through: making a tuple or a list of what is in it may call the garbage collector halfway."""
+        """Start address -> shadow. Copy it before iterating: building a tuple or list from it may run the garbage collector, which changes
+        it."""
         self._table: npt.NDArray[np.void] | None = None
 
     @property
     def stamp(self) -> int:
-        """The present of the checker; see `stamps`."""
+        """The checker's present time; see `stamps`."""
         return self._peers.stamp
 
     @stamp.setter
@@ -107,40 +108,41 @@ class Shadows:
         self._peers.stamp = max(stamp, self._peers.stamp)
 
     def join(self, other: Shadows) -> None:
-        """Make two devices peers, and so all that are peers of theirs."""
+        """Make two devices, and all peers of either, peers of each other."""
         if self._peers is not other._peers:
             joined = _Peers([*self._peers.members, *other._peers.members], max(self.stamp, other.stamp))
             for member in joined.members:
                 member._peers, member._table = joined, None
 
     def add(self, allocation: Allocation, written: bool) -> None:
-        """There is a new allocation."""
+        """Register a new allocation."""
         with self.lock:
             self._shadows[allocation.low] = _Shadow(allocation, complete=written)
             self._table = None
 
     def remove(self, allocation: Allocation) -> None:
-        """An allocation was freed."""
+        """Remove a freed allocation."""
         with self.lock:
             del self._shadows[allocation.low]
             self.freed.append(allocation)
             self._table = None
 
     def wrote(self, allocation: Allocation, offset: int, nbytes: int) -> None:
-        """The host wrote to an allocation."""
+        """Record a write of the host to an allocation."""
         with self.lock:
             self._shadows[allocation.low].wrote(offset, offset + nbytes)
 
-    def trust(self) -> None:
-        """A launch that was not checked may have written anywhere."""
+    def mark_all_written(self) -> None:
+        """Mark all memory as written, after a launch that was not checked."""
         with self.lock:
             for shadow in self._shadows.copy().values():
                 if not shadow.complete:
-                    shadow.trust()
+                    shadow.mark_all_written()
                     self._table = None
 
     def table(self) -> npt.NDArray[np.void]:
-        """The allocations with their cells as generated code looks them up, those of peers too: by address, behind an empty first row."""
+        """Return the allocations of this device and its peers, with their cells, for generated code: by address, after an empty first
+        row."""
         if len(self._peers.members) == 1:
             return self._own_table()
         return np.sort(np.concatenate([member._own_table()[1 if number else 0 :] for number, member in enumerate(self._peers.members)]))
@@ -155,9 +157,9 @@ class Shadows:
             return table
 
     def begin(self) -> int:
-        """The first stamp of a launch."""
+        """Return the first stamp of a launch."""
         with self.lock:
-            if self.stamp > _OLDEST:
+            if self.stamp > _RESET_STAMP:
                 self._peers.stamp = 1
                 for shadow in [shadow for member in self._peers.members for shadow in member._shadows.copy().values()]:
                     if shadow.cells is not None:

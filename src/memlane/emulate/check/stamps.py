@@ -1,17 +1,17 @@
-"""The time of the checker: a number that grows with every turn of a warp and with everything that orders.
+"""Keep the checker's logical time: a number that grows with every turn of a warp and every synchronisation.
 
 Each stamp belongs to one warp.
 """
 
 from __future__ import annotations
 
-from memlane.emulate.check.records import LAUNCH, MOST_WARPS, STATE_BYTES, TURNS, WARP_STATE
+from memlane.emulate.check.records import KEPT_STAMPS, LAUNCH, MOST_WARPS, STATE_BYTES, WARP_STATE
 from memlane.emulate.code.build import I64, Emit, Value, constant
 from memlane.emulate.layout import BLOCK, CONTEXT, WARP
 
 
-class Actor:
-    """The records of a warp that the checker's code works with."""
+class CheckedWarp:
+    """The records of a warp that the checker's code uses."""
 
     def __init__(self, e: Emit, warp: Value) -> None:
         self.warp = warp
@@ -22,34 +22,34 @@ class Actor:
         self.number = e.get(warp, WARP, "number")
         self.own = warp_state(e, self.state, self.number)
 
-    def who(self, e: Emit) -> Value:
-        """Block and warp as one i64."""
-        return who(e, self.block, self.number)
+    def warp_id(self, e: Emit) -> Value:
+        """Return block and warp as one i64."""
+        return warp_id(e, self.block, self.number)
 
 
 def warp_state(e: Emit, state: Value, number: Value) -> Value:
-    """Where the state of warp `number` lies in that of its block: at the end."""
+    """Return the address of the state of warp `number`, at the end of its block's state."""
     first = e.at(state, STATE_BYTES - MOST_WARPS * WARP_STATE.itemsize)
     return e.at(first, e.mul(e.zext(number, I64), constant(I64, WARP_STATE.itemsize)))
 
 
-def who(e: Emit, block: Value, number: Value) -> Value:
-    """Block and warp as one i64."""
+def warp_id(e: Emit, block: Value, number: Value) -> Value:
+    """Return block and warp as one i64."""
     return e.add(e.mul(e.get(block, BLOCK, "number"), constant(I64, MOST_WARPS)), e.zext(number, I64))
 
 
 def now(e: Emit, launch: Value) -> Value:
-    """The present, i64."""
+    """Return the present stamp; i64."""
     return e.get(launch, LAUNCH, "stamp")
 
 
 def advance(e: Emit, launch: Value) -> Value:
-    """A new stamp, for the warp that runs."""
+    """Take a new stamp for the running warp, and return it."""
     stamp = e.bump(launch, LAUNCH, "stamp")
-    e.store(e.get(launch, LAUNCH, "running"), owner_at(e, launch, stamp))
+    e.store(e.get(launch, LAUNCH, "running"), owner_address(e, launch, stamp))
     return stamp
 
 
-def owner_at(e: Emit, launch: Value, stamp: Value) -> Value:
-    """Where it is kept whose a stamp is."""
-    return e.element(e.get_pointer(launch, LAUNCH, "owners"), e.and_(stamp, constant(I64, TURNS - 1)), I64)
+def owner_address(e: Emit, launch: Value, stamp: Value) -> Value:
+    """Return the address of a stamp's owner."""
+    return e.element(e.get_pointer(launch, LAUNCH, "owners"), e.and_(stamp, constant(I64, KEPT_STAMPS - 1)), I64)

@@ -1,8 +1,8 @@
-"""The counting layer: sectors and wavefronts of a warp access, as generated code."""
+"""Count sectors and wavefronts of a warp access in generated code."""
 
 from memlane.emulate.code.build import I32, I64, POINTER
 
 ARGUMENTS = (POINTER, I64, I32, I32)
-"""Of each counting function, as `counting` describes them: addresses, distance, mask, nbytes."""
+"""Argument types of every counting function: addresses, distance, mask, nbytes (see `counting`)."""
 
 __all__ = ["ARGUMENTS"]

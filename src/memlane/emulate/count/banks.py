@@ -1,14 +1,14 @@
-"""Wavefronts of one warp access to shared memory, counted by generated code. `memlane.chip.access` defines the numbers.
+"""Count the wavefronts of a warp access to shared memory in generated code, by the rules of `memlane.chip.access`.
 
-Accesses are naturally aligned, so a lane's words lie in neighbouring banks, and the lanes whose first words share a bank share the banks
-of the others as well: it is enough to count *cells*, one a lane, as wide as the access. A cell is a number whose remainder is its bank
-and whose quotient is its row.
+Accesses are naturally aligned, so a lane's words lie in neighbouring banks, and lanes whose first words share a bank share the banks of the
+other words as well. It is therefore enough to count *cells*, one per lane, as wide as the access: the remainder of a cell's number is its
+bank, the quotient its row.
 
-Of a full warp whose cells are equally far apart the fullest bank follows from how far. Of the others, how often the fullest bank is asked
-is counted for all banks at once: each lane is a word with one bit set, that of its bank, and a tree of bitwise adders sums them into a
-few words, of which the k-th holds bit k of every bank's count. That takes some 60 cycles whatever the conflict. Lanes with the same cell
-must count once: those next to each other, or half a pass apart, are left out beforehand; if others can remain, the cells are sorted and
-counted again.
+If the cells of a full warp are equally far apart, the load of the fullest bank follows from the stride. Otherwise the load of all banks is
+counted at once: each lane is a word with one bit set, that of its bank, and a tree of bitwise adders sums the lanes into a few words, the
+k-th of which holds bit k of every bank's count. That takes some 60 cycles whatever the conflict. Lanes with the same cell must count once:
+equal neighbours, or equal lanes half a pass apart, are removed beforehand; if other duplicates can remain, the cells are sorted and counted
+again.
 """
 
 from __future__ import annotations
@@ -27,50 +27,50 @@ from memlane.emulate.runtime.helper import Helper, invoke
 
 _VECTOR = vector(I32)
 _WIDTHS = (4, 8, 16)
-"""The widths for which a rule differs; accesses of 1 and 2 bytes go the way of 4."""
+"""Access widths in bytes with rules of their own; accesses of 1 and 2 bytes follow the rule for 4."""
 
 
 def wavefronts_helper(chip: Chip, kind: AccessKind = "load") -> Helper:
-    """`(addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32) -> i64`: wavefronts, `cycles << 16` and `ideal << 32`.
+    """Return `(addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32) -> i64`: wavefronts, `cycles << 16` and `ideal << 32`.
 
-    Addresses are naturally aligned and in one window of 2^32 bytes that begins at a multiple of all banks' width.
+    Addresses must be naturally aligned and lie in one window of 2^32 bytes that begins at a multiple of all banks' width.
     """
     return _wavefronts_helper(chip.bank_rule(kind))
 
 
 def bank_period(rule: BankRule) -> int:
-    """Return bytes by which all addresses of an access may move without a change of its wavefronts: as banks are alike, a cell, or where
-    several words are in a row of the banks, a row. A power of two."""
+    """Return the bytes by which all addresses may shift without changing the wavefronts, a power of two: one cell, as banks are alike, or
+    one row if a bank row holds several words."""
     return _WIDTHS[-1] if rule.row_words == 1 else rule.banks * rule.bank_bytes * rule.row_words
 
 
 @cache
 def _wavefronts_helper(rule: BankRule) -> Helper:
     digest = hashlib.sha256(repr(rule).encode()).hexdigest()[:12]
-    ways = {width: _Way(rule, width, digest) for width in _WIDTHS if width <= rule.bank_bytes or rule.wide == "at once"}
-    widest = max(ways)
+    width_rules = {width: _WidthRule(rule, width, digest) for width in _WIDTHS if width <= rule.bank_bytes or rule.wide == "at once"}
+    widest = max(width_rules)
 
     def build(e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
         with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
             e.ret(constant(I64, 0))
-        for width in sorted(ways)[:-1]:
+        for width in sorted(width_rules)[:-1]:
             with e.if_then(e.icmp_unsigned("<=", nbytes, constant(I32, width))):
-                e.ret(invoke(e, ways[width].helper, addresses, distance, mask, nbytes))
+                e.ret(invoke(e, width_rules[width].helper, addresses, distance, mask, nbytes))
         if rule.wide == "at once":
-            e.ret(invoke(e, ways[widest].helper, addresses, distance, mask, nbytes))
+            e.ret(invoke(e, width_rules[widest].helper, addresses, distance, mask, nbytes))
             return
         one = e.intrinsic("umin", [nbytes, constant(I32, rule.bank_bytes)])
         total = e.variable(constant(I64, 0))
         with e.count(e.udiv(nbytes, one)) as word:
             there = e.add(distance, e.zext(e.mul(word, one), I64))
-            total.set(e.add(total.get(), invoke(e, ways[widest].helper, addresses, there, mask, one)))
+            total.set(e.add(total.get(), invoke(e, width_rules[widest].helper, addresses, there, mask, one)))
         e.ret(total.get())
 
     return Helper(f"memlane_wavefronts_{digest}", I64, ARGUMENTS, build)
 
 
-class _Way:
-    """How accesses of one width go through the banks."""
+class _WidthRule:
+    """Bank rule for accesses of one width."""
 
     def __init__(self, rule: BankRule, width: int, digest: str) -> None:
         self.rule = rule
@@ -89,14 +89,16 @@ class _Way:
         if self.rule.merge == "neighbours" and self.group < LANES:
             merged = self._merged(e, lanes, mask)
             with e.if_then(e.icmp_unsigned("!=", merged, constant(I32, 0)), likely=False):
-                e.ret(self._joined(e, lanes, mask, nbytes, merged))
+                e.ret(self._merge_passes(e, lanes, mask, nbytes, merged))
         e.ret(self._result(e, self._passes(e, lanes, mask, nbytes, self.group), LANES // self.group))
 
-    def _joined(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, merged: Value) -> Value:
-        """The result where the lanes of some pairs of passes agree: a pair counts as one pass if that has no conflict, and takes the time
-        of one if all lanes of the warp agree."""
+    def _merge_passes(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, merged: Value) -> Value:
+        """Return the result if the lanes of some pairs of passes agree.
+
+        Such a pair counts as one pass if it has no conflict, and takes the time of one pass if all lanes of the warp agree.
+        """
         whole = e.icmp_unsigned("==", merged, constant(I32, FULL))
-        self._joined_freely(e, lanes, mask, nbytes, whole)
+        self._merge_all_passes(e, lanes, mask, nbytes, whole)
         cost, apart_cycles, joined_cycles = e.variable(constant(I64, 0)), constant(I64, 0), constant(I64, 0)
         for pair in _groups(2 * self.group):
             here = e.and_(mask, constant(I32, pair))
@@ -114,8 +116,8 @@ class _Way:
         cycles = e.mul(e.select(whole, joined_cycles, apart_cycles), times)
         return e.or_(e.mul(cost.get(), times), e.shl(cycles, constant(I64, 16)))
 
-    def _joined_freely(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, whole: Value) -> None:
-        """Return for what is common, a few addresses for the whole warp: all pairs agree, and none has a conflict."""
+    def _merge_all_passes(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, whole: Value) -> None:
+        """Return early in the common case of a few addresses for the whole warp: all pairs agree, and none has a conflict."""
         if self.group * self.width > self.row_bytes:
             return
         with e.if_then(whole):
@@ -131,7 +133,7 @@ class _Way:
         return plain and self.width >= rule.bank_bytes and self.group * self.width <= self.row_bytes and self.cells.bit_count() == 1
 
     def _affine(self, e: Emit, lanes: Value, mask: Value) -> None:
-        """Return for a full warp whose addresses are equally far apart in whole cells: what is counted follows from how far."""
+        """Return early for a full warp whose addresses have a constant stride of whole cells: the counts follow from the stride."""
         first = e.extract_element(lanes, constant(I32, 0))
         step = e.sub(e.extract_element(lanes, constant(I32, 1)), first)
         row = e.add(e.splat(first), e.mul(e.splat(step), lane_numbers(I32)))
@@ -154,15 +156,18 @@ class _Way:
             e.ret(self._result(e, e.or_(wavefronts, constant(I64, passes << 32)), passes))
 
     def _result(self, e: Emit, cost: Value, passes: int) -> Value:
-        """What the helper returns, from wavefronts and `ideal << 32` of an access that takes at least so many cycles."""
+        """Return the helper's result, from wavefronts and `ideal << 32` of an access that takes at least `passes` cycles."""
         cost = e.mul(cost, constant(I64, self.rule.times or 1))
         wavefronts = e.and_(cost, constant(I64, 0xFFFF))
         cycles = e.intrinsic("umax", [wavefronts, constant(I64, passes * (self.rule.times or 1))])
         return e.or_(cost, e.shl(cycles, constant(I64, 16)))
 
     def _merged(self, e: Emit, lanes: Value, mask: Value) -> Value:
-        """Mask of the pairs of passes whose lanes agree: every active lane has the address of lane^1; all of them if every one has that of
-        lane^2. An inactive neighbour agrees with any."""
+        """Return a mask of the pairs of passes whose lanes agree.
+
+        Lanes agree if every active lane has the address of lane^1; all lanes are set if every active lane has the address of lane^2. An
+        inactive neighbour agrees with any lane.
+        """
         active = e.lanes_of(mask)
         merged = constant(I32, 0)
         for step, groups in ((1, _groups(2 * self.group)), (2, [FULL])):
@@ -175,7 +180,7 @@ class _Way:
         return merged
 
     def _passes(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, group: int) -> Value:
-        """Wavefronts and `ideal << 32` of the passes of `group` lanes that have an active one."""
+        """Return wavefronts and `ideal << 32` of the passes of `group` lanes with an active lane."""
         used = constant(I32, 0)
         for lanes_of_pass in _groups(group):
             used = e.add(used, e.zext(e.icmp_unsigned("!=", e.and_(mask, constant(I32, lanes_of_pass)), constant(I32, 0)), I32))
@@ -191,7 +196,7 @@ class _Way:
         return e.or_(e.zext(number, I64), e.shl(e.zext(ideal, I64), constant(I64, 32)))
 
     def _cells(self, e: Emit, lanes: Value) -> Value:
-        """The cell of each lane: `row * cells + bank`, in units of a cell."""
+        """Return the cell of each lane: `row * cells + bank`, in units of a cell."""
         unit = e.udiv(lanes, constant(_VECTOR, self.cell_bytes))
         if self.rule.row_words == 1:
             return unit
@@ -199,7 +204,7 @@ class _Way:
         return e.add(e.mul(row, constant(_VECTOR, self.cells)), e.urem(unit, constant(_VECTOR, self.cells)))
 
     def _degree(self, e: Emit, cells: Value, used: Value, group: int) -> None:
-        """Wavefronts of all passes, of which `used` have an active lane. Inactive lanes have all ones for a cell."""
+        """Return the wavefronts of all passes, `used` of which have an active lane. Inactive lanes hold all ones."""
         if self.rule.same_word == "one by one":
             e.ret(self._fullest(e, cells, group))
             return
@@ -210,11 +215,13 @@ class _Way:
         e.ret(self._fullest(e, sort(e, cells, group), group))
 
     def _fullest(self, e: Emit, cells: Value, group: int) -> Value:
-        """The greatest number of lanes at one bank, summed over the groups; a lane that repeats the one before is left out, if lanes that
-        meet in a cell are served together."""
+        """Return the load of the fullest bank, summed over the groups.
+
+        A lane that repeats the one before is left out if lanes with the same cell are served together.
+        """
         counted = e.mask_of(e.icmp_unsigned("!=", cells, constant(_VECTOR, -1)))
         if self.rule.same_word == "together":
-            # Also left out are lanes that repeat the one half a group before: two rows of a tile that read the same.
+            # Lanes that repeat the one half a group before are left out too: two rows of a tile that read the same words.
             half_before = [lane - group // 2 if lane % group >= group // 2 else lane for lane in range(LANES)]
             repeats = e.mask_of(e.icmp_unsigned("==", cells, permute(e, cells, half_before)))
             second_halves = sum(1 << lane for lane in range(LANES) if lane % group >= group // 2)
@@ -223,13 +230,13 @@ class _Way:
         bank = e.urem(cells, constant(_VECTOR, self.cells))
         bank = bank if bits is I32 else e.zext(bank, vector(bits))
         one = e.shl(constant(vector(bits), 1), bank)
-        planes = _sums(e, e.select(e.lanes_of(counted), one, constant(vector(bits), 0)), group)
-        return total_of_passes(e, _greatest(e, planes))
+        planes = _bit_plane_sums(e, e.select(e.lanes_of(counted), one, constant(vector(bits), 0)), group)
+        return total_of_passes(e, _bit_plane_maximum(e, planes))
 
     def _ideal(self, e: Emit, lanes: Value, mask: Value, nbytes: Value, group: int, used: Value) -> Value:
-        """Wavefronts if the distinct bytes of each pass lay evenly over the banks. Mostly a pass cannot ask for more than one holds."""
+        """Return the wavefronts if the distinct bytes of each pass were spread evenly over the banks, usually one per pass."""
         if self.group * self.width <= self.row_bytes:
-            return used  # merged passes hold no more: at least half of their lanes repeat an address or are inactive
+            return used  # this holds for merged passes too: at least half of their lanes repeat an address or are inactive
         ordered = sort(e, e.select(e.lanes_of(mask), lanes, constant(_VECTOR, -1)), group)
         kept = e.and_(distinct(e, ordered, group), e.mask_of(e.icmp_unsigned("!=", ordered, constant(_VECTOR, -1))))
         total = constant(I32, 0)
@@ -240,7 +247,7 @@ class _Way:
         return total
 
     def _single_broadcast(self, e: Emit, lanes: Value, mask: Value, group: int) -> Value:
-        """Steps when each hands one word to many lanes, and from every other bank one word to one lane."""
+        """Return the steps if each step broadcasts one word to many lanes, and gives one lane one word from every other bank."""
         steps = Helper(f"memlane_steps_{self.digest}", I32, (_VECTOR, I32), self._steps)
         total = constant(I32, 0)
         for lanes_of_pass in _groups(group):
@@ -248,7 +255,7 @@ class _Way:
         return total
 
     def _steps(self, e: Emit, lanes: Value, mask: Value) -> None:
-        """The steps of one pass: the words left over by each step are moved together, in order, for the next."""
+        """Return the steps of one pass; the words left over by each step are compacted, in order, for the next."""
         words_a_lane = self.cell_bytes // self.rule.bank_bytes
         with e.goto_entry_block():
             words = e.alloca(I32, LANES * words_a_lane)
@@ -278,14 +285,14 @@ class _Way:
 
 
 def fullest_of_passes(e: Emit, addresses: Value, mask: Value, nbytes: int, row_bytes: int) -> Value:
-    """Return for each pass the most lanes at one bank, those at one word each by itself: a lane of a vector for each pass.
+    """Return for each pass the number of lanes at its fullest bank, without broadcasts: a vector with one lane per pass.
 
     `addresses` are 32 i32; a bank is as wide as the `nbytes` of a lane, and a pass has as many lanes as a row has such banks.
     """
     cells = row_bytes // nbytes
     bank = e.and_(e.udiv(addresses, constant(_VECTOR, nbytes)), constant(_VECTOR, cells - 1))
     one = e.shl(constant(_VECTOR, 1), bank)
-    return _greatest(e, _sums(e, e.select(e.lanes_of(mask), one, constant(_VECTOR, 0)), cells))
+    return _bit_plane_maximum(e, _bit_plane_sums(e, e.select(e.lanes_of(mask), one, constant(_VECTOR, 0)), cells))
 
 
 def total_of_passes(e: Emit, of_passes: Value) -> Value:
@@ -299,12 +306,12 @@ def total_of_passes(e: Emit, of_passes: Value) -> Value:
 
 
 def _groups(group: int) -> list[int]:
-    """Masks of the groups of `group` lanes, in order."""
+    """Return masks of consecutive groups of `group` lanes."""
     return [(FULL >> (LANES - group)) << first for first in range(0, LANES, group)]
 
 
-def _sums(e: Emit, bits: Value, group: int) -> list[Value]:
-    """Sums of the lanes of each group, bit by bit of the lanes: result k holds bit k of the sums, a lane for each group."""
+def _bit_plane_sums(e: Emit, bits: Value, group: int) -> list[Value]:
+    """Return the sums of the lanes of each group, per bit position: result k holds bit k of the sums, one lane per group."""
     planes = [bits]
     lanes = LANES
     while group > 1:
@@ -322,8 +329,8 @@ def _sums(e: Emit, bits: Value, group: int) -> list[Value]:
     return planes
 
 
-def _greatest(e: Emit, planes: list[Value]) -> Value:
-    """The greatest of the numbers whose bits the planes hold, lane by lane."""
+def _bit_plane_maximum(e: Emit, planes: list[Value]) -> Value:
+    """Return the lane-wise maximum of the numbers whose bits the planes hold."""
     kind = planes[0].type
     zero = ir.Constant(kind, None)
     candidates = ir.Constant(kind, [(1 << kind.element.width) - 1] * kind.count)

@@ -1,9 +1,8 @@
-"""Sectors of one warp access to global-like memory, counted by generated code. `memlane.chip.access` defines the numbers.
+"""Count the sectors of a warp access to global-like memory in generated code, by the rules of `memlane.chip.access`.
 
-Of a full warp whose addresses are equally far apart (contiguous, strided, uniform) everything follows from the first and the step. Other
-addresses mostly ascend with the lane as well (two rows of a tile): then neighbours that differ are all that has to be counted. Any other
-order is sorted first. Both work on 32-bit distances from the first address; a warp whose lanes lie more than 2^30 bytes apart goes the
-same way with 64 bits.
+For a full warp with a constant stride (contiguous, strided, uniform) everything follows from the first address and the stride. Other
+addresses mostly ascend with the lane (two rows of a tile): then it is enough to count neighbours that differ. Any other order is sorted
+first. Both use 32-bit distances from the first address; a warp whose lanes lie more than 2^30 bytes apart takes the same path with 64 bits.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from memlane.emulate.layout import FULL
 from memlane.emulate.runtime.helper import Helper, invoke
 
 _REACH = 1 << 30
-"""How far from the first lane's address the 32-bit way goes, in bytes."""
+"""Maximum distance from the first lane's address for the 32-bit path, in bytes."""
 
 
 def sectors_helper(chip: Chip, kind: AccessKind = "load") -> Helper:
-    """`(addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32) -> i64`: sectors that move, and `ideal << 32`.
+    """Return `(addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32) -> i64`: sectors that move, and `ideal << 32`.
 
-    `nbytes` is what each lane asks for. Misaligned lanes count each sector that they touch, except under the rule of segments.
+    `nbytes` is the size of each lane's access. Misaligned lanes count each sector that they touch, except under the rule of segments.
     """
     return _sectors_helper(chip.coalescing, chip.sector_bytes, chip.piece_bytes(kind))
 
@@ -47,14 +46,14 @@ def _sectors_helper(rule: CoalescingRule, sector_bytes: int, piece_bytes: int) -
         touched = invoke(e, near, addresses, distance, mask, nbytes)
         full_sectors = e.add(e.lshr(touched, constant(I64, 32)), constant(I64, sector_bytes - 1))
         ideal = e.udiv(full_sectors, constant(I64, sector_bytes))
-        number = e.and_(touched, constant(I64, FULL)) if whole else _by_groups(e, moved, rule, addresses, distance, mask, nbytes)
+        number = e.and_(touched, constant(I64, FULL)) if whole else _sum_over_groups(e, moved, rule, addresses, distance, mask, nbytes)
         e.ret(e.or_(e.mul(number, constant(I64, unit)), e.shl(ideal, constant(I64, 32))))
 
     return Helper(f"memlane_sectors_{name}", I64, ARGUMENTS, build)
 
 
-def _by_groups(e: Emit, moved: Helper, rule: CoalescingRule, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> Value:
-    """The sum of `moved` over the groups of lanes that are served together; i64."""
+def _sum_over_groups(e: Emit, moved: Helper, rule: CoalescingRule, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> Value:
+    """Return the sum of `moved` over the groups of lanes that are served together; i64."""
     size = e.select(e.icmp_unsigned("<=", nbytes, constant(I32, 8)), constant(I32, rule.lanes_8), constant(I32, rule.lanes_16))
     size = e.select(e.icmp_unsigned("<=", nbytes, constant(I32, 4)), constant(I32, rule.lanes_4), size)
     group = e.lshr(constant(I32, FULL), e.sub(constant(I32, LANES), size))
@@ -67,19 +66,19 @@ def _by_groups(e: Emit, moved: Helper, rule: CoalescingRule, addresses: Value, d
 
 
 def _touched_near(sector_bytes: int, e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
-    """Distinct sectors touched, and distinct bytes << 32, of a mask that is not empty."""
+    """Return distinct sectors touched, and distinct bytes << 32; the mask must not be empty."""
     first_lane = e.lowest_bit(mask)
     first = e.add(e.load(e.element(addresses, first_lane, I64), typ=I64), distance)
     base = e.and_(e.sub(first, constant(I64, _REACH)), constant(I64, -sector_bytes))
     distances = e.add(e.load_lanes(addresses, I64), e.splat(e.sub(distance, base)))
-    _touched_in_steps(sector_bytes, e, distances, mask, nbytes)
+    _touched_affine(sector_bytes, e, distances, mask, nbytes)
     active = e.lanes_of(mask)
     reach = e.reduce("or", e.select(active, distances, constant(vector(I64), 0)))
     with e.if_then(e.icmp_unsigned(">=", reach, constant(I64, 2 * _REACH)), likely=False):
         far = Helper(f"memlane_touched_far_{sector_bytes}", I64, ARGUMENTS, partial(_touched_far, sector_bytes))
         e.ret(invoke(e, far, addresses, distance, mask, nbytes))
     near = e.select(active, e.trunc(distances, vector(I32)), constant(vector(I32), -1))
-    # Inactive lanes in front repeat the first active one, those behind are greater than all: guarded rows stay in order.
+    # Leading inactive lanes repeat the first active one, trailing ones compare greater than all: guarded rows stay sorted.
     in_front = e.sub(e.shl(constant(I32, 1), first_lane), constant(I32, 1))
     near = e.select(e.lanes_of(in_front), e.splat(e.trunc(e.sub(first, base), I32)), near)
     ordered = e.variable(near)
@@ -88,9 +87,11 @@ def _touched_near(sector_bytes: int, e: Emit, addresses: Value, distance: Value,
     e.ret(_tally(e, ordered.get(), nbytes, sector_bytes))
 
 
-def _touched_in_steps(sector_bytes: int, e: Emit, lanes: Value, mask: Value, nbytes: Value) -> None:
-    """Return for a full warp whose aligned addresses are equally far apart, upwards: all sectors from the first to the last, or one for
-    each lane where the steps are longer than a sector."""
+def _touched_affine(sector_bytes: int, e: Emit, lanes: Value, mask: Value, nbytes: Value) -> None:
+    """Return early for a full warp of aligned addresses with a constant upward stride.
+
+    It touches all sectors from the first to the last, or one per lane if the stride exceeds a sector.
+    """
     first = e.extract_element(lanes, constant(I32, 0))
     step = e.sub(e.extract_element(lanes, constant(I32, 1)), first)
     width = e.zext(nbytes, I64)
@@ -109,20 +110,20 @@ def _touched_in_steps(sector_bytes: int, e: Emit, lanes: Value, mask: Value, nby
 
 
 def _touched_far(sector_bytes: int, e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
-    """As `_touched_near`, for lanes that lie anywhere."""
+    """Return the result of `_touched_near` for lanes at any distance, with 64-bit arithmetic."""
     lanes = e.add(e.load_lanes(addresses, I64), e.splat(distance))
     everywhere = e.select(e.lanes_of(mask), lanes, constant(vector(I64), -1))
     e.ret(_tally(e, sort(e, everywhere), nbytes, sector_bytes))
 
 
 def _tally(e: Emit, starts: Value, nbytes: Value, sector_bytes: int) -> Value:
-    """Distinct sectors and distinct bytes << 32 of pieces that begin at `starts`, in order; all ones is no piece."""
+    """Return distinct sectors, and distinct bytes << 32, of pieces that begin at the sorted `starts`; all ones stands for no piece."""
     element = starts.type.element
     width = e.splat(nbytes if element is I32 else e.zext(nbytes, element))
     sector = constant(vector(element), sector_bytes.bit_length() - 1)
     first = e.lshr(starts, sector)
     last = e.lshr(e.add(starts, e.sub(width, constant(vector(element), 1))), sector)
-    # Each piece adds the sectors and bytes beyond those of the piece before it; nothing is before the first.
+    # Each piece adds the sectors and bytes that the piece before it did not cover.
     lane_zero = ir.Constant(vector(I1), [lane == 0 for lane in range(LANES)])
     unseen = e.sub(first, constant(vector(element), 1))
     seen = e.intrinsic("smax", [e.select(lane_zero, unseen, before(e, last)), unseen])
@@ -135,9 +136,9 @@ def _tally(e: Emit, starts: Value, nbytes: Value, sector_bytes: int) -> Value:
 
 
 def _segments(sector_bytes: int, e: Emit, addresses: Value, distance: Value, mask: Value, nbytes: Value) -> None:
-    """Sectors that move under the protocol of compute capability 1.2 and 1.3 for one group of lanes.
+    """Return the sectors that one group of lanes moves under the protocol of compute capability 1.2 and 1.3.
 
-    The lowest lane left chooses an aligned segment, all lanes in it are served, and it is halved while one half holds them all.
+    The lowest remaining lane chooses an aligned segment; all lanes in it are served, and it is halved while one half contains them all.
     """
     lanes = e.add(e.load_lanes(addresses, I64), e.splat(distance))
     largest = e.select(e.icmp_unsigned("==", nbytes, constant(I32, 2)), constant(I64, 64), constant(I64, 128))

@@ -1,4 +1,4 @@
-"""What an asynchronous copy of a warp costs, counted by generated code. `memlane.chip.copies` defines the numbers."""
+"""Count the cost of a warp's asynchronous copy in generated code, by the rules of `memlane.chip.copies`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from memlane.chip import LANES
 from memlane.chip.copies import HALF, LINE, SECTOR
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant, vector
 from memlane.emulate.count.banks import fullest_of_passes, total_of_passes
-from memlane.emulate.count.meeting import meeting
+from memlane.emulate.count.equal_lanes import equal_lanes
 from memlane.emulate.runtime.helper import Helper, invoke
 
 _ADDRESSES, _LANES = vector(I64), vector(I32)
 _ROWS = 0xFFFF
-"""Of shared memory: more than a block can have."""
+"""Mask of a row of shared memory, larger than a block can have."""
 
 
 @cache
 def copy_helper(nbytes: int, past_l1: bool) -> Helper:
-    """`(sources: <32 x i64>*, distance, targets: <32 x i64>*, distance, lanes: i32, readers: i32, whole: i32) -> i64`: wavefronts,
-    `ideal << 32`, and past L1 `sectors << 48`. `readers`: lanes that read; `whole`: those that read all that they copy."""
+    """Return `(sources: <32 x i64>*, distance, targets: <32 x i64>*, distance, lanes: i32, readers: i32, whole: i32) -> i64`: wavefronts,
+    `ideal << 32`, and past L1 `sectors << 48`.
+
+    `readers`: lanes that read; `whole`: lanes that read all bytes that they copy.
+    """
 
     def build(e: Emit, source: Value, far: Value, target: Value, near: Value, lanes: Value, readers: Value, whole: Value) -> None:
         sources, targets = (e.add(e.load_lanes(at, I64), e.splat(distance)) for at, distance in ((source, far), (target, near)))
@@ -42,17 +45,18 @@ def copy_helper(nbytes: int, past_l1: bool) -> Helper:
 
 
 def _through_l1(e: Emit, nbytes: int, sources: Value, targets: Value, lanes: Value, readers: Value) -> None:
-    """Return for each pass the most lanes that are in the way of one: those that write to its bank, or read from the bank that it reads."""
+    """Return, summed over the passes, the most lanes that conflict with one lane: lanes that write to its bank, or read from the bank that
+    it reads."""
     read, written = (fullest_of_passes(e, e.trunc(at, _LANES), mask, nbytes, LINE) for at, mask in ((sources, readers), (targets, lanes)))
     number, both = e.variable(total_of_passes(e, e.intrinsic("umax", [read, written]))), e.intrinsic("umin", [read, written])
     several = e.reduce("umax", both) if both.type.count > 1 else e.extract_element(both, constant(I32, 0))
-    with e.if_then(e.icmp_unsigned(">", several, constant(I32, 1)), likely=False):  # else a lane meets others on one side only
-        number.set(_in_the_way(e, nbytes, sources, targets, lanes, readers))
+    with e.if_then(e.icmp_unsigned(">", several, constant(I32, 1)), likely=False):  # else a lane conflicts on one side only
+        number.set(_conflicting_lanes(e, nbytes, sources, targets, lanes, readers))
     e.ret(e.or_(e.zext(number.get(), I64), e.shl(_ideal(e, lanes, nbytes), constant(I64, 32))))
 
 
-def _in_the_way(e: Emit, nbytes: int, sources: Value, targets: Value, lanes: Value, readers: Value) -> Value:
-    """The sum of these over the passes, lane by lane."""
+def _conflicting_lanes(e: Emit, nbytes: int, sources: Value, targets: Value, lanes: Value, readers: Value) -> Value:
+    """Return the exact sum of conflicts over the passes, computed lane by lane."""
     size, total = LINE // nbytes, e.variable(constant(I32, 0))
     mask = constant(_ADDRESSES, LINE - nbytes)
     read, written = (e.and_(at, mask) for at in (sources, targets))
@@ -69,13 +73,13 @@ def _in_the_way(e: Emit, nbytes: int, sources: Value, targets: Value, lanes: Val
 
 
 def _ideal(e: Emit, lanes: Value, nbytes: int) -> Value:
-    """The wavefronts that the bytes of the lanes would fill; i64."""
+    """Return the wavefronts that the bytes of the lanes would fill; i64."""
     nearly = e.add(e.mul(e.popcount(lanes), constant(I32, nbytes)), constant(I32, LINE - 1))
     return e.zext(e.udiv(nearly, constant(I32, LINE)), I64)
 
 
 def _past_l1(e: Emit, sources: Value, targets: Value, readers: Value) -> Value:
-    """The wavefronts that transfers share, `ideal << 32` and `transfers << 48`."""
+    """Return the wavefronts that transfers share, `ideal << 32` and `transfers << 48`."""
     half, one = constant(_ADDRESSES, HALF), constant(I32, 1)
     overwritten, paired, again = (e.variable(constant(I32, 0)) for _ in range(3))
     with e.each_lane(readers) as lane:
@@ -88,7 +92,7 @@ def _past_l1(e: Emit, sources: Value, targets: Value, readers: Value) -> Value:
         paired.set(e.or_(paired.get(), e.and_(copied, e.mask_of(e.and_(beside, from_beside)))))
     upper = e.mask_of(e.icmp_unsigned("!=", e.and_(targets, half), constant(_ADDRESSES, 0)))
     transfers = e.and_(copied, e.not_(e.and_(paired.get(), upper)))
-    key = _sharing(e, sources, targets, paired.get())
+    key = _wavefront_key(e, sources, targets, paired.get())
     with e.each_lane(transfers) as lane:
         sector = e.lshr(e.xor(sources, e.splat(e.extract_element(sources, lane))), constant(_ADDRESSES, 5))
         other = e.or_(sector, e.xor(key, e.splat(e.extract_element(key, lane))))
@@ -99,14 +103,16 @@ def _past_l1(e: Emit, sources: Value, targets: Value, readers: Value) -> Value:
         keys = e.alloca(_ADDRESSES)
         keys.align = 64
     e.store_lanes(e.or_(key, turn), keys)
-    number = e.and_(invoke(e, meeting, keys, transfers), constant(I64, 0xFFFFFFFF))
+    number = e.and_(invoke(e, equal_lanes, keys, transfers), constant(I64, 0xFFFFFFFF))
     ideal, moved = _ideal(e, copied, HALF), e.zext(e.popcount(transfers), I64)
     return e.or_(number, e.or_(e.shl(ideal, constant(I64, 32)), e.shl(moved, constant(I64, 48))))
 
 
-def _sharing(e: Emit, sources: Value, targets: Value, paired: Value) -> Value:
-    """What transfers that share a wavefront have in common, 32 i64 with a lowest bit of 0: the line, the row, which halves go where, and
-    whether they go from even sectors to odd pieces or back."""
+def _wavefront_key(e: Emit, sources: Value, targets: Value, paired: Value) -> Value:
+    """Return a key per lane, equal for transfers that share a wavefront: 32 i64 with a lowest bit of 0.
+
+    It combines the line, the row, which halves go where, and whether sectors move from even to odd pieces or back.
+    """
 
     def bits(value: Value, shift: int, mask: int) -> Value:
         return e.and_(e.lshr(value, constant(_ADDRESSES, shift)), constant(_ADDRESSES, mask))

@@ -1,13 +1,13 @@
-"""What a warp access costs, counted by generated code: the functions of `memlane.chip.access` at some hundred cycles a call.
+"""Provide the counting functions of a chip: the cost rules of `memlane.chip.access` in generated code, some hundred cycles per call.
 
     costs = counting(chip, "load")
     cost = invoke(e, costs.sectors, addresses, distance, mask, constant(I32, 4))       # i64: sectors | ideal << 32
     cost = invoke(e, costs.wavefronts, addresses, distance, mask, constant(I32, 4))    # i64: wavefronts | cycles << 16 | ideal << 32
-    met = invoke(e, meeting, addresses, mask)                                          # i64: distinct addresses | most lanes at one << 32
+    met = invoke(e, equal_lanes, addresses, mask)                                      # i64: distinct addresses | most lanes at one << 32
 
-`addresses` points to 32 x i64 in bytes, `distance` is added to each (what inactive lanes hold is ignored), `mask` has bit i for lane i,
-`nbytes` is what one lane asks for: 1, 2, 4, 8 or 16. An access without an active lane costs 0. The functions are generated from the rules
-of the chip; chips with equal rules share them. Copies from global to shared memory have both addresses: `copies`.
+`addresses` points to 32 x i64 in bytes, `distance` is added to each (values of inactive lanes are ignored), `mask` has bit i for lane i,
+`nbytes` is the size of one lane's access: 1, 2, 4, 8 or 16. An access without an active lane costs 0. The functions are generated from the
+chip's rules; chips with equal rules share them. Copies from global to shared memory have both addresses: `copies`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from memlane.chip import AccessKind, Chip
 from memlane.emulate.count.banks import wavefronts_helper
 from memlane.emulate.count.coalescing import sectors_helper
-from memlane.emulate.count.local import local_helper
-from memlane.emulate.count.meeting import meeting
+from memlane.emulate.count.equal_lanes import equal_lanes
+from memlane.emulate.count.local_memory import local_helper
 from memlane.emulate.runtime.helper import Helper
 
-__all__ = ["Counting", "counting", "meeting"]
+__all__ = ["Counting", "counting", "equal_lanes"]
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Counting:
     sectors: Helper
     """Global-like memory: sectors that move, and `ideal << 32`."""
     wavefronts: Helper
-    """Shared memory: wavefronts, `cycles << 16` for which the banks are kept, and `ideal << 32`."""
+    """Shared memory: wavefronts, `cycles << 16` that the banks are busy, and `ideal << 32`."""
     local: Helper
-    """Local memory, whose addresses are those within a lane's own copy: sectors that move, and `ideal << 32`."""
+    """Local memory, with addresses inside a lane's own copy: sectors that move, and `ideal << 32`."""
 
 
 def counting(chip: Chip, kind: AccessKind = "load") -> Counting:
-    """The counting functions that follow the rules of `chip` for accesses of this kind."""
+    """Return the counting functions for accesses of one kind on `chip`."""
     return Counting(sectors_helper(chip, kind), wavefronts_helper(chip, kind), local_helper(chip))

@@ -32,7 +32,7 @@ from memlane.ptx import (
     values_read,
     values_written,
 )
-from memlane.walks import positions, settling
+from memlane.walks import bounded_rounds, positions
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class LiveOut:
         heapify(work)
         waiting = set(range(len(segments)))
         # A segment is processed again only when one more register is live at its end.
-        steps = settling("which registers are needed after calls", len(segments) * (1 + len(self._names)))
+        steps = bounded_rounds("which registers are needed after calls", len(segments) * (1 + len(self._names)))
         while work:
             next(steps)
             number = -heappop(work)

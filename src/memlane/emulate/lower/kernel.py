@@ -8,12 +8,12 @@ import llvmlite.ir as ir
 
 from memlane.chip import Chip
 from memlane.emulate.check.hooks import check_products
-from memlane.emulate.check.products import Products
+from memlane.emulate.check.wgmma import WgmmaRegisters
 from memlane.emulate.code.build import I32, POINTER, Emit
 from memlane.emulate.code.jit import Code, compile_text, fingerprint, without_garbage_collection
 from memlane.emulate.code.store import Entry, digest, keep, present_store
 from memlane.emulate.code.text import CodeFunction
-from memlane.emulate.layers import Compiled
+from memlane.emulate.layers import CompiledLayers
 from memlane.emulate.lower.body import Body, LiveOut, Segment, Step
 from memlane.emulate.lower.flow import Flow
 from memlane.emulate.lower.linking import link, linked_instructions
@@ -40,7 +40,7 @@ class CompiledKernel:
     warp_bytes: int
     """Bytes of a warp's record and registers."""
     frame: Frame
-    layers: Compiled
+    layers: CompiledLayers
     instructions: tuple[Instruction, ...]
     """Instructions by index, for messages and counts: those of the kernel, then those of its called functions (`called_functions`)."""
     weights: tuple[tuple[int, int], ...]
@@ -52,7 +52,7 @@ class CompiledKernel:
         return any(one.opcode == "mbarrier" for one in self.instructions)
 
 
-def compile_kernel(module: Module, function: Function, layers: Compiled, chip: Chip) -> CompiledKernel:
+def compile_kernel(module: Module, function: Function, layers: CompiledLayers, chip: Chip) -> CompiledKernel:
     """Return the machine code of a kernel, from the store if it is there; the caller holds `jit.LOCK`.
 
     Raises UnsupportedPtx at the first instruction that has no semantics.
@@ -70,16 +70,16 @@ def compile_kernel(module: Module, function: Function, layers: Compiled, chip: C
     return kernel
 
 
-def _key(module: Module, function: Function, layers: Compiled, chip: Chip) -> str:
+def _key(module: Module, function: Function, layers: CompiledLayers, chip: Chip) -> str:
     """Return the key of the compiled code: hashes the kernel and the functions it calls, the offsets of variables and functions, layers and
     chip."""
     named = {function.name, *(called.name for called in called_functions(module, function))}
     items = tuple(item for item in module.items if not isinstance(item, Function) or item.name in named)
-    text, numbers = print_module(replace(module, items=items)), repr(chip) if layers.knows_chip else ""
+    text, numbers = print_module(replace(module, items=items)), repr(chip) if layers.depends_on_chip else ""
     return digest("kernel", fingerprint(), function.name, text, " ".join(module.functions), repr(layers), numbers)
 
 
-def _build(module: Module, function: Function, layers: Compiled, chip: Chip) -> tuple[CompiledKernel, Entry]:
+def _build(module: Module, function: Function, layers: CompiledLayers, chip: Chip) -> tuple[CompiledKernel, Entry]:
     """Compile a kernel; return it, and the entry that the store keeps for other processes."""
     found = lowered(module, function, layers, chip)
     compile_helpers(found.program.required.values())
@@ -94,7 +94,7 @@ def _build(module: Module, function: Function, layers: Compiled, chip: Chip) -> 
     return kernel, Entry(facts, object_file)
 
 
-def segments_of(module: Module, function: Function, layers: Compiled) -> tuple[Segment, ...]:
+def segments_of(module: Module, function: Function, layers: CompiledLayers) -> tuple[Segment, ...]:
     """Return the segments of a kernel with these layers, by the numbers that `WARP` records hold."""
     body, _ = link(module, function, SERVICES, stop_at_memory=layers.clock)
     return body.segments
@@ -111,7 +111,7 @@ class Lowered:
     weights: tuple[tuple[int, int], ...]
 
 
-def lowered(module: Module, function: Function, layers: Compiled, chip: Chip) -> Lowered:
+def lowered(module: Module, function: Function, layers: CompiledLayers, chip: Chip) -> Lowered:
     """Return a kernel with these layers as a program for LLVM; the fields are those of `CompiledKernel`."""
     assert function.body is not None
     body, instructions = link(module, function, SERVICES, stop_at_memory=layers.clock)
@@ -128,7 +128,7 @@ def lowered(module: Module, function: Function, layers: Compiled, chip: Chip) ->
     return Lowered(program, registers.nbytes, frame, instructions, flow.weights())
 
 
-def _spans(body: Body, needed: LiveOut, layers: Compiled) -> dict[str, tuple[int, int]]:
+def _spans(body: Body, needed: LiveOut, layers: CompiledLayers) -> dict[str, tuple[int, int]]:
     """Return the segments over which each register holds a value; empty if that is not known. A called function writes registers that its
     instructions do not name, and the checker reads registers after their last use."""
     calls = any(segment.returns or any(step.link is not None for step in segment.steps) for segment in body.segments)
@@ -145,7 +145,7 @@ def _skips(body: Body) -> list[int]:
     ]
 
 
-def _restored(entry: Entry | None, module: Module, function: Function, layers: Compiled) -> CompiledKernel | None:
+def _restored(entry: Entry | None, module: Module, function: Function, layers: CompiledLayers) -> CompiledKernel | None:
     """Return the stored kernel; None if it is not stored or a helper that it calls is missing."""
     if entry is None or not load_helpers(entry.facts["helpers"]):
         return None
@@ -165,7 +165,7 @@ def _restored(entry: Entry | None, module: Module, function: Function, layers: C
 def _write_segments(k: Lowering, body: Body, needed: LiveOut) -> Flow:
     flow = k.flow = Flow(k, body.segments, needed)
     if k.layers.check:
-        k.products = Products.of((step.index, step.instruction) for segment in body.segments for step in segment.steps)
+        k.products = WgmmaRegisters.of((step.index, step.instruction) for segment in body.segments for step in segment.steps)
     for segment in body.segments:
         flow.begin(segment)
         for step in segment.steps:

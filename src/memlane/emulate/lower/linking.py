@@ -148,7 +148,7 @@ class _Linker:
     def _find_recursion(self) -> None:
         paths = Reachability(self._functions, lambda name: self._functions[name].callees)
         for name, linked in self._functions.items():
-            if paths.comes_back(name):
+            if paths.is_on_cycle(name):
                 linked.recursive = paths.component(name)
                 linked.frame, linked.frame_bytes = lay_out_locals(linked.body.variables)
 

@@ -15,7 +15,7 @@ import llvmlite.ir as ir
 from memlane.chip import LANES, Chip
 from memlane.emulate.clock.scoreboard import READY_BYTES, Scoreboard
 from memlane.emulate.code.build import FLOATS, I8, I32, I64, INTEGERS, Emit, Value, constant, vector
-from memlane.emulate.layers import Compiled
+from memlane.emulate.layers import CompiledLayers
 from memlane.emulate.layout import BLOCK, CONTEXT, REGISTERS, WARP
 from memlane.emulate.lower.body import Step
 from memlane.emulate.lower.protocols import ControlFlow
@@ -28,7 +28,7 @@ from memlane.ptx import SCALAR_TYPES, Address, Immediate, Instruction, Operand, 
 from memlane.ptx.constants import bits_of
 
 if TYPE_CHECKING:
-    from memlane.emulate.check.products import Products
+    from memlane.emulate.check.wgmma import WgmmaRegisters
 
 
 _ALWAYS = (0, 1 << 62)
@@ -50,7 +50,7 @@ class RegisterFile:
 
 
 def assign_registers(
-    types: dict[str, str], needed: frozenset[str], spans: dict[str, tuple[int, int]], read: frozenset[str], layers: Compiled
+    types: dict[str, str], needed: frozenset[str], spans: dict[str, tuple[int, int]], read: frozenset[str], layers: CompiledLayers
 ) -> RegisterFile:
     """Assign bytes to each register that is live across segments, wide ones first, so that all are aligned.
 
@@ -82,7 +82,7 @@ def assign_registers(
 class Lowering:
     """The code of one kernel while it is generated. `e` stands at the end of the current segment."""
 
-    def __init__(self, e: Emit, warp: Value, registers: RegisterFile, frame: Frame, layers: Compiled, chip: Chip) -> None:
+    def __init__(self, e: Emit, warp: Value, registers: RegisterFile, frame: Frame, layers: CompiledLayers, chip: Chip) -> None:
         self.e = e
         self.warp = warp
         self.block = e.get_pointer(warp, WARP, "block")
@@ -107,7 +107,7 @@ class Lowering:
         self._scratch: dict[str, Value] = {}
         self._values: dict[str, Value] = {}
         self._changed: set[str] = set()
-        self.products: Products | None = None
+        self.products: WgmmaRegisters | None = None
         """Asynchronous products (wgmma) of the kernel; None without the checker."""
         self.touched = 0
         """The products whose registers an instruction of this segment has touched since the last of them began, as bits."""

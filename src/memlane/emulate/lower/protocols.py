@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from memlane.emulate.code.build import Emit, Value
-from memlane.emulate.layers import Compiled
+from memlane.emulate.layers import CompiledLayers
 from memlane.emulate.lower.body import Step
 from memlane.ptx import Instruction
 
@@ -17,7 +17,7 @@ class Emission(Protocol):
     warp: Value
     block: Value
     context: Value
-    layers: Compiled
+    layers: CompiledLayers
     active: Value
     """i32: lanes that execute the current instruction (the active mask)."""
     mask: Value

@@ -1,1 +1,1 @@
-"""Where the counting and clock layers meet a kernel: what they add to its instructions, and the arrays that they write to."""
+"""Connect the counting and clock layers to a kernel: code added to its instructions, and the arrays that it writes to."""

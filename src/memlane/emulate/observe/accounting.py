@@ -1,4 +1,4 @@
-"""What the counting and clock layers do at a memory instruction, out of line: count, time, and keep a row."""
+"""Count, time and record a memory instruction for the counting and clock layers, in out-of-line helpers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from memlane.emulate.clock.issue import Clock
 from memlane.emulate.code.build import I8, I32, I64, POINTER, VOID, Emit, Value, constant, vector
 from memlane.emulate.count.banks import bank_period
 from memlane.emulate.count.copies import copy_helper
-from memlane.emulate.count.counting import counting, meeting
-from memlane.emulate.layers import Compiled
+from memlane.emulate.count.counting import counting, equal_lanes
+from memlane.emulate.layers import CompiledLayers
 from memlane.emulate.layout import BLOCK, CONTEXT, PATTERN, SPACE_NUMBERS, WARP, offset
 from memlane.emulate.observe.examples import EXAMPLE_SLOTS, keep_example
 from memlane.emulate.runtime.helper import Helper, helper, invoke
@@ -26,30 +26,29 @@ from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS
 _FIELD = {name: 8 * number for number, name in enumerate(COUNT_FIELDS)}
 COUNT_BYTES = 8 * len(COUNT_FIELDS)
 _ARGUMENTS = (POINTER, POINTER, I64, I32, I32, I32, I64)
-"""warp, addresses, distance, lanes, bytes a lane, site, cycle of issue"""
+"""Argument types: warp, addresses, distance, lanes, bytes per lane, site, cycle of issue."""
 _ATOMICS = (ATOMIC, "compare_swap", "increment")
-"""Kinds of access that the caches treat alike."""
+"""Kinds of access that the caches treat as atomic."""
 PASS_CYCLES = 2
 """Cycles for which a line of 128 bytes occupies L1, by `stencils by block shape` in benchmarks/results/h200/predict_measured.json."""
 LINE_BYTES = 128
 SECTOR_SHIFT = 5
-"""Sectors of 32 bytes, on all chips that copy boxes."""
+"""Logarithm of the sector size, 32 bytes on all chips that copy boxes."""
 NEW_PAGE = ir.FunctionType(VOID, [])
-"""A function of Python that gives the launch room for more rows."""
+"""Signature of the Python callback that makes room for more rows."""
 
 
 @cache
 def _digest_of(chip: Chip) -> str:
-    """Tells the helpers of different chips apart, in every process alike."""
+    """Return a key that distinguishes the helpers of different chips and is the same in every process."""
     return hashlib.sha256(repr(chip).encode()).hexdigest()[:12]
 
 
 @cache
-def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind, is_request: bool = True, floats: bool = False) -> Helper:
-    """`(warp, addresses, distance, lanes, nbytes, site, issue) -> cycle of completion`: account for one executed access, or, where it
-    `is_request` no more, for one more part of it.
+def accounting(chip: Chip, layers: CompiledLayers, space: str, kind: AccessKind, is_request: bool = True, floats: bool = False) -> Helper:
+    """Return `(warp, addresses, distance, lanes, nbytes, site, issue) -> cycle of completion`, which accounts for one executed access.
 
-    Without the clock layer, cycles are 0.
+    With `is_request` false it accounts for a further part of the same request. Without the clock layer, cycles are 0.
     """
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value, issue: Value) -> None:
@@ -58,9 +57,9 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind, is_re
         if layers.counts:
             row = _count_request(e, warp, site, lanes, nbytes, is_request)
             if kind in _ATOMICS:
-                met = invoke(e, meeting, addresses, lanes)
+                met = invoke(e, equal_lanes, addresses, lanes)
                 _add(e, row, "addresses", e.and_(met, constant(I64, 0xFFFFFFFF)))
-                _raise(e, row, "most_lanes_at_address", e.lshr(met, constant(I64, 32)))
+                _raise_to(e, row, "most_lanes_at_address", e.lshr(met, constant(I64, 32)))
         if layers.predicts and space != "tex":
             addresses = invoke(e, side_by_side, warp, addresses, distance, lanes, nbytes, site)
         arguments = (addresses, distance, lanes, nbytes, site, issue)
@@ -81,9 +80,12 @@ def accounting(chip: Chip, layers: Compiled, space: str, kind: AccessKind, is_re
 
 @helper("side_by_side", POINTER, POINTER, POINTER, I64, I32, I32, I32)
 def side_by_side(e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value) -> None:
-    """The addresses of an access, or, of an instruction of `Layers.side_by_side`, those of lanes that lie side by side in a line that one
-    of them touches. Which of them goes by the address of the first, so that accesses that follow each other, and those of neighbouring
-    warps, take lines of their own, as they would if the array were laid out so."""
+    """Return the addresses of an access, or for an instruction of `Layers.side_by_side` addresses as if its lanes were contiguous, in a
+    line that one of them touches.
+
+    The address of the first lane selects that lane, so that consecutive accesses, and those of neighbouring warps, use different lines, as
+    they would with such a data layout.
+    """
     context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
     chosen = e.load(e.at(e.get_pointer(context, CONTEXT, "side_by_side"), e.zext(site, I64)), typ=I8)
     with e.if_then(e.icmp_unsigned("==", chosen, constant(I8, 0)), likely=True):
@@ -101,12 +103,12 @@ def side_by_side(e: Emit, warp: Value, addresses: Value, distance: Value, lanes:
 
 
 @cache
-def accounting_copy(chip: Chip, layers: Compiled, nbytes: int, kind: AccessKind) -> Helper:
-    """`(warp, sources, distance, targets, distance, lanes, readers, partly, site, issue) -> cycle of completion`: account for an
-    asynchronous copy of `nbytes` a lane from global to shared memory: one request, with what is loaded and what is written.
+def accounting_copy(chip: Chip, layers: CompiledLayers, nbytes: int, kind: AccessKind) -> Helper:
+    """Return `(warp, sources, distance, targets, distance, lanes, readers, partly, site, issue) -> cycle of completion`, which accounts for
+    an asynchronous copy of `nbytes` per lane from global to shared memory: one request, with its loads and stores.
 
-    Lanes that are no `readers` fill what they copy with zeros: they are part of the request, but no sector moves for them. Copies are
-    aligned, so a lane that reads a part of its copy, one of `partly`, reads as many sectors as for all of it: one.
+    Lanes that are not `readers` fill their target with zeros: they belong to the request, but move no sector. Copies are aligned, so a lane
+    that reads part of its copy, one of `partly`, reads one sector, as for all of it.
     """
     past_l1 = kind == LOAD_PAST_L1 and nbytes == HALF
 
@@ -127,7 +129,7 @@ def accounting_copy(chip: Chip, layers: Compiled, nbytes: int, kind: AccessKind)
         with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
             e.ret(issue)
         sectors = wavefronts = constant(I64, 0)
-        if layers.clock:  # the banks are taken to be kept as by a store
+        if layers.clock:  # the banks are assumed to be busy as for a store
             wavefronts = invoke(e, counting(chip, STORE).wavefronts, target, near, lanes, size)
         if layers.counts:
             _count_request(e, warp, site, lanes, size)
@@ -146,25 +148,25 @@ def accounting_copy(chip: Chip, layers: Compiled, nbytes: int, kind: AccessKind)
                 if layers.predicts and kind == LOAD:
                     banks = invoke(e, counting(chip, kind).wavefronts, source, far, readers, size)
                 loaded = _Access(chip, layers, "global", kind, warp, source, far, readers, size, site, issue)
-                read.set(_conclude(e, loaded, sectors, banks))
+                read.set(_record_access(e, loaded, sectors, banks))
             with none:
                 if layers.accesses:
                     when, nothing = e.add(issue, _origin(e, layers, warp)), constant(I32, 0)
                     invoke(e, keep_row, warp, site, constant(I32, SPACE_NUMBERS["global"]), nothing, when, when, nothing, nothing)
         written = _Access(chip, layers, "shared", STORE, warp, target, near, lanes, size, site, read.get())
-        e.ret(_conclude(e, written, constant(I64, 0), wavefronts))
+        e.ret(_record_access(e, written, constant(I64, 0), wavefronts))
 
     arguments = (POINTER, POINTER, I64, POINTER, I64, I32, I32, I32, I32, I64)
     return Helper(f"memlane_account_copy_{_key(chip, layers)}_{kind}_{nbytes}", I64, arguments, build)
 
 
-def _key(chip: Chip, layers: Compiled) -> str:
+def _key(chip: Chip, layers: CompiledLayers) -> str:
     return f"{_digest_of(chip)}_{layers.counts:d}{layers.accesses:d}{layers.clock:d}{layers.predicts:d}"
 
 
 @cache
-def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind, floats: bool = False) -> Helper:
-    """The same for lanes that all reach one state space, without the request."""
+def accounting_part(chip: Chip, layers: CompiledLayers, space: str, kind: AccessKind, floats: bool = False) -> Helper:
+    """Return a helper that counts and times the lanes of one access that fall into `space`; `accounting` counts the request itself."""
     rules = counting(chip, kind)
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value, issue: Value) -> None:
@@ -174,20 +176,20 @@ def accounting_part(chip: Chip, layers: Compiled, space: str, kind: AccessKind, 
         if space == "local" and layers.counts:
             sectors = invoke(e, rules.local, addresses, distance, lanes, nbytes)
         if space == "shared" or (space == "global" and layers.predicts and kind == "load"):
-            if kind in _ATOMICS:  # the lanes of most lie in another way each time
+            if kind in _ATOMICS:  # their address pattern mostly changes from access to access
                 wavefronts = invoke(e, rules.wavefronts, addresses, distance, lanes, nbytes)
             else:
                 wavefronts = invoke(e, _wavefronts_of_site(chip, kind), warp, addresses, distance, lanes, nbytes, site)
         place = _Access(chip, layers, space, kind, warp, addresses, distance, lanes, nbytes, site, issue, floats)
-        e.ret(_conclude(e, place, sectors, wavefronts))
+        e.ret(_record_access(e, place, sectors, wavefronts))
 
     return Helper(f"memlane_account_part_{_key(chip, layers)}_{space}_{kind}_{floats:d}", I64, _ARGUMENTS, build)
 
 
 @cache
 def _wavefronts_of_site(chip: Chip, kind: AccessKind) -> Helper:
-    """`(warp, addresses, distance, lanes, nbytes, site) -> i64`: as `Counting.wavefronts`, which is asked only where the lanes of the site
-    lie to each other in another way than the last time (`bank_period`)."""
+    """Return `(warp, addresses, distance, lanes, nbytes, site) -> i64`: `Counting.wavefronts`, called only if the site's address pattern,
+    modulo `bank_period`, differs from its last one."""
     unit = bank_period(chip.bank_rule(kind))
 
     def build(e: Emit, warp: Value, addresses: Value, distance: Value, lanes: Value, nbytes: Value, site: Value) -> None:
@@ -215,10 +217,10 @@ def _wavefronts_of_site(chip: Chip, kind: AccessKind) -> Helper:
 
 @dataclass(frozen=True)
 class _Access:
-    """A part of an executed access that reaches one state space."""
+    """The part of an executed access that reaches one state space."""
 
     chip: Chip
-    layers: Compiled
+    layers: CompiledLayers
     space: str
     kind: AccessKind
     warp: Value
@@ -228,13 +230,13 @@ class _Access:
     nbytes: Value
     site: Value
     issue: Value
-    """The cycle in which it is issued."""
+    """Cycle of issue."""
     floats: bool = False
-    """Of an atomic operation: whether it adds floats."""
+    """Whether an atomic operation adds floats."""
 
 
-def _conclude(e: Emit, one: _Access, sectors: Value, wavefronts: Value) -> Value:
-    """Add what an access to one state space costs to its counts, and keep a row and an example; the cycle of completion."""
+def _record_access(e: Emit, one: _Access, sectors: Value, wavefronts: Value) -> Value:
+    """Add the cost of an access to one state space to its counts, keep a row and an example, and return the cycle of completion."""
     layers, space = one.layers, one.space
     if layers.counts:
         row = _count_row(e, one.warp, one.site)
@@ -243,7 +245,7 @@ def _conclude(e: Emit, one: _Access, sectors: Value, wavefronts: Value) -> Value
             _add(e, row, f"ideal_{name}", e.lshr(packed, constant(I64, 32)))
     complete = one.issue
     if layers.clock:
-        complete = _complete(e, one, wavefronts)
+        complete = _completion_cycle(e, one, wavefronts)
     if layers.accesses:
         origin = _origin(e, layers, one.warp)
         if space in EXAMPLE_SLOTS:
@@ -269,23 +271,23 @@ def _conclude(e: Emit, one: _Access, sectors: Value, wavefronts: Value) -> Value
     return complete
 
 
-def _complete(e: Emit, one: _Access, wavefronts: Value) -> Value:
-    """The cycle in which the last value is there; takes the wavefronts' places in the load-store unit."""
+def _completion_cycle(e: Emit, one: _Access, wavefronts: Value) -> Value:
+    """Return the cycle in which the last value arrives, and reserve the wavefronts' slots in the load-store unit."""
     chip, layers, space, kind, issue = one.chip, one.layers, one.space, one.kind, one.issue
     block = e.get_pointer(one.warp, WARP, "block")
     context = e.get_pointer(block, BLOCK, "context")
     sm = e.get_pointer(block, BLOCK, "sm_state")
     lsu = Clock(chip).lsu
-    if space == "tex":  # one pass; what its own cache misses is not modelled
+    if space == "tex":  # one pass; misses of the texture cache are not modelled
         return e.add(invoke(e, lsu, sm, issue, constant(I32, 1)), constant(I64, round(chip.latency.texture)))
     if space == "shared":
         count = e.and_(e.trunc(e.lshr(wavefronts, constant(I64, 16)), I32), constant(I32, 0xFFFF))
         latency = chip.latency.shared_atomic if kind in _ATOMICS else chip.latency.shared
         start = invoke(e, lsu, sm, issue, count)
         return e.add(start, e.add(e.sub(e.zext(count, I64), constant(I64, 1)), constant(I64, round(latency))))
-    if space == "shared::cluster":  # what it takes on the way between multiprocessors besides is not modelled
+    if space == "shared::cluster":  # contention on the path between multiprocessors is not modelled
         return e.add(invoke(e, lsu, sm, issue, constant(I32, 1)), constant(I64, round(chip.latency.shared_cluster or chip.latency.l2)))
-    if space in ("param", "const"):  # the first constant cache; what it misses is not modelled
+    if space in ("param", "const"):  # the first constant cache; its misses are not modelled
         return e.add(issue, constant(I64, round(chip.latency.constant)))
     if space == "local":
         # The hardware interleaves the lanes' copies, so that one word of all lanes is one line; near accesses hit L1.
@@ -298,7 +300,7 @@ def _complete(e: Emit, one: _Access, wavefronts: Value) -> Value:
     packed = invoke(e, access_helper(chip, ATOMIC if kind in _ATOMICS else kind, operation), caches, number, *place, issue)
     passes = e.trunc(e.lshr(packed, constant(I64, 40)), I32)
     if layers.predicts:
-        # The data of L1 lie in banks as those of shared memory do, and lines take two cycles to be stored.
+        # L1 has the banks of shared memory, and storing a line takes two cycles.
         banks = e.and_(e.trunc(e.lshr(wavefronts, constant(I64, 16)), I32), constant(I32, 0xFFFF))
         twice = e.mul(passes, constant(I32, PASS_CYCLES))
         passes = twice if kind == "store" else e.intrinsic("umax", [passes, banks])
@@ -306,8 +308,8 @@ def _complete(e: Emit, one: _Access, wavefronts: Value) -> Value:
     return e.add(start, e.and_(packed, constant(I64, 0xFFFFFFFF)))
 
 
-def _origin(e: Emit, layers: Compiled, warp: Value) -> Value:
-    """What is added to cycles for rows: they tell the time of their multiprocessor, as `%clock64` does."""
+def _origin(e: Emit, layers: CompiledLayers, warp: Value) -> Value:
+    """Return the offset from cycles to the times in rows, which are those of the multiprocessor, as in `%clock64`."""
     return e.get(e.get_pointer(warp, WARP, "block"), BLOCK, "origin") if layers.clock else constant(I64, 0)
 
 
@@ -317,7 +319,7 @@ def _count_row(e: Emit, warp: Value, site: Value) -> Value:
 
 
 def _count_request(e: Emit, warp: Value, site: Value, lanes: Value, nbytes: Value, is_request: bool = True) -> Value:
-    """Count a request of `lanes`, each with `nbytes`, or the bytes of one more part of it; the row of its counts."""
+    """Count a request of `lanes` with `nbytes` each, or only the bytes of a further part of it; return the address of its counts."""
     row, active = _count_row(e, warp, site), e.zext(e.popcount(lanes), I64)
     if is_request:
         _add(e, row, "requests", constant(I64, 1))
@@ -331,15 +333,16 @@ def _add(e: Emit, row: Value, name: str, by: Value) -> None:
     e.store(e.add(e.load(place, typ=I64), by), place)
 
 
-def _raise(e: Emit, row: Value, name: str, to: Value) -> None:
-    """Make a field no less than `to`."""
+def _raise_to(e: Emit, row: Value, name: str, to: Value) -> None:
+    """Raise a field to at least `to`."""
     place = e.at(row, _FIELD[name])
     e.store(e.intrinsic("umax", [e.load(place, typ=I64), to]), place)
 
 
 @cache
 def count_box(keeps_rows: bool) -> Helper:
-    """`(warp, sectors, touched, lanes, site, issue)`: count copies of boxes, with 32 i64 of sectors and of bytes."""
+    """Return `(warp, sectors, touched, lanes, site, issue)`, which counts tensor copies of boxes, given 32 i64 each of sectors and of
+    bytes."""
 
     def build(e: Emit, warp: Value, sectors: Value, touched: Value, lanes: Value, site: Value, issue: Value) -> None:
         with e.if_then(e.icmp_unsigned("==", lanes, constant(I32, 0)), likely=False):
@@ -365,13 +368,13 @@ def count_box(keeps_rows: bool) -> Helper:
 
 @helper("count_product", VOID, POINTER, I32, I32, I32)
 def count_product(e: Emit, warp: Value, site: Value, lanes: Value, nbytes: Value) -> None:
-    """Count one request of a product of a warpgroup, which reads `nbytes` of shared memory for each lane; its wavefronts follow."""
+    """Count one request of a wgmma product, which reads `nbytes` of shared memory per lane; its wavefronts are counted separately."""
     _count_request(e, warp, site, lanes, nbytes)
 
 
 @helper("count_branch", VOID, POINTER, I32, I32, I32)
 def count_branch(e: Emit, warp: Value, site: Value, lanes: Value, taken: Value) -> None:
-    """Count one executed branch of `lanes`, of which those in `taken` go to its target."""
+    """Count one branch executed by `lanes` and taken by `taken`."""
     row = _count_row(e, warp, site)
     _add(e, row, "requests", constant(I64, 1))
     _add(e, row, "lanes", e.zext(e.popcount(lanes), I64))
@@ -384,7 +387,7 @@ def count_branch(e: Emit, warp: Value, site: Value, lanes: Value, taken: Value) 
 def keep_row(
     e: Emit, warp: Value, site: Value, space: Value, lanes: Value, issue: Value, complete: Value, sectors: Value, wavefronts: Value
 ) -> None:
-    """Append a row to the accesses, unless there are enough of them; Python provides a new page when one is full."""
+    """Append a row to the accesses, unless the limit is reached; Python provides a new page when one is full."""
     block = e.get_pointer(warp, WARP, "block")
     context = e.get_pointer(block, BLOCK, "context")
     with e.if_then(e.icmp_signed("<=", e.get(context, CONTEXT, "accesses_left"), constant(I64, 0)), likely=False):

@@ -1,4 +1,4 @@
-"""Examples: the few accesses of which an observed launch keeps the addresses of all lanes, so that they can be drawn."""
+"""Keep the addresses of all lanes for a few example accesses of an observed launch, for drawing."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from memlane.emulate.runtime.helper import helper
 from memlane.launch import EXAMPLE_DTYPE
 
 EXAMPLE_SLOTS = {"global": 0, "local": 0, "shared": 1}
-"""By state space: which examples of an instruction its accesses compete for. An asynchronous copy has accesses of both sorts."""
+"""State space -> example slot of an instruction. An asynchronous copy uses both slots."""
 _SORTS = 2
 _ROLES = 2
 
 
 def empty_examples(instructions: int) -> npt.NDArray[Any]:
-    """What generated code writes to: for each instruction and sort of space the example that was asked for, then the worst."""
+    """Return the array for generated code: per instruction and slot the requested example, then the worst one."""
     return np.zeros((instructions, _SORTS, _ROLES), EXAMPLE_DTYPE)
 
 
-def kept_examples(examples: npt.NDArray[Any], room: int, rows: int) -> npt.NDArray[Any]:
-    """Those that there are, in `EXAMPLE_DTYPE`, after a launch that had room for `room` rows and kept `rows`."""
+def recorded_examples(examples: npt.NDArray[Any], room: int, rows: int) -> npt.NDArray[Any]:
+    """Return the recorded examples, in `EXAMPLE_DTYPE`, after a launch that had room for `room` rows and kept `rows`."""
     found: npt.NDArray[Any] = examples[examples["mask"] != 0]
-    numbers = room - found["row"]  # Generated code wrote how much room was left.
+    numbers = room - found["row"]  # Generated code stored the room left.
     found["row"] = np.where(numbers < rows, numbers, -1)
     return found
 
 
 def _is_worse(e: Emit, worst: Value, transactions: Value, block: Value, warp: Value) -> Value:
-    """Whether an access takes the place of the worst so far: it has more transactions, or as many in an earlier warp of the grid."""
+    """Return whether an access replaces the worst so far: it has more transactions, or as many in an earlier warp of the grid."""
     is_new = e.icmp_unsigned("==", e.get(worst, EXAMPLE_DTYPE, "mask"), constant(I32, 0))
     most = e.get(worst, EXAMPLE_DTYPE, "transactions")
     held = e.or_(
@@ -57,9 +57,10 @@ def keep_example(
     addresses: Value,
     distance: Value,
 ) -> None:
-    """Keep an access that is about to become a row, if it is the one asked for or has more transactions than any before.
+    """Keep an access that is about to become a row, if it is the requested one or has more transactions than all before.
 
-    `packed` holds its transactions and, 32 bits up, the ideal."""
+    `packed` holds its transactions and, 32 bits up, the ideal.
+    """
     block = e.get_pointer(warp, WARP, "block")
     context = e.get_pointer(block, BLOCK, "context")
     place = {"example_block": e.get(block, BLOCK, "number"), "example_warp": e.zext(e.get(warp, WARP, "number"), I64)}

@@ -1,4 +1,4 @@
-"""What the counting and clock layers add to the code of a memory instruction or a branch."""
+"""Add the code of the counting and clock layers to a memory instruction or a branch."""
 
 from __future__ import annotations
 
@@ -13,32 +13,37 @@ from memlane.ptx.access import access_kind, product_bytes
 
 
 def account(k: Lowering, space: str, pointer: Value, distance: Value, nbytes: int, is_request: bool = True) -> None:
-    """Account for the access of `k.active` to `nbytes` a lane at these addresses, as far as a layer asks for it. Parameters are none. Of an
-    instruction that goes to memory several times the first time alone `is_request`."""
+    """Account for an access of `k.active` with `nbytes` per lane, if a layer needs it; parameter memory is not counted.
+
+    An instruction that accesses memory several times passes `is_request` only the first time.
+    """
     if not (k.layers.counts or k.layers.clock) or k.instruction.form.addresses.get("a") == "param":
         return
     kind = access_kind(k.instruction, k.registers.read)
     floats = kind == "atomic" and any(name.startswith(("f", "bf")) for name in k.instruction.form.types.values())
     helper = accounting(k.chip, k.layers, space, kind, is_request, floats)
-    active = _one_of(k) if kind in ("atomic", "increment") and _is_combined(k) else k.active
+    active = _leader_lane(k) if kind in ("atomic", "increment") and _is_combined(k) else k.active
     complete = k.call(helper, k.warp, pointer, distance, active, constant(I32, nbytes), constant(I32, k.index), k.start)
     k.completes(complete)
 
 
 def _is_combined(k: Lowering) -> bool:
-    """Whether the assembled code lets one lane do an atomic operation for all."""
+    """Return whether the assembled code combines an atomic operation of the warp in one lane."""
     machine = k.layers.machine
     return machine is not None and k.index < len(machine.made) and machine.made[k.index].is_combined
 
 
-def _one_of(k: Lowering) -> Value:
-    """The lowest of the active lanes."""
+def _leader_lane(k: Lowering) -> Value:
+    """Return the lowest active lane as a mask."""
     return k.e.and_(k.active, k.e.sub(constant(I32, 0), k.active))
 
 
 def account_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, Value], nbytes: int, count: Value | None) -> None:
-    """Account for an asynchronous copy of `nbytes` a lane from global to shared memory: one request, with the sectors of its load and the
-    wavefronts of its store, and two accesses. `count`: the bytes that each lane reads, where that may be fewer; i32 for each lane."""
+    """Account for an asynchronous copy of `nbytes` per lane from global to shared memory: one request, with the sectors of its load and the
+    wavefronts of its store, and two accesses.
+
+    `count`: the bytes that each lane reads, if that may be fewer; i32 per lane.
+    """
     if not (k.layers.counts or k.layers.clock):
         return
     kind = LOAD_PAST_L1 if k.instruction.has("cg") else LOAD
@@ -51,19 +56,21 @@ def account_copy(k: Lowering, source: tuple[Value, Value], target: tuple[Value, 
 
 
 def account_bulk(k: Lowering, place: tuple[Value, Value], sizes: Value, kind: str, element: str = "") -> Value:
-    """Let the clock account for bulk copies, and return when they are complete. `place` are the addresses in global memory, `sizes` points
-    to the bytes of each lane; `kind` is `LOAD_PAST_L1` from there, `STORE` or, with the type of an element, `ATOMIC` to there; empty for a
-    copy between blocks."""
+    """Time bulk copies in the clock layer, and return the cycle in which they complete; 0 without a clock.
+
+    `place`: addresses in global memory. `sizes` points to the bytes of each lane. `kind`: `LOAD_PAST_L1` from global memory, `STORE` or,
+    with the type of an element, `ATOMIC` to global memory; empty for a copy between blocks.
+    """
     if not k.layers.clock:
         return constant(I64, 0)
-    helper = bulk_copy_time(k.chip, kind, *_updated(kind, element)) if kind else peer_copy_time(k.chip)
+    helper = bulk_copy_time(k.chip, kind, *_atomic_operation(kind, element)) if kind else peer_copy_time(k.chip)
     complete = k.call(helper, k.warp, *place, k.active, sizes, k.start)
     k.completes(complete)
     return complete
 
 
-def _updated(kind: str, element: str) -> tuple[int, str]:
-    """The bytes of an element that an `ATOMIC` updates, as L2 takes it, and the name of the operation; nothing for other kinds."""
+def _atomic_operation(kind: str, element: str) -> tuple[int, str]:
+    """Return the bytes per element of an `ATOMIC` update in L2, and the name of the operation; (0, "") for other kinds."""
     if kind != ATOMIC:
         return 0, ""
     if not element:
@@ -72,41 +79,41 @@ def _updated(kind: str, element: str) -> tuple[int, str]:
 
 
 def box_time(k: Lowering, kind: str) -> Helper | None:
-    """The helper that says when a row of a box is copied; None without a clock."""
-    return piece_time(k.chip, kind, *_updated(kind, "")) if k.layers.clock else None
+    """Return the helper that times the copy of a row of a box; None without a clock."""
+    return piece_time(k.chip, kind, *_atomic_operation(kind, "")) if k.layers.clock else None
 
 
 def completion(k: Lowering) -> Value:
-    """Return the cycle in which the current instruction completes, as far as is known; 0 without a clock."""
+    """Return the cycle in which the current instruction completes, as far as known; 0 without a clock."""
     return constant(I64, 0) if k.scoreboard is None else k.scoreboard.barrier_opens
 
 
 def copies_complete(k: Lowering) -> Value:
-    """Return when all asynchronous copies of the warp are complete."""
+    """Return the cycle in which all asynchronous copies of the warp are complete; 0 without a clock."""
     return constant(I64, 0) if k.scoreboard is None else k.scoreboard.copies_complete
 
 
-def finds_open(k: Lowering, arrival: Value) -> None:
-    """A wait at a barrier has its answer no earlier than what it waited for has arrived."""
+def complete_wait(k: Lowering, arrival: Value) -> None:
+    """Complete a wait at a barrier no earlier than the arrivals that it waited for."""
     if k.layers.clock:
         k.completes(k.e.intrinsic("smax", [completion(k), arrival]))
 
 
 def account_box(k: Lowering, sectors: Value, touched: Value) -> None:
-    """Account for copies of boxes, of which 32 i64 each are the sectors and the bytes in global memory: one request."""
+    """Account for tensor copies of boxes as one request, given 32 i64 each of sectors and of bytes in global memory."""
     if k.layers.counts:
         k.call(count_box(k.layers.accesses), k.warp, sectors, touched, k.active, constant(I32, k.index), k.start)
 
 
 def account_product(k: Lowering) -> None:
-    """Count a product of a warpgroup: a request of each of its warps. What it takes in time nobody models."""
+    """Count a wgmma product as one request per warp; its time is not modelled."""
     if k.layers.counts:
         k.call(count_product, k.warp, constant(I32, k.index), k.active, constant(I32, product_bytes(k.instruction)))
 
 
 def account_texture(k: Lowering, nbytes: int) -> None:
-    """Account for an access of `nbytes` a lane to a texture or surface: requests and time, but no sectors, for how an image lies in memory
-    is not known."""
+    """Account for an access of `nbytes` per lane to a texture or surface: requests and time, but no sectors, since the memory layout of
+    images is unknown."""
     if k.layers.counts or k.layers.clock:
         helper = accounting(k.chip, k.layers, "tex", LOAD)
         nowhere = k.scratch("data")
@@ -114,6 +121,6 @@ def account_texture(k: Lowering, nbytes: int) -> None:
 
 
 def account_branch(k: Lowering, taken: Value) -> None:
-    """Count a branch of `k.mask`, of which the lanes in `taken` go to its target."""
+    """Count a branch of `k.mask` taken by the lanes in `taken`."""
     if k.layers.counts:
         k.call(count_branch, k.warp, constant(I32, k.index), k.mask, taken)

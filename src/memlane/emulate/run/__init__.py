@@ -1,1 +1,1 @@
-"""One launch, and what it needs: memory, initial values, faults, the host's services, interruption, schedules."""
+"""Run one launch: memory, initial values, faults, host services, interruption and schedules."""

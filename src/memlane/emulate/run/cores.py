@@ -1,4 +1,4 @@
-"""How many threads of this process can run at a time."""
+"""Count the threads that this process can run in parallel."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import os
 from pathlib import Path
 
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""Where Linux says how much time of processors a container gets: microseconds, or `max`, in each so many microseconds."""
+"""Linux's file with the CPU quota of a container: microseconds, or `max`, per period in microseconds."""
 
 
 def usable_cores() -> int:
-    """The cores that the process may use, or fewer where its container gets the time of fewer: more threads would wait for each other's
-    turn."""
+    """Return the cores that the process may use, bounded by its container's CPU quota: more threads would only wait for each other."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, math.ceil(min(bound, _granted())))
 

@@ -1,4 +1,4 @@
-"""Faults of a launch as errors that say where, who and what."""
+"""Raise the faults of a launch as errors that name the place, the thread and the mistake."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ from memlane.launch import SPACE_NAMES, Launch
 from memlane.number_format import plural
 from memlane.ptx import Instruction, Module, past_tense
 
-_OUT_OF_TURN = {
+_CLUSTER_MISUSE = {
     NOT_ARRIVED: "waited at the barrier of its cluster without having arrived there: put barrier.cluster.arrive before each wait",
     ARRIVED_TWICE: "arrived at the barrier of its cluster a second time before it waited: put barrier.cluster.wait between the two",
 }
 
-_OURS = "memlane_"
-"""How the names of variables begin that instrumentation adds to a module."""
+_INSERTED_PREFIX = "memlane_"
+"""Name prefix of the variables that instrumentation adds to a module."""
 _MOST_LINES = 4
-"""Source lines that a message names."""
+"""Maximum number of source lines named in a message."""
 
 
 def raise_fault(
@@ -65,7 +65,7 @@ def raise_fault(
     slots: npt.NDArray[np.uint8],
     assertions: Mapping[tuple[int, int, int], str],
 ) -> NoReturn:
-    """Raise the error for the fault that a launch record holds. `assertions`: what those that failed said, by block, warp and lane."""
+    """Raise the error for the fault in a launch record. `assertions`: messages of failed assertions, by block, warp and lane."""
     kind = int(context["fault"])
     fault = _Fault(device, launch, compiled, context, slots)
     if kind == DEADLOCK:
@@ -94,7 +94,7 @@ class _Fault:
     # -- places and threads ------------------------------------------------------------------------------------------------------
 
     def line(self, instruction: Instruction) -> str:
-        """`transpose.cu:18`, or the place in the PTX where no source line is known."""
+        """Return the source line, such as `transpose.cu:18`, or the place in the PTX if the source line is unknown."""
         module = self._launch.kernel.module
         if has_line(module, instruction) or instruction.span is None:
             file, line = line_of(module, instruction)
@@ -105,7 +105,7 @@ class _Fault:
         return f"kernel {self._launch.kernel.title}, {self.line(self.instruction)}"
 
     def who(self) -> str:
-        """The block and the thread of the fault."""
+        """Return the block and the thread of the fault, in words."""
         context = self._context
         thread = int(context["fault_warp"]) * LANES + int(context["fault_lane"])
         return f"block {position(int(context['fault_block']), self._launch.grid)}, thread {position(thread, self._launch.block)}"
@@ -113,7 +113,7 @@ class _Fault:
     # -- bad accesses ------------------------------------------------------------------------------------------------------------
 
     def mistake(self, kind: int) -> str:
-        """What the thread did that it must not, behind its name."""
+        """Return the predicate of the message: the thread's invalid action."""
         name, address, nbytes = self.instruction.name, int(self._context["fault_address"]), int(self._context["fault_bytes"])
         misaligned = kind == MISALIGNED
         if kind == BAD_CALL:
@@ -134,9 +134,9 @@ class _Fault:
             words = address, int(self._context["fault_space"]), nbytes
             return surface_trouble(self._device.textures, self.instruction, misaligned, *words)
         if misaligned and self.instruction.has("tensor"):
-            return f"executed {name} with {self._crooked_box()}"
+            return f"executed {name} with {self._misaligned_box()}"
         if kind in (NOT_ARRIVED, ARRIVED_TWICE):
-            return _OUT_OF_TURN[kind]
+            return _CLUSTER_MISUSE[kind]
         return self._bad_access(misaligned, kind == GONE)
 
     def _bad_access(self, misaligned: bool, gone: bool) -> str:
@@ -147,17 +147,17 @@ class _Fault:
         head = f"{verb} {plural(nbytes, 'byte')} at {address:#x} ({instruction.name})"
         if misaligned:
             return f"{head}, which is not a multiple of {nbytes}{self._inside(space, address)}"
-        return f"{head}, {self._gone(address) if gone else self._outside(space, address)}"
+        return f"{head}, {self._ended_block(address) if gone else self._outside(space, address)}"
 
-    def _crooked_box(self) -> str:
-        """Where in shared memory a box lies that is not aligned, for the end of a sentence."""
+    def _misaligned_box(self) -> str:
+        """Describe where a misaligned box lies in shared memory, for the end of a sentence."""
         address, offsets = int(self._context["fault_address"]) & RANK_MASK, self._compiled.frame.offsets
         below = [(at, name) for name, (space, at) in offsets.items() if space == "shared" and at <= address]
         begin, name = max(below, default=(0, "shared memory"))
         variable = self._launch.kernel.module.variables.get(name)
         return place_trouble(address, name, begin, variable is not None and "extern" in variable.linkage)
 
-    def _gone(self, address: int) -> str:
+    def _ended_block(self, address: int) -> str:
         block = self._position_of_rank(self._rank_in(address))
         return (
             f"in the shared memory of block {block} of its cluster, which has ended: synchronise the cluster (cluster.sync()) before "
@@ -165,7 +165,7 @@ class _Fault:
         )
 
     def _inside(self, space: str, address: int) -> str:
-        """Where a misaligned address lies, for the end of a sentence."""
+        """Describe where a misaligned address lies, for the end of a sentence."""
         inner = address - WINDOWS["shared"] if space == "generic" else address
         if space in ("shared::cluster", "generic") and RANK_MASK < inner < WINDOW_BYTES:
             return (
@@ -190,16 +190,19 @@ class _Fault:
             if start <= address < start + WINDOW_BYTES:
                 inner = address - start
                 return self._outside("shared::cluster" if name == "shared" and inner > RANK_MASK else name, inner)
-        neighbour = self._meant(address)
+        neighbour = self._likely_allocation(address)
         if neighbour is None or _distance(address, neighbour) > WINDOW_BYTES:
             return "which is not near any allocation"
-        return beside(address, neighbour)
+        return relative_to(address, neighbour)
 
-    def _meant(self, address: int) -> Allocation | None:
-        """The allocation that an address outside all of them was most likely meant for: the one right beside it, else the nearest that the
-        kernel was given. What else lies between, such as the buffer of a trace, is there by chance."""
+    def _likely_allocation(self, address: int) -> Allocation | None:
+        """Return the allocation that an out-of-bounds address was most likely meant for; None if there is none.
+
+        This is the adjacent allocation, else the nearest among the kernel's arguments: other neighbours, such as a trace buffer, lie there
+        by chance.
+        """
         neighbour = self._device.memory.neighbour(address)
-        if neighbour is not None and _distance(address, neighbour) <= GUARD and not neighbour.label.startswith(_OURS):
+        if neighbour is not None and _distance(address, neighbour) <= GUARD and not neighbour.label.startswith(_INSERTED_PREFIX):
             return neighbour
         given = [self._device.memory.at(one.memory[0]) for one in self._launch.arguments if one.memory is not None]
         return min((one for one in given if one is not None), key=lambda one: _distance(address, one), default=neighbour)
@@ -207,11 +210,11 @@ class _Fault:
     # -- clusters ------------------------------------------------------------------------------------------------------------------
 
     def _rank_in(self, address: int) -> int:
-        """The rank that an address of shared::cluster, generic or not, names."""
+        """Return the rank in an address of shared::cluster, generic or not."""
         return (address % WINDOW_BYTES >> CLUSTER_SHIFT) - 1
 
     def _names_block(self, space: str, address: int) -> bool:
-        """Whether an address of shared memory was meant for that of a block of the cluster."""
+        """Return whether an address of shared memory was meant for a block of the cluster."""
         rank = self._rank_in(address)
         if space == "shared":
             return 0 <= rank < int(self._context["cluster_blocks"])
@@ -227,7 +230,7 @@ class _Fault:
         return f"{address & RANK_MASK:#x} in the shared memory of {whose}, outside its {plural(nbytes, 'byte')}"
 
     def _position_of_rank(self, rank: int) -> tuple[int, int, int]:
-        """Where in the grid the block with a rank in the cluster of the fault is."""
+        """Return the grid position of the block with a rank in the faulting block's cluster."""
         shape = tuple(int(extent) for extent in self._context["cluster"])
         own = position(int(self._context["fault_block"]), self._launch.grid)
         inner = position(rank, (shape[0], shape[1], shape[2]))
@@ -265,7 +268,7 @@ class _Fault:
         )
 
     def _looping(self, base: int) -> list[str]:
-        """The source lines at which the threads of the block in a slot go on, those that wait or have ended not among them."""
+        """Return the source lines at which the runnable threads of the block in a slot resume."""
         kernel = self._launch.kernel
         segments = segments_of(kernel.module, kernel.module.kernels[kernel.name], self._compiled.layers)
         numbers = set()
@@ -278,7 +281,7 @@ class _Fault:
         return list(dict.fromkeys(self.line(steps[0].instruction) for steps in known if steps))[:_MOST_LINES]
 
     def _waiting(self, base: int) -> str:
-        """Which threads of the block in a slot wait at which barrier, and how many have exited."""
+        """Describe how many threads of the block in a slot wait at each barrier, and how many have exited."""
         groups: dict[str, list[int]] = {}
         waiting_for = self._block_at(base)["expected"]
         for number in range(int(self._context["warps"])):
@@ -313,7 +316,7 @@ class _Fault:
         return "can continue"
 
     def _stop(self, warp: Any, lane: int) -> str:
-        """The source line of the instruction at which a lane waits."""
+        """Return the source line of the instruction at which a lane waits."""
         return self.line(self._compiled.instructions[int(warp["stopped_at"][lane])])
 
     def _counted(self, threads: list[int]) -> str:
@@ -322,7 +325,7 @@ class _Fault:
 
 
 def with_origin(error: SourceError, module: Module) -> SourceError:
-    """An error at an instruction of the module, told at its source line if that is known."""
+    """Return an error at an instruction of the module, located at its source line if that is known."""
     everyone = (one for function in module.functions.values() for one in function.instructions())
     found = next((one for one in everyone if one.span is not None and one.span == error.span), None)
     if found is None or not has_line(module, found):
@@ -332,15 +335,15 @@ def with_origin(error: SourceError, module: Module) -> SourceError:
 
 
 def has_line(module: Module, instruction: Instruction) -> bool:
-    """Whether the source line of an instruction is known."""
+    """Return whether the source line of an instruction is known."""
     location = instruction.location
     return location is not None and bool(location.line) and location.file in module.files
 
 
 def line_of(module: Module, instruction: Instruction) -> tuple[str, int]:
-    """File and line of an instruction: of the source, else of the PTX; line 0 where neither is known.
+    """Return file and line of an instruction, in the source, else in the PTX; line 0 if neither is known.
 
-    For what a header of a library does, whose text is not the user's, it is the line of the user's that called it.
+    For code of a library header it is the user's line that called it.
     """
     if instruction.location is not None and has_line(module, instruction):
         own = module.users_location(instruction.location)
@@ -351,7 +354,7 @@ def line_of(module: Module, instruction: Instruction) -> tuple[str, int]:
 
 
 def position(number: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
-    """The coordinates of a block or thread, x fastest."""
+    """Return the coordinates of a block or thread, x fastest."""
     x, y, _ = extents
     return number % x, number // x % y, number // (x * y)
 
@@ -360,8 +363,8 @@ def _distance(address: int, allocation: Allocation) -> int:
     return max(allocation.low - address, address - allocation.high, 0)
 
 
-def beside(address: int, allocation: Allocation) -> str:
-    """Where an address lies that an allocation does not hold."""
+def relative_to(address: int, allocation: Allocation) -> str:
+    """Describe where an address outside an allocation lies relative to it."""
     what = _allocation(allocation)
     if address >= allocation.high:
         behind = address - allocation.high

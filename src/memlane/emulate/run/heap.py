@@ -1,7 +1,7 @@
-"""The heap of a device, from which kernels take memory with `malloc` and `new`.
+"""Allocate memory for kernels that call `malloc` and `new`, from a heap in device memory.
 
-It is one allocation in device memory, 8 MiB as CUDA has it by default, and lives as long as the device: what one kernel allocates another
-one may use and free. Pieces are multiples of 16 bytes; the first gap that is large enough is taken.
+The heap is one allocation of 8 MiB, the default of CUDA, and lives as long as the device: one kernel may use and free the allocations of
+another. Sizes are multiples of 16 bytes; the first gap that is large enough is taken (first fit).
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from memlane.emulate.run.memory import Buffer, Memory
 from memlane.errors import BadAccess
 
 HEAP_BYTES = 8 << 20
-"""`cudaLimitMallocHeapSize` by default."""
+"""Size of the heap, the default of `cudaLimitMallocHeapSize`."""
 _UNIT = 16
-"""Alignment of what `malloc` returns, in bytes."""
+"""Alignment of pointers returned by `malloc`, in bytes."""
 
 
 class Heap:
-    """Pieces of memory for kernels. Several threads may use it."""
+    """A thread-safe first-fit allocator for kernels."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._lock = threading.Lock()
         self._buffer: Buffer | None = None
         self._pieces: dict[int, int] = {}
-        """Address of each piece that is in use -> its bytes."""
+        """Address of each allocated piece -> its bytes."""
         self._gaps: list[tuple[int, int]] = []
-        """Address and bytes of what is free, in ascending order; no two gaps touch."""
+        """Address and bytes of each free gap, in ascending order; no two gaps touch."""
 
     def prepare(self) -> None:
-        """Allocate the heap, if that has not been done: a kernel that runs sees no memory that was allocated later."""
+        """Allocate the heap on first use, before a launch: a running kernel does not see later allocations."""
         with self._lock:
             if self._buffer is None:
                 address, self._buffer = self._memory.allocate(HEAP_BYTES, "the heap of kernels")
                 self._gaps = [(address, HEAP_BYTES)]
 
     def allocate(self, nbytes: int) -> int:
-        """Return the address of a piece, or 0 where no gap is large enough, as `malloc` does."""
+        """Return the address of a new piece, or 0 if no gap is large enough, as `malloc` does."""
         needed = max(_UNIT, -(-nbytes // _UNIT) * _UNIT)
         with self._lock:
             for place, (address, room) in enumerate(self._gaps):
@@ -49,7 +49,7 @@ class Heap:
         return 0
 
     def free(self, address: int) -> None:
-        """Give a piece back; 0 is none. Raises BadAccess for what `malloc` has not returned, or what was freed already."""
+        """Free a piece; address 0 is ignored. Raises BadAccess for an address that `malloc` has not returned, or that was freed already."""
         if address == 0:
             return
         with self._lock:

@@ -1,7 +1,7 @@
-"""What kernels ask of the host while they run: to print, to report a failed assertion, and memory.
+"""Serve kernels' requests to the host: printing, failed assertions and memory allocation.
 
-Text appears on standard output when the launch ends, also when it fails: block by block, within a block as it was executed (warps in turn
-between barriers, lanes in order).
+Text is written to standard output when the launch ends, even if it fails: block by block, and within a block in execution order (warps in
+turn between barriers, lanes in order).
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from memlane.emulate.semantics.service import ALLOCATE, ASSERT_FAILED, FREE, PRI
 from memlane.number_format import plural
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)
-"""warp, service, lanes, address of the arguments: for each of them 32 i64. The first are overwritten by the results."""
-_LONGEST = 1 << 16
-"""Bytes of a string that are looked through for its end."""
+"""Signature of the callback: warp, service, lanes, address of the arguments. Each argument is 32 i64; results overwrite the first."""
+_MAX_STRING_BYTES = 1 << 16
+"""Maximum length of a string that is read, in bytes."""
 
 
 class Host:
-    """Serves one launch."""
+    """Host services of one launch."""
 
     def __init__(self, device: DeviceState, compiled: CompiledKernel, context: Any, halt: Halt) -> None:
-        # Not the launch: the callback makes a cycle with this object, and its arrays would stay until the garbage collector comes.
+        # Holds no reference to the launch: the callback and this object form a cycle, so its arrays would stay until garbage collection.
         self._device, self._compiled = device, compiled
         self._printed: list[tuple[int, str]] = []
         self.assertions: dict[tuple[int, int, int], str] = {}
-        """What a failed assertion said, by block, warp and lane."""
+        """Messages of failed assertions, by block, warp and lane."""
         self._callback = _CALLBACK(halt.guarded(self._serve))
         context["service"] = ctypes.cast(self._callback, ctypes.c_void_p).value
 
     def print(self) -> None:
-        """Write what was printed to standard output."""
+        """Write the collected text to standard output."""
         text = "".join(text for _, text in sorted(self._printed, key=lambda entry: entry[0]))
         if text:
             sys.stdout.write(text)
             sys.stdout.flush()
 
     def _serve(self, warp_address: int, service: int, lanes: int, arguments_address: int) -> None:
-        """What generated code calls."""
+        """Serve one request; generated code calls this."""
         if service in (ALLOCATE, FREE):
             return self._serve_memory(service, lanes, arguments_address)
         warp = _record(warp_address, WARP)
@@ -96,29 +96,29 @@ def _record(address: int, dtype: np.dtype[np.void]) -> Any:
 
 
 class _Thread:
-    """Reads memory as a thread sees it."""
+    """Read access to memory from one thread's view."""
 
     def __init__(self, device: DeviceState, compiled: CompiledKernel, warp: Any, block: Any, lane: int) -> None:
         self._device, self._compiled, self._block = device, compiled, block
         self._number = int(warp["number"]) * LANES + lane
 
     def read(self, address: int, nbytes: int) -> bytes:
-        """Bytes at a generic address. Raises UnreadableError."""
+        """Return bytes at a generic address. Raises UnreadableError."""
         return self._upto(address, nbytes, nbytes)
 
     def string(self, address: int) -> str:
-        """The text at a generic address up to its zero byte. Raises UnreadableError."""
-        return self._upto(address, 1, _LONGEST).partition(b"\0")[0].decode("utf-8", "replace")
+        """Return the zero-terminated text at a generic address. Raises UnreadableError."""
+        return self._upto(address, 1, _MAX_STRING_BYTES).partition(b"\0")[0].decode("utf-8", "replace")
 
     def _upto(self, address: int, least: int, most: int) -> bytes:
-        """As many bytes as there are, at least `least` and at most `most`."""
+        """Return the available bytes at an address, at least `least` and at most `most`. Raises UnreadableError."""
         host, room = self._locate(address)
         if room < least:
             raise UnreadableError(f"no {plural(least, 'byte')} at {address:#x}")
         return ctypes.string_at(host, min(room, most))
 
     def _locate(self, address: int) -> tuple[int, int]:
-        """Where an address lies on the host, and how many bytes follow it there."""
+        """Return the host address of a generic address, and the number of bytes that follow it there."""
         if SHARED_WINDOW <= address < SHARED_WINDOW + WINDOW_BYTES:
             context = _record(int(self._block["context"]), CONTEXT)
             return int(self._block["shared"]) + address - SHARED_WINDOW, int(context["shared_bytes"]) - (address - SHARED_WINDOW)

@@ -1,4 +1,4 @@
-"""Virtual device memory: NumPy buffers at device addresses that are never used twice."""
+"""Emulate device memory: NumPy buffers at device addresses that are never reused."""
 
 from __future__ import annotations
 
@@ -19,28 +19,30 @@ from memlane.errors import DeviceError
 from memlane.number_format import plural
 
 ALIGNMENT = 256
-"""Of every allocation, as the CUDA driver aligns."""
+"""Alignment of every allocation in bytes, that of the CUDA driver."""
 GUARD = 4096
-"""Bytes at least between two allocations, that belong to nobody."""
+"""Minimum gap between two allocations in bytes, which is never mapped."""
 
 
 class Buffer:
-    """The host bytes of one allocation. When nobody refers to it any more, the memory is freed."""
+    """The host bytes of one allocation, freed when the last reference is gone."""
 
     def __init__(self, nbytes: int, cleared: bool = False) -> None:
         try:
-            self.bytes: npt.NDArray[np.uint8] = untouched(nbytes) if cleared else np.full(nbytes, POISON, np.uint8)
+            self.bytes: npt.NDArray[np.uint8] = lazy_zeros(nbytes) if cleared else np.full(nbytes, POISON, np.uint8)
         except (MemoryError, OSError) as error:
             raise DeviceError(f"not enough host memory for an allocation of {plural(nbytes, 'byte')}") from error
 
 
 _IN_SMALL_PAGES = 1 << 22
-"""Bytes below which NumPy asks for no large pages anyway."""
+"""Size in bytes below which NumPy requests no huge pages anyway."""
 
 
-def untouched(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Zeros that take memory only where they are touched, in small pages where the system lets us choose: large ones would make much of a
-    little, and clearing them would take longer than most launches."""
+def lazy_zeros(nbytes: int) -> npt.NDArray[np.uint8]:
+    """Return zeros that take physical memory only where touched, in small pages where the system allows that.
+
+    Huge pages would commit much memory for few bytes, and clearing them would take longer than most launches.
+    """
     if nbytes < _IN_SMALL_PAGES:
         return np.zeros(nbytes, np.uint8)
     try:
@@ -54,61 +56,60 @@ def untouched(nbytes: int) -> npt.NDArray[np.uint8]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Allocation:
-    """Device addresses `low` to `high` (exclusive), and where they lie on the host."""
+    """Device addresses `low` to `high` (exclusive), and their place on the host."""
 
     low: int
     high: int
     host: int
     label: str = ""
-    """What it is called in messages, for example the name of a variable."""
+    """Name in messages, such as that of a variable."""
 
     @property
     def nbytes(self) -> int:
         return self.high - self.low
 
 
-class Watcher(Protocol):
-    """Wants to know what becomes of allocations."""
+class AllocationObserver(Protocol):
+    """Observer of allocations, frees and host writes."""
 
     @property
     def lock(self) -> threading.RLock:
-        """To be held while it is told."""
+        """Lock that is held during the calls."""
 
     def add(self, allocation: Allocation, written: bool) -> None:
-        """There is a new one; `written` if it is cleared."""
+        """Register a new allocation; `written`: it was cleared."""
 
     def remove(self, allocation: Allocation) -> None:
-        """It was freed."""
+        """Remove an allocation that was freed."""
 
     def wrote(self, allocation: Allocation, offset: int, nbytes: int) -> None:
-        """The host wrote to it."""
+        """Record a write of the host."""
 
 
 class Memory:
-    """The allocations of one emulated device, in the order of their addresses. Several threads may use it.
+    """The allocations of one emulated device, sorted by address; thread-safe.
 
-    Each device has a range of addresses of its own, so an address tells its device. Kernels reach what lies here, and in the memory of
-    `peers`.
+    Each device has its own address range, so an address identifies its device. Kernels can access this memory and that of `peers`.
     """
 
-    def __init__(self, watcher: Watcher, device: int, capacity: int) -> None:
-        """`device`: its number. `capacity`: how many bytes it has."""
+    def __init__(self, observer: AllocationObserver, device: int, capacity: int) -> None:
+        """Create an empty memory. `device`: its number. `capacity`: its size in bytes."""
         if not 0 <= device < MOST_DEVICES:
             raise DeviceError(f"there is no emulated device {device}: their numbers are 0 to {MOST_DEVICES - 1}")
-        self._watcher = watcher
-        self._lock = watcher.lock
+        self._observer = observer
+        self._lock = observer.lock
         self._allocations: list[Allocation] = []
         self._next = FIRST_ADDRESS + device * DEVICE_BYTES
         self._end = self._next + DEVICE_BYTES
         self._capacity, self._used = capacity, 0
         self._version = 0
-        """How often allocations were made or freed."""
+        """Number of changes to the list of allocations."""
         self._table: tuple[tuple[int, ...], npt.NDArray[np.void]] | None = None
-        """The table that generated code looks addresses up in, and the versions of this memory and of its peers that it shows."""
+        """The address table for generated code, and the versions of this memory and of its peers that it reflects."""
         self.peers: tuple[Memory, ...] = ()
 
     def allocate(self, nbytes: int, label: str = "", cleared: bool = False) -> tuple[int, Buffer]:
-        """Fresh memory filled with a fixed pattern, or with zeros: its device address, and what keeps it alive."""
+        """Allocate memory filled with a fixed pattern, or with zeros; return its device address and the buffer that keeps it alive."""
         self._check_room(nbytes)
         buffer = Buffer(nbytes, cleared)
         with self._lock:
@@ -122,14 +123,14 @@ class Memory:
             allocation = Allocation(low, low + nbytes, buffer.bytes.ctypes.data, label)
             self._allocations.append(allocation)
             self._used += nbytes
-            self._watcher.add(allocation, cleared)
+            self._observer.add(allocation, cleared)
             self._version += 1
         weakref.finalize(buffer, self._free, allocation).atexit = False
         return low, buffer
 
     @property
     def free_bytes(self) -> int:
-        """How many bytes of this device are not allocated."""
+        """Bytes of this device that are not allocated."""
         return max(0, self._capacity - self._used)
 
     def _check_room(self, nbytes: int) -> None:
@@ -140,15 +141,16 @@ class Memory:
             )
 
     def _free(self, allocation: Allocation) -> None:
-        """Happens wherever the garbage collector strikes, also amid the other methods: they keep to the list that they began with."""
+        """Free an allocation; the garbage collector may call this in the middle of other methods, which keep the list that they began
+        with."""
         with self._lock:
             self._allocations = [other for other in self._allocations if other is not allocation]
-            self._watcher.remove(allocation)
+            self._observer.remove(allocation)
             self._used -= allocation.nbytes
             self._version += 1
 
     def table(self) -> npt.NDArray[np.void]:
-        """The allocations as generated code looks them up, those of peers too: sorted, behind an empty first row."""
+        """Return the allocations of this memory and of its peers as generated code looks them up: sorted, after an empty first row."""
         with self._lock:
             memories = (self, *self.peers)
             versions = tuple(memory._version for memory in memories)  # read first: one may be freed meanwhile
@@ -159,22 +161,22 @@ class Memory:
             return self._table[1]
 
     def view(self, address: int, nbytes: int) -> npt.NDArray[np.uint8]:
-        """The host bytes behind device addresses; DeviceError outside an allocation."""
+        """Return the host bytes of a device address range. Raises DeviceError outside an allocation."""
         found = self.at(address)
         if found is None or address + nbytes > found.high:
             raise DeviceError(f"{plural(nbytes, 'byte')} at {address:#x} do not lie in an allocation of this emulator")
         return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(found.host + address - found.low))
 
     def wrote(self, address: int, nbytes: int) -> None:
-        """The host has written to an allocation of this device or of a peer."""
+        """Record that the host has written to an allocation of this device or of a peer."""
         with self._lock:
             found = self.at(address)
             assert found is not None
             owner = next(memory for memory in (self, *self.peers) if found in memory._allocations)
-            owner._watcher.wrote(found, address - found.low, nbytes)
+            owner._observer.wrote(found, address - found.low, nbytes)
 
     def at(self, address: int) -> Allocation | None:
-        """The allocation that holds an address, also one of a peer."""
+        """Return the allocation, here or on a peer, that contains an address; None if there is none."""
         for memory in (self, *self.peers):
             allocations = memory._allocations
             index = bisect_right(allocations, address, key=lambda allocation: allocation.low)
@@ -183,7 +185,7 @@ class Memory:
         return None
 
     def neighbour(self, address: int) -> Allocation | None:
-        """The allocation nearest to an address."""
+        """Return the allocation nearest to an address; None if there is none."""
 
         def distance(allocation: Allocation) -> int:
             return max(allocation.low - address, address - allocation.high + 1, 0)

@@ -1,4 +1,4 @@
-"""Launches of several emulated devices that run at the same time and may wait for each other."""
+"""Run launches of several emulated devices concurrently; they may wait for each other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Partner:
-    """One of some launches that run together, or a launch by itself."""
+    """One of several launches that run together, or a single launch."""
 
     number: int = 0
     records: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(0, PARTNER))
@@ -28,36 +28,36 @@ class Partner:
         return len(self.records) > 0
 
     @property
-    def place(self) -> tuple[int, int, int]:
-        """The fields of a CREW that say where the records of all are, how many, and which is its own."""
+    def pool_fields(self) -> tuple[int, int, int]:
+        """The WORKERS fields for the partner records: their address, their number and this launch's index."""
         return int(self.records.ctypes.data), len(self.records), self.number
 
     @property
-    def facts(self) -> dict[str, object]:
-        """The fields of a CONTEXT that are different: memory is shared with threads of other launches."""
+    def context_fields(self) -> dict[str, object]:
+        """The CONTEXT fields that differ because threads of other launches share the memory."""
         return {"parallel": True} if self.has_others else {}
 
 
-_PRESENT: ContextVar[Partner | None] = ContextVar("memlane_partner", default=None)
+_CURRENT: ContextVar[Partner | None] = ContextVar("memlane_partner", default=None)
 _ALONE = Partner()
 
 
-def present_partner() -> Partner:
-    """Return which of the launches that run together the present thread makes."""
-    return _PRESENT.get() or _ALONE
+def current_partner() -> Partner:
+    """Return the partner record set for the current thread, or that of a single launch."""
+    return _CURRENT.get() or _ALONE
 
 
 def run_together(launches: Sequence[Callable[[], T]]) -> list[T]:
-    """Make some launches in a thread each, and return what each gave, or raise the first error, once all have ended.
+    """Run each launch in its own thread; return their results, or raise the first error, once all have ended.
 
-    A launch that waits for another is not endless while that one is still prepared or gets on; when one ends, with an error or without, the
-    others know that it does nothing more for them.
+    A launch that waits for another is not endless while that one is being prepared or makes progress. When a launch ends, with an error or
+    without, the others learn that it will make no more progress.
     """
     records = np.zeros(len(launches), PARTNER)
     records["working"] = 1
 
     def run(number: int, launch: Callable[[], T]) -> T:
-        _PRESENT.set(Partner(number, records))
+        _CURRENT.set(Partner(number, records))
         try:
             return launch()
         finally:

@@ -1,4 +1,4 @@
-"""Text from a format as C's `printf` reads it, and arguments as `vprintf` finds them in memory."""
+"""Format text as C's `printf` does, with arguments in memory as `vprintf` takes them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Protocol
 
 _PIECE = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
 MOST_CHARACTERS = 4095
-"""Width and precision of a conversion are at most this: what every C library allows, and less than would fill the memory."""
+"""Maximum width and precision of a conversion: the minimum that C requires of every library, and too little to exhaust memory."""
 _HAS_PRECISION = re.compile(r"%[-+ #0]*(?:\*|\d+)?\.")
 
 
 class UnreadableError(Exception):
-    """There is no memory at an address that is to be read."""
+    """Raised when there is no memory at an address to be read."""
 
 
 class Reader(Protocol):
-    """Memory as a thread sees it."""
+    """Read access to memory from one thread's view."""
 
     def read(self, address: int, nbytes: int) -> bytes:
-        """Bytes at a generic address. Raises UnreadableError."""
+        """Return bytes at a generic address. Raises UnreadableError."""
 
     def string(self, address: int) -> str:
-        """The text there. Raises UnreadableError."""
+        """Return the zero-terminated text at a generic address. Raises UnreadableError."""
 
 
 class _Arguments:
-    """The arguments one after another, each at a multiple of its size."""
+    """Sequential reader of `vprintf` arguments, each aligned to its size."""
 
     def __init__(self, address: int, memory: Reader) -> None:
         self._address, self._memory = address, memory
@@ -45,9 +45,9 @@ class _Arguments:
 
 
 def formatted(pattern: str, address: int, memory: Reader) -> tuple[str, int]:
-    """The text for a format and the arguments at an address, and how many arguments it took.
+    """Return the formatted text for a format and the arguments at an address, and the number of arguments that it took.
 
-    A conversion that C does not know stands in the text as it is. Raises UnreadableError.
+    A conversion unknown to C is copied unchanged. Raises UnreadableError.
     """
     arguments = _Arguments(address, memory)
     text = _PIECE.sub(lambda match: _converted(match, arguments, memory), pattern)

@@ -1,4 +1,4 @@
-"""Tensor maps as kernels of the emulator find them."""
+"""Encode tensor maps for kernels of the emulator, and explain their misuse."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from memlane.number_format import plural
 
 
 def encode(tiling: Tiling) -> bytes:
-    """The record of a tensor map. How much L2 is to fetch makes no difference here."""
+    """Return the record of a tensor map; the L2 prefetch size is ignored."""
     row = np.zeros((), TENSOR_MAP)
     row["mark"], row["address"] = TENSOR_MAP_MARK, tiling.address
     for name, values in (("strides", tiling.strides), ("extents", tiling.extents), ("box", tiling.box), ("steps", tiling.element_strides)):
@@ -41,7 +41,7 @@ _TROUBLES = {
 
 
 def map_trouble(address: int, reason: int) -> str:
-    """What is wrong with what an instruction takes for a tensor map, or with where its box begins, for the end of a sentence."""
+    """Describe what is wrong with an operand used as a tensor map, or with the start of its box, for the end of a sentence."""
     reason, detail = reason % (1 << DETAIL), reason >> DETAIL
     if reason in _TROUBLES:
         return f"the data at {address:#x}, {_TROUBLES[reason]}"
@@ -62,7 +62,7 @@ _AXES = ("x", "y", "z", "the fourth axis", "the fifth axis")
 
 
 def place_trouble(address: int, variable: str, begin: int, is_dynamic: bool) -> str:
-    """What is wrong with a box at an address in shared memory, which lies in a variable that begins at `begin`."""
+    """Describe a misaligned box in shared memory, in a variable that begins at `begin`, with the remedy."""
     remedy = "declare it with alignas(128), and begin at a multiple of 128 bytes in it"
     if is_dynamic and begin % BOX_ALIGNMENT:
         remedy = "round its address up to such a multiple, because dynamic shared memory starts right after static, or make it static"

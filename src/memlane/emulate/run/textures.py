@@ -1,4 +1,4 @@
-"""The textures and surfaces of one emulated device: records that generated code finds by their handles."""
+"""Keep the textures and surfaces of one emulated device as records that generated code finds by handle."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from memlane.launch.texture import ADDRESS_MODES
 from memlane.number_format import plural
 from memlane.ptx import Instruction, Module, names_in
 
-_AT_FIRST = 64
+_INITIAL_ROWS = 64
 _REFERENCES = frozenset({"texref", "samplerref", "surfref"})
 
 
 def refuse_references(module: Module) -> None:
-    """Raise `UnsupportedPtx` for a module whose functions use texture, sampler or surface references, which CUDA 12 has ended."""
+    """Raise UnsupportedPtx for a module whose functions use texture, sampler or surface references, which CUDA 12 removed."""
     outer = {name for name, variable in module.variables.items() if variable.type in _REFERENCES}
     for function in module.functions.values():
         for parameter in function.params:
@@ -42,31 +42,31 @@ def _no_reference(name: str, kind: str) -> str:
 
 
 class Handle:
-    """Keeps the record of a texture or surface alive."""
+    """Reference that keeps the record of a texture or surface alive."""
 
 
 class Textures:
-    """Handles are never used twice, so that one which outlived its texture is noticed. Several threads may use it."""
+    """A thread-safe table of textures and surfaces. Handles are never reused, so a handle that outlives its texture is noticed."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._rows = np.zeros(_AT_FIRST, TEXTURE)
+        self._rows = np.zeros(_INITIAL_ROWS, TEXTURE)
         self._texels: list[Texels] = []
         self._dropped: deque[int] = deque()
 
     def add_texture(self, texels: Texels, sampling: Sampling, host: int) -> tuple[int, Handle]:
-        """The handle of a texture whose texels lie at a host address in C order, and what keeps it alive."""
+        """Add a texture whose texels lie at a host address in C order; return its handle and the object that keeps it alive."""
         row = _row(texels, host, texture_kind(texels.geometry), sampling.read)
         row["modes"] = [ADDRESS_MODES.index(mode) for mode in sampling.address]
         row["linear"], row["normalized"] = sampling.filter == "linear", sampling.normalized
         return self._add(texels, row)
 
     def add_linear(self, texels: Texels, read: str, host: int) -> tuple[int, Handle]:
-        """The same for one that is read by whole numbers."""
+        """Add a texture in linear memory, read by integer coordinates; return its handle and the object that keeps it alive."""
         return self._add(texels, _row(texels, host, LINEAR_MEMORY, read))
 
     def add_surface(self, texels: Texels, host: int) -> tuple[int, Handle]:
-        """The same for a surface."""
+        """Add a surface; return its handle and the object that keeps it alive."""
         return self._add(texels, _row(texels, host, surface_kind(texels.geometry), "element"))
 
     def _add(self, texels: Texels, row: npt.NDArray[np.void]) -> tuple[int, Handle]:
@@ -83,21 +83,21 @@ class Textures:
         return TEXTURE_WINDOW + number * TEXTURE.itemsize, handle
 
     def _remove(self, number: int) -> None:
-        """Happens wherever the garbage collector strikes: whoever holds the lock may be waiting for one that this thread holds."""
-        self._dropped.append(number)  # first: the rows may be just about to move
+        """Remove a record without locking: the garbage collector may call this in a thread that holds the lock another one waits for."""
+        self._dropped.append(number)  # first, because `_add` may be about to move the rows
         self._rows[number]["kind"] = 0
 
     def table(self) -> npt.NDArray[np.void]:
-        """The records, in the order of their handles."""
+        """Return the records, in the order of their handles."""
         return self._rows
 
     @property
     def count(self) -> int:
-        """How many there have ever been."""
+        """Number of textures and surfaces ever added."""
         return len(self._texels)
 
     def at(self, number: int) -> tuple[int, Texels] | None:
-        """What the texture or surface of a number is: its kind and texels; None if there was none."""
+        """Return kind and texels of a texture or surface by number; None if there was none."""
         with self._lock:
             return (int(self._rows[number]["kind"]), self._texels[number]) if 0 <= number < len(self._texels) else None
 
@@ -126,7 +126,7 @@ def _row(texels: Texels, host: int, kind: int, read: str) -> npt.NDArray[np.void
 
 
 def handle_trouble(textures: Textures, handle: int, wanted: int) -> str:
-    """What a handle is that an instruction cannot use, and what it wanted: for the end of a sentence."""
+    """Describe a handle that an instruction cannot use, and what it takes, for the end of a sentence."""
     number, rest = divmod(handle - TEXTURE_WINDOW, TEXTURE.itemsize)
     found = textures.at(number) if rest == 0 else None
     if found is None:
@@ -142,7 +142,7 @@ def handle_trouble(textures: Textures, handle: int, wanted: int) -> str:
 
 
 def _described(kinds: int) -> str:
-    """The kinds of a mask, in words."""
+    """Describe the kinds in a mask."""
     if kinds & ANY_SURFACE:
         named = [name for name in GEOMETRIES if kinds & surface_kind(name)]
         return f"a {named[0]} surface" if len(named) == 1 else "a surface"
@@ -153,7 +153,7 @@ def _described(kinds: int) -> str:
 
 
 def surface_trouble(textures: Textures, instruction: Instruction, misaligned: bool, packed: int, z: int, number: int) -> str:
-    """What an access to a surface did that may not be done: `packed` holds x in bytes, and y from bit 32 on."""
+    """Describe an invalid access to a surface. `packed` holds x in bytes in its low 32 bits, and y above."""
     x, y, plane = (_signed(word) for word in (packed & 0xFFFFFFFF, packed >> 32, z))
     found = textures.at(number)
     assert found is not None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from memlane.emulate.code.atomic import exchange_if
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
-from memlane.emulate.layout import BLOCK, CONTEXT, CREW, INTERRUPTED, WARP
+from memlane.emulate.layout import BLOCK, CONTEXT, INTERRUPTED, WARP, WORKERS
 from memlane.emulate.runtime.helper import helper
 from memlane.emulate.runtime.workers import workers_record
 
@@ -20,7 +20,7 @@ def fault(e: Emit, warp: Value, kind: Value, site: Value, lane: Value, address: 
     context = e.get_pointer(block, BLOCK, "context")
     e.put(-1, warp, WARP, "budget")
     with e.if_then(e.icmp_unsigned("==", e.get(context, CONTEXT, "fault"), constant(I32, 0)), likely=False):
-        place, _ = e.place(workers_record(e, context), CREW, "culprit")
+        place, _ = e.place(workers_record(e, context), WORKERS, "faulting_worker")
         number = e.add(e.get(context, CONTEXT, "number"), constant(I32, 1))
         _, is_first = exchange_if(e, place, constant(I32, 0), number)
         e.put(e.select(is_first, kind, constant(I32, INTERRUPTED)), context, CONTEXT, "fault")

@@ -337,19 +337,19 @@ def next_round(e: Emit, context: Value) -> None:
     """Begin the next round of turns over the worker's blocks. If some of them only waited, let one more become resident.
 
     With other workers, this happens only if nothing happened in this round, because one of them may be about to do what this one waits for;
-    and every 16 rounds, because blocks may pass barriers while they wait. `in_vain` counts the rounds without progress.
+    and every 16 rounds, because blocks may pass barriers while they wait. `idle_spins` counts the rounds without progress.
     """
     e.put(e.get(context, CONTEXT, "first"), context, CONTEXT, "turn")
     waiting = e.icmp_unsigned("!=", e.get(context, CONTEXT, "yielded"), constant(I32, 0))
     e.put(0, context, CONTEXT, "yielded")
     progress = e.get(context, CONTEXT, "progress")
-    vain = e.and_(waiting, e.icmp_unsigned("==", progress, e.get(context, CONTEXT, "noticed")))
+    is_idle = e.and_(waiting, e.icmp_unsigned("==", progress, e.get(context, CONTEXT, "noticed")))
     e.put(progress, context, CONTEXT, "noticed")
-    rounds = e.add(e.get(context, CONTEXT, "in_vain"), constant(I64, 1))
-    e.put(e.select(vain, rounds, constant(I64, 0)), context, CONTEXT, "in_vain")
+    rounds = e.add(e.get(context, CONTEXT, "idle_spins"), constant(I64, 1))
+    e.put(e.select(is_idle, rounds, constant(I64, 0)), context, CONTEXT, "idle_spins")
     alone = e.icmp_unsigned("==", e.get(context, CONTEXT, "parallel"), constant(I32, 0))
     now_and_then = e.icmp_unsigned("==", e.and_(e.bump(context, CONTEXT, "rounds"), constant(I64, 15)), constant(I64, 0))
-    one_more = e.and_(waiting, e.or_(e.or_(alone, vain), now_and_then))
+    one_more = e.and_(waiting, e.or_(e.or_(alone, is_idle), now_and_then))
     e.put(e.zext(one_more, I64), context, CONTEXT, "may_start")
     count = e.get(context, CONTEXT, "cluster_blocks")
     running = e.mul(e.get(context, CONTEXT, "clusters_running"), e.zext(count, I64))

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from memlane.emulate.check.hooks import check_access, check_bulk_copy, check_copy, check_mbarrier
 from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.lower.lowering import Lowering
-from memlane.emulate.observe.instructions import account, account_box, account_copy, account_product, account_texture, finds_open
+from memlane.emulate.observe.instructions import account, account_box, account_copy, account_product, account_texture, complete_wait
 from memlane.emulate.runtime.mbarriers import WAITS, mbarrier
 from memlane.ptx import MemoryAccess, memory_accesses
 
@@ -62,7 +62,7 @@ def at_mbarrier(k: Lowering, space: str, place: Place, operation: str, given: Va
     helper = mbarrier(operation, space, k.layers.clock)
     latest = k.call(helper, k.warp, *place, lanes, constant(I32, k.index), given, out, arrives)
     if operation in WAITS:
-        finds_open(k, latest)
+        complete_wait(k, latest)
 
 
 def tensor_map_store_lanes(k: Lowering, space: str, place: Place, nbytes: int, data: Value) -> Value:

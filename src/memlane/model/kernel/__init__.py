@@ -1,10 +1,10 @@
-"""How long a launch takes: what the clock layer saw of it, combined with what all multiprocessors share.
+"""Predict the duration of a launch from the events of the clock layer and the chip's shared resources.
 
 prediction = predicted(chip, sampled)      # sampled: the events of a launch, or of some of its blocks
 
-multiprocessor    one multiprocessor for itself: issue slots, pipes, the load-store unit, barriers, waiting for operands
-memory            what all share: L2, DRAM, atomic operations at one place
-prediction        blocks that begin, what a launch takes besides, and the combination of all
+multiprocessor    one multiprocessor by itself: issue slots, pipes, the load-store unit, barriers, waits for operands
+memory            shared resources: L2, DRAM, atomic operations at one place
+prediction        block starts, launch overhead, and the combination of all parts
 """
 
 from memlane.model.kernel.multiprocessor import Part, Sampled, whole_cycles

@@ -1,7 +1,7 @@
-"""The time of the multiprocessors for themselves, as the clock layer simulates them warp by warp.
+"""Compute the time of the multiprocessors by themselves, as the clock layer simulates them warp by warp.
 
-An in-order scoreboard for each warp, issue slots and pipes of each scheduler, the passes of the load-store unit and arrivals at barriers
-give the cycle in which each block ends. Where only some blocks ran, the others follow at the pace of those in the middle of the run.
+An in-order scoreboard per warp, issue slots and pipes of each scheduler, passes of the load-store unit and arrivals at barriers give the
+cycle in which each block ends. If only some blocks ran, the others follow at the pace of those in the middle of the run.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from itertools import pairwise
 from memlane.chip import Chip, Events
 
 WINDOWS = 4
-"""Parts of the run of a sample between which its pace is compared."""
+"""Windows of a sample's run whose paces are compared."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """How long one part of the chip is busy with a launch, by itself."""
+    """The load of one part of the chip by a launch."""
 
     name: str
     cycles: float
     moved: str = ""
-    """How much it did, in words."""
+    """Work done, in words."""
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """What was seen of a launch with warm caches, and how it stands for the whole."""
+    """Events of a launch, or of a sample of its blocks, with warm caches."""
 
     events: Events
     dram_scale: float = 1.0
-    """DRAM traffic of the whole launch over that of the blocks that ran: lines that many blocks use are fetched once."""
+    """DRAM traffic of the whole launch divided by that of the sample: lines that many blocks use are fetched once."""
 
     @property
     def scale(self) -> float:
-        """Blocks of the grid over those that ran."""
+        """Blocks of the grid divided by sampled blocks."""
         return 1 / self.events.fraction
 
     @property
@@ -46,7 +46,7 @@ class Sampled:
 
 
 def whole_cycles(chip: Chip, events: Events) -> tuple[float, float]:
-    """Return until when the whole grid would run, in cycles, and the spread of that over parts of the sample (0 where all blocks ran)."""
+    """Return the extrapolated cycles of the whole grid, and their spread over windows of the sample (0 if all blocks ran)."""
     finishes = events.finishes
     each = events.blocks / chip.sm_count - len(finishes) / events.sms
     if len(finishes) < 2 * WINDOWS or each < 0.5:
@@ -57,7 +57,7 @@ def whole_cycles(chip: Chip, events: Events) -> tuple[float, float]:
 
 
 def parts_of(chip: Chip, sampled: Sampled) -> Iterator[Part]:
-    """For how many cycles each part of a multiprocessor is busy, on average over those that ran."""
+    """Yield the cycles for which each part of a multiprocessor is busy, on average over the sampled ones."""
     events, scale = sampled.events, sampled.scale
     ports = chip.sm_count * chip.schedulers
     issued = float(events.issued.sum()) * scale

@@ -1,7 +1,7 @@
-"""The time of a launch: until its last block ends by the clock layer, in which accesses queue for what all multiprocessors share, and what
-every launch takes besides.
+"""Predict the time of a launch: until its last block ends by the clock layer, where accesses queue for shared resources, plus the launch
+overhead.
 
-What a part is busy for bounds the time from below. Only atomic operations have no queue in the clock: those at one place are added.
+The busy time of each part is a lower bound. Only atomic operations do not queue in the clock layer: those at one place are added.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memlane.chip import Chip
-from memlane.model.kernel.memory import AT_ONE_PLACE, FABRIC, shared_parts
+from memlane.model.kernel.memory import CONTENDED_ATOMICS, FABRIC, shared_parts
 from memlane.model.kernel.multiprocessor import Part, Sampled, parts_of, whole_cycles
 from memlane.number_format import duration, percent, plural
 
 LIMITING_SHARE = 0.6
-"""Of the time, for which a part has to be busy to be called the one that limits; below that, latency does, as Nsight Compute's guide
-says."""
+"""Minimum busy share of the time for a part to count as the limiter; below it, latency limits, as in Nsight Compute's guide."""
 ELAPSED_CYCLES, ACTIVE_CYCLES = 3200, 500
-"""Cycles that Nsight Compute counts besides those that a launch takes here: until the first block begins and after the last has ended, and
-those of them in which a multiprocessor is busy, by `launches` and `bank conflicts` in benchmarks/results/h200/predict_measured.json."""
+"""Cycles that Nsight Compute counts in addition to those of a launch here, before the first block starts and after the last ends, and those
+of them in which a multiprocessor is active, by `launches` and `bank conflicts` in benchmarks/results/h200/predict_measured.json."""
 LATENCY = "latency"
 BLOCKS = "beginning of blocks"
 WARPS = "warps"
@@ -30,66 +29,66 @@ NOT_MODELLED = (
     "instruction fetch",
 )
 GROUPS: Mapping[str, str] = {"issue slots": "SM", "barriers": "SM", "L1 and shared memory": "L1", "L2": "L2", "DRAM": "DRAM"}
-"""Parts by what Nsight Compute calls the throughput that they belong to; pipes belong to SM, all of L2 to L2."""
+"""Part -> Nsight Compute's throughput unit; all pipes belong to SM, all parts of L2 to L2."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """What the warps of a launch spent a share of their time on."""
+    """A cause of stalls, with its share of the warps' time."""
 
     cause: str
-    """`global memory`, `shared memory`, ... of the instruction whose result is waited for; `issue slots and pipes`; `instructions`;
+    """`global memory`, `shared memory`, ... of the instruction that produces the awaited result; `issue slots and pipes`; `instructions`;
     `barriers and branches`."""
     place: str
-    """The source line of that instruction, `transpose.cu:18`; empty where there is none, or many."""
+    """Source line of that instruction, such as `transpose.cu:18`; empty if there is none, or several."""
     share: float
-    """Of the time of all warps."""
+    """Share of the time of all warps."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """How long a launch would take on a chip with warm caches, and why."""
+    """Predicted duration of a launch on a chip with warm caches, with its explanation."""
 
     chip: str
     us: float
-    """Between two events around the launch."""
+    """Time between two events around the launch, in us."""
     cycles: float
-    """Of the launch itself."""
+    """Cycles of the launch itself."""
     launch_us: float
-    """What the events and the start of the launch take."""
+    """Overhead of the events and of the launch's start, in us."""
     warps_cycles: float
-    """What the warps of a multiprocessor take for themselves: waiting, issue slots, pipes and wavefronts."""
+    """Cycles that the warps of a multiprocessor take by themselves: stalls, issue slots, pipes and wavefronts."""
     parts: tuple[Part, ...]
-    """For how long each part of the chip is busy; the longest first."""
+    """Busy cycles of each part of the chip, the longest first."""
     spread_us: float = 0.0
-    """Standard deviation between parts of the sample; 0 where all blocks ran."""
+    """Standard deviation over windows of the sample; 0 if all blocks ran."""
     share: float = 1.0
-    """Of the blocks that ran for this."""
+    """Share of the blocks that ran for the prediction."""
     missing: tuple[str, ...] = ()
-    """Rates that the file of the chip lacks."""
+    """Rates missing in the chip file."""
     assumed: tuple[str, ...] = ()
-    """Rates that the file of the chip has, but that nobody measured or published: entries of its file, `bandwidth.l2_read`."""
+    """Assumed rates of the chip file, neither measured nor published, as names of its entries: `bandwidth.l2_read`."""
     rates: int = 0
-    """Rates that the file of the chip has."""
+    """Number of rates in the chip file."""
     throughputs: Mapping[str, float] = field(default_factory=dict)
-    """Of `SM`, `L1`, `L2` and `DRAM`, as Nsight Compute would show it, 1 being all. Blocks that begin are none of these."""
+    """Throughputs of `SM`, `L1`, `L2` and `DRAM` as in Nsight Compute, 1 for the maximum. Block starts belong to none."""
     moved_bytes: float = 0.0
-    """Between the multiprocessors and L2."""
+    """Bytes moved between the multiprocessors and L2."""
     kernel: str = ""
     not_sampled: str = ""
-    """Why all blocks ran where a sample would have stood for them, as a clause; empty otherwise."""
+    """Why all blocks ran instead of a sample, as a clause; empty otherwise."""
     waits: tuple[Wait, ...] = ()
-    """What the warps spent their time on; the longest first."""
+    """Causes of the warps' stalls, the longest first."""
 
     @property
     def group(self) -> str:
-        """What limits in the words of Nsight Compute: the unit with the highest throughput, or `latency` where none is above 60 %."""
+        """The limiter in Nsight Compute's terms: the unit with the highest throughput, or `latency` if none exceeds 60 %."""
         busiest = max(self.throughputs, key=lambda name: self.throughputs[name], default=LATENCY)
         return busiest if self.throughputs.get(busiest, 0.0) >= LIMITING_SHARE else LATENCY
 
     @property
     def doubts(self) -> list[str]:
-        """What the file of the chip lacks, and how much of it is assumed, in a sentence each."""
+        """Rates that the chip file lacks, and how many of its rates are assumed, in a sentence each."""
         lines = [f"the file of {self.chip} has no rate for {', '.join(self.missing)}"] if self.missing else []
         if self.assumed:
             lines.append(f"{len(self.assumed)} of the {plural(self.rates, 'rate')} in the file of {self.chip} are assumed, not measured")
@@ -97,12 +96,12 @@ class Prediction:
 
     @property
     def limiting(self) -> str:
-        """The part that limits: the busiest one, or `latency` where none is busy for `LIMITING_SHARE` of the time."""
+        """The limiter: the busiest part, or `latency` if none is busy for `LIMITING_SHARE` of the time."""
         busiest = self.parts[0] if self.parts else None
         return busiest.name if busiest is not None and busiest.cycles >= LIMITING_SHARE * self.cycles else LATENCY
 
     def __str__(self) -> str:
-        """The time, what limits it, what each part of the chip does, and what the warps wait for."""
+        """Describe the time, the limiter, the load of each part and the warps' stalls."""
         name = f"{self.kernel}: " if self.kernel else ""
         lines = [f"{name}{duration(1e3 * self.us)} (predicted for {self.chip}, limited by {self.limiting})"]
         lines += [
@@ -117,19 +116,19 @@ class Prediction:
         return "\n".join([*lines, *(f"  {one}" for one in self.doubts)])
 
     def utilization(self, part: Part) -> float:
-        """The share of the time for which a part is busy."""
+        """Return the busy share of a part."""
         return part.cycles / self.cycles if self.cycles else 0.0
 
 
 def predicted(chip: Chip, sampled: Sampled) -> Prediction:
-    """Predict the time of a launch from what the clock layer saw of it, or of a sample of its blocks."""
+    """Predict the time of a launch from its events in the clock layer, or from those of a sample of its blocks."""
     warps, spread = whole_cycles(chip, sampled.events)
     shared, missing = shared_parts(chip, sampled), []
     blocks = None if chip.bandwidth.blocks is None else sampled.events.blocks / chip.bandwidth.blocks
     if blocks is None:
         missing.append("blocks that begin")
-    at_one_place = sum(part.cycles for part in shared.parts if part.name == AT_ONE_PLACE)
-    together = max([warps, *(part.cycles for part in shared.parts if part.name not in (FABRIC, AT_ONE_PLACE))]) + at_one_place
+    at_one_place = sum(part.cycles for part in shared.parts if part.name == CONTENDED_ATOMICS)
+    together = max([warps, *(part.cycles for part in shared.parts if part.name not in (FABRIC, CONTENDED_ATOMICS))]) + at_one_place
     launch_us = chip.links.event_us
     if launch_us is None:
         launch_us = chip.links.launch_us or 0.0
@@ -161,13 +160,15 @@ def predicted(chip: Chip, sampled: Sampled) -> Prediction:
 
 
 def _throughputs(chip: Chip, parts: Sequence[Part], cycles: float) -> dict[str, float]:
-    """The throughputs of the chip's units, as Nsight Compute has them: of the time that it measures, but those of L1 of the time in which
-    the multiprocessors are busy, and DRAM's of its rated bandwidth."""
+    """Return the throughputs of the chip's units as in Nsight Compute.
+
+    They refer to its elapsed time, for L1 to the active time of the multiprocessors, for DRAM to the rated bandwidth.
+    """
     rated = (chip.bandwidth.dram_mixed or chip.dram_gb_per_s) / chip.dram_gb_per_s
     found = dict.fromkeys(("SM", "L1", "L2", "DRAM"), 0.0)
     for part in parts:
         group = GROUPS.get(part.name) or ("SM" if part.name.endswith("pipe") else "L2")
-        if part.name not in (BLOCKS, AT_ONE_PLACE):
+        if part.name not in (BLOCKS, CONTENDED_ATOMICS):
             elapsed = cycles + (ACTIVE_CYCLES if group == "L1" else ELAPSED_CYCLES)
             found[group] = max(found[group], part.cycles * (rated if group == "DRAM" else 1.0) / elapsed)
     return {group: min(1.0, share) for group, share in found.items()}

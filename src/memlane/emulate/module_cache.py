@@ -1,4 +1,4 @@
-"""What is kept for the modules that are alive, so that equal ones can share it."""
+"""Cache values per live module, so that equal modules can share them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from memlane.ptx import Module
 T = TypeVar("T")
 
 
-class ByModule(Generic[T]):
-    """Things kept for modules, which count as themselves, not as what they say. A module does not live longer for it."""
+class WeakModuleCache(Generic[T]):
+    """Per-module cache, keyed by identity; it does not keep the module alive."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
         self._kept: dict[int, tuple[weakref.ref[Module], T]] = {}
 
-    def of(self, module: Module) -> T:
-        """What is kept for a module; made now if there is nothing yet."""
+    def get_or_create(self, module: Module) -> T:
+        """Return the value of a module, created on first use."""
         key = id(module)
         found = self._kept.get(key)
         if found is None or found[0]() is not module:
@@ -28,10 +28,10 @@ class ByModule(Generic[T]):
 
     def _forget(self, key: int, gone: weakref.ref[Module]) -> None:
         found = self._kept.get(key)
-        if found is not None and found[0] is gone:  # another module may have the number by now
+        if found is not None and found[0] is gone:  # another module may have the same id by now
             del self._kept[key]
 
-    def all(self) -> list[tuple[Module, T]]:
-        """The modules that are alive, and what is kept for them."""
+    def items(self) -> list[tuple[Module, T]]:
+        """Return the live modules and their values."""
         pairs = [(reference(), kept) for reference, kept in list(self._kept.values())]
         return [(module, kept) for module, kept in pairs if module is not None]

@@ -1,4 +1,4 @@
-"""Where the lanes of a launch's accesses lie: seen on the emulator, of a launch on a GPU by emulating one of its blocks."""
+"""Record the lane addresses of a launch's accesses, on the emulator; for a launch on a GPU, by emulating one of its blocks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from memlane.errors import MemlaneError
 from memlane.launch import Launch, Layers, Memory, Surface, Target, TensorMap, Texture, cluster_of
 
 LARGEST_COPY = 1 << 28
-"""Bytes of a launch's arrays beyond which they are not copied to the emulator."""
+"""Maximum bytes of a launch's arrays that are copied to the emulator."""
 
 Examples = npt.NDArray[Any]
-"""In `memlane.launch.EXAMPLE_DTYPE`."""
+"""Array of `memlane.launch.EXAMPLE_DTYPE`."""
 
 
 def examples(launch: Launch) -> Examples | None:
-    """Accesses of the launch with the addresses of their lanes, two of each instruction; None where they cannot be seen.
+    """Return accesses of the launch with the addresses of their lanes, two per instruction; None if they cannot be recorded.
 
-    The launch happens on a target that observes; otherwise its first block does on an emulator, with copies of the arrays.
+    The launch runs on its target if that observes; otherwise its first block runs on an emulator, with copies of the arrays.
     """
     layers = Layers(accesses=True, max_accesses=0)
     try:
@@ -33,12 +33,12 @@ def examples(launch: Launch) -> Examples | None:
             launch = moved
         seen = launch.kernel.target.launch(replace(launch, layers=layers))
     except MemlaneError:
-        return None  # one block alone may not get along, or follow addresses that mean nothing here: then the lanes stay unknown
+        return None  # one block alone may hang, or follow pointers that are invalid here: the lanes stay unknown
     return None if seen is None else seen.examples
 
 
 def _on_emulator(launch: Launch) -> Launch | None:
-    """The first block of the launch, or all of its cluster; None where it needs more than arrays and numbers, or too much."""
+    """Return a launch of the first block, or cluster, on an emulator; None if it needs more than arrays and numbers, or too much memory."""
     places = {argument.memory for argument in launch.arguments if argument.memory}
     if sum(nbytes for _, nbytes in places) > LARGEST_COPY:
         return None

@@ -1,4 +1,4 @@
-"""What a launch touched of the buffers of a plan, held against what its step says that it reads and writes."""
+"""Compare the accesses of a launch to a plan's buffers with the ranges that its step declares."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from numpy.lib.stride_tricks import as_strided
 
 from memlane.emulate.check.findings import Findings
 from memlane.emulate.check.records import (
+    KEPT_STAMPS,
     LANE_SHIFT,
     MOST_SITES,
     SITE_SHIFT,
     STAMP_SHIFT,
     TOUCHED_SHIFT,
-    TURNS,
     UNWRITTEN_BITS,
     WORD_BYTES,
 )
@@ -32,19 +32,19 @@ Entries = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class Touched:
-    """The accesses of one launch to the words of one piece of memory, as far as the shadow of the emulator remembers them."""
+class LaunchAccesses:
+    """Accesses of one launch to the words of a memory range, as recorded by the emulator's shadow."""
 
     writes: Entries
-    """By word the entry of its last write; 0 where the launch did not write."""
+    """Entry of the last write per word; 0 if the launch did not write it."""
     reads: tuple[Entries, Entries]
     skipped: int
-    """Bytes of the first word that lie before the memory."""
+    """Bytes of the first word before the range."""
     nbytes: int
 
     @classmethod
-    def of(cls, table: npt.NDArray[np.void], address: int, nbytes: int, base: int) -> Touched | None:
-        """Look up what launches did since the stamp `base`, in the table of allocations that generated code uses. None for other memory."""
+    def of(cls, table: npt.NDArray[np.void], address: int, nbytes: int, base: int) -> LaunchAccesses | None:
+        """Look up the accesses since stamp `base` in generated code's table of allocations; None for other memory."""
         row = table[max(0, int(np.searchsorted(table["low"], address, "right")) - 1)]
         low, high = int(row["low"]), int(row["high"])
         if not low <= address < address + nbytes <= high:
@@ -56,7 +56,10 @@ class Touched:
         return cls(recent[0], (recent[1], recent[2]), (address - low) % WORD_BYTES, nbytes)
 
     def bytes_read(self, updating: Sequence[int]) -> Flags:
-        """Whether each byte was read. Those that were updated last are among them: the instructions `updating` read what they write."""
+        """Return a flag per byte: whether it was read.
+
+        Bytes last updated by one of the instructions `updating`, which read what they write, count as read.
+        """
         updates = np.isin(self.writes >> np.uint64(SITE_SHIFT) & np.uint64(MOST_SITES - 1), list(updating))
         return self._bytes(*self.reads, np.where(updates, self.writes, np.uint64(0)))
 
@@ -79,12 +82,12 @@ class Touched:
 
 
 def updating(instructions: Sequence[Instruction]) -> list[int]:
-    """Return the instructions, by index, that read what they write."""
+    """Return the indices of instructions that read what they write."""
     return [index for index, one in enumerate(instructions) if one.form.effect in ("atomic", "reduction") or "reduce" in one.modifiers]
 
 
-class Comparison:
-    """One launch, and what its step declares."""
+class DeclarationCheck:
+    """One launch compared with its step's declaration."""
 
     def __init__(self, findings: Findings, declared: Declared, table: npt.NDArray[np.void], base: int, owners: npt.NDArray[Any]) -> None:
         self._findings, self._declared, self._table, self._base = findings, declared, table, base
@@ -92,9 +95,9 @@ class Comparison:
         self._updating = updating(findings.instructions)
 
     def reports(self) -> Iterator[Report]:
-        """Yield a report for each buffer of which bytes were read, or written, that the step does not declare."""
+        """Yield a report for each buffer with bytes read, or written, outside the step's declaration."""
         for buffer in self._declared.buffers:
-            touched = Touched.of(self._table, buffer.address, buffer.nbytes, self._base) if buffer.nbytes else None
+            touched = LaunchAccesses.of(self._table, buffer.address, buffer.nbytes, self._base) if buffer.nbytes else None
             if touched is None:
                 continue
             read = "read", touched.bytes_read(self._updating), buffer.reads
@@ -107,11 +110,11 @@ class Comparison:
     def _report(self, buffer: DeclaredBuffer, verb: str, views: tuple[View, ...], outside: Flags, entry: int) -> Report:
         first, count = int(np.argmax(outside)), int(np.count_nonzero(outside))
         instruction = self._findings.instructions[entry >> SITE_SHIFT & MOST_SITES - 1]
-        owner = int(self._owners[(entry >> STAMP_SHIFT) % TURNS])
+        owner = int(self._owners[(entry >> STAMP_SHIFT) % KEPT_STAMPS])
         who = self._findings.actor(instruction, owner, entry >> LANE_SHIFT & 31)
         word = "reads" if verb == "read" else "writes"
         declared = " and ".join(map(str, views)) or "nothing of it"
-        # Of accesses to parts of a word by several threads the shadow remembers the last ones.
+        # The shadow keeps only the last of several threads' accesses to parts of a word.
         is_whole = entry >> TOUCHED_SHIFT & UNWRITTEN_BITS == UNWRITTEN_BITS
         what = (
             f"{self._declared.step} {verb} byte {first:,} of buffer {buffer.name!r}{'' if is_whole else ', or one just before it'} "
@@ -131,7 +134,7 @@ class Comparison:
 
 
 def _covered(buffer: DeclaredBuffer, views: Sequence[View]) -> Flags:
-    """Whether each byte of a buffer lies in one of some views of it."""
+    """Return a flag per byte of a buffer: whether one of the views contains it."""
     found = np.zeros(buffer.nbytes, bool)
     for view in views:
         if view.size:

@@ -1,4 +1,4 @@
-"""Arrays of other libraries (CuPy, PyTorch, Numba, JAX, ...) as kernel arguments, through DLPack or the CUDA array interface."""
+"""Accept arrays of other libraries (CuPy, PyTorch, Numba, JAX, ...) as kernel arguments, through DLPack or the CUDA array interface."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 from cuda.bindings import driver
 from cuda.core.utils import StridedMemoryView
 
-from memlane.driver.calls import done
+from memlane.driver.calls import checked
 from memlane.errors import BadLaunch
 
 _CUDA, _CUDA_MANAGED = 2, 13
-"""DLPack's numbers for the memory of one GPU, and for memory that moves between the host and all GPUs."""
+"""DLPack device types of the memory of one GPU, and of managed memory."""
 
 _LEGACY_STREAM = 1
-"""How both protocols name the legacy default stream. The owner makes it wait for the work that produces the array."""
+"""Identifier of the legacy default stream in both protocols; the owner makes it wait for the work that produces the array."""
 
 
 def device_memory(value: Any, device: int, target: str) -> tuple[int, int, str] | None:
-    """Address, size in bytes and description of the device memory of a foreign array; None if it has none, or is not an array.
+    """Return address, size in bytes and description of the device memory of a foreign array; None if it has none, or is not an array.
 
-    What the owner has under way on its own streams is ordered before later work on the legacy default stream, and so before everything
-    that memlane launches. Raises BadLaunch for an array on another device and for one whose elements do not lie side by side.
+    Pending work on the owner's streams is ordered before later work on the legacy default stream, and so before everything that memlane
+    launches. Raises BadLaunch for an array on another device, and for one that is not contiguous.
     """
     kind = _kind(value)
     if kind is None:
@@ -44,7 +44,7 @@ def device_memory(value: Any, device: int, target: str) -> tuple[int, int, str] 
 
 
 def _kind(value: Any) -> tuple[int, int] | None:
-    """Kind and device number of an array's memory in DLPack's terms, found without exporting it; None if kernels cannot reach it."""
+    """Return DLPack's device type and number of an array without exporting it; None if kernels cannot access it."""
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         kind, number = value.__dlpack_device__()
         return (int(kind), int(number)) if int(kind) in (_CUDA, _CUDA_MANAGED) else None
@@ -53,17 +53,17 @@ def _kind(value: Any) -> tuple[int, int] | None:
 
 
 def _kind_of_address(address: int) -> tuple[int, int]:
-    """The same for a bare address. That of an empty array is 0 and belongs to every device."""
+    """Return DLPack's device type and number of an address. The address of an empty array is 0 and belongs to every device."""
     if address == 0:
         return _CUDA_MANAGED, 0
     attribute = driver.CUpointer_attribute
-    managed = done(driver.cuPointerGetAttribute(attribute.CU_POINTER_ATTRIBUTE_IS_MANAGED, address))
-    number = done(driver.cuPointerGetAttribute(attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address))
+    managed = checked(driver.cuPointerGetAttribute(attribute.CU_POINTER_ATTRIBUTE_IS_MANAGED, address))
+    number = checked(driver.cuPointerGetAttribute(attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address))
     return (_CUDA_MANAGED if managed else _CUDA), int(number)
 
 
 def _element(view: Any, value: Any) -> tuple[int, str]:
-    """Size in bytes and name of the element type. NumPy has no name for some of them (bfloat16); then the owner is asked."""
+    """Return size in bytes and name of the element type; the owner's name for types that NumPy lacks (bfloat16)."""
     try:
         return int(view.dtype.itemsize), str(view.dtype.str[1:])
     except (NotImplementedError, TypeError, AttributeError):
@@ -71,7 +71,7 @@ def _element(view: Any, value: Any) -> tuple[int, str]:
 
 
 def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool:
-    """Whether elements lie in C order without gaps. Strides count elements; those of extents of one do not matter."""
+    """Return whether elements are in C order without gaps. Strides count elements; those of extents of one do not matter."""
     if strides is None or 0 in shape:
         return True
     step = 1

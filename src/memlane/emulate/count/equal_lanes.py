@@ -1,6 +1,6 @@
-"""How many lanes of an atomic meet at one address, counted by generated code. `memlane.chip.access` defines the numbers.
+"""Count the lanes of an atomic that hit the same address in generated code, by the rules of `memlane.chip.access`.
 
-Addresses that lie near each other are sorted, so that equal ones are neighbours; others are looked at one distinct address after the other.
+Nearby addresses are sorted, so that equal ones become neighbours; for others the loop runs once per distinct address.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from memlane.emulate.runtime.helper import helper, invoke
 
 _ADDRESSES, _VECTOR = vector(I64), vector(I32)
 _REACH = 1 << 30
-"""How far from the first lane's address the 32-bit way goes, in bytes."""
+"""Maximum distance from the first lane's address for the 32-bit path, in bytes."""
 
 
 @helper("meeting", I64, POINTER, I32)
-def meeting(e: Emit, addresses: Value, mask: Value) -> None:
-    """Distinct addresses of the lanes in `mask`, and the most lanes at one of them << 32; 0 without a lane."""
+def equal_lanes(e: Emit, addresses: Value, mask: Value) -> None:
+    """Return the distinct addresses of the lanes in `mask`, and the most lanes at one of them << 32; 0 without a lane."""
     with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
         e.ret(constant(I64, 0))
     first = e.load(e.element(addresses, e.lowest_bit(mask), I64), typ=I64)
@@ -27,11 +27,11 @@ def meeting(e: Emit, addresses: Value, mask: Value) -> None:
     with e.if_then(e.icmp_unsigned("==", common, reach)):
         e.ret(_packed(e, constant(I32, 1), e.popcount(mask)))
     with e.if_then(e.icmp_unsigned(">=", reach, constant(I64, 2 * _REACH)), likely=False):
-        e.ret(invoke(e, _meeting_far, addresses, mask))
+        e.ret(invoke(e, _equal_lanes_far, addresses, mask))
     ordered = sort(e, e.select(active, e.trunc(distances, _VECTOR), constant(_VECTOR, -1)))
     there = e.mask_of(e.icmp_unsigned("!=", ordered, constant(_VECTOR, -1)))
     firsts = e.and_(distinct(e, ordered), there)
-    # The longest run of lanes that repeat the one before: what is left of the runs after so many shifts.
+    # Longest run of equal lanes: the number of shifts after which no run is left.
     runs, most = e.variable(e.and_(there, e.not_(firsts))), e.variable(constant(I32, 1))
     with e.while_(lambda: e.icmp_unsigned("!=", runs.get(), constant(I32, 0))):
         runs.set(e.and_(runs.get(), e.lshr(runs.get(), constant(I32, 1))))
@@ -40,8 +40,8 @@ def meeting(e: Emit, addresses: Value, mask: Value) -> None:
 
 
 @helper("meeting_far", I64, POINTER, I32)
-def _meeting_far(e: Emit, addresses: Value, mask: Value) -> None:
-    """The same for lanes that lie anywhere: one turn for each distinct address."""
+def _equal_lanes_far(e: Emit, addresses: Value, mask: Value) -> None:
+    """Return the result of `equal_lanes` for lanes at any distance: one iteration per distinct address."""
     lanes = e.load_lanes(addresses, I64)
     left, number, most = e.variable(mask), e.variable(constant(I32, 0)), e.variable(constant(I32, 0))
     with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):

@@ -1,7 +1,7 @@
-"""The shortest ways from Python to a kernel, without `cuda.bindings`, which would convert all arguments each time.
+"""Launch kernels with minimal overhead, without `cuda.bindings`, which would convert all arguments each time.
 
-A launch that is made again and again with the same arguments is a graph, started by one call of two arguments. For one with other arguments
-each time, their bytes are written where the driver reads them, and all else that the call takes is ready.
+A launch repeated with the same arguments is a graph, started by one call with two arguments. For varying arguments, their bytes are written
+where the driver reads them, and the rest of the call is prepared.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from cuda import core
 from cuda.core.graph import Graph
 
-from memlane.checks import wished
-from memlane.driver.cluster import asked_cluster
+from memlane.checks import requested_check
+from memlane.driver.cluster import explicit_cluster
 from memlane.driver.library import DeviceKernel
 from memlane.driver.probe import LIBRARY
 from memlane.driver.streams import Streams
@@ -25,34 +25,33 @@ from memlane.ptx import SCALAR_TYPES, Variable
 
 
 class DeviceLaunch:
-    """Starts a launch again and again (`Launcher.prepared`).
+    """A launch that can be started again and again (`Launcher.prepared`).
 
-    The call goes to the driver's library itself: `cuda.bindings` would convert its arguments each time.
-
-    Whichever context is current, the launch happens: where the driver refuses, the usual way is gone, which also says what is wrong where
-    something is.
+    It calls the driver's library directly: `cuda.bindings` would convert the arguments each time. It works whichever context is current: if
+    the driver refuses, it falls back to the ordinary launch, which also reports errors.
     """
 
     def __init__(self, launch: Launch, graph: Graph, stream: int, running: dict[str, None]) -> None:
-        self._usual = partial(launch.kernel.target.start, launch)
+        self._fallback = partial(launch.kernel.target.start, launch)
         self._running, self._title = running, launch.kernel.title
         self._graph, self._call = graph, _launch_graph()
         self._handle, self._stream = int(graph.handle), stream
 
     def __call__(self) -> None:
         if has_observers():
-            self._usual()
+            self._fallback()
             return
         self._running[self._title] = None
         if self._call(self._handle, self._stream):
-            self._usual()
+            self._fallback()
 
 
 class QuickLaunch:
     """Launches of one configuration of a kernel on a stream: a `launch.QuickCall`."""
 
     def __init__(self, call: KernelCall, kernel: DeviceKernel, streams: Streams, stream: int, device: object) -> None:
-        """`kernel` may use the shared memory of the configuration. The parameters must be numbers and pointers (`takes`)."""
+        """Prepare the call. `kernel` must be allowed the configuration's shared memory, and its parameters must be numbers and pointers
+        (`takes`)."""
         self._device, self._streams, self._context = device, streams, int(streams.context.handle)
         self._running, self._title = streams.context.running, call.kernel.title
         params = call.kernel.function.params
@@ -65,21 +64,28 @@ class QuickLaunch:
         library = _library()
         function, place = ctypes.c_void_p(int(kernel.function)), ctypes.c_void_p(stream)
         self._launch = partial(library.cuLaunchKernel, function, *shape, place, self._pointers, None)
-        self._now = ctypes.c_void_p()
-        self._look = partial(library.cuCtxGetCurrent, ctypes.byref(self._now))
-        self._turn = threading.Lock()
+        self._current_context = ctypes.c_void_p()
+        self._get_current_context = partial(library.cuCtxGetCurrent, ctypes.byref(self._current_context))
+        self._lock = threading.Lock()
 
     @staticmethod
     def takes(call: KernelCall) -> bool:
-        """Whether the kernel of a configuration is launched in the ordinary way, and takes numbers and pointers only."""
+        """Return whether the configuration is an ordinary launch of a kernel that takes only numbers and pointers."""
         kernel = call.kernel
-        plain = kernel.function.convention is None and not kernel.cooperative and asked_cluster(call) is None
+        plain = kernel.function.convention is None and not kernel.cooperative and explicit_cluster(call) is None
         return plain and all(param.shape is None and param.type in _LETTERS for param in kernel.function.params)
 
     def __call__(self, args: tuple[object, ...]) -> bool:
-        """Launch, and return True; return False where the usual way has to be gone."""
+        """Launch and return True; return False if the ordinary launch must be used."""
         streams = self._streams
-        if len(args) != len(self._kinds) or has_observers() or wished() is not None or streams.kept or streams.apart or streams.others:
+        if (
+            len(args) != len(self._kinds)
+            or has_observers()
+            or requested_check() is not None
+            or streams.kept
+            or streams.unordered
+            or streams.others
+        ):
             return False
         values: list[int | float] = []
         for (_, _, is_pointer, least, most, mask), value in zip(self._kinds, args, strict=True):
@@ -93,18 +99,18 @@ class QuickLaunch:
                 values.append(value)
             else:
                 return False
-        if not self._turn.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             return False
         try:
-            if self._look() or self._now.value != self._context:
+            if self._get_current_context() or self._current_context.value != self._context:
                 return False
             self._packer.pack_into(self._bytes, 0, *values)
             self._running[self._title] = None
             return not self._launch()
-        except OverflowError:  # a number that does not fit: the usual way says which
+        except OverflowError:  # a number is out of range: the ordinary launch reports which
             return False
         finally:
-            self._turn.release()
+            self._lock.release()
 
 
 _LETTERS = {
@@ -112,11 +118,11 @@ _LETTERS = {
     "f32": "f",
     "f64": "d",
 }
-"""How bytes of a parameter are packed, by its type. Integers are reduced to their bits before."""
+"""Parameter type -> `struct` format letter. Integers are reduced to their bits first."""
 
 
 def _kind(param: Variable) -> tuple[str, int, bool, int, int, int]:
-    """Letter and bytes of a parameter, whether it takes arrays, and the numbers that it takes: from, below, and their bits."""
+    """Return format letter and bytes of a parameter, whether it accepts arrays, and its integers: minimum, exclusive maximum, bit mask."""
     letter, scalar = _LETTERS[param.type], SCALAR_TYPES[param.type]
     is_pointer, is_marked = scalar.bits == 64 and scalar.kind != "f", ".ptr" in param.attributes
     if scalar.kind == "f" or is_marked:
@@ -126,13 +132,13 @@ def _kind(param: Variable) -> tuple[str, int, bool, int, int, int]:
 
 @cache
 def _library() -> Any:
-    """The driver, whose functions take what ctypes has made beforehand."""
+    """Return the driver library, whose functions take arguments prepared by ctypes."""
     return ctypes.CDLL(LIBRARY)
 
 
 @cache
 def _launch_graph() -> Any:
-    """`cuGraphLaunch`."""
+    """Return `cuGraphLaunch` as a ctypes function."""
     call = ctypes.CDLL(LIBRARY).cuGraphLaunch
     call.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     call.restype = ctypes.c_int

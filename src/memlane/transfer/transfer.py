@@ -1,4 +1,4 @@
-"""A transfer bound to memory: started, waited for, repeated and timed."""
+"""Start, await, repeat and time transfers bound to memory."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from memlane.targets import BoundPlan, PlanGraph
 from memlane.targets.binding import Memory
 
 _MOST_KEPT = 1 << 29
-"""Bytes of pinned memory that are kept for later transfers of a target."""
+"""Maximum bytes of pinned memory kept in a target's pool for later transfers."""
 
 
 class Transfer:
-    """An upload or download of which the plan can be looked at before and after it ran.
+    """An upload or download whose plan can be inspected before and after it ran.
 
     array = ml.upload(target, host, layout="column-major")
     print(array.transfer.plan)                  # what ran
-    print(array.transfer.predicted)             # when each step was predicted to run; None where the chip's file says too little
-    print(array.transfer.time())                # runs it once more and says when each step ran
-    array.transfer.run()                        # copies again what the host's array holds now
-    done = await transfer                       # in a task of asyncio; of what `wait=False` or `keep=False` started
+    print(array.transfer.predicted)             # when each step was predicted to run; None if the chip file lacks numbers
+    print(array.transfer.time())                # runs it once more and returns when each step ran
+    array.transfer.run()                        # copies the present contents of the host's array
+    done = await transfer                       # in an asyncio task; for a transfer started with `wait=False` or `keep=False`
     """
 
     def __init__(
@@ -60,28 +60,28 @@ class Transfer:
         self._borrowed: list[npt.NDArray[Any]] = []
         self._repeats = False
         self._event: Event | None = None
-        """Behind the last start."""
+        """Event after the last start."""
 
     def __repr__(self) -> str:
         return f"<Transfer: {plural(self.chunks, 'chunk')}, {plural(len(self.plan.steps), 'step')} on {self.target.name}>"
 
     @cached_property
     def predicted(self) -> Timeline | None:
-        """When each step was predicted to run; None where the chip's file lacks a number that this needs."""
+        """Predicted times of all steps; None if the chip file lacks a required number."""
         return self._predict()
 
     @property
     def plan(self) -> Plan:
-        """The steps: copies, remaps and what runs on them."""
+        """The steps: copies, remaps and the consumer's launches."""
         return self.made.plan
 
     @property
     def chunks(self) -> int:
-        """How many pieces the array moves in."""
+        """Number of chunks."""
         return self.made.chunks
 
     def start(self, stream: Stream | None = None) -> None:
-        """Start it, on a stream of the target if one is given. On a GPU it returns at once; the emulator has finished then."""
+        """Start the transfer, on a stream of the target if given. It returns at once on a GPU, and after the transfer on the emulator."""
         place = self.target.stream_of(stream)
         bound = self._binding()
         try:
@@ -92,13 +92,13 @@ class Transfer:
                     self._graph = bound.graph()
                 self._graph.replay(place)
                 self._event = self.target.record(place)
-        except BaseException:  # Ctrl-C as well: what was made for it is given back
-            self._break_off()
+        except BaseException:  # including Ctrl-C: release everything acquired for the transfer
+            self._abort()
             raise
         self.started = True
 
     def wait(self) -> None:
-        """Wait for the last start. Raises what went wrong since; waiting again does nothing."""
+        """Wait for the last start. Raises the errors since then; waiting again does nothing."""
         if not self.started:
             return
         self.started = False
@@ -107,35 +107,35 @@ class Transfer:
                 self._graph.wait()
             if self._finish is not None:
                 self._finish()
-        except BaseException:  # Ctrl-C as well: what was made for it is given back
-            self._break_off()
+        except BaseException:  # including Ctrl-C: release everything acquired for the transfer
+            self._abort()
             raise
         if not self._repeats:
             self._release()
 
     def __await__(self) -> Generator[object, None, Transfer]:
-        """Wait as `wait` does, without stopping other tasks of asyncio."""
+        """Wait as `wait` does, without blocking other asyncio tasks."""
         if self.started and self._event is not None:
             yield from self._event.__await__()
         self.wait()
         return self
 
     def run(self, stream: Stream | None = None) -> None:
-        """Move the array again, as it is now, and wait. From the second time on everything is prepared."""
+        """Transfer the present contents again, and wait. From the second time on everything is prepared."""
         self.wait()
         self._repeats = True
         self.start(stream)
         self.wait()
 
     def time(self) -> Timeline:
-        """Run it once more and return when each step ran: measured on GPUs, modelled on emulated devices."""
+        """Run the transfer once more and return when each step ran: measured on GPUs, modelled on emulated devices."""
         self.wait()
         try:
             timeline = self._binding().time()
             if self._finish is not None:
                 self._finish()
-        except BaseException:  # Ctrl-C as well: what was made for it is given back
-            self._break_off()
+        except BaseException:  # including Ctrl-C: release everything acquired for the transfer
+            self._abort()
             raise
         if not self._repeats:
             self._release()
@@ -150,14 +150,14 @@ class Transfer:
                     self._borrowed.append(_borrow(self.target, sizes[name]))
                     staged[name] = self._borrowed[-1]
                 self._bound = BoundPlan(self.plan, {**self._memory, **staged}, targets=[self.target], modules=self._modules)
-            except BaseException:  # Ctrl-C as well: what was made for it is given back
+            except BaseException:  # including Ctrl-C: release everything acquired for the transfer
                 self._release()
                 raise
         return self._bound
 
-    def _break_off(self) -> None:
-        """Leave nothing running that reads or writes memory of the caller, and give back what was borrowed."""
-        with suppress(Exception):  # what went wrong first is being raised already
+    def _abort(self) -> None:
+        """Stop all work on memory of the caller, and return borrowed memory to the pool."""
+        with suppress(Exception):  # the first error is already being raised
             self.target.sync()
         self._release()
 
@@ -169,14 +169,14 @@ class Transfer:
 
     def __del__(self) -> None:
         if getattr(self, "_graph", None) is not None and self.started:
-            with suppress(Exception):  # nobody is left who could be told
+            with suppress(Exception):  # no caller is left to report errors to
                 self._graph.wait()  # type: ignore[union-attr]
         if getattr(self, "_borrowed", None):
             self._release()
 
 
 def loaded_modules(target: Target, made: TransferPlan) -> list[LoadedModule]:
-    """Return the modules of remaps on a target, which keeps them for the transfers to come."""
+    """Return the modules of remaps loaded on a target, which caches them for later transfers."""
     loaded: dict[str, LoadedModule] = target.__dict__.setdefault("_remap_modules", {})
     for digest, module in zip(made.kernels, made.modules, strict=True):
         if digest not in loaded:
@@ -185,12 +185,12 @@ def loaded_modules(target: Target, made: TransferPlan) -> list[LoadedModule]:
 
 
 _kept: WeakKeyDictionary[Target, list[npt.NDArray[Any]]] = WeakKeyDictionary()
-_turn = threading.Lock()
+_lock = threading.Lock()
 
 
 def _borrow(target: Target, nbytes: int) -> npt.NDArray[Any]:
-    """Return pinned memory of at least `nbytes`: some that an earlier transfer has left, or new."""
-    with _turn:
+    """Return pinned memory of at least `nbytes`, from the pool or newly allocated."""
+    with _lock:
         fitting = [array for array in _kept.get(target, []) if array.nbytes >= nbytes]
         if fitting:
             found = min(fitting, key=lambda array: array.nbytes)
@@ -203,7 +203,7 @@ def _borrow(target: Target, nbytes: int) -> npt.NDArray[Any]:
 
 
 def _give_back(target: Target, array: npt.NDArray[Any]) -> None:
-    with _turn:
+    with _lock:
         kept = _kept.setdefault(target, [])
         if sum(one.nbytes for one in kept) + array.nbytes <= _MOST_KEPT:
             kept.append(array)
@@ -213,7 +213,7 @@ _rates: WeakKeyDictionary[Target, dict[int, float]] = WeakKeyDictionary()
 
 
 def host_gb_per_s(target: Target, threads: int | None = None) -> float:
-    """Return how fast this host copies into pinned memory, in GB/s, measured once for each number of threads."""
+    """Return the rate at which this host copies into pinned memory, in GB/s, measured once per number of threads."""
     count = default_threads() if threads is None else threads
     rates = _rates.setdefault(target, {})
     if count not in rates:

@@ -1,4 +1,4 @@
-"""What the counting and clock layers see of one launch: the arrays they write to, and the observation made of them."""
+"""Set up the arrays of the counting and clock layers for one launch, and build its observation from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memlane.emulate.clock.issue import Clock
 from memlane.emulate.clock.levels import FAR, TRAFFIC, Caches
 from memlane.emulate.layout import PATTERN, START_PARTS
 from memlane.emulate.lower.kernel import CompiledKernel
-from memlane.emulate.observe.examples import empty_examples, kept_examples
+from memlane.emulate.observe.examples import empty_examples, recorded_examples
 from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.interrupt import Halt
 from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS, ExampleOf, Launch, Observation
@@ -25,8 +25,8 @@ EVERY_ROW = (1 << 63) - 1
 LAST_CYCLE = (1 << 62) - 1
 
 
-class Observed:
-    """Keeps the arrays alive while the launch runs. Makes those that a layer of the kernel needs."""
+class ObservationArrays:
+    """The arrays that the layers of one launch write to, kept alive while it runs."""
 
     def __init__(
         self, device: DeviceState, launch: Launch, compiled: CompiledKernel, context: npt.NDArray[Any], slot_count: int, halt: Halt
@@ -96,13 +96,13 @@ class Observed:
             context[name][0] = value
 
     def _new_page(self) -> None:
-        """Called by generated code when the page is full; if it is so afterwards, the rows to come are not kept."""
+        """Start a new page; generated code calls this when the page is full, and drops rows if it still is afterwards."""
         self._pages.append(_page(PAGE_ROWS, ACCESS_DTYPE))
         self._context["accesses"] = self._pages[-1].ctypes.data
         self._context["access_count"], self._context["access_room"] = 0, PAGE_ROWS
 
     def observation(self) -> Observation:
-        """What was seen, after the launch has ended."""
+        """Return the observation, after the launch has ended."""
         layers, context = self._compiled.layers, self._context
         counts: dict[int, npt.NDArray[np.int64]] = {}
         executed = accesses = examples = time = events = None
@@ -111,7 +111,7 @@ class Observed:
             executed = sum(int(self._tallies[number]) * weight for number, weight in self._compiled.weights)
         if layers.accesses:
             accesses = np.concatenate([*self._pages[:-1], self._pages[-1][: int(context["access_count"][0])]])
-            examples = kept_examples(self._examples, self._room, len(accesses))
+            examples = recorded_examples(self._examples, self._room, len(accesses))
         if layers.clock:
             events = self._events()
             time = modelled_time(self._device.chip, events.cycles, events.traffic)
@@ -120,7 +120,7 @@ class Observed:
         return Observation(self._launch, counts, accesses, not_kept, cycles, executed, examples=examples, time=time, events=events)
 
     def _events(self) -> Events:
-        """What the launch did, and what its warps took."""
+        """Return the modelled events of the launch, and the time of its warps."""
         l1, (l2,) = self._caches.l1.records, self._device.l2.records
         moved = {name: l1[name].tolist() for name in TRAFFIC}
         moved["wavefronts"] = self._clock.wavefronts(self._sms).tolist()

@@ -1,4 +1,4 @@
-"""Module-scope variables on the emulator: their memory and their initial values."""
+"""Write the initial values of module-scope variables into the emulator's memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from memlane.ptx.initializers import Value, initial_values
 
 
 def fill(variable: Variable, target: npt.NDArray[np.uint8], address_of: Callable[[str], int | None]) -> None:
-    """Write the initial value of a variable into memory that is zero; what the initialiser leaves out stays zero.
+    """Write a variable's initial value into zeroed memory; elements without an initialiser stay zero.
 
-    `address_of` gives the device address of another variable or function, for initialisers that name one, or None.
+    `address_of` returns the device address of another variable or function by name, or None.
     """
     nbytes = SCALAR_TYPES[variable.type].nbytes if variable.type in SCALAR_TYPES else 8
     for place, value in enumerate(initial_values(variable)):

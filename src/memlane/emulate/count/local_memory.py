@@ -1,7 +1,7 @@
-"""Sectors of one warp access to local memory, counted by generated code. `memlane.chip.access` defines the numbers.
+"""Count the sectors of a warp access to local memory in generated code, by the rules of `memlane.chip.access`.
 
-The copies of the lanes are interleaved by words of 4 bytes, so a sector holds the same word of 8 neighbouring lanes. Lanes that use one
-place in their copies, which is the rule, take one turn of the loop.
+The lanes' copies are interleaved by words of 4 bytes, so a sector holds the same word of 8 neighbouring lanes. The loop runs once per
+distinct address, and lanes mostly use the same one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WORD_BYTES = 4
 
 
 def local_helper(chip: Chip) -> Helper:
-    """`(addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32) -> i64`: sectors, and `ideal << 32`."""
+    """Return `(addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32) -> i64`: sectors, and `ideal << 32`."""
     return _local_helper(chip.sector_bytes)
 
 
@@ -36,7 +36,7 @@ def _build(sector_bytes: int, e: Emit, addresses: Value, distance: Value, mask: 
         place = e.extract_element(places, e.lowest_bit(left.get()))
         here = e.and_(e.mask_of(e.icmp_unsigned("==", places, e.splat(place))), left.get())
         left.set(e.xor(left.get(), here))
-        # The bits of the lanes of a sector are brought together in the lowest of them.
+        # Fold the bits of a sector's lanes into the lowest of them.
         step, groups = 1, here
         while step < lanes_a_sector:
             groups = e.or_(groups, e.lshr(groups, constant(I32, step)))

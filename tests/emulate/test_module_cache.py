@@ -12,7 +12,7 @@ import pytest
 from memlane.emulate import emulator as module_under_test
 from memlane.emulate.code.jit import without_garbage_collection
 from memlane.emulate.layers import SMALL_THREADS, layers_for
-from memlane.emulate.remembered import ByModule
+from memlane.emulate.module_cache import WeakModuleCache
 from memlane.launch import Layers
 from memlane.ptx import Module, parse
 from tests.emulate.running import emulator, program
@@ -112,11 +112,11 @@ def test_a_process_forked_while_code_is_written_looks_for_what_nobody_uses() -> 
 
 
 def test_modules_are_forgotten() -> None:
-    kept: ByModule[list[int]] = ByModule(list)
+    kept: WeakModuleCache[list[int]] = WeakModuleCache(list)
     module = parse(TEXT, "a.ptx")
-    kept.of(module).append(1)
-    assert [things for _, things in kept.all()] == [[1]]
+    kept.get_or_create(module).append(1)
+    assert [things for _, things in kept.items()] == [[1]]
     del module
     gc.collect()
-    assert kept.all() == []
+    assert kept.items() == []
     assert kept._kept == {}
