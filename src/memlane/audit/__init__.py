@@ -1,20 +1,20 @@
-"""What the assembler made of a module, held against what the PTX says.
+"""Compare the machine code that ptxas made of a module with the PTX.
 
-assembled        which instructions of the assembled code came from which of the PTX
-probes           where the probes of a traced module are
-windows          what can be shown of the code between two clock reads
-exposure         the same of windows that close in front of a consumer
-carried          where the value of a register comes from: clock reads and constants
-aggregated       atomics that one lane does for its warp
-absent           why the assembled code has no access for a site
-proof            the verdict for each timed site: `prove`, `proved`
-matching         whether the hardware accesses memory as the PTX says: `exactness`
-grouping         whether the lanes of a warp come to an access in the same groups
-lane_groups      how far lanes that came apart go before they meet
-reconvergence    where lanes are together in the assembled code
-altered_accesses which accesses tracing changed: `changes`
+    assembled        maps machine instructions to the PTX instructions that they came from
+    windows          checks the code between two clock reads
+    exposure         checks windows that close in front of a consumer
+    carried          follows the value of a register back to clock reads and constants
+    aggregated       recognises atomics that one leader lane performs for its warp
+    absent           explains why the machine code has no access for a site
+    proof            gives the verdict for each timed site: `prove`, `proved`
+    matching         tells whether the hardware accesses memory as the PTX says: `exactness`
+    grouping         tells whether the lanes of a warp reach an access in the same groups
+    lane_groups      follows diverged lanes until they reconverge
+    reconvergence    finds where lanes are converged in the machine code
+    machine_code     attributes machine instructions to PTX instructions, for the timing model
+    altered_accesses finds the accesses that tracing changed: `changes`
 
-Nothing here changes a module, and no pass of `memlane.instrument` knows what is found.
+This package changes no module, and no pass of `memlane.instrument` uses its results.
 """
 
 from memlane.audit.altered_accesses import SiteChange, changes

@@ -1,18 +1,18 @@
-"""Atomics that one lane does for its warp: how the others agree on it, and how they get what it got.
+"""Recognise atomics that one leader lane performs for its warp: how the leader is chosen, and how the others get their results.
 
-The assembler makes of `atom.add` to an address that all lanes share, here with the same addend:
+ptxas turns `atom.add` to an address that all lanes share, here with the same addend, into:
 
     S2R lane, SR_LANEID
-    VOTEU.ANY lanes, UPT                    who is here
-    FLO leader, lanes                       the highest of them
-    POPC sum, lanes                         what they add together
+    VOTEU.ANY lanes, UPT                    the active mask
+    FLO leader, lanes                       the highest active lane
+    POPC sum, lanes                         the sum of their addends
     ISETP.EQ P, leader, lane
     @P ATOMG old, [address], sum            by the leader
-    SHFL.IDX old, old, leader               to all
-    IADD value, old, rank                   each what it would have got
+    SHFL.IDX old, old, leader               broadcast to all
+    IADD value, old, rank                   what each lane would have got by itself
 
-and where each lane adds something else, if all 32 are here, sums of all lanes up to each (`SHFL.UP`), of which the last lane has the whole;
-else an atomic by each:
+Where the addends differ and all 32 lanes are active, it makes a prefix sum over the lanes (`SHFL.UP`), and the last lane adds the total;
+where some lanes are inactive, each performs its own atomic:
 
     VOTE.ANY lanes, PT
     ISETP.EQ P, lanes, -1
@@ -22,14 +22,14 @@ else an atomic by each:
     @Q ATOMG old, [address], sum            Q: the lane is number 31
     SHFL.IDX old, old, 31
 
-All of that is the one instruction of the PTX. Its time is from the first clock read, at which no lane has begun, to the second, at which
-every lane has its own value. So what is formed of the lanes between the first clock read and the atomic belongs to the time, where an
-operand that another instruction makes would not. That the second clock read waits is shown of the atomic and of all that hands its result
-on.
+All of that implements one PTX instruction. Its time runs from the first clock read, before which no lane has begun, to the second, at
+which every lane has its own value. So values that are computed from the active lanes between the first clock read and the atomic belong
+to the time, where an operand made by another instruction would not. It is shown of the atomic and of all that broadcasts its result that
+the second clock read waits for it.
 
-It is recognised by what it does: the lane whose number is asked for is the one that the hand-over reads from; that lane is among those that
-are here; what it hands over is what the atomic gave; nobody uses that but by the hand-over; and from the vote to the hand-over nothing
-stands that could part the lanes. An atomic under a condition of the assembler's own that does not fit this is `issue-only`.
+The pattern is recognised by its effect: the lane that the guard selects is the one that the shuffle reads from; that lane is active; it
+broadcasts what the atomic returned; only the shuffle uses that result; and from the vote to the shuffle no instruction could diverge the
+lanes. An atomic under a condition added by ptxas that does not fit this is `issue-only`.
 """
 
 from __future__ import annotations
@@ -41,37 +41,37 @@ from memlane.sass import Flow, Instruction, Operand, Register, Waiting, effects
 
 _LAST_LANE = 31
 _WHOLE_WARP = 0x1F
-"""The last operand of a `SHFL.IDX` that reads from any lane of the warp."""
+"""The last operand of a `SHFL.IDX` that can read from any lane of the warp."""
 _LANE = "SR_LANEID"
 _OF_LANES = frozenset({"SR_LANEID", "SR_EQMASK", "SR_LTMASK", "SR_LEMASK"})
 _FORMING = frozenset({"FLO", "POPC", "UFLO", "UPOPC", "SHFL"})
-"""What comes late, and is made of who is here and of what each lane adds; with the number of the lane."""
+"""Variable-latency opcodes that compute the leader and the sum of the addends from the active lanes; reads of the lane number count too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """How lanes do an atomic together."""
+    """The way in which the lanes of a warp perform one atomic together."""
 
     formed: frozenset[int] = frozenset()
-    """The nodes at whose results, which come late, they agree on who does it and on what is added."""
+    """Variable-latency nodes whose results choose the leader and make up the addend."""
     handed: frozenset[int] = frozenset()
-    """The nodes that hand its result to all."""
+    """Nodes that broadcast the result."""
     reason: str = ""
-    """Why it is not known that they get it; empty otherwise."""
+    """Why it is not proved that every lane gets its result; empty otherwise."""
 
 
 _APART = Aggregation()
-"""Of an access that every lane does for itself."""
+"""The result for an access that every lane performs by itself."""
 
 
 class Aggregations:
-    """Of one program."""
+    """Aggregated atomics of one program."""
 
     def __init__(self, flow: Flow, waiting: Waiting) -> None:
         self.nodes, self.flow, self.waiting = flow.nodes, flow, waiting
 
     def of(self, access: int, made: Set[int]) -> Aggregation:
-        """Of an atomic; `made`: the nodes that the assembler made of its instruction."""
+        """Return how an atomic is aggregated. `made`: the nodes that ptxas made of its PTX instruction."""
         unknown = Aggregation(reason=f"it is not known which lane performs the access at 0x{self.nodes[access].offset:04x} for its warp")
         guard = self.nodes[access].guard
         tests = frozenset[int]() if guard is None or guard.register is None else self.waiting.definitions(access, guard.register)
@@ -91,10 +91,10 @@ class Aggregations:
         one = self.nodes[node]
         return one.opcode in _FORMING or (one.opcode == "S2R" and one.operands[-1].text in _OF_LANES)
 
-    # -- who does it --------------------------------------------------------------------------------------------------------------
+    # -- the leader lane ------------------------------------------------------------------------------------------------------------
 
     def _leader(self, access: int, test: int) -> tuple[int, Operand] | None:
-        """Of `lane == leader`: the node from which on the lanes that are here stay together, and the leader."""
+        """For a test `lane == leader`, return the node from which the active lanes stay together, and the leader; None for other tests."""
         operands = _equal(self.nodes[test])
         for lane, leader in (operands, operands[::-1]) if operands else ():
             if lane.register is None or not self._is_lane(test, lane.register):
@@ -112,7 +112,7 @@ class Aggregations:
         return made is not None and self.nodes[made].opcode == "S2R" and self.nodes[made].operands[-1].text == _LANE
 
     def _voted(self, node: int, register: Register) -> int | None:
-        """The vote, if a register holds the number of the highest lane that took part in one of all that are here."""
+        """Return the vote of all active lanes whose highest lane a register holds; None if it holds anything else."""
         highest = self._made_by(node, register)
         one = None if highest is None else self.nodes[highest]
         if highest is None or one is None or one.opcode not in ("FLO", "UFLO") or one.modifiers != ("U32",):
@@ -122,14 +122,14 @@ class Aggregations:
         return vote if vote is not None and _is_vote_of_all(self.nodes[vote]) else None
 
     def _first_of_all(self, node: int) -> int | None:
-        """The first node of a straight line that is come to only if the whole warp is here."""
+        """Return the first node of the straight-line code around `node` if it is reached only with the whole warp active, else None."""
         while self._follows(node - 1):
             node -= 1
         is_behind = self.flow.predecessors[node] == (node - 1,) and self.nodes[node - 1].opcode == "BRA"
         return node if is_behind and self._if_not_all(node - 1) else None
 
     def _if_not_all(self, node: int) -> bool:
-        """Whether an instruction is executed where not all 32 lanes are here, and only there."""
+        """Return whether an instruction executes exactly where some of the 32 lanes are inactive."""
         guard = self.nodes[node].guard
         if guard is None or guard.register is None or not guard.negated:
             return False
@@ -137,7 +137,7 @@ class Aggregations:
         return test is not None and self._asks_if_all(test) and self._is_straight(test, node)
 
     def _asks_if_all(self, test: int) -> bool:
-        """Whether it asks if the lanes that took part in a vote are all 32."""
+        """Return whether a test asks if all 32 lanes took part in a vote."""
         operands = _equal(self.nodes[test])
         if operands is None or operands[0].register is None or operands[1].value not in (-1, 0xFFFFFFFF):
             return False
@@ -145,7 +145,7 @@ class Aggregations:
         return vote is not None and _is_vote_of_all(self.nodes[vote]) and self._is_straight(vote, test)
 
     def _leaves_likewise(self, access: int) -> bool:
-        """Whether the lanes that do an atomic each for itself, and no others, leave behind it."""
+        """Return whether exactly the lanes that perform an atomic by themselves branch away behind it."""
         node = access
         while self._follows(node):
             node += 1
@@ -153,17 +153,17 @@ class Aggregations:
         return branch.opcode == "BRA" and branch.guard == self.nodes[access].guard and self._if_not_all(access) and self._if_not_all(node)
 
     def _made_by(self, node: int, register: Register) -> int | None:
-        """The one node that made what a register holds, for all lanes that come to it; None if there are several."""
+        """Return the only definition that reaches a register at `node`, if it has no guard; None otherwise."""
         made = self.waiting.definitions(node, register)
         if len(made) != 1:
             return None
         (one,) = made
         return one if self.nodes[one].guard is None else None
 
-    # -- how the others get it ----------------------------------------------------------------------------------------------------
+    # -- the broadcast of the result ------------------------------------------------------------------------------------------------
 
     def _handed(self, access: int, test: int, leader: tuple[int, Operand], made: Set[int]) -> Set[int]:
-        """The nodes that hand the result to all; none if it is not surely so that all get it, and from nowhere else."""
+        """Return the nodes that broadcast the result; empty unless it is certain that every lane gets it, and from nowhere else."""
         first, lane = leader
         found: dict[Register, int] = {}
         if not self._is_straight(first, access):
@@ -177,19 +177,19 @@ class Aggregations:
                     return set()
                 found[register] = node
             if one.guard is not None and effects(one).writes & results:
-                return set()  # Lanes would have different things in it.
+                return set()  # Lanes would hold different values in it.
             results -= effects(one).writes
         return set(found.values()) if self._are_done_with(node, results) else set()
 
     def _shuffles(self, node: int, access: int) -> bool:
-        """Whether it gives lanes of what the access gave to others."""
+        """Return whether a node is a shuffle that reads the result of the access."""
         if self.nodes[node].opcode != "SHFL":
             return False
         taken = effects(self.nodes[node]).reads & effects(self.nodes[access]).writes
         return any(access in self.waiting.definitions(node, register) for register in taken)
 
     def _hands_over(self, node: int, register: Register, test: int, leader: Operand) -> bool:
-        """Whether it gives all lanes what a register of the leader holds."""
+        """Return whether a node broadcasts a register of the leader to all lanes."""
         one = self.nodes[node]
         if one.opcode != "SHFL" or one.modifiers != ("IDX",) or one.guard is not None or len(one.operands) != 5:
             return False
@@ -203,7 +203,7 @@ class Aggregations:
         return self.waiting.definitions(node, lane.register) == self.waiting.definitions(test, leader.register)
 
     def _are_done_with(self, last: int, registers: Set[Register]) -> bool:
-        """Whether nothing behind the end of a straight line reads what registers hold there."""
+        """Return whether the registers are dead behind the end of straight-line code: nothing reads the values that they hold there."""
         seen: set[tuple[int, Register]] = set()
         work = [(node, register) for node in self.flow.successors[last] for register in registers]
         while work:
@@ -217,10 +217,10 @@ class Aggregations:
                     work.extend((successor, register) for successor in self.flow.successors[node])
         return True
 
-    # -- straight lines -----------------------------------------------------------------------------------------------------------
+    # -- straight-line code ---------------------------------------------------------------------------------------------------------
 
     def _follows(self, node: int) -> bool:
-        """Whether control goes from a node to the next, and comes to that from nowhere else."""
+        """Return whether control goes from a node only to the next, which has no other predecessor."""
         return node >= 0 and self.flow.successors[node] == (node + 1,) and self.flow.predecessors[node + 1] == (node,)
 
     def _is_straight(self, first: int, last: int) -> bool:
@@ -228,7 +228,7 @@ class Aggregations:
 
 
 def _equal(one: Instruction) -> tuple[Operand, Operand] | None:
-    """The operands of `P = a == b`, as numbers of 32 bits, for all lanes that come to it."""
+    """Return the operands of an unguarded `P = a == b` on 32-bit numbers; None for any other instruction."""
     if one.opcode != "ISETP" or not {"EQ", "AND"} <= set(one.modifiers) <= {"EQ", "AND", "U32"} or one.guard is not None:
         return None
     if len(one.operands) != 5 or one.operands[1].text != "PT" or one.operands[4].text != "PT":
@@ -238,12 +238,12 @@ def _equal(one: Instruction) -> tuple[Operand, Operand] | None:
 
 
 def _is_whole(operand: Operand) -> bool:
-    """Whether an operand is a register as it is, or a number."""
+    """Return whether an operand is a number or an unmodified register."""
     return operand.value is not None or (operand.register is not None and operand.text.removesuffix(".reuse") == str(operand.register))
 
 
 def _is_vote_of_all(one: Instruction) -> bool:
-    """Whether it gives the set of lanes that come to it."""
+    """Return whether an instruction returns the active mask."""
     if one.opcode not in ("VOTE", "VOTEU") or one.modifiers != ("ANY",) or one.guard is not None:
         return False
     return one.operands[-1].text in ("PT", "UPT")

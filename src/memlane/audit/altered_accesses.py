@@ -1,4 +1,4 @@
-"""Which accesses tracing changed: what the assembled code makes of a site in the original and in the traced module."""
+"""Find the accesses that tracing changed, by comparing the machine code of a site in the original and in the traced module."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from memlane.sass import Program
 
 @dataclass(frozen=True, slots=True)
 class SiteChange:
-    """A site whose accesses are others in the traced code than in the original."""
+    """A site whose accesses differ between the traced and the original machine code."""
 
     site: int
     original: str
-    """What the original code makes of it, for example `1 x 16 B`, or `none`."""
+    """What the original machine code has for the site, for example `1 x 16 B`, or `none`."""
     traced: str
 
     def __str__(self) -> str:
@@ -29,10 +29,11 @@ class SiteChange:
 
 
 def changes(module: Module, original: bytes | Program, traced: Traced, assembled: bytes | Program) -> tuple[SiteChange, ...]:
-    """The timed sites whose accesses tracing changed: those that the assembler merges in the original and cannot merge around probes, or
-    unrolls less often. Of a wait for products of a warpgroup: those that had others under way.
+    """Return the timed sites whose accesses tracing changed, in the order of their numbers.
 
-    `original`: the cubin of `module`; `assembled`: that of `traced.module`. Raises as `exactness`.
+    Changed are accesses that ptxas merges in the original and cannot merge around probes, or whose loops it unrolls less often, and waits
+    for products of a warpgroup that overlapped other products. `original`: the cubin of `module`; `assembled`: that of `traced.module`.
+    Raises the errors of `exactness`.
     """
     before, after = Assembled(module, program_of(original)), Assembled(traced.module, program_of(assembled))
     inlined, found = inline_calls(module), []
@@ -55,7 +56,7 @@ def changes(module: Module, original: bytes | Program, traced: Traced, assembled
 
 
 def _described(code: Assembled, function: str, instruction: int, site: Site) -> str:
-    """What was made of an instruction: how many accesses of which width, and of an atomic or a reduction who does them."""
+    """Describe the accesses made of an instruction by number and width, and, for atomics, whether a leader performs them."""
     counted = Counter(access.nbytes for access in code.accesses(function, instruction, site.space).values())
     text = " + ".join(f"{count} x {nbytes} B" for nbytes, count in sorted(counted.items())) or "none"
     if not (site.is_atomic and code.is_combined(function, instruction)):
@@ -64,10 +65,12 @@ def _described(code: Assembled, function: str, instruction: int, site: Site) -> 
 
 
 def _waited_products(code: Assembled, kernel: str) -> Fraction:
-    """The share of products of a warpgroup that are waited for before the next one in the text: all of them where the assembler found no
-    way to let them follow each other. The last one of the text is waited for in any case."""
+    """Return the share of warpgroup products that are waited for before the next product in the code.
+
+    It is 1 where ptxas found no way to let them overlap. The last product is not counted: it is waited for in any case.
+    """
     nodes = [code.flow.nodes[node] for node in code.flow.nodes_of(kernel)]
-    # It ends a kernel that it has treated so with a product that no thread takes part in.
+    # ptxas ends a kernel whose products it serialised with a product in which no thread takes part.
     steps = [one for one in nodes if (one.opcode.endswith("GMMA") and "!UPT" not in one.text) or one.opcode == "WARPGROUP"]
     products = [at for at, one in enumerate(steps) if one.opcode != "WARPGROUP"]
     gaps = [steps[at + 1 : after] for at, after in pairwise(products)]

@@ -1,14 +1,14 @@
-"""Windows that close in front of their consumers, in the assembled code: what is shown of them besides (`memlane.audit.proof`).
+"""Check windows that close in front of their consumers in the machine code (in addition to the checks of `memlane.audit.proof`).
 
     CS2R start
     LDG value                            raises a scoreboard
     ...
-    CS2R wait                            nothing in between has read the value, or waited for its scoreboard for its sake
+    CS2R wait                            nothing in between has read the value, or waited for its scoreboard on its behalf
     LOP3 P0, value & zero & wait         waits for the scoreboard
     CS2R end
 
-Where a thread may come to a consumer without having executed the load, a word in a register tells whether a record is due. That the
-assembler keeps that word is taken from it, as it is that it keeps the kernel's own.
+Where a thread may reach a consumer without having executed the load, a word in a register tells whether a record is due. That ptxas
+preserves that word is assumed, as it is for the kernel's own registers.
 """
 
 from __future__ import annotations
@@ -23,29 +23,30 @@ from memlane.record import Site
 from memlane.sass import Register, collect, effects, waits_for
 
 _AROUND_WAIT = 6
-"""Instructions between the clock reads around a wait: those of the probe, one for each three words that are awaited, and room for a few of
-the kernel's, which take a cycle or two each."""
+"""Upper bound of the instructions between the clock reads around a wait: those of the probe, one for each three awaited words, and a few
+of the kernel's own, which take a cycle or two each.
+"""
 
 
 @dataclass(frozen=True)
 class ApartWindow(Window):
-    """The nodes of a site whose window closes in front of its consumers. `ends` are all its ends."""
+    """Nodes of a site whose window closes in front of its consumers; `ends` has all its end clock reads."""
 
     waits: frozenset[int] = frozenset()
-    """The clock reads before the wait of a consumer."""
+    """Clock reads before the wait of a consumer."""
     unread: frozenset[int] = frozenset()
-    """Those of the ends that have no consumer, and so no such clock read."""
+    """Ends without a consumer, and therefore without a clock read before a wait."""
     certain: bool = True
-    """Whether lanes come to the ends only after the access."""
+    """Whether lanes reach the ends only after the access."""
 
     @property
     def gates(self) -> frozenset[int]:
-        """What must come first behind the access."""
+        """Clock reads of which one must come first behind the access."""
         return self.waits | self.unread
 
 
 class ExposedWindows(Windows):
-    """`Windows`, of which some close in front of their consumers."""
+    """Windows of a kernel, some of which close in front of their consumers."""
 
     def window(self, site: Site, probe: ProbeLines) -> Window:
         if not probe.closings:
@@ -104,14 +105,14 @@ class ExposedWindows(Windows):
         return ""
 
     def _comes_from(self, node: int, events: frozenset[int], wanted: frozenset[int]) -> bool:
-        """Whether the last event before a node is one of the wanted on every path."""
+        """Return whether on every path the last event before a node is in `wanted`."""
         between, stops = self._before(node, events)
         return not between & self.flow.entries and stops <= wanted
 
     # -- the wait -----------------------------------------------------------------------------------------------------------------
 
     def consumed_early(self, window: Window) -> str:
-        """Whether anything takes the value, or waits for it, before the clock read that says when the wait began."""
+        """Return why the value is read or waited for before the clock read that begins the wait, or an empty string."""
         for access in window.accesses if isinstance(window, ApartWindow) else ():
             assert isinstance(window, ApartWindow)
             in_front = self._in_front(window, access)
@@ -124,7 +125,7 @@ class ExposedWindows(Windows):
         return ""
 
     def wait_filled(self, window: Window) -> str:
-        """Whether what else the kernel does was drawn between the two clock reads around the wait, where it would count as exposed."""
+        """Return why other work of the kernel lies between the clock reads around the wait and would count as exposed; else ""."""
         if not isinstance(window, ApartWindow):
             return ""
         for end in sorted(window.ends - window.unread):
@@ -134,14 +135,14 @@ class ExposedWindows(Windows):
         return ""
 
     def shared_waits(self, window: Window) -> tuple[str, ...]:
-        """The instructions in front of the consumer that wait for the access too, because something they need has the same scoreboard."""
+        """Return the instructions in front of the consumer that also wait for the access, for another result with its scoreboard."""
         if not isinstance(window, ApartWindow):
             return ()
         found = {node for access in window.accesses for node in self._awaiting(access, self._in_front(window, access))}
         return tuple(f"0x{self.nodes[node].offset:04x} {self.nodes[node].name}" for node in sorted(found))
 
     def _in_front(self, window: ApartWindow, access: int) -> set[int]:
-        """The nodes on the way from the access to the waits of its consumers, the clock reads before these included."""
+        """Return the nodes between the access and the waits of its consumers, the clock reads before these waits included."""
         between, stops = self._after(access, window.gates)
         leading: set[int] = set()
         for wait in window.waits & stops:
@@ -153,7 +154,7 @@ class ExposedWindows(Windows):
         return any(access in self.waiting.definitions(node, register) for register in shared)
 
     def _awaiting(self, access: int, nodes: set[int]) -> list[int]:
-        """Those of the nodes that wait for the access before anything else has."""
+        """Return the nodes of `nodes` that are the first on their path to wait for the access."""
         under_way = self.waiting.unwaited(access) | {access}
         first = {successor for node in under_way for successor in self.flow.successors[node]} - under_way
         return sorted(first & nodes)
@@ -162,9 +163,12 @@ class ExposedWindows(Windows):
         return scoreboard in waits_for(self.nodes[node])
 
     def _shares(self, node: int, access: int) -> bool:
-        """Whether something else than the access has its scoreboard where `node` waits for it: to fill registers, or to read them; or is
-        about to have it, being `node` itself. The access too, if it says by the same one that it has read what `node` overwrites; and if it
-        has none, because a later one from shared memory speaks for it."""
+        """Return whether another instruction may hold the access's scoreboard where `node` waits for it.
+
+        The other instruction sets it for its result or for its sources, or is `node` itself. Also true if the access releases its sources
+        by the same scoreboard and `node` overwrites one of them, and if the access has no scoreboard, because a later load from shared
+        memory has it.
+        """
         board = self.nodes[access].control.write_scoreboard
         if board is None:
             return True
@@ -179,7 +183,7 @@ class ExposedWindows(Windows):
     # -- 4. record ----------------------------------------------------------------------------------------------------------------
 
     def exposed_foreign(self, window: Window) -> str:
-        """Whether the exposed cycles in the record come from the two clock reads around the wait."""
+        """Return why the exposed cycles in the record do not come from the two clock reads around the wait, or an empty string."""
         for store in window.labels if isinstance(window, ApartWindow) else ():
             assert isinstance(window, ApartWindow)
             data = self.nodes[store].operands[-1].register
@@ -189,7 +193,7 @@ class ExposedWindows(Windows):
         return ""
 
     def _clocks_of(self, node: int, register: Register) -> set[int]:
-        """The clock reads from which a number was worked out."""
+        """Return the clock reads that a value was computed from."""
         found: set[int] = set()
         seen: set[tuple[int, Register]] = set()
         work = [(node, register)]
@@ -204,10 +208,10 @@ class ExposedWindows(Windows):
                 work.extend(new)
         return found
 
-    # -- what else is awaited -----------------------------------------------------------------------------------------------------
+    # -- other results awaited ------------------------------------------------------------------------------------------------------
 
     def foreign(self, window: Window) -> tuple[str, ...]:
-        """What other than the access is awaited between the clock reads; of a window that closes in front of a consumer, in its wait."""
+        """Return what is awaited besides the access between the clock reads; for a window in front of a consumer, in its wait."""
         if not isinstance(window, ApartWindow):
             return super().foreign(window)
         inside = set(window.ends - window.unread)

@@ -1,29 +1,28 @@
-"""Where the lanes of a warp may be apart in the assembled code, although they came to its function together.
+"""Find where the lanes of a warp may be diverged in the machine code although they entered its function converged.
 
-Lanes come apart
+Lanes diverge
 
 - at a branch that they may take differently, to a label or through a jump table;
-- at a call through a pointer, unless all lanes have the same one and no function that it may lead to returns lanes one after another;
-- at a call of a function from which they may return one after another: one that a lane may leave while others are still in it, one that
-  calls itself, and one whose code is not in the program.
+- at a call through a pointer, unless the pointer is uniform and no function that it may lead to returns lanes one after another;
+- at a call of a function from which they may return one after another: one that a lane may leave while others are still in it, a recursive
+one, and one whose code is not in the program.
 
-Each group then runs for itself, and groups that come to an instruction at different times execute it one after another. They are together
-again only
+Each group then runs by itself, and groups that reach an instruction at different times execute it one after another. They are reconverged
+only
 
-- behind the `BSYNC` of a convergence barrier whose `BSSY` they executed together before they came apart. Lanes that `BREAK` out of a
-  barrier are not waited for at it; those that wait go on without them. Nor are lanes that step back for others (`YIELD`, `NANOSLEEP`)
-  while these wait, as was measured: in a loop that tries to take a lock each lane goes on alone. A barrier that is set anew, or moved to a
-  register, joins only lanes that were together then;
-- behind a `WARPSYNC.ALL`, which waits for every lane of the warp. Where one follows, as in front of a barrier of the block, the assembler
-  sets no convergence barrier.
+- behind the `BSYNC` of a convergence barrier whose `BSSY` they executed together before they diverged. The barrier does not wait for lanes
+that `BREAK` out of it. Nor does it wait for lanes that yield (`YIELD`, `NANOSLEEP`) while the others wait, as was measured: in a loop that
+tries to take a lock each lane goes on alone. A barrier that is set anew, or moved to a register, joins only the lanes that were converged
+at that point;
+- behind a `WARPSYNC.ALL`, which waits for every lane of the warp. Where one follows, as in front of a barrier of the block, ptxas sets no
+convergence barrier.
 
-Nothing else counts as joining them: not `WARPSYNC` of a mask, collective instructions or barriers of the block. The hardware may join
-groups that happen to wait for the processor at the same instruction, which no text tells.
+Nothing else counts as reconvergence: not `WARPSYNC` of a mask, collective instructions or barriers of the block. The hardware may join
+groups that happen to wait to issue the same instruction, which the code does not show.
 
-Lanes that end (`EXIT` under a guard, a trap) leave the others together. A branch is taken alike by all lanes if its predicate comes from
-constants. A branch of a kernel without a convergence barrier around it is also taken for one that the assembler found to be uniform, unless
-the PTX branch on its line diverges. In a function that is called the latter must be shown not to diverge, as the assembler leaves barriers
-out where a function may call itself.
+Lanes that end (`EXIT` under a guard, a trap) leave the others converged. A branch is uniform if its predicate is computed from constants. A
+branch of a kernel without a convergence barrier around it also counts as uniform, as found by ptxas, unless the PTX branch on its line
+diverges. In a called function the PTX branch must be shown not to diverge, as ptxas leaves out barriers where a function may recurse.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from memlane.titles import kernel_label
 from memlane.walks import flowed, post_order
 
 APART = "the assembled code may not bring the lanes of a warp together before it"
-"""What every reason says."""
+"""The text common to all reasons."""
 
 _JUMPS = frozenset({"BRA", "BRX", "JMP", "JMX"})
 _OF_THE_WARP = frozenset({"DIV", "CONV", "U"})
@@ -55,21 +54,21 @@ _ARITHMETIC = frozenset(
     MOV IADD3 IMAD VIADD IABS LEA LOP3 SHF SEL PRMT IMNMX VIMNMX ISETP PLOP3 LDC FADD FMUL FFMA FMNMX FSETP HADD2 HFMA2 I2F F2I
     """.split()  # noqa: SIM905
 )
-"""Instructions whose result is the same in all lanes where their sources are."""
+"""Opcodes whose result is uniform where their sources are."""
 
 
 _Value = tuple[int, Register]
-"""What a register holds when an instruction issues."""
+"""The value of a register when an instruction issues."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Parting:
-    """Where lanes may come apart."""
+    """A point of divergence."""
 
     sides: tuple[int, ...]
-    """Where they go on; each side for itself of a branch, and one for all that return from a call."""
+    """Where the lanes continue; one side for each successor of a branch, a single one for all lanes that return from a call."""
     cause: str = ""
-    """From what they return one after another; empty for a branch."""
+    """What they return from one after another, in words; empty for a branch."""
 
     @property
     def reason(self) -> str:
@@ -78,7 +77,7 @@ class _Parting:
 
 
 class Reconvergence:
-    """Answers for one module and its assembled code."""
+    """Divergence in the machine code of one module."""
 
     def __init__(self, code: Assembled) -> None:
         self._code = code
@@ -88,7 +87,10 @@ class Reconvergence:
         self._branches: dict[str, Mapping[int | None, bool]] = {}
 
     def apart(self, function: str) -> Mapping[int, str]:
-        """The reason, by instruction of a kernel or of a function that it calls, if lanes that came to that together may be apart there."""
+        """Return why lanes may be diverged, by instruction of a function that they entered together.
+
+        Covers the function's own subroutines; instructions at which lanes are together are left out.
+        """
         entries = {self._flow.entry(function)}
         while True:
             found = [self._routine(entry) for entry in sorted(entries)]
@@ -98,7 +100,7 @@ class Reconvergence:
             entries |= nested
 
     def returns_apart(self, entry: int) -> bool:
-        """Whether lanes that call a routine together may return from it one after another; so they may from what calls itself."""
+        """Return whether lanes that call a routine together may return from it one after another; recursive routines may."""
         if entry in self._entered:
             return True
         self._entered.add(entry)
@@ -108,7 +110,7 @@ class Reconvergence:
 
     @cached_property
     def addressed(self) -> tuple[int, ...]:
-        """The entries of the functions that a pointer may lead to; none if the code of one is not there."""
+        """Entries of the functions that a pointer may lead to; empty if the code of one of them is missing."""
         names = [one.name for one in addressed_functions(self._code.module)]
         return tuple(map(self._flow.entry, names)) if self._code.program.functions.keys() >= set(names) else ()
 
@@ -118,14 +120,14 @@ class Reconvergence:
         return self._routines[entry]
 
     def may_diverge(self, node: int) -> bool | None:
-        """Whether lanes may take the branch of the PTX on the line of an instruction differently; None if there is no branch on it."""
+        """Return whether lanes may take the PTX branch on the line of an instruction differently; None if that line has no branch."""
         function = self._flow.function_of[node]
         if function not in self._branches:
             self._branches[function] = self._diverging(function)
         return self._branches[function].get(self._flow.nodes[node].ptx_line)
 
     def _diverging(self, function: str) -> Mapping[int | None, bool]:
-        """By line of the PTX whether the branch on it may diverge."""
+        """Return whether each branch of a PTX function may diverge, by its line."""
         known = self._code.module.functions.get(function)
         if known is None or known.body is None:
             return {}
@@ -136,7 +138,7 @@ class Reconvergence:
 
 
 class _Routine:
-    """A kernel, a function, or a part of one that is called for itself; without what it calls."""
+    """A kernel, a function, or a subroutine of one that is called separately; callees excluded."""
 
     def __init__(self, program: Reconvergence, code: Assembled, entry: int) -> None:
         self._program = program
@@ -151,7 +153,7 @@ class _Routine:
 
     @cached_property
     def apart(self) -> Mapping[int, str]:
-        """The reason, by instruction at which lanes may be apart that came to the routine together."""
+        """The reason, by instruction, why lanes may be diverged that entered the routine together."""
         found: dict[int, str] = {}
         known = 0
         for node, parting in self._partings.items():
@@ -174,18 +176,18 @@ class _Routine:
         return any(self._divides(reached, node, parting) for node, parting in self._partings.items())
 
     def _divides(self, ends: int, node: int, parting: _Parting) -> bool:
-        """Whether lanes that come apart may reach the ends in several groups."""
+        """Return whether lanes that diverge at `node` may reach the ends in several groups."""
         return sum(bool(ends & one) for one in self._before_joining[node]) > (1 if len(parting.sides) > 1 else 0)
 
     @cached_property
     def subroutines(self) -> frozenset[int]:
-        """The entries of the parts of the function that it calls."""
+        """Entries of the subroutines inside the function that it calls."""
         name = self._flow.function_of[self._entry]
         calls = (node for node in self._held if self._flow.nodes[node].opcode == "CALL")
         called = {to for node in calls for to in self._flow.targets(node) if self._flow.function_of[to] == name}
         return frozenset(called - {self._flow.entry(name)})
 
-    # -- coming apart -------------------------------------------------------------------------------------------------------------
+    # -- divergence -----------------------------------------------------------------------------------------------------------------
 
     @cached_property
     def _partings(self) -> dict[int, _Parting]:
@@ -202,7 +204,7 @@ class _Routine:
         return None if not self._held[node] and self._is_uniform_jump(node) else _Parting(following)
 
     def _returning(self, node: int) -> str:
-        """From what lanes may return one after another, in words; empty if they return together."""
+        """Return what lanes may return from one after another, in words; empty if they return together."""
         one, targets = self._flow.nodes[node], self._flow.targets(node)
         where = f" in line {one.place.line}" if one.place is not None else ""
         if self._flow.is_indirect_call(node):
@@ -215,14 +217,17 @@ class _Routine:
         return f"a call of {kernel_label(demangle(name))}{where}"
 
     def _is_uniform_jump(self, node: int) -> bool:
-        """Whether lanes that are together take a jump alike, or whether the assembler found that."""
+        """Return whether converged lanes take a jump alike, by its predicate or by what ptxas found."""
         may_diverge = self._program.may_diverge(node)
         if self._has_uniform_sources(self._flow.nodes[node], node):
             return True
         return may_diverge is not True if self._is_kernel else may_diverge is False and self._is_one_condition(node)
 
     def _is_one_condition(self, node: int) -> bool:
-        """Whether a jump has one predicate, made of no others: not of two branches that the assembler joined, of which one diverges."""
+        """Return whether a jump has one predicate that is computed from no others.
+
+        It is not where ptxas combined two branches, of which one may diverge.
+        """
         predicates = [register for register in effects(self._flow.nodes[node]).reads if register.bank == "P"]
         writers = {writer for one in predicates for writer in self._waiting.definitions(node, one)}
         sources = {register.bank for writer in writers for register in effects(self._flow.nodes[writer]).reads}
@@ -233,7 +238,7 @@ class _Routine:
         return bool(registers) and all(self._is_uniform(node, register) for register in registers)
 
     def _is_uniform(self, node: int, register: Register) -> bool:
-        """Whether a register holds the same in all lanes at an instruction, as far as one chain of definitions shows."""
+        """Return whether a register is uniform across the lanes at an instruction, as far as single definitions show."""
         for value in post_order([(node, register)], self._sources):
             if value not in self._uniform:
                 # Nothing is known yet of a source that depends on the value itself.
@@ -242,7 +247,7 @@ class _Routine:
         return self._uniform[node, register]
 
     def _is_made_alike(self, value: _Value) -> bool:
-        """Whether an instruction makes a value that is the same in all lanes, if its sources are."""
+        """Return whether a value has one definition that makes it uniform if its sources are."""
         definitions = self._waiting.definitions(*value)
         if len(definitions) != 1:
             return False
@@ -250,14 +255,14 @@ class _Routine:
         return one.operands[-1].text.startswith(_UNIFORM_SPECIALS) if one.opcode == "S2R" else one.opcode in _ARITHMETIC
 
     def _sources(self, value: _Value) -> list[_Value]:
-        """Return what a value is made from; nothing of one whose answer is known, or needs no others."""
+        """Return the sources of a value; empty if its answer is known or needs none."""
         if value in self._uniform or value[1].bank in ("UR", "UP") or not self._is_made_alike(value):
             return []
         (writer,) = self._waiting.definitions(*value)
         one = self._flow.nodes[writer]
         return [] if one.opcode == "S2R" else [(writer, source) for source in effects(one).reads]
 
-    # -- coming together ----------------------------------------------------------------------------------------------------------
+    # -- reconvergence --------------------------------------------------------------------------------------------------------------
 
     @cached_property
     def _groups(self) -> LaneGroups:
@@ -266,14 +271,14 @@ class _Routine:
 
     @cached_property
     def _before_joining(self) -> Mapping[int, list[int]]:
-        """By where lanes come apart, and by group of them, what it may come to before it is together with the others again."""
+        """Stretches that each group of lanes may reach before it reconverges with the others, by point of divergence."""
         partings = self._partings.items()
         return {node: self._groups.reached([(side, self._held[node]) for side in parting.sides]) for node, parting in partings}
 
     @cached_property
     def _held(self) -> dict[int, frozenset[int]]:
-        """By instruction of the routine: the barriers at which the lanes there are going to wait, on whatever way they came."""
-        # An instruction is met again only when one barrier fewer is held there.
+        """Barriers at which the lanes at each instruction will wait, on every path that reaches it."""
+        # Each visit of an instruction after the first removes at least one barrier, which bounds the fixpoint.
         nodes = self._flow.nodes_of(self._flow.function_of[self._entry])
         most = 2 + len({number for node in nodes for number in barriers_in(self._flow.nodes[node])})
         analysis = f"at which barriers the lanes of {self._flow.function_of[self._entry]} are going to wait"
@@ -287,7 +292,7 @@ class _Routine:
         return held
 
     def _next(self, node: int) -> tuple[int, ...]:
-        """The instructions that follow one in the routine; behind a call those behind its return."""
+        """Return the successors of an instruction in the routine; for a call, the instruction behind it."""
         if node not in self._known_next:
             self._known_next[node] = tuple(self._following(node))
         return self._known_next[node]
@@ -303,6 +308,6 @@ class _Routine:
 
 
 def _held_both(one: frozenset[int], other: frozenset[int]) -> frozenset[int] | None:
-    """The barriers that are held on both ways, or None if these are those of the first."""
+    """Return the barriers that are held on both paths, or None if these are those of the first."""
     both = one & other
     return None if both == one else both

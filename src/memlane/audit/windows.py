@@ -1,4 +1,4 @@
-"""The window of a site in the assembled code: between its clock reads. What can be shown of it, and what cannot, in words."""
+"""Check the window of a site, between its clock reads in the machine code, and explain in words what cannot be shown."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from memlane.walks import reachable
 __all__ = ["Window", "Windows", "is_store", "reads_clock"]
 
 _WAITS = frozenset({"DEPBAR", "SYNCS"})
-"""What holds the warp until copies are done, and what asks a barrier."""
+"""Opcodes that hold the warp until asynchronous copies are done, or that test a barrier."""
 _HOLD = "DEPBAR"
 _HOLD_GROUP = "WARPGROUP"
-"""What holds it, with DEPBAR, until products of the warpgroup are done."""
+"""Opcode that, with the modifier DEPBAR, holds the warp until products of the warpgroup are done."""
 _CLOSE_GROUPS = frozenset({"LDGDEPBAR", "UTMACMDFLUSH"})
-"""What makes one group of the copies before it."""
+"""Opcodes that commit the copies before them as one group."""
 _FENCE = "MEMBAR"
 _LEAVES = frozenset({"EXIT", "KILL"})
 
 
 @dataclass(frozen=True)
 class Window:
-    """The nodes of one site."""
+    """Nodes of one site."""
 
     site: Site
     starts: frozenset[int]
@@ -40,15 +40,15 @@ class Window:
     times: tuple[int, ...]
     labels: tuple[int, ...]
     witnesses: frozenset[int] = frozenset()
-    """Of a store that is timed until others see it: the loads or fences behind it that tell."""
+    """Loads or fences behind a store that confirm that other threads see it; only for a store that is timed until then."""
     left: int = 0
-    """Of a wait for groups of copies: how many of them may still be under way behind it."""
+    """For a wait for groups of copies, how many of them may remain in flight behind it."""
     made: frozenset[int] = frozenset()
-    """What the assembler made of the instruction that accesses, the accesses among it."""
+    """All nodes that ptxas made of the accessing instruction, its accesses included."""
 
 
 class Windows:
-    """The windows of one kernel. Each check returns what is wrong, or an empty text."""
+    """Windows of one kernel. Each check returns what is wrong, or an empty string."""
 
     def __init__(self, code: Assembled, kernel: str) -> None:
         self.code = code
@@ -60,7 +60,7 @@ class Windows:
         self._aggregations = Aggregations(self.flow, self.waiting)
 
     def window(self, site: Site, probe: ProbeLines) -> Window:
-        """Finds the nodes of a site."""
+        """Return the nodes of a site."""
         starts = frozenset(self._made_from(probe.start, reads_clock))
         ends = frozenset(self._made_from(probe.end, reads_clock))
         accesses = self._accesses(site, probe) or self._inside(site, starts, ends)
@@ -79,7 +79,7 @@ class Windows:
         return tuple(self.code.module.kernels[self.kernel].instructions())
 
     def _witnesses(self, probe: ProbeLines) -> frozenset[int]:
-        """The fence, which is assembled with loads that are never executed beside it, or the load."""
+        """Return the fence of a witness, which is assembled with loads beside it that never execute, or else its load."""
         if probe.witness is None:
             return frozenset()
         return frozenset(self._made_from(probe.witness, _is_fence)) or frozenset(self._made_from(probe.witness, _is_load))
@@ -90,7 +90,7 @@ class Windows:
         return tuple(self.code.accesses(self.kernel, probe.access, site.space))
 
     def _inside(self, site: Site, starts: frozenset[int], ends: frozenset[int]) -> tuple[int, ...]:
-        """The accesses between the clock reads that are like the site: the table of lines has no entries for texture fetches."""
+        """Return the accesses between the clock reads that resemble the site: the line table has no entries for texture fetches."""
         between = {node for start in starts for node in self._after(start, starts | ends)[0]}
         return tuple(node for node in sorted(between) if is_like(site, memory_access(self.nodes[node])))
 
@@ -118,8 +118,10 @@ class Windows:
         return self.unended(window)
 
     def unended(self, window: Window) -> str:
-        """Whether a record may be written on a way from an access out of the kernel on which the second clock is never read: its end would
-        be what an earlier turn left in the register."""
+        """Return why a record may be written on a path that leaves the kernel without the second clock read, or an empty string.
+
+        The end in such a record would be a leftover of an earlier iteration.
+        """
         stores = {*window.times, *window.labels}
         for access in window.accesses:
             written = stores & self._ways_out(self._after(access, window.starts | window.ends)[0])
@@ -128,7 +130,7 @@ class Windows:
         return ""
 
     def _ways_out(self, nodes: set[int]) -> set[int]:
-        """Those of some nodes from which control leaves the kernel without leaving them before."""
+        """Return the nodes of `nodes` from which control can leave the kernel inside `nodes`."""
         leaving = (node for node in nodes if self.nodes[node].opcode in _LEAVES)
         return reachable(leaving, lambda node: nodes.intersection(self.flow.predecessors[node]))
 
@@ -142,7 +144,7 @@ class Windows:
 
     def end_unwaited(self, window: Window) -> str:
         for access in window.accesses:
-            if self.nodes[access].opcode in (_HOLD, _HOLD_GROUP):  # Nothing behind it is issued before it has returned.
+            if self.nodes[access].opcode in (_HOLD, _HOLD_GROUP):  # Nothing behind it issues before it has completed.
                 if reason := self._lets_go_early(window, access):
                     return reason
                 continue
@@ -155,13 +157,13 @@ class Windows:
         return ""
 
     def not_handed_over(self, window: Window) -> str:
-        """Of an atomic that one lane does for its warp: whether others may not have got their values yet."""
+        """Return why, for an aggregated atomic, other lanes may not have got their values at the second clock read; "" otherwise."""
         found = [self._aggregation(window, access) for access in window.accesses]
         if reason := next((one.reason for one in found if one.reason), ""):
             return reason
         if not any(one.handed for one in found):
             return ""
-        # The number of a lane may be asked for once more by anybody.
+        # Any code may read the lane number once more.
         parts = sorted(node for node in window.made if is_late(self.nodes[node]) and self.nodes[node].opcode != "S2R")
         if late := [node for node in parts if window.ends & set().union(*self._before(node, window.starts))]:
             return f"a part of the atomic, {self._at(late[0])}, comes after the second clock read"
@@ -176,7 +178,7 @@ class Windows:
         return self._aggregations.of(access, window.made) if window.site.kind == "atomic" else Aggregation()
 
     def _lets_go_early(self, window: Window, wait: int) -> str:
-        """Whether a wait for groups of copies or products is for less than what the PTX waits for."""
+        """Return why a wait for groups of copies or products waits for less than the PTX asks for, or an empty string."""
         one, what = self.nodes[wait], "copies"
         board, left = counted_wait(one) or (None, 0)
         if one.opcode == _HOLD_GROUP:  # These groups have a counter of their own.
@@ -193,7 +195,10 @@ class Windows:
         return frozenset(board for one in controls for board in (one.write_scoreboard, one.read_scoreboard)) - {None}
 
     def unwitnessed(self, window: Window) -> str:
-        """Of a store that is timed until others see it: the witness stands behind it on every path, and the end waits for that."""
+        """Return why a store may not be visible at the end of its window, or an empty string.
+
+        The witness must stand behind the store on every path, and the end must wait for it.
+        """
         for access in window.accesses:
             _, stops = self._after(access, window.ends | window.witnesses)
             if stops & window.ends:
@@ -229,7 +234,7 @@ class Windows:
         return f"the second clock read {self._at(min(missed))} can execute without a wait for the load {where}" if missed else ""
 
     def _address(self, node: int) -> tuple[str, frozenset[tuple[Register, frozenset[int]]]]:
-        """The address of an access: as it is written, and who wrote the registers in it."""
+        """Return the address of an access: its text, and the definitions of its registers."""
         (operand,) = (one for one in self.nodes[node].operands if one.kind == "memory")
         registers = (Register(first.bank, first.number + part) for first, count in operand.address for part in range(count))
         return operand.text, frozenset((register, self.waiting.definitions(node, register)) for register in registers)
@@ -245,8 +250,11 @@ class Windows:
         return ""
 
     def _producers(self, window: Window, access: int, between: set[int], formed: Set[int]) -> str:
-        """Follows what the access reads back to where it was produced, through the window as far as need be. `formed`: what may come late
-        inside it, for the lanes agree there on who accesses."""
+        """Return which operand of the access is produced too late, or an empty string.
+
+        Follows the reads of the access back to their definitions, through the window where necessary. `formed`: nodes that may complete
+        inside the window, because the lanes choose their leader there.
+        """
         seen: set[tuple[int, Register]] = set()
         work = [(access, register) for register in effects(self.nodes[access]).reads]
         while work:
@@ -259,7 +267,7 @@ class Windows:
                     if producer in between:
                         work.extend((producer, source) for source in effects(self.nodes[producer]).reads)
                 elif producer in window.accesses and producer in between:
-                    continue  # A question that the assembler asks twice: the second time only those to whom the first said no.
+                    continue  # ptxas repeats the test; the second copy serves only the lanes whose first test failed.
                 elif producer in between:
                     return f"{register} of the access is produced {self._at(producer)}, after the first clock read"
                 elif window.starts & self.waiting.unwaited(producer):
@@ -297,7 +305,7 @@ class Windows:
                 ]
             for found, clocks, half, name in parts:
                 if window.site.kind == "wait" and name == "start":
-                    # Between two waits that ask until the answer is yes the start is 0, and whether one has begun a predicate says.
+                    # Between two polling waits the start is 0, and a predicate tells whether one has begun.
                     found = {one for one in found if not self._carried.is_zero(one[0])}
                 if not found or not found <= {(clock, half) for clock in clocks}:
                     return f"the {name} in the record {self._at(store)} does not come from the clock read of the site"
@@ -330,17 +338,17 @@ class Windows:
                         return f"the control words are wrong: {register} is used {where}"
         return ""
 
-    # -- what else is awaited -----------------------------------------------------------------------------------------------------
+    # -- other results awaited ------------------------------------------------------------------------------------------------------
 
     def foreign(self, window: Window) -> tuple[str, ...]:
-        """What other than the access is awaited between the clock reads."""
+        """Return the instructions other than the access whose results are awaited between the clock reads."""
         inside = set(window.accesses) | set(window.ends)
         for access in window.accesses:
             inside |= self._before(access, window.starts)[0] | self._after(access, window.ends)[0]
         return self._awaited(inside, window.starts, window)
 
     def _awaited(self, inside: Set[int], firsts: frozenset[int], window: Window) -> tuple[str, ...]:
-        """What other than the access is awaited by the nodes `inside`, which begin behind `firsts`."""
+        """Return the instructions other than the access whose results the nodes `inside`, which begin behind `firsts`, wait for."""
         found: set[int] = set()
         for node in inside:
             for scoreboard in self.nodes[node].control.waits:
