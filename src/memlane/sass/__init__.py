@@ -1,13 +1,13 @@
-"""Assembled code as data: what ptxas made of a kernel, with the control words that its scheduler obeys. Nothing here needs a GPU.
+"""Model assembled code as data: the machine instructions of a kernel with the control words of ptxas. No part of it needs a GPU.
 
     disassemble(cubin)          a Program: functions of instructions
     effects(instruction)        the registers that it reads and writes
     memory_access(instruction)  whether and how it accesses memory
-    Flow(program)               where control goes
-    Waiting(flow)               what has completed when an instruction issues
+    Flow(program)               the control flow between instructions
+    Waiting(flow)               which results have arrived when an instruction issues
     accesses_by_line(...)       the memory accesses of each source line
 
-`nvdisasm` runs the tool, `listing` reads what it prints, `operands` and `control` take instructions apart, `program` holds them.
+`nvdisasm` runs the tool, `listing` parses its output, `operands` and `control` decode instructions, `program` holds them.
 """
 
 from memlane.sass.by_line import accesses_by_line
