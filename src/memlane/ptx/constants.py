@@ -1,10 +1,10 @@
-"""Constant expressions: tokens to a literal.
+"""Evaluate constant expressions: tokens to a literal.
 
     5    0x1F    -7/2    (1 << 4) | 3    WARP_SZ - 1    1.5 * 2.0    (.u64)-1 >> 1
 
 Integers have 64 bits and are signed until an operand is unsigned, as in C; `~`, `&`, `|`, `^` and `%` give unsigned numbers and comparisons
-signed ones. Floating-point numbers are doubles and meet only their like. Where the manual is silent the values are those of the
-assembler, which takes a shift's amount modulo 64.
+signed ones. Floating-point numbers are doubles and do not mix with integers. Where the manual is silent the values are those of ptxas,
+which takes a shift amount modulo 64.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LEVELS: tuple[tuple[str, ...], ...] = (
     ("+", "-"),
     ("*", "/", "%"),
 )
-"""Binary operators, those that bind least first."""
+"""Binary operators, from the lowest to the highest precedence."""
 _TWO_MARKS = frozenset({"||", "&&", "==", "!=", "<=", ">=", "<<", ">>"})
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
@@ -55,12 +55,12 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A number on its way: `kind` is `s` or `u` for 64-bit integers, `f` for doubles."""
+    """An intermediate value: `kind` is `s` or `u` for 64-bit integers, `f` for doubles."""
 
     kind: str
     number: float
     literal: Immediate | None = None
-    """The literal that the value was written as, if it was one."""
+    """The literal as written, if the value is a single literal."""
 
 
 def begins_expression(cursor: Cursor) -> bool:
@@ -69,7 +69,7 @@ def begins_expression(cursor: Cursor) -> bool:
 
 
 def parse_constant(cursor: Cursor) -> Immediate:
-    """Read the constant expression at the cursor. A single literal keeps its spelling."""
+    """Parse the constant expression at the cursor. A single literal keeps its spelling."""
     value = _ternary(cursor)
     if value.literal is not None:
         return value.literal
@@ -79,7 +79,7 @@ def parse_constant(cursor: Cursor) -> Immediate:
 
 
 def parse_integer(cursor: Cursor) -> int:
-    """Read a constant expression that is an integer."""
+    """Parse a constant expression that is an integer."""
     first = cursor.starts[cursor.at]
     found = parse_constant(cursor)
     if found.kind != "int":
@@ -88,7 +88,7 @@ def parse_integer(cursor: Cursor) -> int:
 
 
 def parse_literal(cursor: Cursor) -> Immediate:
-    """Read one literal with an optional sign; an operator behind it is left alone."""
+    """Parse one literal with an optional sign; an operator behind it is not consumed."""
     sign = "-" if cursor.accept("-") else ""
     return _literal(cursor, sign + cursor.expect_kind(NUMBER, "a number"))
 
@@ -96,7 +96,7 @@ def parse_literal(cursor: Cursor) -> Immediate:
 def bits_of(literal: Immediate, scalar: ScalarType) -> int:
     """Return the bits of a literal as a value of a type.
 
-    A double becomes the nearest f32, f16 or bf16. The bits of `0f...` are not converted: where 64 bits are wanted, the upper ones are zero.
+    A double becomes the nearest f32, f16 or bf16. The bits of `0f...` are not converted: as a 64-bit value the upper bits are zero.
     """
     if literal.kind != "f64" or scalar.bits == 64:
         return literal.value & ((1 << scalar.bits) - 1)
@@ -112,7 +112,7 @@ def bits_of(literal: Immediate, scalar: ScalarType) -> int:
 def _packed(layout: str, number: float) -> int:
     try:
         return int.from_bytes(struct.pack(layout, number), "little")
-    except OverflowError:  # beyond the largest number: infinity, as the assembler rounds
+    except OverflowError:  # larger than the largest number: infinity, as ptxas rounds
         return int.from_bytes(struct.pack(layout, math.copysign(math.inf, number)), "little")
 
 
@@ -142,7 +142,7 @@ def _binary(cursor: Cursor, level: int) -> _Value:
 
 
 def _operator(cursor: Cursor) -> str:
-    """The binary operator at the cursor, of one or two marks that touch; something else if there is none."""
+    """Return the binary operator at the cursor, of one or two adjacent marks; some other text if there is none."""
     text = cursor.text
     if cursor.kind == MARK:
         both = text + cursor.texts[cursor.at + 1]
@@ -175,7 +175,7 @@ def _unary(cursor: Cursor) -> _Value:
 
 
 def _parenthesis(cursor: Cursor) -> _Value:
-    """What stands behind `(`: an expression and `)`, or a cast such as `.u64)` and its operand."""
+    """Parse what stands behind `(`: an expression and `)`, or a cast such as `.u64)` and its operand."""
     cast = cursor.text
     if cast in (".u64", ".s64"):
         cursor.at += 1
@@ -190,7 +190,7 @@ def _parenthesis(cursor: Cursor) -> _Value:
 
 
 def _applied(cursor: Cursor, symbol: str, a: _Value, b: _Value, start: int) -> _Value:
-    """The value of `a symbol b`; errors point from the operator on."""
+    """Return the value of `a symbol b`; errors point to the text from the operator on."""
     for one in (a, b):
         _no_bits(cursor, one, start)
     if (a.kind == "f") != (b.kind == "f"):
@@ -233,7 +233,7 @@ def _of_integers(cursor: Cursor, symbol: str, a: _Value, b: _Value, start: int) 
 
 
 def _wrapped(kind: str, number: float) -> _Value:
-    """The number as 64 bits hold it."""
+    """Return the number wrapped to 64 bits."""
     if kind == "f":
         return _Value(kind, number)
     low = int(number) & _BITS
@@ -247,7 +247,7 @@ def _integer(cursor: Cursor, value: _Value) -> _Value:
 
 
 def _no_bits(cursor: Cursor, value: _Value, start: int) -> None:
-    """Refuse to calculate with `0f...` and `0d...`, which are bits and not numbers to the assembler."""
+    """Reject arithmetic with `0f...` and `0d...`, which ptxas treats as bits and not as numbers."""
     if value.literal is not None and value.literal.text.lstrip("-")[:2].lower() in ("0f", "0d"):
         raise cursor.error(
             "a bit literal such as `0f3F800000` cannot be part of an expression: write a decimal fraction", cursor.span(start)
@@ -286,7 +286,7 @@ def _literal(cursor: Cursor, text: str) -> Immediate:
 def immediate(text: str) -> Immediate:
     """Return the literal `text`: decimal, hexadecimal, octal or binary integer, `0f` or `0d` bits, or a decimal fraction (a double).
 
-    Raises `ValueError` with a sentence if it is none, or too large for 64 bits.
+    Raises `ValueError` with a message if it is not a literal, or too large for 64 bits.
     """
     negative, digits = text.startswith("-"), text.removeprefix("-")
     prefix = digits[:2].lower()

@@ -1,10 +1,10 @@
-"""Loads and stores of a parameter that has become registers, as moves between these and the registers of the function.
+"""Rewrite loads and stores of a parameter that has become registers, as moves between these and the registers of the function.
 
     st.param.f32 [arg+4], %f1;        mov.b32 %arg_4, %f1;
     ld.param.s8 %r1, [arg+8];    ->   cvt.s32.s8 %r1, %arg_8;
-    ld.param.b64 %rd1, [arg];         two parts that others take alone: put together by shifts
+    ld.param.b64 %rd1, [arg];         two parts that others access alone: combined by shifts
 
-A part of one byte lies in the lower half of a register of 16 bits; what is above it is not looked at.
+A part of one byte lies in the lower half of a 16-bit register, whose upper half is ignored.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from memlane.ptx.parameters import Unit, parameter_accesses, value_letter
 from memlane.ptx.types import SCALAR_TYPES
 
 _WIDEST = 8
-"""Bytes of the widest part: there are registers of 16, but few instructions for them."""
+"""Bytes of the widest part: 16-byte registers exist, but few instructions use them."""
 _VALUE = "%value"
-"""Stands in text for what is stored, or for where a load goes."""
+"""Placeholder in text for the stored value, or for the target of a load."""
 
 
 @dataclass(frozen=True)
@@ -28,29 +28,29 @@ class Passed:
     """A parameter as registers."""
 
     name: str
-    """What they are called after."""
+    """Stem of the names of its registers."""
     units: tuple[Unit, ...]
 
     def declared(self) -> tuple[RegisterDecl, ...]:
-        """Their declarations."""
+        """Return the declarations of its registers."""
         return tuple(RegisterDecl(f"b{8 * max(2, nbytes)}", self.register(offset)) for offset, nbytes in self.units)
 
     def register(self, offset: int) -> str:
-        """The one of the part that begins there."""
+        """Return the register of the part at `offset`."""
         return f"{self.name}_{offset}"
 
     def parts(self, offset: int, nbytes: int) -> list[Unit]:
-        """The parts that an access takes."""
+        """Return the parts that an access covers."""
         return [unit for unit in self.units if offset <= unit[0] < offset + nbytes]
 
 
 def can_be_passed(one: Instruction) -> bool:
-    """Whether a load or store of a parameter can become moves."""
+    """Return whether a load or store of a parameter can become moves."""
     return all(nbytes <= _WIDEST for _, _, nbytes, _ in parameter_accesses(one))
 
 
 def moves(one: Instruction, passed: Passed, type_of: Callable[[str], str]) -> Iterator[Statement]:
-    """The instructions in the place of a load or store of a parameter; `type_of` tells the scalar type of a register."""
+    """Yield the instructions that replace a load or store of a parameter; `type_of` returns the scalar type of a register."""
     ((_, offset, nbytes, _),) = parameter_accesses(one)
     letter = value_letter(one)
     value, kind = one.operand(letter), one.form.types[letter]
@@ -62,19 +62,22 @@ def moves(one: Instruction, passed: Passed, type_of: Callable[[str], str]) -> It
 
 
 def stored(source: Operand, kind: str, offset: int, passed: Passed, type_of: Callable[[str], str]) -> tuple[Statement, ...]:
-    """The moves of a value of that scalar type into a parameter."""
+    """Return the moves that store a value of scalar type `kind` into a parameter."""
     if isinstance(source, Immediate) and source.kind == "int":
         source = Immediate(source.value & ((1 << SCALAR_TYPES[kind].bits) - 1))
     return tuple(_with_value(one, source) for one in statements(_stored(_width(source, kind, type_of), kind, offset, passed)))
 
 
 def loaded(target: Operand, kind: str, offset: int, passed: Passed, type_of: Callable[[str], str]) -> tuple[Statement, ...]:
-    """The moves of a value of that scalar type out of a parameter."""
+    """Return the moves that load a value of scalar type `kind` from a parameter."""
     return tuple(_with_value(one, target) for one in statements(_loaded(_width(target, kind, type_of), kind, offset, passed)))
 
 
 def _with_value(one: Statement, value: Operand) -> Statement:
-    """A statement with an operand of the function in the place of `_VALUE`: without a `%` only its declaration tells a register."""
+    """Return a statement with `_VALUE` replaced by an operand of the function.
+
+    Names without a `%` are recognised as registers only by their declaration, so they cannot be written into the text directly.
+    """
 
     def put(inner: Instruction) -> Instruction:
         return replace(inner, operands=tuple(value if operand == Register(_VALUE) else operand for operand in inner.operands))
@@ -83,18 +86,18 @@ def _with_value(one: Statement, value: Operand) -> Statement:
 
 
 def _like(like: Instruction, found: tuple[Statement, ...]) -> Iterator[Statement]:
-    """Statements under the guard and at the place of the instruction that they replace."""
+    """Yield the statements with the guard and the location of the instruction that they replace."""
     for one in found:
         yield with_instructions(one, lambda inner: replace(inner, guard=like.guard, location=like.location, span=like.span))
 
 
 def _width(operand: Operand, kind: str, type_of: Callable[[str], str]) -> int:
-    """Bits of the register that an operand is, or of a number."""
+    """Return the width in bits of a register operand, or of a number."""
     return SCALAR_TYPES[type_of(operand.name)].bits if isinstance(operand, Register) else max(16, SCALAR_TYPES[kind].bits)
 
 
 def _stored(wide: int, kind: str, offset: int, passed: Passed) -> str:
-    """`wide`: the bits of the register that is stored."""
+    """Return the text that stores a register of `wide` bits."""
     nbytes, text = SCALAR_TYPES[kind].nbytes, _VALUE
     parts = passed.parts(offset, nbytes)
     if len(parts) == 1:
@@ -114,7 +117,7 @@ def _stored(wide: int, kind: str, offset: int, passed: Passed) -> str:
 
 
 def _loaded(wide: int, kind: str, offset: int, passed: Passed) -> str:
-    """`wide`: the bits of the register that is loaded."""
+    """Return the text that loads a register of `wide` bits."""
     nbytes, text = SCALAR_TYPES[kind].nbytes, _VALUE
     parts = passed.parts(offset, nbytes)
     sign = "s" if kind.startswith("s") else "u"
@@ -129,14 +132,14 @@ def _loaded(wide: int, kind: str, offset: int, passed: Passed) -> str:
 
 
 def _narrowed(target: str, wide: int, source: str, sign: str, bits: int) -> str:
-    """The lower bits of a register of 64."""
+    """Return the text that moves the lower `bits` of a 64-bit register."""
     if wide == bits and wide < 64:
         return f".reg .b{wide} {source}n;\ncvt.u{wide}.u64 {source}n, {source};\nmov.b{wide} {target}, {source}n;\n"
     return _extended(target, wide, source, sign, bits, 64)
 
 
 def _extended(target: str, wide: int, source: str, sign: str, bits: int, source_bits: int) -> str:
-    """The lower `bits` of a register of `source_bits` in one of `wide`."""
+    """Return the text that extends the lower `bits` of a register of `source_bits` to `wide` bits."""
     if wide == bits == source_bits:
         return f"mov.b{wide} {target}, {source};"
     return f"cvt.{sign}{wide}.{sign}{bits} {target}, {source};"
