@@ -1,4 +1,4 @@
-"""What the trace is: where it was taken, what ran, what is missing of it, and what taking it changed."""
+"""Describe a trace on its page: where it was taken, what ran, what is missing, and what tracing changed."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from memlane.report.sampled import sample_notes
 from memlane.report.skipped import skipped_note
 
 END_WORDS = {"issue-only": "issued"}
-"""Labels of ends that tables show as another word, as the terminal does."""
+"""Words that tables use for the labels of ends, as in the terminal; others are shown unchanged."""
 MEANINGS = {
     "complete": "when the value had arrived",
     "issue-only": "when the access had left the warp; it may complete later",
     "block-visible": "when every thread of the block would see what was stored",
     "device-visible": "when every thread of the device would see what was stored",
 }
-"""When the end of an access was read, by its label; others speak for themselves."""
+"""When the end of an access was read, by its label; other labels are self-explanatory."""
 MOST_LAUNCHES = 40
-"""So many launches are told one by one."""
+"""Largest number of launches listed individually."""
 
 
 def about(trace: Trace, chip: Chip | None) -> list[Facts]:
-    """The facts in groups."""
+    """Return the facts in groups."""
     groups = [_where(trace, chip), _what_ran(trace), _completeness(trace), _perturbation(trace)]
     return [group for group in groups if group.rows]
 
 
 def warnings(trace: Trace) -> list[str]:
-    """What one must know before reading any number: launches that broke off, parts of launches, records that were lost."""
+    """Return what a reader must know before any number: failed launches, launches traced in part, lost records."""
     told = [f"Launch {launch.id} ({kernel_label(launch.kernel)}) failed: {launch.failed}." for launch in trace.launches if launch.failed]
     told += [broken_off_note(trace.failed)] if trace.failed else []
     told += sample_notes(trace)

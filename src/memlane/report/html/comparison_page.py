@@ -1,4 +1,4 @@
-"""Two traces in one page, before and after: what changed by source line, the findings of both, and their resources."""
+"""Write two traces as one page, before and after: differences by source line, the findings of both, and their resources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memlane.report.html.resources import Resources, resources_of
 
 SCRIPTS = ("data", "theme", "source", "sort", "compare")
 DRAWN = 5
-"""Findings on each side that show the drawing of an access."""
+"""Number of findings on each side that show the drawing of an access."""
 HEADS = {
     "requests": "accesses per launch",
     "sectors_per_request": "sectors per request",
@@ -28,7 +28,7 @@ HEADS = {
     "cycles_p50": "p50 cycles",
     "cycles_per_warp": "cycles per warp",
 }
-"""By the name of the measure, the heading of its column."""
+"""Column heading of each measure."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class SideCard:
     name: str
     origin: str
     findings: tuple[tuple[FindingCard, str], ...]
-    """Each with `gone`, `new`, or nothing where both sides have it."""
+    """Findings, each with `gone`, `new`, or an empty string if both sides have it."""
     notes: tuple[str, ...]
     resources: Resources
 
@@ -89,9 +89,9 @@ def write_comparison(
     kernels: Mapping[str, str] | None = None,
     force: bool = False,
 ) -> None:
-    """Write the page of two traces to the file `path`, whole or not at all.
+    """Write the page of two traces to the file `path`, atomically.
 
-    `names`: what they are called, such as their files. `kernels`: pairs of kernels, as for `memlane.compare`. Raises CommandError if
+    `names`: the names of the traces, such as their files. `kernels`: pairs of kernels, as for `memlane.compare`. Raises CommandError if
     nothing can be compared, RecordError if the file exists and not `force`, or cannot be written.
     """
     text = render_comparison_page(before, after, names, kernels)
@@ -123,7 +123,7 @@ def render_comparison_page(before: Trace, after: Trace, names: tuple[str, str], 
 
 
 def _fates(changes: Comparison, before: Found, after: Found) -> tuple[dict[int, str], dict[int, str]]:
-    """Return by rank which findings are gone and which are new: a rule that holds at a line of one side and not at that of the other."""
+    """Return, by rank, the findings that are gone and those that are new: a rule that holds at a line on one side only."""
     place_after = {
         (kernel.before, line.file, line.before): (kernel.after, line.file, line.after)
         for kernel in changes.kernels

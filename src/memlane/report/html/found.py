@@ -1,4 +1,4 @@
-"""Findings as the page shows them: in the words of the terminal, each with the drawing of its access."""
+"""Prepare findings for the page: in the words of the terminal, each with the drawing of its access."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from memlane.report.html.model import FindingCard
 from memlane.report.show import costliest, drawn
 
 _DERIVATION = (("problem", "what"), ("cost", "time"), ("excess", "cost"), ("evidence", "evidence"))
-"""What a card shows on request: each part with the attribute of the finding that holds it."""
+"""Parts of a card that are shown on request, each with the attribute of the finding that holds it."""
 _DRAWN_UNITS = ("sectors", "wavefronts", "lanes")
-"""Units of findings about where the lanes of one access go, which a drawing shows."""
+"""Units of findings about the addresses of the lanes of one access, which a drawing can show."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """The findings of a trace, or why there are none."""
+    """The findings of a trace, or the reason why there are none."""
 
     cards: tuple[FindingCard, ...]
     notes: tuple[str, ...]
@@ -35,10 +35,9 @@ class Found:
 
 
 def found(trace: Trace, chip: Chip | None, most_drawn: int, kernels: Collection[str] | None = None) -> Found:
-    """Return the findings of `trace`; the first `most_drawn` have the drawing of their access, if the trace has its addresses.
+    """Return the findings of `trace`; the first `most_drawn` include a drawing of their access, if the trace has its addresses.
 
-    `kernels`: labels of those that are looked at; None for all.
-    A trace that cannot be explained has the reason in the notes.
+    `kernels`: labels of the kernels to include; None for all. If the trace cannot be explained, the notes give the reason.
     """
     try:
         findings = _in_kernels(explain(trace), kernels)

@@ -1,7 +1,7 @@
-"""Which part of a large trace the timeline keeps. Whole multiprocessors if one fits, else whole warps: what is drawn has no holes in it.
+"""Choose the part of a large trace that the timeline draws: whole multiprocessors if one fits, else whole warps, without gaps.
 
-A page must be small enough to send. Numbers, histograms and the overview of all multiprocessors are made of every record; only the drawing
-of single accesses is cut down, and the page says to what.
+A page must be small enough to send. Numbers, histograms and the overview of all multiprocessors use every record; only the drawing of
+single accesses is reduced, and the page says to what.
 """
 
 from __future__ import annotations
@@ -16,23 +16,26 @@ from memlane.number_format import plural
 Ints = npt.NDArray[np.int64]
 
 OF_A_WARP = 2
-"""What a warp takes, in accesses: its life, block and number."""
+"""Cost of a warp, in accesses: its life, block and number."""
 
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """The warps that are drawn, and how many accesses of each, from its first on."""
+    """The warps to draw, and the number of accesses of each, from its first on."""
 
     lives: Ints
     counts: Ints
     sms: tuple[int, ...]
-    """The multiprocessors of which every warp is there with every access."""
+    """Multiprocessors that are complete: every warp with every access."""
     how: str
     """What was left out and by which rule, in words; empty if nothing was."""
 
 
 def keep(sm: Ints, counts: Ints, longest: Ints, room: int) -> Kept:
-    """The warps of one launch to draw in `room` accesses. By warp: its `sm`, its number of accesses, and its longest access in cycles."""
+    """Choose the warps of one launch to draw within a budget of `room` accesses.
+
+    Per warp: `sm`, its multiprocessor; `counts`, its number of accesses; `longest`, its longest access in cycles.
+    """
     cost = counts + OF_A_WARP
     sms = np.unique(sm)
     if int(cost.sum()) <= room:
@@ -53,7 +56,7 @@ def keep(sm: Ints, counts: Ints, longest: Ints, room: int) -> Kept:
 
 
 def _some_warps(own: Ints, counts: Ints, room: int, sm: int) -> Kept:
-    """Each n-th warp of one multiprocessor; where not even one fits, the first accesses of the first."""
+    """Choose every n-th warp of one multiprocessor; if not even one fits, the first accesses of the first."""
     cost = counts[own] + OF_A_WARP
     every = 1
     while every < len(own) and int(cost[::every].sum()) > room:
@@ -67,7 +70,7 @@ def _some_warps(own: Ints, counts: Ints, room: int, sm: int) -> Kept:
 
 
 def _turns(count: int, first: int) -> Ints:
-    """The numbers below `count` so that `first` leads and any beginning of the rest is spread evenly (van der Corput's sequence)."""
+    """Return the numbers below `count` with `first` in front, and every prefix of the rest spread evenly (van der Corput's sequence)."""
     bits = max(1, (count - 1).bit_length())
     reversed_bits = [int(format(number, f"0{bits}b")[::-1], 2) for number in range(1 << bits)]
     rest = [number for number in reversed_bits if number < count and number != first]
@@ -75,7 +78,7 @@ def _turns(count: int, first: int) -> Ints:
 
 
 def shares(wanted: list[int], room: int) -> list[int]:
-    """`room` dealt out to those who want parts of it: who wants less than an equal part leaves the rest to the others."""
+    """Divide `room` fairly: whoever wants less than an equal part leaves the rest to the others."""
     given = [0] * len(wanted)
     for left, index in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
         given[index] = min(wanted[index], room // (len(wanted) - left))

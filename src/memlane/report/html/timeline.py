@@ -1,4 +1,4 @@
-"""The timeline: for each launch an overview of all multiprocessors, made of every access, and the single accesses of as many as fit."""
+"""Prepare the timeline: for each launch an overview of all multiprocessors, from every access, and as many single accesses as fit."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from memlane.report.html.pack import Columns
 from memlane.report.html.sampling import OF_A_WARP, Ints, Kept, keep, shares
 
 ROOM = 560_000
-"""Accesses drawn one by one, over all launches; a warp takes `sampling.OF_A_WARP` of them. About 3 MB of page, 6 at worst."""
+"""Largest number of accesses drawn individually, over all launches; a warp costs `sampling.OF_A_WARP` more.
+
+About 3 MB of page, at most 6.
+"""
 LAUNCHES = 12
-"""So many launches have a timeline: those with the most accesses."""
+"""Largest number of launches with a timeline: those with the most accesses."""
 BINS = 240
 """Columns of the overview."""
 TICKS = 1 << 31
-"""Times are whole numbers of ticks, so many at most in a launch; a tick is never less than a sixteenth of a nanosecond."""
+"""Most ticks in a launch: times are whole numbers of ticks; a tick is at least a sixteenth of a nanosecond."""
 UNKNOWN, NOBODY_KNOWS = 0xFFFF, 0xFFFFFFFF
-"""In columns of 16 and of 32 bits."""
+"""Values that mean "not known", in columns of 16 and of 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,10 @@ class LaunchLine:
 
     number: int
     launch: int
-    """Its id."""
+    """Id of the launch."""
     name: str
     span_ns: float
-    """From the first moment that the trace knows of it to the last."""
+    """Time from the first moment of it in the trace to the last."""
     tick_ns: float
     ghz: float
     accesses: int
@@ -45,14 +48,14 @@ class LaunchLine:
     sms: tuple[int, ...]
     sms_kept: tuple[int, ...]
     lanes: int
-    """Accesses of one warp that are open at once, at most."""
+    """Most accesses of one warp in flight at once."""
     left_out: str
-    """What is not drawn one by one and why; empty if all is."""
+    """What is not drawn individually and why; empty if everything is."""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """All that is drawn over time."""
+    """All data drawn over time."""
 
     launches: tuple[LaunchLine, ...] = ()
     notes: tuple[str, ...] = ()
@@ -60,9 +63,9 @@ class Timeline:
 
 
 def timeline(trace: Trace, operations: Ints, columns: Columns) -> Timeline:
-    """The timeline of `trace`, its arrays added to `columns`. `operations`: by site, the number of its operation on the page.
+    """Return the timeline of `trace`, and add its arrays to `columns`. `operations`: the number of each site's operation on the page.
 
-    RecordError if the trace does not tell how its clocks go together.
+    Raises RecordError if the trace does not tell how its clocks are related.
     """
     drawn = tracks(trace)
     accesses = _Accesses(trace, drawn, operations)
@@ -158,7 +161,7 @@ def _left_out(kept: Kept, shown: int, accesses: int) -> str:
 
 
 def _spans(firsts: Ints, counts: Ints) -> Ints:
-    """first, first + 1, ... of each, one after another."""
+    """Return first, first + 1, ... of each range, concatenated."""
     before = np.cumsum(counts) - counts
     return np.repeat(firsts - before, counts) + np.arange(int(counts.sum()))
 
@@ -195,7 +198,7 @@ def _ticks(ns: npt.NDArray[np.float64], begin: float, tick: float) -> npt.NDArra
 
 
 def _add_overview(prefix: str, of: _Accesses, rows: Ints, sms: Ints, begin: float, span: float, columns: Columns) -> None:
-    """By SM and column: accesses in flight, the mean over the time of the column; mean cycles of those that start in it."""
+    """Add, by SM and column, the mean number of accesses in flight, and the mean cycles of the accesses that start in the column."""
     sm = np.searchsorted(sms, of.lives.sm[of.life[rows]])
     width = span / BINS
     start, end = of.start[rows] - begin, of.end[rows] - begin
@@ -208,7 +211,7 @@ def _add_overview(prefix: str, of: _Accesses, rows: Ints, sms: Ints, begin: floa
 
 
 def _until_edges(sm: Ints, at: npt.NDArray[np.float64], sms: int, width: float) -> npt.NDArray[np.float64]:
-    """By SM and edge of a column: the sum of the times from the moments `at` that lie before the edge to the edge."""
+    """Return, by SM and edge of a column, the sum of the times from the moments `at` before the edge to the edge."""
     key = sm * BINS + np.clip((at / width).astype(np.int64), 0, BINS - 1)
     amounts, sums = (np.bincount(key, weights, sms * BINS).reshape(sms, BINS) for weights in (None, at))
     until = np.zeros((sms, BINS + 1))
@@ -217,7 +220,7 @@ def _until_edges(sm: Ints, at: npt.NDArray[np.float64], sms: int, width: float) 
 
 
 def _add_means(prefix: str, of: _Accesses, lives: Ints, sms: Ints, columns: Columns) -> None:
-    """By SM, over all its warps that made an access: the 5th, 50th and 95th percentile of the warps' mean cycles, their number and mean."""
+    """Add, by SM, over all its warps with an access: the 5th, 50th and 95th percentile of their mean cycles, their number and mean."""
     lives = lives[of.counts[lives] > 0]
     means = of.sums[lives] / of.counts[lives]
     table = np.zeros((5, len(sms)))
@@ -230,5 +233,5 @@ def _add_means(prefix: str, of: _Accesses, lives: Ints, sms: Ints, columns: Colu
 
 
 def as_plain(line: LaunchLine) -> dict[str, Any]:
-    """For JSON."""
+    """Return a launch as plain data for JSON."""
     return {**vars(line), "sms": list(line.sms), "sms_kept": list(line.sms_kept), "bins": BINS}
