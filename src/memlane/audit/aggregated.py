@@ -94,7 +94,7 @@ class Aggregations:
     # -- the leader lane ------------------------------------------------------------------------------------------------------------
 
     def _leader(self, access: int, test: int) -> tuple[int, Operand] | None:
-        """For a test `lane == leader`, return the node from which the active lanes stay together, and the leader; None for other tests."""
+        """Return the node from which the active lanes stay together, and the leader, for a test `lane == leader`; None for other tests."""
         operands = _equal(self.nodes[test])
         for lane, leader in (operands, operands[::-1]) if operands else ():
             if lane.register is None or not self._is_lane(test, lane.register):

@@ -21,7 +21,7 @@ class SiteChange:
 
     site: int
     original: str
-    """What the original machine code has for the site, for example `1 x 16 B`, or `none`."""
+    """Accesses of the site in the original machine code, for example `1 x 16 B`, or `none`."""
     traced: str
 
     def __str__(self) -> str:

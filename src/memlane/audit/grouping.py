@@ -111,7 +111,7 @@ class Grouping:
 
     @cached_property
     def _passed(self) -> Mapping[int, int]:
-        """For each instruction, the PTX blocks with a conditional branch that may precede it without a back edge.
+        """PTX blocks with a conditional branch that may precede each instruction without a back edge.
 
         The blocks are bits of `ControlFlow.paths`.
         """

@@ -65,7 +65,7 @@ class SiteExactness:
     assembled: str = ""
     """Accesses that do its work, such as `1 x 16 B shared load`, including that of a merged neighbour; empty if there is none."""
     merged: tuple[int, ...] = ()
-    """For a merged site, the numbers of the sites that became one access, by their addresses; empty where the addresses do not tell."""
+    """Numbers of the sites that became one access with a merged site, by their addresses; empty where the addresses do not tell."""
     exact_if_full: bool = False
     """Whether a hint becomes exact in a launch in which every request of the site had all lanes of its warp."""
 

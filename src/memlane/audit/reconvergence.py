@@ -66,9 +66,9 @@ class _Parting:
     """A point of divergence."""
 
     sides: tuple[int, ...]
-    """Where the lanes continue; one side for each successor of a branch, a single one for all lanes that return from a call."""
+    """Nodes where the lanes continue: each successor of a branch by itself, or a single one for all lanes that return from a call."""
     cause: str = ""
-    """What they return from one after another, in words; empty for a branch."""
+    """Call from which they return one after another, in words; empty for a branch."""
 
     @property
     def reason(self) -> str:

@@ -42,7 +42,7 @@ class Window:
     witnesses: frozenset[int] = frozenset()
     """Loads or fences behind a store that confirm that other threads see it; only for a store that is timed until then."""
     left: int = 0
-    """For a wait for groups of copies, how many of them may remain in flight behind it."""
+    """Number of groups of copies that may remain in flight behind a wait for them."""
     made: frozenset[int] = frozenset()
     """All nodes that ptxas made of the accessing instruction, its accesses included."""
 

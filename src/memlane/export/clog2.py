@@ -44,7 +44,7 @@ EVENT = np.dtype(
 )
 TEXT = b"line=%d, block=%d, cycles=%l, file=%s"
 LIFE_TEXT = b"warp=%d, block=%d, cycles=%l, kernel=%s"
-"""How a viewer prints the last five fields of `EVENT`, for an access and for a warp; the format sees 32 bytes of typed values."""
+"""Format in which a viewer prints the last five fields of `EVENT` (32 bytes of typed values), for an access and for a warp."""
 EVENTS_A_BLOCK = (BLOCK_BYTES - END.itemsize) // EVENT.itemsize
 
 FIRST_STATE, FIRST_EVENT, MOST_STATES = 300, 600, 2200

@@ -1,8 +1,8 @@
-"""Experiments on a machine, each repeatable with one command: `memlane lab NAME`.
+"""Run experiments on a machine, each repeatable with one command: `memlane lab NAME`.
 
 Order inside: figures <- result <- seam <- probing <- a package for each lab.
 
-To add one: a package with a `LAB`, entered below; a prediction in its docstring, written before anything is measured; the paths that it
+To add a lab: a package with a `LAB`, entered below; a prediction in its docstring, written before anything is measured; the paths that it
 measures in `SOURCES`; a command in `cli/lab.py`; a quick run in `tests/lab`.
 """
 

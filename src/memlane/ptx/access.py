@@ -16,7 +16,7 @@ MATRIX_ROW_BYTES = 16
 """`ldmatrix` and `stmatrix` move rows of eight 16-bit elements, one row for each address."""
 
 GROUP_ROWS, GROUP_DEPTH_BYTES, GROUP_THREADS = 64, 32, 128
-"""For a warpgroup product: rows of A and D, bytes of a row of A or a column of B, and the threads that execute it."""
+"""Sizes of a warpgroup product: rows of A and D, bytes of a row of A or a column of B, and the threads that execute it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ class Single:
     """An argument passed as one parameter: a number, a pointer, a structure."""
 
     dtype: str | None = None
-    """For a pointer, the element type it was compiled for, as NumPy writes it (`f4`); None if any will do."""
+    """Element type that a pointer was compiled for, as NumPy writes it (`f4`); None if any will do."""
     multiple_of: int = 1
     """The kernel was compiled to rely on the number, or the address, being a multiple of this."""
 

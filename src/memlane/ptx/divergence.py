@@ -32,7 +32,7 @@ def diverging_branches(flow: ControlFlow) -> frozenset[int]:
     """
     parameters = frozenset(one.name for one in flow.function.params if flow.function.is_entry)
     readers: dict[str, list[tuple[tuple[str, ...], int | None]]] = defaultdict(list)
-    """For each register, the registers written from it, and the block whose branch depends on it."""
+    """Registers written from each register, and the block whose branch depends on it."""
     work: list[str] = []
     for block in flow.blocks:
         branch = block.terminator if len(flow.successors[block.index]) > 1 else None

@@ -276,7 +276,7 @@ class _Passing:
         self.body = body
         self._variables = {one.name: one for one in body.statements if isinstance(one, Variable) and one.space == "param"}
         self._odd: dict[str, int] = {}
-        """For each name used in a way that is impossible for registers, the number of such names found before it."""
+        """Names used in a way that is impossible for registers, each with the number of such names found before it."""
         for one in body.statements:
             if isinstance(one, Instruction) and one.form.effect != "call":
                 for name in _odd_uses(one):

@@ -21,7 +21,7 @@ _INDIRECT = frozenset({"BRX", "BRXU", "JMX", "JMXU"})
 _ENDS = frozenset({"EXIT", "KILL", "RET"})
 
 _Barriers = Mapping[Register, frozenset[int]]
-"""For each convergence barrier, the nodes that its last `BSSY` may have named."""
+"""Nodes that the last `BSSY` of each convergence barrier may have named."""
 
 
 class Flow:

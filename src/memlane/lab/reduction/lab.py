@@ -1,4 +1,4 @@
-"""The lab: what is measured in which order."""
+"""Run the lab: its parts in order."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SOURCES = ["src/memlane/lab/reduction", "src/memlane/lab/figures.py"]
 LADDER, REASONS, PREDICTED, PEERS, AXES, BEYOND = "ladder", "reasons", "predicted", "peers", "axes", "beyond"
 CASES = (LADDER, REASONS, PREDICTED, PEERS, AXES, BEYOND)
 BESIDE = (1 << 10, 1 << 16, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28, 1 << 30)
-"""Sizes that are measured beside the peers."""
+"""Sizes that are compared with the peers."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is done."""
+    """Amount of measurement."""
 
     sizes: tuple[int, ...]
     beside: tuple[int, ...]
@@ -43,12 +43,12 @@ MODELLED, MODELLED_QUICK = Effort((1 << 16,), (), 1 << 16, COURSE_SIZE, 1), Effo
 
 
 def run(target: Target, request: Request) -> Result:
-    """With the sizes and blocks that suit the target."""
+    """Run with the sizes and block sizes that suit the target."""
     return run_with(target, request, Settings())
 
 
 def run_with(target: Target, request: Request, settings: Settings) -> Result:
-    """Measure what is wanted. On a target that models time there is the ladder, its reasons and its predicted times."""
+    """Measure the chosen parts. A target that models time has only the ladder, its reasons and its predicted times."""
     chosen = request.chosen(CASES)
     effort = MODELLED if target.modelled else FULL
     if request.quick:
@@ -74,7 +74,7 @@ def _ladder(target: Target, request: Request, effort: Effort, settings: Settings
 
 
 def _reasons(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
-    """Where the target does not observe, on the emulator of its chip."""
+    """Count on the target if it observes, else on the emulator of its chip."""
     observing = target if target.observes else target_of(f"emulator:{target.chip.name}")
     for step in STEPS:
         request.tell(f"reasons of step {step.number}")
@@ -82,7 +82,7 @@ def _reasons(target: Target, request: Request, effort: Effort, settings: Setting
 
 
 def _predicted(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
-    """As large as in the course, for the chip at hand; samples of the blocks run."""
+    """Predict the course's size for the target's chip, from samples of the blocks."""
     if not target.modelled:
         return
     array = filled(target, effort.predicted, np.int32)

@@ -1,4 +1,4 @@
-"""Modules of this lab on their targets: each is compiled and loaded once for a target."""
+"""Cache the modules of this lab: each is compiled and loaded once per target."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from memlane.ptx import Module
 
 @cache
 def loaded(target: Target, make: Callable[..., Module], *arguments: Hashable) -> LoadedModule:
-    """`make(*arguments)` on a target, which stays as long as the process does."""
+    """Return `make(*arguments)` loaded on a target, cached for the life of the process."""
     return target.load(make(*arguments))

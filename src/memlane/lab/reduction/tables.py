@@ -1,4 +1,4 @@
-"""What was measured as rows, tables and figures."""
+"""Present the measurements as rows, tables and figures."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from memlane.lab.result import Row, Table
 
 COURSE_CHIP = "s1070"
 COURSE_US = {1: 3510.0, 2: 1620.0, 3: 810.0, 4: 470.0, 5: 280.0, 6: 250.0, 7: 220.0}
-"""What the course measured of its seven kernels, on one GPU of a Tesla S1070, 2^22 elements, blocks of 128 threads."""
+"""Times of the course's seven kernels, on one GPU of a Tesla S1070, 2^22 elements, blocks of 128 threads."""
 AS_QUICK = 0.99
-"""Of the better one of the peers, where bandwidth decides."""
+"""Speed to reach relative to the better one of the peers, where bandwidth decides."""
 GRAPH_US = {"2^24": 19.0, "2^20": 4.0, "2^16": 3.0}
 CALL_US = 8.0
 
 
 @dataclass
 class Found:
-    """All that was measured on a target."""
+    """All measurements on a target."""
 
     chip: Chip
     floors: Floors
     timed: list[Timed] = field(default_factory=list)
     reasons: dict[int, Reasons] = field(default_factory=dict)
-    """By the number of the step."""
+    """Counts by the number of the step."""
     predicted: list[Predicted] = field(default_factory=list)
     beside: list[Beside] = field(default_factory=list)
     called: Beside | None = None
@@ -39,7 +39,7 @@ class Found:
 
 
 def rows(found: Found) -> list[Row]:
-    """Every number beside the one that was to be reached."""
+    """Return every number next to its goal."""
     return [
         *_ladder_rows(found),
         *_reason_rows(found),
@@ -52,7 +52,7 @@ def rows(found: Found) -> list[Row]:
 
 
 def tables(found: Found) -> dict[str, Table]:
-    """For people and spreadsheets."""
+    """Return tables for people and spreadsheets."""
     made = {f"ladder-{size_name(n)}-{block}".replace(",", ""): _ladder_table(found, of) for (n, block), of in ladders(found).items()}
     if found.timed:
         steps = {one.step.number: one.step for one in found.timed}.values()
@@ -70,7 +70,7 @@ def tables(found: Found) -> dict[str, Table]:
 
 
 def figures(found: Found) -> dict[str, Figure]:
-    """Bandwidth by step, a bar for each size."""
+    """Return bandwidth by step, with a bar for each size."""
     of_block: dict[int, dict[str, Sequence[float | None]]] = {}
     labels: tuple[str, ...] = ()
     for (n, block), of in ladders(found).items():
@@ -83,7 +83,7 @@ def figures(found: Found) -> dict[str, Figure]:
 
 
 def ladders(found: Found) -> dict[tuple[int, int], list[Timed]]:
-    """The steps at each size and block."""
+    """Return the steps at each size and block size."""
     made: dict[tuple[int, int], list[Timed]] = {}
     for one in found.timed:
         made.setdefault((one.n, one.block), []).append(one)
@@ -91,7 +91,7 @@ def ladders(found: Found) -> dict[tuple[int, int], list[Timed]]:
 
 
 def _shares(found: Found, one: Timed) -> tuple[float | None, float]:
-    """Of the copy bandwidth and of the datasheet's, in per cent."""
+    """Return the percentages of the copy bandwidth and of the datasheet's."""
     copy = found.floors.copy_gb_per_s
     return None if copy is None else 100 * one.gb_per_s / copy, 100 * one.gb_per_s / found.chip.dram_gb_per_s
 
@@ -150,7 +150,7 @@ def _reason_table(found: Found) -> Table:
 
 
 def _course_us(found: Found, one: Predicted) -> float | None:
-    """What the course measured of the same, where it is the same."""
+    """Return the course's time if the case is the course's, else None."""
     is_course = (found.chip.name, one.n, one.block) == (COURSE_CHIP, COURSE_SIZE, COURSE_BLOCK)
     return COURSE_US.get(one.step.number) if is_course else None
 
@@ -166,7 +166,7 @@ def _predicted_rows(found: Found) -> Iterator[Row]:
 
 
 def _predicted_table(found: Found) -> Table:
-    """The predicted times, with those of the course beside them on its own chip."""
+    """Return the predicted times, next to those of the course on its own chip."""
     head = ("step", "block", "predicted, us", "GB/s", "limited by", "the course, us", "predicted / course")
     lines: list[tuple[str | float | None, ...]] = []
     for one in found.predicted:
@@ -177,7 +177,7 @@ def _predicted_table(found: Found) -> Table:
 
 
 def _best(one: Beside) -> tuple[str, float] | None:
-    """The better one of the peers, and how many times as quick we are."""
+    """Return the better one of the peers, and how many times as fast we are; None without peers."""
     against = {name: one.against(name) for name in one.peers}
     return min(against.items(), key=lambda item: item[1]) if against else None
 

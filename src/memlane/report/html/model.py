@@ -99,7 +99,7 @@ class SourceFile:
     short: str
     stretches: tuple[Stretch, ...]
     note: str = ""
-    """What is missing, and how to get it."""
+    """Text on missing data, and how to get it."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class Kept:
     sms: tuple[int, ...]
     """Multiprocessors that are complete: every warp with every access."""
     how: str
-    """What was left out and by which rule, in words; empty if nothing was."""
+    """Text on the accesses left out and the rule; empty if nothing was."""
 
 
 def keep(sm: Ints, counts: Ints, longest: Ints, room: int) -> Kept:
@@ -78,7 +78,7 @@ def _turns(count: int, first: int) -> Ints:
 
 
 def shares(wanted: list[int], room: int) -> list[int]:
-    """Divide `room` fairly: whoever wants less than an equal part leaves the rest to the others."""
+    """Divide `room` fairly: an entry that needs less than an equal part leaves the rest to the others."""
     given = [0] * len(wanted)
     for left, index in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
         given[index] = min(wanted[index], room // (len(wanted) - left))

@@ -50,7 +50,7 @@ class LaunchLine:
     lanes: int
     """Most accesses of one warp in flight at once."""
     left_out: str
-    """What is not drawn individually and why; empty if everything is."""
+    """Text on the accesses not drawn individually, and why; empty if all are."""
 
 
 @dataclass(frozen=True)

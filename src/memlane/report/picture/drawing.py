@@ -25,7 +25,7 @@ class Drawing:
     code: str
     """Source line, without its indentation; empty where the text is not known."""
     origin: str
-    """Which access it is, of which launch, and by the rules of which chip."""
+    """Text that identifies the access, its launch, and the chip whose rules apply."""
     chip: Chip
     rule: BankRule
     """Rule by which the chip's shared memory serves an access of this kind."""
