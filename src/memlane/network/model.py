@@ -15,7 +15,7 @@ from memlane.chip import Fact
 from memlane.errors import NetworkError
 
 Sharing = Literal["one after another", "share the rate", "included"]
-"""Ways in which messages to several neighbours combine: one after another, sharing the rate of the link, or included in the measured time."""
+"""Ways in which messages to several neighbours combine: one after another, sharing its rate, or included in the measured time."""
 SHARINGS: tuple[str, ...] = get_args(Sharing)
 
 
