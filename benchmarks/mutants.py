@@ -48,8 +48,17 @@ SOURCES = [
     "benchmarks/mutant_server.py",
     "benchmarks/mutants.toml",
 ]
-_PROOFS = ("proof", "windows", "exposure", "carried", "aggregated", "absent", "assembled", "altered_accesses")
-_EXACTNESS = ("matching", "grouping", "reconvergence", "lane_groups")
+_PROOFS = (
+    "proof",
+    "windows",
+    "exposure",
+    "clock_provenance",
+    "warp_aggregation",
+    "missing_accesses",
+    "assembled_module",
+    "site_changes",
+)
+_EXACTNESS = ("exact_accesses", "grouping", "reconvergence", "lane_groups")
 AREAS = {
     "waiting": ("src/memlane/sass/waiting.py",),
     "proofs": tuple(f"src/memlane/audit/{name}.py" for name in (*_PROOFS, *_EXACTNESS)),

@@ -29,7 +29,7 @@ of the kernel's own, which take a cycle or two each.
 
 
 @dataclass(frozen=True)
-class ApartWindow(Window):
+class ExposedWindow(Window):
     """Nodes of a site whose window closes in front of its consumers; `ends` has all its end clock reads."""
 
     waits: frozenset[int] = frozenset()
@@ -54,7 +54,7 @@ class ExposedWindows(Windows):
         starts = self._clock_reads([probe.start])
         ends = self._clock_reads(one.end for one in probe.closings)
         waits = self._clock_reads(one.wait for one in probe.closings if one.wait is not None)
-        return ApartWindow(
+        return ExposedWindow(
             site,
             starts,
             self._accesses(site, probe) or self._inside(site, starts, ends | waits),
@@ -76,14 +76,14 @@ class ExposedWindows(Windows):
     # -- 1. order -----------------------------------------------------------------------------------------------------------------
 
     def disorder(self, window: Window) -> str:
-        if not isinstance(window, ApartWindow):
+        if not isinstance(window, ExposedWindow):
             return super().disorder(window)
         for nodes, name in ((window.starts, "first clock read"), (window.gates, "one before the wait"), (window.ends, "second clock read")):
             if not nodes:
                 return f"the assembled code does not have the {name}"
         return self._disorder_in_front(window) or self._disorder_behind(window) or self.unended(window)
 
-    def _disorder_in_front(self, window: ApartWindow) -> str:
+    def _disorder_in_front(self, window: ExposedWindow) -> str:
         clocks = window.starts | window.waits | window.ends
         for access in window.accesses:
             if not self._comes_from(access, clocks, window.starts):
@@ -93,7 +93,7 @@ class ExposedWindows(Windows):
                 return f"the access {self._at(access)} is not followed by the clock read before the wait on every path"
         return ""
 
-    def _disorder_behind(self, window: ApartWindow) -> str:
+    def _disorder_behind(self, window: ExposedWindow) -> str:
         accesses = frozenset(window.accesses)
         events = window.starts | window.waits | window.ends | accesses
         for end in window.ends - window.unread:
@@ -113,8 +113,8 @@ class ExposedWindows(Windows):
 
     def consumed_early(self, window: Window) -> str:
         """Return why the value is read or waited for before the clock read that begins the wait, or an empty string."""
-        for access in window.accesses if isinstance(window, ApartWindow) else ():
-            assert isinstance(window, ApartWindow)
+        for access in window.accesses if isinstance(window, ExposedWindow) else ():
+            assert isinstance(window, ExposedWindow)
             in_front = self._in_front(window, access)
             for node in sorted(in_front - window.waits):
                 if self._reads_value(node, access):
@@ -124,9 +124,9 @@ class ExposedWindows(Windows):
                     return f"the code waits for the access {self._at(node)}, before the clock read that begins the wait"
         return ""
 
-    def wait_filled(self, window: Window) -> str:
+    def work_inside_wait(self, window: Window) -> str:
         """Return why other work of the kernel lies between the clock reads around the wait and would count as exposed; else ""."""
-        if not isinstance(window, ApartWindow):
+        if not isinstance(window, ExposedWindow):
             return ""
         for end in sorted(window.ends - window.unread):
             between, _ = self._before(end, window.waits)
@@ -136,12 +136,12 @@ class ExposedWindows(Windows):
 
     def shared_waits(self, window: Window) -> tuple[str, ...]:
         """Return the instructions in front of the consumer that also wait for the access, for another result with its scoreboard."""
-        if not isinstance(window, ApartWindow):
+        if not isinstance(window, ExposedWindow):
             return ()
         found = {node for access in window.accesses for node in self._awaiting(access, self._in_front(window, access))}
         return tuple(f"0x{self.nodes[node].offset:04x} {self.nodes[node].name}" for node in sorted(found))
 
-    def _in_front(self, window: ApartWindow, access: int) -> set[int]:
+    def _in_front(self, window: ExposedWindow, access: int) -> set[int]:
         """Return the nodes between the access and the waits of its consumers, the clock reads before these waits included."""
         between, stops = self._after(access, window.gates)
         leading: set[int] = set()
@@ -182,10 +182,10 @@ class ExposedWindows(Windows):
 
     # -- 4. record ----------------------------------------------------------------------------------------------------------------
 
-    def exposed_foreign(self, window: Window) -> str:
+    def wrong_exposed_cycles(self, window: Window) -> str:
         """Return why the exposed cycles in the record do not come from the two clock reads around the wait, or an empty string."""
-        for store in window.labels if isinstance(window, ApartWindow) else ():
-            assert isinstance(window, ApartWindow)
+        for store in window.labels if isinstance(window, ExposedWindow) else ():
+            assert isinstance(window, ExposedWindow)
             data = self.nodes[store].operands[-1].register
             clocks = set() if data is None else self._clocks_of(store, Register(data.bank, data.number + 2))
             if clocks and not (clocks <= window.waits | window.ends and clocks & window.waits and clocks & window.ends):
@@ -210,10 +210,10 @@ class ExposedWindows(Windows):
 
     # -- other results awaited ------------------------------------------------------------------------------------------------------
 
-    def foreign(self, window: Window) -> tuple[str, ...]:
+    def other_waits(self, window: Window) -> tuple[str, ...]:
         """Return what is awaited besides the access between the clock reads; for a window in front of a consumer, in its wait."""
-        if not isinstance(window, ApartWindow):
-            return super().foreign(window)
+        if not isinstance(window, ExposedWindow):
+            return super().other_waits(window)
         inside = set(window.ends - window.unread)
         for end in window.ends - window.unread:
             inside |= self._before(end, window.waits)[0]

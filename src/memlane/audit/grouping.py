@@ -33,7 +33,7 @@ _TRAP = "BPT"
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class GroupMismatch:
     """The reason why the groups of lanes may differ; empty if they do not."""
 
     reason: str = ""
@@ -41,13 +41,13 @@ class Apart:
     """Whether the groups are the same in a launch in which every request had all lanes of its warp."""
 
 
-_TOGETHER = Apart()
-_TURNS = Apart(
+_SAME_GROUPS = GroupMismatch()
+_UNROLLED = GroupMismatch(
     "ptxas unrolled its loop, and the lanes of a warp may execute different numbers of iterations, so they may be grouped differently", True
 )
 AHEAD = "its loop has several back edges or entries, where the assembled code may wait for lanes that PTX lets run ahead"
-_AHEAD = Apart(AHEAD)
-_COPIES = Apart("ptxas duplicated it on paths that the lanes of a warp may take separately, so they may be grouped differently")
+_AHEAD = GroupMismatch(AHEAD)
+_COPIES = GroupMismatch("ptxas duplicated it on paths that the lanes of a warp may take separately, so they may be grouped differently")
 
 
 def is_guarded(instruction: Instruction) -> bool:
@@ -59,30 +59,30 @@ class Grouping:
     """Groups of lanes of one kernel, or of a function that it calls."""
 
     def __init__(
-        self, ptx: ControlFlow, sass: Flow, name: str, unjoined: Mapping[int, str], branches: Mapping[int, int] | None = None
+        self, ptx: ControlFlow, sass: Flow, name: str, diverged: Mapping[int, str], branches: Mapping[int, int] | None = None
     ) -> None:
         """Compare `ptx` with the function `name` of `sass`.
 
-        `unjoined`: the reason for each instruction at which lanes may be diverged that entered the function converged.
+        `diverged`: the reason for each instruction at which lanes may be diverged that entered the function converged.
         `branches`: lines of the conditional branches of the PTX, by block.
         """
         self.ptx = ptx
         self.sass = sass
         self.name = name
-        self._unjoined = unjoined
+        self._diverged = diverged
         self._branches = {} if branches is None else branches
 
-    def apart(self, block: int, nodes: Collection[int]) -> Apart:
+    def mismatch(self, block: int, nodes: Collection[int]) -> GroupMismatch:
         """Return why the groups may differ at an access in a basic block of the PTX from which ptxas made the instructions `nodes`."""
-        unjoined = [self._unjoined[node] for node in sorted(nodes) if node in self._unjoined]
-        if unjoined:
-            return Apart(unjoined[0])
-        if block in self._turns_apart:
+        diverged = [self._diverged[node] for node in sorted(nodes) if node in self._diverged]
+        if diverged:
+            return GroupMismatch(diverged[0])
+        if block in self._blocks_ahead:
             return _AHEAD
-        places = {(self._run_of[node], self.sass.nodes[node].guard) for node in nodes}
-        if len(places) < 2 or not self._is_decided(block):
-            return _TOGETHER
-        return _TURNS if len({guard for _, guard in places}) == 1 and self._in_a_row([run for run, _ in places]) else _COPIES
+        places = {(self._block_of[node], self.sass.nodes[node].guard) for node in nodes}
+        if len(places) < 2 or not self._is_divergent(block):
+            return _SAME_GROUPS
+        return _UNROLLED if len({guard for _, guard in places}) == 1 and self._are_sequential([run for run, _ in places]) else _COPIES
 
     def is_moved_behind(self, block: int, node: int) -> bool:
         """Return whether an instruction made of an access stands behind a conditional branch that follows the access in the PTX.
@@ -92,17 +92,17 @@ class Grouping:
         later = self.ptx.paths.reached(block)
         if self.ptx.paths.comes_back(block):
             later &= ~self.ptx.paths.bit(block)
-        return bool(later & self._passed[node])
+        return bool(later & self._preceding_branches[node])
 
     def skip_of(self, node: int) -> int | None:
         """Return the conditional branch that skips the basic block of an instruction, or None.
 
         One successor of that branch is the block, the other is the successor of the block.
         """
-        first = self._run_of[node]
+        first = self._block_of[node]
         before = self.sass.predecessors[first]
         last = node
-        while self._run_of.get(last + 1) == first:
+        while self._block_of.get(last + 1) == first:
             last += 1
         if len(before) != 1 or not is_guarded(self.sass.nodes[before[0]]):
             return None
@@ -110,7 +110,7 @@ class Grouping:
         return before[0] if ways == {first, *self.sass.successors[last]} and len(self.sass.successors[last]) == 1 else None
 
     @cached_property
-    def _passed(self) -> Mapping[int, int]:
+    def _preceding_branches(self) -> Mapping[int, int]:
         """PTX blocks with a conditional branch that may precede each instruction without a back edge.
 
         The blocks are bits of `ControlFlow.paths`.
@@ -118,79 +118,79 @@ class Grouping:
         bits: dict[int | None, int] = defaultdict(int)
         for block, line in self._branches.items():
             bits[line] |= self.ptx.paths.bit(block)
-        passed = dict.fromkeys(self.sass.nodes_of(self.name), 0)
+        preceding = dict.fromkeys(self.sass.nodes_of(self.name), 0)
         for jump in self._conditional:
-            passed[jump] = bits.get(self.sass.nodes[jump].ptx_line, 0)
-        for node in sorted(passed, key=lambda node: self._rank.get(node, 0)):
+            preceding[jump] = bits.get(self.sass.nodes[jump].ptx_line, 0)
+        for node in sorted(preceding, key=lambda node: self._rank.get(node, 0)):
             for to in self._forward(node):
-                passed[to] |= passed[node]
-        return passed
+                preceding[to] |= preceding[node]
+        return preceding
 
     @cached_property
     def _conditional(self) -> list[int]:
         nodes = self.sass.nodes_of(self.name)
         return [node for node in nodes if self.sass.nodes[node].opcode in _JUMPS | {"EXIT"} and is_guarded(self.sass.nodes[node])]
 
-    def is_avoided(self, block: int, nodes: Collection[int]) -> bool:
+    def can_be_skipped(self, block: int, nodes: Collection[int]) -> bool:
         """Return whether every thread executes a PTX block once, and may reach the end of the machine code without any of `nodes`.
 
         `nodes` were made of an access in that block. A trap does not count as the end.
         """
-        if block not in self._executed_by_all or not self._passed_by_all.isdisjoint(nodes):
+        if block not in self._executed_by_all or not self._unavoidable.isdisjoint(nodes):
             return False
         reached = reachable((self.sass.entry(self.name),), self._unless_trapped, nodes)
-        return any(map(self._leaves, reached))
+        return any(map(self._may_exit, reached))
 
     # -- PTX ----------------------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _turns_apart(self) -> frozenset[int]:
+    def _blocks_ahead(self) -> frozenset[int]:
         return turns_apart(self.ptx)
 
     @cached_property
     def _executed_by_all(self) -> set[int]:
         """Blocks that every thread executes once, unless it traps."""
-        return unavoidable(0, self.ptx.successors.__getitem__, self._ends) if self.ptx.blocks else set()
+        return unavoidable(0, self.ptx.successors.__getitem__, self._may_exit_block) if self.ptx.blocks else set()
 
-    def _ends(self, block: int) -> bool:
+    def _may_exit_block(self, block: int) -> bool:
         """Return whether some lanes may leave the function at the end of a block."""
         last = self.ptx.blocks[block].terminator
         return (not self.ptx.successors[block] and last is None) or (last is not None and last.form.effect in ("exit", "return"))
 
-    def _is_decided(self, block: int) -> bool:
+    def _is_divergent(self, block: int) -> bool:
         """Return whether lanes may reach a block on different paths or at different counts, after a branch where they may diverge."""
-        return bool(self._decided & self.ptx.paths.bit(block))
+        return bool(self._divergent_blocks & self.ptx.paths.bit(block))
 
     @cached_property
-    def _decided(self) -> int:
-        """All blocks for which `_is_decided` holds, as bits of `ControlFlow.paths`."""
-        paths, decided = self.ptx.paths, 0
+    def _divergent_blocks(self) -> int:
+        """All blocks for which `_is_divergent` holds, as bits of `ControlFlow.paths`."""
+        paths, divergent = self.ptx.paths, 0
         for branch in diverging_branches(self.ptx):
             led = 0
             for side in self.ptx.successors[branch]:
                 reached = paths.reached(side)
-                decided |= led & reached
+                divergent |= led & reached
                 led |= reached
             if paths.comes_back(branch):
-                decided |= led & paths.bit(branch)
-        return decided
+                divergent |= led & paths.bit(branch)
+        return divergent
 
     # -- machine code ---------------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _passed_by_all(self) -> set[int]:
+    def _unavoidable(self) -> set[int]:
         """Instructions that every thread executes, unless it traps."""
-        return unavoidable(self.sass.entry(self.name), self._unless_trapped, self._leaves)
+        return unavoidable(self.sass.entry(self.name), self._unless_trapped, self._may_exit)
 
     def _unless_trapped(self, node: int) -> list[int]:
         return [] if self.sass.nodes[node].opcode == _TRAP else self.following(node)
 
-    def _leaves(self, node: int) -> bool:
+    def _may_exit(self, node: int) -> bool:
         """Return whether some lanes may leave the function at an instruction."""
         return self.sass.nodes[node].opcode in _ENDS
 
     @cached_property
-    def _run_of(self) -> dict[int, int]:
+    def _block_of(self) -> dict[int, int]:
         """First instruction of the basic block of each instruction."""
         first: dict[int, int] = {}
         for node in self.sass.nodes_of(self.name):
@@ -199,7 +199,7 @@ class Grouping:
             first[node] = first.get(node - 1, node) if follows else node
         return first
 
-    def _in_a_row(self, nodes: Collection[int]) -> bool:
+    def _are_sequential(self, nodes: Collection[int]) -> bool:
         """Return whether control may go from each of some instructions to the next without a back edge."""
         ordered = sorted(nodes, key=lambda node: self._rank.get(node, 0))
         return all(self._leads_forward(one, following) for one, following in pairwise(ordered))

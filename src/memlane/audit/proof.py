@@ -7,7 +7,7 @@ every copy of a timed site all of the following is shown, or the site is `issue-
    stands anywhere else; a path that leaves the kernel before the second clock read writes no record;
 2. end        no path leads from the access to the second clock read without an instruction that waits for the scoreboard which the
    access raises; for an atomic that one leader lane performs for its warp, none without a wait for the instructions that broadcast the
-   result either (`memlane.audit.aggregated`);
+   result either (`memlane.audit.warp_aggregation`);
 3. start      every variable-latency producer of the address, the data or the guard has been waited for before the first clock read, and
    none of them stands between that clock read and the access;
 4. record     the start and the end in the record of the site come from these two clock reads, the halves of each in their order, and the
@@ -32,9 +32,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memlane.audit.absent import ABSENT, Absent
-from memlane.audit.assembled import Assembled
+from memlane.audit.assembled_module import AssembledModule
 from memlane.audit.exposure import ExposedWindows
+from memlane.audit.missing_accesses import NO_ACCESS, MissingAccesses
 from memlane.audit.windows import Window
 from memlane.instrument.probe import ProbeLines
 from memlane.instrument.tracing import Traced
@@ -74,19 +74,19 @@ def prove(traced: Traced, assembled: bytes | Program) -> tuple[SiteProof, ...]:
     is not a cubin, and MissingDependency if nvdisasm is missing.
     """
     program = disassemble(assembled) if isinstance(assembled, bytes) else assembled
-    code = Assembled(traced.module, program)
+    code = AssembledModule(traced.module, program)
     sites = {site.id: site for site in traced.sites}
     proofs: list[SiteProof] = []
     for kernel, found in traced.probes.items():
         code.check(kernel)
         windows = ExposedWindows(code, kernel)
-        absent = Absent(code, kernel, sites, found)
+        missing = MissingAccesses(code, kernel, sites, found)
         shown = [_prove(windows, sites[number], probe) for number, probe in found.items()]
-        proofs.extend(replace(one, reason=absent.reason(one.site)) if one.reason == ABSENT else one for one in shown)
+        proofs.extend(replace(one, reason=missing.reason(one.site)) if one.reason == NO_ACCESS else one for one in shown)
     return tuple(sorted(proofs, key=lambda proof: proof.site))
 
 
-def proved(traced: Traced, proofs: Sequence[SiteProof]) -> tuple[Site, ...]:
+def proved_sites(traced: Traced, proofs: Sequence[SiteProof]) -> tuple[Site, ...]:
     """Return the sites of `traced` with the completeness that was proved in place of the intended one."""
     of: Mapping[int, SiteProof] = {proof.site: proof for proof in proofs}
     return tuple(
@@ -97,7 +97,7 @@ def proved(traced: Traced, proofs: Sequence[SiteProof]) -> tuple[Site, ...]:
 def _prove(windows: ExposedWindows, site: Site, probe: ProbeLines) -> SiteProof:
     window = windows.window(site, probe)
     reason = _first_reason(windows, site, window)
-    also, shared = ((), ()) if reason else (windows.foreign(window), windows.shared_waits(window))
+    also, shared = ((), ()) if reason else (windows.other_waits(window), windows.shared_waits(window))
     meant = site.completeness if site.completeness in _VISIBLE else COMPLETE
     return SiteProof(site.id, ISSUE_ONLY if reason else meant, reason, len(window.accesses), also, shared)
 
@@ -105,9 +105,9 @@ def _prove(windows: ExposedWindows, site: Site, probe: ProbeLines) -> SiteProof:
 def _first_reason(windows: ExposedWindows, site: Site, window: Window) -> str:
     """Return why the site is not complete, or an empty string; a reason that the scheme declared comes first, as the most informative."""
     if not window.accesses:
-        return ABSENT
+        return NO_ACCESS
     declared = site.reason if site.completeness == ISSUE_ONLY else ""
     ended = windows.unwitnessed if site.completeness in _VISIBLE else windows.end_unwaited
-    checks = (windows.hazard, windows.disorder, ended, windows.not_handed_over, windows.start_unordered, windows.record_foreign)
-    waits = (windows.consumed_early, windows.wait_filled, windows.exposed_foreign)
+    checks = (windows.hazard, windows.disorder, ended, windows.not_broadcast, windows.start_unordered, windows.wrong_record)
+    waits = (windows.consumed_early, windows.work_inside_wait, windows.wrong_exposed_cycles)
     return declared or next((reason for check in (*checks, *waits) if (reason := check(window))), "")

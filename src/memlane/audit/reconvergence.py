@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from memlane.audit.assembled import Assembled
+from memlane.audit.assembled_module import AssembledModule
 from memlane.audit.lane_groups import LaneGroups, barriers_in
 from memlane.ptx import ControlFlow, flatten_scopes
 from memlane.ptx.calls import addressed_functions
@@ -42,7 +42,7 @@ from memlane.sass.registers import effects
 from memlane.titles import kernel_label
 from memlane.walks import flowed, post_order
 
-APART = "the assembled code may not bring the lanes of a warp together before it"
+MAY_NOT_RECONVERGE = "the assembled code may not bring the lanes of a warp together before it"
 """The text common to all reasons."""
 
 _JUMPS = frozenset({"BRA", "BRX", "JMP", "JMX"})
@@ -62,7 +62,7 @@ _Value = tuple[int, Register]
 
 
 @dataclass(frozen=True, slots=True)
-class _Parting:
+class _Divergence:
     """A point of divergence."""
 
     sides: tuple[int, ...]
@@ -73,20 +73,20 @@ class _Parting:
     @property
     def reason(self) -> str:
         returned = f"the lanes of a warp may return one after another from {self.cause}, and " if self.cause else ""
-        return f"{returned}{APART}, so they may be grouped differently"
+        return f"{returned}{MAY_NOT_RECONVERGE}, so they may be grouped differently"
 
 
 class Reconvergence:
     """Divergence in the machine code of one module."""
 
-    def __init__(self, code: Assembled) -> None:
+    def __init__(self, code: AssembledModule) -> None:
         self._code = code
         self._flow = code.flow
         self._routines: dict[int, _Routine] = {}
         self._entered: set[int] = set()
         self._branches: dict[str, Mapping[int | None, bool]] = {}
 
-    def apart(self, function: str) -> Mapping[int, str]:
+    def diverged(self, function: str) -> Mapping[int, str]:
         """Return why lanes may be diverged, by instruction of a function that they entered together.
 
         Covers the function's own subroutines; instructions at which lanes are together are left out.
@@ -96,15 +96,15 @@ class Reconvergence:
             found = [self._routine(entry) for entry in sorted(entries)]
             nested = {entry for one in found for entry in one.subroutines}
             if nested <= entries:
-                return {node: reason for one in reversed(found) for node, reason in one.apart.items()}
+                return {node: reason for one in reversed(found) for node, reason in one.diverged.items()}
             entries |= nested
 
-    def returns_apart(self, entry: int) -> bool:
+    def returns_diverged(self, entry: int) -> bool:
         """Return whether lanes that call a routine together may return from it one after another; recursive routines may."""
         if entry in self._entered:
             return True
         self._entered.add(entry)
-        found = self._routine(entry).returns_apart
+        found = self._routine(entry).returns_diverged
         self._entered.discard(entry)
         return found
 
@@ -140,7 +140,7 @@ class Reconvergence:
 class _Routine:
     """A kernel, a function, or a subroutine of one that is called separately; callees excluded."""
 
-    def __init__(self, program: Reconvergence, code: Assembled, entry: int) -> None:
+    def __init__(self, program: Reconvergence, code: AssembledModule, entry: int) -> None:
         self._program = program
         self._flow, self._waiting = code.flow, code.waiting
         self._entry = entry
@@ -152,64 +152,64 @@ class _Routine:
     # -- answers ------------------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def apart(self) -> Mapping[int, str]:
+    def diverged(self) -> Mapping[int, str]:
         """The reason, by instruction, why lanes may be diverged that entered the routine together."""
         found: dict[int, str] = {}
         known = 0
-        for node, parting in self._partings.items():
-            first, *others = self._before_joining[node]
-            seen, several = first, 0 if len(parting.sides) > 1 else first
+        for node, divergence in self._divergences.items():
+            first, *others = self._before_reconvergence[node]
+            seen, several = first, 0 if len(divergence.sides) > 1 else first
             for one in others:
                 several |= seen & one
                 seen |= one
-            found.update(dict.fromkeys(self._groups.instructions(several & ~known), parting.reason))
+            found.update(dict.fromkeys(self._groups.instructions(several & ~known), divergence.reason))
             known |= several
         return found
 
     @cached_property
-    def returns_apart(self) -> bool:
+    def returns_diverged(self) -> bool:
         """Whether some lanes may return while others do not."""
-        ends = [node for node in self._held if self._flow.nodes[node].opcode == "RET"]
+        ends = [node for node in self._pending_barriers if self._flow.nodes[node].opcode == "RET"]
         if any(self._next(node) and not self._is_uniform_jump(node) for node in ends):
             return True
         reached = self._groups.containing(ends)
-        return any(self._divides(reached, node, parting) for node, parting in self._partings.items())
+        return any(self._splits_ends(reached, node, divergence) for node, divergence in self._divergences.items())
 
-    def _divides(self, ends: int, node: int, parting: _Parting) -> bool:
+    def _splits_ends(self, ends: int, node: int, divergence: _Divergence) -> bool:
         """Return whether lanes that diverge at `node` may reach the ends in several groups."""
-        return sum(bool(ends & one) for one in self._before_joining[node]) > (1 if len(parting.sides) > 1 else 0)
+        return sum(bool(ends & one) for one in self._before_reconvergence[node]) > (1 if len(divergence.sides) > 1 else 0)
 
     @cached_property
     def subroutines(self) -> frozenset[int]:
         """Entries of the subroutines inside the function that it calls."""
         name = self._flow.function_of[self._entry]
-        calls = (node for node in self._held if self._flow.nodes[node].opcode == "CALL")
+        calls = (node for node in self._pending_barriers if self._flow.nodes[node].opcode == "CALL")
         called = {to for node in calls for to in self._flow.targets(node) if self._flow.function_of[to] == name}
         return frozenset(called - {self._flow.entry(name)})
 
     # -- divergence -----------------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _partings(self) -> dict[int, _Parting]:
-        return {node: parting for node in sorted(self._held) if (parting := self._parting(node)) is not None}
+    def _divergences(self) -> dict[int, _Divergence]:
+        return {node: divergence for node in sorted(self._pending_barriers) if (divergence := self._divergence(node)) is not None}
 
-    def _parting(self, node: int) -> _Parting | None:
+    def _divergence(self, node: int) -> _Divergence | None:
         one = self._flow.nodes[node]
         following = self._next(node)
         if one.opcode == "CALL":
-            cause = self._returning(node)
-            return _Parting(following, cause) if cause and following else None
+            cause = self._diverging_call(node)
+            return _Divergence(following, cause) if cause and following else None
         if one.opcode not in _JUMPS or len(following) < 2 or _OF_THE_WARP.intersection(one.modifiers):
             return None
-        return None if not self._held[node] and self._is_uniform_jump(node) else _Parting(following)
+        return None if not self._pending_barriers[node] and self._is_uniform_jump(node) else _Divergence(following)
 
-    def _returning(self, node: int) -> str:
+    def _diverging_call(self, node: int) -> str:
         """Return what lanes may return from one after another, in words; empty if they return together."""
         one, targets = self._flow.nodes[node], self._flow.targets(node)
         where = f" in line {one.place.line}" if one.place is not None else ""
         if self._flow.is_indirect_call(node):
             targets = self._program.addressed if self._has_uniform_sources(one, node) else ()
-        if targets and not any(map(self._program.returns_apart, targets)):
+        if targets and not any(map(self._program.returns_diverged, targets)):
             return ""
         if self._flow.is_indirect_call(node):
             return f"a call through a pointer{where}"
@@ -242,11 +242,11 @@ class _Routine:
         for value in post_order([(node, register)], self._sources):
             if value not in self._uniform:
                 # Nothing is known yet of a source that depends on the value itself.
-                is_made = value[1].bank in ("UR", "UP") or self._is_made_alike(value)
+                is_made = value[1].bank in ("UR", "UP") or self._has_uniform_definition(value)
                 self._uniform[value] = is_made and all(self._uniform.get(source, False) for source in self._sources(value))
         return self._uniform[node, register]
 
-    def _is_made_alike(self, value: _Value) -> bool:
+    def _has_uniform_definition(self, value: _Value) -> bool:
         """Return whether a value has one definition that makes it uniform if its sources are."""
         definitions = self._waiting.definitions(*value)
         if len(definitions) != 1:
@@ -256,7 +256,7 @@ class _Routine:
 
     def _sources(self, value: _Value) -> list[_Value]:
         """Return the sources of a value; empty if its answer is known or needs none."""
-        if value in self._uniform or value[1].bank in ("UR", "UP") or not self._is_made_alike(value):
+        if value in self._uniform or value[1].bank in ("UR", "UP") or not self._has_uniform_definition(value):
             return []
         (writer,) = self._waiting.definitions(*value)
         one = self._flow.nodes[writer]
@@ -266,30 +266,33 @@ class _Routine:
 
     @cached_property
     def _groups(self) -> LaneGroups:
-        starts = [(side, self._held[node]) for node, parting in self._partings.items() for side in parting.sides]
-        return LaneGroups(self._flow.nodes, self._next, list(self._held), starts)
+        starts = [(side, self._pending_barriers[node]) for node, divergence in self._divergences.items() for side in divergence.sides]
+        return LaneGroups(self._flow.nodes, self._next, list(self._pending_barriers), starts)
 
     @cached_property
-    def _before_joining(self) -> Mapping[int, list[int]]:
+    def _before_reconvergence(self) -> Mapping[int, list[int]]:
         """Stretches that each group of lanes may reach before it reconverges with the others, by point of divergence."""
-        partings = self._partings.items()
-        return {node: self._groups.reached([(side, self._held[node]) for side in parting.sides]) for node, parting in partings}
+        divergences = self._divergences.items()
+        return {
+            node: self._groups.reached([(side, self._pending_barriers[node]) for side in divergence.sides])
+            for node, divergence in divergences
+        }
 
     @cached_property
-    def _held(self) -> dict[int, frozenset[int]]:
+    def _pending_barriers(self) -> dict[int, frozenset[int]]:
         """Barriers at which the lanes at each instruction will wait, on every path that reaches it."""
         # Each visit of an instruction after the first removes at least one barrier, which bounds the fixpoint.
         nodes = self._flow.nodes_of(self._flow.function_of[self._entry])
         most = 2 + len({number for node in nodes for number in barriers_in(self._flow.nodes[node])})
         analysis = f"at which barriers the lanes of {self._flow.function_of[self._entry]} are going to wait"
-        return flowed(analysis, {self._entry: frozenset()}, self._next, self._held_after, _held_both, most * len(nodes))
+        return flowed(analysis, {self._entry: frozenset()}, self._next, self._pending_after, _pending_on_both, most * len(nodes))
 
-    def _held_after(self, node: int, held: frozenset[int]) -> frozenset[int]:
+    def _pending_after(self, node: int, pending: frozenset[int]) -> frozenset[int]:
         one = self._flow.nodes[node]
         for number in barriers_in(one):
             sets = one.opcode == "BSSY" or (one.opcode == "BMOV" and one.operands[0].kind == "barrier")
-            held = held | {number} if sets else held - {number}
-        return held
+            pending = pending | {number} if sets else pending - {number}
+        return pending
 
     def _next(self, node: int) -> tuple[int, ...]:
         """Return the successors of an instruction in the routine; for a call, the instruction behind it."""
@@ -307,7 +310,7 @@ class _Routine:
         yield from (to for to in self._flow.successors[node] if self._flow.function_of[to] == name)
 
 
-def _held_both(one: frozenset[int], other: frozenset[int]) -> frozenset[int] | None:
+def _pending_on_both(one: frozenset[int], other: frozenset[int]) -> frozenset[int] | None:
     """Return the barriers that are held on both paths, or None if these are those of the first."""
     both = one & other
     return None if both == one else both

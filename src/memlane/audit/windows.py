@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from memlane import ptx
-from memlane.audit.aggregated import Aggregation, Aggregations
-from memlane.audit.assembled import Assembled, is_like
-from memlane.audit.carried import Carried, reads_clock
+from memlane.audit.assembled_module import AssembledModule, is_like
+from memlane.audit.clock_provenance import ClockProvenance, reads_clock
+from memlane.audit.warp_aggregation import Aggregation, Aggregations
 from memlane.instrument.probe import ProbeLines
 from memlane.ptx import Immediate
 from memlane.record import DEVICE_VISIBLE, Site
@@ -50,13 +50,13 @@ class Window:
 class Windows:
     """Windows of one kernel. Each check returns what is wrong, or an empty string."""
 
-    def __init__(self, code: Assembled, kernel: str) -> None:
+    def __init__(self, code: AssembledModule, kernel: str) -> None:
         self.code = code
         self.kernel = kernel
         self.flow = code.flow
         self.waiting = code.waiting
         self.nodes = code.flow.nodes
-        self._carried = Carried(code)
+        self._provenance = ClockProvenance(code)
         self._aggregations = Aggregations(self.flow, self.waiting)
 
     def window(self, site: Site, probe: ProbeLines) -> Window:
@@ -156,12 +156,12 @@ class Windows:
                 return f"the second clock read {self._at(min(missed))} can execute without a wait for scoreboard {scoreboard} of the access"
         return ""
 
-    def not_handed_over(self, window: Window) -> str:
+    def not_broadcast(self, window: Window) -> str:
         """Return why, for an aggregated atomic, other lanes may not have got their values at the second clock read; "" otherwise."""
         found = [self._aggregation(window, access) for access in window.accesses]
         if reason := next((one.reason for one in found if one.reason), ""):
             return reason
-        if not any(one.handed for one in found):
+        if not any(one.broadcasts for one in found):
             return ""
         # Any code may read the lane number once more.
         parts = sorted(node for node in window.made if is_late(self.nodes[node]) and self.nodes[node].opcode != "S2R")
@@ -244,16 +244,16 @@ class Windows:
     def start_unordered(self, window: Window) -> str:
         for access in window.accesses:
             between, _ = self._before(access, window.starts)
-            reason = self._producers(window, access, between, self._aggregation(window, access).formed)
+            reason = self._producers(window, access, between, self._aggregation(window, access).leader_values)
             if reason:
                 return reason
         return ""
 
-    def _producers(self, window: Window, access: int, between: set[int], formed: Set[int]) -> str:
+    def _producers(self, window: Window, access: int, between: set[int], leader_values: Set[int]) -> str:
         """Return which operand of the access is produced too late, or an empty string.
 
-        Follows the reads of the access back to their definitions, through the window where necessary. `formed`: nodes that may complete
-        inside the window, because the lanes choose their leader there.
+        Follows the reads of the access back to their definitions, through the window where necessary. `leader_values`: nodes that may
+        complete inside the window, because the lanes choose their leader there.
         """
         seen: set[tuple[int, Register]] = set()
         work = [(access, register) for register in effects(self.nodes[access]).reads]
@@ -263,7 +263,7 @@ class Windows:
                 if (producer, register) in seen:
                     continue
                 seen.add((producer, register))
-                if not is_late(self.nodes[producer]) or producer in formed & between:
+                if not is_late(self.nodes[producer]) or producer in leader_values & between:
                     if producer in between:
                         work.extend((producer, source) for source in effects(self.nodes[producer]).reads)
                 elif producer in window.accesses and producer in between:
@@ -276,7 +276,7 @@ class Windows:
 
     # -- 4. record ----------------------------------------------------------------------------------------------------------------
 
-    def record_foreign(self, window: Window) -> str:
+    def wrong_record(self, window: Window) -> str:
         if not window.times or not window.labels:
             return "the assembled code does not write the record of the site"
         whole = window.labels != window.times
@@ -288,7 +288,7 @@ class Windows:
             number: int | None = window.site.id
             if whole:
                 parts = [
-                    (self._carried.clocks(store, one), clocks, half, name)
+                    (self._provenance.clocks(store, one), clocks, half, name)
                     for one, clocks, half, name in (
                         (first, window.starts, 0, "start"),
                         (second, window.starts, 1, "start"),
@@ -297,23 +297,23 @@ class Windows:
                     )
                 ]
             else:
-                upper, number = self._carried.packed(store, second)
+                upper, number = self._provenance.packed_clocks(store, second)
                 parts = [
-                    (self._carried.clocks(store, first), window.starts, 0, "start"),
+                    (self._provenance.clocks(store, first), window.starts, 0, "start"),
                     (upper, window.starts, 1, "start"),
-                    (self._carried.clocks(store, third), window.ends, 0, "end"),
+                    (self._provenance.clocks(store, third), window.ends, 0, "end"),
                 ]
             for found, clocks, half, name in parts:
                 if window.site.kind == "wait" and name == "start":
                     # Between two polling waits the start is 0, and a predicate tells whether one has begun.
-                    found = {one for one in found if not self._carried.is_zero(one[0])}
+                    found = {one for one in found if not self._provenance.is_zero(one[0])}
                 if not found or not found <= {(clock, half) for clock in clocks}:
                     return f"the {name} in the record {self._at(store)} does not come from the clock read of the site"
             if number != window.site.id:
                 return f"the record {self._at(store)} is that of another site"
         for store in window.labels if whole else ():
             data = _data(self.nodes[store])
-            number = None if data is None else self._carried.constant(store, data)
+            number = None if data is None else self._provenance.constant(store, data)
             if number != window.site.id + 1:
                 return f"the record {self._at(store)} is that of another site"
         return ""
@@ -340,7 +340,7 @@ class Windows:
 
     # -- other results awaited ------------------------------------------------------------------------------------------------------
 
-    def foreign(self, window: Window) -> tuple[str, ...]:
+    def other_waits(self, window: Window) -> tuple[str, ...]:
         """Return the instructions other than the access whose results are awaited between the clock reads."""
         inside = set(window.accesses) | set(window.ends)
         for access in window.accesses:

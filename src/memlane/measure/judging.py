@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cache
 
-from memlane.audit import SiteProof, changes, exactness, prove, proved
+from memlane.audit import SiteProof, access_changes, exactness, prove, proved_sites
 from memlane.chip import Chip
 from memlane.compile import architecture, assemble, assembler_version
 from memlane.emulate.code.store import Entry, Sources, digest, keep, present_store
@@ -151,7 +151,7 @@ def _judged(probed: ProbedModule) -> tuple[Site, ...]:
         )
         if site.id in proofs
         else site
-        for site in proved(traced, shown.proofs)
+        for site in proved_sites(traced, shown.proofs)
     )
 
 
@@ -197,7 +197,7 @@ def _proved(probed: ProbedModule, code: bytes, original: bytes) -> _Shown:
     traced = probed.traced
     with stage("proving on the assembled code that times are complete"):
         proofs = prove(traced, code)
-    changed = {change.site: str(change) for change in changes(probed.original.module, original, traced, code)}
+    changed = {change.site: str(change) for change in access_changes(probed.original.module, original, traced, code)}
     return _Shown(proofs, changed)
 
 

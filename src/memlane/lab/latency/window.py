@@ -53,7 +53,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from memlane.audit.assembled import Assembled
+from memlane.audit.assembled_module import AssembledModule
 from memlane.audit.windows import Windows
 from memlane.compile import assemble
 from memlane.instrument import TraceOptions, site_table
@@ -129,7 +129,7 @@ def scheduled(probed: ProbedModule, kernel: str, arch: str) -> tuple[int, int]:
     second clock read.
     """
     traced = probed.traced
-    code = Assembled(traced.module, disassemble(assemble(traced.module, arch=arch).data))
+    code = AssembledModule(traced.module, disassemble(assemble(traced.module, arch=arch).data))
     windows, nodes = Windows(code, kernel), code.flow.nodes
     sums = []
     for site, lines in traced.probes[kernel].items():

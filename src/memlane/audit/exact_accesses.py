@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
 
-from memlane.audit.assembled import Assembled, program_of
-from memlane.audit.grouping import Apart, Grouping, is_guarded
+from memlane.audit.assembled_module import AssembledModule, program_of
+from memlane.audit.grouping import Grouping, GroupMismatch, is_guarded
 from memlane.audit.reconvergence import Reconvergence
 from memlane.instrument.sites import site_table
 from memlane.ptx import (
@@ -76,7 +76,7 @@ def exactness(module: Module, assembled: bytes | Program) -> tuple[SiteExactness
     `assembled`: its cubin, or the program in it. Raises MemlaneError if it belongs to another module, CompileError if it is not a cubin,
     and MissingDependency if nvdisasm is missing.
     """
-    functions, table = _Functions(Assembled(module, program_of(assembled))), site_table(module)
+    functions, table = _Functions(AssembledModule(module, program_of(assembled))), site_table(module)
     verdicts: list[SiteExactness] = []
     for name, known in table.of_kernel.items():
         by_place: dict[tuple[str, Calls], dict[int, Site]] = {}
@@ -94,26 +94,26 @@ def exactness(module: Module, assembled: bytes | Program) -> tuple[SiteExactness
 class _Functions:
     """The functions of a module, kernels and their callees, in its machine code."""
 
-    def __init__(self, code: Assembled) -> None:
+    def __init__(self, code: AssembledModule) -> None:
         self.code = code
         self._texts: dict[str, _Text] = {}
         self._reconvergence = Reconvergence(code)
 
     def verdicts(self, name: str, calls: Calls, sites: Mapping[int, Site]) -> list[SiteExactness]:
         """Return the verdicts on the sites of a function, given by index, where these calls lead to it."""
-        if calls and self.code.is_elsewhere(name):
+        if calls and self.code.is_inlined(name):
             reason = "ptxas inlined the function, so the accesses of its calls cannot be told apart"
             return [SiteExactness(site.id, HINT, reason, ()) for site in sites.values()]
         callees = [*(caller for caller, _ in calls[1:]), name][: len(calls)]
-        apart = [self._called_apart(caller, index, callee) for (caller, index), callee in zip(calls, callees, strict=True)]
-        reasons = [one for one in apart if one.reason]
+        mismatches = [self._call_mismatch(caller, index, callee) for (caller, index), callee in zip(calls, callees, strict=True)]
+        reasons = [one for one in mismatches if one.reason]
         return [_less_exact(verdict, reasons) for verdict in self._function(name, sites).verdicts()]
 
-    def _called_apart(self, caller: str, index: int, callee: str) -> Apart:
+    def _call_mismatch(self, caller: str, index: int, callee: str) -> GroupMismatch:
         """Return why lanes may reach a call in different groups, or a different number of times, in the machine code."""
         flow = self.code.flow
         nodes = [node for node in self.code.nodes(caller, index) if flow.nodes[node].opcode == "CALL"]
-        return self._function(caller, {}).called_apart(index, [node for node in nodes if flow.entry(callee) in flow.successors[node]])
+        return self._function(caller, {}).call_mismatch(index, [node for node in nodes if flow.entry(callee) in flow.successors[node]])
 
     def _function(self, name: str, sites: Mapping[int, Site]) -> _Kernel:
         if name not in self._texts:
@@ -121,7 +121,7 @@ class _Functions:
         return _Kernel(self.code, self._texts[name], sites)
 
 
-def _less_exact(verdict: SiteExactness, reasons: Sequence[Apart]) -> SiteExactness:
+def _less_exact(verdict: SiteExactness, reasons: Sequence[GroupMismatch]) -> SiteExactness:
     """Return a verdict weakened by the reasons for which the calls of its function differ in the machine code."""
     if not reasons or verdict.verdict == MERGED:
         return verdict
@@ -134,7 +134,7 @@ def _less_exact(verdict: SiteExactness, reasons: Sequence[Apart]) -> SiteExactne
 class _Text:
     """The PTX of one kernel, or of a function that it calls, independent of any choice of sites."""
 
-    def __init__(self, code: Assembled, function: Function, reconvergence: Reconvergence) -> None:
+    def __init__(self, code: AssembledModule, function: Function, reconvergence: Reconvergence) -> None:
         self.name = function.name
         self.instructions = tuple(function.instructions())
         flow = ControlFlow(flatten_scopes(function))
@@ -147,7 +147,7 @@ class _Text:
         """Index of the last instruction of each basic block."""
         lines = code.lines(function.name)
         branches = {block: lines[index] for block, index in self.last.items() if len(flow.successors[block]) > 1}
-        self.grouping = Grouping(flow, code.flow, function.name, reconvergence.apart(function.name), branches)
+        self.grouping = Grouping(flow, code.flow, function.name, reconvergence.diverged(function.name), branches)
 
     @cached_property
     def bases(self) -> Mapping[int, tuple[Base, int]]:
@@ -166,7 +166,7 @@ class _Text:
 class _Kernel:
     """The sites of one kernel, or of a function that it calls."""
 
-    def __init__(self, code: Assembled, text: _Text, sites: Mapping[int, Site]) -> None:
+    def __init__(self, code: AssembledModule, text: _Text, sites: Mapping[int, Site]) -> None:
         self.code = code
         self.text = text
         self.sites = sites
@@ -197,19 +197,19 @@ class _Kernel:
                 merged = tuple(self.sites[other].id for other in self.groups[carrier])
                 found.append(SiteExactness(site.id, MERGED, reason, own, _listed(self.made[carrier].values()), merged))
                 continue
-            apart = Apart(reason) if reason else self.grouping.apart(self.block[index], self.made[index].keys())
-            verdict = HINT if apart.reason else EXACT
-            found.append(SiteExactness(site.id, verdict, apart.reason, own, _listed(own), exact_if_full=apart.unless_full))
+            mismatch = GroupMismatch(reason) if reason else self.grouping.mismatch(self.block[index], self.made[index].keys())
+            verdict = HINT if mismatch.reason else EXACT
+            found.append(SiteExactness(site.id, verdict, mismatch.reason, own, _listed(own), exact_if_full=mismatch.unless_full))
         return found
 
-    def called_apart(self, index: int, calls: Collection[int]) -> Apart:
+    def call_mismatch(self, index: int, calls: Collection[int]) -> GroupMismatch:
         """Return why lanes may reach a call in different groups; `calls`: the nodes that ptxas made of it."""
         if not calls:
-            return Apart("the assembled code has no such call")
+            return GroupMismatch("the assembled code has no such call")
         # What prepares a call may stand in front of the branch that decides on it, so it says nothing special about the block.
         is_last = self.text.last[self.block[index]] == index
         reason = ("" if is_last else self._moved(index, calls)) or self._narrowed(index, calls)
-        return Apart(reason) if reason else self.grouping.apart(self.block[index], calls)
+        return GroupMismatch(reason) if reason else self.grouping.mismatch(self.block[index], calls)
 
     def _reason(self, index: int, site: Site) -> str:
         made = self.made[index]
@@ -246,7 +246,7 @@ class _Kernel:
         block = self.block[index]
         if any(self.grouping.is_moved_behind(block, node) for node in made):
             return "ptxas moved it behind a branch, so that only lanes that need it access memory"
-        if not self._has_guard(index) and self.grouping.is_avoided(block, made):
+        if not self._has_guard(index) and self.grouping.can_be_skipped(block, made):
             return "ptxas put a branch around it, so that only lanes that need it access memory"
         if self._has_guard(index) or not any(is_guarded(self.code.flow.nodes[node]) for node in made):
             return ""

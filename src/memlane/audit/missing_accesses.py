@@ -9,22 +9,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
 
-from memlane.audit.assembled import Assembled
+from memlane.audit.assembled_module import AssembledModule
 from memlane.instrument.probe import ProbeLines
 from memlane.ptx import Address, Immediate, Instruction, Operand, Register, Symbol, Vector, registers_written
 from memlane.record import Site
 
-ABSENT = "the assembled code has no such access: merged with a neighbour, never executed, or an operand of another instruction"
+NO_ACCESS = "the assembled code has no such access: merged with a neighbour, never executed, or an operand of another instruction"
 """The reason where no other access is found that covers the site."""
 
 _Key = tuple[Register | Symbol | Immediate, str, int]
 
 
 @dataclass(frozen=True)
-class Absent:
+class MissingAccesses:
     """Reasons for the missing accesses of one traced kernel."""
 
-    code: Assembled
+    code: AssembledModule
     kernel: str
     sites: Mapping[int, Site]
     probes: Mapping[int, ProbeLines]
@@ -35,7 +35,7 @@ class Absent:
         """Return why a site has no access of its own."""
         site, own = self.sites[number], self._addresses[number]
         if own is None:
-            return ABSENT
+            return NO_ACCESS
         beside = self._beside.get(self._key(number, own), {})
         for other, offset in self._near(beside, own.offset):
             made = max(self._bytes(other))
@@ -46,7 +46,7 @@ class Absent:
         before = (one for one in beside.get(own.offset, ()) if self._at(one) < self._at(number))
         equal = [other for other in before if self.sites[other].nbytes >= site.nbytes]
         if not equal:
-            return ABSENT
+            return NO_ACCESS
         nearest = max(equal, key=self._at)
         return f"merged with an equal access: the assembler uses the value of the {self.sites[nearest].kind} of {self._line(nearest, site)}"
 

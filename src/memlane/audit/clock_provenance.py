@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from memlane.audit.assembled import Assembled
+from memlane.audit.assembled_module import AssembledModule
 from memlane.sass import Instruction, Operand, Register, effects
 from memlane.walks import reachable
 
 _CLOCK = "SR_CLOCKLO"
 _MOVES = frozenset({"MOV", "UMOV", "SEL", "USEL", "R2UR", "CS2R"})
-_MOVES_BESIDE_ZERO = frozenset({"IMAD", "HFMA2"})
+_MOVES_IF_PRODUCT_IS_ZERO = frozenset({"IMAD", "HFMA2"})
 """Opcodes that are moves if the product that they add to is zero times zero."""
 _CHOICES = frozenset({"SEL", "USEL"})
 _XOR = 0x3C
 """The truth table of a LOP3 that computes the exclusive or of its first two operands."""
-_BESIDE = 0x1054
+_PACK_LOW_HALVES = 0x1054
 """The selector of a PRMT that puts the low half of its first operand above the low half of its last."""
 _EXCHANGE = 3
 """Number of successive exclusive ors that exchange two registers."""
 
 
-class Carried:
+class ClockProvenance:
     """Def-use chains of one disassembled module, followed back to clock reads and constants."""
 
-    def __init__(self, code: Assembled) -> None:
+    def __init__(self, code: AssembledModule) -> None:
         self.waiting = code.waiting
         self.nodes = code.flow.nodes
         self._flow = code.flow
         self._reached: dict[int, frozenset[int]] = {}
 
-    def packed(self, node: int, register: Register) -> tuple[set[tuple[int, int]], int | None]:
+    def packed_clocks(self, node: int, register: Register) -> tuple[set[tuple[int, int]], int | None]:
         """Return the clock reads in the upper half of a packed register, as `clocks` gives them, and the constant in its lower half.
 
         Returns no clock reads and None if the register was not packed from the low halves of two others.
@@ -39,7 +39,7 @@ class Carried:
             one = self.nodes[producer]
             if _is_move(one):
                 continue
-            if one.opcode != "PRMT" or one.operands[1].register is None or self.value(producer, one.operands[2]) != _BESIDE:
+            if one.opcode != "PRMT" or one.operands[1].register is None or self.value(producer, one.operands[2]) != _PACK_LOW_HALVES:
                 return set(), None
             clocks |= self.clocks(producer, one.operands[1].register)
             numbers.add(self.value(producer, one.operands[3]))
@@ -87,7 +87,7 @@ class Carried:
         seen: set[tuple[int, Register]] = set()
         work = [(node, register)]
         while work:
-            held, made = self._made_by(*work.pop())
+            held, made = self._definitions_through_exchange(*work.pop())
             for producer in made:
                 one = self.nodes[producer]
                 ends.add((producer, held))
@@ -97,19 +97,19 @@ class Carried:
                     work.extend(new)
         return ends
 
-    def _made_by(self, node: int, register: Register) -> tuple[Register, frozenset[int]]:
+    def _definitions_through_exchange(self, node: int, register: Register) -> tuple[Register, frozenset[int]]:
         """Return the register whose definitions hold the value, and those definitions, exchanges by exclusive ors resolved."""
-        terms = self._terms(node, register, _EXCHANGE)
+        terms = self._xor_terms(node, register, _EXCHANGE)
         return next(iter(terms)) if len(terms) == 1 else (register, self.waiting.definitions(node, register))
 
-    def _terms(self, node: int, register: Register, depth: int) -> frozenset[tuple[Register, frozenset[int]]]:
+    def _xor_terms(self, node: int, register: Register, depth: int) -> frozenset[tuple[Register, frozenset[int]]]:
         """Return the values, by register and definitions, whose exclusive or a register holds; values that occur twice cancel."""
         made = self.waiting.definitions(node, register)
         operands = _xor(self.nodes[next(iter(made))]) if len(made) == 1 and depth else None
         if operands is None:
             return frozenset({(register, made)})
         (producer,) = made
-        one, other = (self._terms(producer, operand, depth - 1) for operand in operands)
+        one, other = (self._xor_terms(producer, operand, depth - 1) for operand in operands)
         return one ^ other
 
     def constant(self, node: int, register: Register) -> int | None:
@@ -130,7 +130,7 @@ def reads_clock(one: Instruction) -> bool:
 
 def _is_move(one: Instruction) -> bool:
     """Return whether an instruction copies a register or loads a constant, clock reads excluded."""
-    if one.opcode in _MOVES_BESIDE_ZERO:
+    if one.opcode in _MOVES_IF_PRODUCT_IS_ZERO:
         return all(operand.text.lstrip("-") == "RZ" for operand in one.operands[1:3])
     return one.opcode in _MOVES and not reads_clock(one)
 

@@ -43,8 +43,8 @@ _LAST_LANE = 31
 _WHOLE_WARP = 0x1F
 """The last operand of a `SHFL.IDX` that can read from any lane of the warp."""
 _LANE = "SR_LANEID"
-_OF_LANES = frozenset({"SR_LANEID", "SR_EQMASK", "SR_LTMASK", "SR_LEMASK"})
-_FORMING = frozenset({"FLO", "POPC", "UFLO", "UPOPC", "SHFL"})
+_LANE_REGISTERS = frozenset({"SR_LANEID", "SR_EQMASK", "SR_LTMASK", "SR_LEMASK"})
+_LEADER_OPCODES = frozenset({"FLO", "POPC", "UFLO", "UPOPC", "SHFL"})
 """Variable-latency opcodes that compute the leader and the sum of the addends from the active lanes; reads of the lane number count too."""
 
 
@@ -52,15 +52,15 @@ _FORMING = frozenset({"FLO", "POPC", "UFLO", "UPOPC", "SHFL"})
 class Aggregation:
     """The way in which the lanes of a warp perform one atomic together."""
 
-    formed: frozenset[int] = frozenset()
+    leader_values: frozenset[int] = frozenset()
     """Variable-latency nodes whose results choose the leader and make up the addend."""
-    handed: frozenset[int] = frozenset()
+    broadcasts: frozenset[int] = frozenset()
     """Nodes that broadcast the result."""
     reason: str = ""
     """Why it is not proved that every lane gets its result; empty otherwise."""
 
 
-_APART = Aggregation()
+_NOT_AGGREGATED = Aggregation()
 """The result for an access that every lane performs by itself."""
 
 
@@ -75,32 +75,32 @@ class Aggregations:
         unknown = Aggregation(reason=f"it is not known which lane performs the access at 0x{self.nodes[access].offset:04x} for its warp")
         guard = self.nodes[access].guard
         tests = frozenset[int]() if guard is None or guard.register is None else self.waiting.definitions(access, guard.register)
-        is_handed = any(self._shuffles(node, access) for node in made)
-        if not tests & made and not is_handed:
-            return _APART
+        is_broadcast = any(self._shuffles_result(node, access) for node in made)
+        if not tests & made and not is_broadcast:
+            return _NOT_AGGREGATED
         if guard is None or len(tests) != 1:
             return unknown
         (test,) = tests
-        if self._asks_if_all(test):
-            return _APART if self._leaves_likewise(access) else unknown
+        if self._tests_full_warp(test):
+            return _NOT_AGGREGATED if self._branches_likewise(access) else unknown
         leader = None if guard.negated else self._leader(access, test)
-        handed = frozenset() if leader is None else frozenset(self._handed(access, test, leader, made))
-        return Aggregation(frozenset(filter(self._forms, made)), handed) if handed else unknown
+        broadcasts = frozenset() if leader is None else frozenset(self._broadcasts(access, test, leader, made))
+        return Aggregation(frozenset(filter(self._is_leader_value, made)), broadcasts) if broadcasts else unknown
 
-    def _forms(self, node: int) -> bool:
+    def _is_leader_value(self, node: int) -> bool:
         one = self.nodes[node]
-        return one.opcode in _FORMING or (one.opcode == "S2R" and one.operands[-1].text in _OF_LANES)
+        return one.opcode in _LEADER_OPCODES or (one.opcode == "S2R" and one.operands[-1].text in _LANE_REGISTERS)
 
     # -- the leader lane ------------------------------------------------------------------------------------------------------------
 
     def _leader(self, access: int, test: int) -> tuple[int, Operand] | None:
         """Return the node from which the active lanes stay together, and the leader, for a test `lane == leader`; None for other tests."""
-        operands = _equal(self.nodes[test])
+        operands = _equality(self.nodes[test])
         for lane, leader in (operands, operands[::-1]) if operands else ():
             if lane.register is None or not self._is_lane(test, lane.register):
                 continue
             if leader.register is None:
-                first = self._first_of_all(access) if leader.value == _LAST_LANE else None
+                first = self._full_warp_start(access) if leader.value == _LAST_LANE else None
             else:
                 first = self._voted(test, leader.register)
             if first is not None:
@@ -108,51 +108,56 @@ class Aggregations:
         return None
 
     def _is_lane(self, node: int, register: Register) -> bool:
-        made = self._made_by(node, register)
+        made = self._definition(node, register)
         return made is not None and self.nodes[made].opcode == "S2R" and self.nodes[made].operands[-1].text == _LANE
 
     def _voted(self, node: int, register: Register) -> int | None:
         """Return the vote of all active lanes whose highest lane a register holds; None if it holds anything else."""
-        highest = self._made_by(node, register)
+        highest = self._definition(node, register)
         one = None if highest is None else self.nodes[highest]
         if highest is None or one is None or one.opcode not in ("FLO", "UFLO") or one.modifiers != ("U32",):
             return None
         source = one.operands[-1]
-        vote = None if source.register is None or source.text != str(source.register) else self._made_by(highest, source.register)
+        vote = None if source.register is None or source.text != str(source.register) else self._definition(highest, source.register)
         return vote if vote is not None and _is_vote_of_all(self.nodes[vote]) else None
 
-    def _first_of_all(self, node: int) -> int | None:
+    def _full_warp_start(self, node: int) -> int | None:
         """Return the first node of the straight-line code around `node` if it is reached only with the whole warp active, else None."""
         while self._follows(node - 1):
             node -= 1
         is_behind = self.flow.predecessors[node] == (node - 1,) and self.nodes[node - 1].opcode == "BRA"
-        return node if is_behind and self._if_not_all(node - 1) else None
+        return node if is_behind and self._runs_unless_full(node - 1) else None
 
-    def _if_not_all(self, node: int) -> bool:
+    def _runs_unless_full(self, node: int) -> bool:
         """Return whether an instruction executes exactly where some of the 32 lanes are inactive."""
         guard = self.nodes[node].guard
         if guard is None or guard.register is None or not guard.negated:
             return False
-        test = self._made_by(node, guard.register)
-        return test is not None and self._asks_if_all(test) and self._is_straight(test, node)
+        test = self._definition(node, guard.register)
+        return test is not None and self._tests_full_warp(test) and self._is_straight(test, node)
 
-    def _asks_if_all(self, test: int) -> bool:
+    def _tests_full_warp(self, test: int) -> bool:
         """Return whether a test asks if all 32 lanes took part in a vote."""
-        operands = _equal(self.nodes[test])
+        operands = _equality(self.nodes[test])
         if operands is None or operands[0].register is None or operands[1].value not in (-1, 0xFFFFFFFF):
             return False
-        vote = self._made_by(test, operands[0].register)
+        vote = self._definition(test, operands[0].register)
         return vote is not None and _is_vote_of_all(self.nodes[vote]) and self._is_straight(vote, test)
 
-    def _leaves_likewise(self, access: int) -> bool:
+    def _branches_likewise(self, access: int) -> bool:
         """Return whether exactly the lanes that perform an atomic by themselves branch away behind it."""
         node = access
         while self._follows(node):
             node += 1
         branch = self.nodes[node]
-        return branch.opcode == "BRA" and branch.guard == self.nodes[access].guard and self._if_not_all(access) and self._if_not_all(node)
+        return (
+            branch.opcode == "BRA"
+            and branch.guard == self.nodes[access].guard
+            and self._runs_unless_full(access)
+            and self._runs_unless_full(node)
+        )
 
-    def _made_by(self, node: int, register: Register) -> int | None:
+    def _definition(self, node: int, register: Register) -> int | None:
         """Return the only definition that reaches a register at `node`, if it has no guard; None otherwise."""
         made = self.waiting.definitions(node, register)
         if len(made) != 1:
@@ -162,7 +167,7 @@ class Aggregations:
 
     # -- the broadcast of the result ------------------------------------------------------------------------------------------------
 
-    def _handed(self, access: int, test: int, leader: tuple[int, Operand], made: Set[int]) -> Set[int]:
+    def _broadcasts(self, access: int, test: int, leader: tuple[int, Operand], made: Set[int]) -> Set[int]:
         """Return the nodes that broadcast the result; empty unless it is certain that every lane gets it, and from nowhere else."""
         first, lane = leader
         found: dict[Register, int] = {}
@@ -173,22 +178,22 @@ class Aggregations:
             node += 1
             one = self.nodes[node]
             for register in effects(one).reads & results:
-                if node not in made or register in found or not self._hands_over(node, register, test, lane):
+                if node not in made or register in found or not self._broadcasts_from(node, register, test, lane):
                     return set()
                 found[register] = node
             if one.guard is not None and effects(one).writes & results:
                 return set()  # Lanes would hold different values in it.
             results -= effects(one).writes
-        return set(found.values()) if self._are_done_with(node, results) else set()
+        return set(found.values()) if self._are_dead(node, results) else set()
 
-    def _shuffles(self, node: int, access: int) -> bool:
+    def _shuffles_result(self, node: int, access: int) -> bool:
         """Return whether a node is a shuffle that reads the result of the access."""
         if self.nodes[node].opcode != "SHFL":
             return False
         taken = effects(self.nodes[node]).reads & effects(self.nodes[access]).writes
         return any(access in self.waiting.definitions(node, register) for register in taken)
 
-    def _hands_over(self, node: int, register: Register, test: int, leader: Operand) -> bool:
+    def _broadcasts_from(self, node: int, register: Register, test: int, leader: Operand) -> bool:
         """Return whether a node broadcasts a register of the leader to all lanes."""
         one = self.nodes[node]
         if one.opcode != "SHFL" or one.modifiers != ("IDX",) or one.guard is not None or len(one.operands) != 5:
@@ -202,7 +207,7 @@ class Aggregations:
             return False
         return self.waiting.definitions(node, lane.register) == self.waiting.definitions(test, leader.register)
 
-    def _are_done_with(self, last: int, registers: Set[Register]) -> bool:
+    def _are_dead(self, last: int, registers: Set[Register]) -> bool:
         """Return whether the registers are dead behind the end of straight-line code: nothing reads the values that they hold there."""
         seen: set[tuple[int, Register]] = set()
         work = [(node, register) for node in self.flow.successors[last] for register in registers]
@@ -227,17 +232,17 @@ class Aggregations:
         return first <= last and all(self._follows(node) for node in range(first, last))
 
 
-def _equal(one: Instruction) -> tuple[Operand, Operand] | None:
+def _equality(one: Instruction) -> tuple[Operand, Operand] | None:
     """Return the operands of an unguarded `P = a == b` on 32-bit numbers; None for any other instruction."""
     if one.opcode != "ISETP" or not {"EQ", "AND"} <= set(one.modifiers) <= {"EQ", "AND", "U32"} or one.guard is not None:
         return None
     if len(one.operands) != 5 or one.operands[1].text != "PT" or one.operands[4].text != "PT":
         return None
     a, b = one.operands[2:4]
-    return (a, b) if all(_is_whole(operand) for operand in (a, b)) else None
+    return (a, b) if all(_is_plain(operand) for operand in (a, b)) else None
 
 
-def _is_whole(operand: Operand) -> bool:
+def _is_plain(operand: Operand) -> bool:
     """Return whether an operand is a number or an unmodified register."""
     return operand.value is not None or (operand.register is not None and operand.text.removesuffix(".reuse") == str(operand.register))
 

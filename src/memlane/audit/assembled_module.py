@@ -37,12 +37,12 @@ def program_of(assembled: bytes | Program) -> Program:
 
 
 @dataclass(frozen=True)
-class Assembled:
+class AssembledModule:
     """A module and the machine code that ptxas made of it. Nodes are those of `memlane.sass.Flow`."""
 
     module: Module
     program: Program
-    _elsewhere: dict[str, bool] = field(default_factory=dict, repr=False)
+    _inlined: dict[str, bool] = field(default_factory=dict, repr=False)
 
     @cached_property
     def flow(self) -> Flow:
@@ -152,13 +152,13 @@ class Assembled:
         """Return whether the lanes first combine their operands."""
         return any(self.flow.nodes[node].opcode in COMBINES for node in self.nodes(function, instruction))
 
-    def is_elsewhere(self, function: str) -> bool:
+    def is_inlined(self, function: str) -> bool:
         """Return whether ptxas inlined code of a called function somewhere, so that its calls cannot be told apart."""
-        if function not in self._elsewhere:
+        if function not in self._inlined:
             lines = set(self._lines[function])
             moved = any(name != function and line in lines for name, line in self._nodes)
-            self._elsewhere[function] = moved or function not in self.program.functions
-        return self._elsewhere[function]
+            self._inlined[function] = moved or function not in self.program.functions
+        return self._inlined[function]
 
     def check(self, kernel: str) -> None:
         """Raise MemlaneError unless the machine code has the kernel, with its table of PTX lines."""

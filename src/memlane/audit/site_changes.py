@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from memlane.audit.assembled import Assembled, program_of
+from memlane.audit.assembled_module import AssembledModule, program_of
 from memlane.instrument.tracing import Traced
 from memlane.number_format import percent
 from memlane.ptx import Module, inline_calls
@@ -28,21 +28,21 @@ class SiteChange:
         return f"{self.original} in the original, {self.traced} traced"
 
 
-def changes(module: Module, original: bytes | Program, traced: Traced, assembled: bytes | Program) -> tuple[SiteChange, ...]:
+def access_changes(module: Module, original: bytes | Program, traced: Traced, assembled: bytes | Program) -> tuple[SiteChange, ...]:
     """Return the timed sites whose accesses tracing changed, in the order of their numbers.
 
     Changed are accesses that ptxas merges in the original and cannot merge around probes, or whose loops it unrolls less often, and waits
     for products of a warpgroup that overlapped other products. `original`: the cubin of `module`; `assembled`: that of `traced.module`.
     Raises the errors of `exactness`.
     """
-    before, after = Assembled(module, program_of(original)), Assembled(traced.module, program_of(assembled))
+    before, after = AssembledModule(module, program_of(original)), AssembledModule(traced.module, program_of(assembled))
     inlined, found = inline_calls(module), []
     for kernel, positions in traced.positions.items():
         products: tuple[Fraction, ...] = ()
         for number, position in positions.items():
             site = traced.sites[number]
             origin = inlined.origin(kernel, site.instruction)
-            if origin.calls and before.is_elsewhere(origin.function):
+            if origin.calls and before.is_inlined(origin.function):
                 continue
             was = _described(before, origin.function, origin.instruction, site)
             now = _described(after, kernel, position, site)
@@ -55,7 +55,7 @@ def changes(module: Module, original: bytes | Program, traced: Traced, assembled
     return tuple(sorted(found, key=lambda change: change.site))
 
 
-def _described(code: Assembled, function: str, instruction: int, site: Site) -> str:
+def _described(code: AssembledModule, function: str, instruction: int, site: Site) -> str:
     """Describe the accesses made of an instruction by number and width, and, for atomics, whether a leader performs them."""
     counted = Counter(access.nbytes for access in code.accesses(function, instruction, site.space).values())
     text = " + ".join(f"{count} x {nbytes} B" for nbytes, count in sorted(counted.items())) or "none"
@@ -64,7 +64,7 @@ def _described(code: Assembled, function: str, instruction: int, site: Site) -> 
     return f"{text} by one lane for all" if counted.total() == 1 else f"{text}, one of them by one lane for all"
 
 
-def _waited_products(code: Assembled, kernel: str) -> Fraction:
+def _waited_products(code: AssembledModule, kernel: str) -> Fraction:
     """Return the share of warpgroup products that are waited for before the next product in the code.
 
     It is 1 where ptxas found no way to let them overlap. The last product is not counted: it is waited for in any case.

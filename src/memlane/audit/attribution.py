@@ -1,6 +1,6 @@
 """Attribute the machine instructions of a kernel to its PTX instructions, for the timing model: counts, order, copies of loops.
 
-    found = attributed(assembled, "kernel")       # what each PTX instruction became, by its index, and its place in the machine code
+    found = attribute(assembled, "kernel")       # what each PTX instruction became, by its index, and its place in the machine code
     found.in_order(order)                         # the same for the instructions in another order, with what waits for what
 
 The line table of ptxas tells which PTX instruction each machine instruction comes from. Loops are matched, because ptxas copies their
@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mode
 
-from memlane.audit.assembled import COMBINES, Assembled
+from memlane.audit.assembled_module import COMBINES, AssembledModule
 from memlane.launch import MachineCode, Made
 from memlane.ptx import ControlFlow, Function, Instruction, flatten_scopes, memory_access, values_read, values_written
 from memlane.sass import Flow, effects
@@ -65,17 +65,17 @@ class _Region:
     """Number of copies of the loop body in it."""
 
 
-def attributed(assembled: Assembled, kernel: str) -> Attributed | None:
+def attribute(assembled: AssembledModule, kernel: str) -> Attribution | None:
     """Return what each instruction of a kernel became; None if the machine code has no such kernel or no table of lines."""
     function = assembled.module.functions[kernel]
     code = assembled.program.functions.get(kernel)
     if code is None or function.body is None or all(one.ptx_line is None for one in code.instructions):
         return None
-    return _Attribution(assembled.flow, kernel, function, assembled.lines(kernel)).attributed()
+    return _Attributor(assembled.flow, kernel, function, assembled.lines(kernel)).attribute()
 
 
 @dataclass(frozen=True)
-class Attributed:
+class Attribution:
     """The machine code of the instructions of a kernel, by index."""
 
     instructions: Sequence[Instruction]
@@ -146,7 +146,7 @@ class Attributed:
             yield places[-1], turns
 
 
-class _Attribution:
+class _Attributor:
     """The PTX and the machine code of one kernel."""
 
     def __init__(self, flow: Flow, kernel: str, function: Function, lines: Sequence[int]) -> None:
@@ -158,7 +158,7 @@ class _Attribution:
         self._origin = {node: number.get(flow.nodes[node].ptx_line or 0, 0) for node in self._order}
         """Index of the PTX instruction from which each node comes; the prologue of a kernel counts for the first."""
 
-    def attributed(self) -> Attributed:
+    def attribute(self) -> Attribution:
         """Return what all instructions became."""
         found = [Made()] * len(self._instructions)
         ranks: list[int | None] = [None] * len(self._instructions)
@@ -173,7 +173,7 @@ class _Attribution:
             under_way = 1 if loop == _ANYWHERE else self._turns_under_way(loop, own, region.copies)
             if under_way > 1:
                 turns[loop] = under_way
-        return Attributed(self._instructions, found, ranks, self._loop_of, turns, self._left_out())
+        return Attribution(self._instructions, found, ranks, self._loop_of, turns, self._left_out())
 
     def _left_out(self) -> dict[int, range]:
         """Return, by guarded branch without a jump in the machine code, the instructions that it skips where all lanes take it."""
