@@ -37,7 +37,7 @@ from harness import ROOT, Row, write
 from mutation import Mutant, mutants
 
 SOURCES = [
-    "src/memlane/sass/waiting.py",
+    "src/memlane/sass/scoreboards.py",
     "src/memlane/audit",
     "src/memlane/rewrite",
     "src/memlane/chip",
@@ -60,7 +60,7 @@ _PROOFS = (
 )
 _EXACTNESS = ("exact_accesses", "grouping", "reconvergence", "lane_groups")
 AREAS = {
-    "waiting": ("src/memlane/sass/waiting.py",),
+    "waiting": ("src/memlane/sass/scoreboards.py",),
     "proofs": tuple(f"src/memlane/audit/{name}.py" for name in (*_PROOFS, *_EXACTNESS)),
     "rewrite": ("src/memlane/rewrite",),
     "chip": ("src/memlane/chip",),

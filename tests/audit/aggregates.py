@@ -67,7 +67,7 @@ def module(names: tuple[str, ...] = tuple(BODIES), **more: str) -> Module:
 def leading(found: Traced, data: bytes) -> dict[str, tuple[Window, int]]:
     """By kernel of `module`: the window of its atomic, and the node of the one that one lane does."""
     code = AssembledModule(found.module, disassemble(data))
-    aggregations = Aggregations(code.flow, code.waiting)
+    aggregations = Aggregations(code.flow, code.scoreboards)
     result = {}
     for name, of_kernel in found.probes.items():
         (site,) = (number for number in of_kernel if found.sites[number].kind == "atomic")
@@ -125,19 +125,19 @@ def changes(code: AssembledModule, window: Window, access: int, nop: int) -> Ite
 
 
 def _of_the_leader(code: AssembledModule, access: int, nop: int) -> Iterator[tuple[str, dict[int, int]]]:
-    nodes, waiting = code.flow.nodes, code.waiting
+    nodes, scoreboards = code.flow.nodes, code.scoreboards
     guard = nodes[access].guard
     assert guard is not None
     assert guard.register is not None
-    (test,) = waiting.definitions(access, guard.register)
+    (test,) = scoreboards.definitions(access, guard.register)
     yield "nobody asks who leads", {test: nop}
     yield "all but the leader, as it is asked", {test: nodes[test].encoding ^ (2 ^ 5) << 76}
     yield "one more condition", {test: nodes[test].encoding & ~(7 << 87)}
     for register in sorted(effects(nodes[test]).reads):
-        for made in waiting.definitions(test, register):
+        for made in scoreboards.definitions(test, register):
             yield f"{nodes[made].opcode} removed", {made: nop}
             if nodes[made].opcode == "FLO":
-                (vote,) = (one for source in effects(nodes[made]).reads for one in waiting.definitions(made, source))
+                (vote,) = (one for source in effects(nodes[made]).reads for one in scoreboards.definitions(made, source))
                 yield "vote removed", {vote: nop}
                 yield "vote of some", {vote: _some(nodes[vote])}
             elif nodes[made].opcode == "S2R":

@@ -57,7 +57,7 @@ def _changes(code: AssembledModule, window: Window, nop: int) -> Iterator[tuple[
         yield "waiting instruction replaced", {waiter: nop}
         yield "waiting instruction behind the clock read", {waiter: nodes[end].encoding, end: nodes[waiter].encoding}
     for store in window.labels:
-        (written,) = code.waiting.definitions(store, nodes[store].operands[-1].register)  # type: ignore[arg-type]
+        (written,) = code.scoreboards.definitions(store, nodes[store].operands[-1].register)  # type: ignore[arg-type]
         if any(one.kind == "immediate" for one in nodes[written].operands) and not nodes[written].opcode.startswith("HFMA2"):
             yield "number of another site", {written: nodes[written].encoding ^ 1 << 40}
     yield from _address_changes(code, window)
@@ -72,7 +72,7 @@ def _address_changes(code: AssembledModule, window: Window) -> Iterator[tuple[st
     while work:
         node = work.pop()
         for register in effects(nodes[node]).reads:
-            for producer in code.waiting.definitions(node, register) - seen:
+            for producer in code.scoreboards.definitions(node, register) - seen:
                 seen.add(producer)
                 scoreboard = nodes[producer].control.write_scoreboard
                 if scoreboard is None:

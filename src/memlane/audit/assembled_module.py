@@ -13,7 +13,7 @@ from functools import cached_property
 from memlane.errors import MemlaneError
 from memlane.ptx import Function, Module, is_product, once_for_each, parse, print_module, product_bytes
 from memlane.record import Site
-from memlane.sass import Access, Flow, Program, Waiting, disassemble, memory_access
+from memlane.sass import Access, Flow, Program, Scoreboards, disassemble, memory_access
 from memlane.walks import reachable
 
 _SPACES = {
@@ -49,8 +49,8 @@ class AssembledModule:
         return Flow(self.program)
 
     @cached_property
-    def waiting(self) -> Waiting:
-        return Waiting(self.flow)
+    def scoreboards(self) -> Scoreboards:
+        return Scoreboards(self.flow)
 
     def lines(self, kernel: str) -> tuple[int, ...]:
         """Return the line of each instruction of a function in the PTX text that was assembled."""

@@ -134,15 +134,15 @@ class Attribution:
         self, order: Sequence[int], places: Sequence[int], late: Collection[int], turns: int, loop: int
     ) -> Iterator[tuple[int, int]]:
         """Yield (place, iterations) where the warp waits for late instructions: at a place that catches up, or at a loop's end."""
-        waiting: int | None = None
+        scoreboards: int | None = None
         for place in places:
             rank = self.ranks[order[place]]
             if place in late:
-                waiting = rank if waiting is None else min(waiting, rank or 0)
-            elif turns == 1 and waiting is not None and rank is not None and rank > waiting:
-                waiting = None
+                scoreboards = rank if scoreboards is None else min(scoreboards, rank or 0)
+            elif turns == 1 and scoreboards is not None and rank is not None and rank > scoreboards:
+                scoreboards = None
                 yield place, 1
-        if loop != _ANYWHERE and (waiting is not None or turns > 1):
+        if loop != _ANYWHERE and (scoreboards is not None or turns > 1):
             yield places[-1], turns
 
 

@@ -23,7 +23,7 @@ class ClockProvenance:
     """Def-use chains of one disassembled module, followed back to clock reads and constants."""
 
     def __init__(self, code: AssembledModule) -> None:
-        self.waiting = code.waiting
+        self.scoreboards = code.scoreboards
         self.nodes = code.flow.nodes
         self._flow = code.flow
         self._reached: dict[int, frozenset[int]] = {}
@@ -100,11 +100,11 @@ class ClockProvenance:
     def _definitions_through_exchange(self, node: int, register: Register) -> tuple[Register, frozenset[int]]:
         """Return the register whose definitions hold the value, and those definitions, exchanges by exclusive ors resolved."""
         terms = self._xor_terms(node, register, _EXCHANGE)
-        return next(iter(terms)) if len(terms) == 1 else (register, self.waiting.definitions(node, register))
+        return next(iter(terms)) if len(terms) == 1 else (register, self.scoreboards.definitions(node, register))
 
     def _xor_terms(self, node: int, register: Register, depth: int) -> frozenset[tuple[Register, frozenset[int]]]:
         """Return the values, by register and definitions, whose exclusive or a register holds; values that occur twice cancel."""
-        made = self.waiting.definitions(node, register)
+        made = self.scoreboards.definitions(node, register)
         operands = _xor(self.nodes[next(iter(made))]) if len(made) == 1 and depth else None
         if operands is None:
             return frozenset({(register, made)})

@@ -151,11 +151,11 @@ class ExposedWindows(Windows):
 
     def _reads_value(self, node: int, access: int) -> bool:
         shared = effects(self.nodes[node]).reads & effects(self.nodes[access]).writes
-        return any(access in self.waiting.definitions(node, register) for register in shared)
+        return any(access in self.scoreboards.definitions(node, register) for register in shared)
 
     def _awaiting(self, access: int, nodes: set[int]) -> list[int]:
         """Return the nodes of `nodes` that are the first on their path to wait for the access."""
-        under_way = self.waiting.unwaited(access) | {access}
+        under_way = self.scoreboards.unwaited(access) | {access}
         first = {successor for node in under_way for successor in self.flow.successors[node]} - under_way
         return sorted(first & nodes)
 
@@ -199,7 +199,7 @@ class ExposedWindows(Windows):
         work = [(node, register)]
         while work:
             place, held = work.pop()
-            for producer in self.waiting.definitions(place, held):
+            for producer in self.scoreboards.definitions(place, held):
                 if reads_clock(self.nodes[producer]):
                     found.add(producer)
                     continue

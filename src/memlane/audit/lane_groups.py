@@ -64,8 +64,8 @@ class LaneGroups:
 
     def _behind(self, number: int, begun: Iterable[_State]) -> list[_State]:
         """Return the states in which lanes resume that waited at barrier `number`, in groups that began at the states `begun`."""
-        waiting = _union(self._waiting[state] for state in begun) & self._waiting_at[number]
-        return list(dict.fromkeys(state for place in positions(waiting) for state in self._joined(self._waits[place])))
+        scoreboards = _union(self._waiting[state] for state in begun) & self._waiting_at[number]
+        return list(dict.fromkeys(state for place in positions(scoreboards) for state in self._joined(self._waits[place])))
 
     def containing(self, nodes: Iterable[int]) -> int:
         """Return the set of stretches that contain the given instructions."""

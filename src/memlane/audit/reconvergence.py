@@ -142,7 +142,7 @@ class _Routine:
 
     def __init__(self, program: Reconvergence, code: AssembledModule, entry: int) -> None:
         self._program = program
-        self._flow, self._waiting = code.flow, code.waiting
+        self._flow, self._scoreboards = code.flow, code.scoreboards
         self._entry = entry
         self._known_next: dict[int, tuple[int, ...]] = {}
         self._uniform: dict[_Value, bool] = {}
@@ -229,7 +229,7 @@ class _Routine:
         It is not where ptxas combined two branches, of which one may diverge.
         """
         predicates = [register for register in effects(self._flow.nodes[node]).reads if register.bank == "P"]
-        writers = {writer for one in predicates for writer in self._waiting.definitions(node, one)}
+        writers = {writer for one in predicates for writer in self._scoreboards.definitions(node, one)}
         sources = {register.bank for writer in writers for register in effects(self._flow.nodes[writer]).reads}
         return len(predicates) == 1 and sources.isdisjoint({"P", "UP"})
 
@@ -248,7 +248,7 @@ class _Routine:
 
     def _has_uniform_definition(self, value: _Value) -> bool:
         """Return whether a value has one definition that makes it uniform if its sources are."""
-        definitions = self._waiting.definitions(*value)
+        definitions = self._scoreboards.definitions(*value)
         if len(definitions) != 1:
             return False
         one = self._flow.nodes[next(iter(definitions))]
@@ -258,7 +258,7 @@ class _Routine:
         """Return the sources of a value; empty if its answer is known or needs none."""
         if value in self._uniform or value[1].bank in ("UR", "UP") or not self._has_uniform_definition(value):
             return []
-        (writer,) = self._waiting.definitions(*value)
+        (writer,) = self._scoreboards.definitions(*value)
         one = self._flow.nodes[writer]
         return [] if one.opcode == "S2R" else [(writer, source) for source in effects(one).reads]
 

@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 
-from memlane.sass import Flow, Instruction, Operand, Register, Waiting, effects
+from memlane.sass import Flow, Instruction, Operand, Register, Scoreboards, effects
 
 _LAST_LANE = 31
 _WHOLE_WARP = 0x1F
@@ -67,14 +67,14 @@ _NOT_AGGREGATED = Aggregation()
 class Aggregations:
     """Aggregated atomics of one program."""
 
-    def __init__(self, flow: Flow, waiting: Waiting) -> None:
-        self.nodes, self.flow, self.waiting = flow.nodes, flow, waiting
+    def __init__(self, flow: Flow, scoreboards: Scoreboards) -> None:
+        self.nodes, self.flow, self.scoreboards = flow.nodes, flow, scoreboards
 
     def of(self, access: int, made: Set[int]) -> Aggregation:
         """Return how an atomic is aggregated. `made`: the nodes that ptxas made of its PTX instruction."""
         unknown = Aggregation(reason=f"it is not known which lane performs the access at 0x{self.nodes[access].offset:04x} for its warp")
         guard = self.nodes[access].guard
-        tests = frozenset[int]() if guard is None or guard.register is None else self.waiting.definitions(access, guard.register)
+        tests = frozenset[int]() if guard is None or guard.register is None else self.scoreboards.definitions(access, guard.register)
         is_broadcast = any(self._shuffles_result(node, access) for node in made)
         if not tests & made and not is_broadcast:
             return _NOT_AGGREGATED
@@ -159,7 +159,7 @@ class Aggregations:
 
     def _definition(self, node: int, register: Register) -> int | None:
         """Return the only definition that reaches a register at `node`, if it has no guard; None otherwise."""
-        made = self.waiting.definitions(node, register)
+        made = self.scoreboards.definitions(node, register)
         if len(made) != 1:
             return None
         (one,) = made
@@ -191,7 +191,7 @@ class Aggregations:
         if self.nodes[node].opcode != "SHFL":
             return False
         taken = effects(self.nodes[node]).reads & effects(self.nodes[access]).writes
-        return any(access in self.waiting.definitions(node, register) for register in taken)
+        return any(access in self.scoreboards.definitions(node, register) for register in taken)
 
     def _broadcasts_from(self, node: int, register: Register, test: int, leader: Operand) -> bool:
         """Return whether a node broadcasts a register of the leader to all lanes."""
@@ -205,7 +205,7 @@ class Aggregations:
             return lane.value == leader.value
         if lane.register is None:
             return False
-        return self.waiting.definitions(node, lane.register) == self.waiting.definitions(test, leader.register)
+        return self.scoreboards.definitions(node, lane.register) == self.scoreboards.definitions(test, leader.register)
 
     def _are_dead(self, last: int, registers: Set[Register]) -> bool:
         """Return whether the registers are dead behind the end of straight-line code: nothing reads the values that they hold there."""

@@ -13,7 +13,7 @@ from memlane.audit.warp_aggregation import Aggregation, Aggregations
 from memlane.instrument.probe import ProbeLines
 from memlane.ptx import Immediate
 from memlane.record import DEVICE_VISIBLE, Site
-from memlane.sass import Instruction, Register, collect, counted_wait, effects, is_late, memory_access, waits_for
+from memlane.sass import Instruction, Register, collect, counted_wait, effects, has_variable_latency, memory_access, waits_for
 from memlane.walks import reachable
 
 __all__ = ["Window", "Windows", "is_store", "reads_clock"]
@@ -54,10 +54,10 @@ class Windows:
         self.code = code
         self.kernel = kernel
         self.flow = code.flow
-        self.waiting = code.waiting
+        self.scoreboards = code.scoreboards
         self.nodes = code.flow.nodes
         self._provenance = ClockProvenance(code)
-        self._aggregations = Aggregations(self.flow, self.waiting)
+        self._aggregations = Aggregations(self.flow, self.scoreboards)
 
     def window(self, site: Site, probe: ProbeLines) -> Window:
         """Return the nodes of a site."""
@@ -149,7 +149,7 @@ class Windows:
                     return reason
                 continue
             scoreboard = self.nodes[access].control.write_scoreboard
-            missed = window.ends & self.waiting.unwaited(access)
+            missed = window.ends & self.scoreboards.unwaited(access)
             if missed and scoreboard is None:
                 return f"the access {self._at(access)} sets no scoreboard to wait for"
             if missed:
@@ -164,11 +164,11 @@ class Windows:
         if not any(one.broadcasts for one in found):
             return ""
         # Any code may read the lane number once more.
-        parts = sorted(node for node in window.made if is_late(self.nodes[node]) and self.nodes[node].opcode != "S2R")
+        parts = sorted(node for node in window.made if has_variable_latency(self.nodes[node]) and self.nodes[node].opcode != "S2R")
         if late := [node for node in parts if window.ends & set().union(*self._before(node, window.starts))]:
             return f"a part of the atomic, {self._at(late[0])}, comes after the second clock read"
         for node in parts:
-            if missed := window.ends & self.waiting.unwaited(node):
+            if missed := window.ends & self.scoreboards.unwaited(node):
                 return (
                     f"the second clock read {self._at(min(missed))} can execute without a wait for a part of the atomic, {self._at(node)}"
                 )
@@ -230,14 +230,14 @@ class Windows:
         for store in window.accesses:
             if load in self._after(store, window.ends)[0] and self._address(store) != self._address(load):
                 return f"the load {where} does not read the address that is stored to {self._at(store)}"
-        missed = window.ends & self.waiting.unwaited(load)
+        missed = window.ends & self.scoreboards.unwaited(load)
         return f"the second clock read {self._at(min(missed))} can execute without a wait for the load {where}" if missed else ""
 
     def _address(self, node: int) -> tuple[str, frozenset[tuple[Register, frozenset[int]]]]:
         """Return the address of an access: its text, and the definitions of its registers."""
         (operand,) = (one for one in self.nodes[node].operands if one.kind == "memory")
         registers = (Register(first.bank, first.number + part) for first, count in operand.address for part in range(count))
-        return operand.text, frozenset((register, self.waiting.definitions(node, register)) for register in registers)
+        return operand.text, frozenset((register, self.scoreboards.definitions(node, register)) for register in registers)
 
     # -- 3. start -----------------------------------------------------------------------------------------------------------------
 
@@ -259,18 +259,18 @@ class Windows:
         work = [(access, register) for register in effects(self.nodes[access]).reads]
         while work:
             node, register = work.pop()
-            for producer in self.waiting.definitions(node, register):
+            for producer in self.scoreboards.definitions(node, register):
                 if (producer, register) in seen:
                     continue
                 seen.add((producer, register))
-                if not is_late(self.nodes[producer]) or producer in leader_values & between:
+                if not has_variable_latency(self.nodes[producer]) or producer in leader_values & between:
                     if producer in between:
                         work.extend((producer, source) for source in effects(self.nodes[producer]).reads)
                 elif producer in window.accesses and producer in between:
                     continue  # ptxas repeats the test; the second copy serves only the lanes whose first test failed.
                 elif producer in between:
                     return f"{register} of the access is produced {self._at(producer)}, after the first clock read"
-                elif window.starts & self.waiting.unwaited(producer):
+                elif window.starts & self.scoreboards.unwaited(producer):
                     return f"the first clock read does not wait for {register} of the access, a register produced {self._at(producer)}"
         return ""
 
@@ -328,12 +328,12 @@ class Windows:
         for producer in self.flow.nodes_of(self.kernel):
             one = self.nodes[producer]
             written = effects(one).writes
-            if not is_late(one) or not effects(one).exact:
+            if not has_variable_latency(one) or not effects(one).exact:
                 continue
-            for node in self.waiting.unwaited(producer):
+            for node in self.scoreboards.unwaited(producer):
                 used = effects(self.nodes[node])
                 for register in (used.reads | used.writes) & written:
-                    if used.exact and producer in self.waiting.definitions(node, register):
+                    if used.exact and producer in self.scoreboards.definitions(node, register):
                         where = f"{self._at(node)} without a wait for the instruction that writes it {self._at(producer)}"
                         return f"the control words are wrong: {register} is used {where}"
         return ""
@@ -352,8 +352,8 @@ class Windows:
         found: set[int] = set()
         for node in inside:
             for scoreboard in self.nodes[node].control.waits:
-                for raiser in self.waiting.raised(node, scoreboard) - set(window.accesses) - window.witnesses:
-                    if raiser in inside or firsts & self.waiting.unwaited(raiser):
+                for raiser in self.scoreboards.raised(node, scoreboard) - set(window.accesses) - window.witnesses:
+                    if raiser in inside or firsts & self.scoreboards.unwaited(raiser):
                         found.add(raiser)
         return tuple(f"0x{self.nodes[node].offset:04x} {self.nodes[node].name}" for node in sorted(found))
 

@@ -4,21 +4,21 @@
     effects(instruction)        the registers that it reads and writes
     memory_access(instruction)  whether and how it accesses memory
     Flow(program)               the control flow between instructions
-    Waiting(flow)               which results have arrived when an instruction issues
+    Scoreboards(flow)               which results have arrived when an instruction issues
     accesses_by_line(...)       the memory accesses of each source line
 
 `nvdisasm` runs the tool, `listing` parses its output, `operands` and `control` decode instructions, `program` holds them.
 """
 
-from memlane.sass.by_line import accesses_by_line
 from memlane.sass.control import Control, decode_control, with_control
 from memlane.sass.flow import Flow
+from memlane.sass.line_accesses import accesses_by_line
 from memlane.sass.memory import Access, memory_access
 from memlane.sass.nvdisasm import disassemble, disassembler_version
 from memlane.sass.operands import Operand, Register
 from memlane.sass.program import INSTRUCTION_BYTES, Function, Guard, Instruction, Place, Program
 from memlane.sass.registers import Effects, effects
-from memlane.sass.waiting import Waiting, collect, counted_wait, is_late, waits_for
+from memlane.sass.scoreboards import Scoreboards, collect, counted_wait, has_variable_latency, waits_for
 
 __all__ = [
     "INSTRUCTION_BYTES",
@@ -33,7 +33,7 @@ __all__ = [
     "Place",
     "Program",
     "Register",
-    "Waiting",
+    "Scoreboards",
     "accesses_by_line",
     "collect",
     "counted_wait",
@@ -41,7 +41,7 @@ __all__ = [
     "disassemble",
     "disassembler_version",
     "effects",
-    "is_late",
+    "has_variable_latency",
     "memory_access",
     "waits_for",
     "with_control",

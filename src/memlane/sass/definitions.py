@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from memlane.sass.calling import Calls
+from memlane.sass.calls import Calls
 from memlane.sass.flow import Flow
 from memlane.sass.operands import Register
 from memlane.sass.registers import effects
@@ -27,7 +27,7 @@ class Definitions:
         self._found: dict[tuple[int, Register], frozenset[int]] = {}
         self._arriving: dict[Register, dict[int, int]] = defaultdict(dict)
         """Definitions, as bits, that may reach the front of each block, by register and block."""
-        self._lasting: dict[tuple[int, Register], tuple[int, bool]] = {}
+        self._surviving: dict[tuple[int, Register], tuple[int, bool]] = {}
         self._sets: dict[tuple[Register, int], frozenset[int]] = {}
 
     def of(self, node: int, register: Register) -> frozenset[int]:
@@ -47,12 +47,12 @@ class Definitions:
                 return frozenset(found)
         arriving = self._arriving[register]
         if block not in arriving:
-            self._arrive(block, register, arriving)
+            self._compute_arriving(block, register, arriving)
         return self._nodes_in(arriving[block], register) | found
 
     # -- between blocks -----------------------------------------------------------------------------------------------------------
 
-    def _arrive(self, block: int, register: Register, known: dict[int, int]) -> None:
+    def _compute_arriving(self, block: int, register: Register, known: dict[int, int]) -> None:
         """Compute the definitions that reach a block and all blocks on the way to it.
 
         Blocks in one strongly connected component, without an instruction that overwrites the register between them, have the same
@@ -60,28 +60,28 @@ class Definitions:
         """
 
         def passed(number: int) -> list[int]:
-            return [above for above in self._blocks_before(number, register) if above not in known and self._last(above, register)[1]]
+            return [above for above in self._blocks_before(number, register) if above not in known and self._defined_in(above, register)[1]]
 
         for component in reversed(components((block,), passed)):
             written = 0
             for above in {above for number in component for above in self._blocks_before(number, register)}:
-                bits, passes = self._last(above, register)
+                bits, passes = self._defined_in(above, register)
                 written |= bits | (known[above] if passes and above not in component else 0)
             known.update(dict.fromkeys(component, written))
 
-    def _last(self, block: int, register: Register) -> tuple[int, bool]:
+    def _defined_in(self, block: int, register: Register) -> tuple[int, bool]:
         """Return the definitions, as bits, that may reach the end of a block from inside it, and whether those at its front may too."""
         writers = self._writers_in(block, register)
         key = (block, register)
-        if not writers or key in self._lasting:
-            return self._lasting.get(key, (0, True))
+        if not writers or key in self._surviving:
+            return self._surviving.get(key, (0, True))
         first, bits, passes = bisect_left(self._all_writers[register], writers[0]), 0, True
         for place in reversed(range(len(writers))):
             bits |= 1 << first + place
-            if self._is_whole(writers[place]):
+            if self._writes_all_lanes(writers[place]):
                 passes = False
                 break
-        self._lasting[key] = bits, passes
+        self._surviving[key] = bits, passes
         return bits, passes
 
     def _nodes_in(self, bits: int, register: Register) -> frozenset[int]:
@@ -100,7 +100,7 @@ class Definitions:
         """Return the blocks from which control reaches a block with the value of `register`, past a call that preserves it."""
         node = self._blocks[block].start
         before: Iterable[int] = self.flow.predecessors[node]
-        call = self._calls.keeping(node, register)
+        call = self._calls.preserving_call(node, register)
         if call is not None:
             before = {call, *(one for one in before if one not in self.flow.called[call])}
         return [self._block_of[one] for one in before]
@@ -134,7 +134,7 @@ class Definitions:
 
     # -- guards -------------------------------------------------------------------------------------------------------------------
 
-    def _is_whole(self, writer: int) -> bool:
+    def _writes_all_lanes(self, writer: int) -> bool:
         """Return whether the writer writes the register in all lanes."""
         one = self.flow.nodes[writer]
         guard = one.guard
@@ -148,10 +148,10 @@ class Definitions:
         one = self.flow.nodes[writer]
         guard = one.guard
         if guard is None or guard.register is None or not effects(one).exact:
-            return self._is_whole(writer)
-        return guard == self.flow.nodes[reader].guard and self._keeps(guard.register, writer, reader)
+            return self._writes_all_lanes(writer)
+        return guard == self.flow.nodes[reader].guard and self._predicate_unchanged(guard.register, writer, reader)
 
-    def _keeps(self, predicate: Register, writer: int, reader: int) -> bool:
+    def _predicate_unchanged(self, predicate: Register, writer: int, reader: int) -> bool:
         """Return whether a predicate has the same value at `reader` as at `writer`, in one block.
 
         True if nothing wrote it between, or if ptxas, short of predicates, repeated the same comparison with a constant.

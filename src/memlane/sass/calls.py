@@ -36,7 +36,7 @@ class Calls:
         self._changed: dict[int, frozenset[Register] | None] = {}
         self._bodies: dict[frozenset[int], _Body] = {}
 
-    def keeping(self, node: int, register: Register) -> int | None:
+    def preserving_call(self, node: int, register: Register) -> int | None:
         """Return the call right before `node` if control returns to `node` only from it and the callee preserves `register`, else None."""
         call = node - 1
         changed = self._changed_by(call) if call in self.flow.called else None
@@ -59,7 +59,7 @@ class Calls:
             if nested is None:
                 return None
             written |= nested
-        return written if all(self._returns_here(call, one, written) for one in returns) else None
+        return written if all(self._returns_behind(call, one, written) for one in returns) else None
 
     def _read(self, body: frozenset[int]) -> _Body:
         """Return the registers that some nodes write, the calls among the nodes, and the returns."""
@@ -67,15 +67,17 @@ class Calls:
         calls = [node for node in body if self.flow.nodes[node].opcode == "CALL"]
         return written, calls, [self.flow.nodes[node] for node in body if self.flow.nodes[node].opcode == "RET"]
 
-    def _returns_here(self, call: int, end: Instruction, written: Set[Register]) -> bool:
+    def _returns_behind(self, call: int, end: Instruction, written: Set[Register]) -> bool:
         """Return whether a return goes to the address that the call passed, and that is the instruction behind the call."""
         low = end.operands[0].register if end.operands else None
         if low is None:
             return False
         halves = {"lo": low, "hi": Register(low.bank, low.number + 1)}
-        return not written & set(halves.values()) and all(self._hands_over(call, half, register) for half, register in halves.items())
+        return not written & set(halves.values()) and all(
+            self._passes_return_address(call, half, register) for half, register in halves.items()
+        )
 
-    def _hands_over(self, call: int, half: str, register: Register) -> bool:
+    def _passes_return_address(self, call: int, half: str, register: Register) -> bool:
         """Return whether a register holds that half of the address behind the call, set in the straight-line code before the call."""
         function = self.flow.function_of[call]
         for node in range(call - 1, self._straight[call] - 1, -1):

@@ -28,10 +28,10 @@ _PIPES = {
 }
 """Variable-latency opcodes by their pipe. Other opcodes that set a write scoreboard have variable latency too."""
 
-_COUNTED = frozenset({"texture"})
+_COUNTED_PIPES = frozenset({"texture"})
 """Pipes that complete in order, so that ptxas counts: at most one outstanding means that all but the last are done."""
 
-_SPOKEN_FOR = frozenset({"shared", "uniform special", "transcendental", "query"})
+_IN_ORDER_PIPES = frozenset({"shared", "uniform special", "transcendental", "query"})
 """Pipes that return results in order, so that ptxas sets a scoreboard only on the last of several outstanding results."""
 
 _Outstanding = tuple[int, int | None, int]
@@ -42,13 +42,13 @@ _UNORDERED = -1
 _MOST_COUNTED = 63
 
 
-def is_late(instruction: Instruction) -> bool:
+def has_variable_latency(instruction: Instruction) -> bool:
     """Return whether the result arrives after a latency that is not fixed, so that a later instruction has to wait for it."""
     late = instruction.control.write_scoreboard is not None or instruction.opcode in _PIPES
     return late and bool(effects(instruction).writes)
 
 
-class Waiting:
+class Scoreboards:
     """Outstanding results in one program; answers are cached."""
 
     def __init__(self, flow: Flow) -> None:
@@ -76,23 +76,23 @@ class Waiting:
             node, scoreboard, later = state
             one = self.flow.nodes[node]
             raised = one.control.write_scoreboard
-            if scoreboard is None and raised is not None and pipe in _SPOKEN_FOR and _PIPES.get(one.opcode) == pipe:
+            if scoreboard is None and raised is not None and pipe in _IN_ORDER_PIPES and _PIPES.get(one.opcode) == pipe:
                 scoreboard = raised
             elif raised is not None and raised == scoreboard:
                 in_order = later != _UNORDERED and _PIPES.get(one.opcode) == pipe
                 later = min(later + 1, _MOST_COUNTED) if in_order else _UNORDERED
             return self._outstanding(node, scoreboard, later)
 
-        initial = 0 if pipe in _COUNTED else _UNORDERED
+        initial = 0 if pipe in _COUNTED_PIPES else _UNORDERED
         starts = self._outstanding(start, first.control.write_scoreboard, initial)
         return frozenset(node for node, _, _ in reachable(starts, behind))
 
     def _outstanding(self, node: int, scoreboard: int | None, later: int) -> list[_Outstanding]:
         """Return the successor states of a node that do not wait for the result."""
         following = self.flow.successors[node]
-        return [(to, scoreboard, later) for to in following if scoreboard is None or not self._lowers(to, scoreboard, later)]
+        return [(to, scoreboard, later) for to in following if scoreboard is None or not self._waits_for_result(to, scoreboard, later)]
 
-    def _lowers(self, node: int, scoreboard: int, later: int) -> bool:
+    def _waits_for_result(self, node: int, scoreboard: int, later: int) -> bool:
         """Return whether a node issues only after the scoreboard has come down so far that the result has arrived."""
         if scoreboard in self._waits[node]:
             return True
