@@ -23,7 +23,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from memlane.ptx import ControlFlow
-from memlane.ptx.divergence import diverging_branches, turns_apart
+from memlane.ptx.divergence import blocks_with_diverged_iterations, diverging_branches
 from memlane.sass import Flow, Instruction
 from memlane.walks import Chains, post_order, reachable, unavoidable
 
@@ -145,7 +145,7 @@ class Grouping:
 
     @cached_property
     def _blocks_ahead(self) -> frozenset[int]:
-        return turns_apart(self.ptx)
+        return blocks_with_diverged_iterations(self.ptx)
 
     @cached_property
     def _executed_by_all(self) -> set[int]:

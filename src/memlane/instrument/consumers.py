@@ -207,7 +207,7 @@ class _Walk:
         """Whether an instruction waits for the value. A move does only where the assembler has to make an instruction of it."""
         if window.registers.isdisjoint(registers_read(one)):
             return one.form.effect == "call"
-        return not is_move(one) or load in self.widened or self.copies.kept(one, self._filled(load) | window.registers)
+        return not is_move(one) or load in self.widened or self.copies.needs_instruction(one, self._filled(load) | window.registers)
 
     def _ends(self, one: Instruction, window: _Open, live: frozenset[str] | None) -> bool:
         """Whether nothing reads the value of a window from here on, or knows where it is. `live`: what lives at the start of a block."""

@@ -137,7 +137,7 @@ def _binary(cursor: Cursor, level: int) -> _Value:
     while (symbol := _operator(cursor)) in _LEVELS[level]:
         start = cursor.starts[cursor.at]
         cursor.at += len(symbol)
-        left = _applied(cursor, symbol, left, _binary(cursor, level + 1), start)
+        left = _apply(cursor, symbol, left, _binary(cursor, level + 1), start)
     return left
 
 
@@ -154,7 +154,7 @@ def _operator(cursor: Cursor) -> str:
 def _unary(cursor: Cursor) -> _Value:
     if cursor.kind == NUMBER:
         literal = _literal(cursor, cursor.next())
-        return _of_literal(literal)
+        return _literal_value(literal)
     if cursor.kind == WORD and cursor.accept("WARP_SZ"):
         return _Value("s", _WARP_SIZE)
     symbol = cursor.text
@@ -164,14 +164,14 @@ def _unary(cursor: Cursor) -> _Value:
     if symbol == "(":
         return _parenthesis(cursor)
     if symbol == "-" and cursor.kind == NUMBER:
-        return _of_literal(_literal(cursor, "-" + cursor.next()))
+        return _literal_value(_literal(cursor, "-" + cursor.next()))
     start = cursor.starts[cursor.at - 1]
     value = _unary(cursor)
     if symbol in "+-":
-        _no_bits(cursor, value, start)
-        return value if symbol == "+" else _wrapped(value.kind, -value.number)
+        _reject_bit_literal(cursor, value, start)
+        return value if symbol == "+" else _wrap(value.kind, -value.number)
     number = int(_integer(cursor, value).number)
-    return _wrapped("u", ~number) if symbol == "~" else _Value("s", int(not number))
+    return _wrap("u", ~number) if symbol == "~" else _Value("s", int(not number))
 
 
 def _parenthesis(cursor: Cursor) -> _Value:
@@ -180,7 +180,7 @@ def _parenthesis(cursor: Cursor) -> _Value:
     if cast in (".u64", ".s64"):
         cursor.at += 1
         cursor.expect(")", "after the type of a cast")
-        return _wrapped(cast[1], _integer(cursor, _unary(cursor)).number)
+        return _wrap(cast[1], _integer(cursor, _unary(cursor)).number)
     value = _ternary(cursor)
     cursor.expect(")", "at the end of a constant expression")
     return value
@@ -189,10 +189,10 @@ def _parenthesis(cursor: Cursor) -> _Value:
 # -- arithmetic --------------------------------------------------------------------------------------------------------------------
 
 
-def _applied(cursor: Cursor, symbol: str, a: _Value, b: _Value, start: int) -> _Value:
+def _apply(cursor: Cursor, symbol: str, a: _Value, b: _Value, start: int) -> _Value:
     """Return the value of `a symbol b`; errors point to the text from the operator on."""
     for one in (a, b):
-        _no_bits(cursor, one, start)
+        _reject_bit_literal(cursor, one, start)
     if (a.kind == "f") != (b.kind == "f"):
         raise cursor.error(f"`{symbol}` takes two integers or two floating-point numbers, not one of each", cursor.span(start))
     if symbol == "/" and b.number == 0:
@@ -210,29 +210,29 @@ def _applied(cursor: Cursor, symbol: str, a: _Value, b: _Value, start: int) -> _
         return _Value("s", int(_COMPARISONS[symbol](x, y)))
     if symbol in ("&&", "||"):
         return _Value("s", int(bool(a.number) and bool(b.number) if symbol == "&&" else bool(a.number) or bool(b.number)))
-    return _of_integers(cursor, symbol, a, b, start)
+    return _apply_to_integers(cursor, symbol, a, b, start)
 
 
-def _of_integers(cursor: Cursor, symbol: str, a: _Value, b: _Value, start: int) -> _Value:
+def _apply_to_integers(cursor: Cursor, symbol: str, a: _Value, b: _Value, start: int) -> _Value:
     x, y = int(a.number), int(b.number)
     if symbol in ("<<", ">>"):
-        return _wrapped(a.kind, x << (y & 63) if symbol == "<<" else x >> (y & 63))
+        return _wrap(a.kind, x << (y & 63) if symbol == "<<" else x >> (y & 63))
     kind = "u" if "u" in (a.kind, b.kind) or symbol in "&|^%" else "s"
     if kind == "u":
         x, y = x & _BITS, y & _BITS
     match symbol:
         case "+" | "-" | "*":
-            return _wrapped(kind, int(_ARITHMETIC[symbol](x, y)))
+            return _wrap(kind, int(_ARITHMETIC[symbol](x, y)))
         case "&" | "|" | "^":
-            return _wrapped(kind, {"&": x & y, "|": x | y, "^": x ^ y}[symbol])
+            return _wrap(kind, {"&": x & y, "|": x | y, "^": x ^ y}[symbol])
         case "/":
-            return _wrapped(kind, abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1))
+            return _wrap(kind, abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1))
     if y == 0:
         raise cursor.error("division by zero in a constant expression", cursor.span(start))
-    return _wrapped(kind, x % y)
+    return _wrap(kind, x % y)
 
 
-def _wrapped(kind: str, number: float) -> _Value:
+def _wrap(kind: str, number: float) -> _Value:
     """Return the number wrapped to 64 bits."""
     if kind == "f":
         return _Value(kind, number)
@@ -246,7 +246,7 @@ def _integer(cursor: Cursor, value: _Value) -> _Value:
     return value
 
 
-def _no_bits(cursor: Cursor, value: _Value, start: int) -> None:
+def _reject_bit_literal(cursor: Cursor, value: _Value, start: int) -> None:
     """Reject arithmetic with `0f...` and `0d...`, which ptxas treats as bits and not as numbers."""
     if value.literal is not None and value.literal.text.lstrip("-")[:2].lower() in ("0f", "0d"):
         raise cursor.error(
@@ -257,11 +257,11 @@ def _no_bits(cursor: Cursor, value: _Value, start: int) -> None:
 # -- literals ----------------------------------------------------------------------------------------------------------------------
 
 
-def _of_literal(literal: Immediate) -> _Value:
+def _literal_value(literal: Immediate) -> _Value:
     if literal.kind == "int":
         digits = literal.text.removeprefix("-").removesuffix("U")
         unsigned = literal.text.endswith("U") or int(immediate(digits).value) >= 1 << 63
-        value = _wrapped("u" if unsigned else "s", literal.value)
+        value = _wrap("u" if unsigned else "s", literal.value)
         return _Value(value.kind, value.number, literal)
     if literal.kind == "f64":
         return _Value("f", struct.unpack("<d", literal.value.to_bytes(8, "little"))[0], literal)

@@ -35,7 +35,7 @@ class Copies:
     def __init__(self, flow: ControlFlow, liveness: Liveness) -> None:
         moves = [one for block in flow.blocks for one in block.instructions if is_move(one)]
         self._written = frozenset(name for one in moves for name in registers_written(one))
-        self._beside: dict[str, set[str]] = defaultdict(set)
+        self._interferes: dict[str, set[str]] = defaultdict(set)
         for block in flow.blocks if moves else ():
             live = set(liveness.live_out(block.index))
             for one in reversed(block.instructions):
@@ -49,13 +49,13 @@ class Copies:
         written = registers_written(one)
         for name in written:
             for other in (live - same).difference(written):
-                self._note(name, other)
+                self._add_interference(name, other)
 
-    def _note(self, name: str, other: str) -> None:
+    def _add_interference(self, name: str, other: str) -> None:
         for one, two in ((name, other), (other, name)):
             if one in self._written:
-                self._beside[one].add(two)
+                self._interferes[one].add(two)
 
-    def kept(self, move: Instruction, holding: Iterable[str]) -> bool:
+    def needs_instruction(self, move: Instruction, holding: Iterable[str]) -> bool:
         """Return whether a move of a value that is or was in the registers `holding` has to be an instruction of the machine code."""
-        return any(not self._beside[name].isdisjoint(holding) for name in registers_written(move) if name in self._beside)
+        return any(not self._interferes[name].isdisjoint(holding) for name in registers_written(move) if name in self._interferes)

@@ -1,6 +1,6 @@
 """Demangle names of kernels to what the programmer wrote.
 
-The machine's C++ runtime demangles if there is one (`mangled.by_runtime`). The parser below is used where there is none, where the
+The machine's C++ runtime demangles if there is one (`mangling.runtime_demangle`). The parser below is used where there is none, where the
 runtime's text is further from the source (a function as a template argument), and where a name may expand to more than fits into memory. It
 reads the part of the Itanium C++ ABI's mangling that kernel names use: namespaces, classes, templates with types and constants as
 arguments, packs, pointers, references, arrays, functions, lambdas. Names with anything else are returned unchanged.
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
-from memlane.ptx.mangled import Cursor, Name, Type, UnreadError, by_runtime
+from memlane.ptx.mangling import Cursor, Name, Type, UnreadError, runtime_demangle
 
 _BUILTIN = {
     "v": "void", "w": "wchar_t", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short", "t": "unsigned short",
@@ -44,7 +44,7 @@ def demangle(name: str) -> str:
     """
     if not name.startswith("_Z"):
         return name
-    return ("L_Z" not in name and by_runtime(_SUFFIX.split(name)[0])) or read(name)
+    return ("L_Z" not in name and runtime_demangle(_SUFFIX.split(name)[0])) or read(name)
 
 
 def read(name: str) -> str:

@@ -14,12 +14,12 @@ from memlane.walks import gathered, positions, post_order
 
 _Row = tuple[int, int]
 """A block and an exponent k: the block and its next 2^k - 1 postdominators."""
-_OF_THE_WARP = frozenset(
+_UNIFORM_REGISTERS = frozenset(
     {"ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid", "cluster_ctarank", "cluster_nctarank"}
     | {"nwarpid", "nsmid", "gridid", "total_smem_size", "aggr_smem_size", "dynamic_smem_size", "is_explicit_cluster"}
 )
 """Special registers that are uniform across a warp at all times."""
-_SHARED_BY_LANES = frozenset({"const", "global", "shared", "shared::cta", "shared::cluster"})
+_UNIFORM_SPACES = frozenset({"const", "global", "shared", "shared::cta", "shared::cluster"})
 """Spaces in which one address is one location for all lanes."""
 _CARRIES = frozenset({"addc", "subc", "madc"})
 
@@ -42,21 +42,21 @@ def diverging_branches(flow: ControlFlow) -> frozenset[int]:
                 work += written
             for name in registers_read(one):
                 readers[name].append((written, block.index if one is branch else None))
-    ways, varying, diverging = _Ways(flow), set[str](), set[int]()
+    joins, varying, diverging = _JoinRegisters(flow), set[str](), set[int]()
     while work:
         name = work.pop()
         if name in varying:
             continue
         varying.add(name)
-        for written, parting in readers[name]:
+        for written, branching in readers[name]:
             work += written
-            if parting is not None and parting not in diverging:
-                diverging.add(parting)
-                work += ways.brought_along(parting)
+            if branching is not None and branching not in diverging:
+                diverging.add(branching)
+                work += joins.varying_at_join(branching)
     return frozenset(diverging)
 
 
-def turns_apart(flow: ControlFlow) -> frozenset[int]:
+def blocks_with_diverged_iterations(flow: ControlFlow) -> frozenset[int]:
     """Return the blocks of loops in which lanes of a warp may be in different iterations at once.
 
     These loops have several back edges or several entries, and a branch that diverges. In a loop with one of each, lanes wait at the back
@@ -76,17 +76,17 @@ def _differs_by_itself(one: Instruction, parameters: frozenset[str]) -> bool:
     if one.opcode in _CARRIES:
         return True
     specials = (item.name for operand in one.operands for item in elements(operand) if isinstance(item, Special))
-    if any(name.strip("%").partition(".")[0] not in _OF_THE_WARP for name in specials):
+    if any(name.strip("%").partition(".")[0] not in _UNIFORM_REGISTERS for name in specials):
         return True
     if one.form.effect == "load":
         address = one.operand("a")
         if one.slot("ss") in ("param", "param::entry"):
             return not (isinstance(address, Address) and isinstance(address.base, Symbol) and address.base.name in parameters)
-        return one.slot("ss") not in _SHARED_BY_LANES or one.has("volatile")
+        return one.slot("ss") not in _UNIFORM_SPACES or one.has("volatile")
     return one.form.effect not in ("", "branch")
 
 
-class _Ways:
+class _JoinRegisters:
     """Registers written between the branches of a function and their joins, and read behind.
 
     A search of the blocks between for each branch would be quadratic. Instead each block has a set of registers: those written in it, or on
@@ -98,7 +98,7 @@ class _Ways:
         self._flow = flow
         self._known = 0
 
-    def brought_along(self, branch: int) -> frozenset[str]:
+    def varying_at_join(self, branch: int) -> frozenset[str]:
         """Return the registers written between a branch and its join that may be read where control arrives by both sides.
 
         Registers that an earlier call returned are left out.
@@ -132,7 +132,7 @@ class _Ways:
         block, doublings = row
         if not doublings:
             return self._rows(block)
-        half = self._above[doublings - 1][block]
+        half = self._postdominators[doublings - 1][block]
         assert half is not None
         return [(block, doublings - 1), (half, doublings - 1)]
 
@@ -144,13 +144,13 @@ class _Ways:
             length = self._depth[side] - (0 if meet is None else self._depth[meet])
             if length:
                 doublings = length.bit_length() - 1
-                found += [(side, doublings), (self._climbed(side, length - (1 << doublings)), doublings)]
+                found += [(side, doublings), (self._postdominator(side, length - (1 << doublings)), doublings)]
         return list(dict.fromkeys(found))
 
-    def _climbed(self, block: int, steps: int) -> int:
+    def _postdominator(self, block: int, steps: int) -> int:
         """Return the postdominator that is `steps` steps above a block."""
         for doublings in positions(steps):
-            above = self._above[doublings][block]
+            above = self._postdominators[doublings][block]
             assert above is not None
             block = above
         return block
@@ -166,7 +166,7 @@ class _Ways:
         return found
 
     @cached_property
-    def _above(self) -> Sequence[Sequence[int | None]]:
+    def _postdominators(self) -> Sequence[Sequence[int | None]]:
         """Postdominator 2^k steps above each block, by exponent k and block."""
         found: list[Sequence[int | None]] = [self._flow.immediate_postdominators]
         while 1 << len(found) <= max(self._depth):

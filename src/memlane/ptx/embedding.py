@@ -25,8 +25,8 @@ from memlane.ptx.ir import (
     with_instructions,
 )
 from memlane.ptx.location import Location
+from memlane.ptx.parameter_registers import ParameterRegisters, access_moves, load_moves, store_moves
 from memlane.ptx.parameters import Unit, cut, items_of, parameter_accesses
-from memlane.ptx.passing import Passed, loaded, moves, stored
 from memlane.ptx.registers import Scope
 
 
@@ -106,7 +106,7 @@ class Embedding:
         """Prepare the function; `chosen` maps places among its lines to the body inlined there."""
         self._body, self._chosen, self._names = body, chosen, names
         self._scope = Scope.of((*body.function.params, *body.function.results, *body.statements))
-        self._passed = self._registers()
+        self._variable_registers = self._registers()
 
     def embedded(self) -> Body:
         """Return the function with the bodies inlined."""
@@ -116,16 +116,16 @@ class Embedding:
             if number in self._chosen:
                 assert isinstance(statement, Instruction)
                 lines += self._in_place_of(statement, origins[0], self._chosen[number], place)
-            elif isinstance(statement, Variable) and statement.name in self._passed:
-                lines += [(one, ()) for one in self._passed[statement.name].declared()]
-            elif isinstance(statement, Instruction) and (passed := self._accessed(statement, self._passed)):
-                lines += _all_from(moves(statement, passed, self._scope.type_of), origins[0])
+            elif isinstance(statement, Variable) and statement.name in self._variable_registers:
+                lines += [(one, ()) for one in self._variable_registers[statement.name].declarations()]
+            elif isinstance(statement, Instruction) and (registers := self._accessed(statement, self._variable_registers)):
+                lines += _all_from(access_moves(statement, registers, self._scope.type_of), origins[0])
             else:
                 place = statement if isinstance(statement, Directive) and statement.text.startswith(".loc") else place
                 lines.append((statement, origins))
         return Body(self._body.function, tuple(lines))
 
-    def _registers(self) -> dict[str, Passed]:
+    def _registers(self) -> dict[str, ParameterRegisters]:
         """Return the registers that replace each variable passed to a chosen call."""
         own, found = accesses_of(self._body), dict[str, set[Unit]]()
         for number, callee in self._chosen.items():
@@ -135,36 +135,36 @@ class Embedding:
                 if isinstance(actual, Symbol):
                     parts = found.setdefault(actual.name, set(own.get(actual.name, ())))
                     parts |= {(0, formal.nbytes)} if formal.space == "reg" else theirs.get(formal.name, set())
-        return {name: Passed(f"%{self._names.fresh()}", cut(parts)) for name, parts in found.items()}
+        return {name: ParameterRegisters(f"%{self._names.fresh()}", cut(parts)) for name, parts in found.items()}
 
     @staticmethod
-    def _accessed(one: Instruction, passed: Mapping[str, Passed]) -> Passed | None:
-        return next((passed[name] for name, *_ in parameter_accesses(one) if name in passed), None)
+    def _accessed(one: Instruction, registers: Mapping[str, ParameterRegisters]) -> ParameterRegisters | None:
+        return next((registers[name] for name, *_ in parameter_accesses(one) if name in registers), None)
 
     # -- one call ------------------------------------------------------------------------------------------------------------------
 
     def _in_place_of(self, call: Instruction, origin: Origin, callee: Body, place: Directive | None) -> Iterator[Line]:
         """Yield the lines that replace a call. `place`: the line information in effect there."""
         name, at, theirs = self._names.fresh(), call.location, accesses_of(callee)
-        passed: dict[str, Passed] = {}
+        registers: dict[str, ParameterRegisters] = {}
         before: list[Statement] = []
         behind: list[Statement] = []
         for number, (formal, actual) in enumerate(passed_by(call, callee.function)):
             if isinstance(actual, Symbol):
-                passed[formal.name] = self._passed[actual.name]
+                registers[formal.name] = self._variable_registers[actual.name]
                 continue
-            one = Passed(f"%{name}_{number}", cut({(0, formal.nbytes), *theirs.get(formal.name, ())}))
-            passed[formal.name] = one
-            yield from ((declared, ()) for declared in one.declared())
+            one = ParameterRegisters(f"%{name}_{number}", cut({(0, formal.nbytes), *theirs.get(formal.name, ())}))
+            registers[formal.name] = one
+            yield from ((declared, ()) for declared in one.declarations())
             if isinstance(actual, Register | Immediate) and formal in callee.function.params:
-                before += stored(actual, formal.type, 0, one, self._scope.type_of)
+                before += store_moves(actual, formal.type, 0, one, self._scope.type_of)
             elif isinstance(actual, Register):
-                behind += loaded(actual, formal.type, 0, one, self._scope.type_of)
+                behind += load_moves(actual, formal.type, 0, one, self._scope.type_of)
         skip = f"${name}_not"
         if call.guard is not None:
             yield instruction(f"bra {skip};", Guard(call.guard.register, not call.guard.negated), at), (origin,)
         yield from _all_from(_placed(before, at), origin)
-        yield self._copy(callee, passed, f"${name}_back", origin, at, place)
+        yield self._copy(callee, registers, f"${name}_back", origin, at, place)
         yield from _all_from(_placed(behind, at), origin)
         if call.guard is not None:
             yield Label(skip), ()
@@ -172,12 +172,18 @@ class Embedding:
             yield place, ()
 
     def _copy(
-        self, callee: Body, passed: Mapping[str, Passed], end: str, call: Origin, at: Location | None, place: Directive | None
+        self,
+        callee: Body,
+        registers: Mapping[str, ParameterRegisters],
+        end: str,
+        call: Origin,
+        at: Location | None,
+        place: Directive | None,
     ) -> Line:
         """Return the body of a function with registers for its parameters, in which a return jumps to the label `end`."""
         scope = Scope.of((*callee.function.params, *callee.function.results, *callee.statements))
         string = self._names.string(callee.function.name) if at is not None else ""
-        lines: list[Line] = list(self._formal_registers(callee, passed, call))
+        lines: list[Line] = list(self._formal_registers(callee, registers, call))
         last = len(callee.lines) - 1
         for number, (statement, inner) in enumerate(callee.lines):
             origins = tuple(one.called_at(call.function, call.instruction) for one in inner)
@@ -191,18 +197,18 @@ class Embedding:
                 leaves = replace(instruction(f"bra{'.uni' if statement.has('uni') else ''} {end};"), guard=statement.guard)
                 if number != last or statement.guard is not None:
                     lines.append((replace(leaves, location=statement.location, span=statement.span), origins))
-            elif one := self._accessed(statement, passed):
-                lines += _all_from(moves(statement, one, scope.type_of), origins[0])
+            elif one := self._accessed(statement, registers):
+                lines += _all_from(access_moves(statement, one, scope.type_of), origins[0])
             else:
                 lines.append((statement, origins))
         lines.append((Label(end), ()))
         results = [one for one in callee.function.results if one.space == "reg"]
         for formal in results:
-            lines += _all_from(_placed(stored(Register(formal.name), formal.type, 0, passed[formal.name], scope.type_of), at), call)
+            lines += _all_from(_placed(store_moves(Register(formal.name), formal.type, 0, registers[formal.name], scope.type_of), at), call)
         return Block(tuple(statement for statement, _ in lines)), tuple(one for _, origins in lines for one in origins)
 
     @staticmethod
-    def _formal_registers(callee: Body, passed: Mapping[str, Passed], call: Origin) -> Iterator[Line]:
+    def _formal_registers(callee: Body, registers: Mapping[str, ParameterRegisters], call: Origin) -> Iterator[Line]:
         """Yield declarations of parameters that are registers themselves, and moves of the passed values into them."""
         for formal in (*callee.function.results, *callee.function.params):
             if formal.space == "reg":
@@ -210,7 +216,7 @@ class Embedding:
         for formal in callee.function.params:
             if formal.space == "reg":
                 kind = Scope.of(callee.function.params).type_of
-                yield from _all_from(loaded(Register(formal.name), formal.type, 0, passed[formal.name], kind), call)
+                yield from _all_from(load_moves(Register(formal.name), formal.type, 0, registers[formal.name], kind), call)
 
 
 def _all_from(statements: Sequence[Statement] | Iterator[Statement], origin: Origin) -> Iterator[Line]:

@@ -47,11 +47,11 @@ from memlane.ptx.ir import (
 from memlane.ptx.lexer import NAME
 from memlane.ptx.location import file_of
 from memlane.ptx.once import once_for_each
+from memlane.ptx.parameter_registers import can_use_registers
 from memlane.ptx.parameters import items_of, parameter_accesses
-from memlane.ptx.passing import can_be_passed
 from memlane.ptx.registers import Scope, names_in
-from memlane.ptx.scopes import flatten_scopes, outside_names
-from memlane.ptx.statics import statics_outside
+from memlane.ptx.scopes import flatten_scopes, outer_names
+from memlane.ptx.static_variables import hoist_shared_variables
 from memlane.walks import reachable
 
 MOST_INSTRUCTIONS = 4096
@@ -79,11 +79,11 @@ def inline_calls(module: Module) -> Inlined:
     """Return the module with the functions that access memory inlined where possible."""
     if not any(one.form.effect == "call" for kernel in module.kernels.values() for one in kernel.instructions()):
         return Inlined(module, {}, {})
-    inliner = _Inliner(statics_outside(module))
+    inliner = _Inliner(hoist_shared_variables(module))
     try:
         found = inliner.inlined()
     except RecursionError:
-        return Inlined(module, {}, inliner.none("it is called through hundreds of functions"))
+        return Inlined(module, {}, inliner.not_inlined("it is called through hundreds of functions"))
     return found if found.origins else replace(found, module=module)
 
 
@@ -98,7 +98,7 @@ class _Inliner:
         self._left: dict[str, str] = {}
         self._obstacles: dict[str, str] = {}
         self._captures: dict[tuple[str, str], str] = {}
-        self._touching: dict[str, bool] = {}
+        self._accessing_with_callees: dict[str, bool] = {}
         self._taken: set[str] = set()
 
     def inlined(self) -> Inlined:
@@ -108,18 +108,18 @@ class _Inliner:
         if not changed:
             return Inlined(self._module, {}, self._left)
         kernels = {name: replace(body.function, body=Block(body.statements)) for name, body in changed.items()}
-        gone = self._not_needed(kernels)
+        removed = self._unreferenced(kernels)
         items: list[Item] = []
         for item in self._module.items:
             if not isinstance(item, Function):
                 items.append(item)
-            elif item.name not in gone:
+            elif item.name not in removed:
                 items.append(kernels.get(item.name, item) if item.body is not None else item)
-        items = _in_order(items, changed)
+        items = _in_declaration_order(items, changed)
         origins = {name: tuple(one for _, origins in body.lines for one in origins) for name, body in changed.items()}
         return Inlined(replace(self._module, items=_with_strings(items, self._names.strings)), origins, self._left)
 
-    def none(self, reason: str) -> Mapping[str, str]:
+    def not_inlined(self, reason: str) -> Mapping[str, str]:
         """Return `reason` for each function with accesses, none of which is inlined."""
         return dict.fromkeys((name for name in self._accessing if name not in self._module.kernels), reason)
 
@@ -137,13 +137,13 @@ class _Inliner:
     def _chosen(self, body: Body) -> dict[int, Body]:
         """Return the bodies to be inlined into a function, by place among its lines."""
         size, chosen, staying = body.size, dict[int, Body](), set[str]()
-        passing = _Passing(body)
+        operands = _CallOperands(body)
         for place, (call, _) in enumerate(body.lines):
             if not isinstance(call, Instruction) or call.form.effect != "call":
                 continue
             name = called_name(call)
             callee = self._module.functions.get(name or "")
-            reason = self._obstacle(passing, call, callee) if callee is not None and self._touches(callee.name) else None
+            reason = self._obstacle(operands, call, callee) if callee is not None and self._may_access_memory(callee.name) else None
             if callee is None or reason is None:
                 staying |= _passed_names(call)
             elif reason or size + self._body(callee).size > MOST_INSTRUCTIONS:
@@ -162,11 +162,11 @@ class _Inliner:
                 staying |= _passed_names(body.lines[place][0])
         return chosen
 
-    def _touches(self, name: str) -> bool:
+    def _may_access_memory(self, name: str) -> bool:
         """Return whether a function or one of its callees accesses memory."""
-        if name not in self._touching:
-            self._touching[name] = not self._accessing.isdisjoint({name, *self._reached(name)})
-        return self._touching[name]
+        if name not in self._accessing_with_callees:
+            self._accessing_with_callees[name] = not self._accessing.isdisjoint({name, *self._reached(name)})
+        return self._accessing_with_callees[name]
 
     def _reached(self, name: str) -> set[str]:
         """Return the functions that `name` calls by name, directly or through others."""
@@ -176,14 +176,14 @@ class _Inliner:
 
         return reachable(named(name), named)
 
-    def _obstacle(self, passing: _Passing, call: Instruction, callee: Function) -> str:
+    def _obstacle(self, operands: _CallOperands, call: Instruction, callee: Function) -> str:
         """Return why a function cannot be inlined at a call; empty if it can."""
         if callee.name not in self._obstacles:
-            self._obstacles[callee.name] = "it calls itself" if callee.name in self._reached(callee.name) else _own_obstacle(callee)
-        obstacle = self._obstacles[callee.name] or passing.misfit(call, callee)
-        pair = passing.body.function.name, callee.name
+            self._obstacles[callee.name] = "it calls itself" if callee.name in self._reached(callee.name) else _function_obstacle(callee)
+        obstacle = self._obstacles[callee.name] or operands.obstacle(call, callee)
+        pair = operands.body.function.name, callee.name
         if not obstacle and pair not in self._captures:
-            self._captures[pair] = self._capture(passing.body, self._body(callee))
+            self._captures[pair] = self._capture(operands.body, self._body(callee))
         return obstacle or self._captures[pair]
 
     @staticmethod
@@ -192,28 +192,28 @@ class _Inliner:
         own = {one.name for one in (*callee.function.params, *callee.function.results)}
         scope = Scope.of(callee.statements)
         named = {one.name for one in callee.statements if isinstance(one, Variable | Label)}
-        free = {name for name in outside_names(callee.statements) if name not in own | named and not scope.declares(name)}
+        free = {name for name in outer_names(callee.statements) if name not in own | named and not scope.declares(name)}
         theirs = Scope.of(body.statements)
         declared = {one.name for one in (*body.statements, *body.function.params) if isinstance(one, Variable | Label)}
         captured = sorted(name for name in free if name in declared or theirs.declares(name))
-        return f"its {_written(captured[0])} has a different meaning in {body.function.title}" if captured else ""
+        return f"its {_display_name(captured[0])} has a different meaning in {body.function.title}" if captured else ""
 
     # -- what stays ------------------------------------------------------------------------------------------------------------------
 
-    def _not_needed(self, kernels: Mapping[str, Function]) -> set[str]:
+    def _unreferenced(self, kernels: Mapping[str, Function]) -> set[str]:
         """Return the functions that were inlined and are no longer referenced."""
         if addressed_functions(self._module):
             return set()  # The addresses of functions depend on the functions next to them.
         texts = " ".join(item.text for item in self._module.items if isinstance(item, Directive) and file_of(item.text) is None)
         words = set(NAME.findall(texts))
-        gone = {name for name in self._taken if words.isdisjoint(_labels_of(self._module.functions[name]))}
-        gone = {name for name in gone if "visible" not in self._module.functions[name].linkage}
+        removed = {name for name in self._taken if words.isdisjoint(_labels_of(self._module.functions[name]))}
+        removed = {name for name in removed if "visible" not in self._module.functions[name].linkage}
         while True:
-            staying = [kernels.get(name, one) for name, one in self._module.functions.items() if name not in gone]
+            staying = [kernels.get(name, one) for name, one in self._module.functions.items() if name not in removed]
             called = {called_name(call) for one in staying for call in one.instructions() if call.form.effect == "call"}
-            if gone.isdisjoint(called):
-                return gone
-            gone = {name for name in gone if name not in called}
+            if removed.isdisjoint(called):
+                return removed
+            removed = {name for name in removed if name not in called}
 
 
 def _flat(function: Function) -> Body:
@@ -237,7 +237,7 @@ def _passed_names(call: Statement) -> set[str]:
     return {one.name for letter in ("result", "arguments") for one in items_of(call, letter) if isinstance(one, Symbol)}
 
 
-def _written(name: str) -> str:
+def _display_name(name: str) -> str:
     """Return a name as the programmer wrote it.
 
     A parameter, whose PTX name is only the function's with a number, is given by its position from 1.
@@ -246,30 +246,30 @@ def _written(name: str) -> str:
     return f"parameter {int(parameter[1]) + 1}" if parameter else demangle(name)
 
 
-def _own_obstacle(callee: Function) -> str:
+def _function_obstacle(callee: Function) -> str:
     """Return why a function cannot be inlined anywhere; empty if it can."""
     body = _flat(callee)
     formals = {one.name for one in (*callee.params, *callee.results) if one.space == "param"}
     for statement in body.statements:
         if isinstance(statement, Variable) and statement.space not in ("param", "local"):
-            return f"it has {_written(statement.name)} in {statement.space} memory, which all its calls share"
+            return f"it has {_display_name(statement.name)} in {statement.space} memory, which all its calls share"
         if not isinstance(statement, Instruction):
             continue
         if statement.opcode == "alloca":
             return "it allocates memory on the stack"
-        if odd := [name for name in _odd_uses(statement) if name in formals]:
-            return f"it does more with {_written(odd[0])} than load or store it"
+        if odd := [name for name in _impossible_uses(statement) if name in formals]:
+            return f"it does more with {_display_name(odd[0])} than load or store it"
     return ""
 
 
-def _odd_uses(one: Instruction) -> list[str]:
+def _impossible_uses(one: Instruction) -> list[str]:
     """Return the names that an instruction uses in a way that is impossible for registers."""
     if any(True for _ in parameter_accesses(one)):
-        return [] if can_be_passed(one) else [name for name, *_ in parameter_accesses(one)]
+        return [] if can_use_registers(one) else [name for name, *_ in parameter_accesses(one)]
     return [name for operand in one.operands for name in names_in(operand)]
 
 
-class _Passing:
+class _CallOperands:
     """The variables that a function passes to its callees."""
 
     def __init__(self, body: Body) -> None:
@@ -279,10 +279,10 @@ class _Passing:
         """Names used in a way that is impossible for registers, each with the number of such names found before it."""
         for one in body.statements:
             if isinstance(one, Instruction) and one.form.effect != "call":
-                for name in _odd_uses(one):
+                for name in _impossible_uses(one):
                     self._odd.setdefault(name, len(self._odd))
 
-    def misfit(self, call: Instruction, callee: Function) -> str:
+    def obstacle(self, call: Instruction, callee: Function) -> str:
         """Return why the operands of a call cannot become registers; empty if they can."""
         if any(
             len(items_of(call, letter)) != len(formals) for letter, formals in (("result", callee.results), ("arguments", callee.params))
@@ -292,14 +292,14 @@ class _Passing:
             if isinstance(actual, Symbol):
                 known = self._variables.get(actual.name)
                 if actual.offset or known is None or known.nbytes != formal.nbytes:
-                    return f"a call passes {_written(actual.name)} for its {_written(formal.name)}"
+                    return f"a call passes {_display_name(actual.name)} for its {_display_name(formal.name)}"
             elif formal.shape is not None or not isinstance(actual, Register | Immediate | Sink):
-                return f"a call passes no variable for its {_written(formal.name)}"
+                return f"a call passes no variable for its {_display_name(formal.name)}"
         odd = [name for name in _passed_names(call) if name in self._odd]
-        return f"a call does more with {_written(min(odd, key=self._odd.__getitem__))} than pass it" if odd else ""
+        return f"a call does more with {_display_name(min(odd, key=self._odd.__getitem__))} than pass it" if odd else ""
 
 
-def _in_order(items: list[Item], changed: Iterable[str]) -> list[Item]:
+def _in_declaration_order(items: list[Item], changed: Iterable[str]) -> list[Item]:
     """Return the items of a module with each changed kernel moved behind the items that it now names.
 
     PTX knows only names declared in front of their use.

@@ -56,8 +56,8 @@ def link_modules(modules: Sequence[Module], elsewhere: bool = False) -> Module:
     version, target, address_size = _common_head(modules)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(n for one in modules for n in one.files.values()), 1)}
     modules = [_with_places(index, one, numbers) for index, one in enumerate(_with_own_names(modules))]
-    names = _collected(modules)
-    kept = {name: _chosen(name, one) for name, one in names.items()}
+    names = _collect_names(modules)
+    kept = {name: _choose_definition(name, one) for name, one in names.items()}
     for name, one in names.items():
         _check_declarations(name, one, kept[name])
     if not elsewhere:
@@ -138,7 +138,7 @@ def _is_dynamic(item: Definition) -> bool:
     return isinstance(item, Variable) and item.space == "shared" and "extern" in item.linkage
 
 
-def _collected(modules: Sequence[Module]) -> dict[str, _Names]:
+def _collect_names(modules: Sequence[Module]) -> dict[str, _Names]:
     found: dict[str, _Names] = {}
     for module in modules:
         for item in module.items:
@@ -149,7 +149,7 @@ def _collected(modules: Sequence[Module]) -> dict[str, _Names]:
     return found
 
 
-def _chosen(name: str, names: _Names) -> Definition | None:
+def _choose_definition(name: str, names: _Names) -> Definition | None:
     """Return the definition that is kept; None if there is none."""
     strong = [(module, one) for module, one in names.defined if not {"weak", "common"} & {*one.linkage}]
     if len(strong) > 1:
@@ -171,22 +171,24 @@ def _check_declarations(name: str, names: _Names, kept: Definition | None) -> No
         return
     home = next(module.name for module, one in names.defined if one is kept)
     for module, one in names.declared:
-        if not _fits(one, kept):
+        if not _matches(one, kept):
             raise LinkError(
                 f"`{demangle(name)}` is {_description(one)} where {module.name} declares it and {_description(kept)} where {home} "
                 "defines it; make the declaration the same as the definition"
             )
 
 
-def _fits(declared: Definition, defined: Definition) -> bool:
+def _matches(declared: Definition, defined: Definition) -> bool:
     if isinstance(declared, Function) and isinstance(defined, Function):
-        return [_room(one) for one in (*declared.results, *declared.params)] == [_room(one) for one in (*defined.results, *defined.params)]
+        return [_size_and_alignment(one) for one in (*declared.results, *declared.params)] == [
+            _size_and_alignment(one) for one in (*defined.results, *defined.params)
+        ]
     if isinstance(declared, Variable) and isinstance(defined, Variable):
         return declared.space == defined.space and declared.nbytes in (0, defined.nbytes)
     return False
 
 
-def _room(parameter: Variable) -> tuple[int, int]:
+def _size_and_alignment(parameter: Variable) -> tuple[int, int]:
     return parameter.nbytes, parameter.alignment
 
 

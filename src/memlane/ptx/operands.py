@@ -19,7 +19,7 @@ from memlane.ptx.ir import (
     Vector,
 )
 from memlane.ptx.lexer import NUMBER, WORD, Cursor
-from memlane.ptx.special import COLOURS, SPECIAL_REGISTERS
+from memlane.ptx.special_registers import COLOURS, SPECIAL_REGISTERS
 from memlane.ptx.types import SCALAR_TYPES
 
 _FOLLOWED_BY_NOTHING = frozenset(",;]})")

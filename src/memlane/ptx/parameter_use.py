@@ -194,7 +194,7 @@ class _Values:
                     changed = True
             return changed
 
-        self._settle(change)
+        self._solve(change)
         return made_of
 
     def _loaded_parameter(self, one: Instruction) -> int | None:
@@ -236,7 +236,7 @@ class _Values:
             found.update(written)
             return True
 
-        self._settle(change)
+        self._solve(change)
         return found
 
     def _gives_pointer(self, one: Instruction, known: set[str]) -> bool:
@@ -316,7 +316,7 @@ class _Values:
         kind = SCALAR_TYPES.get(self._scope.type_of(register))
         return _POINTER_BITS if kind is None else kind.bits
 
-    def _settle(self, change: Callable[[Instruction], bool]) -> None:
+    def _solve(self, change: Callable[[Instruction], bool]) -> None:
         """Apply `change` to the instructions until a fixpoint is reached. The known facts of a register only grow."""
         work = list(reversed(self.instructions))
         # An instruction is visited again for each parameter, or memory, newly found in a register that it reads.

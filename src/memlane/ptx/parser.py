@@ -33,7 +33,7 @@ from memlane.ptx.ir import (
 from memlane.ptx.lexer import DIRECTIVE, END, NUMBER, STRING, WORD, Cursor
 from memlane.ptx.location import Location
 from memlane.ptx.operands import Names
-from memlane.ptx.statics import variables_outside
+from memlane.ptx.static_variables import hoist_static_variables
 from memlane.source import Source, shortened
 
 _LONGEST_VERSION = 9
@@ -102,7 +102,7 @@ class _Parser:
         items: list[Item] = []
         while cursor.kind != END:
             items.extend(self.items())
-        return Module((int(major), int(minor or 0)), tuple(target), address_size, variables_outside(tuple(items)), cursor.source.name)
+        return Module((int(major), int(minor or 0)), tuple(target), address_size, hoist_static_variables(tuple(items)), cursor.source.name)
 
     def items(self) -> tuple[Item, ...]:
         """Parse the next items at module scope; a declaration may hold several variables."""

@@ -61,10 +61,10 @@ class _Flattener:
         assert function.body is not None
         self.last: dict[str, int] = {}
         """Number behind the last name derived from each name."""
-        self.taken = _Taken()
+        self.taken = _UsedNames()
         for variable in (*function.params, *function.results):
             self.taken.add(variable.name)
-        for name in outside_names(function.body.statements):
+        for name in outer_names(function.body.statements):
             self.taken.add(name)
         for statement in function.body.statements:
             if isinstance(statement, RegisterDecl) and statement.count is not None:
@@ -94,7 +94,7 @@ class _Flattener:
         return candidate
 
 
-class _Taken:
+class _UsedNames:
     """Names and ranges of names in use; ranges are not expanded, as a range may be larger than memory.
 
     They are grouped by their part before trailing digits: only names of one group can be equal, or lie in each other's range.
@@ -123,10 +123,10 @@ def _stem(name: str) -> str:
     return name.rstrip("0123456789")
 
 
-def outside_names(statements: tuple[Statement, ...]) -> Iterator[str]:
-    """Yield the free names of statements: those that no declaration around their use declares, and the names declared at this level.
+def outer_names(statements: tuple[Statement, ...]) -> Iterator[str]:
+    """Yield the names used or declared at the outer level; a name used in an inner block only if no block around the use declares it.
 
-    Ranges declared by the body itself are left out.
+    Ranges declared at the outer level are left out.
     """
     for statement in statements:
         if isinstance(statement, Block):
@@ -135,7 +135,7 @@ def outside_names(statements: tuple[Statement, ...]) -> Iterator[str]:
             for inside in inner:
                 hidden.declare(inside, lambda name, count: _HIDDEN)
             own = {inside.name for inside in inner if isinstance(inside, (RegisterDecl, Variable, Label))}
-            for name in outside_names(inner):
+            for name in outer_names(inner):
                 if name not in own and not hidden.rename(name).startswith(_HIDDEN):
                     yield name
         elif isinstance(statement, (RegisterDecl, Variable, Label)):

@@ -29,7 +29,7 @@ from memlane.ptx.ir import (
     elements,
     with_instructions,
 )
-from memlane.ptx.special import COLOURS, SPECIAL_REGISTERS
+from memlane.ptx.special_registers import COLOURS, SPECIAL_REGISTERS
 
 ELEMENTS = "xyzw"
 """Names of the elements."""

@@ -40,7 +40,7 @@ from memlane.ptx.once import once_for_each
 from memlane.ptx.operands import register_number
 from memlane.ptx.printer import operand_text
 from memlane.ptx.registers import names_in
-from memlane.ptx.special import SPECIAL_REGISTERS
+from memlane.ptx.special_registers import SPECIAL_REGISTERS
 from memlane.ptx.types import SCALAR_TYPES, VECTOR_LENGTHS
 from memlane.source import Span
 
@@ -334,7 +334,7 @@ def _registers(operand: Operand) -> Iterator[Register]:
 def _fits(scope: _Scope, operand: Operand, wanted: str, wider: bool, instruction: Instruction) -> Iterator[Complaint]:
     if isinstance(operand, Vector):
         if instruction.opcode == "mov" and instruction.slot("vec") is None:
-            yield from _packs(scope, operand, wanted, instruction)
+            yield from _check_packing(scope, operand, wanted, instruction)
         elif (
             len(operand.items) > 1
             and instruction.slot("vec") is None
@@ -380,7 +380,7 @@ def _fits(scope: _Scope, operand: Operand, wanted: str, wider: bool, instruction
             yield f"`{operand.name}` is `.{found.name}`, but `{instruction.name}` needs `.{wanted}` there", operand.name
 
 
-def _packs(scope: _Scope, operand: Vector, wanted: str, instruction: Instruction) -> Iterator[Complaint]:
+def _check_packing(scope: _Scope, operand: Vector, wanted: str, instruction: Instruction) -> Iterator[Complaint]:
     """Check `mov.b64 %rd1, {%r1, %r2}`: the items together are as wide as the type. A `_` may stand for any of them."""
     widths = []
     if len(operand.items) == 1:

@@ -21,7 +21,7 @@ from memlane.ptx.lexer import NAME
 from memlane.ptx.registers import rename_instruction
 
 
-def statics_outside(module: Module) -> Module:
+def hoist_shared_variables(module: Module) -> Module:
     """Return the module with the shared variables of its functions (not its kernels) moved to module scope.
 
     Variables whose name is declared elsewhere too stay. Returns the module itself if there are none to move.
@@ -31,27 +31,27 @@ def statics_outside(module: Module) -> Module:
     for item in module.items:
         if isinstance(item, Function) and item.body is not None and not item.is_entry:
             inside = item.body.statements
-            moved = [one for one in inside if isinstance(one, Variable) and one.space == "shared" and declared[one.name] == 1]
-            if moved:
-                items += moved
-                item = replace(item, body=replace(item.body, statements=tuple(one for one in inside if one not in moved)))
+            hoisted = [one for one in inside if isinstance(one, Variable) and one.space == "shared" and declared[one.name] == 1]
+            if hoisted:
+                items += hoisted
+                item = replace(item, body=replace(item.body, statements=tuple(one for one in inside if one not in hoisted)))
         items.append(item)
     return module if len(items) == len(module.items) else replace(module, items=tuple(items))
 
 
-def variables_outside(items: tuple[Item, ...]) -> tuple[Item, ...]:
+def hoist_static_variables(items: tuple[Item, ...]) -> tuple[Item, ...]:
     """Return the items with variables in global and constant memory that functions declare moved in front of these functions.
 
     A name that is declared elsewhere too gets a number.
     """
     if not any(_is_static(one) for item in items if isinstance(item, Function) for one in item.walk()):
         return items
-    lift = _Lift(items)
+    hoister = _Hoister(items)
     found: list[Item] = []
     for item in items:
         if isinstance(item, Function) and item.body is not None:
-            item = replace(item, body=lift.block(item.body, {}))
-            found += lift.taken_out()
+            item = replace(item, body=hoister.block(item.body, {}))
+            found += hoister.take_hoisted()
         found.append(item)
     return tuple(found)
 
@@ -60,17 +60,17 @@ def _is_static(one: Statement) -> bool:
     return isinstance(one, Variable) and one.space in ("global", "const")
 
 
-class _Lift:
+class _Hoister:
     """Removes such variables from blocks, and gives them unique names."""
 
     def __init__(self, items: tuple[Item, ...]) -> None:
         self._declared = Counter(_declared(items))
-        self._moved: list[Variable] = []
+        self._hoisted: list[Variable] = []
 
-    def taken_out(self) -> list[Variable]:
+    def take_hoisted(self) -> list[Variable]:
         """Return the variables removed since the last call."""
-        moved, self._moved = self._moved, []
-        return moved
+        hoisted, self._hoisted = self._hoisted, []
+        return hoisted
 
     def block(self, block: Block, outer: Mapping[str, str]) -> Block:
         """Return the block without its static variables. `outer` maps old to new names around the block."""
@@ -78,12 +78,12 @@ class _Lift:
         for one in block.statements:
             if isinstance(one, Variable | RegisterDecl | Label):
                 names.pop(one.name, None)
-        names.update({one.name: self._named(one.name) for one in block.statements if isinstance(one, Variable) and _is_static(one)})
+        names.update({one.name: self._unique_name(one.name) for one in block.statements if isinstance(one, Variable) and _is_static(one)})
         kept: list[Statement] = []
         for one in block.statements:
             if isinstance(one, Variable) and _is_static(one):
                 initial = None if one.initial is None else NAME.sub(lambda found: names.get(found[0], found[0]), one.initial)
-                self._moved.append(replace(one, name=names[one.name], initial=initial))
+                self._hoisted.append(replace(one, name=names[one.name], initial=initial))
             elif isinstance(one, Block):
                 kept.append(self.block(one, names))
             elif isinstance(one, Instruction):
@@ -92,7 +92,7 @@ class _Lift:
                 kept.append(one)
         return Block(tuple(kept))
 
-    def _named(self, name: str) -> str:
+    def _unique_name(self, name: str) -> str:
         """Return the name itself if it is declared once, else one that is not declared."""
         if self._declared[name] == 1:
             return name

@@ -117,7 +117,7 @@ _LITERAL = re.compile(r"(?<=[<,( ])(-?\d+)(?:u|l|ul|ll|ull)(?=[,>)])")
 _INTERNAL = re.compile(r"\b_INTERNAL_\w+(?=::)")
 
 
-def by_runtime(name: str) -> str | None:
+def runtime_demangle(name: str) -> str | None:
     """Return the C++ runtime's demangling of a name, in the spelling of this package.
 
     None if there is no runtime, if it cannot parse the name, or if the result may not fit into memory.
@@ -138,13 +138,13 @@ def _runtime() -> Callable[[str], str | None] | None:
     """Return `__cxa_demangle` of the C++ ABI, from the first library that exists; None if none does."""
     for library in _RUNTIMES:
         try:
-            return _bound(ctypes.CDLL(library).__cxa_demangle, ctypes.CDLL(None).free)
+            return _wrapped(ctypes.CDLL(library).__cxa_demangle, ctypes.CDLL(None).free)
         except (OSError, AttributeError):
             continue
     return None
 
 
-def _bound(demangler: Any, free: Any) -> Callable[[str], str | None]:
+def _wrapped(demangler: Any, free: Any) -> Callable[[str], str | None]:
     """Return the two C functions wrapped as one Python function."""
     demangler.restype = ctypes.c_void_p
     demangler.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))

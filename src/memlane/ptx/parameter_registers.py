@@ -24,14 +24,14 @@ _VALUE = "%value"
 
 
 @dataclass(frozen=True)
-class Passed:
+class ParameterRegisters:
     """A parameter as registers."""
 
     name: str
     """Stem of the names of its registers."""
     units: tuple[Unit, ...]
 
-    def declared(self) -> tuple[RegisterDecl, ...]:
+    def declarations(self) -> tuple[RegisterDecl, ...]:
         """Return the declarations of its registers."""
         return tuple(RegisterDecl(f"b{8 * max(2, nbytes)}", self.register(offset)) for offset, nbytes in self.units)
 
@@ -44,12 +44,12 @@ class Passed:
         return [unit for unit in self.units if offset <= unit[0] < offset + nbytes]
 
 
-def can_be_passed(one: Instruction) -> bool:
+def can_use_registers(one: Instruction) -> bool:
     """Return whether a load or store of a parameter can become moves."""
     return all(nbytes <= _WIDEST for _, _, nbytes, _ in parameter_accesses(one))
 
 
-def moves(one: Instruction, passed: Passed, type_of: Callable[[str], str]) -> Iterator[Statement]:
+def access_moves(one: Instruction, registers: ParameterRegisters, type_of: Callable[[str], str]) -> Iterator[Statement]:
     """Yield the instructions that replace a load or store of a parameter; `type_of` returns the scalar type of a register."""
     ((_, offset, nbytes, _),) = parameter_accesses(one)
     letter = value_letter(one)
@@ -57,20 +57,24 @@ def moves(one: Instruction, passed: Passed, type_of: Callable[[str], str]) -> It
     for number, item in enumerate(elements(value)):
         at = offset + number * nbytes
         if not isinstance(item, Sink):
-            found = (stored if one.form.effect == "store" else loaded)(item, kind, at, passed, type_of)
+            found = (store_moves if one.form.effect == "store" else load_moves)(item, kind, at, registers, type_of)
             yield from _like(one, found)
 
 
-def stored(source: Operand, kind: str, offset: int, passed: Passed, type_of: Callable[[str], str]) -> tuple[Statement, ...]:
+def store_moves(
+    source: Operand, kind: str, offset: int, registers: ParameterRegisters, type_of: Callable[[str], str]
+) -> tuple[Statement, ...]:
     """Return the moves that store a value of scalar type `kind` into a parameter."""
     if isinstance(source, Immediate) and source.kind == "int":
         source = Immediate(source.value & ((1 << SCALAR_TYPES[kind].bits) - 1))
-    return tuple(_with_value(one, source) for one in statements(_stored(_width(source, kind, type_of), kind, offset, passed)))
+    return tuple(_with_value(one, source) for one in statements(_store_text(_width(source, kind, type_of), kind, offset, registers)))
 
 
-def loaded(target: Operand, kind: str, offset: int, passed: Passed, type_of: Callable[[str], str]) -> tuple[Statement, ...]:
+def load_moves(
+    target: Operand, kind: str, offset: int, registers: ParameterRegisters, type_of: Callable[[str], str]
+) -> tuple[Statement, ...]:
     """Return the moves that load a value of scalar type `kind` from a parameter."""
-    return tuple(_with_value(one, target) for one in statements(_loaded(_width(target, kind, type_of), kind, offset, passed)))
+    return tuple(_with_value(one, target) for one in statements(_load_text(_width(target, kind, type_of), kind, offset, registers)))
 
 
 def _with_value(one: Statement, value: Operand) -> Statement:
@@ -96,49 +100,49 @@ def _width(operand: Operand, kind: str, type_of: Callable[[str], str]) -> int:
     return SCALAR_TYPES[type_of(operand.name)].bits if isinstance(operand, Register) else max(16, SCALAR_TYPES[kind].bits)
 
 
-def _stored(wide: int, kind: str, offset: int, passed: Passed) -> str:
+def _store_text(wide: int, kind: str, offset: int, registers: ParameterRegisters) -> str:
     """Return the text that stores a register of `wide` bits."""
     nbytes, text = SCALAR_TYPES[kind].nbytes, _VALUE
-    parts = passed.parts(offset, nbytes)
+    parts = registers.parts(offset, nbytes)
     if len(parts) == 1:
         target = max(16, 8 * nbytes)
         if wide == target:
-            return f"mov.b{target} {passed.register(offset)}, {text};"
-        return f"cvt.u{target}.u{wide} {passed.register(offset)}, {text};"
-    stem = f"{passed.name}_t{offset}"
+            return f"mov.b{target} {registers.register(offset)}, {text};"
+        return f"cvt.u{target}.u{wide} {registers.register(offset)}, {text};"
+    stem = f"{registers.name}_t{offset}"
     lines = [f"{{\n.reg .b64 {stem}, {stem}s;\n", f".reg .b{wide} {stem}n;\n", f"mov.b{wide} {stem}n, {text};\n"]
     lines.append(f"mov.b64 {stem}, {stem}n;\n" if wide == 64 else f"cvt.u64.u{wide} {stem}, {stem}n;\n")
     for at, size in parts:
         target = max(16, 8 * size)
         lines.append(f"shr.u64 {stem}s, {stem}, {8 * (at - offset)};\n")
         convert = "mov.b64" if target == 64 else f"cvt.u{target}.u64"
-        lines.append(f"{convert} {passed.register(at)}, {stem}s;\n")
+        lines.append(f"{convert} {registers.register(at)}, {stem}s;\n")
     return "".join((*lines, "}"))
 
 
-def _loaded(wide: int, kind: str, offset: int, passed: Passed) -> str:
+def _load_text(wide: int, kind: str, offset: int, registers: ParameterRegisters) -> str:
     """Return the text that loads a register of `wide` bits."""
     nbytes, text = SCALAR_TYPES[kind].nbytes, _VALUE
-    parts = passed.parts(offset, nbytes)
+    parts = registers.parts(offset, nbytes)
     sign = "s" if kind.startswith("s") else "u"
     if len(parts) == 1:
-        return _extended(text, wide, passed.register(offset), sign, 8 * nbytes, max(16, 8 * nbytes))
-    stem = f"{passed.name}_t{offset}"
+        return _extend_text(text, wide, registers.register(offset), sign, 8 * nbytes, max(16, 8 * nbytes))
+    stem = f"{registers.name}_t{offset}"
     lines = [f"{{\n.reg .b64 {stem}, {stem}s;\n", f"mov.b64 {stem}, 0;\n"]
     for at, size in parts:
-        lines.append(f"cvt.u64.u{8 * size} {stem}s, {passed.register(at)};\n")
+        lines.append(f"cvt.u64.u{8 * size} {stem}s, {registers.register(at)};\n")
         lines.append(f"shl.b64 {stem}s, {stem}s, {8 * (at - offset)};\nor.b64 {stem}, {stem}, {stem}s;\n")
-    return "".join((*lines, _narrowed(text, wide, stem, sign, 8 * nbytes), "\n}"))
+    return "".join((*lines, _narrow_text(text, wide, stem, sign, 8 * nbytes), "\n}"))
 
 
-def _narrowed(target: str, wide: int, source: str, sign: str, bits: int) -> str:
+def _narrow_text(target: str, wide: int, source: str, sign: str, bits: int) -> str:
     """Return the text that moves the lower `bits` of a 64-bit register."""
     if wide == bits and wide < 64:
         return f".reg .b{wide} {source}n;\ncvt.u{wide}.u64 {source}n, {source};\nmov.b{wide} {target}, {source}n;\n"
-    return _extended(target, wide, source, sign, bits, 64)
+    return _extend_text(target, wide, source, sign, bits, 64)
 
 
-def _extended(target: str, wide: int, source: str, sign: str, bits: int, source_bits: int) -> str:
+def _extend_text(target: str, wide: int, source: str, sign: str, bits: int, source_bits: int) -> str:
     """Return the text that extends the lower `bits` of a register of `source_bits` to `wide` bits."""
     if wide == bits == source_bits:
         return f"mov.b{wide} {target}, {source};"
