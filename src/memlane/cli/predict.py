@@ -26,7 +26,7 @@ else:
     progress = later("memlane.cli.progress")
     predicting = later("memlane.measure.prediction")
     predictions = later("memlane.report.predictions")
-    failures = later("memlane.report.failed")
+    failures = later("memlane.report.failures")
 
 
 @runs_program

@@ -1,7 +1,7 @@
 """Render traces, counts, findings and comparisons for people and for programs.
 
 terminal, findings      traces, counts and findings for the terminal
-assembled, called, failed, modelled, perturbation, sampled, skipped, totals
+exactness, call_notes, failures, modelled_times, perturbation, sample_notes, skipped_accesses, totals
                         notes below them
 comparison, checks      differences between two files; results of the checker
 table, transactions     a table under source lines; transactions beside their ideal
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from memlane.record import kernel_label as label
 from memlane.report.checks import render_reports, reports_document
-from memlane.report.failed import broken_off_note, failed_notes
+from memlane.report.failures import broken_off_note, failed_notes
 from memlane.report.findings import TOP, headline, render_findings, render_worst, short_notes
 from memlane.report.json import counts_document, document_head, findings_document, summary_document, to_json
 from memlane.report.spreadsheet import counts_csv

@@ -12,7 +12,7 @@ from rich.text import Text
 from memlane.launch import Report
 from memlane.number_format import plural
 from memlane.record import kernel_label, source_line
-from memlane.report.failed import failed_fields, failed_notes
+from memlane.report.failures import failed_fields, failed_notes
 from memlane.report.json import document_head
 from memlane.report.table import plain
 

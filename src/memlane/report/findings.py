@@ -11,9 +11,9 @@ from rich.text import Text
 from memlane.diagnose import CYCLES, RULES, Finding, Findings, Unexamined
 from memlane.number_format import percent, plural, rounded
 from memlane.record import LaunchInfo, Skipped, Trace, kernel_label
-from memlane.report.failed import broken_off_note
-from memlane.report.modelled import COSTS, time_notes
-from memlane.report.skipped import skipped_note
+from memlane.report.failures import broken_off_note
+from memlane.report.modelled_times import COSTS, time_notes
+from memlane.report.skipped_accesses import skipped_note
 from memlane.report.table import plain
 
 TOP = 3

@@ -76,9 +76,9 @@ from typing import TYPE_CHECKING, Any
 
 from memlane.diagnose import RULES, Finding, Findings
 from memlane.record import Counts, LaunchInfo, SiteCounts, Skipped, Trace, summarise
-from memlane.report.failed import failed_fields
-from memlane.report.modelled import times_document
-from memlane.report.sampled import samples_of
+from memlane.report.failures import failed_fields
+from memlane.report.modelled_times import times_document
+from memlane.report.sample_notes import samples_of
 
 if TYPE_CHECKING:
     from memlane.measure import FailedLaunch

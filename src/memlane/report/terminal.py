@@ -25,13 +25,13 @@ from memlane.record import (
     time_axis,
     total_by_place,
 )
-from memlane.report.assembled import completeness_notes, exactness_notes, mark, wide_label
-from memlane.report.called import called_note
-from memlane.report.failed import broken_off_note
-from memlane.report.modelled import time_notes
+from memlane.report.call_notes import called_note
+from memlane.report.exactness import completeness_notes, exactness_notes, mark, wide_label
+from memlane.report.failures import broken_off_note
+from memlane.report.modelled_times import time_notes
 from memlane.report.perturbation import perturbation_notes, staging_notes
-from memlane.report.sampled import sample_notes
-from memlane.report.skipped import skipped_note
+from memlane.report.sample_notes import sample_notes
+from memlane.report.skipped_accesses import skipped_note
 from memlane.report.table import Column, LineTable, Row, plain
 from memlane.report.totals import counted_sites, order_notes, total_notes
 from memlane.report.transactions import is_alarming, mean, with_ideal

@@ -12,7 +12,7 @@ from memlane.diagnose.side import Line, read_side
 from memlane.number_format import UNKNOWN
 from memlane.record import Trace, kernel_label, replacing
 from memlane.report.comparison import footer_notes, in_words, number_alone
-from memlane.report.html.found import Found, found
+from memlane.report.html.finding_cards import FindingCards, finding_cards
 from memlane.report.html.levels import chip_of
 from memlane.report.html.model import FindingCard
 from memlane.report.html.page import embedded, environment
@@ -104,7 +104,7 @@ def render_comparison_page(before: Trace, after: Trace, names: tuple[str, str], 
     changes = compare_sides(read_side(before, names[0]), read_side(after, names[1]), kernels)
     traces = (before, after)
     compared = [{(one.before, one.after)[side] for one in changes.kernels} for side in (0, 1)]
-    results = [found(trace, chip_of(trace), DRAWN, kernels) for trace, kernels in zip(traces, compared, strict=True)]
+    results = [finding_cards(trace, chip_of(trace), DRAWN, kernels) for trace, kernels in zip(traces, compared, strict=True)]
     fates = _fates(changes, *results)
     sides = [_side(side, traces[side], names[side], results[side], fates[side], compared[side]) for side in (0, 1)]
     return (
@@ -122,7 +122,7 @@ def render_comparison_page(before: Trace, after: Trace, names: tuple[str, str], 
     )
 
 
-def _fates(changes: Comparison, before: Found, after: Found) -> tuple[dict[int, str], dict[int, str]]:
+def _fates(changes: Comparison, before: FindingCards, after: FindingCards) -> tuple[dict[int, str], dict[int, str]]:
     """Return, by rank, the findings that are gone and those that are new: a rule that holds at a line on one side only."""
     place_after = {
         (kernel.before, line.file, line.before): (kernel.after, line.file, line.after)
@@ -141,7 +141,7 @@ def _fates(changes: Comparison, before: Found, after: Found) -> tuple[dict[int, 
     return gone, new
 
 
-def _side(number: int, trace: Trace, name: str, result: Found, fates: Mapping[int, str], kernels: Collection[str]) -> SideCard:
+def _side(number: int, trace: Trace, name: str, result: FindingCards, fates: Mapping[int, str], kernels: Collection[str]) -> SideCard:
     launches = tuple(one for one in trace.launches if kernel_label(one.kernel) in kernels)
     times = f"modelled for {trace.chip} by the emulator, not measured" if trace.modelled else f"measured on {trace.chip}"
     cards = tuple((card, fates.get(card.rank, "")) for card in result.cards)

@@ -20,8 +20,7 @@ from markupsafe import Markup, escape
 from memlane.errors import RecordError
 from memlane.number_format import UNKNOWN, percent, plural, rounded, short
 from memlane.record import Trace, kernel_label, replacing
-from memlane.report.html.about import END_WORDS, about, warnings
-from memlane.report.html.found import found
+from memlane.report.html.finding_cards import finding_cards
 from memlane.report.html.histogram import SPARK_HEIGHT, SPARK_WIDTH, Bins
 from memlane.report.html.levels import chip_of, levels_note
 from memlane.report.html.model import Operation, SourceFile
@@ -29,6 +28,7 @@ from memlane.report.html.pack import Columns
 from memlane.report.html.resources import resources_of
 from memlane.report.html.source_view import files_of, operations_of
 from memlane.report.html.timeline import Timeline, as_plain, timeline
+from memlane.report.html.trace_facts import END_WORDS, trace_facts, warnings
 from memlane.report.show import access_pictures
 from memlane.report.totals import counted_sites, order_notes
 from memlane.report.transactions import is_alarming, with_ideal
@@ -57,7 +57,7 @@ def render_page(trace: Trace) -> str:
     bins = Bins.up_to(int(cycles.max()) if len(cycles) else 1)
     operations, of_site = operations_of(trace, bins)
     chip = chip_of(trace)
-    result = found(trace, chip, FINDINGS)
+    result = finding_cards(trace, chip, FINDINGS)
     columns = Columns()
     pictures = _pictures(trace, operations, columns)
     sources, left_out = files_of(trace, operations, result.by_line, pictures)
@@ -90,7 +90,7 @@ def render_page(trace: Trace) -> str:
             "times": times.notes,
             "no_times": no_times,
         },
-        about=about(trace, chip),
+        about=trace_facts(trace, chip),
         columns=columns.text(),
         **embedded(data, SCRIPTS),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from memlane.chip import Chip, ModelledTime, Traffic, modelled_time
 from memlane.number_format import plural, rounded
 from memlane.record import LaunchInfo, PredictedTime, Totals, Trace, kernel_label
-from memlane.report.modelled import time_of
+from memlane.report.modelled_times import time_of
 
 MOST_KERNELS = 12
 """Largest number of kernels shown, those with the longest times."""

@@ -12,10 +12,10 @@ from memlane.export.tracks import Tracks, tracks
 from memlane.number_format import extents, plural
 from memlane.record import Trace, kernel_label
 from memlane.report.html.pack import Columns
-from memlane.report.html.sampling import OF_A_WARP, Ints, Kept, keep, shares
+from memlane.report.html.sampling import WARP_COST, DrawnWarps, Ints, choose_warps, divide_budget
 
-ROOM = 560_000
-"""Largest number of accesses drawn individually, over all launches; a warp costs `sampling.OF_A_WARP` more.
+BUDGET = 560_000
+"""Largest number of accesses drawn individually, over all launches; a warp costs `sampling.WARP_COST` more.
 
 About 3 MB of page, at most 6.
 """
@@ -25,7 +25,7 @@ BINS = 240
 """Columns of the overview."""
 TICKS = 1 << 31
 """Most ticks in a launch: times are whole numbers of ticks; a tick is at least a sixteenth of a nanosecond."""
-UNKNOWN, NOBODY_KNOWS = 0xFFFF, 0xFFFFFFFF
+UNKNOWN_16, UNKNOWN_32 = 0xFFFF, 0xFFFFFFFF
 """Values that mean "not known", in columns of 16 and of 32 bits."""
 
 
@@ -73,9 +73,9 @@ def timeline(trace: Trace, operations: Ints, columns: Columns) -> Timeline:
     records_of = np.bincount(accesses.launch, minlength=len(trace.launches))
     busiest = np.argsort(-records_of, kind="stable")[:LAUNCHES]
     chosen = sorted(index for index in busiest.tolist() if lives_of[index])
-    rooms = shares([int(records_of[index] + OF_A_WARP * lives_of[index]) for index in chosen], ROOM)
+    budgets = divide_budget([int(records_of[index] + WARP_COST * lives_of[index]) for index in chosen], BUDGET)
     lines = tuple(
-        _launch(number, index, room, trace, accesses, columns) for number, (index, room) in enumerate(zip(chosen, rooms, strict=True))
+        _launch(number, index, budget, trace, accesses, columns) for number, (index, budget) in enumerate(zip(chosen, budgets, strict=True))
     )
     return Timeline(lines, tuple(_notes(trace, drawn, len(chosen))), drawn.axis.error_ns)
 
@@ -108,9 +108,9 @@ class _Accesses:
         self.lane = drawn.lane[order]
         self.cycles = (table["end"].to_numpy() - table["start"].to_numpy())[order]
         self.operation = operations[table["site"].to_numpy()[order]] if len(order) else np.zeros(0, np.int64)
-        self.known = {name: table[name].fill_null(UNKNOWN).to_numpy()[order] for name in ("sectors", "wavefronts")}
+        self.known = {name: table[name].fill_null(UNKNOWN_16).to_numpy()[order] for name in ("sectors", "wavefronts")}
         exposed = table["exposed"]
-        self.exposed = exposed.fill_null(NOBODY_KNOWS).to_numpy()[order] if exposed.null_count < len(exposed) else None
+        self.exposed = exposed.fill_null(UNKNOWN_32).to_numpy()[order] if exposed.null_count < len(exposed) else None
         lives = len(self.lives.sm)
         self.counts = np.bincount(self.life, minlength=lives)
         self.firsts = np.cumsum(self.counts) - self.counts
@@ -119,12 +119,12 @@ class _Accesses:
         np.maximum.at(self.longest, self.life, self.cycles)
 
 
-def _launch(number: int, launch: int, room: int, trace: Trace, of: _Accesses, columns: Columns) -> LaunchLine:
+def _launch(number: int, launch: int, budget: int, trace: Trace, of: _Accesses, columns: Columns) -> LaunchLine:
     lives = np.flatnonzero(of.lives.launch == launch)
     begin = float(of.lives.begin_ns[lives].min())
     span = max(float(of.lives.end_ns[lives].max()) - begin, 1e-3)
     tick = max(1 / 16, span / TICKS)
-    kept = keep(of.lives.sm[lives], of.counts[lives], of.longest[lives], room)
+    kept = choose_warps(of.lives.sm[lives], of.counts[lives], of.longest[lives], budget)
     shown = lives[kept.lives]
     order = np.lexsort((of.lives.begin_ns[shown], of.lives.slot[shown], of.lives.sm[shown]))
     shown, counts = shown[order], kept.counts[order]
@@ -154,7 +154,7 @@ def _launch(number: int, launch: int, room: int, trace: Trace, of: _Accesses, co
     )
 
 
-def _left_out(kept: Kept, shown: int, accesses: int) -> str:
+def _left_out(kept: DrawnWarps, shown: int, accesses: int) -> str:
     if not kept.how:
         return ""
     return f"Drawn: {kept.how}; {shown:,} of {plural(accesses, 'access')}. The overview, the means and all numbers cover every access."

@@ -25,7 +25,7 @@ _DRAWN_UNITS = ("sectors", "wavefronts", "lanes")
 
 
 @dataclass(frozen=True)
-class Found:
+class FindingCards:
     """The findings of a trace, or the reason why there are none."""
 
     cards: tuple[FindingCard, ...]
@@ -34,7 +34,7 @@ class Found:
     """Ranks by file and line."""
 
 
-def found(trace: Trace, chip: Chip | None, most_drawn: int, kernels: Collection[str] | None = None) -> Found:
+def finding_cards(trace: Trace, chip: Chip | None, most_drawn: int, kernels: Collection[str] | None = None) -> FindingCards:
     """Return the findings of `trace`; the first `most_drawn` include a drawing of their access, if the trace has its addresses.
 
     `kernels`: labels of the kernels to include; None for all. If the trace cannot be explained, the notes give the reason.
@@ -42,13 +42,13 @@ def found(trace: Trace, chip: Chip | None, most_drawn: int, kernels: Collection[
     try:
         findings = _in_kernels(explain(trace), kernels)
     except RecordError as error:
-        return Found((), (f"{str(error)[:1].upper()}{str(error)[1:]}.",), {})
+        return FindingCards((), (f"{str(error)[:1].upper()}{str(error)[1:]}.",), {})
     by_line: dict[tuple[str, int], list[int]] = defaultdict(list)
     for finding in findings:
         by_line[finding.file, finding.line].append(finding.rank)
     ranks = {place: tuple(own) for place, own in by_line.items()}
     cards = [_card(finding, _drawing(trace, finding, chip) if finding.rank <= most_drawn else "") for finding in findings]
-    return Found(tuple(cards), tuple(_notes(trace, findings, kernels)), ranks)
+    return FindingCards(tuple(cards), tuple(_notes(trace, findings, kernels)), ranks)
 
 
 def _in_kernels(findings: Findings, kernels: Collection[str] | None) -> Findings:

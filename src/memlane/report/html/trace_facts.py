@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from memlane.chip import Chip
 from memlane.number_format import extents, plural, rounded
 from memlane.record import Footprint, LaunchInfo, Perturbation, Skipped, Trace, kernel_label
-from memlane.report.assembled import completeness_notes
-from memlane.report.called import called_note
-from memlane.report.failed import broken_off_note
+from memlane.report.call_notes import called_note
+from memlane.report.exactness import completeness_notes
+from memlane.report.failures import broken_off_note
 from memlane.report.html.model import Facts
-from memlane.report.modelled import limited_by
+from memlane.report.modelled_times import limited_by
 from memlane.report.perturbation import staging_notes
-from memlane.report.sampled import sample_notes
-from memlane.report.skipped import skipped_note
+from memlane.report.sample_notes import sample_notes
+from memlane.report.skipped_accesses import skipped_note
 
 END_WORDS = {"issue-only": "issued"}
 """Words that tables use for the labels of ends, as in the terminal; others are shown unchanged."""
@@ -29,7 +29,7 @@ MOST_LAUNCHES = 40
 """Largest number of launches listed individually."""
 
 
-def about(trace: Trace, chip: Chip | None) -> list[Facts]:
+def trace_facts(trace: Trace, chip: Chip | None) -> list[Facts]:
     """Return the facts in groups."""
     groups = [_where(trace, chip), _what_ran(trace), _completeness(trace), _perturbation(trace)]
     return [group for group in groups if group.rows]

@@ -39,7 +39,7 @@ def exactness_notes(entries: Sequence[SiteCounts], merged: Sequence[SiteCounts] 
             f"Exact: {exact:,} of {plural(len(entries), 'operation')}; the assembled code has the same accesses: number, width, kind and "
             "lanes."
         )
-    notes += _others(checked)
+    notes += _inexact_notes(checked)
     if merged:
         notes.append("=: the assembler merged the accesses marked ~ into this one; use its counts instead of theirs.")
     elif any(entry.exactness == MERGED for entry in checked):
@@ -50,7 +50,7 @@ def exactness_notes(entries: Sequence[SiteCounts], merged: Sequence[SiteCounts] 
     return notes
 
 
-def _others(entries: Iterable[SiteCounts]) -> list[str]:
+def _inexact_notes(entries: Iterable[SiteCounts]) -> list[str]:
     """Return a note for each reason for inexact counts, with the operations concerned."""
     places: dict[tuple[str, str], list[str]] = {}
     for entry in entries:
