@@ -54,16 +54,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     """Check the launches of a test together with those of its fixtures."""
-    with checking(_wish(item)):
+    with checking(_requested_check(item)):
         return (yield)
 
 
-def _wish(item: pytest.Item) -> Check | None:
-    wish = _of_correctness(item)
+def _requested_check(item: pytest.Item) -> Check | None:
+    check = _correctness_check(item)
     mark = item.get_closest_marker(LIMITS)
     if mark is None:
-        return wish
-    return replace(wish or Check(correctness=False), judge=_judge(mark.kwargs))
+        return check
+    return replace(check or Check(correctness=False), judge=_judge(mark.kwargs))
 
 
 def _judge(limits: Mapping[str, Any]) -> Callable[[Any, Any], None]:
@@ -75,12 +75,12 @@ def _judge(limits: Mapping[str, Any]) -> Callable[[Any, Any], None]:
     return judge
 
 
-def _of_correctness(item: pytest.Item) -> Check | None:
+def _correctness_check(item: pytest.Item) -> Check | None:
     mark = item.get_closest_marker(MARK)
     if mark is None:
         return Check() if item.config.getini(MARK) else None
-    return _of_mark(*mark.args, **mark.kwargs)
+    return _marked_check(*mark.args, **mark.kwargs)
 
 
-def _of_mark(on: bool = True, *, seed: int | None = None) -> Check | None:
+def _marked_check(on: bool = True, *, seed: int | None = None) -> Check | None:
     return Check(seed) if on else None

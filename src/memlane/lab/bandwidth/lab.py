@@ -9,8 +9,8 @@ from memlane.chip import Chip, Fact
 from memlane.errors import MemlaneError
 from memlane.lab.bandwidth.measure import Meter, Samples
 from memlane.lab.figures import Bars
+from memlane.lab.interface import Lab, Request
 from memlane.lab.result import NOT_MEASURED, Result, Row, Table, failure
-from memlane.lab.seam import Lab, Request
 from memlane.launch import Target
 
 SOURCES = ["src/memlane/lab/bandwidth", "src/memlane/plan", "src/memlane/model", "src/memlane/targets", "src/memlane/driver/graph.py"]

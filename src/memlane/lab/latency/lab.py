@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from memlane.errors import MemlaneError
 from memlane.lab.figures import Bars
+from memlane.lab.interface import Lab, Request
 from memlane.lab.latency.measure import FULL, QUICK, Fenced, Measured, Recorded, fences, measure
 from memlane.lab.latency.places import NAMES, places
 from memlane.lab.result import NOT_MEASURED, Result, Row, Table, failure
-from memlane.lab.seam import Lab, Request
 from memlane.launch import LoadedModule, Target
 
 SOURCES = ["src/memlane/audit", "src/memlane/instrument", "src/memlane/measure", "src/memlane/ptx", "src/memlane/driver", "src/memlane/lab"]

@@ -12,7 +12,7 @@ from memlane.errors import MemlaneError
 from memlane.instrument import SCHEMES, Decoded, Selection, TraceOptions
 from memlane.lab.latency import chains
 from memlane.lab.latency.places import Place, Walker
-from memlane.lab.latency.window import CHAINS, NOTHING, extrapolated, filled
+from memlane.lab.latency.window import CHAINS, NOTHING, extrapolated, with_fillers
 from memlane.lab.probing import recorded
 from memlane.launch import LoadedModule, Target
 from memlane.measure.probed import ProbedModule, probe
@@ -134,7 +134,7 @@ def _window(walker: Walker, probed: ProbedModule, fillers: tuple[int, int]) -> f
     waits = any(site.completeness == COMPLETE for site in probed.traced.sites if site.scheme)
     totals: dict[int, float] = {}
     for filler in fillers if waits else (NOTHING,):
-        empty = filled(probed, "walk", filler, walker.place.chain.fixed)
+        empty = with_fillers(probed, "walk", filler, walker.place.chain.fixed)
         if not walker.target.modelled:
             _records(walker, empty)
         totals[filler] = sum(float(cycles.mean()) for cycles in _cycles([_records(walker, empty)], kinds).values())

@@ -21,7 +21,7 @@ The code between the two clock reads of `dependent` in the assembled chase, for 
     CS2R end
 
 Instructions issue in order, so it is 1 cycle from the start to the issue of the access, and 2 from the arrival of its value to the end: by
-the control words alone (`scheduled`) the window is 3 cycles, or up to 5 where ptxas moved an operation on predicates in between. The
+the control words alone (`scheduled_window`) the window is 3 cycles, or up to 5 where ptxas moved an operation on predicates in between. The
 chains, extrapolated to length 0, measure the same, and define the window.
 
 The operations of a chain need some length. With `add.f32` and its 4 cycles, the two SEL stand between the first and the second operation
@@ -41,7 +41,7 @@ not show. A switched-off load still goes through the pipe of loads and stores an
 
 The stores themselves once stood right in front of the next first clock read. Loads of the chase then recorded 8 to 10 cycles too much at
 every level. To test whether the stores caused it, fillers and loads are also recorded after a pause: a chain of operations from the value
-of one load to the address of the next, outside the window, in which the stores leave the pipe (`paused`). Prediction: loads record 5
+of one load to the address of the next, outside the window, in which the stores leave the pipe (`with_pauses`). Prediction: loads record 5
 cycles, not 13 to 15, more than the chain average. It held (3 more, as the control words say), so the address of a record is now computed in
 front of the access (`instrument.warp.reserve`): the same instructions, but between the stores and the next clock read.
 
@@ -75,7 +75,7 @@ PAUSE = 12
 """Iterations of the pause, of at least 20 cycles each: long enough for two stores to leave the pipe."""
 
 
-def filled(probed: ProbedModule, kernel: str, filler: int, start: str = "") -> ProbedModule:
+def with_fillers(probed: ProbedModule, kernel: str, filler: int, start: str = "") -> ProbedModule:
     """Return `probed` with a filler in place of every timed access of `kernel`, whose last parameter is a `.u32` that the launch sets to 0.
 
     Fillers begin with the address, or with the register `start`: from an address that stays the same ptxas would compute them once.
@@ -92,7 +92,7 @@ def filled(probed: ProbedModule, kernel: str, filler: int, start: str = "") -> P
     return ProbedModule(traced, replace(probed.twin, loaded=probed.original.target.load(traced.module)))
 
 
-def paused(loaded: LoadedModule, kernel: str, options: TraceOptions) -> ProbedModule:
+def with_pauses(loaded: LoadedModule, kernel: str, options: TraceOptions) -> ProbedModule:
     """Return `loaded` with probes by `options`, and in front of each probe of `kernel` a pause on which the address depends.
 
     It is a loop, because in straight-line code ptxas moves the stores of the record to its end.
@@ -122,7 +122,7 @@ setp.ne.u32 %pause_more, %pause_left, 0;
     return probe(loaded.target.load(slower), options)
 
 
-def scheduled(probed: ProbedModule, kernel: str, arch: str) -> tuple[int, int]:
+def scheduled_window(probed: ProbedModule, kernel: str, arch: str) -> tuple[int, int]:
     """Return the least and the most cycles of the empty window by the control words of the machine code, over the copies of the accesses.
 
     The window is the time between the first clock read and the access, plus that between the instruction that waits for its value and the

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from memlane.compile import cuda
-from memlane.lab.reduction.loaded import loaded
+from memlane.lab.reduction.module_cache import load_cached
 from memlane.launch import DeviceArray, Kernel, Launch, Target, whole_target
 from memlane.ptx import Module
 
@@ -54,7 +54,7 @@ class Step:
 
     def kernel(self, target: Target, block: int, element: str = "int") -> Kernel:
         """Return the kernel for a block size, on a target."""
-        return next(iter(loaded(target, _compiled, self.file, block if self.template else None, element).values()))
+        return next(iter(load_cached(target, _compiled, self.file, block if self.template else None, element).values()))
 
 
 def _compiled(file: str, block: int | None, element: str) -> Module:

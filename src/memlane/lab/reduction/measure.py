@@ -24,7 +24,7 @@ SIDE = 16384
 """Side of the matrix whose axes are summed."""
 
 
-def filled(target: Target, shape: int | tuple[int, ...], dtype: type) -> DeviceArray:
+def random_array(target: Target, shape: int | tuple[int, ...], dtype: type) -> DeviceArray:
     """Return an array of random numbers, with a period of 2^22 elements: any int32, or floats from 0 to 1."""
     array, random = target.empty(shape, dtype), np.random.default_rng(7)
     if array.dtype == np.int32:
@@ -125,7 +125,7 @@ def floors(target: Target, rounds: int) -> Floors:
     """Measure the floors on a target that measures time; return empty ones elsewhere."""
     if target.modelled:
         return Floors(None, None, None)
-    array, other = filled(target, COPY_ELEMENTS, np.int32), target.empty(COPY_ELEMENTS, np.int32)
+    array, other = random_array(target, COPY_ELEMENTS, np.int32), target.empty(COPY_ELEMENTS, np.int32)
     runs = {
         "copy": replayed(target, [copy_launch(other, array)], 2),
         "read": replayed(target, [read_launch(array)], 2),
@@ -136,7 +136,7 @@ def floors(target: Target, rounds: int) -> Floors:
 
 
 @dataclass(frozen=True)
-class Beside:
+class PeerComparison:
     """Our times next to those of other libraries, over the same memory."""
 
     case: str
@@ -158,7 +158,9 @@ class Beside:
         return tuple(name for name in peers.PEERS if name in self.times)
 
 
-def beside(target: Target, array: DeviceArray, case: str, rounds: int, axis: int | None = None, reproducible: bool = False) -> Beside:
+def compare_with_peers(
+    target: Target, array: DeviceArray, case: str, rounds: int, axis: int | None = None, reproducible: bool = False
+) -> PeerComparison:
     """Time replayed graphs of ours and PyTorch's, and calls of CuPy's where the array is so large that call overhead does not matter."""
     bound = Reducer(array, axis=axis, reproducible=reproducible)
     out, repeats = bound.empty(), repeats_for(array.nbytes)
@@ -173,7 +175,7 @@ def beside(target: Target, array: DeviceArray, case: str, rounds: int, axis: int
     right = out.numpy() == host.sum(axis, np.int32) if host.dtype.kind == "i" else np.isclose(out.numpy(), host.sum(axis, np.float64), 1e-4)
     if not np.all(right):
         raise MemlaneError(f"the sum of {case} is wrong")
-    return Beside(case, array.nbytes, times, absent)
+    return PeerComparison(case, array.nbytes, times, absent)
 
 
 def _add(runs: dict[str, tuple[Run, int]], wanted: Mapping[str, Callable[[], Run]], repeats: int) -> tuple[str, ...]:
@@ -200,14 +202,14 @@ def _repeated(run: Callable[[], object], times: int) -> Run:
     return several
 
 
-def eager(target: Target, array: DeviceArray, rounds: int) -> Beside:
+def eager(target: Target, array: DeviceArray, rounds: int) -> PeerComparison:
     """Time one call from Python, between two events on an idle device, and the two events alone."""
     runs: dict[str, tuple[Run, int]] = {"memlane": (lambda: reduce(array), 1), "only the events": (_nothing, 1)}
     bound = Reducer(array)
     plain = bound.launch(bound.empty())
     runs["memlane, a launch like others"] = (lambda: target.launch(plain), 1)
     absent = _add(runs, {"PyTorch": lambda: peers.eager("PyTorch", array), "CuPy": lambda: peers.eager("CuPy", array)}, 1)
-    return Beside(f"{size_name(array.size)}, one call from Python", array.nbytes, interleaved(target, runs, rounds), absent)
+    return PeerComparison(f"{size_name(array.size)}, one call from Python", array.nbytes, interleaved(target, runs, rounds), absent)
 
 
 def _nothing() -> None:

@@ -28,7 +28,7 @@ from memlane.chip import LANES
 from memlane.compile import cuda
 from memlane.errors import BadLaunch
 from memlane.lab.reduction.elements import WITHOUT_IDENTITY, Kind, first_lines, kind_of
-from memlane.lab.reduction.loaded import loaded
+from memlane.lab.reduction.module_cache import load_cached
 from memlane.lab.reduction.shapes import CLUSTER, Shape, column_shape, fixed_shape, row_shape, segment_words, whole_shape
 from memlane.launch import DeviceArray, Kernel, KernelCall, Launch, Target, whole_target
 from memlane.ptx import Module
@@ -178,7 +178,7 @@ def _axis(array: DeviceArray, axis: int | None) -> int | None:
 
 
 def _kernel(target: Target, kind: Kind, file: str, name: str, *defines: str) -> Kernel:
-    return loaded(target, _compiled, kind, file, *defines)[name]
+    return load_cached(target, _compiled, kind, file, *defines)[name]
 
 
 def _compiled(kind: Kind, file: str, *defines: str) -> Module:

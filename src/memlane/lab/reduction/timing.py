@@ -10,7 +10,7 @@ import numpy as np
 
 from memlane.chip import LANES
 from memlane.compile import cuda
-from memlane.lab.reduction.loaded import loaded
+from memlane.lab.reduction.module_cache import load_cached
 from memlane.launch import DeviceArray, Launch, Target
 from memlane.ptx import Module
 
@@ -53,16 +53,16 @@ def read_launch(array: DeviceArray) -> Launch:
     """Return the launch of a kernel that only loads the array."""
     words = array.nbytes // 16
     grid = max(1, -(-words // (THREADS * UNROLL)))
-    return loaded(array.target, _compiled)["read"][grid, THREADS].bind(array.target.empty(1, np.uint32), array, words)
+    return load_cached(array.target, _compiled)["read"][grid, THREADS].bind(array.target.empty(1, np.uint32), array, words)
 
 
 def copy_launch(out: DeviceArray, array: DeviceArray) -> Launch:
     """Return the launch of a kernel that copies the array: it reads and writes as many bytes."""
     words = array.nbytes // 16
     grid = max(1, -(-words // (THREADS * UNROLL)))
-    return loaded(array.target, _compiled)["copy"][grid, THREADS].bind(out, array, words)
+    return load_cached(array.target, _compiled)["copy"][grid, THREADS].bind(out, array, words)
 
 
 def empty_launch(target: Target) -> Launch:
     """Return the launch of a kernel that does nothing."""
-    return loaded(target, _compiled)["empty"][1, LANES].bind()
+    return load_cached(target, _compiled)["empty"][1, LANES].bind()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from memlane.errors import MemlaneError
 from memlane.lab.figures import Bars, Figure, Lines, Tracks
+from memlane.lab.interface import Lab, Request
 from memlane.lab.remap.cases import KMEANS, MAKE, PARTICLES, SPARSE, STRIPS, sparse_from
 from memlane.lab.remap.measure import BEHIND, CHUNKS, OVERLAPPED, Bench, Outcome, runs_for
 from memlane.lab.result import Result, Row, Table, failure, reached_on
-from memlane.lab.seam import Lab, Request
 from memlane.launch import Target
 from memlane.plan import Timeline
 

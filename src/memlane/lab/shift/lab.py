@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from memlane.errors import MemlaneError
+from memlane.lab.interface import Lab, Request
 from memlane.lab.result import Result, Row, failure, reached_on
-from memlane.lab.seam import Lab, Request
 from memlane.lab.shift.cases import COUNTS, KINDS, LAYOUTS, NONE, PATTERNS, RAP, RAS, TABLES, WARPS, WIDTHS
 from memlane.lab.shift.kernels import KERNELS, outcomes
 from memlane.lab.shift.measure import Bench, Case, Cycles

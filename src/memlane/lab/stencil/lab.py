@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memlane.errors import MemlaneError
+from memlane.lab.interface import Lab, Request
 from memlane.lab.result import NOT_MEASURED, Result, Row, failure, reached_on
-from memlane.lab.seam import Lab, Request
 from memlane.lab.stencil.cases import Case, Settings, counts
 from memlane.lab.stencil.claims import claims
 from memlane.lab.stencil.measure import Effort, Kernel, Measured, measure, measure_kernel

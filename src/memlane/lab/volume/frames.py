@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from memlane.chip import LANES
-from memlane.lab.seam import Request
+from memlane.lab.interface import Request
 from memlane.lab.volume import reference
 from memlane.lab.volume.hits import Frame, Hits, counted, modelled
 from memlane.lab.volume.observe import Observed, watch

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memlane.errors import CommandError, MemlaneError
+from memlane.lab.interface import Lab, Request
 from memlane.lab.result import Result, Row, failure
-from memlane.lab.seam import Lab, Request
 from memlane.lab.volume.claims import MODELLED, PAIR, claims
 from memlane.lab.volume.frames import DEPENDENT, check_renderer, difference, measure, reference_pictures
 from memlane.lab.volume.observe import Observed, watch

@@ -10,6 +10,6 @@ from memlane.ptx import Module
 
 
 @cache
-def loaded(target: Target, make: Callable[..., Module], *arguments: Hashable) -> LoadedModule:
+def load_cached(target: Target, make: Callable[..., Module], *arguments: Hashable) -> LoadedModule:
     """Return `make(*arguments)` loaded on a target, cached for the life of the process."""
     return target.load(make(*arguments))
