@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from memlane import chip as chip_files
     from memlane.cli import progress
     from memlane.measure import prediction as predicting
-    from memlane.report import failed as failures
-    from memlane.report import predictions
+    from memlane.report import failures, predictions
 else:
     chip_files = later("memlane.chip")
     progress = later("memlane.cli.progress")
