@@ -104,12 +104,12 @@ class AssembledModule:
         """
         found: dict[tuple[str, int], dict[int, Access]] = {}
         for name, function in self.module.functions.items():
-            groups = _behind_fences(function)
+            groups = _products_behind_fences(function)
             found.update({(name, index): {} for indices in groups.values() for index, _ in indices})
             if name not in self.program.functions or not groups:
                 continue
             copies = self._arrivals(name)
-            if in_turn := self._in_turn(groups, copies):
+            if in_turn := self._match_in_order(groups, copies):
                 found.update({(name, index): {node: access} for index, node, access in in_turn})
                 continue
             for fence, products in groups.items():
@@ -120,7 +120,7 @@ class AssembledModule:
                             found[name, index][node] = access
         return found
 
-    def _in_turn(
+    def _match_in_order(
         self, groups: Mapping[int | None, list[tuple[int, int]]], copies: Mapping[int, list[list[tuple[int, Access]]]]
     ) -> list[tuple[int, int, Access]]:
         """Return (index, node, access) for each product, matched in order, where every fence of the machine code has one product behind it.
@@ -177,7 +177,7 @@ def is_like(site: Site, access: Access | None) -> bool:
     return access.nbytes == site.nbytes or (site.space == "tex" and access.nbytes < site.nbytes)
 
 
-def _behind_fences(function: Function) -> Mapping[int | None, list[tuple[int, int]]]:
+def _products_behind_fences(function: Function) -> Mapping[int | None, list[tuple[int, int]]]:
     """Return (index, bytes per lane) of the products behind each fence of a warpgroup, by the fence; None for those before it."""
     groups: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
     fence = None

@@ -51,8 +51,8 @@ Opcodes not listed take an issue slot only: loads and stores (whose passes are c
 """
 _SINGLE = frozenset({"add", "sub", "mul", "fma", "mad", "min", "max"})
 """Operations that become one machine instruction on floats of 32 or 64 bits."""
-_LEAVES = frozenset({"BRA", "BRX", "JMP", "JMX", "EXIT", "RET", "BREAK"})
-_ANYWHERE = -1
+_JUMPS = frozenset({"BRA", "BRX", "JMP", "JMX", "EXIT", "RET", "BREAK"})
+_NO_LOOP = -1
 """The loop number of an instruction outside all loops."""
 
 
@@ -142,7 +142,7 @@ class Attribution:
             elif turns == 1 and scoreboards is not None and rank is not None and rank > scoreboards:
                 scoreboards = None
                 yield place, 1
-        if loop != _ANYWHERE and (scoreboards is not None or turns > 1):
+        if loop != _NO_LOOP and (scoreboards is not None or turns > 1):
             yield places[-1], turns
 
 
@@ -165,26 +165,26 @@ class _Attributor:
         turns = {}
         combined = {self._origin[node] for node in self._order if self._flow.nodes[node].opcode in COMBINES}
         for loop, region in self._regions().items():
-            own = [node for node in self._order if node in region.nodes and self._home(node) == loop]
-            for index, one in self._spread(own, region.copies).items():
+            own = [node for node in self._order if node in region.nodes and self._loop_of_node(node) == loop]
+            for index, one in self._divide_among_iterations(own, region.copies).items():
                 found[index] = replace(one, is_combined=index in combined)
             for node in reversed(own):
                 ranks[self._origin[node]] = node
-            under_way = 1 if loop == _ANYWHERE else self._turns_under_way(loop, own, region.copies)
+            under_way = 1 if loop == _NO_LOOP else self._iterations_in_flight(loop, own, region.copies)
             if under_way > 1:
                 turns[loop] = under_way
-        return Attribution(self._instructions, found, ranks, self._loop_of, turns, self._left_out())
+        return Attribution(self._instructions, found, ranks, self._loop_of, turns, self._skipped_instructions())
 
-    def _left_out(self) -> dict[int, range]:
+    def _skipped_instructions(self) -> dict[int, range]:
         """Return, by guarded branch without a jump in the machine code, the instructions that it skips where all lanes take it."""
-        jumps = {self._origin[node] for node in self._order if self._flow.nodes[node].opcode in _LEAVES}
+        jumps = {self._origin[node] for node in self._order if self._flow.nodes[node].opcode in _JUMPS}
         return {
             branch: range(branch + 1, target)
             for branch, target in self._targets.items()
             if branch not in jumps and target > branch and self._loop_of[branch] == self._loop_of[branch + 1]
         }
 
-    def _home(self, node: int) -> int:
+    def _loop_of_node(self, node: int) -> int:
         """Return the innermost loop of the PTX instruction that a node comes from."""
         return self._loop_of[self._origin[node]]
 
@@ -194,20 +194,20 @@ class _Attributor:
         """Return the machine code of each PTX loop; where it has no machine loop, all code that comes from it."""
         candidates: dict[int, list[_Region]] = defaultdict(list)
         for nodes in _machine_loops(self._flow, self._order):
-            homes = Counter(self._home(node) for node in nodes)
-            homes.pop(_ANYWHERE, None)
+            homes = Counter(self._loop_of_node(node) for node in nodes)
+            homes.pop(_NO_LOOP, None)
             if homes:
                 loop = homes.most_common(1)[0][0]
-                own = [node for node in nodes if self._home(node) == loop]
-                candidates[loop].append(_Region(nodes, self._copies(own)))
-        found = {_ANYWHERE: _Region(frozenset(self._order), 1)}
+                own = [node for node in nodes if self._loop_of_node(node) == loop]
+                candidates[loop].append(_Region(nodes, self._count_copies(own)))
+        found = {_NO_LOOP: _Region(frozenset(self._order), 1)}
         for loop in range(len(self._loops)):
-            everywhere = [node for node in self._order if self._home(node) == loop]
-            whole = _Region(frozenset(self._order), self._copies(everywhere))
+            everywhere = [node for node in self._order if self._loop_of_node(node) == loop]
+            whole = _Region(frozenset(self._order), self._count_copies(everywhere))
             found[loop] = max(candidates[loop], key=lambda one: (one.copies, len(one.nodes)), default=whole)
         return found
 
-    def _copies(self, nodes: Collection[int]) -> int:
+    def _count_copies(self, nodes: Collection[int]) -> int:
         """Return the number of copies of a loop's body, from instructions that become one machine instruction in each copy."""
         accesses: Counter[int] = Counter()
         sums: Counter[int] = Counter()
@@ -226,7 +226,7 @@ class _Attributor:
 
     # -- weights -------------------------------------------------------------------------------------------------------------------
 
-    def _spread(self, nodes: Sequence[int], copies: int) -> dict[int, Made]:
+    def _divide_among_iterations(self, nodes: Sequence[int], copies: int) -> dict[int, Made]:
         """Divide the machine instructions of all copies of a body among the instructions of one iteration.
 
         The order is that of the first copy.
@@ -252,7 +252,7 @@ class _Attributor:
             cycles -= found[index].cycles
         return found
 
-    def _turns_under_way(self, loop: int, nodes: Sequence[int], copies: int) -> int:
+    def _iterations_in_flight(self, loop: int, nodes: Sequence[int], copies: int) -> int:
         """Return how many iterations of a loop issue their loads before the first result is used."""
         first, last = self._loops[loop]
         if copies < 2 or self._ends_by_loads(first, last) or set(self._loop_of[first : last + 1]) != {loop}:
@@ -314,7 +314,7 @@ def _is_single(one: Instruction) -> bool:
 def _structure_of(function: Function) -> tuple[list[int], list[tuple[int, int]], dict[int, int]]:
     """Return the innermost loop of each instruction, the (first, last) instruction of each loop, and the target of each guarded branch."""
     flow = ControlFlow(flatten_scopes(function))
-    innermost = [_ANYWHERE] * sum(len(block.instructions) for block in flow.blocks)
+    innermost = [_NO_LOOP] * sum(len(block.instructions) for block in flow.blocks)
     bounds = []
     for number, loop in enumerate(flow.loops):  # outer ones first
         places = [place for block in loop.blocks for place in _places(flow, block)]
@@ -346,10 +346,10 @@ def _executed(flow: Flow, kernel: str) -> set[int]:
         return flow.behind(node) if node in flow.called else (one for one in flow.successors[node] if one in nodes)
 
     found = reachable((flow.entry(kernel),), successors)
-    return found - _prepares_calls(flow, found)
+    return found - _call_preparation(flow, found)
 
 
-def _prepares_calls(flow: Flow, nodes: Collection[int]) -> set[int]:
+def _call_preparation(flow: Flow, nodes: Collection[int]) -> set[int]:
     """Return the nodes of straight-line code that ends in a call."""
     found: set[int] = set()
     for call in nodes:

@@ -174,7 +174,7 @@ class _Kernel:
         self.made = {index: code.accesses(text.name, index, site.space) for index, site in sites.items()}
         self.wider = {index for index, site in sites.items() if any(access.nbytes > site.nbytes for access in self.made[index].values())}
         """Indices of sites from which wider accesses were made."""
-        self.wider_beside = {(self.block[index], *_likeness(sites[index])) for index in self.wider}
+        self.wider_beside = {(self.block[index], *_merge_key(sites[index])) for index in self.wider}
         self.groups = {index: self._group(index) for index in sites if index in self.wider}
         """Indices of the sites that became one access with each site of `wider`."""
         self.carrier = {member: index for index, group in self.groups.items() for member in (index, *group)}
@@ -299,7 +299,7 @@ class _Kernel:
         """Return why nothing was made from a site: a wider access covers it, its space leaves that open, or its value is unused."""
         if index in self.carrier:
             return self._merged(self.carrier[index])
-        if (self.block[index], *_likeness(site)) in self.wider_beside:
+        if (self.block[index], *_merge_key(site)) in self.wider_beside:
             return "ptxas made no access for it; a wider access may include it"
         if site.space in ("tex", "surf"):
             return f"it is not known which {'texture fetch' if site.space == 'tex' else 'surface access'} of the assembled code this is"
@@ -322,7 +322,7 @@ class _Kernel:
         if base is None:
             return ()
         wide = max(access.nbytes for access in self.made[index].values())
-        absent = self._absent_at.get((self.block[index], *_likeness(site), base), {})
+        absent = self._absent_at.get((self.block[index], *_merge_key(site), base), {})
         return _run(ChainMap({offset: index}, absent), offset, site.nbytes, wide)
 
     @cached_property
@@ -332,11 +332,11 @@ class _Kernel:
         for index, site in self.sites.items():
             if not self.made[index] and index in self.text.bases:
                 base, offset = self.text.bases[index]
-                found[self.block[index], *_likeness(site), base][offset] = index
+                found[self.block[index], *_merge_key(site), base][offset] = index
         return found
 
 
-def _likeness(site: Site) -> tuple[str, str, int]:
+def _merge_key(site: Site) -> tuple[str, str, int]:
     """Return what sites must have in common to become one access."""
     return site.kind, site.space, site.nbytes
 

@@ -20,7 +20,7 @@ from memlane.audit.windows import Window, Windows, is_store, reads_clock
 from memlane.instrument.probe import ProbeLines
 from memlane.number_format import plural
 from memlane.record import Site
-from memlane.sass import Register, collect, effects, waits_for
+from memlane.sass import Register, effects, reach_until, waits_for
 
 _AROUND_WAIT = 6
 """Upper bound of the instructions between the clock reads around a wait: those of the probe, one for each three awaited words, and a few
@@ -57,7 +57,7 @@ class ExposedWindows(Windows):
         return ExposedWindow(
             site,
             starts,
-            self._accesses(site, probe) or self._inside(site, starts, ends | waits),
+            self._accesses(site, probe) or self._accesses_in_window(site, starts, ends | waits),
             ends,
             times=self._stores(one.times for one in probe.closings),
             labels=self._stores(one.labels for one in probe.closings),
@@ -174,7 +174,7 @@ class ExposedWindows(Windows):
             return True
         if board == self.nodes[access].control.read_scoreboard and effects(self.nodes[node]).writes & effects(self.nodes[access]).reads:
             return True
-        seen, stops = collect(
+        seen, stops = reach_until(
             self.flow.predecessors[node], self.flow.predecessors.__getitem__, lambda before: self._waits_for(before, board)
         )
         controls = (self.nodes[before].control for before in seen | stops | {node} if before != access)

@@ -36,18 +36,18 @@ class MissingAccesses:
         site, own = self.sites[number], self._addresses[number]
         if own is None:
             return NO_ACCESS
-        beside = self._beside.get(self._key(number, own), {})
-        for other, offset in self._near(beside, own.offset):
+        nearby = self._accesses_by_base.get(self._key(number, own), {})
+        for other, offset in self._near(nearby, own.offset):
             made = max(self._bytes(other))
             if made > self.sites[other].nbytes and abs(own.offset - offset) < made:
                 return (
                     f"merged with a neighbour: the assembler combined it with that of {self._line(other, site)} into one access of {made} B"
                 )
-        before = (one for one in beside.get(own.offset, ()) if self._at(one) < self._at(number))
+        before = (one for one in nearby.get(own.offset, ()) if self._instruction_of(one) < self._instruction_of(number))
         equal = [other for other in before if self.sites[other].nbytes >= site.nbytes]
         if not equal:
             return NO_ACCESS
-        nearest = max(equal, key=self._at)
+        nearest = max(equal, key=self._instruction_of)
         return f"merged with an equal access: the assembler uses the value of the {self.sites[nearest].kind} of {self._line(nearest, site)}"
 
     # -- accesses near each other ----------------------------------------------------------------------------------------------
@@ -55,15 +55,15 @@ class MissingAccesses:
     def _key(self, number: int, address: Address) -> _Key:
         """Return a key that is equal for sites of one space whose addresses have the same base, not written between them."""
         written = self._written.get(address.base.name, []) if isinstance(address.base, Register) else []
-        return address.base, self.sites[number].space, bisect_left(written, self._at(number))
+        return address.base, self.sites[number].space, bisect_left(written, self._instruction_of(number))
 
-    def _near(self, beside: Mapping[int, Sequence[int]], offset: int) -> Sequence[tuple[int, int]]:
-        """Return (site, offset) of each site in `beside` that lies less than the widest access from `offset`, in the order of probes.
+    def _near(self, nearby: Mapping[int, Sequence[int]], offset: int) -> Sequence[tuple[int, int]]:
+        """Return (site, offset) of each site in `nearby` that lies less than the widest access from `offset`, in the order of probes.
 
-        `beside` maps offsets to sites.
+        `nearby` maps offsets to sites.
         """
         reach = range(offset - self._widest + 1, offset + self._widest)
-        return sorted(((number, one) for one in reach for number in beside.get(one, ())), key=lambda pair: self._place[pair[0]])
+        return sorted(((number, one) for one in reach for number in nearby.get(one, ())), key=lambda pair: self._place[pair[0]])
 
     @cached_property
     def _widest(self) -> int:
@@ -83,7 +83,7 @@ class MissingAccesses:
         return found
 
     @cached_property
-    def _beside(self) -> Mapping[_Key, Mapping[int, list[int]]]:
+    def _accesses_by_base(self) -> Mapping[_Key, Mapping[int, list[int]]]:
         """Sites that have accesses, by key and offset."""
         found: dict[_Key, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         for number, address in self._addresses.items():
@@ -91,7 +91,7 @@ class MissingAccesses:
                 found[self._key(number, address)][address.offset].append(number)
         return found
 
-    def _at(self, number: int) -> int:
+    def _instruction_of(self, number: int) -> int:
         return self.probes[number].access
 
     def _line(self, number: int, site: Site) -> str:
@@ -106,7 +106,7 @@ class MissingAccesses:
 
     @cached_property
     def _addresses(self) -> Mapping[int, Address | None]:
-        return {number: self._address(self._at(number)) for number in self.probes}
+        return {number: self._address(self._instruction_of(number)) for number in self.probes}
 
     def _address(self, at: int) -> Address | None:
         """Return the address of an access in terms of the original kernel, or None if the instruction does not have exactly one address.
@@ -139,6 +139,6 @@ class MissingAccesses:
     def _bytes(self, number: int) -> Sequence[int]:
         """Return the widths in bytes of the accesses that the machine code has for a site."""
         if number not in self._made:
-            made = self.code.accesses(self.kernel, self._at(number), self.sites[number].space)
+            made = self.code.accesses(self.kernel, self._instruction_of(number), self.sites[number].space)
             self._made[number] = [access.nbytes for access in made.values()]
         return self._made[number]

@@ -47,7 +47,7 @@ def access_changes(module: Module, original: bytes | Program, traced: Traced, as
             was = _described(before, origin.function, origin.instruction, site)
             now = _described(after, kernel, position, site)
             if site.op.startswith("wgmma"):
-                products = products or tuple(_waited_products(code, kernel) for code in (before, after))
+                products = products or tuple(_serialized_products(code, kernel) for code in (before, after))
                 if products[1] > products[0]:
                     was, now = (f"a wait after {percent(float(share))} of the products" for share in products)
             if was != now:
@@ -64,7 +64,7 @@ def _described(code: AssembledModule, function: str, instruction: int, site: Sit
     return f"{text} by one lane for all" if counted.total() == 1 else f"{text}, one of them by one lane for all"
 
 
-def _waited_products(code: AssembledModule, kernel: str) -> Fraction:
+def _serialized_products(code: AssembledModule, kernel: str) -> Fraction:
     """Return the share of warpgroup products that are waited for before the next product in the code.
 
     It is 1 where ptxas found no way to let them overlap. The last product is not counted: it is waited for in any case.

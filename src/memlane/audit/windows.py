@@ -13,15 +13,15 @@ from memlane.audit.warp_aggregation import Aggregation, Aggregations
 from memlane.instrument.probe import ProbeLines
 from memlane.ptx import Immediate
 from memlane.record import DEVICE_VISIBLE, Site
-from memlane.sass import Instruction, Register, collect, counted_wait, effects, has_variable_latency, memory_access, waits_for
+from memlane.sass import Instruction, Register, counted_wait, effects, has_variable_latency, memory_access, reach_until, waits_for
 from memlane.walks import reachable
 
 __all__ = ["Window", "Windows", "is_store", "reads_clock"]
 
 _WAITS = frozenset({"DEPBAR", "SYNCS"})
 """Opcodes that hold the warp until asynchronous copies are done, or that test a barrier."""
-_HOLD = "DEPBAR"
-_HOLD_GROUP = "WARPGROUP"
+_COPY_WAIT = "DEPBAR"
+_PRODUCT_WAIT = "WARPGROUP"
 """Opcode that, with the modifier DEPBAR, holds the warp until products of the warpgroup are done."""
 _CLOSE_GROUPS = frozenset({"LDGDEPBAR", "UTMACMDFLUSH"})
 """Opcodes that commit the copies before them as one group."""
@@ -63,14 +63,14 @@ class Windows:
         """Return the nodes of a site."""
         starts = frozenset(self._made_from(probe.start, reads_clock))
         ends = frozenset(self._made_from(probe.end, reads_clock))
-        accesses = self._accesses(site, probe) or self._inside(site, starts, ends)
+        accesses = self._accesses(site, probe) or self._accesses_in_window(site, starts, ends)
         times, labels = (tuple(self._made_from(store, is_store)) for store in (probe.times, probe.labels))
-        return Window(site, starts, accesses, ends, times, labels, self._witnesses(probe), self._left(probe), self._made(probe))
+        return Window(site, starts, accesses, ends, times, labels, self._witnesses(probe), self._pending_groups(probe), self._made(probe))
 
     def _made(self, probe: ProbeLines) -> frozenset[int]:
         return frozenset(self.code.nodes(self.kernel, probe.access))
 
-    def _left(self, probe: ProbeLines) -> int:
+    def _pending_groups(self, probe: ProbeLines) -> int:
         count = self._instructions[probe.access].operand("n")
         return count.value if isinstance(count, Immediate) else 0
 
@@ -89,7 +89,7 @@ class Windows:
             return tuple(self._made_from(probe.access, _is_wait))
         return tuple(self.code.accesses(self.kernel, probe.access, site.space))
 
-    def _inside(self, site: Site, starts: frozenset[int], ends: frozenset[int]) -> tuple[int, ...]:
+    def _accesses_in_window(self, site: Site, starts: frozenset[int], ends: frozenset[int]) -> tuple[int, ...]:
         """Return the accesses between the clock reads that resemble the site: the line table has no entries for texture fetches."""
         between = {node for start in starts for node in self._after(start, starts | ends)[0]}
         return tuple(node for node in sorted(between) if is_like(site, memory_access(self.nodes[node])))
@@ -124,28 +124,28 @@ class Windows:
         """
         stores = {*window.times, *window.labels}
         for access in window.accesses:
-            written = stores & self._ways_out(self._after(access, window.starts | window.ends)[0])
+            written = stores & self._exit_paths(self._after(access, window.starts | window.ends)[0])
             if written:
                 return f"the record {self._at(min(written))} can be written without the second clock read"
         return ""
 
-    def _ways_out(self, nodes: set[int]) -> set[int]:
+    def _exit_paths(self, nodes: set[int]) -> set[int]:
         """Return the nodes of `nodes` from which control can leave the kernel inside `nodes`."""
         leaving = (node for node in nodes if self.nodes[node].opcode in _LEAVES)
         return reachable(leaving, lambda node: nodes.intersection(self.flow.predecessors[node]))
 
     def _before(self, node: int, stops: frozenset[int] | set[int]) -> tuple[set[int], set[int]]:
-        return collect(self.flow.predecessors[node], self.flow.predecessors.__getitem__, stops.__contains__)
+        return reach_until(self.flow.predecessors[node], self.flow.predecessors.__getitem__, stops.__contains__)
 
     def _after(self, node: int, stops: frozenset[int] | set[int]) -> tuple[set[int], set[int]]:
-        return collect(self.flow.successors[node], self.flow.successors.__getitem__, stops.__contains__)
+        return reach_until(self.flow.successors[node], self.flow.successors.__getitem__, stops.__contains__)
 
     # -- 2. end -------------------------------------------------------------------------------------------------------------------
 
     def end_unwaited(self, window: Window) -> str:
         for access in window.accesses:
-            if self.nodes[access].opcode in (_HOLD, _HOLD_GROUP):  # Nothing behind it issues before it has completed.
-                if reason := self._lets_go_early(window, access):
+            if self.nodes[access].opcode in (_COPY_WAIT, _PRODUCT_WAIT):  # Nothing behind it issues before it has completed.
+                if reason := self._waits_too_little(window, access):
                     return reason
                 continue
             scoreboard = self.nodes[access].control.write_scoreboard
@@ -177,11 +177,11 @@ class Windows:
     def _aggregation(self, window: Window, access: int) -> Aggregation:
         return self._aggregations.of(access, window.made) if window.site.kind == "atomic" else Aggregation()
 
-    def _lets_go_early(self, window: Window, wait: int) -> str:
+    def _waits_too_little(self, window: Window, wait: int) -> str:
         """Return why a wait for groups of copies or products waits for less than the PTX asks for, or an empty string."""
         one, what = self.nodes[wait], "copies"
         board, left = counted_wait(one) or (None, 0)
-        if one.opcode == _HOLD_GROUP:  # These groups have a counter of their own.
+        if one.opcode == _PRODUCT_WAIT:  # These groups have a counter of their own.
             what, left = "products", one.operands[-1].value or 0
         elif board not in self._group_boards:
             return f"the wait {self._at(wait)} is for scoreboard {board}, which no group of copies sets"
@@ -207,16 +207,16 @@ class Windows:
                     "the store"
                 )
         for witness in window.witnesses:
-            reason = self._no_fence(window, witness) if _is_fence(self.nodes[witness]) else self._not_read_back(window, witness)
+            reason = self._fence_not_awaited(window, witness) if _is_fence(self.nodes[witness]) else self._not_read_back(window, witness)
             if reason:
                 return reason
         return ""
 
-    def _no_fence(self, window: Window, fence: int) -> str:
+    def _fence_not_awaited(self, window: Window, fence: int) -> str:
         board = self.nodes[fence].control.read_scoreboard
         if board is None:
             return f"the fence {self._at(fence)} sets no scoreboard to wait for"
-        between, _ = collect(
+        between, _ = reach_until(
             self.flow.successors[fence], self.flow.successors.__getitem__, lambda node: board in waits_for(self.nodes[node])
         )
         if window.ends & between:
@@ -371,7 +371,7 @@ def _is_load(one: Instruction) -> bool:
 
 
 def _is_wait(one: Instruction) -> bool:
-    return one.opcode in _WAITS or (one.opcode == _HOLD_GROUP and "DEPBAR" in one.modifiers)
+    return one.opcode in _WAITS or (one.opcode == _PRODUCT_WAIT and "DEPBAR" in one.modifiers)
 
 
 def is_store(one: Instruction) -> bool:

@@ -48,8 +48,8 @@ def write(trace: Trace, folder: Path) -> None:
     sizes = {"chunk_size_events": CHUNK_BYTES, "chunk_size_definitions": CHUNK_BYTES}
     with package.writer.open(str(folder), ARCHIVE, timer_resolution=TICKS_PER_SECOND, **sizes) as archive:
         archive.creator = f"memlane {trace.version}".strip()
-        named = _Named.define(package, archive.definitions, trace, shown)
-        values = _Values(trace, drawn, named)
+        named = _Definitions.define(package, archive.definitions, trace, shown)
+        values = _EventValues(trace, drawn, named)
         for location, events in zip(named.locations, _by_line(drawn, shown), strict=True):
             _write_line(archive.event_writer_from_location(location), events, values)
 
@@ -67,7 +67,7 @@ def _package() -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class _Named:
+class _Definitions:
     """Definitions that events refer to."""
 
     locations: list[Any]
@@ -78,7 +78,7 @@ class _Named:
     attributes: dict[str, Any]
 
     @classmethod
-    def define(cls, package: Any, definitions: Any, trace: Trace, shown: Lines) -> _Named:
+    def define(cls, package: Any, definitions: Any, trace: Trace, shown: Lines) -> _Definitions:
         root = definitions.system_tree_node("memlane", class_name="machine", parent=None)
         several = len(trace.devices) > 1
         gpus = [
@@ -150,10 +150,10 @@ def _by_line(drawn: Tracks, shown: Lines) -> list[_Line]:
     return found
 
 
-class _Values:
+class _EventValues:
     """Times, regions and attributes of each event."""
 
-    def __init__(self, trace: Trace, drawn: Tracks, named: _Named) -> None:
+    def __init__(self, trace: Trace, drawn: Tracks, named: _Definitions) -> None:
         self.named = named
         self._lives = drawn.lives
         self._drawn = drawn
@@ -178,7 +178,7 @@ class _Values:
         return list(zip(*times, [self.named.sites[site] for site in part["site"].to_pylist()], said, strict=True))
 
 
-def _write_line(writer: Any, line: _Line, values: _Values) -> None:
+def _write_line(writer: Any, line: _Line, values: _EventValues) -> None:
     for life, rows in zip(line.lives, line.rows, strict=True):
         began = None if life < 0 else values.life(life)
         if began is not None:

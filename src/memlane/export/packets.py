@@ -69,7 +69,7 @@ def varint(number: int) -> bytes:
     return bytes([*out, number])
 
 
-def interleaved(parts: Sequence[tuple[npt.NDArray[np.int64], Bytes]]) -> bytes:
+def interleave(parts: Sequence[tuple[npt.NDArray[np.int64], Bytes]]) -> bytes:
     """Return messages of several lengths in one order: each part gives the places of its rows, which together are 0, 1, 2, ..."""
     if len(parts) == 1:
         return parts[0][1].tobytes()

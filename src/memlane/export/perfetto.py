@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from memlane.errors import CommandError
 from memlane.export.format import Exporter
-from memlane.export.packets import Pattern, interleaved, mark
+from memlane.export.packets import Pattern, interleave, mark
 from memlane.export.tracks import Ints, Lines, Times, Tracks, line_name, lines, tracks
 from memlane.packages import install_command
 from memlane.record import Trace, kernel_label
@@ -180,7 +180,7 @@ def _slices(proto: Any, trace: Trace, drawn: Tracks, layout: _Layout) -> Iterato
         for has in np.unique(known[chosen]).tolist():
             mine = np.flatnonzero(known[chosen] == has)
             parts.append((mine, patterns[has].copies({name: values[name][mine] for name in patterns[has].fields})))
-        yield interleaved(parts)
+        yield interleave(parts)
     yield end.copies({"timestamp": _whole(lives.end_ns, origin), "track": track}).tobytes()
 
 

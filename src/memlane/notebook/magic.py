@@ -17,7 +17,7 @@ from memlane.instrument import TraceOptions
 from memlane.launch import observing
 from memlane.measure import Counter, Tracer
 from memlane.record import Trace, kernel_label
-from memlane.report.show import SourcePlace, drawn, examples_at
+from memlane.report.show import SourcePlace, draw_access, examples_at
 from memlane.targets import override
 
 _USAGE = "%%memlane [--target NAME] [--scheme NAME] [--counts] [--only-count] [--show FILE:LINE] [--into NAME]"
@@ -97,7 +97,7 @@ def _show(shell: Any, options: _Options, found: Any, sources: Any) -> None:
 
 def _picture(trace: Any, place: str) -> Any:
     try:
-        return SVG(drawn(trace, examples_at(trace, SourcePlace.parse(place))[0]))
+        return SVG(draw_access(trace, examples_at(trace, SourcePlace.parse(place))[0]))
     except CommandError as error:
         raise _usage_error(str(error)) from None
 

@@ -37,7 +37,7 @@ def costliest(examples: Sequence[AccessExample]) -> AccessExample:
     return max(examples, key=lambda one: (one.transactions - one.ideal, one.transactions))
 
 
-def drawn(trace: Trace, example: AccessExample, chip: Chip | None = None) -> str:
+def draw_access(trace: Trace, example: AccessExample, chip: Chip | None = None) -> str:
     """Return one access as SVG, by the rules of `chip` or else of the chip on which it was traced."""
     return to_svg(drawing_of(trace, example, chip or load(trace.chip)))
 

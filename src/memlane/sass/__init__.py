@@ -18,7 +18,7 @@ from memlane.sass.nvdisasm import disassemble, disassembler_version
 from memlane.sass.operands import Operand, Register
 from memlane.sass.program import INSTRUCTION_BYTES, Function, Guard, Instruction, Place, Program
 from memlane.sass.registers import Effects, effects
-from memlane.sass.scoreboards import Scoreboards, collect, counted_wait, has_variable_latency, waits_for
+from memlane.sass.scoreboards import Scoreboards, counted_wait, has_variable_latency, reach_until, waits_for
 
 __all__ = [
     "INSTRUCTION_BYTES",
@@ -35,7 +35,6 @@ __all__ = [
     "Register",
     "Scoreboards",
     "accesses_by_line",
-    "collect",
     "counted_wait",
     "decode_control",
     "disassemble",
@@ -43,6 +42,7 @@ __all__ = [
     "effects",
     "has_variable_latency",
     "memory_access",
+    "reach_until",
     "waits_for",
     "with_control",
 ]

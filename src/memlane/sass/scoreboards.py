@@ -134,7 +134,7 @@ def counted_wait(instruction: Instruction) -> tuple[int, int] | None:
     return None if board is None else (board, count)
 
 
-def collect(starts: Iterable[int], edges: Callable[[int], Iterable[int]], stop: Callable[[int], bool]) -> tuple[set[int], set[int]]:
+def reach_until(starts: Iterable[int], edges: Callable[[int], Iterable[int]], stop: Callable[[int], bool]) -> tuple[set[int], set[int]]:
     """Return the nodes reachable from `starts` along `edges` before any node that satisfies `stop`, and those stopping nodes."""
     met = reachable(starts, lambda node: () if stop(node) else edges(node))
     stops = {node for node in met if stop(node)}

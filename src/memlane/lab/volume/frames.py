@@ -10,8 +10,8 @@ import numpy as np
 from memlane.chip import LANES
 from memlane.lab.interface import Request
 from memlane.lab.volume import reference
-from memlane.lab.volume.hits import Frame, Hits, counted, modelled
-from memlane.lab.volume.observe import Observed, watch
+from memlane.lab.volume.hits import Frame, Hits, counted_hit_rates, modelled
+from memlane.lab.volume.observe import Observed, trace_fetches
 from memlane.lab.volume.reference import Picture
 from memlane.lab.volume.renderer import Renderer
 from memlane.lab.volume.scene import Scene, View
@@ -77,13 +77,13 @@ def measure(renderer: Renderer, frames: Sequence[Frame], pictures: Mapping[View,
     if target.modelled:
         rates = modelled(target, renderer, frames, pictures)
     else:
-        rates, unknown = counted(target, scene, frames)
+        rates, unknown = counted_hit_rates(target, scene, frames)
     every = 1 if target.modelled else max(1, scene.image**2 // LANES // SAMPLE_WARPS)
     found = {}
     for view, shape in frames:
         request.tell(f"{view}, {shape}")
         taken = time(renderer.call(shape), *renderer.arguments(view), repeats=REPEATS)
-        seen = {scheme: watch(renderer, view, shape, scheme, every) for scheme in SCHEMES}
+        seen = {scheme: trace_fetches(renderer, view, shape, scheme, every) for scheme in SCHEMES}
         model = predict_launch(renderer.call(shape).bind(*renderer.arguments(view))).us if target.modelled else None
         found[view, shape] = Measured(1e9 / taken.median_ns, rates.get((view, shape)), seen, model)
     return Frames(found, every, unknown, pictures)

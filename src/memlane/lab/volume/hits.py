@@ -37,7 +37,7 @@ class Hits:
     """Number of sectors looked up in a frame; None where not known."""
 
 
-def counted(target: Target, scene: Scene, frames: Sequence[Frame]) -> tuple[dict[Frame, Hits], str]:
+def counted_hit_rates(target: Target, scene: Scene, frames: Sequence[Frame]) -> tuple[dict[Frame, Hits], str]:
     """Return the hit rate of each frame from the profiler, and the reason if there is none."""
     views, shapes = list(dict.fromkeys(view for view, _ in frames)), list(dict.fromkeys(shape for _, shape in frames))
     said = ";".join(f"{view.alpha!r},{view.beta!r},{view.gamma!r}" for view in views)

@@ -10,7 +10,7 @@ from memlane.lab.interface import Lab, Request
 from memlane.lab.result import Result, Row, failure
 from memlane.lab.volume.claims import MODELLED, PAIR, claims
 from memlane.lab.volume.frames import DEPENDENT, check_renderer, difference, measure, reference_pictures
-from memlane.lab.volume.observe import Observed, watch
+from memlane.lab.volume.observe import Observed, trace_fetches
 from memlane.lab.volume.plots import figures
 from memlane.lab.volume.reference import TOLERANCE, Picture
 from memlane.lab.volume.renderer import Renderer
@@ -82,7 +82,7 @@ def _along_an_sm(renderer: Renderer, settings: Settings, request: Request) -> tu
             continue
         request.tell(f"{view}, {shape}, warps of SM {SM}")
         try:
-            seen = watch(renderer, view, shape, DEPENDENT, sms=SM)
+            seen = trace_fetches(renderer, view, shape, DEPENDENT, sms=SM)
         except MemlaneError as error:
             failed.append(failure(f"warps, {shape}", error))
             continue

@@ -117,7 +117,7 @@ def observed(trace: Trace) -> Observed | None:
     return Observed(found, np.bincount(place), cycles, lives, len(warps) - len(found), trace.lost, weight, launch.perturbation, trace)
 
 
-def watch(renderer: Renderer, view: View, shape: str, scheme: str, every: int = 1, sms: str | None = None) -> Observed | None:
+def trace_fetches(renderer: Renderer, view: View, shape: str, scheme: str, every: int = 1, sms: str | None = None) -> Observed | None:
     """Render once with probes around the fetches: in one of `every` warps, or in those on some SMs."""
     room = renderer.scene.most_samples
     found = trace(

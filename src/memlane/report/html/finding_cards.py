@@ -16,7 +16,7 @@ from memlane.number_format import plural, rounded
 from memlane.record import AccessExample, Trace, kernel_label
 from memlane.report.findings import MODELLED_TIMES, cause_in_short, clean_note, headline, unexamined_notes
 from memlane.report.html.model import FindingCard
-from memlane.report.show import costliest, drawn
+from memlane.report.show import costliest, draw_access
 
 _DERIVATION = (("problem", "what"), ("cost", "time"), ("excess", "cost"), ("evidence", "evidence"))
 """Parts of a card that are shown on request, each with the attribute of the finding that holds it."""
@@ -85,7 +85,7 @@ def _drawing(trace: Trace, finding: Finding, chip: Chip | None) -> str:
     if chip is None or not finding.unit.startswith(_DRAWN_UNITS):
         return ""
     own = [one for one in trace.examples if _is_of(trace, one, finding)]
-    return drawn(trace, costliest(own), chip) if own else ""
+    return draw_access(trace, costliest(own), chip) if own else ""
 
 
 def _is_of(trace: Trace, example: AccessExample, finding: Finding) -> bool:
