@@ -47,7 +47,7 @@ from probing import recorded
 from running import failed, measure, parser
 
 from memlane.instrument import SCHEMES, Decoded
-from memlane.lab.latency.window import FILLERS, ONE_OPERATION, SWITCHED_OFF, extrapolated, filled, paused, scheduled
+from memlane.lab.latency.window import FILLERS, ONE_OPERATION, SWITCHED_OFF, extrapolated, scheduled_window, with_fillers, with_pauses
 from memlane.launch import DeviceArray, Launch
 from memlane.measure.instrumented_module import InstrumentedModule
 from memlane.targets import target
@@ -157,14 +157,14 @@ def windows(chase: Chase, level: Level, probed: dict[str, InstrumentedModule]) -
         records = {}
         try:
             for filler in FILLERS:
-                empty = filled(twin, launch.kernel.name, filler)
+                empty = with_fillers(twin, launch.kernel.name, filler)
                 recorded(launch, empty, level.steps)
                 records[filler] = mean_cycles(recorded(launch, empty, level.steps), level.steps)
         except Exception as error:
             print(f"no window of {scheme}: {type(error).__name__}: {error}", file=sys.stderr)
             continue
         major, minor = chase.target.chip.compute_capability
-        found[scheme] = Window(extrapolated(records), records, scheduled(twin, launch.kernel.name, f"sm_{major}{minor}"))
+        found[scheme] = Window(extrapolated(records), records, scheduled_window(twin, launch.kernel.name, f"sm_{major}{minor}"))
     return found
 
 
@@ -198,7 +198,7 @@ def alone(level: Level, options: argparse.Namespace) -> list[Row]:
     # Where a window closes in front of the consumer, what is recorded is no latency of the access alone.
     probed = {name: chase.probed(name) for name, scheme in SCHEMES.items() if scheme.apart is None}
     kernel = chase.launch(level, None if level.name == "shared" else chase.ring(level), 0)[0].kernel.name
-    probed[PAUSED] = paused(chase.loaded, kernel, chase.options("dependent"))
+    probed[PAUSED] = with_pauses(chase.loaded, kernel, chase.options("dependent"))
     walks = walk_alone(chase, level, probed, 2 if options.quick else ROUNDS)
     found = windows(chase, next(one for one in levels(options) if one.name == ("shared" if level.name == "shared" else "L1")), probed)
     return [accuracy_row(level, scheme, walks, found.get(scheme)) for scheme in probed]

@@ -65,7 +65,7 @@ from sitewise import COMPARED, IDEALS, Code, Compared
 from workload import ABOUT, NAMES, labels, launch_all
 
 from memlane.audit.grouping import AHEAD
-from memlane.audit.reconvergence import APART
+from memlane.audit.reconvergence import MAY_NOT_RECONVERGE
 from memlane.compile import architecture, assemble
 from memlane.lab.profiler import find
 from memlane.launch import Launch, LoadedModule, plain_name, suspend_observers
@@ -220,7 +220,7 @@ def compare_roads(case: str, device: Counts, emulated: Counts, code: Code) -> Ro
         for counts in (device, emulated)
     )
     differing = {site: said for site in sorted(one.keys() | other.keys()) if (said := _roads(one.get(site), other.get(site)))}
-    apart = {site for site in differing if any(one in code.verdicts[site].reason for one in (APART, AHEAD))}
+    apart = {site for site in differing if any(one in code.verdicts[site].reason for one in (MAY_NOT_RECONVERGE, AHEAD))}
     notes = [f"lanes may be apart: {said}" if site in apart else said for site, said in differing.items()]
     peer = {"sites": float(len(other)), "apart": float(len(apart))}
     return Row(case, ROADS, float(len(differing) - len(apart)), "sites", 0.0, peer=peer, note="; ".join(notes))

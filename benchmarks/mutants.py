@@ -37,7 +37,7 @@ from harness import ROOT, Row, write
 from mutation import Mutant, mutants
 
 SOURCES = [
-    "src/memlane/sass/waiting.py",
+    "src/memlane/sass/scoreboards.py",
     "src/memlane/audit",
     "src/memlane/rewrite",
     "src/memlane/chip",
@@ -48,10 +48,19 @@ SOURCES = [
     "benchmarks/mutant_server.py",
     "benchmarks/mutants.toml",
 ]
-_PROOFS = ("proof", "windows", "exposure", "carried", "aggregated", "absent", "assembled", "altered_accesses")
-_EXACTNESS = ("matching", "grouping", "reconvergence", "lane_groups")
+_PROOFS = (
+    "proof",
+    "windows",
+    "exposure",
+    "clock_provenance",
+    "warp_aggregation",
+    "missing_accesses",
+    "assembled_module",
+    "site_changes",
+)
+_EXACTNESS = ("exact_accesses", "grouping", "reconvergence", "lane_groups")
 AREAS = {
-    "waiting": ("src/memlane/sass/waiting.py",),
+    "waiting": ("src/memlane/sass/scoreboards.py",),
     "proofs": tuple(f"src/memlane/audit/{name}.py" for name in (*_PROOFS, *_EXACTNESS)),
     "rewrite": ("src/memlane/rewrite",),
     "chip": ("src/memlane/chip",),

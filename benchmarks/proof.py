@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from harness import ROOT, Row
 from running import EXAMPLES, measure, parser
 
-from memlane.audit import SiteProof, changes, exactness, prove
+from memlane.audit import SiteProof, access_changes, exactness, prove
 from memlane.compile import architecture, assemble
 from memlane.instrument import Traced, TraceOptions, trace
 from memlane.ptx import Module, parse
@@ -110,7 +110,7 @@ def tally(module: Module) -> Tally:
         len(loads),
         len(verdicts),
         sum(verdict.verdict == EXACT for verdict in verdicts),
-        len(changes(module, plain, traced, code)),
+        len(access_changes(module, plain, traced, code)),
         Counter(_without_places(proof.reason) for proof in loads if proof.completeness != COMPLETE),
     )
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ncu import Counted, Disassembled
 
 from memlane.audit import exactness
-from memlane.audit.assembled import Assembled
-from memlane.audit.matching import SiteExactness
+from memlane.audit.assembled_module import AssembledModule
+from memlane.audit.exact_accesses import SiteExactness
 from memlane.chip import LANES
 from memlane.instrument.sites import site_table
 from memlane.ptx import Module
@@ -87,14 +87,14 @@ class Compared:
 class Code:
     """A module and its assembled code."""
 
-    def __init__(self, assembled: Assembled) -> None:
+    def __init__(self, assembled: AssembledModule) -> None:
         self.assembled = assembled
         self.verdicts: Mapping[int, SiteExactness] = {one.site: one for one in exactness(assembled.module, assembled.program)}
         self._inlined = site_table(assembled.module).inlined
 
     @classmethod
     def of(cls, module: Module, cubin: bytes) -> Code:
-        return cls(Assembled(module, disassemble(cubin)))
+        return cls(AssembledModule(module, disassemble(cubin)))
 
     def compared(self, kernel: str, counts: Sequence[SiteCounts], profiled: Disassembled) -> list[Compared]:
         """The sites of one launch of the kernel with that PTX name. RuntimeError if the profiler saw other code.

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import gcd
 
-from memlane.audit.aggregated import Aggregations
-from memlane.audit.assembled import Assembled
+from memlane.audit.assembled_module import AssembledModule
+from memlane.audit.warp_aggregation import Aggregations
 from memlane.audit.windows import Window, Windows
 from memlane.instrument import Traced
 from memlane.ptx import Module, parse
@@ -66,20 +66,20 @@ def module(names: tuple[str, ...] = tuple(BODIES), **more: str) -> Module:
 
 def leading(found: Traced, data: bytes) -> dict[str, tuple[Window, int]]:
     """By kernel of `module`: the window of its atomic, and the node of the one that one lane does."""
-    code = Assembled(found.module, disassemble(data))
-    aggregations = Aggregations(code.flow, code.waiting)
+    code = AssembledModule(found.module, disassemble(data))
+    aggregations = Aggregations(code.flow, code.scoreboards)
     result = {}
     for name, of_kernel in found.probes.items():
         (site,) = (number for number in of_kernel if found.sites[number].kind == "atomic")
         window = Windows(code, name).window(found.sites[site], of_kernel[site])
-        (leader,) = (one for one in window.accesses if aggregations.of(one, window.made).handed)
+        (leader,) = (one for one in window.accesses if aggregations.of(one, window.made).broadcasts)
         result[name] = window, leader
     return result
 
 
 def changed(found: Traced, data: bytes, kinds: set[str]) -> Iterator[tuple[dict[str, str], bytes]]:
     """Cubins with a change in each kernel, that of each by its name, until all were made in all kernels; `kinds` receives their names."""
-    code = Assembled(found.module, disassemble(data))
+    code = AssembledModule(found.module, disassemble(data))
     made: dict[str, dict[str, dict[int, int]]] = {}
     for name, (window, leader) in leading(found, data).items():
         first, nop = code.flow.entry(name), nop_of(code.program.functions[name])
@@ -99,7 +99,7 @@ def changed(found: Traced, data: bytes, kinds: set[str]) -> Iterator[tuple[dict[
         yield names, together
 
 
-def changes(code: Assembled, window: Window, access: int, nop: int) -> Iterator[tuple[str, dict[int, int]]]:
+def changes(code: AssembledModule, window: Window, access: int, nop: int) -> Iterator[tuple[str, dict[int, int]]]:
     """What a proof must not survive of an atomic that one lane does for all: by node another encoding. `access`: that lane's."""
     nodes = code.flow.nodes
     end = min(node for node in window.ends if node > access)
@@ -124,20 +124,20 @@ def changes(code: Assembled, window: Window, access: int, nop: int) -> Iterator[
     yield from _of_the_leader(code, access, nop)
 
 
-def _of_the_leader(code: Assembled, access: int, nop: int) -> Iterator[tuple[str, dict[int, int]]]:
-    nodes, waiting = code.flow.nodes, code.waiting
+def _of_the_leader(code: AssembledModule, access: int, nop: int) -> Iterator[tuple[str, dict[int, int]]]:
+    nodes, scoreboards = code.flow.nodes, code.scoreboards
     guard = nodes[access].guard
     assert guard is not None
     assert guard.register is not None
-    (test,) = waiting.definitions(access, guard.register)
+    (test,) = scoreboards.definitions(access, guard.register)
     yield "nobody asks who leads", {test: nop}
     yield "all but the leader, as it is asked", {test: nodes[test].encoding ^ (2 ^ 5) << 76}
     yield "one more condition", {test: nodes[test].encoding & ~(7 << 87)}
     for register in sorted(effects(nodes[test]).reads):
-        for made in waiting.definitions(test, register):
+        for made in scoreboards.definitions(test, register):
             yield f"{nodes[made].opcode} removed", {made: nop}
             if nodes[made].opcode == "FLO":
-                (vote,) = (one for source in effects(nodes[made]).reads for one in waiting.definitions(made, source))
+                (vote,) = (one for source in effects(nodes[made]).reads for one in scoreboards.definitions(made, source))
                 yield "vote removed", {vote: nop}
                 yield "vote of some", {vote: _some(nodes[vote])}
             elif nodes[made].opcode == "S2R":

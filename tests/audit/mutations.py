@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from memlane.audit.assembled import Assembled
+from memlane.audit.assembled_module import AssembledModule
 from memlane.audit.windows import Window, Windows
 from memlane.instrument import Traced
 from memlane.sass import Instruction, disassemble, effects, waits_for
@@ -23,7 +23,7 @@ class Mutation:
 
 def mutations(found: Traced, data: bytes) -> Iterator[Mutation]:
     """What a proof must not survive, for every load of every kernel."""
-    code = Assembled(found.module, disassemble(data))
+    code = AssembledModule(found.module, disassemble(data))
     for name, of_kernel in found.probes.items():
         windows = Windows(code, name)
         function = code.program.functions[name]
@@ -38,7 +38,7 @@ def mutations(found: Traced, data: bytes) -> Iterator[Mutation]:
                 yield Mutation(label, name, number, {node - first: encoding for node, encoding in changed.items()})
 
 
-def _changes(code: Assembled, window: Window, nop: int) -> Iterator[tuple[str, dict[int, int]]]:
+def _changes(code: AssembledModule, window: Window, nop: int) -> Iterator[tuple[str, dict[int, int]]]:
     nodes: tuple[Instruction, ...] = code.flow.nodes
     (access,), (start,), (end,) = window.accesses, window.starts, window.ends
     scoreboard = nodes[access].control.write_scoreboard
@@ -57,13 +57,13 @@ def _changes(code: Assembled, window: Window, nop: int) -> Iterator[tuple[str, d
         yield "waiting instruction replaced", {waiter: nop}
         yield "waiting instruction behind the clock read", {waiter: nodes[end].encoding, end: nodes[waiter].encoding}
     for store in window.labels:
-        (written,) = code.waiting.definitions(store, nodes[store].operands[-1].register)  # type: ignore[arg-type]
+        (written,) = code.scoreboards.definitions(store, nodes[store].operands[-1].register)  # type: ignore[arg-type]
         if any(one.kind == "immediate" for one in nodes[written].operands) and not nodes[written].opcode.startswith("HFMA2"):
             yield "number of another site", {written: nodes[written].encoding ^ 1 << 40}
     yield from _address_changes(code, window)
 
 
-def _address_changes(code: Assembled, window: Window) -> Iterator[tuple[str, dict[int, int]]]:
+def _address_changes(code: AssembledModule, window: Window) -> Iterator[tuple[str, dict[int, int]]]:
     """The waits for what the address is made of, taken away."""
     nodes = code.flow.nodes
     (access,), (start,) = window.accesses, window.starts
@@ -72,7 +72,7 @@ def _address_changes(code: Assembled, window: Window) -> Iterator[tuple[str, dic
     while work:
         node = work.pop()
         for register in effects(nodes[node]).reads:
-            for producer in code.waiting.definitions(node, register) - seen:
+            for producer in code.scoreboards.definitions(node, register) - seen:
                 seen.add(producer)
                 scoreboard = nodes[producer].control.write_scoreboard
                 if scoreboard is None:

@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 
 from memlane.audit import exactness
-from memlane.audit.assembled import Assembled
+from memlane.audit.assembled_module import AssembledModule
 from memlane.ptx import Module
 from memlane.record import EXACT
 from memlane.sass import Instruction, Program, disassemble
@@ -102,7 +102,7 @@ def assembled(name: str) -> Code:
     index = [place for place, one in enumerate(instructions(module)) if one.opcode == opcode and "param" not in one.modifiers][which]
     if opcode == "ld":  # The first is that of the parameter.
         index = [place for place, one in enumerate(instructions(module)) if one.name.startswith("ld.global")][which]
-    code = Assembled(module, program)
+    code = AssembledModule(module, program)
     (access,) = code.accesses("k", index, "global")
     sites = [place for place, one in enumerate(instructions(module)) if one.opcode in ("ld", "st", "red") and "param" not in one.name]
     return Code(module, program, access, sites.index(index))

@@ -9,8 +9,8 @@ from functools import cache
 import pytest
 
 from memlane.audit import SiteProof, prove
-from memlane.audit.assembled import Assembled
-from memlane.audit.exposure import ApartWindow, ExposedWindows
+from memlane.audit.assembled_module import AssembledModule
+from memlane.audit.exposure import ExposedWindow, ExposedWindows
 from memlane.instrument import Selection, Traced, TraceOptions, trace
 from memlane.record import COMPLETE, ISSUE_ONLY
 from memlane.sass import disassemble, effects, waits_for
@@ -62,11 +62,11 @@ INDEPENDENT = """
 
 def test_loads_overlap_in_the_assembled_code() -> None:
     found = trace(kernel(INDEPENDENT), EXPOSED)
-    code = Assembled(found.module, disassemble(cubin_of(found.module)))
+    code = AssembledModule(found.module, disassemble(cubin_of(found.module)))
     windows = ExposedWindows(code, "k")
     first, second = (windows.window(found.sites[site], probe) for site, probe in sorted(found.probes["k"].items()))
-    assert isinstance(first, ApartWindow)
-    assert isinstance(second, ApartWindow)
+    assert isinstance(first, ExposedWindow)
+    assert isinstance(second, ExposedWindow)
     assert max(second.accesses) < min(first.waits), "the second is on its way before anybody waits for the first"
     assert max(first.ends) < min(second.waits)
     # The clock read before the wait, what waits, and the second clock read: nothing stands between.
@@ -77,10 +77,10 @@ def test_loads_overlap_in_the_assembled_code() -> None:
 
 def changes(found: Traced, data: bytes) -> Iterator[tuple[str, int, dict[int, int]]]:
     """What the proof of the first load of a kernel `k` must not survive: label, site, and by index in the kernel another encoding."""
-    code = Assembled(found.module, disassemble(data))
+    code = AssembledModule(found.module, disassemble(data))
     windows, nodes = ExposedWindows(code, "k"), code.flow.nodes
     window = windows.window(found.sites[0], found.probes["k"][0])
-    assert isinstance(window, ApartWindow)
+    assert isinstance(window, ExposedWindow)
     (start,), (access,), (wait,), (end,) = window.starts, window.accesses, window.waits, window.ends
     board, nop = nodes[access].control.write_scoreboard, nop_of(code.program.functions["k"])
     assert board is not None
@@ -140,10 +140,10 @@ def test_what_is_fetched_a_turn_ahead_is_followed_and_proved(turn: str) -> None:
     assert [site.scheme for site in found.sites if site.kind == "load"] == ["exposed"] * 2
     data = cubin_of(found.module)
     assert [(proof.completeness, proof.reason) for proof in prove(found, data)] == [(COMPLETE, "")] * 2
-    code = Assembled(found.module, disassemble(data))
+    code = AssembledModule(found.module, disassemble(data))
     windows = ExposedWindows(code, "k")
     window = windows.window(found.sites[1], found.probes["k"][1])
-    assert isinstance(window, ApartWindow)
+    assert isinstance(window, ExposedWindow)
     (access,) = window.accesses
     behind = [access > wait for wait in window.waits]
     assert any(behind) == (turn not in ("a copy", "of 64 bits")), "the copy that cannot be left out ends the turn that fetched"
@@ -163,16 +163,16 @@ def test_signed_words_that_are_widened_are_proved() -> None:
     assert {(proof.completeness, proof.reason) for proof in prove(found, cubin_of(found.module))} == {(COMPLETE, "")}
 
 
-def hidden_load() -> tuple[Traced, bytes, ExposedWindows, ApartWindow]:
+def hidden_load() -> tuple[Traced, bytes, ExposedWindows, ExposedWindow]:
     """A load with 12 operations between it and its consumer."""
     found = trace(
         kernel(INDEPENDENT.replace("%i, %i, %i, %v;", "%i, %i, %i, 7;" + "mad.lo.u32 %i, %i, %i, 7;" * 11 + "mad.lo.u32 %i, %i, %i, %v;")),
         EXPOSED,
     )
     data = cubin_of(found.module)
-    windows = ExposedWindows(Assembled(found.module, disassemble(data)), "k")
+    windows = ExposedWindows(AssembledModule(found.module, disassemble(data)), "k")
     window = windows.window(found.sites[0], found.probes["k"][0])
-    assert isinstance(window, ApartWindow)
+    assert isinstance(window, ExposedWindow)
     assert [proof.completeness for proof in prove(found, data)] == [COMPLETE] * 2
     return found, data, windows, window
 
@@ -181,9 +181,9 @@ def test_what_is_done_between_the_clock_reads_of_a_wait_is_noticed() -> None:
     """Had the assembler drawn the operations that hide the load behind the clock read that begins the wait, they would count as exposed."""
     _, _, windows, window = hidden_load()
     (wait,) = window.waits
-    assert windows.wait_filled(window) == ""
+    assert windows.work_inside_wait(window) == ""
     earlier = replace(window, waits=frozenset({wait - 10}))
-    assert "instructions lie in the wait that ends at 0x" in windows.wait_filled(earlier)
+    assert "instructions lie in the wait that ends at 0x" in windows.work_inside_wait(earlier)
 
 
 @pytest.mark.parametrize("waiting", [True, False])

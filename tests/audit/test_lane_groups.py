@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlane.audit.assembled import Assembled
+from memlane.audit.assembled_module import AssembledModule
 from memlane.audit.lane_groups import LaneGroups, Start, barriers_in
 from memlane.audit.reconvergence import Reconvergence
 from memlane.walks import reachable
@@ -32,7 +32,9 @@ lines = st.one_of(
 
 @given(st.lists(lines, min_size=10, max_size=10), st.lists(st.tuples(st.integers(0, 9), st.frozensets(st.integers(0, 2))), max_size=3))
 def test_groups_go_as_far_as_walks_of_each(text: list[str], starts: list[Start]) -> None:
-    code = Assembled(kernel("ret;"), listing(("k", "\n".join(f".L_{at}:\n- - {line}" for at, line in enumerate(text)) + "\n- - EXIT")))
+    code = AssembledModule(
+        kernel("ret;"), listing(("k", "\n".join(f".L_{at}:\n- - {line}" for at, line in enumerate(text)) + "\n- - EXIT"))
+    )
     flow = code.flow
     inside = list(dict.fromkeys(one for at in (0, *(at for at, _ in starts)) for one in reachable((at,), flow.successors.__getitem__)))
     inside.sort(key=lambda node: node != 0)
@@ -42,7 +44,7 @@ def test_groups_go_as_far_as_walks_of_each(text: list[str], starts: list[Start])
         assert node in groups.instructions(groups.containing([node]))
 
 
-def walked(code: Assembled, starts: Sequence[Start]) -> list[set[int]]:
+def walked(code: AssembledModule, starts: Sequence[Start]) -> list[set[int]]:
     """The instructions that each group comes to: those that begin at `starts`, and then those that waited at barriers that others left."""
     nodes, successors = code.flow.nodes, code.flow.successors
 
@@ -93,10 +95,10 @@ def test_the_work_grows_with_the_number_of_branches(shape: str) -> None:
     for number in (100, 400):
         body = "; ".join((first, *(each.format(one) for one in range(number)), last)).split(";")
         text = "\n".join(line.strip() if line.endswith(":") else f"- - {line.strip()}" for line in body)
-        code = Assembled(kernel("ret;"), listing(("k", text.replace("ST R", "STG.E desc[UR4][R2.64], R"))))
+        code = AssembledModule(kernel("ret;"), listing(("k", text.replace("ST R", "STG.E desc[UR4][R2.64], R"))))
         found = Reconvergence(code)
-        steps.append(steps_of(lambda found=found: found.apart("k")))
-        assert found.apart("k")
+        steps.append(steps_of(lambda found=found: found.diverged("k")))
+        assert found.diverged("k")
     assert 0 < steps[1] < 6 * steps[0]
 
 
@@ -107,5 +109,7 @@ def test_a_condition_may_come_from_many_instructions(source: str, apart: bool) -
     back = "RET.ABS.NODEC R20 0x0"
     end = f"FSETP.GT.AND P0, PT, R3, R4, PT\n- - @P0 BRA `(.L_a)\n- - {back}\n.L_a:\n- - NOP\n- - {back}"
     function = f"- - {source}\n- - MOV R4, R3\n{chain}\n- - {end}"
-    code = Assembled(kernel("ret;"), listing(("k", "- - CALL.ABS.NOINC `(f)\n- - STG.E desc[UR4][R2.64], R3\n- - EXIT"), ("f", function)))
-    assert bool(Reconvergence(code).apart("k")) == apart
+    code = AssembledModule(
+        kernel("ret;"), listing(("k", "- - CALL.ABS.NOINC `(f)\n- - STG.E desc[UR4][R2.64], R3\n- - EXIT"), ("f", function))
+    )
+    assert bool(Reconvergence(code).diverged("k")) == apart

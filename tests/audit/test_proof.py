@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from memlane.audit.assembled import Assembled
-from memlane.audit.proof import SiteProof, prove, proved
+from memlane.audit.assembled_module import AssembledModule
+from memlane.audit.proof import SiteProof, prove, proved_sites
 from memlane.errors import MemlaneError
 from memlane.instrument import SCHEMES, Sampling, Selection, Traced, TraceOptions, trace
 from memlane.instrument.schemes import Access, Scheme, Stamps
@@ -91,10 +91,10 @@ def test_stores_are_issue_only() -> None:
 def test_proved_sites_carry_the_verdict() -> None:
     found, data = traced(BY_NAME["transpose"], "simple")
     proofs = prove(claimed_complete(found), data)
-    sites = proved(claimed_complete(found), proofs)
+    sites = proved_sites(claimed_complete(found), proofs)
     assert [(site.completeness, site.reason) for site in sites] == [(proof.completeness, proof.reason) for proof in proofs]
     # What was not traced stays as it is.
-    assert proved(found, ()) == found.sites
+    assert proved_sites(found, ()) == found.sites
 
 
 def test_the_word_of_the_scheme_is_kept() -> None:
@@ -388,7 +388,7 @@ def test_an_access_by_a_window_address_is_the_same_instruction(name: str) -> Non
     plain = disassemble(cubin_of(kernel(body))).functions["k"]
     made, data = late(name, True)
     sites = {proof.site for proof in loads(made, prove(made, data))}
-    code = Assembled(made.module, disassemble(data))
+    code = AssembledModule(made.module, disassemble(data))
     found = [code.flow.nodes[node] for site in sites for node in code.accesses("k", made.positions["k"][site], "shared::cluster")]
     wanted = [one for one in plain.instructions if one.opcode in ("LD", "ATOM")]
     assert [(one.name, "desc" in one.text) for one in found] == [(one.name, "desc" in one.text) for one in wanted]

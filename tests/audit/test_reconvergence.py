@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import memlane as ml
-from memlane.audit.assembled import Assembled
+from memlane.audit.assembled_module import AssembledModule
+from memlane.audit.exact_accesses import EXACT, HINT, exactness
 from memlane.audit.grouping import AHEAD
-from memlane.audit.matching import EXACT, HINT, exactness
-from memlane.audit.reconvergence import APART, Reconvergence
+from memlane.audit.reconvergence import MAY_NOT_RECONVERGE, Reconvergence
 from memlane.compile import cuda
 from memlane.errors import MissingDependency
 from memlane.instrument.sites import site_table
@@ -46,11 +46,11 @@ def apart(*bodies: str, of: str = "k") -> dict[int, str]:
     for name, body in zip("kfgh", bodies, strict=False):
         lines = [line.strip() for part in body.split(";") for line in part.strip().split("\n") if line.strip()]
         functions.append((name, "\n".join(line if line.endswith(":") else f"- - {_stored(line)}" for line in lines)))
-    code = Assembled(kernel("ret;"), listing(*functions))
-    found = Reconvergence(code).apart(of)
+    code = AssembledModule(kernel("ret;"), listing(*functions))
+    found = Reconvergence(code).diverged(of)
     stores = {node: int(one.text.rpartition("R")[2]) for node, one in enumerate(code.flow.nodes) if one.opcode == "STG"}
     for reason in found.values():
-        assert reason.endswith(f"{APART}, {SERVED}")
+        assert reason.endswith(f"{MAY_NOT_RECONVERGE}, {SERVED}")
     return {stores[node]: reason.partition(" from ")[2].partition(", and")[0] for node, reason in found.items() if node in stores}
 
 
@@ -159,12 +159,12 @@ def test_a_branch_that_may_be_two_is_not_that_of_its_line(condition: str, unifor
     done: ret; }"""
     module = kernel("call f; ret;", before=function)
     program = listing(("k", "- - EXIT"), ("f", f"- - {condition}\n- - @P0 BRA `(.L_j)\n- - NOP\n.L_j:\n- - NOP\n- - {RETURN}"))
-    lines, code = Assembled(module, program).lines("f"), list(program.functions["f"].instructions)
+    lines, code = AssembledModule(module, program).lines("f"), list(program.functions["f"].instructions)
     code[1] = replace(code[1], ptx_line=lines[2])
     program = replace(program, functions={**program.functions, "f": replace(program.functions["f"], instructions=tuple(code))})
-    found = Reconvergence(Assembled(module, program))
+    found = Reconvergence(AssembledModule(module, program))
     assert found.may_diverge(2) is False
-    assert (found.apart("f") == {}) == uniform
+    assert (found.diverged("f") == {}) == uniform
 
 
 # -- barriers that are left, set anew, moved -----------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ def test_ways_in_which_the_assembler_keeps_lanes_apart(divergence: Module) -> No
         found = [(site, verdicts[site.id]) for site in sites.values() if site.space != "local"]
         assert any(one.verdict == EXACT for _, one in found), name
         told = [(site.op, one.reason) for site, one in found if one.verdict == HINT]
-        assert all(reason.endswith(AHEAD if name == "two_entrances" else f"{APART}, {SERVED}") for _, reason in told), name
+        assert all(reason.endswith(AHEAD if name == "two_entrances" else f"{MAY_NOT_RECONVERGE}, {SERVED}") for _, reason in told), name
         causes = [(op, reason.partition(" from ")[2].partition(" in line")[0]) for op, reason in told]
         assert causes == APART_IN.get(name, []), name
 
@@ -372,7 +372,7 @@ def test_a_branch_without_a_barrier_must_be_one_that_does_not_diverge(register: 
         program = replace(program, functions={"k": replace(code, instructions=tuple(without))})
     reasons = [one.reason for one in exactness(module, program)]
     assert reasons[:2] == ["", ""]
-    assert reasons[2:] == [f"{APART}, {SERVED}" if behind else ""]
+    assert reasons[2:] == [f"{MAY_NOT_RECONVERGE}, {SERVED}" if behind else ""]
 
 
 BACK = """

@@ -13,8 +13,8 @@ from functools import cache
 import pytest
 
 from memlane.audit import SiteProof, prove
-from memlane.audit.assembled import Assembled
-from memlane.audit.exposure import ApartWindow, ExposedWindows
+from memlane.audit.assembled_module import AssembledModule
+from memlane.audit.exposure import ExposedWindow, ExposedWindows
 from memlane.instrument import Selection, Traced, TraceOptions, trace
 from memlane.record import COMPLETE, ISSUE_ONLY
 from memlane.sass import Instruction, Program, disassemble, waits_for
@@ -41,7 +41,7 @@ class Code:
 
     traced: Traced
     program: Program
-    window: ApartWindow
+    window: ExposedWindow
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -139,7 +139,7 @@ def assembled(name: str, scheme: str = "dependent") -> Code:
     module = kernel(HEAD + KERNELS[name], before=".global .texref texture;")
     traced = trace(module, TraceOptions(scheme, Selection(kinds={"load"})))
     program = disassemble(cubin_of(traced.module))
-    window = ExposedWindows(Assembled(traced.module, program), "k").window(traced.sites[0], traced.probes["k"][0])
+    window = ExposedWindows(AssembledModule(traced.module, program), "k").window(traced.sites[0], traced.probes["k"][0])
     return Code(traced, program, window)  # type: ignore[arg-type]
 
 

@@ -14,7 +14,16 @@ from assembled import disassemble
 from chase import QUICK_LEVELS, TIMES_DTYPE, Chase, read_times
 from probing import recorded
 
-from memlane.lab.latency.window import CHAINS, FILLERS, ONE_OPERATION, SWITCHED_OFF, extrapolated, filled, paused, scheduled
+from memlane.lab.latency.window import (
+    CHAINS,
+    FILLERS,
+    ONE_OPERATION,
+    SWITCHED_OFF,
+    extrapolated,
+    scheduled_window,
+    with_fillers,
+    with_pauses,
+)
 from memlane.ptx import Instruction
 from memlane.targets import target
 
@@ -80,7 +89,7 @@ def test_fillers_replace_the_timed_loads_and_nothing_else(chase: Chase) -> None:
     places = set(twin.traced.positions["chase_global"].values())
     before = instructions(twin.traced.module)
     for filler in FILLERS:
-        after = instructions(filled(twin, "chase_global", filler).traced.module)[4:]  # behind what prepares the filler
+        after = instructions(with_fillers(twin, "chase_global", filler).traced.module)[4:]  # behind what prepares the filler
         kept = [one for one in after if one not in before]
         assert len(kept) == max(1, filler) * len(places)
         assert len(after) - len(kept) == len(before) - len(places)
@@ -97,7 +106,8 @@ def test_the_window_is_shorter_than_any_access(chase: Chase) -> None:
     twin = chase.probed("dependent")
     mean = mean_cycles(recorded(launch, twin, level.steps), level.steps)
     records = {
-        filler: mean_cycles(recorded(launch, filled(twin, launch.kernel.name, filler), level.steps), level.steps) for filler in FILLERS
+        filler: mean_cycles(recorded(launch, with_fillers(twin, launch.kernel.name, filler), level.steps), level.steps)
+        for filler in FILLERS
     }
     assert records[CHAINS[1]] - records[CHAINS[0]] == (CHAINS[1] - CHAINS[0]) * chase.target.chip.latency.sfu
     assert 0 < extrapolated(records) <= records[SWITCHED_OFF] < mean - 10
@@ -106,7 +116,7 @@ def test_the_window_is_shorter_than_any_access(chase: Chase) -> None:
 @pytest.mark.parametrize("scheme", ["dependent", "consume"])
 def test_an_assembled_chain_is_its_operations_between_two_clock_reads(scheme: str, chase: Chase) -> None:
     """Nothing else that waits: no operand is fetched there, and no operation was moved or folded away."""
-    module = filled(chase.probed(scheme), "chase_global", CHAINS[0]).traced.module
+    module = with_fillers(chase.probed(scheme), "chase_global", CHAINS[0]).traced.module
     opcodes = re.findall(r"^\s*/\*\w+\*/\s+(?:@!?\w+ )?([A-Z][\w.]*)", section(disassemble(module, "sm_90"), "chase_global"), re.MULTILINE)
     clocks = [place for place, opcode in enumerate(opcodes) if opcode == "CS2R"]
     windows = [opcodes[a + 1 : b] for a, b in itertools.pairwise(clocks) if "MUFU.RCP64H" in opcodes[a:b]]
@@ -133,8 +143,8 @@ def test_an_assembled_chain_is_its_operations_between_two_clock_reads(scheme: st
 def test_a_pause_lies_between_the_stores_of_a_record_and_the_next_clock_read(chase: Chase) -> None:
     """Nothing waits for the registers of the stores within a window then, and they left long ago."""
     for filler in (None, ONE_OPERATION):
-        twin = paused(chase.loaded, "chase_global", chase.options("dependent"))
-        module = (twin if filler is None else filled(twin, "chase_global", filler)).traced.module
+        twin = with_pauses(chase.loaded, "chase_global", chase.options("dependent"))
+        module = (twin if filler is None else with_fillers(twin, "chase_global", filler)).traced.module
         lines = section(disassemble(module, "sm_90"), "chase_global").splitlines()
         opcodes = [found[1] for line in lines if (found := re.match(r"^\s*/\*\w+\*/\s+(?:@!?\w+ )?([A-Z][\w.]*)", line))]
         clocks = [at for at, opcode in enumerate(opcodes) if opcode == "CS2R"]
@@ -150,8 +160,8 @@ def test_the_control_words_bound_the_window(chase: Chase) -> None:
     """One cycle from the first clock read to the access and two from the wait to the second, and two more where the assembler moved an
     operation on predicates in between."""
     options = chase.options("dependent")
-    for probed in (paused(chase.loaded, "chase_global", options), chase.probed("dependent")):
-        least, most = scheduled(probed, "chase_global", "sm_90")
+    for probed in (with_pauses(chase.loaded, "chase_global", options), chase.probed("dependent")):
+        least, most = scheduled_window(probed, "chase_global", "sm_90")
         assert 3 <= least <= most <= 5
 
 

@@ -6,20 +6,20 @@ import docs_reduction
 
 from memlane.chip import load
 from memlane.lab.reduction.ladder import STEPS
-from memlane.lab.reduction.measure import Beside, Floors, Gain, Timed
-from memlane.lab.reduction.tables import Found, rows, tables
+from memlane.lab.reduction.measure import Floors, Gain, PeerComparison, Timed
+from memlane.lab.reduction.tables import Measurements, rows, tables
 from memlane.lab.result import Machine, document, problems
 
 
-def found() -> Found:
+def found() -> Measurements:
     """A GPU that copies 4,000 GB/s and reads 4,500; step 2 takes half of step 1."""
     timed = [Timed(step, 1 << 28, 128, us, 2) for step, us in zip(STEPS[:2], (1000.0, 500.0), strict=True)]
     big = {"memlane": [100.0, 101.0, 99.0], "PyTorch": [110.0, 105.0, 108.9], "CuPy": [120.0] * 3, "only read": [98.0] * 3}
     slow = {"memlane": [5.0] * 3, "PyTorch": [7.0] * 3, "only read": [4.0] * 3}
-    called = Beside("2^16, one call from Python", 1 << 18, {"memlane": [9.0], "only the events": [3.0], "PyTorch": [15.0]})
-    beside = [Beside("2^28", 1 << 30, big), Beside("2^20", 1 << 22, slow, ("CuPy is not installed here",))]
+    called = PeerComparison("2^16, one call from Python", 1 << 18, {"memlane": [9.0], "only the events": [3.0], "PyTorch": [15.0]})
+    beside = [PeerComparison("2^28", 1 << 30, big), PeerComparison("2^20", 1 << 22, slow, ("CuPy is not installed here",))]
     gains = [Gain("one word instead of a ticket", 1 << 16, 3.0, 2.0, 1.5)]
-    return Found(load("h200"), Floors(4000.0, 4500.0, 1.5), timed, {}, [], beside, called, gains)
+    return Measurements(load("h200"), Floors(4000.0, 4500.0, 1.5), timed, {}, [], beside, called, gains)
 
 
 def made() -> dict[str, object]:
@@ -37,8 +37,8 @@ def test_rows_fit_the_schema_and_judge_themselves() -> None:
 
 
 def test_a_peer_that_is_missing_is_named() -> None:
-    alone = Found(load("h200"), Floors(4000.0, 4500.0, 1.5))
-    alone.beside.append(Beside("2^30", 1 << 32, {"memlane": [900.0], "only read": [890.0]}, ("PyTorch is not installed here",)))
+    alone = Measurements(load("h200"), Floors(4000.0, 4500.0, 1.5))
+    alone.beside.append(PeerComparison("2^30", 1 << 32, {"memlane": [900.0], "only read": [890.0]}, ("PyTorch is not installed here",)))
     (row,) = [row for row in rows(alone) if row.reach is not None]
     assert (row.value, row.holds) == (None, False)
     assert "PyTorch is not installed here" in row.note

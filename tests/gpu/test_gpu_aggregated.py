@@ -19,7 +19,7 @@ from memlane.measure import count, trace
 from memlane.ptx import Module, parse
 from memlane.record import COMPLETE, HINT, PROVED, Trace
 from tests.audit.aggregates import BODIES, FRAME, module
-from tests.audit.test_aggregated import lanes_of
+from tests.audit.test_warp_aggregation import lanes_of
 
 pytestmark = pytest.mark.gpu
 

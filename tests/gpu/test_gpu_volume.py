@@ -9,7 +9,7 @@ from memlane.driver import Device
 from memlane.lab import Request
 from memlane.lab.volume import reference
 from memlane.lab.volume.frames import difference, measure
-from memlane.lab.volume.observe import watch
+from memlane.lab.volume.observe import trace_fetches
 from memlane.lab.volume.renderer import Renderer
 from memlane.lab.volume.scene import FRONT, SHAPES, TURNED, Scene, View
 
@@ -33,7 +33,7 @@ def test_the_picture_is_that_of_numpy(renderer: Renderer, view: View) -> None:
 
 
 def test_every_fetch_of_every_warp_is_recorded_and_waited_for(renderer: Renderer) -> None:
-    seen = watch(renderer, FRONT, "8x16", "dependent")
+    seen = trace_fetches(renderer, FRONT, "8x16", "dependent")
     assert seen is not None
     fetched = reference.render(renderer.volume, SCENE, FRONT).fetched
     counts = fetched.reshape(16, 4, 8, 8).max(axis=(1, 3))  # of warps of 8 x 4 pixels
@@ -44,7 +44,7 @@ def test_every_fetch_of_every_warp_is_recorded_and_waited_for(renderer: Renderer
 
 
 def test_the_warps_of_one_sm_are_those_on_it(renderer: Renderer) -> None:
-    every, some = watch(renderer, FRONT, "8x16", "dependent"), watch(renderer, FRONT, "8x16", "dependent", sms="0")
+    every, some = trace_fetches(renderer, FRONT, "8x16", "dependent"), trace_fetches(renderer, FRONT, "8x16", "dependent", sms="0")
     assert every is not None
     if some is not None:  # 32 blocks need not come to every SM
         assert set(some.of.table["sm"].to_pylist()) == {0}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memlane.audit import exactness, prove
-from memlane.audit.altered_accesses import changes
+from memlane.audit.site_changes import access_changes
 from memlane.compile import assemble
 from memlane.emulate import Emulator
 from memlane.instrument import Selection, TraceOptions, site_table, trace, uncounted
@@ -171,7 +171,7 @@ def test_probes_leave_products_under_way_and_waits_are_proved(scheme: str) -> No
     assert "wgmma" not in plain.log + cubin.log
     assert {traced.sites[one.site].completeness for one in prove(traced, cubin.data) if traced.sites[one.site].kind == "wait"} == {COMPLETE}
     assert not [
-        one for one in changes(parse(PIPELINE, "wgmma.ptx"), plain.data, traced, cubin.data) if traced.sites[one.site].kind == "wait"
+        one for one in access_changes(parse(PIPELINE, "wgmma.ptx"), plain.data, traced, cubin.data) if traced.sites[one.site].kind == "wait"
     ]
 
 
@@ -184,7 +184,9 @@ def test_loads_that_products_take_are_waited_for_at_once() -> None:
     traced = trace(parse(loop, "wgmma.ptx"), TraceOptions(scheme="exposed"))
     plain, cubin = (assemble(module, arch="sm_90a") for module in (parse(loop, "wgmma.ptx"), traced.module))
     assert "wgmma" not in cubin.log
-    assert not [one for one in changes(parse(loop, "wgmma.ptx"), plain.data, traced, cubin.data) if traced.sites[one.site].kind == "wait"]
+    assert not [
+        one for one in access_changes(parse(loop, "wgmma.ptx"), plain.data, traced, cubin.data) if traced.sites[one.site].kind == "wait"
+    ]
     taken = [site for site in traced.sites if site.fallback == TAKEN]
     assert [(site.op, site.completeness) for site in taken] == [("ld.global.b32", COMPLETE)] * (12 + 4)
 
@@ -195,7 +197,7 @@ def test_products_that_wait_for_each_other_are_told() -> None:
     traced = trace(module)
     plain, slow = assemble(module, arch="sm_90a"), assemble(traced.module, arch="sm_90a", options=("-Xptxas=-O0",))
     assert "wgmma.mma_async instructions are serialized" in slow.log
-    told = {str(one) for one in changes(module, plain.data, traced, slow.data) if traced.sites[one.site].kind == "wait"}
+    told = {str(one) for one in access_changes(module, plain.data, traced, slow.data) if traced.sites[one.site].kind == "wait"}
     message = "a wait after 0.0 % of the products in the original, a wait after 100 % of the products traced"
     assert told == {message}
 

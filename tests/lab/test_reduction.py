@@ -20,11 +20,11 @@ from memlane.lab.reduction import Reducer, reduce
 from memlane.lab.reduction.counting import reasons
 from memlane.lab.reduction.elements import ELEMENTS, OPS, WITH_INDEX
 from memlane.lab.reduction.ladder import COURSE, STEPS, UNSAFE, passes
-from memlane.lab.reduction.measure import filled, floors, ladder, predicted_step
+from memlane.lab.reduction.measure import floors, ladder, predicted_step, random_array
 from memlane.lab.reduction.reducer import _PLANS, MOST_PLANS
 from memlane.lab.reduction.settings import Settings, settings_of
 from memlane.lab.reduction.shapes import PACKED, TICKET, Shape
-from memlane.lab.reduction.tables import Found, figures, rows, tables
+from memlane.lab.reduction.tables import Measurements, figures, rows, tables
 from memlane.launch import DeviceArray, Target, apply_observers, observing
 from memlane.measure import Checker
 from memlane.targets import target
@@ -248,7 +248,7 @@ def test_bad_input(call: Callable[[Target], object], said: str) -> None:
 def test_the_ladder_on_the_emulator() -> None:
     steps = (STEPS[0], STEPS[2], STEPS[6])
     array = emulator().array(numbers(5000))
-    found = Found(emulator().chip, floors(emulator(), 1), ladder(emulator(), array, 1 << 12, 128, 1, steps))
+    found = Measurements(emulator().chip, floors(emulator(), 1), ladder(emulator(), array, 1 << 12, 128, 1, steps))
     assert [row.case for row in rows(found)] == [f"2^12, block 128, {step.title}" for step in steps]
     assert [row.peer["all"] for row in rows(found)] == [pytest.approx(found.timed[0].us / one.us) for one in found.timed]
     assert list(figures(found)) == ["ladder-128"]
@@ -258,8 +258,10 @@ def test_the_ladder_on_the_emulator() -> None:
 def test_predicted_steps_stand_beside_the_course_on_its_chip() -> None:
     """Their order and their sizes are those of the course, by the model of its chip: samples of the blocks run."""
     target = Emulator(load("s1070"))
-    array = filled(target, 1 << 22, np.int32)
-    found = Found(target.chip, floors(target, 1), predicted=[predicted_step(array, STEPS[number], 1 << 22, 128) for number in (0, 3, 6)])
+    array = random_array(target, 1 << 22, np.int32)
+    found = Measurements(
+        target.chip, floors(target, 1), predicted=[predicted_step(array, STEPS[number], 1 << 22, 128) for number in (0, 3, 6)]
+    )
     first, fourth, seventh = rows(found)
     assert [row.peer["course us"] for row in (first, fourth, seventh)] == [3510, 470, 220]
     assert first.value > fourth.value > seventh.value  # type: ignore[operator]
@@ -267,7 +269,7 @@ def test_predicted_steps_stand_beside_the_course_on_its_chip() -> None:
     assert "the chip file has no rate of" in first.note
     assert [line[5] for line in tables(found)["predicted"].lines] == [3510, 470, 220]
     elsewhere = predicted_step(emulator().array(numbers(5000)), STEPS[0], 1 << 12, 128)
-    assert rows(Found(emulator().chip, floors(emulator(), 1), predicted=[elsewhere]))[0].peer.get("course us") is None
+    assert rows(Measurements(emulator().chip, floors(emulator(), 1), predicted=[elsewhere]))[0].peer.get("course us") is None
 
 
 def test_nothing_stands_beside_a_model() -> None:

@@ -18,7 +18,7 @@ from memlane.lab import Request
 from memlane.lab.volume import reference
 from memlane.lab.volume.frames import difference
 from memlane.lab.volume.lab import CASES, VOLUME, run_with
-from memlane.lab.volume.observe import Observed, observed, watch
+from memlane.lab.volume.observe import Observed, observed, trace_fetches
 from memlane.lab.volume.renderer import FETCHES, SOURCE, Renderer
 from memlane.lab.volume.scene import FRONT, SHAPES, TURNED, Scene, Settings, View, settings_of, view_of
 from memlane.launch import Target
@@ -108,7 +108,7 @@ def test_the_warp_to_look_into_has_many_accesses_and_long_ones() -> None:
 
 
 def test_an_observation_is_what_the_rows_of_a_trace_say(renderer: Renderer) -> None:
-    seen = watch(renderer, FRONT, "8x16", "dependent")
+    seen = trace_fetches(renderer, FRONT, "8x16", "dependent")
     assert seen is not None
     fetched = reference.render(renderer.volume, SMALL, FRONT).fetched.reshape(16, 16)
     blocks = [fetched[:, at : at + 8] for at in (0, 8)]  # two of 8 x 16 threads, in warps of 8 x 4
@@ -124,7 +124,7 @@ def test_an_observation_is_what_the_rows_of_a_trace_say(renderer: Renderer) -> N
 
 
 def test_a_sample_of_the_warps_stands_for_all(renderer: Renderer) -> None:
-    every, some = (watch(renderer, FRONT, "32x4", "dependent", every=n) for n in (1, 4))
+    every, some = (trace_fetches(renderer, FRONT, "32x4", "dependent", every=n) for n in (1, 4))
     assert every is not None
     assert some is not None
     assert (every.weight, some.weight) == (1, 4)

@@ -17,7 +17,7 @@ from memlane.lab.volume import reference
 from memlane.lab.volume.claims import Claim, claims
 from memlane.lab.volume.correlation import pearson, ranks, spearman
 from memlane.lab.volume.frames import Frames, Measured
-from memlane.lab.volume.hits import HITS, MISSES, Hits, counted, hits_of
+from memlane.lab.volume.hits import HITS, MISSES, Hits, counted_hit_rates, hits_of
 from memlane.lab.volume.observe import Observed
 from memlane.lab.volume.plots import figures, read
 from memlane.lab.volume.scene import FRONT, SHAPES, TURNED, Scene
@@ -259,8 +259,8 @@ def fake_profiler(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> N
 def test_hit_rates_come_from_the_profiler_in_the_order_of_the_launches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_profiler(tmp_path, monkeypatch, TABLE)
     frames = [(FRONT, "1x128"), (FRONT, "8x16")]
-    assert counted(FakeTarget(), Scene(16, 16), frames) == ({frames[0]: Hits(0.75, 4000), frames[1]: Hits(0.5, 2000)}, "")
-    assert counted(FakeTarget(), Scene(16, 16), frames[:1]) == ({}, "ncu saw 2 launches of 1")
+    assert counted_hit_rates(FakeTarget(), Scene(16, 16), frames) == ({frames[0]: Hits(0.75, 4000), frames[1]: Hits(0.5, 2000)}, "")
+    assert counted_hit_rates(FakeTarget(), Scene(16, 16), frames[:1]) == ({}, "ncu saw 2 launches of 1")
 
 
 def test_a_profiler_that_knows_no_textures_is_asked_for_all_accesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,15 +268,15 @@ def test_a_profiler_that_knows_no_textures_is_asked_for_all_accesses(tmp_path: P
     fake_profiler(tmp_path, monkeypatch, "")
     refusal = f"case $* in *{HITS}*) echo '==ERROR== Failed to find metric {HITS}'; exit 1;; esac"
     (tmp_path / "ncu").write_text(f"#!/bin/sh\n{refusal}\ncat <<'END'\n{table}END\n")
-    assert counted(FakeTarget(), Scene(16, 16), [(FRONT, "1x128")]) == ({(FRONT, "1x128"): Hits(0.875)}, "")
+    assert counted_hit_rates(FakeTarget(), Scene(16, 16), [(FRONT, "1x128")]) == ({(FRONT, "1x128"): Hits(0.875)}, "")
 
 
 def test_why_there_are_no_counters_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = [(FRONT, "1x128")]
     fake_profiler(tmp_path, monkeypatch, "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission")
-    assert counted(FakeTarget(), Scene(16, 16), frames)[1].startswith("ncu has no permission to read the counters")
+    assert counted_hit_rates(FakeTarget(), Scene(16, 16), frames)[1].startswith("ncu has no permission to read the counters")
     fake_profiler(tmp_path, monkeypatch, "==ERROR== Failed to find metric x")
-    assert counted(FakeTarget(), Scene(16, 16), frames)[1] == "ncu counted nothing: ==ERROR== Failed to find metric x"
+    assert counted_hit_rates(FakeTarget(), Scene(16, 16), frames)[1] == "ncu counted nothing: ==ERROR== Failed to find metric x"
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     monkeypatch.setattr(profiler, "PLACES", ())
-    assert counted(FakeTarget(), Scene(16, 16), frames) == ({}, "ncu was not found on PATH")
+    assert counted_hit_rates(FakeTarget(), Scene(16, 16), frames) == ({}, "ncu was not found on PATH")

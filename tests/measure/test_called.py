@@ -13,7 +13,7 @@ import pytest
 
 from memlane import measure
 from memlane.audit import exactness, prove
-from memlane.audit.assembled import Assembled
+from memlane.audit.assembled_module import AssembledModule
 from memlane.audit.reconvergence import Reconvergence
 from memlane.compile import cuda
 from memlane.emulate import Emulator
@@ -247,7 +247,7 @@ k:
 """
     wait, join = ("BSSY B0, `(.L_x_3)", "BSYNC B0") if waits else ("NOP", "NOP")
     program = parse_listing(text.replace("{wait}", wait).replace("{join}", join))
-    code = Assembled(kernel("ret;"), program)
+    code = AssembledModule(kernel("ret;"), program)
     store = next(node for node in code.flow.nodes_of("k") if code.flow.nodes[node].opcode == "STG")
-    reason = Reconvergence(code).apart("k").get(store, "")
+    reason = Reconvergence(code).diverged("k").get(store, "")
     assert ("together" in reason) is not waits

@@ -15,7 +15,7 @@ def kept(body: str) -> list[bool]:
     flow = ControlFlow(function)
     copies = Copies(flow, Liveness(flow))
     moves = (one for block in flow.blocks for one in block.instructions if is_move(one))
-    return [copies.kept(one, registers_read(one)) for one in moves]
+    return [copies.needs_instruction(one, registers_read(one)) for one in moves]
 
 
 def loop(*steps: str) -> str:
@@ -82,4 +82,4 @@ def test_the_moves_of_a_value_through_another_register_are_seen_from_where_it_wa
     flow = ControlFlow(function)
     copies = Copies(flow, Liveness(flow))
     moves = [one for block in flow.blocks for one in block.instructions if is_move(one)]
-    assert [copies.kept(one, ("%r2", "%r4")) for one in moves] == [False, True]
+    assert [copies.needs_instruction(one, ("%r2", "%r4")) for one in moves] == [False, True]

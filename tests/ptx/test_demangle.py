@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memlane.compile import cuda_to_ptx
-from memlane.ptx import demangle, mangled
+from memlane.ptx import demangle, mangling
 from memlane.ptx.demangle import read
 
 
@@ -57,21 +57,21 @@ NAMES = (Path(__file__).parent / "mangled_names.txt").read_text().split()
 """Kernels and functions of this project's own programs and of the headers that they use, as NVRTC and nvcc 13.0 mangle them."""
 
 
-@pytest.mark.skipif(mangled._runtime() is None, reason="needs the library of a C++ runtime")
+@pytest.mark.skipif(mangling._runtime() is None, reason="needs the library of a C++ runtime")
 def test_the_runtime_and_the_reader_agree() -> None:
     assert len(NAMES) > 300
-    assert {name: read(name) for name in NAMES} == {name: mangled.by_runtime(name) for name in NAMES}
+    assert {name: read(name) for name in NAMES} == {name: mangling.runtime_demangle(name) for name in NAMES}
 
 
 def test_without_a_runtime_the_reader_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mangled, "_runtime", lambda: None)
+    monkeypatch.setattr(mangling, "_runtime", lambda: None)
     assert demangle.__wrapped__("_Z1kILi1ELb1ELj5EEvv") == "void k<1, true, 5>()"
 
 
 def test_a_name_that_grows_without_end_is_not_given_to_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mangled, "_runtime", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(mangling, "_runtime", lambda: pytest.fail("asked"))
     doubling = "_Z1k1AI" + "".join(f"1BIS{letter}_S{letter}_E" for letter in "0123456789ABCDEFGHIJKLMNOP") + "E"
-    assert mangled.by_runtime(doubling) is None
+    assert mangling.runtime_demangle(doubling) is None
 
 
 @pytest.mark.parametrize("name", [f"_Z1k{'P' * 60_000}i", f"_Z1k{'P' * 4_000}i", f"_Z1k{'N1AI' * 900}iE", f"_Z1k{'F' * 3_000}vE"])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlane.ptx import ControlFlow, Liveness, flatten_scopes
-from memlane.ptx.divergence import diverging_branches, turns_apart
+from memlane.ptx.divergence import blocks_with_diverged_iterations, diverging_branches
 from memlane.ptx.ir import Instruction
 from memlane.ptx.registers import registers_read, registers_written
 from tests.instrument.kernels import kernel
@@ -131,6 +131,6 @@ def test_the_work_grows_with_the_number_of_branches(shape: str) -> None:
     for number in (100, 400):
         body = "\n".join(each.format(one) for one in range(number))
         flow = ControlFlow(flatten_scopes(kernel(f"{HEAD} mov.u32 %n, %tid.x; {first} {body} {last}").kernels["k"]))
-        steps.append(steps_of(lambda flow=flow: (diverging_branches(flow), turns_apart(flow))))
+        steps.append(steps_of(lambda flow=flow: (diverging_branches(flow), blocks_with_diverged_iterations(flow))))
         assert len(diverging_branches(flow)) >= number
     assert 0 < steps[1] < 6 * steps[0]

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from memlane.sass import Flow, Register, Waiting, effects
+from memlane.sass import Flow, Register, Scoreboards, effects
 from tests.sass.code import listing
 
 _REGISTERS = tuple(Register("R", number) for number in (2, 3, 4, 5))
@@ -66,7 +66,7 @@ def test_what_is_kept_for_blocks_is_what_walks_find(seed: int) -> None:
     flow = Flow(listing(("k", code(seed))))
     asked = [(node, register) for node in range(len(flow.nodes)) for register in _REGISTERS]
     random.Random(seed).shuffle(asked)  # What is kept must not depend on what was asked first.
-    waiting = Waiting(flow)
+    waiting = Scoreboards(flow)
     found = {key: waiting.definitions(*key) for key in asked}
     assert found == {key: walked(flow, *key) for key in asked}
     assert any(len(one) > 2 for one in found.values())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memlane.sass import Flow, Register, Waiting, disassemble, is_late, waits_for
+from memlane.sass import Flow, Register, Scoreboards, disassemble, has_variable_latency, waits_for
 from memlane.sass import flow as flow_module
 from memlane.walks import NoFixpointError
 from tests.sass.code import EXAMPLES, breadth, listing, program
@@ -103,8 +103,8 @@ def test_all_but_padding_is_reached(path: Path | None) -> None:
 # -- waiting ----------------------------------------------------------------------------------------------------------------------
 
 
-def waiting(body: str) -> Waiting:
-    return Waiting(flow(("k", body)))
+def waiting(body: str) -> Scoreboards:
+    return Scoreboards(flow(("k", body)))
 
 
 def test_unwaited_stops_at_the_wait() -> None:
@@ -153,8 +153,8 @@ def test_loads_do_not_complete_in_order() -> None:
 def test_the_last_of_a_pipe_speaks_for_those_before_it() -> None:
     found = waiting("- - LDS R2, [R4]\n1 - LDG.E R5, desc[UR4][R6.64]\n2 - LDS R3, [R4+0x4]\n- 1 NOP\n- 2 MOV R9, R2\n- - EXIT")
     assert found.unwaited(0) == {1, 2, 3}
-    assert is_late(found.flow.nodes[0])
-    assert not is_late(found.flow.nodes[4])
+    assert has_variable_latency(found.flow.nodes[0])
+    assert not has_variable_latency(found.flow.nodes[4])
 
 
 def test_nobody_speaks_for_a_load_from_global_memory() -> None:
@@ -244,7 +244,7 @@ CALLER = """
 def held(caller: str, *functions: tuple[str, str]) -> list[set[str]]:
     """Behind each of the two calls: the instructions that may have written R2."""
     found = flow(("k", caller), *functions)
-    known = Waiting(found)
+    known = Scoreboards(found)
     behind = [node for node in found.nodes_of("k") if found.nodes[node].opcode == "IADD3"]
     return [{found.nodes[one].text for one in known.definitions(node, R2)} for node in behind]
 

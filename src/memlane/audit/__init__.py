@@ -1,24 +1,24 @@
-"""What the assembler made of a module, held against what the PTX says.
+"""Compare the machine code that ptxas made of a module with the PTX.
 
-assembled        which instructions of the assembled code came from which of the PTX
-probes           where the probes of a traced module are
-windows          what can be shown of the code between two clock reads
-exposure         the same of windows that close in front of a consumer
-carried          where the value of a register comes from: clock reads and constants
-aggregated       atomics that one lane does for its warp
-absent           why the assembled code has no access for a site
-proof            the verdict for each timed site: `prove`, `proved`
-matching         whether the hardware accesses memory as the PTX says: `exactness`
-grouping         whether the lanes of a warp come to an access in the same groups
-lane_groups      how far lanes that came apart go before they meet
-reconvergence    where lanes are together in the assembled code
-altered_accesses which accesses tracing changed: `changes`
+    assembled_module  maps machine instructions to the PTX instructions that they came from
+    windows           checks the code between two clock reads
+    exposure          checks windows that close in front of a consumer
+    clock_provenance  follows the value of a register back to clock reads and constants
+    warp_aggregation  recognises atomics that one leader lane performs for its warp
+    missing_accesses  explains why the machine code has no access for a site
+    proof             gives the verdict for each timed site: `prove`, `proved_sites`
+    exact_accesses    tells whether the hardware accesses memory as the PTX says: `exactness`
+    grouping          tells whether the lanes of a warp reach an access in the same groups
+    lane_groups       follows diverged lanes until they reconverge
+    reconvergence     finds where lanes are converged in the machine code
+    attribution       attributes machine instructions to PTX instructions, for the timing model
+    site_changes      finds the accesses that tracing changed: `access_changes`
 
-Nothing here changes a module, and no pass of `memlane.instrument` knows what is found.
+This package changes no module, and no pass of `memlane.instrument` uses its results.
 """
 
-from memlane.audit.altered_accesses import SiteChange, changes
-from memlane.audit.matching import SiteExactness, exactness
-from memlane.audit.proof import SiteProof, prove, proved
+from memlane.audit.exact_accesses import SiteExactness, exactness
+from memlane.audit.proof import SiteProof, prove, proved_sites
+from memlane.audit.site_changes import SiteChange, access_changes
 
-__all__ = ["SiteChange", "SiteExactness", "SiteProof", "changes", "exactness", "prove", "proved"]
+__all__ = ["SiteChange", "SiteExactness", "SiteProof", "access_changes", "exactness", "prove", "proved_sites"]

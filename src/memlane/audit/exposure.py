@@ -1,14 +1,14 @@
-"""Windows that close in front of their consumers, in the assembled code: what is shown of them besides (`memlane.audit.proof`).
+"""Check windows that close in front of their consumers in the machine code (in addition to the checks of `memlane.audit.proof`).
 
     CS2R start
     LDG value                            raises a scoreboard
     ...
-    CS2R wait                            nothing in between has read the value, or waited for its scoreboard for its sake
+    CS2R wait                            nothing in between has read the value, or waited for its scoreboard on its behalf
     LOP3 P0, value & zero & wait         waits for the scoreboard
     CS2R end
 
-Where a thread may come to a consumer without having executed the load, a word in a register tells whether a record is due. That the
-assembler keeps that word is taken from it, as it is that it keeps the kernel's own.
+Where a thread may reach a consumer without having executed the load, a word in a register tells whether a record is due. That ptxas
+preserves that word is assumed, as it is for the kernel's own registers.
 """
 
 from __future__ import annotations
@@ -20,32 +20,33 @@ from memlane.audit.windows import Window, Windows, is_store, reads_clock
 from memlane.instrument.probe import ProbeLines
 from memlane.number_format import plural
 from memlane.record import Site
-from memlane.sass import Register, collect, effects, waits_for
+from memlane.sass import Register, effects, reach_until, waits_for
 
 _AROUND_WAIT = 6
-"""Instructions between the clock reads around a wait: those of the probe, one for each three words that are awaited, and room for a few of
-the kernel's, which take a cycle or two each."""
+"""Upper bound of the instructions between the clock reads around a wait: those of the probe, one for each three awaited words, and a few
+of the kernel's own, which take a cycle or two each.
+"""
 
 
 @dataclass(frozen=True)
-class ApartWindow(Window):
-    """The nodes of a site whose window closes in front of its consumers. `ends` are all its ends."""
+class ExposedWindow(Window):
+    """Nodes of a site whose window closes in front of its consumers; `ends` has all its end clock reads."""
 
     waits: frozenset[int] = frozenset()
-    """The clock reads before the wait of a consumer."""
+    """Clock reads before the wait of a consumer."""
     unread: frozenset[int] = frozenset()
-    """Those of the ends that have no consumer, and so no such clock read."""
+    """Ends without a consumer, and therefore without a clock read before a wait."""
     certain: bool = True
-    """Whether lanes come to the ends only after the access."""
+    """Whether lanes reach the ends only after the access."""
 
     @property
     def gates(self) -> frozenset[int]:
-        """What must come first behind the access."""
+        """Clock reads of which one must come first behind the access."""
         return self.waits | self.unread
 
 
 class ExposedWindows(Windows):
-    """`Windows`, of which some close in front of their consumers."""
+    """Windows of a kernel, some of which close in front of their consumers."""
 
     def window(self, site: Site, probe: ProbeLines) -> Window:
         if not probe.window_ends:
@@ -53,10 +54,10 @@ class ExposedWindows(Windows):
         starts = self._clock_reads([probe.start])
         ends = self._clock_reads(one.end for one in probe.window_ends)
         waits = self._clock_reads(one.wait for one in probe.window_ends if one.wait is not None)
-        return ApartWindow(
+        return ExposedWindow(
             site,
             starts,
-            self._accesses(site, probe) or self._inside(site, starts, ends | waits),
+            self._accesses(site, probe) or self._accesses_in_window(site, starts, ends | waits),
             ends,
             times=self._stores(one.times for one in probe.window_ends),
             labels=self._stores(one.labels for one in probe.window_ends),
@@ -75,14 +76,14 @@ class ExposedWindows(Windows):
     # -- 1. order -----------------------------------------------------------------------------------------------------------------
 
     def disorder(self, window: Window) -> str:
-        if not isinstance(window, ApartWindow):
+        if not isinstance(window, ExposedWindow):
             return super().disorder(window)
         for nodes, name in ((window.starts, "first clock read"), (window.gates, "one before the wait"), (window.ends, "second clock read")):
             if not nodes:
                 return f"the assembled code does not have the {name}"
         return self._disorder_in_front(window) or self._disorder_behind(window) or self.unended(window)
 
-    def _disorder_in_front(self, window: ApartWindow) -> str:
+    def _disorder_in_front(self, window: ExposedWindow) -> str:
         clocks = window.starts | window.waits | window.ends
         for access in window.accesses:
             if not self._comes_from(access, clocks, window.starts):
@@ -92,7 +93,7 @@ class ExposedWindows(Windows):
                 return f"the access {self._at(access)} is not followed by the clock read before the wait on every path"
         return ""
 
-    def _disorder_behind(self, window: ApartWindow) -> str:
+    def _disorder_behind(self, window: ExposedWindow) -> str:
         accesses = frozenset(window.accesses)
         events = window.starts | window.waits | window.ends | accesses
         for end in window.ends - window.unread:
@@ -104,16 +105,16 @@ class ExposedWindows(Windows):
         return ""
 
     def _comes_from(self, node: int, events: frozenset[int], wanted: frozenset[int]) -> bool:
-        """Whether the last event before a node is one of the wanted on every path."""
+        """Return whether on every path the last event before a node is in `wanted`."""
         between, stops = self._before(node, events)
         return not between & self.flow.entries and stops <= wanted
 
     # -- the wait -----------------------------------------------------------------------------------------------------------------
 
     def consumed_early(self, window: Window) -> str:
-        """Whether anything takes the value, or waits for it, before the clock read that says when the wait began."""
-        for access in window.accesses if isinstance(window, ApartWindow) else ():
-            assert isinstance(window, ApartWindow)
+        """Return why the value is read or waited for before the clock read that begins the wait, or an empty string."""
+        for access in window.accesses if isinstance(window, ExposedWindow) else ():
+            assert isinstance(window, ExposedWindow)
             in_front = self._in_front(window, access)
             for node in sorted(in_front - window.waits):
                 if self._reads_value(node, access):
@@ -123,9 +124,9 @@ class ExposedWindows(Windows):
                     return f"the code waits for the access {self._at(node)}, before the clock read that begins the wait"
         return ""
 
-    def wait_filled(self, window: Window) -> str:
-        """Whether what else the kernel does was drawn between the two clock reads around the wait, where it would count as exposed."""
-        if not isinstance(window, ApartWindow):
+    def work_inside_wait(self, window: Window) -> str:
+        """Return why other work of the kernel lies between the clock reads around the wait and would count as exposed; else ""."""
+        if not isinstance(window, ExposedWindow):
             return ""
         for end in sorted(window.ends - window.unread):
             between, _ = self._before(end, window.waits)
@@ -134,14 +135,14 @@ class ExposedWindows(Windows):
         return ""
 
     def shared_waits(self, window: Window) -> tuple[str, ...]:
-        """The instructions in front of the consumer that wait for the access too, because something they need has the same scoreboard."""
-        if not isinstance(window, ApartWindow):
+        """Return the instructions in front of the consumer that also wait for the access, for another result with its scoreboard."""
+        if not isinstance(window, ExposedWindow):
             return ()
         found = {node for access in window.accesses for node in self._awaiting(access, self._in_front(window, access))}
         return tuple(f"0x{self.nodes[node].offset:04x} {self.nodes[node].name}" for node in sorted(found))
 
-    def _in_front(self, window: ApartWindow, access: int) -> set[int]:
-        """The nodes on the way from the access to the waits of its consumers, the clock reads before these included."""
+    def _in_front(self, window: ExposedWindow, access: int) -> set[int]:
+        """Return the nodes between the access and the waits of its consumers, the clock reads before these waits included."""
         between, stops = self._after(access, window.gates)
         leading: set[int] = set()
         for wait in window.waits & stops:
@@ -150,11 +151,11 @@ class ExposedWindows(Windows):
 
     def _reads_value(self, node: int, access: int) -> bool:
         shared = effects(self.nodes[node]).reads & effects(self.nodes[access]).writes
-        return any(access in self.waiting.definitions(node, register) for register in shared)
+        return any(access in self.scoreboards.definitions(node, register) for register in shared)
 
     def _awaiting(self, access: int, nodes: set[int]) -> list[int]:
-        """Those of the nodes that wait for the access before anything else has."""
-        under_way = self.waiting.unwaited(access) | {access}
+        """Return the nodes of `nodes` that are the first on their path to wait for the access."""
+        under_way = self.scoreboards.unwaited(access) | {access}
         first = {successor for node in under_way for successor in self.flow.successors[node]} - under_way
         return sorted(first & nodes)
 
@@ -162,15 +163,18 @@ class ExposedWindows(Windows):
         return scoreboard in waits_for(self.nodes[node])
 
     def _shares(self, node: int, access: int) -> bool:
-        """Whether something else than the access has its scoreboard where `node` waits for it: to fill registers, or to read them; or is
-        about to have it, being `node` itself. The access too, if it says by the same one that it has read what `node` overwrites; and if it
-        has none, because a later one from shared memory speaks for it."""
+        """Return whether another instruction may hold the access's scoreboard where `node` waits for it.
+
+        The other instruction sets it for its result or for its sources, or is `node` itself. Also true if the access releases its sources
+        by the same scoreboard and `node` overwrites one of them, and if the access has no scoreboard, because a later load from shared
+        memory has it.
+        """
         board = self.nodes[access].control.write_scoreboard
         if board is None:
             return True
         if board == self.nodes[access].control.read_scoreboard and effects(self.nodes[node]).writes & effects(self.nodes[access]).reads:
             return True
-        seen, stops = collect(
+        seen, stops = reach_until(
             self.flow.predecessors[node], self.flow.predecessors.__getitem__, lambda before: self._waits_for(before, board)
         )
         controls = (self.nodes[before].control for before in seen | stops | {node} if before != access)
@@ -178,10 +182,10 @@ class ExposedWindows(Windows):
 
     # -- 4. record ----------------------------------------------------------------------------------------------------------------
 
-    def exposed_foreign(self, window: Window) -> str:
-        """Whether the exposed cycles in the record come from the two clock reads around the wait."""
-        for store in window.labels if isinstance(window, ApartWindow) else ():
-            assert isinstance(window, ApartWindow)
+    def wrong_exposed_cycles(self, window: Window) -> str:
+        """Return why the exposed cycles in the record do not come from the two clock reads around the wait, or an empty string."""
+        for store in window.labels if isinstance(window, ExposedWindow) else ():
+            assert isinstance(window, ExposedWindow)
             data = self.nodes[store].operands[-1].register
             clocks = set() if data is None else self._clocks_of(store, Register(data.bank, data.number + 2))
             if clocks and not (clocks <= window.waits | window.ends and clocks & window.waits and clocks & window.ends):
@@ -189,13 +193,13 @@ class ExposedWindows(Windows):
         return ""
 
     def _clocks_of(self, node: int, register: Register) -> set[int]:
-        """The clock reads from which a number was worked out."""
+        """Return the clock reads that a value was computed from."""
         found: set[int] = set()
         seen: set[tuple[int, Register]] = set()
         work = [(node, register)]
         while work:
             place, held = work.pop()
-            for producer in self.waiting.definitions(place, held):
+            for producer in self.scoreboards.definitions(place, held):
                 if reads_clock(self.nodes[producer]):
                     found.add(producer)
                     continue
@@ -204,12 +208,12 @@ class ExposedWindows(Windows):
                 work.extend(new)
         return found
 
-    # -- what else is awaited -----------------------------------------------------------------------------------------------------
+    # -- other results awaited ------------------------------------------------------------------------------------------------------
 
-    def foreign(self, window: Window) -> tuple[str, ...]:
-        """What other than the access is awaited between the clock reads; of a window that closes in front of a consumer, in its wait."""
-        if not isinstance(window, ApartWindow):
-            return super().foreign(window)
+    def other_waits(self, window: Window) -> tuple[str, ...]:
+        """Return what is awaited besides the access between the clock reads; for a window in front of a consumer, in its wait."""
+        if not isinstance(window, ExposedWindow):
+            return super().other_waits(window)
         inside = set(window.ends - window.unread)
         for end in window.ends - window.unread:
             inside |= self._before(end, window.waits)[0]

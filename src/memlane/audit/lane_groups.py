@@ -1,8 +1,8 @@
-"""How far the groups of lanes that come apart go in the assembled code before they are together again.
+"""Follow groups of diverged lanes through the machine code until they reconverge.
 
-A group waits at convergence barriers that it had set with others. So a walk of it goes over states: an instruction, and the barriers at
-which the lanes there still wait. Instructions of which each is followed by the next and by nothing else are taken together as a stretch.
-States do not depend on where lanes came apart: each passes on what its walk comes to, once for all places.
+A group waits at convergence barriers that it had set with others. So the search goes over states: an instruction, and the barriers at
+which the lanes there still have to wait. Straight-line code is taken together as a stretch. States do not depend on where the lanes
+diverged, so what each state reaches is computed once for all starts.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from functools import cached_property
 from memlane.sass import Instruction
 from memlane.walks import positions, reachable, union_of_reachable
 
-_LETS_OTHERS_GO = frozenset({"YIELD", "NANOSLEEP"})
-"""Where lanes step back: barriers at which others wait for them let these go."""
+_YIELDS = frozenset({"YIELD", "NANOSLEEP"})
+"""Opcodes at which lanes yield: the lanes that wait for them at a barrier are released."""
 _BARRIER_NUMBERS = range(16)
 
 _State = tuple[int, frozenset[int]]
-"""The first instruction of a stretch, and the barriers at which the lanes that come to it still wait."""
+"""The first instruction of a stretch, and the barriers at which the lanes that reach it still have to wait."""
 Start = tuple[int, frozenset[int]]
-"""An instruction at which a group begins, and the barriers at which its lanes are going to wait."""
+"""The instruction at which a group begins, and the barriers at which its lanes will wait."""
 
 
 def barriers_in(one: Instruction) -> list[int]:
@@ -30,41 +30,45 @@ def barriers_in(one: Instruction) -> list[int]:
 
 
 class LaneGroups:
-    """Answers for one routine. Sets of instructions are the bits of integers, one for each stretch."""
+    """Groups of diverged lanes in one routine. Sets of instructions are integers with one bit per stretch."""
 
     def __init__(
         self, nodes: Sequence[Instruction], following: Callable[[int], Sequence[int]], inside: Sequence[int], starts: Iterable[Start]
     ) -> None:
-        """`inside`: the instructions of the routine, by number, its entry first; `following`: those that come next; `starts`: where any
-        group may begin."""
+        """Prepare the search from `starts`, the places where a group may begin.
+
+        `inside`: the instructions of the routine, by number, its entry first; `following`: returns the successors of one.
+        """
         self._nodes = nodes
         self._following = following
         self._starts = list(dict.fromkeys(starts))
-        self._stretches = self._divided(inside)
+        self._stretches = self._make_stretches(inside)
         self._places = {first: place for place, first in enumerate(self._stretches)}
         self._firsts = tuple(self._stretches)
 
     # -- answers ------------------------------------------------------------------------------------------------------------------
 
     def reached(self, starts: Sequence[Start]) -> list[int]:
-        """Return by group of lanes what it may come to before it is together with the others again. A group has begun at one of `starts`,
-        or has waited at a barrier that others had left."""
+        """Return, for each group of lanes, the stretches that it may reach before it is together with the others again.
+
+        A group began at one of `starts`, or was released from a barrier that other lanes had left.
+        """
         found, waited, begun, all_begun = list[int](), 0, [[start] for start in starts], list[_State]()
         while begun:
             found += [_union(self._reached[state] for state in group) for group in begun]
             all_begun += [state for group in begun for state in group]
-            left = _union(self._left[state] for state in all_begun) & ~waited
-            begun = [behind for number in positions(left) if (behind := self._behind(number, all_begun))]
+            left = _union(self._left_barriers[state] for state in all_begun) & ~waited
+            begun = [behind for number in positions(left) if (behind := self._resumed(number, all_begun))]
             waited |= left
         return found
 
-    def _behind(self, number: int, begun: Iterable[_State]) -> list[_State]:
-        """Return where lanes go on that have waited at a barrier, of groups that have begun at these states."""
-        waiting = _union(self._waiting[state] for state in begun) & self._waiting_at[number]
-        return list(dict.fromkeys(state for place in positions(waiting) for state in self._joined(self._waits[place])))
+    def _resumed(self, number: int, begun: Iterable[_State]) -> list[_State]:
+        """Return the states in which lanes resume that waited at barrier `number`, in groups that began at the states `begun`."""
+        scoreboards = _union(self._waiting[state] for state in begun) & self._waiting_at[number]
+        return list(dict.fromkeys(state for place in positions(scoreboards) for state in self._released(self._waiting_states[place])))
 
     def containing(self, nodes: Iterable[int]) -> int:
-        """Return the set of the stretches that some instructions lie in."""
+        """Return the set of stretches that contain the given instructions."""
         place = {node: self._places[first] for first, stretch in self._stretches.items() for node in stretch}
         return _union(1 << place[node] for node in nodes)
 
@@ -75,14 +79,14 @@ class LaneGroups:
 
     # -- stretches ----------------------------------------------------------------------------------------------------------------
 
-    def _divided(self, inside: Sequence[int]) -> dict[int, list[int]]:
+    def _make_stretches(self, inside: Sequence[int]) -> dict[int, list[int]]:
         """Return the stretches by their first instructions."""
         entered = Counter(to for node in inside for to in self._following(node))
         goes_on = {}
         begun = {inside[0], *(node for node, _ in self._starts)}
         for node in inside:
             following = self._following(node)
-            if len(following) == 1 and entered[following[0]] == 1 and following[0] not in begun and not self._is_special(node):
+            if len(following) == 1 and entered[following[0]] == 1 and following[0] not in begun and not self._changes_barriers(node):
                 goes_on[node] = following[0]
         found = {}
         for first in sorted(set(inside) - set(goes_on.values())):
@@ -92,9 +96,9 @@ class LaneGroups:
             found[first] = stretch
         return found
 
-    def _is_special(self, node: int) -> bool:
-        """Whether lanes may wait, or leave barriers, at an instruction."""
-        return self._waits_at(node) is not None or self._joins_all(node) or bool(self._left_at(node))
+    def _changes_barriers(self, node: int) -> bool:
+        """Return whether lanes may wait, or leave barriers, at an instruction."""
+        return self._waits_at(node) is not None or self._joins_all(node) or bool(self._barriers_left_at(node))
 
     def _waits_at(self, node: int) -> int | None:
         one = self._nodes[node]
@@ -104,27 +108,29 @@ class LaneGroups:
         one = self._nodes[node]
         return one.opcode == "WARPSYNC" and "ALL" in one.modifiers
 
-    def _left_at(self, node: int) -> Sequence[int]:
-        """Return the barriers that all lanes leave, set or move at an instruction, or that let others go on there. If only some do, under a
-        guard, they come apart at the jump behind it, which takes them away from the others."""
+    def _barriers_left_at(self, node: int) -> Sequence[int]:
+        """Return the barriers that all lanes leave, set or move at an instruction, or from which they release others there.
+
+        A guarded `BREAK`, which only some lanes execute, does not count: those lanes diverge at the jump behind it.
+        """
         one = self._nodes[node]
-        if one.opcode in _LETS_OTHERS_GO:
+        if one.opcode in _YIELDS:
             return _BARRIER_NUMBERS
         return barriers_in(one) if one.opcode in ("BSSY", "BMOV") or (one.opcode == "BREAK" and one.guard is None) else ()
 
     # -- states -------------------------------------------------------------------------------------------------------------------
 
-    def _onwards(self, state: _State) -> list[_State]:
-        """Return where lanes come next that wait at some barriers; nothing where they join the others."""
+    def _successor_states(self, state: _State) -> list[_State]:
+        """Return the successor states of a state; empty where its lanes join the others."""
         first, awaited = state
         node = self._stretches[first][-1]
         if self._waits_at(node) in awaited or self._joins_all(node):
             return []
-        behind = awaited.difference(self._left_at(node))
+        behind = awaited.difference(self._barriers_left_at(node))
         return [(to, behind) for to in self._following(node)]
 
-    def _joined(self, state: _State) -> list[_State]:
-        """Return where lanes go on that have waited at a barrier that others had left."""
+    def _released(self, state: _State) -> list[_State]:
+        """Return the states in which lanes resume that waited at a barrier which others had left."""
         first, awaited = state
         node = self._stretches[first][-1]
         number = self._waits_at(node)
@@ -132,12 +138,12 @@ class LaneGroups:
 
     @cached_property
     def _next_states(self) -> Mapping[_State, list[_State]]:
-        """By state those that come next; for all states that any group may come to."""
+        """Successors of every state that any group may reach."""
         found: dict[_State, list[_State]] = {}
 
         def all_behind(state: _State) -> list[_State]:
-            found[state] = self._onwards(state)
-            return found[state] or self._joined(state)
+            found[state] = self._successor_states(state)
+            return found[state] or self._released(state)
 
         reachable(self._starts, all_behind)
         return found
@@ -147,30 +153,32 @@ class LaneGroups:
 
     @cached_property
     def _reached(self) -> Mapping[_State, int]:
-        """By state what lanes come to from it."""
+        """Stretches that lanes may reach from each state, as bits."""
         return self._gathered(lambda state: 1 << self._places[state[0]])
 
     @cached_property
-    def _left(self) -> Mapping[_State, int]:
-        """By state the barriers that lanes leave from it on although they are still going to wait at them."""
-        return self._gathered(lambda state: _union(1 << one for one in self._left_at(self._stretches[state[0]][-1]) if one in state[1]))
+    def _left_barriers(self) -> Mapping[_State, int]:
+        """Barriers, as bits, that lanes may leave from each state on although they were still to wait at them."""
+        return self._gathered(
+            lambda state: _union(1 << one for one in self._barriers_left_at(self._stretches[state[0]][-1]) if one in state[1])
+        )
 
     @cached_property
-    def _waits(self) -> Sequence[_State]:
-        """The states at which lanes wait for others."""
-        return [state for state in self._next_states if self._joined(state)]
+    def _waiting_states(self) -> Sequence[_State]:
+        """States at which lanes wait for others."""
+        return [state for state in self._next_states if self._released(state)]
 
     @cached_property
     def _waiting(self) -> Mapping[_State, int]:
-        """By state the numbers of those of `_waits` that lanes come to from it, as bits."""
-        numbers = {state: 1 << number for number, state in enumerate(self._waits)}
+        """Places in `_waiting_states` that lanes may reach from each state, as bits."""
+        numbers = {state: 1 << number for number, state in enumerate(self._waiting_states)}
         return self._gathered(lambda state: numbers.get(state, 0))
 
     @cached_property
     def _waiting_at(self) -> Mapping[int, int]:
-        """By barrier the numbers of those of `_waits` at which lanes wait at it, as bits."""
+        """Places in `_waiting_states` at which lanes wait at each barrier, as bits."""
         found: dict[int, int] = defaultdict(int)
-        for number, (first, _) in enumerate(self._waits):
+        for number, (first, _) in enumerate(self._waiting_states):
             barrier = self._waits_at(self._stretches[first][-1])
             assert barrier is not None
             found[barrier] |= 1 << number

@@ -19,14 +19,13 @@ if TYPE_CHECKING:
     from memlane import chip as chip_files
     from memlane.cli import progress
     from memlane.measure import prediction as predicting
-    from memlane.report import failed as failures
-    from memlane.report import predictions
+    from memlane.report import failures, predictions
 else:
     chip_files = later("memlane.chip")
     progress = later("memlane.cli.progress")
     predicting = later("memlane.measure.prediction")
     predictions = later("memlane.report.predictions")
-    failures = later("memlane.report.failed")
+    failures = later("memlane.report.failures")
 
 
 @runs_program

@@ -1,4 +1,7 @@
-"""Traces as files for other tools: one module per format. To add one, write `<name>.py` with an `EXPORTER` and name it in `exporters`."""
+"""Write traces as files for other tools, one module per format.
+
+To add a format, write `<name>.py` with an `EXPORTER` and list it in `exporters`.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,18 @@ from memlane.record import Trace, check_output, check_output_directory, replacin
 __all__ = ["AnyExporter", "DirectoryExporter", "Exporter", "check_export", "export", "exporter", "exporters"]
 
 exporters: dict[str, AnyExporter] = {entry.name: entry for entry in (csv.EXPORTER, clog2.EXPORTER, otf2.EXPORTER, perfetto.EXPORTER)}
-"""The formats by name."""
+"""Formats by name."""
 
 
 def exporter(name: str) -> AnyExporter:
-    """The exporter called `name`; CommandError with the names that exist otherwise."""
+    """Return the exporter called `name`; raises CommandError with the known names if there is none."""
     if name not in exporters:
         raise CommandError(f"unknown export format {name!r}; choose from: {', '.join(sorted(exporters))}")
     return exporters[name]
 
 
 def check_export(name: str, path: str | os.PathLike[str], force: bool = False) -> None:
-    """Raise what `export` would for its path, before anything is read."""
+    """Check the format and the path before anything is read; raises the errors of `export`."""
     chosen = exporter(name)
     if isinstance(chosen, DirectoryExporter):
         check_output_directory(path, chosen.anchor, force)
@@ -32,9 +35,9 @@ def check_export(name: str, path: str | os.PathLike[str], force: bool = False) -
 
 
 def export(trace: Trace, name: str, path: str | os.PathLike[str], force: bool = False) -> None:
-    """Write `trace` to `path` in the format `name`, whole or not at all.
+    """Write `trace` to `path` in the format `name`, atomically.
 
-    CommandError for an unknown format; RecordError if the file (or directory, where the format is one) exists and not `force`, or if it
+    Raises CommandError for an unknown format; RecordError if the file (or directory, if the format is one) exists and not `force`, or if it
     cannot be written.
     """
     chosen = exporter(name)

@@ -1,9 +1,9 @@
-"""CLOG-2, the log format of Argonne's MPE, which Jumpshot shows as a Gantt chart once it is converted to SLOG-2.
+"""Write CLOG-2, the log format of Argonne's MPE, which Jumpshot shows as a Gantt chart once it is converted to SLOG-2.
 
 Version 02.44, big-endian. A rank is an SM, a thread a warp slot; SMs of a second device are numbered behind those of the first. There is
 one state for each operation and space, and one for the life of a warp on each device; the text of a state gives source line, block, cycles
-and file, that of a life the warp, block, cycles and kernel. A reader takes the first end of a state on a thread for the end of the first
-that began there, so accesses of a warp that overlap get threads of their own, numbered behind the slots. The format is defined by
+and file, that of a life the warp, block, cycles and kernel. A reader pairs the first end of a state on a thread with the first beginning
+there, so overlapping accesses of a warp get threads of their own, numbered behind the slots. The format is defined by
 https://github.com/pmodels/mpe, `src/logging`.
 """
 
@@ -44,25 +44,26 @@ EVENT = np.dtype(
 )
 TEXT = b"line=%d, block=%d, cycles=%l, file=%s"
 LIFE_TEXT = b"warp=%d, block=%d, cycles=%l, kernel=%s"
-"""How a viewer prints the last five fields of `EVENT`, which are 32 bytes of typed values to the format: for an access, and for a warp."""
+"""Format in which a viewer prints the last five fields of `EVENT` (32 bytes of typed values), for an access and for a warp."""
 EVENTS_A_BLOCK = (BLOCK_BYTES - END.itemsize) // EVENT.itemsize
 
 FIRST_STATE, FIRST_EVENT, MOST_STATES = 300, 600, 2200
 """Smaller numbers are those of MPI's own states; larger ones those of events without a duration."""
 WORLD = np.array([(1, 0.0, b"memlane")], [("number", ">i4"), ("time", ">f8"), ("name", "S20")]).tobytes()
-"""The identity of the communicator of all ranks."""
+"""Identity of the communicator of all ranks."""
 COLORS = ("green", "red", "blue", "orange", "orchid", "moccasin", "maroon", "aquamarine", "salmon", "sienna", "peru", "chartreuse")
-"""Names of X11. Jumpshot draws time lines in cyan, and inverts the last color of a preview for its border: none of these comes near cyan or
-near the inverse of another."""
+"""X11 colour names. Jumpshot draws time lines in cyan, and inverts the last color of a preview for its border: none of these is near cyan
+or near the inverse of another.
+"""
 LIFE, LIFE_COLOR = "warp", "gray"
 
 _ROWS_AT_ONCE = EVENTS_A_BLOCK << 8
 _Fill = Callable[[npt.NDArray[Any], npt.NDArray[np.int64]], npt.NDArray[Any]]
-"""Completes events, given which drawing each belongs to."""
+"""Function that completes events, given the number of the drawing of each."""
 
 
 def write(trace: Trace, stream: BinaryIO) -> None:
-    """Write `trace` as CLOG-2. RecordError if it has no common time axis, or more kinds of access than the format can number."""
+    """Write `trace` as CLOG-2. Raises RecordError if it has no common time axis, or more kinds of access than the format can number."""
     drawn = tracks(trace)
     lives = [LIFE] if len(trace.devices) == 1 else [f"{LIFE} of {name}" for name in trace.devices]
     states = [*_operations(trace), *lives]
@@ -86,7 +87,7 @@ def write(trace: Trace, stream: BinaryIO) -> None:
 
 
 def _threads(drawn: Tracks) -> int:
-    """Of a rank: as many as it has slots, for each lane that accesses need."""
+    """Return the threads of a rank: its slots times the lanes that accesses need."""
     return max(1, drawn.lives.slots) * (int(drawn.lane.max()) + 1 if len(drawn.lane) else 1)
 
 
@@ -98,10 +99,10 @@ def _operations(trace: Trace) -> list[str]:
 
 
 def _events(trace: Trace, drawn: Tracks, states: list[str]) -> Iterator[npt.NDArray[Any]]:
-    """Starts and ends of all states by time, a part at a time. Drawings are numbered: first the rows, then the lives."""
+    """Yield the starts and ends of all states by time, in parts. Drawings are numbered: first the rows, then the lives."""
     lives, rows = drawn.lives, len(drawn.life)
     times = np.concatenate((drawn.start_ns, lives.begin_ns, drawn.end_ns, lives.end_ns))
-    order = np.argsort(times, kind="stable")  # a state of no length starts before it ends
+    order = np.argsort(times, kind="stable")  # a state of zero length starts before it ends
     drawings = rows + len(lives.sm)
     fill_accesses, fill_lives = _accesses(trace, drawn, states), _lives(trace, drawn, states)
     for first in range(0, len(order), _ROWS_AT_ONCE):
@@ -152,7 +153,7 @@ def _lives(trace: Trace, drawn: Tracks, states: list[str]) -> _Fill:
 
 
 def _short(names: list[str]) -> npt.NDArray[np.bytes_]:
-    """The end of each name, as much of it as an event holds."""
+    """Return the end of each name, cut to the size of the field."""
     return np.array([name.encode("ascii", "replace")[-EVENT["source"].itemsize :] for name in names], EVENT["source"])
 
 
@@ -160,7 +161,7 @@ def _short(names: list[str]) -> npt.NDArray[np.bytes_]:
 
 
 def _state(number: int, name: str, is_life: bool) -> npt.NDArray[Any]:
-    """The definition of a state."""
+    """Return the definition of a state."""
     made = np.zeros(1, STATE)
     made["rectype"], made["state"] = STATE_DEFINITION, FIRST_STATE + number
     made["start"], made["final"] = FIRST_EVENT + 2 * number, FIRST_EVENT + 2 * number + 1
@@ -171,7 +172,7 @@ def _state(number: int, name: str, is_life: bool) -> npt.NDArray[Any]:
 
 
 def _communicator(rank: int) -> npt.NDArray[Any]:
-    """The event that makes a rank a member of the world; it must come before any other of that rank."""
+    """Return the event that makes a rank a member of the world; it must come before any other event of that rank."""
     made = np.zeros(1, COMMUNICATOR)
     made["rectype"], made["uuid"] = COMMUNICATOR_EVENT, WORLD
     made["rank"] = made["comm_rank"] = made["world_rank"] = rank
@@ -179,7 +180,7 @@ def _communicator(rank: int) -> npt.NDArray[Any]:
 
 
 def _blocks(records: Iterable[npt.NDArray[Any]]) -> Iterator[bytes]:
-    """Records in blocks; none lies in two."""
+    """Yield the records in blocks; no record spans two blocks."""
     body = b""
     for record in records:
         if len(body) + record.nbytes + END.itemsize > BLOCK_BYTES:
@@ -196,7 +197,7 @@ def _block(body: bytes, end: int) -> bytes:
 
 
 def _preamble(ranks: int, threads: int, states: int, table_at: int) -> bytes:
-    """`key=` and value in turns; the misspelt key is the format's."""
+    """Return the preamble: `key=` and value in turn; the misspelt key is part of the format."""
     entries: tuple[tuple[str, object], ...] = (
         ("is_big_endian=", "TRUE "),
         ("is_finalzed=", "TRUE "),

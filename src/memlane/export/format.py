@@ -1,4 +1,4 @@
-"""What an exporter is."""
+"""Define the interface of an exporter."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from memlane.record import Trace
 
 @dataclass(frozen=True)
 class Exporter:
-    """One format that a trace can be written in, as one file."""
+    """A format that writes a trace as one file."""
 
     name: str
-    """As in `memlane export --to NAME`."""
+    """Name of the format, as in `memlane export --to NAME`."""
     suffix: str
-    """Of its files, with the dot."""
+    """File extension, with the dot."""
     summary: str
     """One line for the help text."""
     write: Callable[[Trace, BinaryIO], None]
-    """Write the trace to a stream that may not be able to seek, a part at a time where the trace is large."""
+    """Function that writes the trace to a stream that may not be seekable, in parts if the trace is large."""
 
 
 @dataclass(frozen=True)
 class DirectoryExporter:
-    """One format that takes a directory of files."""
+    """A format that writes a trace as a directory of files."""
 
     name: str
     suffix: str
-    """Of its directories, with the dot."""
+    """Extension of the directories, with the dot."""
     summary: str
     anchor: str
-    """The file that every such directory has, so that no other directory is taken for one and replaced."""
+    """File that every such directory contains; a directory without it is never replaced."""
     write: Callable[[Trace, Path], None]
-    """Write the trace into an empty directory."""
+    """Function that writes the trace into an empty directory."""
 
 
 AnyExporter = Exporter | DirectoryExporter

@@ -1,8 +1,8 @@
-"""OTF2, the trace format of Score-P, which Vampir, Scalasca and otf2-print read: a directory with an anchor file `traces.otf2`.
+"""Write OTF2, the trace format of Score-P, which Vampir, Scalasca and otf2-print read: a directory with an anchor file `traces.otf2`.
 
-A location group for each SM, in it a location for each warp slot, and one more for each lane of accesses that overlap. The region of a
-warp's life is its kernel; inside lie regions of accesses, named by source line and operation. Times are whole ns since the trace began.
-Attributes of what is entered: block and warp; of accesses also cycles, and sectors and wavefronts where they are known.
+It has a location group for each SM, in it a location for each warp slot, and one more for each lane of overlapping accesses. The region of
+a warp's life is its kernel; inside are regions of accesses, named by source line and operation. Times are whole ns since the trace began.
+Enter events have the attributes block and warp; those of accesses also cycles and, where known, sectors and wavefronts.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ from memlane.record import Trace, kernel_label
 ARCHIVE = "traces"
 TICKS_PER_SECOND = 10**9
 CHUNK_BYTES = 1 << 18
-"""Memory that each location takes for its events, and again for definitions of its own, of which it has none: the least that the library
-allows, because there are thousands, and closing a location takes as long as this is large."""
+"""Memory that each location takes for its events, and again for its (unused) local definitions.
+
+It is the least that the library allows, because there are thousands of locations and closing one takes time proportional to it.
+"""
 MANY = 2000
-"""From so many locations on it is said beforehand what they take: some seconds for each thousand."""
+"""Number of locations from which on a message warns of the cost: some seconds for each thousand."""
 _LOGGER = logging.getLogger(__name__)
 _ATTRIBUTES = ("block", "warp", "cycles", "sectors", "wavefronts")
 
 
 def write(trace: Trace, folder: Path) -> None:
-    """Write `trace` as an OTF2 archive. CommandError if the package otf2 is missing; RecordError without a common time axis."""
+    """Write `trace` as an OTF2 archive. Raises CommandError if the package otf2 is missing, RecordError without a common time axis."""
     package = _package()
     drawn = tracks(trace)
     shown = lines(drawn)
@@ -46,8 +48,8 @@ def write(trace: Trace, folder: Path) -> None:
     sizes = {"chunk_size_events": CHUNK_BYTES, "chunk_size_definitions": CHUNK_BYTES}
     with package.writer.open(str(folder), ARCHIVE, timer_resolution=TICKS_PER_SECOND, **sizes) as archive:
         archive.creator = f"memlane {trace.version}".strip()
-        named = _Named.define(package, archive.definitions, trace, shown)
-        values = _Values(trace, drawn, named)
+        named = _Definitions.define(package, archive.definitions, trace, shown)
+        values = _EventValues(trace, drawn, named)
         for location, events in zip(named.locations, _by_line(drawn, shown), strict=True):
             _write_line(archive.event_writer_from_location(location), events, values)
 
@@ -65,18 +67,18 @@ def _package() -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class _Named:
-    """What events refer to."""
+class _Definitions:
+    """Definitions that events refer to."""
 
     locations: list[Any]
-    """In the order of the lines."""
+    """Locations in the order of the lines."""
     sites: list[Any]
-    """The regions of the accesses."""
+    """Regions of the accesses."""
     launches: list[Any]
     attributes: dict[str, Any]
 
     @classmethod
-    def define(cls, package: Any, definitions: Any, trace: Trace, shown: Lines) -> _Named:
+    def define(cls, package: Any, definitions: Any, trace: Trace, shown: Lines) -> _Definitions:
         root = definitions.system_tree_node("memlane", class_name="machine", parent=None)
         several = len(trace.devices) > 1
         gpus = [
@@ -121,14 +123,14 @@ class _Named:
 
 @dataclass(frozen=True, eq=False)
 class _Line:
-    """The lives of one line in turn, -1 where it has none of its own, and the rows of each."""
+    """The lives of one line in turn (-1 if it has none of its own), and the rows of each."""
 
     lives: list[int]
     rows: list[Ints]
 
 
 def _by_line(drawn: Tracks, shown: Lines) -> list[_Line]:
-    """For each line what lies on it, in the order in which it begins."""
+    """Return the contents of each line, in the order in which they begin."""
     rank = np.empty(len(drawn.lives.sm), np.int64)
     rank[np.argsort(drawn.lives.begin_ns, kind="stable")] = np.arange(len(rank))
     order = np.lexsort((drawn.start_ns, rank[drawn.life], shown.of_row))
@@ -148,10 +150,10 @@ def _by_line(drawn: Tracks, shown: Lines) -> list[_Line]:
     return found
 
 
-class _Values:
-    """What is said of each event."""
+class _EventValues:
+    """Times, regions and attributes of each event."""
 
-    def __init__(self, trace: Trace, drawn: Tracks, named: _Named) -> None:
+    def __init__(self, trace: Trace, drawn: Tracks, named: _Definitions) -> None:
         self.named = named
         self._lives = drawn.lives
         self._drawn = drawn
@@ -159,14 +161,14 @@ class _Values:
         self._origin = float(drawn.lives.begin_ns.min()) if len(drawn.lives.sm) else 0.0
 
     def life(self, number: int) -> tuple[int, int, Any, dict[Any, int]]:
-        """Start, end, region and attributes."""
+        """Return start, end, region and attributes of a life."""
         lives, attributes = self._lives, self.named.attributes
         start, end = (int(times[number] - self._origin) for times in (lives.begin_ns, lives.end_ns))
         said = {attributes["block"]: int(lives.block[number]), attributes["warp"]: int(lives.warp[number])}
         return start, end, self.named.launches[int(lives.launch[number])], said
 
     def rows(self, rows: Ints) -> list[tuple[int, int, Any, dict[Any, int]]]:
-        """The same of accesses."""
+        """Return start, end, region and attributes of each access."""
         part = self._table.take(rows)
         cycles = np.maximum(part["end"].to_numpy() - part["start"].to_numpy(), 0).tolist()
         columns = [part["block"].to_pylist(), part["warp"].to_pylist(), cycles, part["sectors"].to_pylist(), part["wavefronts"].to_pylist()]
@@ -176,7 +178,7 @@ class _Values:
         return list(zip(*times, [self.named.sites[site] for site in part["site"].to_pylist()], said, strict=True))
 
 
-def _write_line(writer: Any, line: _Line, values: _Values) -> None:
+def _write_line(writer: Any, line: _Line, values: _EventValues) -> None:
     for life, rows in zip(line.lives, line.rows, strict=True):
         began = None if life < 0 else values.life(life)
         if began is not None:

@@ -1,7 +1,7 @@
-"""Protobuf messages by the million: one message serialised by its library serves as the pattern of all of its kind.
+"""Serialise Protobuf messages by the million: one message serialised by its library is the pattern of all of its kind.
 
-A pattern is a message whose variable numbers are marks. In each copy the marks are overwritten with varints of the same length; a varint
-may carry leading zeros, so every number fits a field that is wide enough.
+In a pattern the variable numbers are marks. In each copy the marks are overwritten with varints of the same length; a varint may carry
+leading zeros, so every number fits a field that is wide enough.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def mark(number: int, width: int) -> int:
-    """A number that a message is not likely to hold otherwise, and that takes `width` bytes (3 to 9) as a varint."""
+    """Return a number that is unlikely to occur otherwise in a message, and that takes `width` bytes (3 to 9) as a varint."""
     return (1 << 7 * width - 1) | 0x155 << 7 | (number & 0x7F)
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A serialised message, and where the marks of its fields lie."""
+    """A serialised message, and the positions of its marks."""
 
     data: bytes
     fields: Mapping[str, tuple[int, int]]
-    """By name: offset and width in bytes."""
+    """Offset and width in bytes of each field, by name."""
 
     @classmethod
     def of(cls, data: bytes, widths: Mapping[str, int]) -> Pattern:
-        """`data` was serialised with `mark(n, width)` for the n-th entry of `widths`. ValueError if a mark is not there exactly once."""
+        """Return the pattern of `data`, which was serialised with `mark(n, width)` for the n-th entry of `widths`.
+
+        Raises ValueError if a mark does not occur exactly once.
+        """
         fields = {}
         for number, (name, width) in enumerate(widths.items()):
             wanted = varint(mark(number, width))
@@ -43,7 +46,7 @@ class Pattern:
         return cls(data, fields)
 
     def copies(self, values: Mapping[str, npt.NDArray[Any]]) -> Bytes:
-        """One copy for each element of the arrays, as rows of bytes. ValueError if a number does not fit its field."""
+        """Return one copy per element of the arrays, as rows of bytes. Raises ValueError if a number does not fit its field."""
         count = len(next(iter(values.values())))
         made = np.tile(np.frombuffer(self.data, np.uint8), (count, 1))
         for name, (offset, width) in self.fields.items():
@@ -58,7 +61,7 @@ class Pattern:
 
 
 def varint(number: int) -> bytes:
-    """The shortest encoding of a number."""
+    """Return the shortest encoding of a number."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -66,8 +69,8 @@ def varint(number: int) -> bytes:
     return bytes([*out, number])
 
 
-def interleaved(parts: Sequence[tuple[npt.NDArray[np.int64], Bytes]]) -> bytes:
-    """Messages of several lengths in one order: each part gives the places of its rows, which together are 0, 1, 2, ..."""
+def interleave(parts: Sequence[tuple[npt.NDArray[np.int64], Bytes]]) -> bytes:
+    """Return messages of several lengths in one order: each part gives the places of its rows, which together are 0, 1, 2, ..."""
     if len(parts) == 1:
         return parts[0][1].tobytes()
     count, widest = sum(len(places) for places, _ in parts), max((rows.shape[1] for _, rows in parts), default=0)

@@ -1,8 +1,8 @@
-"""Perfetto: the trace as https://ui.perfetto.dev and its SQL open it.
+"""Write Perfetto traces, which https://ui.perfetto.dev and its SQL open.
 
-A group for each SM, in it a track for each warp slot: the life of a warp, in it its accesses, named by line and operation. Accesses of a
-warp that overlap get further tracks below. Two counters for each SM: accesses in flight, and sectors asked for. Times are whole ns since
-the trace began; the cycles stand beside.
+There is a group for each SM, in it a track for each warp slot: the life of a warp, in it its accesses, named by line and operation.
+Overlapping accesses of a warp get further tracks below. Each SM has two counters: accesses in flight, and sectors requested. Times are
+whole ns since the trace began; the cycles are annotations.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from memlane.errors import CommandError
 from memlane.export.format import Exporter
-from memlane.export.packets import Pattern, interleaved, mark
+from memlane.export.packets import Pattern, interleave, mark
 from memlane.export.tracks import Ints, Lines, Times, Tracks, line_name, lines, tracks
 from memlane.packages import install_command
 from memlane.record import Trace, kernel_label
 
 BINS = 512
-"""Samples of a counter over the trace."""
+"""Number of samples of a counter over the trace."""
 SEQUENCE = 1
 NEEDS_STATE, CLEARS_STATE = 2, 1
 
@@ -35,7 +35,7 @@ _ROWS_AT_ONCE = 1 << 13  # so that they stay in a processor's cache
 
 
 def write(trace: Trace, stream: BinaryIO) -> None:
-    """Write `trace` as a Perfetto trace. CommandError if the package perfetto is missing; RecordError without a common time axis."""
+    """Write `trace` as a Perfetto trace. Raises CommandError if the package perfetto is missing, RecordError without a common time axis."""
     proto = protocol()
     drawn = tracks(trace)
     shown = lines(drawn)
@@ -47,7 +47,7 @@ def write(trace: Trace, stream: BinaryIO) -> None:
 
 
 def protocol() -> Any:
-    """Return the messages of the format. CommandError if the package perfetto is missing."""
+    """Return the message classes of the format. Raises CommandError if the package perfetto is missing."""
     try:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2
     except ImportError:
@@ -60,7 +60,7 @@ def protocol() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Layout:
-    """The numbers of the tracks."""
+    """Track numbers."""
 
     lines: Lines
     sms: list[int]
@@ -73,7 +73,7 @@ class _Layout:
 
     @property
     def first(self) -> int:
-        """The number of the first line."""
+        """Number of the first line."""
         return self.counter_track(max(self.sms, default=0), 1) + 1
 
 
@@ -81,7 +81,7 @@ class _Layout:
 
 
 def _head(proto: Any, trace: Trace, layout: _Layout) -> bytes:
-    """Names, source lines and tracks."""
+    """Return the packets with names, source lines and tracks."""
     made = proto.Trace()
     first = made.packet.add(trusted_packet_sequence_id=SEQUENCE, sequence_flags=CLEARS_STATE)
     for number, name in enumerate(_ANNOTATIONS, 1):
@@ -115,7 +115,7 @@ def _track(made: Any, number: int, name: str, parent: int, rank: int, **more: An
 
 
 def _access(proto: Any, *optional: str) -> Pattern:
-    """The packets that begin and end an access whose `optional` counts are known."""
+    """Return the packets that begin and end an access whose `optional` counts are known."""
     widths = _WIDTHS | {name: _OPTIONAL[name] for name in optional} | {"end": _WIDTHS["timestamp"], "end track": _WIDTHS["track"]}
     marks = {name: mark(number, width) for number, (name, width) in enumerate(widths.items())}
     made, packet = _packet(proto, marks["timestamp"])
@@ -131,7 +131,7 @@ def _access(proto: Any, *optional: str) -> Pattern:
 
 
 def _bare(proto: Any, kind: int, named: bool) -> Pattern:
-    """The packet that begins a life, or that ends anything."""
+    """Return the packet that begins a life, or that ends any slice."""
     widths = {name: _WIDTHS[name] for name in ("timestamp", "track", *(("name",) if named else ()))}
     marks = {name: mark(number, width) for number, (name, width) in enumerate(widths.items())}
     made, packet = _packet(proto, marks["timestamp"])
@@ -147,8 +147,10 @@ def _packet(proto: Any, timestamp: int) -> tuple[Any, Any]:
 
 
 def _slices(proto: Any, trace: Trace, drawn: Tracks, layout: _Layout) -> Iterator[bytes]:
-    """Lives begin, accesses begin and end warp by warp, lives end. Where times are equal, a reader that sorts by time keeps that order, and
-    so finds each access inside its life."""
+    """Yield packets: lives begin, accesses begin and end warp by warp, lives end.
+
+    A reader that sorts by time keeps this order among equal times, and so nests each access inside its life.
+    """
     event = proto.TrackEvent
     lives, origin = drawn.lives, _origin(drawn)
     track = layout.first + layout.lines.of_life
@@ -157,7 +159,7 @@ def _slices(proto: Any, trace: Trace, drawn: Tracks, layout: _Layout) -> Iterato
     rows = {name: trace.table[name].to_numpy() for name in ("site", "block", "warp", "execution", "start", "end", "active_mask")}
     optional = {name: trace.table[_COLUMNS.get(name, name)] for name in _OPTIONAL}
     counts = {name: column.fill_null(0).to_numpy() for name, column in optional.items()}
-    # Which of them a row has, one bit each.
+    # The optional columns that each row has, one bit each.
     known = sum(column.is_valid().to_numpy().astype(np.uint8) << bit for bit, column in enumerate(optional.values()))
     order = drawn.order
     patterns = [_access(proto, *(name for bit, name in enumerate(_OPTIONAL) if has >> bit & 1)) for has in range(1 << len(_OPTIONAL))]
@@ -178,7 +180,7 @@ def _slices(proto: Any, trace: Trace, drawn: Tracks, layout: _Layout) -> Iterato
         for has in np.unique(known[chosen]).tolist():
             mine = np.flatnonzero(known[chosen] == has)
             parts.append((mine, patterns[has].copies({name: values[name][mine] for name in patterns[has].fields})))
-        yield interleaved(parts)
+        yield interleave(parts)
     yield end.copies({"timestamp": _whole(lives.end_ns, origin), "track": track}).tobytes()
 
 
@@ -194,7 +196,7 @@ def _whole(ns: Times, origin: float) -> Ints:
 
 
 def _counters(proto: Any, trace: Trace, drawn: Tracks, layout: _Layout) -> bytes:
-    """Means over `BINS` equal parts of the trace."""
+    """Return the counters: means over `BINS` equal parts of the trace."""
     made = proto.Trace()
     if not len(drawn.life):
         return b""
@@ -218,7 +220,7 @@ def _counters(proto: Any, trace: Trace, drawn: Tracks, layout: _Layout) -> bytes
 
 
 def _elapsed(since: Times, edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """At each edge, the time since each of `since`, summed over those that have passed."""
+    """Return, at each edge, the time since each of `since`, summed over those that have passed."""
     passed = np.sort(since)
     totals = np.concatenate(([0.0], np.cumsum(passed)))
     count = np.searchsorted(passed, edges)

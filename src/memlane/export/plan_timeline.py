@@ -1,9 +1,9 @@
-"""Perfetto: the timeline of a plan as https://ui.perfetto.dev and its SQL open it.
+"""Write the timeline of a plan as a Perfetto trace, which https://ui.perfetto.dev and its SQL open.
 
-A group for each device, in it a track for each queue, on it the steps with their names. Arrows lead from each step to those that waited for
-it, and to those that needed next what it used, unless their latency began before it: no arrow leads back in time. A step's facts say its
-kind, its place in the plan, its turns, and whether it is on the critical path. Times are whole ns: of the global timer, where the timeline
-knows it, else from the start of the plan.
+There is a group for each device, in it a track for each queue, with the named steps on it. Arrows lead from each step to those that waited
+for it, and to those that next needed a resource that it used, unless their latency began before it: no arrow leads back in time. The
+annotations of a step give its kind, its place in the plan, its turns, and whether it is on the critical path. Times are whole ns: of the
+global timer if the timeline has it, else from the start of the plan.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from memlane.plan import Queue, Span, Timeline
 
 
 def perfetto_timeline(timeline: Timeline) -> bytes:
-    """Return the timeline as a Perfetto trace. CommandError if the package perfetto is missing."""
+    """Return the timeline as a Perfetto trace. Raises CommandError if the package perfetto is missing."""
     proto = protocol()
     made = proto.Trace()
     made.packet.add(trusted_packet_sequence_id=SEQUENCE, sequence_flags=CLEARS_STATE)
@@ -49,7 +49,7 @@ def _place(queue: Queue) -> tuple[int, int]:
 
 
 def _tracks(proto: Any, made: Any, queues: list[Queue]) -> dict[Queue, int]:
-    """Add a track for each device and in it one for each queue; return the numbers of the latter."""
+    """Add a track for each device and in it one for each queue; return the track numbers of the queues."""
     explicit = proto.TrackDescriptor.ChildTracksOrdering.EXPLICIT
     devices = {device: 1 + number for number, device in enumerate(dict.fromkeys(device for device, _ in queues))}
     for device, number in devices.items():

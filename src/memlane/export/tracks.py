@@ -1,6 +1,6 @@
-"""What a time-line viewer draws: each access on the track of its warp's slot, on one axis of nanoseconds.
+"""Lay out the tracks of a time-line viewer: each access on the track of its warp's slot, on one axis of nanoseconds.
 
-A slot is a place of an SM that holds one warp at a time. The hardware does not say which slot a warp had, so slots are dealt out here: a
+A slot is a place of an SM that holds one warp at a time. The hardware does not report the slot of a warp, so slots are assigned here: a
 warp takes the lowest one that is free when it begins.
 """
 
@@ -22,11 +22,11 @@ Times = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Lives:
-    """The traced warps: when each lived, and in which slot of its SM."""
+    """The traced warps: life time and slot of each in its SM."""
 
     sm: Ints
     place: Ints
-    """The SM by a number that differs between devices (`Trace.sms_apart`), by which viewers sort what they draw."""
+    """Number of the SM, unique across devices (`Trace.sms_apart`), by which viewers sort."""
     slot: Ints
     launch: Ints
     block: Ints
@@ -36,43 +36,43 @@ class Lives:
 
     @property
     def slots(self) -> int:
-        """The most that an SM needs."""
+        """Largest number of slots of an SM."""
         return int(self.slot.max()) + 1 if len(self.slot) else 0
 
 
 @dataclass(frozen=True, eq=False)
 class Tracks:
-    """The rows of a trace with their times in ns since its first anchor, and the life (an index into `lives`) that each belongs to."""
+    """The rows of a trace with their times in ns since its first anchor, and the life (an index into `lives`) of each."""
 
     lives: Lives
     life: Ints
     lane: Ints
-    """0 for an access that no earlier one of its warp overlaps, else the lowest lane that is free when it starts."""
+    """0 for an access that overlaps no earlier one of its warp, else the lowest lane that is free when it starts."""
     start_ns: Times
     end_ns: Times
     order: Ints
-    """The rows by life, and in it by start."""
+    """Rows ordered by life, and in it by start."""
     axis: TimeAxis
 
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """The lines of a time-line viewer: one for each slot of each SM, and below it one for each further lane that its warps need."""
+    """The lines of a time-line viewer: one for each slot of each SM, and below it one for each further lane of its warps."""
 
     places: list[tuple[int, int, int]]
-    """SM (as `Lives.place`), slot and lane of each."""
+    """SM (as in `Lives.place`), slot and lane of each line."""
     of_row: Ints
-    """The line of each access, as an index into `places`."""
+    """Line of each access, as an index into `places`."""
     of_life: Ints
 
     @property
     def sms(self) -> list[int]:
-        """The SMs that have lines, ascending."""
+        """SMs that have lines, ascending."""
         return sorted({sm for sm, _, _ in self.places})
 
 
 def lines(drawn: Tracks) -> Lines:
-    """The lines that the accesses and lives of `drawn` take."""
+    """Return the lines that the accesses and lives of `drawn` take."""
     lives, lanes = drawn.lives, drawn.lane
     wide, deep = lives.slots + 1, int(lanes.max()) + 1 if len(lanes) else 1
     of_life = (lives.place * wide + lives.slot) * deep
@@ -83,12 +83,12 @@ def lines(drawn: Tracks) -> Lines:
 
 
 def line_name(slot: int, lane: int) -> str:
-    """How a viewer calls a line."""
+    """Return the name of a line."""
     return f"slot {slot}" if lane == 0 else f"slot {slot}, overlapping {lane}"
 
 
 def tracks(trace: Trace) -> Tracks:
-    """The tracks of `trace`. RecordError if it does not tell how its clocks go together."""
+    """Return the tracks of `trace`. Raises RecordError if it does not tell how its clocks are related."""
     axis = time_axis(trace)
     warps = trace.warps
     columns = {name: trace.table[name].to_numpy() for name in ("launch", "block", "warp", "sm", "start", "end")}
@@ -120,7 +120,7 @@ def tracks(trace: Trace) -> Tracks:
 
 
 def _lives_of_rows(rows: dict[str, npt.NDArray[Any]], warps: npt.NDArray[Any]) -> Ints:
-    """The index into `warps` of each row's warp."""
+    """Return the index into `warps` of each row's warp."""
     wide = [max(int(part[name].max()) + 1 if len(part[name]) else 1 for part in (rows, warps)) for name in ("block", "warp")]
     keys, wanted = (
         (part["launch"].astype(np.int64) * wide[0] + part["block"].astype(np.int64)) * wide[1] + part["warp"].astype(np.int64)
@@ -135,7 +135,7 @@ def _lives_of_rows(rows: dict[str, npt.NDArray[Any]], warps: npt.NDArray[Any]) -
 
 
 def _order(life: Ints, start: Times) -> Ints:
-    """The rows by life and start. Those of a life mostly lie side by side and ascend, and then there is little to sort."""
+    """Return the rows ordered by life and start; those of a life are mostly adjacent and ascending already, which makes this fast."""
     order = np.argsort(life, kind="stable")
     grouped, starts = life[order], start[order]
     return np.lexsort((start, life)) if ((starts[1:] < starts[:-1]) & (grouped[1:] == grouped[:-1])).any() else order
@@ -152,7 +152,7 @@ def _lanes(life: Ints, start: Times, end: Times, order: Ints) -> Ints:
 
 
 def _first_free(starts: list[float], ends: list[float]) -> list[int]:
-    """For intervals by start: the lowest lane in which the one before has ended."""
+    """Return the lowest lane that is free at the start of each interval; intervals are ordered by start."""
     free_at: list[float] = []
     chosen = []
     for start, end in zip(starts, ends, strict=True):
@@ -163,7 +163,7 @@ def _first_free(starts: list[float], ends: list[float]) -> list[int]:
 
 
 def _slots(sm: npt.NDArray[Any], begins: Times, ends: Times) -> Ints:
-    """The lowest slot of its SM that is free when a warp begins; a slot is free a nanosecond after its last warp ended."""
+    """Return the lowest free slot of its SM for each warp; a slot is free a nanosecond after its last warp ended."""
     slots = np.zeros(len(sm), np.int64)
     for number in np.unique(sm).tolist():
         own = np.flatnonzero(sm == number)

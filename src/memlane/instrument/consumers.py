@@ -209,7 +209,7 @@ class _Walk:
         """Return whether an instruction waits for the value. A move does only where ptxas has to emit an instruction for it."""
         if window.registers.isdisjoint(registers_read(one)):
             return one.form.effect == "call"
-        return not is_move(one) or load in self.widened or self.copies.kept(one, self._filled(load) | window.registers)
+        return not is_move(one) or load in self.widened or self.copies.needs_instruction(one, self._filled(load) | window.registers)
 
     def _ends(self, one: Instruction, window: _Open, live: frozenset[str] | None) -> bool:
         """Return whether no later instruction reads the value of a window. `live`: registers live at the start of the block; None inside

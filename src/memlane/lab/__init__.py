@@ -1,17 +1,17 @@
-"""Experiments on a machine, each repeatable with one command: `memlane lab NAME`.
+"""Run experiments on a machine, each repeatable with one command: `memlane lab NAME`.
 
-Order inside: figures <- result <- seam <- probing <- a package for each lab.
+Order inside: figures <- result <- interface <- probing <- a package for each lab.
 
-To add one: a package with a `LAB`, entered below; a prediction in its docstring, written before anything is measured; the paths that it
+To add a lab: a package with a `LAB`, entered below; a prediction in its docstring, written before anything is measured; the paths that it
 measures in `SOURCES`; a command in `cli/lab.py`; a quick run in `tests/lab`.
 """
 
 from memlane.lab.bandwidth import BANDWIDTH
+from memlane.lab.interface import Lab, Request
 from memlane.lab.latency import LATENCY
 from memlane.lab.reduction import REDUCTION
 from memlane.lab.remap import REMAP
 from memlane.lab.result import Machine, Result, Row, Table, machine
-from memlane.lab.seam import Lab, Request
 from memlane.lab.shift import SHIFT
 from memlane.lab.stencil import STENCIL
 from memlane.lab.volume import VOLUME

@@ -1,9 +1,9 @@
-"""A chip file of the user's own, with what labs measured in the place of what the shipped one says.
+"""Write a chip file of the user's own, with values measured by labs in place of the shipped ones.
 
     text = chip_file(target.chip, latency_facts({"l2": 281.8}, "measured: 2026-11-21, driver 580.159.04, memlane lab latency"))
     path = write_chip(target.chip, text, force=False)
 
-Files of the user are found before those that come with memlane (`memlane.chip.load`).
+User files take precedence over those that come with memlane (`memlane.chip.load`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from memlane.errors import CommandError
 
 
 def chip_path(chip: Chip) -> Path:
-    """Where the user's file of a chip lies. CommandError for a user without a home."""
+    """Return the path of the user's file of a chip. Raises CommandError for a user without a home directory."""
     folder = user_directory()
     if folder is None:
         raise CommandError("there is no home directory for a chip file of your own; name a directory for it in MEMLANE_CHIPS")
@@ -25,7 +25,10 @@ def chip_path(chip: Chip) -> Path:
 
 
 def check_chip_file(chip: Chip, force: bool) -> Path:
-    """Where the user's file of a chip may be written. CommandError if there is one already and not `force`, or if it cannot be read."""
+    """Return the path where the user's file of a chip may be written.
+
+    Raises CommandError if a file exists already and not `force`, or if it cannot be read.
+    """
     path = chip_path(chip)
     try:
         exists = path.exists()
@@ -42,10 +45,10 @@ def latency_facts(latencies: Mapping[str, float], source: str) -> dict[str, Fact
 
 
 def chip_file(chip: Chip, measured: Mapping[str, Fact]) -> str:
-    """Return the text of a chip file with facts that were measured, by their full names: `latency.l2`, `copy_gb_per_s`.
+    """Return the text of a chip file with measured facts, by full name: `latency.l2`, `copy_gb_per_s`.
 
-    A chip with a shipped file is said to be like that one, and what the user's file says of it besides stays; for a GPU that has none the
-    file holds everything that is known of it.
+    The file of a chip with a shipped file refers to that one by `like`, and keeps the other entries of the user's file; for a GPU without a
+    shipped file it holds everything that is known of it.
     """
     shipped = SHIPPED / f"{chip.name}.toml"
     if shipped.is_file():
@@ -58,7 +61,7 @@ def chip_file(chip: Chip, measured: Mapping[str, Fact]) -> str:
 
 
 def write_chip(chip: Chip, text: str, *, force: bool) -> Path:
-    """Write the user's file of a chip. CommandError if there is one already and it is not to be overwritten, or if it cannot be written."""
+    """Write the user's file of a chip. Raises CommandError if one exists and not `force`, or if it cannot be written."""
     path = check_chip_file(chip, force)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +77,7 @@ def _source(text: str) -> tuple[str, str]:
 
 
 def _tables(facts: Mapping[str, Fact]) -> str:
-    """TOML of facts by their full names: those without a dot are in `[chip]`."""
+    """Return facts as TOML, by full name: those without a dot go to `[chip]`."""
     tables: dict[str, list[str]] = {}
     for name, fact in facts.items():
         table, _, entry = name.rpartition(".")

@@ -1,4 +1,4 @@
-"""Figures of labs, as data, and drawn by matplotlib where it is installed (the extra `lab`)."""
+"""Represent figures of labs as data, and draw them with matplotlib if it is installed (the extra `lab`)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from memlane.packages import install_command
 
 @dataclass(frozen=True)
 class Bars:
-    """Groups of bars, one group for each label, one bar in it for each series."""
+    """Groups of bars: one group per label, with one bar per series."""
 
     title: str
     axis: str
-    """What the vertical axis shows, with its unit."""
+    """Label of the vertical axis, with its unit."""
     labels: tuple[str, ...]
     series: Mapping[str, Sequence[float | None]]
-    """By name, a value for each label; None leaves a gap."""
+    """Values by name, one per label; None leaves a gap."""
     logarithmic: bool = False
     stacked: bool = False
-    """Whether the series of a label stand on each other: parts of a whole."""
+    """Whether the series of a label are stacked: parts of a whole."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Lines:
 
     title: str
     across: str
-    """What the horizontal axis shows."""
+    """Label of the horizontal axis."""
     axis: str
-    """What the vertical axis shows, with its unit."""
+    """Label of the vertical axis, with its unit."""
     series: Mapping[str, Sequence[tuple[float, float]]]
-    """By name, points from left to right."""
+    """Points by name, from left to right."""
     logarithmic: bool = False
     doubling: bool = False
     """Whether each step across is twice the one before: its axis is logarithmic then."""
@@ -43,31 +43,31 @@ class Lines:
 
 @dataclass(frozen=True)
 class Paired:
-    """Two quantities over the same labels, each with a vertical axis of its own from 0."""
+    """Two quantities over the same labels, each with its own vertical axis from 0."""
 
     title: str
     across: str
     labels: tuple[str, ...]
     axis: str
     values: Sequence[float | None]
-    """On the left; None leaves a gap."""
+    """Values on the left axis; None leaves a gap."""
     second_axis: str
     second_values: Sequence[float | None]
-    """On the right."""
+    """Values on the right axis."""
 
 
 @dataclass(frozen=True)
 class Tracks:
-    """When what happened: a row for each track, a bar from start to end in it, coloured by series."""
+    """A timeline: a row for each track, with bars from start to end, coloured by series."""
 
     title: str
     axis: str
-    """What the tracks are."""
+    """Label of the axis of tracks."""
     across: str
-    """The unit of the times."""
+    """Unit of the times."""
     tracks: tuple[str, ...]
     series: Mapping[str, Sequence[tuple[str, float, float]]]
-    """By name, for each bar its track, its start and its end."""
+    """Bars by name: the track, the start and the end of each."""
 
 
 Panel = Bars | Lines | Paired | Tracks
@@ -85,7 +85,7 @@ Figure = Panel | Panels
 
 
 def draw(figures: Mapping[str, Figure], out: Path) -> tuple[list[Path], str]:
-    """Write each figure as `<name>.png` into `out`; the files, and a sentence if there are none because matplotlib is not installed."""
+    """Write each figure as `<name>.png` into `out`; return the files, and a sentence if matplotlib is not installed (else empty)."""
     if not figures:
         return [], ""
     try:

@@ -1,4 +1,4 @@
-"""Pictures as PNG files, without any library for them."""
+"""Write pictures as PNG files, without a library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def write_picture(path: Path, pixels: npt.NDArray[np.uint8]) -> None:
-    """Write an array of shape (height, width, 3), red, green and blue."""
+    """Write an array of shape (height, width, 3): red, green and blue."""
     height, width, _ = pixels.shape
     unfiltered = np.zeros((height, 1), np.uint8)
     lines = np.concatenate([unfiltered, pixels.reshape(height, 3 * width)], axis=1)

@@ -1,4 +1,4 @@
-"""A launch with probes and a trace buffer of its own, so that it can be sent out again and again and its records read as they are."""
+"""Launch with probes and a trace buffer of its own, to be repeated and read without a tracer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memlane.measure.instrumented_module import InstrumentedModule
 
 
 class ProbedLaunch:
-    """The twin of a launch in a module with probes, and its buffer."""
+    """The instrumented twin of a launch, and its buffer."""
 
     def __init__(self, launch: Launch, probed: InstrumentedModule, records_per_warp: int) -> None:
         self._target = launch.kernel.target
@@ -26,14 +26,14 @@ class ProbedLaunch:
         self._target.write(self._address, initial_header(self._layout))
 
     def decoded(self) -> Decoded:
-        """What the buffer holds, after all work has finished."""
+        """Return the contents of the buffer, after all work has finished."""
         held = np.empty(self._layout.nbytes, np.uint8)
         self._target.read(self._address, held)
         return decode(held)
 
 
 def recorded(launch: Launch, probed: InstrumentedModule, records_per_warp: int) -> Decoded:
-    """Send the twin of `launch` out once; what it recorded."""
+    """Launch the instrumented twin of `launch` once, and return its records."""
     twin = ProbedLaunch(launch, probed, records_per_warp)
     twin.reset()
     twin.launch.kernel.target.launch(twin.launch)

@@ -1,8 +1,8 @@
-"""Counters of the hardware, by Nsight Compute around a program of its own, and the table that it prints.
+"""Read hardware counters with Nsight Compute, from a program of its own, by parsing its table.
 
     found = profile(["-m", "package.module"], ["l1tex__t_sector_hit_rate.pct"], kernel="render", timeout=60)
 
-What cannot be counted is no error of a lab: `Counters.unknown` says why in one sentence.
+A failure to count is not an error of a lab: `Counters.unknown` gives the reason in one sentence.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from pathlib import Path
 
 PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/ncu")
 UNTOUCHED = ("--clock-control", "none", "--cache-control", "none")
-"""Clocks are left as they are, and caches are not flushed, as in the run that is explained; neither changes a count."""
+"""Options that leave clocks unlocked and caches unflushed, as in the run to be explained; neither changes a count."""
 
 
 @dataclass(frozen=True)
 class Counters:
-    """What was counted: metrics by name for each launch of the kernel, in their order."""
+    """Counts: metrics by name for each launch of the kernel, in order."""
 
     launches: tuple[dict[str, float], ...]
     unknown: str = ""
-    """Why there is nothing."""
+    """Reason why there are no counts; empty otherwise."""
 
 
 def find() -> str | None:
-    """The profiler's program, if it is installed."""
+    """Return the path of the profiler, or None if it is not installed."""
     return shutil.which("ncu") or next((place for place in PLACES if Path(place).exists()), None)
 
 
 def profile(arguments: Sequence[str], metrics: Sequence[str], kernel: str, timeout: float) -> Counters:
-    """Run Python with `arguments` under the profiler, and read the metrics of each launch of `kernel`."""
+    """Run Python with `arguments` under the profiler, and return the metrics of each launch of `kernel`."""
     program = find()
     if program is None:
         return Counters((), "ncu was not found on PATH")
@@ -55,19 +55,19 @@ def profile(arguments: Sequence[str], metrics: Sequence[str], kernel: str, timeo
 
 @dataclass(frozen=True)
 class Profiled:
-    """One kernel launch as the profiler saw it."""
+    """One kernel launch as the profiler reports it."""
 
     kernel: str
-    """As the column `Kernel Name` has it."""
+    """Name of the kernel, from the column `Kernel Name`."""
     metrics: dict[str, float]
-    """Those that have a number, by name; of a metric with instances the sum that the profiler makes of them."""
+    """Numeric metrics by name; for a metric with instances, the profiler's sum."""
 
 
 def parse(output: str) -> list[Profiled]:
-    """The launches in the output of `--csv --page raw`.
+    """Return the launches in the output of `--csv --page raw`.
 
-    A line with the names of columns, of which the first is `ID`, one with units, and one for each launch; what the profiler (`==PROF==`)
-    and the program print may stand anywhere between.
+    There is a line with the column names, of which the first is `ID`, one with units, and one for each launch; output of the profiler
+    (`==PROF==`) and of the program may be interspersed.
     """
     try:
         rows = list(csv.reader(line for line in output.splitlines() if line.startswith('"')))
@@ -81,13 +81,13 @@ def parse(output: str) -> list[Profiled]:
 
 
 def _metrics(cells: dict[str, str]) -> dict[str, float]:
-    """Columns of metrics are in small letters with underscores, `l1tex__t_sectors.sum`; what a launch is has words, `Block Size`."""
+    """Return the metrics among the cells: their columns are lowercase with underscores, `l1tex__t_sectors.sum`, unlike `Block Size`."""
     metrics = {name: number(cell) for name, cell in cells.items() if name == name.lower() and "_" in name}
     return {name: value for name, value in metrics.items() if value is not None}
 
 
 def number(cell: str) -> float | None:
-    """The number in a cell, None if there is none: `1,024`, or `64 (1; 2; 61)` for a metric with instances, whose sum stands first."""
+    """Return the number in a cell, or None: `1,024`, or `64 (1; 2; 61)` for a metric with instances, whose sum stands first."""
     try:
         value = float(cell.replace(",", "").partition("(")[0])
     except ValueError:

@@ -1,9 +1,9 @@
-"""What a lab and a benchmark leave behind: rows of one schema, tables and figures, as files of one directory.
+"""Save the results of labs and benchmarks: rows of one schema, tables and figures, as files of one directory.
 
     result.save(Path("out"), machine(target), ["memlane", "lab", "latency"])     # result.json, <table>.csv, <figure>.png
 
-`result.json` is an object of `DOCUMENT_KEYS`. The rows have the fields of `Row`; a number that was to be reached stands beside the one that
-was measured, and one that misses stays in with a note that says why.
+`result.json` is an object of `DOCUMENT_KEYS`. The rows have the fields of `Row`; a goal is stored next to the measured number, and a row
+that misses its goal is kept with a note that says why.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from memlane.launch import Target
 
 @dataclass(frozen=True)
 class Row:
-    """One measured number beside the number that was to be reached.
+    """One measured number next to its goal.
 
-    `holds` is derived: whether `value` is on the right side of `reach`; true where nothing was to be reached. A row that misses stays in,
-    and its note says what stands between.
+    `holds` is derived: whether `value` is on the right side of `reach`; true if there is no goal. A row that misses is kept, and its note
+    says what prevents the goal.
     """
 
     case: str
@@ -67,13 +67,12 @@ NOT_MEASURED = "not measured"
 
 
 def failure(case: str, error: MemlaneError) -> Row:
-    """The row of a case that could not be measured: it misses, and what was measured beside it stays."""
+    """Return the row of a case that could not be measured: it misses its goal, and the other rows are kept."""
     return Row(case, NOT_MEASURED, None, "", reach=0.0, note=str(error)[:300])
 
 
 def reached_on(chip: str, target: Target, rows: Iterable[Row]) -> list[Row]:
-    """Rows of which the reach was stated for a GPU, `chip`: measured on another one, or by the model of one, they have no reach, since
-    nobody said what is to be reached there."""
+    """Return the rows, with goals removed unless they were measured on the GPU `chip`, for which the goals were stated."""
     stated = target.chip.name == chip and not target.modelled
     return [row if stated else replace(row, reach=None) for row in rows]
 
@@ -82,7 +81,7 @@ DOCUMENT_KEYS = ("benchmark", "command", "commit", "chip", "driver", "cuda", "da
 
 
 def problems(document: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a result file that is to be committed; empty if it is as it should be."""
+    """Return what is wrong with a result file that is to be committed; empty if nothing is."""
     if sorted(document) != sorted(DOCUMENT_KEYS):
         return [f"has the keys {', '.join(sorted(document))}, not {', '.join(sorted(DOCUMENT_KEYS))}"]
     found = [f"{key} is not text" for key in DOCUMENT_KEYS[:-1] if not isinstance(document[key], str)]
@@ -113,34 +112,34 @@ def _row_problems(row: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where something was measured."""
+    """The machine of a measurement."""
 
     chip: str
-    """The chip's name; on an emulator that of the target as a directory can have it: `emulator-h200`."""
+    """Name of the chip; on an emulator the target's name made usable as a directory: `emulator-h200`."""
     driver: str = ""
     cuda: str = ""
 
 
 def machine(target: Target) -> Machine:
-    """The machine behind a target."""
+    """Return the machine behind a target."""
     if target.modelled:
         return Machine(target.name.replace(":", "-"))
     return Machine(target.chip.name, driver_version(), cuda_version())
 
 
 def driver_version() -> str:
-    """The version of the GPU's driver, or `unknown`."""
+    """Return the version of the GPU's driver, or `unknown`."""
     return module_version() or "unknown"
 
 
 def cuda_version() -> str:
-    """The newest CUDA version that the driver supports, or `unknown`."""
+    """Return the newest CUDA version that the driver supports, or `unknown`."""
     version = probe().driver
     return "unknown" if version is None else ".".join(map(str, version))
 
 
 def commit() -> str:
-    """The commit of memlane's own checkout: `MEMLANE_COMMIT` if it is set, else what git says; empty where memlane is installed."""
+    """Return the commit of memlane's own checkout: `MEMLANE_COMMIT` if it is set, else what git reports; empty if memlane is installed."""
     given = os.environ.get("MEMLANE_COMMIT")
     root = Path(__file__).resolve().parents[3]
     if given or not (root / ".git").exists():
@@ -152,7 +151,7 @@ def commit() -> str:
 
 
 def document(benchmark: str, rows: Sequence[Row], where: Machine, command: Sequence[str], revision: str) -> dict[str, object]:
-    """What stands in a result file, in the order of `DOCUMENT_KEYS`."""
+    """Return the contents of a result file, in the order of `DOCUMENT_KEYS`."""
     return {
         "benchmark": benchmark,
         "command": shlex.join(command),
@@ -170,31 +169,31 @@ class Table:
     """A table for people and spreadsheets."""
 
     head: tuple[str, ...]
-    """Names of the columns; one that is in cycles ends in `_cycles`."""
+    """Names of the columns; a column in cycles ends in `_cycles`."""
     lines: tuple[tuple[str | float | None, ...], ...]
     printed: bool = True
-    """Whether people want to see it; else it is for spreadsheets."""
+    """Whether it is printed; else it is for spreadsheets only."""
     spare: tuple[str, ...] = ()
-    """Columns that a narrow terminal may do without, the first one first; of the others the last."""
+    """Columns that a narrow terminal may drop, the first one first; of the others the last."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a lab found."""
+    """The results of a lab."""
 
     lab: str
     rows: tuple[Row, ...]
     tables: Mapping[str, Table]
-    """By the name of the file without `.csv`."""
+    """Tables by file name without `.csv`."""
     figures: Mapping[str, Figure] = field(default_factory=dict)
-    """By the name of the file without `.png`."""
+    """Figures by file name without `.png`."""
     pictures: Mapping[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
-    """Of shape (height, width, 3), red, green and blue; named as `figures`."""
+    """Pictures of shape (height, width, 3), red, green and blue; named like `figures`."""
 
     def save(self, out: Path, where: Machine, command: Sequence[str]) -> tuple[list[Path], str]:
-        """Write everything into the directory `out`, which is made if it is not there.
+        """Write everything into the directory `out`, which is created if necessary.
 
-        The files, and one sentence if figures were left out because matplotlib is not installed (else empty).
+        Returns the files, and a sentence if figures were left out because matplotlib is not installed (else empty).
         """
         out.mkdir(parents=True, exist_ok=True)
         paths = [out / "result.json"]

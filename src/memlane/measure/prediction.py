@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memlane.audit.assembled import Assembled
-from memlane.audit.machine_code import attributed
+from memlane.audit.assembled_module import AssembledModule
+from memlane.audit.attribution import attribute
 from memlane.chip import STALL_FIELDS, Chip, Events
 from memlane.compile import Cubin, architecture, assemble
 from memlane.emulate import Emulator
@@ -312,7 +312,7 @@ def _scheduled(launch: Launch, chip: Chip) -> tuple[Module, MachineCode | None]:
     assembler."""
     module, kernel = launch.kernel.loaded.inlined, launch.kernel.name
     try:
-        found = attributed(Assembled(module, disassemble(_assembled(launch, chip).data)), kernel)
+        found = attribute(AssembledModule(module, disassemble(_assembled(launch, chip).data)), kernel)
     except (CompileError, MissingDependency):
         found = None
     if found is None:

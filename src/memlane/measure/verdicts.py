@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cache
 
-from memlane.audit import SiteProof, changes, exactness, prove, proved
+from memlane.audit import SiteProof, access_changes, exactness, prove, proved_sites
 from memlane.chip import Chip
 from memlane.compile import architecture, assemble, assembler_version
 from memlane.emulate.code.store import Entry, Sources, digest, keep, present_store
@@ -155,7 +155,7 @@ def _find_evidence(probed: InstrumentedModule) -> tuple[Site, ...]:
         )
         if site.id in proofs
         else site
-        for site in proved(traced, shown.proofs)
+        for site in proved_sites(traced, shown.proofs)
     )
 
 
@@ -203,7 +203,7 @@ def _prove(probed: InstrumentedModule, code: bytes, original: bytes) -> _ProofsA
     traced = probed.traced
     with stage("proving on the assembled code that times are complete"):
         proofs = prove(traced, code)
-    changed = {change.site: str(change) for change in changes(probed.original.module, original, traced, code)}
+    changed = {change.site: str(change) for change in access_changes(probed.original.module, original, traced, code)}
     return _ProofsAndChanges(proofs, changed)
 
 

@@ -1,8 +1,8 @@
-"""What connects the devices of a machine: one data file for each network, with the source of every number.
+"""Describe the links between the devices of a machine: one data file for each network, with the source of every number.
 
 network = load("h200-nvlink")
 link = network.link(devices=2)
-link.exchange_us(262144, neighbours=1)     # what an exchange of one face takes
+link.exchange_us(262144, neighbours=1)     # time of an exchange of one face
 """
 
 from memlane.network.catalogue import SHIPPED, from_file, load, named, names, of_chip

@@ -1,4 +1,4 @@
-"""Finds and reads network data files.
+"""Find and read network data files.
 
 A file `<name>.toml` describes the network `<name>`. Directories are searched in order: `$MEMLANE_NETWORKS` if it is set, else
 `~/.config/memlane/networks`; then the files that come with memlane. To add a network, copy `data/h200-nvlink.toml`.
@@ -6,7 +6,7 @@ A file `<name>.toml` describes the network `<name>`. Directories are searched in
     title = "Two GPUs of one host"
     devices_per_node = { value = 2, unit = "", source = "measured: nvidia-smi topo -m" }
 
-    [sources]                                     # names for what is quoted more than once
+    [sources]                                     # names for sources that are quoted more than once
     pair = "measured: copies one after another in a stream"
 
     [inside.peer]                                 # a link inside a node; [between.NAME] is one between nodes
@@ -21,7 +21,7 @@ A file `<name>.toml` describes the network `<name>`. Directories are searched in
     host_us          = { value = 10, unit = "us", source = "cited: ..." }      # copies to the host before, and from it after a message
     host_gb_per_s    = { value = 6, unit = "GB/s", source = "cited: ..." }
 
-`host = {...}` is a table of measured copies. A rate beside a table bounds messages larger than those measured. A source is a name from
+`host = {...}` is a table of measured copies. A rate next to a table bounds messages larger than those measured. A source is a name from
 `[sources]`, or a text that begins with `measured:`, `cited:`, `derived:` or `assumed:`. Unknown entries, wrong types and wrong units are
 errors that name the entry.
 """
@@ -41,23 +41,25 @@ from memlane.network.model import SHARINGS, Link, Network, Transfer
 from memlane.source import shortened
 
 SHIPPED = Path(__file__).parent / "data"
-"""The network files that come with memlane."""
+"""Directory of the network files that come with memlane."""
 
 _ENTRIES = ("neighbours", *(f"{what}{end}" for what in ("message", "host") for end in ("", "_us", "_gb_per_s")), "signal_us")
 _HEAD = ("title", "devices_per_node", "sources", "inside", "between")
 _ANY = 1 << 16
-"""Devices of a node where nobody says how many there are."""
+"""Number of devices per node where none is given."""
 _MOST, _MOST_TIMES = 1e15, 1000
 _STAYING_US = 3.9
-"""An exchange by kernels that stay on their devices, without its bytes and its flag: 4.5 us were measured in a ring of four H200s, less a
-flag of 0.63 us. Of other chips nobody measured it."""
+"""An exchange by persistent kernels, without its bytes and its flag: 4.5 us were measured in a ring of four H200s, less a flag of 0.63 us.
+
+It has not been measured on other chips.
+"""
 
 
 FILES = DataFiles("network", "MEMLANE_NETWORKS", SHIPPED, NetworkError)
 
 
 def user_directory() -> Path | None:
-    """Return where network files of the user lie, whether or not it exists; None for a user without a home."""
+    """Return the directory of the user's network files, whether or not it exists; None for a user without a home directory."""
     return FILES.user_directory()
 
 
@@ -67,7 +69,7 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Network:
-    """Return the network called `name`. Raises NetworkError, which names those that exist."""
+    """Return the network called `name`. Raises NetworkError, which lists the known ones."""
     path = FILES.find(name)
     if path is None:
         raise NetworkError(f"no network is called {name!r}; known: {', '.join(names())}, or name a .toml file{FILES.unread_directory()}")
@@ -75,13 +77,16 @@ def load(name: str) -> Network:
 
 
 def named(text: str) -> Network:
-    """Return the network of a name or of the path of a .toml file."""
+    """Return the network with the given name or path of a .toml file."""
     return from_file(text) if text.endswith(".toml") else load(text)
 
 
 def of_chip(chip: Chip) -> Network:
-    """Return the links of a node with this chip, as its file has them: copies between peers, copies through the host, and stores to peers
-    with flags, by launches and by kernels that stay. Raises NetworkError where it has no links between peers."""
+    """Return the links of a node with this chip, by its file.
+
+    They are copies between peers, copies through the host, and stores to peers with flags, by launches and by persistent kernels. Raises
+    NetworkError if the file has no links between peers.
+    """
     links = chip.links
     if links.peer_us is None or links.peer_gb_per_s is None:
         raise NetworkError(f"the chip file of {chip.name} has no links between peers: name a network; known: {', '.join(names())}")
@@ -104,13 +109,13 @@ def of_chip(chip: Chip) -> Network:
 
 
 def from_file(path: str | Path) -> Network:
-    """Return the network that a data file describes. Raises NetworkError with the place of what is wrong."""
+    """Return the network that a data file describes. Raises NetworkError with the place of the error."""
     where = Path(path)
     return _NetworkFile(where, FILES.read(where)).network()
 
 
 class _NetworkFile:
-    """One data file on its way to a `Network`; gathers `facts` as it goes."""
+    """Parser of one data file into a `Network`; collects `facts` on the way."""
 
     def __init__(self, path: Path, text: dict[str, Any]) -> None:
         self.path, self.text = path, text
@@ -158,7 +163,7 @@ class _NetworkFile:
         return Link(where.partition(".")[2], message, neighbours, host, signal)
 
     def transfer(self, where: str, entries: dict[str, Any], what: str) -> Transfer | None:
-        """Return one way of moving bytes; None where the file has none."""
+        """Return one way of moving bytes; None if the file does not have it."""
         latency, rate = f"{what}_us", f"{what}_gb_per_s"
         if what in entries:
             if latency in entries:

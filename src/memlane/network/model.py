@@ -1,6 +1,6 @@
-"""Networks as data: how long messages between devices take, inside a node and between nodes.
+"""Model networks: the time of messages between devices, inside a node and between nodes.
 
-Times are those of one message in one direction. What several neighbours of a device cost together is a property of the link
+Times are those of one message in one direction. The combined cost of several neighbours of a device is a property of the link
 (`Link.neighbours`), because machines differ in it.
 """
 
@@ -15,23 +15,27 @@ from memlane.chip import Fact
 from memlane.errors import NetworkError
 
 Sharing = Literal["one after another", "share the rate", "included"]
-"""What messages to several neighbours do: follow each other, share the rate of the link, or are in the measured time already."""
+"""Ways in which messages to several neighbours combine: one after another, sharing its rate, or included in the measured time."""
 SHARINGS: tuple[str, ...] = get_args(Sharing)
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """How long one way of moving bytes takes: by measured times, or by a latency and a rate."""
+    """The time of one way of moving bytes: by measured times, or by a latency and a rate."""
 
     latency_us: float | None = None
     gb_per_s: float | None = None
     times: tuple[tuple[float, float], ...] = ()
-    """Measured pairs of bytes and microseconds, in ascending order; between two of them the time is interpolated. A rate beside them is
-    a bound for larger messages."""
+    """Measured pairs of bytes and microseconds, in ascending order; between two of them the time is interpolated.
+
+    A rate next to them bounds larger messages.
+    """
 
     def us(self, nbytes: float) -> float:
-        """Return the time of so many bytes in microseconds: no less than that of the smallest message measured, and beyond the largest one
-        at the rate between the last two."""
+        """Return the time to move `nbytes`, in microseconds.
+
+        It is at least that of the smallest message measured, and above the largest it grows at the rate between the last two.
+        """
         at_rate = nbytes / (1e3 * self.gb_per_s) if self.gb_per_s else 0.0
         if not self.times:
             return (self.latency_us or 0.0) + at_rate
@@ -53,7 +57,7 @@ class Link:
     host: Transfer | None = None
     """Copies between a device and its host, before and after each message; None where devices exchange directly."""
     signal_us: float = 0.0
-    """From the end of a transfer to the start of work that waits for it."""
+    """Time from the end of a transfer to the start of work that waits for it."""
 
     @property
     def is_staged(self) -> bool:
@@ -62,8 +66,8 @@ class Link:
     def parts_us(self, nbytes: float, neighbours: int, *more: tuple[float, int]) -> tuple[float, float, float]:
         """Return the times of an exchange of `nbytes` with each of some neighbours: to the host, the messages, and back from the host.
 
-        They follow each other, as do the copies of several neighbours. `more` are neighbours along other axes, with whom as many bytes are
-        exchanged at the same time. Without neighbours, and without bytes, nothing is exchanged.
+        They follow each other, as do the copies of several neighbours. `more`: (bytes, neighbours) along other axes, exchanged at the same
+        time. The time is 0 without neighbours or bytes.
         """
         at_once = [(size, count) for size, count in ((nbytes, neighbours), *more) if size and count]
         if not at_once:
@@ -84,10 +88,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Network:
-    """The links of one machine. Equal networks have equal numbers; where the numbers come from is `facts`."""
+    """The links of one machine. Networks are equal if their numbers are; `facts` has the origin of the numbers."""
 
     name: str
-    """The name of the data file without its ending."""
+    """Name of the data file without its extension."""
     title: str
     devices_per_node: int
     inside: Mapping[str, Link] = field(default_factory=dict)
@@ -99,13 +103,13 @@ class Network:
 
     @property
     def transports(self) -> tuple[str, ...]:
-        """The names of all links."""
+        """Names of all links."""
         return tuple(dict.fromkeys([*self.inside, *self.between]))
 
     def link(self, devices: int, transport: str = "") -> Link:
-        """Return the link that limits an exchange between so many devices: one between nodes where they do not fit into one node.
+        """Return the link that limits an exchange between so many devices: one between nodes if they do not fit into one node.
 
-        `transport` names a link; by default it is the first. Raises NetworkError where the network does not have it.
+        `transport` names a link; by default it is the first. Raises NetworkError if the network does not have it.
         """
         crosses = devices > self.devices_per_node
         found = self.between if crosses else self.inside
@@ -125,5 +129,5 @@ class Network:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """Names of the numbers that no source backs."""
+        """Names of the numbers without a source."""
         return tuple(name for name, fact in self.facts.items() if fact.kind == "assumed")

@@ -1,7 +1,7 @@
-"""IPython and Jupyter: traces, counts, findings and comparisons show themselves, and `%%memlane` traces a cell.
+"""Display traces, counts, findings and comparisons in IPython and Jupyter, and trace cells with `%%memlane`.
 
-`import memlane` in a notebook makes them show themselves; `%load_ext memlane` brings the magic too, and loads what that needs. Inside:
-`display` says which types show themselves, `tables` how; `magic` is the cell magic.
+`import memlane` in a notebook registers the displays; `%load_ext memlane` adds the magic too, and loads what that needs. `display` lists
+the displayed types, `tables` renders them; `magic` is the cell magic.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["load_ipython_extension", "register", "unload_ipython_extension", "un
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What `%load_ext memlane` does: displays, and the cell magic `%%memlane`. `shell` is an InteractiveShell."""
+    """Register the displays and the cell magic `%%memlane`, on `%load_ext memlane`. `shell` is an InteractiveShell."""
     register(shell)
     shell.register_magic_function(import_module("memlane.notebook.magic").magic_of(shell), "cell", "memlane")
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """What `%unload_ext memlane` does."""
+    """Undo `load_ipython_extension`, on `%unload_ext memlane`."""
     unregister(shell)
     shell.magics_manager.magics["cell"].pop("memlane", None)

@@ -1,4 +1,4 @@
-"""How memlane's objects look in IPython: a table of HTML in a notebook, a table of text in a terminal.
+"""Register how IPython displays memlane's objects: an HTML table in a notebook, a text table in a terminal.
 
 Formatters are registered by the names of the types, so that nothing is loaded before there is something to show.
 """
@@ -20,11 +20,11 @@ _TEXT = {
     ("memlane.diagnose.rules", "Findings"): "findings_text",
     ("memlane.diagnose.comparison", "Comparison"): "comparison_text",
 }
-"""By module and name of a type the function of `tables` that shows it."""
+"""Function of `tables` that displays a type, by module and name of the type."""
 
 
 def register(shell: Any) -> None:
-    """Let memlane's objects show themselves in this InteractiveShell."""
+    """Register the displays of memlane's objects in this InteractiveShell."""
     formatters = shell.display_formatter.formatters
     for (module, name), html in _HTML.items():
         formatters["text/html"].for_type_by_name(module, name, _table(html))
@@ -37,7 +37,7 @@ def unregister(shell: Any) -> None:
     for kind, table in (("text/html", _HTML), ("text/plain", _TEXT)):
         formatter = shell.display_formatter.formatters[kind]
         for module, name in table:
-            # It is under its name until an object of it was shown, and under its type from then on.
+            # It is under its name until an object of it is shown, and under its type from then on.
             formatter.pop(f"{module}.{name}", None)
 
 
@@ -50,7 +50,7 @@ def _table(function: str) -> Callable[[Any], str]:
 
 
 def _pretty(text: Callable[[Any], str]) -> Callable[[Any, Any, bool], None]:
-    """As IPython's pretty printer calls it; an object within another stays one line."""
+    """Return a formatter for IPython's pretty printer; an object within another stays one line."""
 
     def show(one: Any, printer: Any, cycle: bool) -> None:
         is_inner = cycle or len(printer.stack) > 1

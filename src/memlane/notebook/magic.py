@@ -1,4 +1,4 @@
-"""`%%memlane`: a cell whose launches are traced, or counted."""
+"""Implement `%%memlane`: trace, or count, the launches of a cell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memlane.instrument import TraceOptions
 from memlane.launch import observing
 from memlane.measure import Counter, Tracer
 from memlane.record import Trace, kernel_label
-from memlane.report.show import SourcePlace, drawn, examples_at
+from memlane.report.show import SourcePlace, draw_access, examples_at
 from memlane.targets import override
 
 _USAGE = "%%memlane [--target NAME] [--scheme NAME] [--counts] [--only-count] [--show FILE:LINE] [--into NAME]"
@@ -27,7 +27,7 @@ _FAILED = "the cell failed: "
 
 @dataclass(frozen=True)
 class _Options:
-    """What stands behind `%%memlane`."""
+    """Options behind `%%memlane`."""
 
     target: str
     scheme: str
@@ -38,7 +38,7 @@ class _Options:
 
 
 def magic_of(shell: Any) -> Callable[[str, str], None]:
-    """The cell magic for one InteractiveShell."""
+    """Return the cell magic for one InteractiveShell."""
 
     def memlane(line: str, cell: str) -> None:
         """Trace the launches of the cell, and show the table and the findings.
@@ -72,12 +72,12 @@ def _run(shell: Any, options: _Options, cell: str) -> None:
         _show(shell, options, found, getattr(watcher, "sources", {}))
     for launch in watcher.failures:
         print(f"Launch {launch.number} ({kernel_label(launch.kernel)}) failed: {launch.why}. It is not counted.")
-    if why:  # Its traceback is on the screen already. The failure is passed on, so that the cells below do not run.
+    if why:  # Its traceback is already shown. The failure is passed on, so that the cells below do not run.
         _refuse(f"{_FAILED}{why}")
 
 
 def _why(outcome: Any) -> str:
-    """Why the cell failed, in one line; empty where it did not."""
+    """Return why the cell failed, in one line; empty if it did not."""
     if outcome.success:
         return ""
     error = outcome.error_before_exec or outcome.error_in_exec
@@ -97,7 +97,7 @@ def _show(shell: Any, options: _Options, found: Any, sources: Any) -> None:
 
 def _picture(trace: Any, place: str) -> Any:
     try:
-        return SVG(drawn(trace, examples_at(trace, SourcePlace.parse(place))[0]))
+        return SVG(draw_access(trace, examples_at(trace, SourcePlace.parse(place))[0]))
     except CommandError as error:
         raise _usage_error(str(error)) from None
 
@@ -110,7 +110,7 @@ def _trace_options(scheme: str) -> TraceOptions:
 
 
 class _Parser(argparse.ArgumentParser):
-    """One that tells IPython what is wrong, and does not end it."""
+    """Parser that reports errors as IPython usage errors and does not exit."""
 
     def error(self, message: str) -> NoReturn:
         _refuse(f"{message}; {_USAGE}")
@@ -143,6 +143,6 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _usage_error(message: str) -> Exception:
-    """What IPython shows as one line."""
+    """Return an exception that IPython shows as one line."""
     error: Exception = UsageError(message)
     return error

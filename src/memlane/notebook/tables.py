@@ -1,4 +1,4 @@
-"""What memlane's objects look like: as HTML, and as text. Loaded when there is something to show."""
+"""Render memlane's objects as HTML and as text. Loaded when there is something to show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memlane.report.html import counts_html, findings_html, trace_html
 __all__ = ["comparison_text", "counts_html", "counts_text", "findings_html", "findings_text", "trace_html", "trace_text"]
 
 _WIDTH = 100
-"""Columns of tables of text."""
+"""Width of text tables, in columns."""
 
 
 def trace_text(trace: Trace) -> str:

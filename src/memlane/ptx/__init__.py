@@ -1,9 +1,9 @@
-"""The PTX language: instruction table, parse, print, verify, control flow.
+"""Parse, verify, analyse, edit and print PTX; this package holds the instruction table and the control flow analyses.
 
-Inside the package imports go one way, from the last to the first:
+Modules import only from modules above them in this list:
 
-    types, special      scalar types and state spaces; special registers
-    demangle            mangled C++ names as the programmer wrote them
+    types, special_registers   scalar types and state spaces; special registers
+    demangle            C++ names as the programmer wrote them
     convention          how a kernel is called, where its parameters alone do not tell
     forms               the notation of the instruction table and the match against it
     ops                 the table, one module per chapter of the manual
@@ -13,15 +13,16 @@ Inside the package imports go one way, from the last to the first:
     printer             Module to text
     build               text to statements, for passes that insert some
     registers, access   what an instruction reads and writes: registers, memory
-    scopes, vectors     inner blocks taken out of a function; vector registers taken apart
-    calls, cooperative  which function calls which; which kernels synchronise their grid
-    parameters, passing, embedding, statics, inlining   what kernels call, put in the place of the calls
+    scopes, vectors     flatten inner blocks of a function; split vector registers
+    calls, cooperative  call graph; kernels with a grid-wide barrier
+    parameters, parameter_registers, embedding, static_variables, inlining
+                        inline device functions into kernels
     cfg, liveness       basic blocks, dominators, loops; live registers
-    copies              which moves the assembler has to make an instruction of
-    parameter_use       which pointer parameters of a kernel its loads and its stores may go through
-    order               which accesses depend on the order in which threads run
-    divergence          which branches may send the lanes of a warp two ways
-    linking             several modules made one
+    copies              moves that ptxas has to emit as instructions
+    parameter_use       pointer parameters through which a kernel may load and store
+    order_dependence    accesses whose counts depend on the order in which threads run
+    divergence          branches at which the lanes of a warp may diverge
+    linking             several modules merged into one
     verify              the rules that a module keeps
 """
 
@@ -69,7 +70,7 @@ from memlane.ptx.liveness import Liveness
 from memlane.ptx.location import Location
 from memlane.ptx.once import once_for_each
 from memlane.ptx.ops import TABLE
-from memlane.ptx.order import order_dependent_accesses
+from memlane.ptx.order_dependence import order_dependent_accesses
 from memlane.ptx.parameter_use import ParameterUse, parameter_use
 from memlane.ptx.parser import parse
 from memlane.ptx.printer import instruction_text, operand_text, print_module, print_statements, variable_text
@@ -87,7 +88,7 @@ from memlane.ptx.registers import (
     values_written,
 )
 from memlane.ptx.scopes import flatten_scopes
-from memlane.ptx.special import SPECIAL_REGISTERS
+from memlane.ptx.special_registers import SPECIAL_REGISTERS
 from memlane.ptx.types import SCALAR_TYPES, SPACES, VECTOR_LENGTHS, ScalarType
 from memlane.ptx.vectors import split_vectors
 from memlane.ptx.verify import verify

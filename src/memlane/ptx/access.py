@@ -1,4 +1,4 @@
-"""The memory accesses of an instruction: what a pass that observes memory asks of it."""
+"""Describe the memory accesses of an instruction, for passes that observe memory."""
 
 from __future__ import annotations
 
@@ -10,49 +10,54 @@ from memlane.ptx.ir import Address, Immediate, Instruction, Operand, Register, T
 from memlane.ptx.types import SCALAR_TYPES, VECTOR_LENGTHS
 
 _OF_IMAGES = {"tex": "load", "tld4": "load", "suld": "load", "sust": "store", "sured": "reduction"}
-"""What instructions do to a texture or a surface; the others ask for its shape."""
+"""Effect of instructions on a texture or a surface; all others query its shape."""
 _PAST_TENSE = {"load": "read", "store": "wrote", "atomic": "updated", "reduction": "updated"}
 MATRIX_ROW_BYTES = 16
 """`ldmatrix` and `stmatrix` move rows of eight 16-bit elements, one row for each address."""
 
 GROUP_ROWS, GROUP_DEPTH_BYTES, GROUP_THREADS = 64, 32, 128
-"""Of a product of a warpgroup: the rows of A and D, the bytes of a row of A or a column of B, and the threads that execute it."""
+"""Sizes of a warpgroup product: rows of A and D, bytes of a row of A or a column of B, and the threads that execute it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryAccess:
-    """One memory operand of an instruction, and what happens there."""
+    """One memory operand of an instruction, and the access made through it."""
 
     kind: str
-    """What happens to the memory, whichever instruction says it, in the words of `Site.kind`: `load`, `store`, `atomic` (a result comes
-    back) or `reduction` (none does); `prefetch`, or `query` for the shape of a texture or a surface, which touch no element. Of an
-    asynchronous copy the source is a `load` and the destination a `store`."""
+    """The effect on memory, in the words of `Site.kind`: `load`, `store`, `atomic` (returns a result), `reduction` (returns none),
+    `prefetch`, or `query` for the shape of a texture or a surface; the last two touch no element. An asynchronous copy has a `load` (its
+    source) and a `store` (its destination).
+    """
     space: str
-    """`global`, `shared` (that of the block), `shared::cluster` (that of any block of the cluster), `local`, `const`, `param`, `tex`,
-    `surf`, or `generic` if the instruction names none."""
+    """`global`, `shared` (of the block), `shared::cluster` (of any block of the cluster), `local`, `const`, `param`, `tex`, `surf`, or
+    `generic` if the instruction names none.
+    """
     address: Address | TextureAddress
     type: str
     """The scalar type of one element; empty where the instruction has none."""
     vector: int
     """Elements per lane."""
     nbytes: int | None
-    """Bytes per lane; None where only the running kernel knows."""
+    """Bytes per lane; None if they are known only at run time."""
     results: tuple[Operand, ...] = ()
-    """The registers that receive elements, in order; `_` stays in its place."""
+    """Registers that receive elements, in order; includes `_`."""
     values: tuple[Operand, ...] = ()
-    """What is stored or combined, in order; of a compare-and-swap the comparand comes first."""
+    """Operands stored or combined, in order; for a compare-and-swap the comparand comes first."""
     read_only: bool = False
-    """Whether the memory is promised not to change while the kernel runs: constants, `ld.global.nc`, `ldu`, textures."""
+    """Whether the memory may not change while the kernel runs: constants, `ld.global.nc`, `ldu`, textures."""
     is_matrix: bool = False
     """Whether the lanes of a warp load or store a matrix together."""
     asynchronous: bool = False
-    """Whether the access may complete after the instruction: `cp.async` and its kin."""
+    """Whether the access may complete after the instruction: `cp.async` and similar."""
     read_bytes: Operand | None = None
-    """Of the source of `cp.async`, unless all are: how many bytes a lane reads. It fills the rest of `nbytes` with zeros."""
+    """Number of bytes that a lane reads, for the source of a partial `cp.async`; the rest of `nbytes` is filled with zeros.
+
+    None if all are read.
+    """
 
 
 def access_kind(instruction: Instruction, read: Collection[str]) -> AccessKind:
-    """By which of a chip's rules the access of an instruction is counted: its kind, and which instruction of the chip does it.
+    """Return the rule of a chip by which the access of an instruction is counted.
 
     `read`: the registers that any instruction of its function reads.
     """
@@ -63,7 +68,7 @@ def access_kind(instruction: Instruction, read: Collection[str]) -> AccessKind:
         is_one = isinstance(one, Immediate) and one.value == 1 and instruction.form.types.get("b") in ("u32", "s32")
         counts_up = instruction.has("add") and is_one and not any(name in read for name in results)
         if counts_up and "shared" in instruction.form.addresses.values() and not instruction.has("shared::cluster"):
-            return "increment"  # only for shared memory of the block, by its name, is there an instruction that counts lanes
+            return "increment"  # only shared memory of the own block, accessed by name, has an instruction that counts lanes
         return "compare_swap" if instruction.has("cas") else "atomic"
     if access is not None and access.kind == "store" and not access.asynchronous:
         return "store"
@@ -71,13 +76,13 @@ def access_kind(instruction: Instruction, read: Collection[str]) -> AccessKind:
 
 
 def _past_l1(instruction: Instruction) -> bool:
-    """Whether a load is served beyond the first-level cache: by its cache operator, or because others than its block may store there."""
+    """Return whether a load bypasses L1: by its cache operator, or because other blocks may store there."""
     beyond = any(instruction.has(word) for word in ("volatile", "relaxed", "acquire", "mmio")) and not instruction.has("cta")
     return beyond or any(instruction.has(word) for word in ("cg", "cv"))
 
 
 def memory_access(instruction: Instruction) -> MemoryAccess | None:
-    """The memory access of an instruction, or None. Of several, as an asynchronous copy has, it is the source."""
+    """Return the memory access of an instruction, or None; if it has several, as an asynchronous copy has, the source."""
     accesses = memory_accesses(instruction)
     if not accesses:
         return None
@@ -85,7 +90,7 @@ def memory_access(instruction: Instruction) -> MemoryAccess | None:
 
 
 def past_tense(instruction: Instruction, space: str) -> str:
-    """Return what an instruction did to memory of a state space, in a word for messages: `read`, `wrote`, `updated` or `accessed`.
+    """Return the past tense of what an instruction did to memory of a state space: `read`, `wrote`, `updated` or `accessed`.
 
     A copy reads memory of one space and writes that of another.
     """
@@ -97,15 +102,15 @@ def past_tense(instruction: Instruction, space: str) -> str:
 
 
 def is_product(instruction: Instruction) -> bool:
-    """Whether it is an asynchronous product of a warpgroup."""
+    """Return whether an instruction is an asynchronous product of a warpgroup."""
     return instruction.opcode == "wgmma" and instruction.has("mma_async")
 
 
 def product_bytes(instruction: Instruction) -> int:
-    """Return the bytes of shared memory that a product of a warpgroup reads, for each of its 128 threads.
+    """Return the bytes of shared memory that a warpgroup product reads, for each of its 128 threads.
 
     A row of A and a column of B are 32 bytes deep, whatever their type. The 64 rows of A and the N columns of B are read once for the four
-    warps together; A is not where it is in registers.
+    warps together; A is not read if it is in registers.
     """
     columns = int(instruction.form.slots["shape"].partition("n")[2].partition("k")[0])
     rows = 0 if isinstance(instruction.operand("a"), Vector) else GROUP_ROWS
@@ -113,7 +118,7 @@ def product_bytes(instruction: Instruction) -> int:
 
 
 def memory_accesses(instruction: Instruction) -> tuple[MemoryAccess, ...]:
-    """Every memory access of an instruction, in the order of its operands. Barriers in shared memory (`mbarrier`) are not counted."""
+    """Return every memory access of an instruction, in the order of its operands. Barriers in shared memory (`mbarrier`) do not count."""
     effect = instruction.form.effect
     if not instruction.form.addresses:
         return ()

@@ -1,4 +1,4 @@
-"""PTX text to statements, so that a pass writes what it inserts in the language it inserts it into."""
+"""Parse PTX text into statements, so that passes can write the code that they insert as PTX."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from memlane.ptx.parser import parse_statements
 
 @lru_cache(maxsize=1 << 14)
 def statements(text: str) -> tuple[Statement, ...]:
-    """The statements written in `text`, as in the body of a function.
+    """Return the statements written in `text`, as in the body of a function.
 
-    Names with a `%` are registers; other names are symbols, unless `text` itself declares them with `.reg`. The result is remembered:
-    the same text gives the same (immutable) nodes. Raises as `memlane.ptx.parse` does.
+    Names with a `%` are registers; other names are symbols, unless `text` itself declares them with `.reg`. Results are cached: the same
+    text returns the same (immutable) nodes. Raises the errors of `memlane.ptx.parse`.
 
     >>> statements("mov.u64 %t0, %clock64; @%p bra DONE;")[1].guard
     Guard(register='%p', negated=False)
@@ -23,9 +23,9 @@ def statements(text: str) -> tuple[Statement, ...]:
 
 
 def instruction(text: str, guard: Guard | None = None, location: Location | None = None) -> Instruction:
-    """The one instruction written in `text`, under `guard` if one is given and the text has none, and at `location`.
+    """Return the one instruction written in `text`, with `guard` if the text has none, and at `location`.
 
-    Raises `ValueError` if the text holds anything else than one instruction.
+    Raises `ValueError` if the text is not exactly one instruction.
     """
     found = statements(text)
     if len(found) != 1 or not isinstance(found[0], Instruction):

@@ -1,4 +1,4 @@
-"""Who calls whom, and what is asked of a function and all that it calls."""
+"""Build the call graph of a module, and answer questions about a function together with all its callees."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from memlane.ptx.registers import names_in
 from memlane.walks import reachable
 
 SYSTEM_CALLS = frozenset({"vprintf", "__assertfail", "malloc", "free"})
-"""Functions of the device's runtime, which no module defines. They may read arrays of the host and do not write to them."""
+"""Functions of the device runtime, which no module defines. They may read host arrays but do not write to them."""
 
 
 def called_name(call: Instruction) -> str | None:
-    """The function that a `call` names; None if it goes through a pointer."""
+    """Return the function that a `call` names; None for a call through a pointer."""
     operand = call.operand("function")
     return operand.name if isinstance(operand, Symbol) else None
 
 
 @once_for_each
 def addressed_functions(module: Module) -> tuple[Function, ...]:
-    """The device functions whose address is taken, by an instruction or by the initial value of a variable: those that a call through a
-    pointer may reach. In the order of the module."""
+    """Return the device functions whose address is taken, in the order of the module.
+
+    An instruction or the initial value of a variable takes it. A call through a pointer may reach any of these functions.
+    """
     names: set[str] = set()
     for function in module.functions.values():
         for instruction in function.instructions():
@@ -37,24 +39,24 @@ def addressed_functions(module: Module) -> tuple[Function, ...]:
 
 @once_for_each
 def _call_graph(module: Module) -> Mapping[str, tuple[str, ...]]:
-    """By function those that its own instructions may call."""
+    """Return the direct callees of each function."""
     return {name: callees(module, function) for name, function in module.functions.items()}
 
 
 def called_functions(module: Module, function: Function) -> tuple[Function, ...]:
-    """The functions with a body that `function` calls, directly or through others, in the order of the module."""
+    """Return the functions with a body that `function` calls, directly or through others, in the order of the module."""
     found = reachable(callees(module, function), _call_graph(module).__getitem__)
     return tuple(one for name, one in module.functions.items() if name in found)
 
 
 def special_registers(module: Module, function: Function) -> frozenset[str]:
-    """The special registers that a function reads, itself or in functions that it calls."""
+    """Return the special registers that a function and its callees read."""
     instructions = (one for each in (function, *called_functions(module, function)) for one in each.instructions())
     return frozenset(operand.name for one in instructions for operand in one.operands if isinstance(operand, Special))
 
 
 def callees(module: Module, function: Function) -> tuple[str, ...]:
-    """Return the functions of the module that the instructions of `function` may call themselves."""
+    """Return the functions of the module that the instructions of `function` may call directly."""
     names = dict.fromkeys(called_name(call) for call in function.instructions() if call.form.effect == "call")
     found = [name for name in names if name in module.functions]
     by_pointer = [one.name for one in addressed_functions(module)] if None in names else []

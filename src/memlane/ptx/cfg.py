@@ -1,4 +1,4 @@
-"""Control flow of a function: basic blocks, the edges between them, dominators, loops."""
+"""Build the control flow graph of a function: basic blocks, edges, dominators, loops."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ _TABLE = ".branchtargets"
 
 @dataclass(frozen=True, slots=True)
 class BasicBlock:
-    """Statements that are executed one after another: entered at the first, left at the last."""
+    """A basic block: statements that control enters only at the first and leaves only at the last."""
 
     index: int
     labels: tuple[str, ...]
     start: int
     """Place of its first statement in the body of the function."""
     stop: int
-    """The place behind its last statement."""
+    """Place behind its last statement."""
     instructions: tuple[Instruction, ...]
     first: int
-    """The index of the first of them among the instructions of the function."""
+    """Index of its first instruction among the instructions of the function."""
 
     @property
     def terminator(self) -> Instruction | None:
-        """The branch, exit, return or trap at its end; None if it runs on into the next block."""
+        """The branch, exit, return or trap at its end; None if it falls through to the next block."""
         return self.instructions[-1] if self.instructions and self.instructions[-1].form.effect in _ENDS else None
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A natural loop: the blocks from which control can come back to `head` without leaving through it."""
+    """A natural loop: the blocks from which control can come back to `head` without passing through it."""
 
     head: int
     blocks: frozenset[int]
 
 
 class ControlFlow:
-    """The control flow of a function whose body has no inner blocks (see `flatten_scopes`).
+    """The control flow graph of a function whose body has no inner blocks (see `flatten_scopes`).
 
     Blocks are numbered in the order of the text. Lanes that leave through a guarded `exit`, `ret` or `trap` never meet the others again, so
-    such an instruction ends a block but is no edge: what is left of the warp runs on into the next block.
+    such an instruction ends a block but adds no edge: the remaining lanes fall through to the next block.
 
     Raises `PtxTypeError` for a branch to a label that does not exist, and `ValueError` for a function without a body or with inner blocks.
     """
@@ -66,7 +66,7 @@ class ControlFlow:
         self.successors: tuple[tuple[int, ...], ...] = tuple(self._leads_to(block) for block in self.blocks)
 
     def targets(self, branch: Instruction) -> tuple[int, ...]:
-        """The blocks that a `bra` or `brx.idx` jumps to; of the latter in the order of its table, repetitions included."""
+        """Return the blocks that a `bra` or `brx.idx` jumps to; for `brx.idx` in the order of its table, repetitions included."""
         operand = branch.operand("target") or branch.operand("targets")
         if not isinstance(operand, Symbol):
             raise PtxTypeError(f"`{branch.name}` must name a label", branch.span)
@@ -91,7 +91,7 @@ class ControlFlow:
 
     @cached_property
     def predecessors(self) -> tuple[tuple[int, ...], ...]:
-        """The blocks from which control comes into each block."""
+        """Predecessors of each block."""
         found: list[list[int]] = [[] for _ in self.blocks]
         for block, targets in enumerate(self.successors):
             for target in targets:
@@ -100,40 +100,40 @@ class ControlFlow:
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """The reachable blocks in reverse post-order: each before its successors, back edges apart.
+        """Reachable blocks in reverse post-order: each before its successors, back edges excepted.
 
-        Of several such orders the one that follows the text is taken, which keeps the body of a loop in front of what comes behind it.
+        Of the possible orders it is the one that follows the text, which keeps the body of a loop before the code behind it.
         """
         return tuple(reversed(post_order((0,), lambda block: sorted(self.successors[block], reverse=True)))) if self.blocks else ()
 
     @cached_property
     def rank(self) -> tuple[int, ...]:
-        """The place of each block in `order`; -1 for a block that cannot be reached."""
+        """Position of each block in `order`; -1 for an unreachable block."""
         ranks = [-1] * len(self.blocks)
         for place, block in enumerate(self.order):
             ranks[block] = place
         return tuple(ranks)
 
     def reachable(self, start: int, without: int | None = None) -> set[int]:
-        """The blocks to which control may come from a block, itself included, but not through `without`."""
+        """Return the blocks reachable from a block, itself included, without passing through `without`."""
         return reachable((start,), self.successors.__getitem__, () if without is None else (without,))
 
     @cached_property
     def paths(self) -> Reachability[int]:
-        """Which blocks lead to which."""
+        """Reachability between blocks."""
         return Reachability(range(len(self.blocks)), self.successors.__getitem__)
 
     @cached_property
     def immediate_dominators(self) -> tuple[int | None, ...]:
-        """For each block the last other block on every path from the entry to it; None for the entry and for unreachable blocks."""
+        """Immediate dominator of each block; None for the entry and for unreachable blocks."""
         found = _dominators(self.order, self.predecessors)
         return tuple(None if block == 0 else found.get(block) for block in range(len(self.blocks)))
 
     @cached_property
     def immediate_postdominators(self) -> tuple[int | None, ...]:
-        """For each block the first other block on every path from it to the end, where diverged lanes meet again.
+        """Immediate postdominator of each block, where diverged lanes reconverge.
 
-        None if they meet at the end only, and for unreachable blocks. A loop without an exit counts as leading to the end.
+        None if they meet only at the end, and for unreachable blocks. A loop without an exit counts as leading to the end.
         """
         end = len(self.blocks)
         leaving = self._leaving_blocks()
@@ -147,7 +147,10 @@ class ControlFlow:
         return tuple(None if found.get(block, end) == end else found[block] for block in range(end))
 
     def _leaving_blocks(self) -> dict[int, None]:
-        """Reachable blocks that lead to the end; one of each loop that never ends is added, so that every block leads there."""
+        """Return the reachable blocks that lead to the end.
+
+        One block of each endless loop is added, so that every reachable block leads to the end.
+        """
         leaving = dict.fromkeys(block for block in self.order if not self.successors[block])
         reached = reachable(leaving, self.predecessors.__getitem__)
         for block in reversed(self.order):
@@ -157,14 +160,13 @@ class ControlFlow:
         return leaving
 
     def dominates(self, above: int, block: int) -> bool:
-        """Whether every path from the entry to `block` goes through `above`; a block dominates itself."""
+        """Return whether every path from the entry to `block` goes through `above`; a block dominates itself."""
         (first, behind), (place, _) = self._dominated[above], self._dominated[block]
         return above == block or first <= place < behind
 
     @cached_property
     def _dominated(self) -> tuple[tuple[int, int], ...]:
-        """For each block its place in an order in which those that it dominates follow it, and the place behind them; (-1, -1) for a block
-        that cannot be reached."""
+        """Range (first, behind) of the blocks that each block dominates, in a preorder of the dominator tree; (-1, -1) if unreachable."""
         size = dict.fromkeys(self.order, 1)
         for block in reversed(self.order):
             above = self.immediate_dominators[block]
@@ -184,7 +186,7 @@ class ControlFlow:
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
-        """The natural loops, outer ones first; back edges into a head that does not dominate them make none."""
+        """Natural loops, outer ones first; back edges to a head that does not dominate their source form none."""
         tails: dict[int, list[int]] = {}
         for block, head in self.back_edges:
             if self.dominates(head, block):
@@ -228,18 +230,18 @@ def _split(statements: Sequence[Statement], tables: dict[str, tuple[str, ...]]) 
 
 
 def _dominators(order: Sequence[int], comes_from: Sequence[Sequence[int]]) -> dict[int, int]:
-    """Immediate dominators of the blocks in `order`, of which the first leads to all others; the first is its own.
+    """Return the immediate dominators of the blocks in `order`; the first block leads to all others, and is its own.
 
-    The method of Lengauer and Tarjan, "A Fast Algorithm for Finding Dominators in a Flowgraph" (1979), which takes n log n steps.
+    Uses the algorithm of Lengauer and Tarjan, "A Fast Algorithm for Finding Dominators in a Flowgraph" (1979), in O(n log n) steps.
     """
     blocks, parents = _depth_first(order, comes_from)
     place = {block: number for number, block in enumerate(blocks)}
     semi, label, found = (list(range(len(blocks))) for _ in range(3))
     above: list[int | None] = [None] * len(blocks)
-    """By number the next in the forest of those that were met, paths in which are shortened."""
+    """Parent of each visited number in the forest, whose paths are compressed."""
 
     def least(number: int) -> int:
-        """Return that with the least semidominator on the path from a number to below the root of its tree."""
+        """Return the number with the least semidominator on the path from `number` to below the root of its tree."""
         path, top = list[int](), number
         while (following := above[top]) is not None and above[following] is not None:
             path.append(top)
@@ -268,7 +270,7 @@ def _dominators(order: Sequence[int], comes_from: Sequence[Sequence[int]]) -> di
 
 
 def _depth_first(order: Sequence[int], comes_from: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
-    """Blocks in the order in which a walk in depth meets them, and for each the number of the one that it was met from."""
+    """Return the blocks in depth-first preorder, and for each the number of its parent in the depth-first tree."""
     leads_to: dict[int, list[int]] = {block: [] for block in order}
     for block in order:
         for before in comes_from[block]:

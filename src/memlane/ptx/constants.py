@@ -1,10 +1,10 @@
-"""Constant expressions: tokens to a literal.
+"""Evaluate constant expressions: tokens to a literal.
 
     5    0x1F    -7/2    (1 << 4) | 3    WARP_SZ - 1    1.5 * 2.0    (.u64)-1 >> 1
 
 Integers have 64 bits and are signed until an operand is unsigned, as in C; `~`, `&`, `|`, `^` and `%` give unsigned numbers and comparisons
-signed ones. Floating-point numbers are doubles and meet only their like. Where the manual is silent the values are those of the
-assembler, which takes a shift's amount modulo 64.
+signed ones. Floating-point numbers are doubles and do not mix with integers. Where the manual is silent the values are those of ptxas,
+which takes a shift amount modulo 64.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LEVELS: tuple[tuple[str, ...], ...] = (
     ("+", "-"),
     ("*", "/", "%"),
 )
-"""Binary operators, those that bind least first."""
+"""Binary operators, from the lowest to the highest precedence."""
 _TWO_MARKS = frozenset({"||", "&&", "==", "!=", "<=", ">=", "<<", ">>"})
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
@@ -55,12 +55,12 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A number on its way: `kind` is `s` or `u` for 64-bit integers, `f` for doubles."""
+    """An intermediate value: `kind` is `s` or `u` for 64-bit integers, `f` for doubles."""
 
     kind: str
     number: float
     literal: Immediate | None = None
-    """The literal that the value was written as, if it was one."""
+    """The literal as written, if the value is a single literal."""
 
 
 def begins_expression(cursor: Cursor) -> bool:
@@ -69,7 +69,7 @@ def begins_expression(cursor: Cursor) -> bool:
 
 
 def parse_constant(cursor: Cursor) -> Immediate:
-    """Read the constant expression at the cursor. A single literal keeps its spelling."""
+    """Parse the constant expression at the cursor. A single literal keeps its spelling."""
     value = _ternary(cursor)
     if value.literal is not None:
         return value.literal
@@ -79,7 +79,7 @@ def parse_constant(cursor: Cursor) -> Immediate:
 
 
 def parse_integer(cursor: Cursor) -> int:
-    """Read a constant expression that is an integer."""
+    """Parse a constant expression that is an integer."""
     first = cursor.starts[cursor.at]
     found = parse_constant(cursor)
     if found.kind != "int":
@@ -88,7 +88,7 @@ def parse_integer(cursor: Cursor) -> int:
 
 
 def parse_literal(cursor: Cursor) -> Immediate:
-    """Read one literal with an optional sign; an operator behind it is left alone."""
+    """Parse one literal with an optional sign; an operator behind it is not consumed."""
     sign = "-" if cursor.accept("-") else ""
     return _literal(cursor, sign + cursor.expect_kind(NUMBER, "a number"))
 
@@ -96,7 +96,7 @@ def parse_literal(cursor: Cursor) -> Immediate:
 def bits_of(literal: Immediate, scalar: ScalarType) -> int:
     """Return the bits of a literal as a value of a type.
 
-    A double becomes the nearest f32, f16 or bf16. The bits of `0f...` are not converted: where 64 bits are wanted, the upper ones are zero.
+    A double becomes the nearest f32, f16 or bf16. The bits of `0f...` are not converted: as a 64-bit value the upper bits are zero.
     """
     if literal.kind != "f64" or scalar.bits == 64:
         return literal.value & ((1 << scalar.bits) - 1)
@@ -112,7 +112,7 @@ def bits_of(literal: Immediate, scalar: ScalarType) -> int:
 def _packed(layout: str, number: float) -> int:
     try:
         return int.from_bytes(struct.pack(layout, number), "little")
-    except OverflowError:  # beyond the largest number: infinity, as the assembler rounds
+    except OverflowError:  # larger than the largest number: infinity, as ptxas rounds
         return int.from_bytes(struct.pack(layout, math.copysign(math.inf, number)), "little")
 
 
@@ -137,12 +137,12 @@ def _binary(cursor: Cursor, level: int) -> _Value:
     while (symbol := _operator(cursor)) in _LEVELS[level]:
         start = cursor.starts[cursor.at]
         cursor.at += len(symbol)
-        left = _applied(cursor, symbol, left, _binary(cursor, level + 1), start)
+        left = _apply(cursor, symbol, left, _binary(cursor, level + 1), start)
     return left
 
 
 def _operator(cursor: Cursor) -> str:
-    """The binary operator at the cursor, of one or two marks that touch; something else if there is none."""
+    """Return the binary operator at the cursor, of one or two adjacent marks; some other text if there is none."""
     text = cursor.text
     if cursor.kind == MARK:
         both = text + cursor.texts[cursor.at + 1]
@@ -154,7 +154,7 @@ def _operator(cursor: Cursor) -> str:
 def _unary(cursor: Cursor) -> _Value:
     if cursor.kind == NUMBER:
         literal = _literal(cursor, cursor.next())
-        return _of_literal(literal)
+        return _literal_value(literal)
     if cursor.kind == WORD and cursor.accept("WARP_SZ"):
         return _Value("s", _WARP_SIZE)
     symbol = cursor.text
@@ -164,23 +164,23 @@ def _unary(cursor: Cursor) -> _Value:
     if symbol == "(":
         return _parenthesis(cursor)
     if symbol == "-" and cursor.kind == NUMBER:
-        return _of_literal(_literal(cursor, "-" + cursor.next()))
+        return _literal_value(_literal(cursor, "-" + cursor.next()))
     start = cursor.starts[cursor.at - 1]
     value = _unary(cursor)
     if symbol in "+-":
-        _no_bits(cursor, value, start)
-        return value if symbol == "+" else _wrapped(value.kind, -value.number)
+        _reject_bit_literal(cursor, value, start)
+        return value if symbol == "+" else _wrap(value.kind, -value.number)
     number = int(_integer(cursor, value).number)
-    return _wrapped("u", ~number) if symbol == "~" else _Value("s", int(not number))
+    return _wrap("u", ~number) if symbol == "~" else _Value("s", int(not number))
 
 
 def _parenthesis(cursor: Cursor) -> _Value:
-    """What stands behind `(`: an expression and `)`, or a cast such as `.u64)` and its operand."""
+    """Parse what stands behind `(`: an expression and `)`, or a cast such as `.u64)` and its operand."""
     cast = cursor.text
     if cast in (".u64", ".s64"):
         cursor.at += 1
         cursor.expect(")", "after the type of a cast")
-        return _wrapped(cast[1], _integer(cursor, _unary(cursor)).number)
+        return _wrap(cast[1], _integer(cursor, _unary(cursor)).number)
     value = _ternary(cursor)
     cursor.expect(")", "at the end of a constant expression")
     return value
@@ -189,10 +189,10 @@ def _parenthesis(cursor: Cursor) -> _Value:
 # -- arithmetic --------------------------------------------------------------------------------------------------------------------
 
 
-def _applied(cursor: Cursor, symbol: str, a: _Value, b: _Value, start: int) -> _Value:
-    """The value of `a symbol b`; errors point from the operator on."""
+def _apply(cursor: Cursor, symbol: str, a: _Value, b: _Value, start: int) -> _Value:
+    """Return the value of `a symbol b`; errors point to the text from the operator on."""
     for one in (a, b):
-        _no_bits(cursor, one, start)
+        _reject_bit_literal(cursor, one, start)
     if (a.kind == "f") != (b.kind == "f"):
         raise cursor.error(f"`{symbol}` takes two integers or two floating-point numbers, not one of each", cursor.span(start))
     if symbol == "/" and b.number == 0:
@@ -210,30 +210,30 @@ def _applied(cursor: Cursor, symbol: str, a: _Value, b: _Value, start: int) -> _
         return _Value("s", int(_COMPARISONS[symbol](x, y)))
     if symbol in ("&&", "||"):
         return _Value("s", int(bool(a.number) and bool(b.number) if symbol == "&&" else bool(a.number) or bool(b.number)))
-    return _of_integers(cursor, symbol, a, b, start)
+    return _apply_to_integers(cursor, symbol, a, b, start)
 
 
-def _of_integers(cursor: Cursor, symbol: str, a: _Value, b: _Value, start: int) -> _Value:
+def _apply_to_integers(cursor: Cursor, symbol: str, a: _Value, b: _Value, start: int) -> _Value:
     x, y = int(a.number), int(b.number)
     if symbol in ("<<", ">>"):
-        return _wrapped(a.kind, x << (y & 63) if symbol == "<<" else x >> (y & 63))
+        return _wrap(a.kind, x << (y & 63) if symbol == "<<" else x >> (y & 63))
     kind = "u" if "u" in (a.kind, b.kind) or symbol in "&|^%" else "s"
     if kind == "u":
         x, y = x & _BITS, y & _BITS
     match symbol:
         case "+" | "-" | "*":
-            return _wrapped(kind, int(_ARITHMETIC[symbol](x, y)))
+            return _wrap(kind, int(_ARITHMETIC[symbol](x, y)))
         case "&" | "|" | "^":
-            return _wrapped(kind, {"&": x & y, "|": x | y, "^": x ^ y}[symbol])
+            return _wrap(kind, {"&": x & y, "|": x | y, "^": x ^ y}[symbol])
         case "/":
-            return _wrapped(kind, abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1))
+            return _wrap(kind, abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1))
     if y == 0:
         raise cursor.error("division by zero in a constant expression", cursor.span(start))
-    return _wrapped(kind, x % y)
+    return _wrap(kind, x % y)
 
 
-def _wrapped(kind: str, number: float) -> _Value:
-    """The number as 64 bits hold it."""
+def _wrap(kind: str, number: float) -> _Value:
+    """Return the number wrapped to 64 bits."""
     if kind == "f":
         return _Value(kind, number)
     low = int(number) & _BITS
@@ -246,8 +246,8 @@ def _integer(cursor: Cursor, value: _Value) -> _Value:
     return value
 
 
-def _no_bits(cursor: Cursor, value: _Value, start: int) -> None:
-    """Refuse to calculate with `0f...` and `0d...`, which are bits and not numbers to the assembler."""
+def _reject_bit_literal(cursor: Cursor, value: _Value, start: int) -> None:
+    """Reject arithmetic with `0f...` and `0d...`, which ptxas treats as bits and not as numbers."""
     if value.literal is not None and value.literal.text.lstrip("-")[:2].lower() in ("0f", "0d"):
         raise cursor.error(
             "a bit literal such as `0f3F800000` cannot be part of an expression: write a decimal fraction", cursor.span(start)
@@ -257,11 +257,11 @@ def _no_bits(cursor: Cursor, value: _Value, start: int) -> None:
 # -- literals ----------------------------------------------------------------------------------------------------------------------
 
 
-def _of_literal(literal: Immediate) -> _Value:
+def _literal_value(literal: Immediate) -> _Value:
     if literal.kind == "int":
         digits = literal.text.removeprefix("-").removesuffix("U")
         unsigned = literal.text.endswith("U") or int(immediate(digits).value) >= 1 << 63
-        value = _wrapped("u" if unsigned else "s", literal.value)
+        value = _wrap("u" if unsigned else "s", literal.value)
         return _Value(value.kind, value.number, literal)
     if literal.kind == "f64":
         return _Value("f", struct.unpack("<d", literal.value.to_bytes(8, "little"))[0], literal)
@@ -286,7 +286,7 @@ def _literal(cursor: Cursor, text: str) -> Immediate:
 def immediate(text: str) -> Immediate:
     """Return the literal `text`: decimal, hexadecimal, octal or binary integer, `0f` or `0d` bits, or a decimal fraction (a double).
 
-    Raises `ValueError` with a sentence if it is none, or too large for 64 bits.
+    Raises `ValueError` with a message if it is not a literal, or too large for 64 bits.
     """
     negative, digits = text.startswith("-"), text.removeprefix("-")
     prefix = digits[:2].lower()

@@ -1,12 +1,12 @@
-"""Which moves from register to register the assembler has to make an instruction of.
+"""Find the moves between registers that ptxas has to emit as instructions.
 
     ld.global.f32 %f2, [%rd1];      the next value
-    fma.rn.f32 %f3, %f1, %f3, %f1;  still needs the one before: two registers are in use
+    fma.rn.f32 %f3, %f1, %f3, %f1;  still needs the one before: two registers are live
     mov.f32 %f1, %f2;               so this is an instruction, and it waits for the load
 
-A move whose two registers are never needed at once is none: both become one register of the machine (Chaitin, "Register allocation and
-spilling via graph coloring", 1982). The assembler may still unroll the loop and rename the move away, or keep one that it could have left
-out: what is said here is what is to be expected, and the assembled code has the last word.
+A move between two registers that are never live at once costs nothing: both become one machine register (Chaitin, "Register allocation and
+spilling via graph coloring", 1982). ptxas may still unroll the loop and rename the move away, or keep one that it could have left out: the
+result is an expectation, and the machine code decides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from memlane.ptx.registers import overwrites, registers_read, registers_written
 
 
 def is_move(one: Instruction) -> bool:
-    """Whether it only hands whole registers on, by themselves or two as one. Halves of a register the assembler has to cut out."""
+    """Return whether an instruction only copies whole registers, single or in pairs. Halves of a register need real instructions."""
     if one.opcode != "mov":
         return False
     pairs = [operand for operand in one.operands if isinstance(operand, Vector)]
@@ -30,12 +30,12 @@ def is_move(one: Instruction) -> bool:
 
 
 class Copies:
-    """The registers of a function that are needed at once: of each that a move writes, those that hold another value at the same time."""
+    """Interference of registers in a function: for each register that a move writes, those that hold another value at the same time."""
 
     def __init__(self, flow: ControlFlow, liveness: Liveness) -> None:
         moves = [one for block in flow.blocks for one in block.instructions if is_move(one)]
         self._written = frozenset(name for one in moves for name in registers_written(one))
-        self._beside: dict[str, set[str]] = defaultdict(set)
+        self._interferes: dict[str, set[str]] = defaultdict(set)
         for block in flow.blocks if moves else ():
             live = set(liveness.live_out(block.index))
             for one in reversed(block.instructions):
@@ -44,18 +44,18 @@ class Copies:
                 live.update(registers_read(one))
 
     def _defines(self, one: Instruction, live: set[str]) -> None:
-        """Notes what lives behind an instruction beside what that writes. A move makes no two values of one."""
+        """Record what is live behind an instruction next to the registers that it writes. A move does not create a second value."""
         same = set(registers_read(one)) if is_move(one) else set()
         written = registers_written(one)
         for name in written:
             for other in (live - same).difference(written):
-                self._note(name, other)
+                self._add_interference(name, other)
 
-    def _note(self, name: str, other: str) -> None:
+    def _add_interference(self, name: str, other: str) -> None:
         for one, two in ((name, other), (other, name)):
             if one in self._written:
-                self._beside[one].add(two)
+                self._interferes[one].add(two)
 
-    def kept(self, move: Instruction, holding: Iterable[str]) -> bool:
-        """Whether a move of a value that is or was in the registers `holding` has to be an instruction of the assembled code."""
-        return any(not self._beside[name].isdisjoint(holding) for name in registers_written(move) if name in self._beside)
+    def needs_instruction(self, move: Instruction, holding: Iterable[str]) -> bool:
+        """Return whether a move of a value that is or was in the registers `holding` has to be an instruction of the machine code."""
+        return any(not self._interferes[name].isdisjoint(holding) for name in registers_written(move) if name in self._interferes)

@@ -1,4 +1,4 @@
-"""Declarations: `.reg`, variables of every state space, and formal parameters."""
+"""Parse declarations: `.reg`, variables of every state space, and formal parameters."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _OPAQUE = frozenset({"texref", "samplerref", "surfref"})
 
 
 def parse_registers(cursor: Cursor) -> tuple[RegisterDecl, ...]:
-    """`.reg {.v4} .f32 %f<12>, q;`"""
+    """Parse `.reg {.v4} .f32 %f<12>, q;`."""
     cursor.at += 1
-    if cursor.accept(".align"):  # which means nothing for a register
+    if cursor.accept(".align"):  # it has no meaning for a register
         parse_whole(cursor)
     start = cursor.starts[cursor.at]
     vector, scalar = _parse_type(cursor)
@@ -44,7 +44,7 @@ def parse_registers(cursor: Cursor) -> tuple[RegisterDecl, ...]:
 
 
 def parse_linkage(cursor: Cursor) -> tuple[str, ...]:
-    """`.visible .weak`, without the dots."""
+    """Parse `.visible .weak`; the words are returned without their dots."""
     words = []
     while cursor.kind == DIRECTIVE and cursor.text in LINKAGE:
         words.append(cursor.next()[1:])
@@ -52,7 +52,7 @@ def parse_linkage(cursor: Cursor) -> tuple[str, ...]:
 
 
 def parse_variables(cursor: Cursor, linkage: tuple[str, ...]) -> tuple[Variable, ...]:
-    """`.global .align 8 .u64 a[2] = {1, 2}, b;` from the state space to the semicolon."""
+    """Parse `.global .align 8 .u64 a[2] = {1, 2}, b;` from the state space to the semicolon."""
     first = parse_variable(cursor, linkage)
     declared = [first]
     while cursor.accept(","):
@@ -62,7 +62,7 @@ def parse_variables(cursor: Cursor, linkage: tuple[str, ...]) -> tuple[Variable,
 
 
 def parse_variable(cursor: Cursor, linkage: tuple[str, ...] = ()) -> Variable:
-    """One declaration from the state space up to its name, shape and initialiser."""
+    """Parse one declaration from the state space up to its name, shape and initialiser."""
     first = cursor.at
     space = cursor.expect_kind(DIRECTIVE, "a state space such as `.global`")[1:]
     attributes: list[str] = []
@@ -84,7 +84,7 @@ def parse_variable(cursor: Cursor, linkage: tuple[str, ...] = ()) -> Variable:
 
 
 def _parse_declarator(cursor: Cursor, model: Variable, first: int) -> Variable:
-    """Name, shape and initialiser; all else is as in `model`."""
+    """Parse name, shape and initialiser; the other properties are those of `model`."""
     name = cursor.expect_kind(WORD, "the name of a variable")
     shape: list[int] | None = None
     while cursor.accept("["):
@@ -128,7 +128,7 @@ def _parse_type(cursor: Cursor) -> tuple[int, str]:
 
 
 def parse_attribute(cursor: Cursor) -> str:
-    """`.attribute(.managed)` and the like, without blanks."""
+    """Parse `.attribute(.managed)` and similar; blanks are removed."""
     first = cursor.at
     cursor.at += 1
     cursor.expect("(", "behind `.attribute`")
@@ -137,7 +137,7 @@ def parse_attribute(cursor: Cursor) -> str:
 
 
 def _skip_initial(cursor: Cursor) -> str:
-    """Go behind the initialiser of a texture reference or the like: named fields in braces."""
+    """Skip the initialiser of a texture reference or similar, named fields in braces, and return its text."""
     first = cursor.at
     while cursor.text not in (",", ";"):
         if cursor.kind == END:
@@ -149,7 +149,7 @@ def _skip_initial(cursor: Cursor) -> str:
 
 
 def skip_balanced(cursor: Cursor, close: str) -> None:
-    """Go behind the `close` that ends the bracket just opened."""
+    """Skip to behind the `close` that ends the bracket just opened."""
     opening = cursor.span(cursor.starts[cursor.at - 1])
     opener = {"}": "{", ")": "(", "]": "["}[close]
     depth = 1
@@ -162,7 +162,7 @@ def skip_balanced(cursor: Cursor, close: str) -> None:
 
 
 def parse_whole(cursor: Cursor, what: str = "a whole number") -> int:
-    """A length, a count, an alignment, a line."""
+    """Parse a whole number, such as a length, a count, an alignment or a line."""
     text = cursor.expect_kind(NUMBER, what)
     try:
         number = immediate(text)

@@ -1,9 +1,9 @@
-"""Names of kernels as the programmer wrote them, from the names in PTX.
+"""Demangle names of kernels to what the programmer wrote.
 
-The C++ runtime of the machine reads them where there is one (`mangled.by_runtime`). Where there is none, where it says less plainly what
-the programmer wrote (a function as a template argument), and where a name may come to more than fits into memory, the reader below does. It
-reads the part of the Itanium C++ ABI's mangling that the names of kernels use: namespaces, classes, templates with types and constants as
-arguments, packs, pointers, references, arrays, functions, lambdas. Anything else leaves the name as it is.
+The machine's C++ runtime demangles if there is one (`mangling.runtime_demangle`). The parser below is used where there is none, where the
+runtime's text is further from the source (a function as a template argument), and where a name may expand to more than fits into memory. It
+reads the part of the Itanium C++ ABI's mangling that kernel names use: namespaces, classes, templates with types and constants as
+arguments, packs, pointers, references, arrays, functions, lambdas. Names with anything else are returned unchanged.
 
 Types are printed as `c++filt` prints them, `float const*`; integers as template arguments without a suffix, `red<256>`.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
-from memlane.ptx.mangled import Cursor, Name, Type, UnreadError, by_runtime
+from memlane.ptx.mangling import Cursor, Name, Type, UnreadError, runtime_demangle
 
 _BUILTIN = {
     "v": "void", "w": "wchar_t", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short", "t": "unsigned short",
@@ -33,22 +33,22 @@ _OPERATORS = {
     "cm": ",", "pt": "->", "cl": "()", "ix": "[]",
 }  # fmt: skip
 _SUFFIX = re.compile(r"[.$]")
-"""What begins the suffix that a compiler puts behind a name for a copy of a function."""
+"""Start of the suffix that a compiler appends for a clone of a function."""
 
 
 @lru_cache(maxsize=4096)
 def demangle(name: str) -> str:
-    """The name as the programmer wrote it, with parameters: `_Z5naivePfPKfi` -> `naive(float*, float const*, int)`.
+    """Return the name as the programmer wrote it, with parameters: `_Z5naivePfPKfi` -> `naive(float*, float const*, int)`.
 
-    The name itself if it is not mangled or has a part that is not understood.
+    Returns the name unchanged if it is not mangled or has an unsupported part.
     """
     if not name.startswith("_Z"):
         return name
-    return ("L_Z" not in name and by_runtime(_SUFFIX.split(name)[0])) or read(name)
+    return ("L_Z" not in name and runtime_demangle(_SUFFIX.split(name)[0])) or read(name)
 
 
 def read(name: str) -> str:
-    """What the reader of this module makes of a mangled name; the name itself if it has a part that is not understood."""
+    """Return the result of this module's parser for a mangled name; the name unchanged if it has an unsupported part."""
     try:
         reader = _Reader(name[2:])
         result = reader.encoding()
@@ -58,7 +58,7 @@ def read(name: str) -> str:
 
 
 class _Reader(Cursor):
-    """Reads one mangled name from left to right. `seen` are the components that `S_`, `S0_`, ... stand for."""
+    """Parser of one mangled name, from left to right. `seen` holds the components that `S_`, `S0_`, ... refer to."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -68,7 +68,7 @@ class _Reader(Cursor):
     # -- names
 
     def encoding(self, part: str = "all") -> str:
-        """A function with its parameters, or a variable. `part` is `all`, `without result`, or `name` alone."""
+        """Parse a function with its parameters, or a variable. `part` is `all`, `without result`, or `name` alone."""
         outer, self.arguments = self.arguments, []
         name = self.name()
         if self.at == len(self.text) or self.peek() in ("E", ".", "$"):
@@ -85,7 +85,7 @@ class _Reader(Cursor):
         return f"{result.left}{'' if result.left.endswith('(*') else ' '}{function}{result.right}"
 
     def parameters(self) -> str:
-        """Types up to the end of the function; `v` alone means none."""
+        """Parse types up to the end of the function; `v` alone means none."""
         types: list[Type] = []
         while self.at < len(self.text) and self.peek() not in ("E", ".", "$"):
             types.append(self.type())
@@ -143,7 +143,7 @@ class _Reader(Cursor):
         self.check_length(len(name.text))
 
     def local(self) -> Name:
-        """A static variable or a type inside a function."""
+        """Parse a static variable or a type inside a function."""
         function = self.encoding("without result")
         self.need("E")
         if self.take("s"):
@@ -158,7 +158,7 @@ class _Reader(Cursor):
         return name
 
     def unqualified(self, name: Name) -> str:
-        """One identifier, operator, constructor or lambda."""
+        """Parse one identifier, operator, constructor or lambda."""
         self.take("L")
         if self.peek().isdigit():
             text = self.source_name()
@@ -251,7 +251,7 @@ class _Reader(Cursor):
         return Type(name.text)
 
     def _keep_arguments(self, name: Name) -> None:
-        """Template arguments of a type: `T_` goes on to mean those of the function."""
+        """Parse the template arguments of a type; `T_` still refers to those of the function afterwards."""
         outer = self.arguments
         self._give_arguments(name)
         self.arguments = outer
@@ -365,7 +365,7 @@ class _Reader(Cursor):
         return self.type()
 
     def literal(self) -> str:
-        """A constant: `Li256E`, `Lb1E`, the value of an enumeration, or the function `L_Z3fooiE`."""
+        """Parse a constant: `Li256E`, `Lb1E`, the value of an enumeration, or the function `L_Z3fooiE`."""
         self.need("L")
         if self.take("_Z"):
             function = self.encoding("name")

@@ -1,4 +1,4 @@
-"""Which branches may send the lanes of a warp two ways, as far as the text of a kernel tells."""
+"""Find the branches at which the lanes of a warp may diverge, from the PTX of a kernel."""
 
 from __future__ import annotations
 
@@ -13,28 +13,26 @@ from memlane.ptx.registers import registers_read, registers_written
 from memlane.walks import positions, post_order, union_of_reachable
 
 _Row = tuple[int, int]
-"""A block and an exponent of two: so many blocks, each the next postdominator of the one before."""
-_OF_THE_WARP = frozenset(
+"""A block and an exponent k: the block and its next 2^k - 1 postdominators."""
+_UNIFORM_REGISTERS = frozenset(
     {"ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid", "cluster_ctarank", "cluster_nctarank"}
     | {"nwarpid", "nsmid", "gridid", "total_smem_size", "aggr_smem_size", "dynamic_smem_size", "is_explicit_cluster"}
 )
-"""Special registers that all lanes of a warp read alike, whenever they do."""
-_SHARED_BY_LANES = frozenset({"const", "global", "shared", "shared::cta", "shared::cluster"})
-"""Spaces in which one address is one place for all lanes."""
+"""Special registers that are uniform across a warp at all times."""
+_UNIFORM_SPACES = frozenset({"const", "global", "shared", "shared::cta", "shared::cluster"})
+"""Spaces in which one address is one location for all lanes."""
 _CARRIES = frozenset({"addc", "subc", "madc"})
 
 
 def diverging_branches(flow: ControlFlow) -> frozenset[int]:
-    """The blocks of a kernel, or of a function that it calls, at whose end the active lanes of a warp may go different ways; in doubt a
-    block is among them.
+    """Return the blocks of a kernel, or of a function that it calls, at whose end the active lanes of a warp may diverge; conservative.
 
-    A register may differ between lanes if it comes from one that does, from the number of a thread, from an atomic or an exchange between
-    lanes; or if lanes that went two ways bring different values of it along to where they meet. What a load finds at one address is taken
-    for the same in all lanes.
+    A register may vary across lanes if it depends on one that does, on a thread index, on an atomic or on an exchange between lanes; or if
+    lanes that diverged bring different values of it to the join. A load from one address is assumed to return the same value in all lanes.
     """
     parameters = frozenset(one.name for one in flow.function.params if flow.function.is_entry)
     readers: dict[str, list[tuple[tuple[str, ...], int | None]]] = defaultdict(list)
-    """By register what is written from it, and the block whose branch depends on it."""
+    """Registers written from each register, and the block whose branch depends on it."""
     work: list[str] = []
     for block in flow.blocks:
         branch = block.terminator if len(flow.successors[block.index]) > 1 else None
@@ -44,23 +42,25 @@ def diverging_branches(flow: ControlFlow) -> frozenset[int]:
                 work += written
             for name in registers_read(one):
                 readers[name].append((written, block.index if one is branch else None))
-    ways, varying, diverging = _Ways(flow), set[str](), set[int]()
+    joins, varying, diverging = _JoinRegisters(flow), set[str](), set[int]()
     while work:
         name = work.pop()
         if name in varying:
             continue
         varying.add(name)
-        for written, parting in readers[name]:
+        for written, branching in readers[name]:
             work += written
-            if parting is not None and parting not in diverging:
-                diverging.add(parting)
-                work += ways.brought_along(parting)
+            if branching is not None and branching not in diverging:
+                diverging.add(branching)
+                work += joins.varying_at_join(branching)
     return frozenset(diverging)
 
 
-def turns_apart(flow: ControlFlow) -> frozenset[int]:
-    """The blocks of loops in which lanes of a warp may be in different turns at once: those with several ways back to their first block, or
-    with several entrances, and a branch that diverges. Where there is one of each, lanes wait at the way back until all others are there.
+def blocks_with_diverged_iterations(flow: ControlFlow) -> frozenset[int]:
+    """Return the blocks of loops in which lanes of a warp may be in different iterations at once.
+
+    These loops have several back edges or several entries, and a branch that diverges. In a loop with one of each, lanes wait at the back
+    edge until all others have arrived.
     """
     tails: dict[int, list[int]] = {}
     for tail, head in flow.back_edges:
@@ -72,35 +72,37 @@ def turns_apart(flow: ControlFlow) -> frozenset[int]:
 
 
 def _differs_by_itself(one: Instruction, parameters: frozenset[str]) -> bool:
-    """Whether what an instruction writes may differ between lanes although the registers that it reads do not."""
+    """Return whether the result of an instruction may vary across lanes although the registers that it reads do not."""
     if one.opcode in _CARRIES:
         return True
     specials = (item.name for operand in one.operands for item in elements(operand) if isinstance(item, Special))
-    if any(name.strip("%").partition(".")[0] not in _OF_THE_WARP for name in specials):
+    if any(name.strip("%").partition(".")[0] not in _UNIFORM_REGISTERS for name in specials):
         return True
     if one.form.effect == "load":
         address = one.operand("a")
         if one.slot("ss") in ("param", "param::entry"):
             return not (isinstance(address, Address) and isinstance(address.base, Symbol) and address.base.name in parameters)
-        return one.slot("ss") not in _SHARED_BY_LANES or one.has("volatile")
+        return one.slot("ss") not in _UNIFORM_SPACES or one.has("volatile")
     return one.form.effect not in ("", "branch")
 
 
-class _Ways:
-    """Answers what is written between the branches of a function and where their lanes meet, and read behind.
+class _JoinRegisters:
+    """Registers written between the branches of a function and their joins, and read behind.
 
-    Walking the blocks between for each branch would be quadratic. Instead each block has a set of registers: those written in it, or on a
-    way from it to its postdominator. The set of a branch is the union of the sets of its sides and of their postdominators, up to where its
-    lanes meet. Rows of postdominators may be long, so they are unions of rows of 1, 2, 4 and so on.
+    A search of the blocks between for each branch would be quadratic. Instead each block has a set of registers: those written in it, or on
+    a path from it to its postdominator. The set of a branch is the union of the sets of its successors and of their postdominators up to
+    the join. Chains of postdominators may be long, so they are unions of chains of length 1, 2, 4 and so on.
     """
 
     def __init__(self, flow: ControlFlow) -> None:
         self._flow = flow
         self._known = 0
 
-    def brought_along(self, branch: int) -> frozenset[str]:
-        """The registers that are written between a branch and where its lanes meet for certain, and read where they may come by both ways;
-        without those that were returned before."""
+    def varying_at_join(self, branch: int) -> frozenset[str]:
+        """Return the registers written between a branch and its join that may be read where control arrives by both sides.
+
+        Registers that an earlier call returned are left out.
+        """
         paths, read = self._flow.paths, 0
         for block in paths.sources(_by_several(paths.reached(side) for side in self._flow.successors[branch])):
             read |= self._read_behind[block]
@@ -116,12 +118,12 @@ class _Ways:
 
     @cached_property
     def _read_behind(self) -> Mapping[int, int]:
-        """By block the registers that are live at the start of it or of a block that it leads to."""
+        """Registers, by block, that are live at the start of it or of a block reachable from it."""
         return union_of_reachable(range(len(self._flow.blocks)), self._flow.successors.__getitem__, self._live.bits_in)
 
     @cached_property
     def _written(self) -> Mapping[_Row, int]:
-        """By row the registers that are written in its blocks, or between one of them and where its lanes meet."""
+        """Registers, by row, that are written in its blocks, or between one of them and its postdominator."""
         own = [self._live.bits_of(name for one in block.instructions for name in registers_written(one)) for block in self._flow.blocks]
         starts = [(block, 0) for block in range(len(self._flow.blocks))]
         return union_of_reachable(starts, self._led_to, lambda row: 0 if row[1] else own[row[0]])
@@ -130,32 +132,32 @@ class _Ways:
         block, doublings = row
         if not doublings:
             return self._rows(block)
-        half = self._above[doublings - 1][block]
+        half = self._postdominators[doublings - 1][block]
         assert half is not None
         return [(block, doublings - 1), (half, doublings - 1)]
 
     def _rows(self, branch: int) -> list[_Row]:
-        """Rows that together have the sides of a branch and their postdominators up to where its lanes meet."""
+        """Return rows that together cover the successors of a branch and their postdominators up to the join."""
         meet = self._flow.immediate_postdominators[branch]
         found = []
         for side in self._flow.successors[branch]:
             length = self._depth[side] - (0 if meet is None else self._depth[meet])
             if length:
                 doublings = length.bit_length() - 1
-                found += [(side, doublings), (self._climbed(side, length - (1 << doublings)), doublings)]
+                found += [(side, doublings), (self._postdominator(side, length - (1 << doublings)), doublings)]
         return list(dict.fromkeys(found))
 
-    def _climbed(self, block: int, steps: int) -> int:
-        """The postdominator that is so many steps above a block."""
+    def _postdominator(self, block: int, steps: int) -> int:
+        """Return the postdominator that is `steps` steps above a block."""
         for doublings in positions(steps):
-            above = self._above[doublings][block]
+            above = self._postdominators[doublings][block]
             assert above is not None
             block = above
         return block
 
     @cached_property
     def _depth(self) -> Sequence[int]:
-        """By block the number of its postdominators, itself included."""
+        """Number of postdominators of each block, itself included."""
         above = self._flow.immediate_postdominators
         leads_to = [() if higher is None else (higher,) for higher in above]
         found = [1] * len(above)
@@ -164,8 +166,8 @@ class _Ways:
         return found
 
     @cached_property
-    def _above(self) -> Sequence[Sequence[int | None]]:
-        """By exponent and block the postdominator that is 1, 2, 4 and so on steps above it."""
+    def _postdominators(self) -> Sequence[Sequence[int | None]]:
+        """Postdominator 2^k steps above each block, by exponent k and block."""
         found: list[Sequence[int | None]] = [self._flow.immediate_postdominators]
         while 1 << len(found) <= max(self._depth):
             last = found[-1]

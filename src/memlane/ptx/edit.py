@@ -1,7 +1,7 @@
-"""Editing a module: statements in front of, behind and in place of the instructions of a function, and variables in front of all.
+"""Edit a module: insert statements before, behind or in place of instructions of a function, and variables in front of all items.
 
-What passes write stands in the language that they write it into (`memlane.ptx.build`): `placed` makes statements of it, and
-`free_prefix` gives names that are free. All else stays as it is.
+Passes write the code that they insert as PTX (`memlane.ptx.build`): `placed` parses it into statements, and `free_prefix` returns unused
+names. Everything else stays unchanged.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from memlane.ptx.registers import Scope, rename_instruction
 
 T = TypeVar("T")
 Rewrite = Callable[[int, Instruction, Scope], Sequence[Statement]]
-"""Index among the instructions of the function, instruction, registers visible there: the statements in its place."""
+"""A rewrite: (index among the instructions of the function, instruction, registers visible there) to the statements in its place."""
 
 EXITS = frozenset({"return", "exit"})
 """Effects of instructions that leave a kernel."""
 
 
 def rewrite_body(function: Function, prologue: str, rewrite: Rewrite, epilogue: str = "") -> Function:
-    """The function with `prologue` in front, every instruction replaced, and `epilogue` behind where control can reach the end."""
+    """Return the function with `prologue` in front, every instruction replaced, and `epilogue` behind where control can reach the end."""
     body = rewritten_parts(function, rewrite, Block)
     return replace(function, body=Block((*statements(prologue), *body, *behind(function, epilogue))))
 
@@ -34,9 +34,9 @@ def rewritten_parts(
     rewrite: Callable[[int, Instruction, Scope], Sequence[T | Statement]],
     braces: Callable[[tuple[T | Statement, ...]], T],
 ) -> tuple[T | Statement, ...]:
-    """What stands in the body of a function when `rewrite` has replaced its instructions.
+    """Return the body of a function after `rewrite` has replaced its instructions.
 
-    `braces` makes one part of those of an inner block.
+    `braces` combines the parts of an inner block into one.
     """
     assert function.body is not None
     outermost = Scope.of((*function.params, *function.results))
@@ -58,14 +58,13 @@ def rewritten_parts(
 
 
 def behind(function: Function, epilogue: str) -> tuple[Statement, ...]:
-    """The statements written in `epilogue`, at the last place in the source, if control can reach the end of the function."""
+    """Return the statements of `epilogue`, at the last location in the source, if control can reach the end of the function; else none."""
     assert function.body is not None
     return placed(epilogue, _last_location(function.body)) if epilogue and _falls_off(function.body) else ()
 
 
 def placed(text: str, location: Location | None) -> tuple[Statement, ...]:
-    """The statements written in `text`, each instruction with the place in the source of the one that they serve, and with the kernel's own
-    registers in the place of their aliases."""
+    """Return the statements written in `text`, each instruction at `location`, with aliases replaced by the kernel's own registers."""
     return _relocated(statements(text), location, _ALIAS in text)
 
 
@@ -84,9 +83,10 @@ _ALIAS = "%$"
 
 
 def alias(register: str) -> str:
-    """How a register of the kernel is written in text for `placed`.
+    """Return how a register of the kernel is written in text for `placed`.
 
-    Without a `%`, as registers of inline assembly are, only its declaration tells that a name is a register, and that stands elsewhere.
+    Names without a `%`, such as registers of inline assembly, are recognised as registers only by their declaration, which is not in the
+    text.
     """
     return register if register.startswith("%") and not register.startswith(_ALIAS) else _ALIAS + register
 
@@ -96,7 +96,7 @@ def _from_alias(name: str) -> str:
 
 
 def under_guard(guard: Guard | None, label: str, inner: Sequence[Statement], location: Location | None) -> tuple[Statement, ...]:
-    """`inner` for the lanes that `guard` lets through; the others branch to `label` behind it."""
+    """Return `inner` for the lanes whose `guard` holds; the others branch to `label` behind it."""
     if guard is None:
         return tuple(inner)
     around = instruction(f"bra {label};", Guard(guard.register, not guard.negated), location)
@@ -104,13 +104,13 @@ def under_guard(guard: Guard | None, label: str, inner: Sequence[Statement], loc
 
 
 def positions_of(function: Function, marked: Sequence[Instruction]) -> list[int]:
-    """Indices among the instructions of `function` of these very nodes, in the order of the text."""
+    """Return the indices of these very nodes (by identity) among the instructions of `function`, in the order of the text."""
     wanted = {id(one) for one in marked}
     return [index for index, one in enumerate(function.instructions()) if id(one) in wanted]
 
 
 def free_prefix(function: Function, stem: str) -> str:
-    """`<stem>_`, or `<stem>2_`, ...: the first for which no name of the function begins with it, its `%` or `$` left out."""
+    """Return `<stem>_`, `<stem>2_`, ...: the first with which no name of the function begins, its `%` or `$` ignored."""
     declared = (one.name for one in function.walk() if isinstance(one, RegisterDecl | Variable | Label))
     names = (*declared, *(one.name for one in (*function.params, *function.results)))
     taken = {name.lstrip("%$") for name in names}
@@ -123,14 +123,14 @@ def free_prefix(function: Function, stem: str) -> str:
 
 
 def with_items(module: Module, functions: Mapping[str, Function], variables: Sequence[Variable] = ()) -> Module:
-    """The module with functions replaced, by name, and variables declared in front of what stands first."""
+    """Return the module with functions replaced, by name, and variables declared in front of the first variable or function."""
     items = [functions.get(one.name, one) if isinstance(one, Function) and one.body is not None else one for one in module.items]
     first = next((at for at, item in enumerate(items) if isinstance(item, Variable | Function)), len(items))
     return replace(module, items=(*items[:first], *variables, *items[first:]))
 
 
 def _falls_off(body: Block) -> bool:
-    """Whether control may run off the end: what stands last is neither an exit nor an unconditional jump."""
+    """Return whether control may run off the end: the last statement is neither an exit nor an unconditional jump."""
     for statement in reversed(body.statements):
         if isinstance(statement, Instruction):
             return statement.guard is not None or statement.form.effect not in EXITS | {"branch", "trap"}
@@ -142,7 +142,7 @@ def _falls_off(body: Block) -> bool:
 
 
 def first_location(function: Function) -> Location | None:
-    """Return the place in the source of the first instruction that has one."""
+    """Return the source location of the first instruction that has one."""
     return next((one.location for one in function.instructions() if one.location is not None), None)
 
 

@@ -1,4 +1,4 @@
-"""One function with the bodies of others in the place of some of its calls; `inlining` says of which."""
+"""Inline the bodies of functions at chosen calls of one function; `inlining` chooses the calls."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ from memlane.ptx.ir import (
     with_instructions,
 )
 from memlane.ptx.location import Location
+from memlane.ptx.parameter_registers import ParameterRegisters, access_moves, load_moves, store_moves
 from memlane.ptx.parameters import Unit, cut, items_of, parameter_accesses
-from memlane.ptx.passing import Passed, loaded, moves, stored
 from memlane.ptx.registers import Scope
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an instruction of a kernel stood before functions were inlined into it."""
+    """The original place of an instruction of a kernel, before functions were inlined."""
 
     function: str
-    """The PTX name of the function that holds it."""
+    """PTX name of the function that contains it."""
     instruction: int
-    """Its index among the instructions of that function."""
+    """Index among the instructions of that function."""
     calls: tuple[tuple[str, int], ...] = ()
-    """The calls that lead to it, the kernel's own first: each by the function and the index of the instruction that calls."""
+    """Calls that lead to it, the kernel's own first: each by caller and index of the call instruction."""
 
     def called_at(self, function: str, call: int) -> Origin:
-        """The same where its function is inlined at a call of another one."""
+        """Return the origin after its function was inlined at a call of `function`."""
         return replace(self, calls=((function, call), *self.calls))
 
 
 Line = tuple[Statement, tuple[Origin, ...]]
-"""A statement, and where each instruction in it comes from."""
+"""A statement, and the origin of each instruction in it."""
 
 
 @dataclass(frozen=True)
 class Body:
-    """A function without inner blocks but those of what was inlined into it."""
+    """A function whose only inner blocks are inlined bodies."""
 
     function: Function
     lines: tuple[Line, ...]
 
     @cached_property
     def size(self) -> int:
-        """How many instructions there are."""
+        """Number of instructions."""
         return sum(len(origins) for _, origins in self.lines)
 
     @cached_property
@@ -68,7 +68,7 @@ class Body:
 
 
 def accesses_of(body: Body) -> Mapping[str, set[Unit]]:
-    """By parameter, result or variable in `.param` space: the parts that the function itself accesses."""
+    """Return the parts that a function accesses of each parameter, result or variable in `.param` space."""
     found: dict[str, set[Unit]] = {}
     for statement in body.statements:
         for name, offset, nbytes, count in parameter_accesses(statement) if isinstance(statement, Instruction) else ():
@@ -77,19 +77,19 @@ def accesses_of(body: Body) -> Mapping[str, set[Unit]]:
 
 
 def passed_by(call: Instruction, function: Function) -> Iterator[tuple[Variable, Operand]]:
-    """Results and parameters of a function, each with what the call names for it."""
+    """Yield each result and parameter of a function with the operand that the call passes for it."""
     yield from zip(function.results, items_of(call, "result"), strict=True)
     yield from zip(function.params, items_of(call, "arguments"), strict=True)
 
 
 @dataclass
 class Names:
-    """Names that no function of the module uses, each given once."""
+    """Generator of names that no function of the module uses."""
 
     stem: str
     given: int = 0
     strings: dict[str, str] = field(default_factory=dict)
-    """By function: the label of its name among the strings of the line table."""
+    """Labels of function names among the strings of the line table, by function."""
 
     def fresh(self) -> str:
         self.given += 1
@@ -100,33 +100,33 @@ class Names:
 
 
 class Embedding:
-    """One function while the bodies of others are put into it."""
+    """A function while other bodies are inlined into it."""
 
     def __init__(self, body: Body, chosen: Mapping[int, Body], names: Names) -> None:
-        """`chosen`: by place among the lines, what is called there."""
+        """Prepare the function; `chosen` maps places among its lines to the body inlined there."""
         self._body, self._chosen, self._names = body, chosen, names
         self._scope = Scope.of((*body.function.params, *body.function.results, *body.statements))
-        self._passed = self._registers()
+        self._variable_registers = self._registers()
 
     def embedded(self) -> Body:
-        """The function with the bodies in it."""
+        """Return the function with the bodies inlined."""
         lines: list[Line] = []
         place: Directive | None = None
         for number, (statement, origins) in enumerate(self._body.lines):
             if number in self._chosen:
                 assert isinstance(statement, Instruction)
                 lines += self._in_place_of(statement, origins[0], self._chosen[number], place)
-            elif isinstance(statement, Variable) and statement.name in self._passed:
-                lines += [(one, ()) for one in self._passed[statement.name].declared()]
-            elif isinstance(statement, Instruction) and (passed := self._accessed(statement, self._passed)):
-                lines += _all_from(moves(statement, passed, self._scope.type_of), origins[0])
+            elif isinstance(statement, Variable) and statement.name in self._variable_registers:
+                lines += [(one, ()) for one in self._variable_registers[statement.name].declarations()]
+            elif isinstance(statement, Instruction) and (registers := self._accessed(statement, self._variable_registers)):
+                lines += _all_from(access_moves(statement, registers, self._scope.type_of), origins[0])
             else:
                 place = statement if isinstance(statement, Directive) and statement.text.startswith(".loc") else place
                 lines.append((statement, origins))
         return Body(self._body.function, tuple(lines))
 
-    def _registers(self) -> dict[str, Passed]:
-        """By the name of a variable that chosen calls name: the registers that it becomes."""
+    def _registers(self) -> dict[str, ParameterRegisters]:
+        """Return the registers that replace each variable passed to a chosen call."""
         own, found = accesses_of(self._body), dict[str, set[Unit]]()
         for number, callee in self._chosen.items():
             call, theirs = self._body.lines[number][0], accesses_of(callee)
@@ -135,36 +135,36 @@ class Embedding:
                 if isinstance(actual, Symbol):
                     parts = found.setdefault(actual.name, set(own.get(actual.name, ())))
                     parts |= {(0, formal.nbytes)} if formal.space == "reg" else theirs.get(formal.name, set())
-        return {name: Passed(f"%{self._names.fresh()}", cut(parts)) for name, parts in found.items()}
+        return {name: ParameterRegisters(f"%{self._names.fresh()}", cut(parts)) for name, parts in found.items()}
 
     @staticmethod
-    def _accessed(one: Instruction, passed: Mapping[str, Passed]) -> Passed | None:
-        return next((passed[name] for name, *_ in parameter_accesses(one) if name in passed), None)
+    def _accessed(one: Instruction, registers: Mapping[str, ParameterRegisters]) -> ParameterRegisters | None:
+        return next((registers[name] for name, *_ in parameter_accesses(one) if name in registers), None)
 
     # -- one call ------------------------------------------------------------------------------------------------------------------
 
     def _in_place_of(self, call: Instruction, origin: Origin, callee: Body, place: Directive | None) -> Iterator[Line]:
-        """What stands in the place of a call. `place`: the line information that holds there."""
+        """Yield the lines that replace a call. `place`: the line information in effect there."""
         name, at, theirs = self._names.fresh(), call.location, accesses_of(callee)
-        passed: dict[str, Passed] = {}
+        registers: dict[str, ParameterRegisters] = {}
         before: list[Statement] = []
         behind: list[Statement] = []
         for number, (formal, actual) in enumerate(passed_by(call, callee.function)):
             if isinstance(actual, Symbol):
-                passed[formal.name] = self._passed[actual.name]
+                registers[formal.name] = self._variable_registers[actual.name]
                 continue
-            one = Passed(f"%{name}_{number}", cut({(0, formal.nbytes), *theirs.get(formal.name, ())}))
-            passed[formal.name] = one
-            yield from ((declared, ()) for declared in one.declared())
+            one = ParameterRegisters(f"%{name}_{number}", cut({(0, formal.nbytes), *theirs.get(formal.name, ())}))
+            registers[formal.name] = one
+            yield from ((declared, ()) for declared in one.declarations())
             if isinstance(actual, Register | Immediate) and formal in callee.function.params:
-                before += stored(actual, formal.type, 0, one, self._scope.type_of)
+                before += store_moves(actual, formal.type, 0, one, self._scope.type_of)
             elif isinstance(actual, Register):
-                behind += loaded(actual, formal.type, 0, one, self._scope.type_of)
+                behind += load_moves(actual, formal.type, 0, one, self._scope.type_of)
         skip = f"${name}_not"
         if call.guard is not None:
             yield instruction(f"bra {skip};", Guard(call.guard.register, not call.guard.negated), at), (origin,)
         yield from _all_from(_placed(before, at), origin)
-        yield self._copy(callee, passed, f"${name}_back", origin, at, place)
+        yield self._copy(callee, registers, f"${name}_back", origin, at, place)
         yield from _all_from(_placed(behind, at), origin)
         if call.guard is not None:
             yield Label(skip), ()
@@ -172,12 +172,18 @@ class Embedding:
             yield place, ()
 
     def _copy(
-        self, callee: Body, passed: Mapping[str, Passed], end: str, call: Origin, at: Location | None, place: Directive | None
+        self,
+        callee: Body,
+        registers: Mapping[str, ParameterRegisters],
+        end: str,
+        call: Origin,
+        at: Location | None,
+        place: Directive | None,
     ) -> Line:
-        """The body of a function with registers for its parameters, which goes on at the label `end` instead of returning."""
+        """Return the body of a function with registers for its parameters, in which a return jumps to the label `end`."""
         scope = Scope.of((*callee.function.params, *callee.function.results, *callee.statements))
         string = self._names.string(callee.function.name) if at is not None else ""
-        lines: list[Line] = list(self._formal_registers(callee, passed, call))
+        lines: list[Line] = list(self._formal_registers(callee, registers, call))
         last = len(callee.lines) - 1
         for number, (statement, inner) in enumerate(callee.lines):
             origins = tuple(one.called_at(call.function, call.instruction) for one in inner)
@@ -191,26 +197,26 @@ class Embedding:
                 leaves = replace(instruction(f"bra{'.uni' if statement.has('uni') else ''} {end};"), guard=statement.guard)
                 if number != last or statement.guard is not None:
                     lines.append((replace(leaves, location=statement.location, span=statement.span), origins))
-            elif one := self._accessed(statement, passed):
-                lines += _all_from(moves(statement, one, scope.type_of), origins[0])
+            elif one := self._accessed(statement, registers):
+                lines += _all_from(access_moves(statement, one, scope.type_of), origins[0])
             else:
                 lines.append((statement, origins))
         lines.append((Label(end), ()))
         results = [one for one in callee.function.results if one.space == "reg"]
         for formal in results:
-            lines += _all_from(_placed(stored(Register(formal.name), formal.type, 0, passed[formal.name], scope.type_of), at), call)
+            lines += _all_from(_placed(store_moves(Register(formal.name), formal.type, 0, registers[formal.name], scope.type_of), at), call)
         return Block(tuple(statement for statement, _ in lines)), tuple(one for _, origins in lines for one in origins)
 
     @staticmethod
-    def _formal_registers(callee: Body, passed: Mapping[str, Passed], call: Origin) -> Iterator[Line]:
-        """Parameters that are registers themselves: declared, and given what was passed."""
+    def _formal_registers(callee: Body, registers: Mapping[str, ParameterRegisters], call: Origin) -> Iterator[Line]:
+        """Yield declarations of parameters that are registers themselves, and moves of the passed values into them."""
         for formal in (*callee.function.results, *callee.function.params):
             if formal.space == "reg":
                 yield RegisterDecl(formal.type, formal.name), ()
         for formal in callee.function.params:
             if formal.space == "reg":
                 kind = Scope.of(callee.function.params).type_of
-                yield from _all_from(loaded(Register(formal.name), formal.type, 0, passed[formal.name], kind), call)
+                yield from _all_from(load_moves(Register(formal.name), formal.type, 0, registers[formal.name], kind), call)
 
 
 def _all_from(statements: Sequence[Statement] | Iterator[Statement], origin: Origin) -> Iterator[Line]:
@@ -234,13 +240,16 @@ def _has_places(one: Statement) -> bool:
 
 
 def within(one: Statement, at: Location | None, string: str) -> Statement:
-    """A statement of a function that is inlined at a place, and what it says of that. `string`: the label of the function's name."""
+    """Return a statement of an inlined function with its call site added to its line information.
+
+    `string`: the label of the function's name.
+    """
     if at is None:
         return one
     if isinstance(one, Instruction):
         return replace(one, location=_inlined(one.location, at))
     if isinstance(one, Block):
-        # What was inlined at a call without a line says nothing yet; all else in there does.
+        # Code inlined at a call without a line has no call site yet; all other code inside does.
         return Block(tuple(within(inner, at, string) for inner in one.statements))
     if isinstance(one, Directive) and _is_place(one) and string and not re.search(r"\binlined_at\b", one.text):
         return Directive(f"{one.text}, function_name {string}, inlined_at {at.file} {at.line} {at.column}")
@@ -248,7 +257,7 @@ def within(one: Statement, at: Location | None, string: str) -> Statement:
 
 
 def _inlined(location: Location | None, at: Location) -> Location:
-    """Where an instruction stands; what comes before the first line of its function has the line of the call."""
+    """Return the location of an inlined instruction; code before the first line of its function has the line of the call."""
     places = []
     while location is not None:
         places.append(location)

@@ -1,4 +1,4 @@
-"""The notation of the instruction table, and the match of an opcode with its dotted parts against it.
+"""Define the notation of the instruction table, and match instructions against it.
 
 A row is written almost as the PTX manual writes the instruction:
 
@@ -6,14 +6,14 @@ A row is written almost as the PTX manual writes the instruction:
 
 - a dotted word is literal (`.volatile`) unless the row declares it a slot (`ss`, `vec`, `type`), which stands for one of a set;
 - braces make it optional; words in one pair of braces come together or not at all (`{.sem.scope}`);
-- dotted words may be written in any order, as ptxas too accepts for most of them, but types stand in the order of the row, and so do state
-  spaces (`slct.s32.f32` is no `slct.f32.s32`), and slots that share values are filled in it;
-- behind the opcode stand the operands by the manual's letters: `[a]` is an address, `[a, c]` one with coordinates, `d|p` a pair,
-  `d{|p}` a pair or its first half, `(a)` a list of arguments, `{, c}` is optional, `{!}c` a predicate that may be negated.
+- dotted words may be written in any order, as ptxas accepts for most of them, but types keep the order of the row, and so do state spaces
+  (`slct.s32.f32` is not `slct.f32.s32`), and slots that share values are filled in it;
+- operands follow the opcode, by the manual's letters: `[a]` is an address, `[a, c]` one with coordinates, `d|p` a pair, `d{|p}` a pair or
+  its first half, `(a)` a list of arguments, `{, c}` is optional, `{!}c` a predicate that may be negated.
 
-What a row cannot say by its look it says by keywords (see `Op.form`), which are data too: the types of the operands, the written ones,
-the spaces of the addresses, and the effect. Rows are compiled when an opcode is first met, and every match is remembered, so that a large
-module costs one dictionary look-up an instruction.
+Facts that this notation cannot express are given as keywords (see `Op.form`), which are data too: the types of the operands, which are
+written, the spaces of the addresses, and the effect. Rows are compiled when an opcode is first used, and every match is cached, so that a
+large module costs one dictionary look-up per instruction.
 """
 
 from __future__ import annotations
@@ -30,43 +30,48 @@ EFFECTS = (
     *("", "load", "store", "atomic", "reduction", "prefetch", "copy", "texture", "surface", "matrix", "fence"),
     *("barrier", "warp", "async", "branch", "call", "return", "exit", "trap", "other"),
 )
-"""What an instruction does besides computing its result from its operands; empty for plain arithmetic."""
+"""Kinds of side effect of an instruction; empty for plain arithmetic."""
 
 VALUE, ADDRESS, COORDINATES, ARGUMENTS = "value", "address", "coordinates", "arguments"
-"""The shapes an operand can have: `a`, `[a]`, `[a, c]`, `(a)`."""
+"""Shapes of an operand: `a`, `[a]`, `[a, c]`, `(a)`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What an opcode with its dotted parts matched: one row of the table with its slots filled."""
+    """The match of an opcode with its dotted parts: one row of the table with its slots filled."""
 
     row: str
-    """The row as it stands in the table."""
+    """The row as written in the table."""
     key: str = ""
-    """The instruction that the row belongs to, by our own name for it (`Op.key`): to this the emulator binds its semantics."""
+    """The unique name of the row's instruction (`Op.key`), to which the emulator binds its semantics."""
     slots: Mapping[str, str] = field(default_factory=dict)
-    """Slot name to the word that filled it, without the dot."""
+    """Word that filled each slot, without the dot."""
     operands: Mapping[str, int] = field(default_factory=dict)
-    """The manual's operand letter to its place in `Instruction.operands`. A pair `d|p` stands under its first letter."""
+    """Position in `Instruction.operands` of each operand letter of the manual. A pair `d|p` is listed under its first letter."""
     writes: frozenset[str] = frozenset()
-    """The letters of the operands that are written (a pair counts as one, under its first letter)."""
+    """Letters of the operands that are written (a pair counts as one, under its first letter)."""
     updates: frozenset[str] = frozenset()
-    """Those of `writes` whose former value is read too, such as the accumulator of `wgmma.mma_async`."""
+    """Letters in `writes` whose old value is also read, such as the accumulator of `wgmma.mma_async`."""
     types: Mapping[str, str] = field(default_factory=dict)
-    """The manual's operand letter to its scalar type with the slots filled, for example `{"d": "u64", "a": "u32", "b": "u32"}` for
-    `mul.wide.u32`. Addresses have no entry, nor have operands without a scalar type (labels, textures)."""
+    """Scalar type of each operand letter with the slots filled, for example `{"d": "u64", "a": "u32", "b": "u32"}` for `mul.wide.u32`.
+
+    Addresses have no entry, nor have operands without a scalar type (labels, textures).
+    """
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """The letters of the memory operands, each with its state space; `generic` if the instruction names none."""
+    """State space of each memory operand, by letter; `generic` if the instruction names none."""
     effect: str = ""
     """One of `EFFECTS`."""
     wider: frozenset[str] = frozenset()
-    """The letters whose register may be wider than the type says (`ld`, `st`, `cvt`)."""
+    """Letters whose register may be wider than their type (`ld`, `st`, `cvt`)."""
     manual: str = ""
-    """The section of the PTX manual, as the anchor in its one-page edition."""
+    """Section of the PTX manual, as the anchor in its one-page edition."""
 
 
 class NoMatch(Exception):  # noqa: N818 (it is an answer, which the parser turns into an error with a place)
-    """No row matches. `rows` are those of the opcode, nearest first; `reason` is `opcode`, `modifiers` or `operands`."""
+    """Raised if no row matches.
+
+    `rows` are those of the opcode, nearest first; `reason` is `opcode`, `modifiers` or `operands`.
+    """
 
     def __init__(self, reason: str, rows: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
@@ -81,7 +86,7 @@ class _Word:
     name: str
     words: frozenset[str]
     group: int
-    """The pair of braces it stands in, 0 for none: the words of a group come together or not at all."""
+    """Number of its pair of braces, 0 for none: the words of a group come together or not at all."""
     is_slot: bool
 
     @property
@@ -102,37 +107,37 @@ class _Place:
 
 
 class Op:
-    """An instruction of the manual: one section, some rows. Built by chained calls; the tables in `ptx.ops` are nothing else."""
+    """An instruction of the manual: one section with its rows. The tables in `ptx.ops` build it by chained calls."""
 
     def __init__(self, name: str, manual: str, facts: Mapping[str, str]) -> None:
         self.name = name
         self.manual = manual
         self.chapter = ""
-        """The module of `ptx.ops` that it stands in."""
+        """The module of `ptx.ops` that contains it."""
         self.variant = ""
-        """What tells it from another instruction of the chapter that has the same name."""
+        """Text that distinguishes it from another instruction of the chapter with the same name."""
         self._facts = dict(facts)
         self._forms: list[tuple[str, dict[str, str]]] = []
         self._slots: dict[str, str] = {}
 
     @property
     def opcode(self) -> str:
-        """The word before the first dot."""
+        """Word before the first dot."""
         return self.name.partition(".")[0]
 
     @property
     def key(self) -> str:
-        """Our own name for the instruction, which no other has: `memory/ld.global.nc`, `half/add mixed`."""
+        """Unique name of the instruction: `memory/ld.global.nc`, `half/add mixed`."""
         return f"{self.chapter}/{self.name}" + (f" {self.variant}" if self.variant else "")
 
     def form(self, text: str, **facts: str) -> Self:
-        """Add a row. Keywords hold for this row alone; those given to `op` hold for all of its rows, and these come first.
+        """Add a row. Keywords apply to this row alone; those given to `op` apply to all of its rows, and these take precedence.
 
-        - `types="d:dtype a:u32"`: the type of an operand: a slot's name, a type, either with `*2` behind it for twice the width, or `-`
-          for none. Without an entry an operand `x` has the type of the slot `xtype`, else of the slot `type`; a predicate where the
-          notation shows one.
+        - `types="d:dtype a:u32"`: the type of an operand: a slot's name, a type, either followed by `*2` for twice the width, or `-` for
+          none. Without an entry an operand `x` has the type of the slot `xtype`, else of the slot `type`; a predicate where the notation
+          shows one.
         - `writes="d"`: the operands written; without it `d`, and a `p` that stands first.
-        - `updates="d"`: those of them that are read before.
+        - `updates="d"`: written operands whose old value is read.
         - `spaces="a:shared"`: the state space of an address; without it the slot `ss` or `space`, else `generic`.
         - `effect="load"`: one of `EFFECTS`.
         - `wider="d"`: operands whose register may be wider than their type.
@@ -142,12 +147,12 @@ class Op:
         return self
 
     def where(self, **slots: str) -> Self:
-        """Declare slots: name to the words it stands for, separated by blanks and without dots."""
+        """Declare slots: each name with the words it stands for, separated by blanks and without dots."""
         self._slots.update(slots)
         return self
 
     def rows(self) -> Iterator[Row]:
-        """The rows, compiled."""
+        """Yield the rows, compiled."""
         for text, facts in self._forms:
             yield _compile_row(self, text, {**self._facts, **facts}, self._slots)
 
@@ -155,7 +160,7 @@ class Op:
 def op(name: str, *, manual: str, variant: str = "", **facts: str) -> Op:
     """Declare the instruction `name` of the manual's section `manual`; the other keywords are those of `Op.form`.
 
-    `variant` tells it from another of the chapter with the same name.
+    `variant` distinguishes it from another instruction of the chapter with the same name.
     """
     declared = Op(name, manual, facts)
     declared.variant = variant
@@ -163,7 +168,7 @@ def op(name: str, *, manual: str, variant: str = "", **facts: str) -> Op:
 
 
 _COMES_WITH = {"policy": "L2::cache_hint", "mask": "multicast::cluster"}
-"""Optional operands that stand exactly where a dotted word does."""
+"""Optional operands that are present exactly where a dotted word is."""
 _FACTS = frozenset({"types", "writes", "updates", "spaces", "effect", "wider"})
 
 
@@ -180,7 +185,7 @@ class Row:
     facts: Mapping[str, str]
 
     def match(self, modifiers: tuple[str, ...], shapes: tuple[str, ...]) -> Form | None:
-        """The form of an instruction with these dotted parts and operand shapes, or None."""
+        """Return the form of an instruction with these dotted parts and operand shapes, or None."""
         slots = self.fill(modifiers)
         places = None if slots is None else _arrange(tuple(self._offered(modifiers)), shapes)
         if slots is None or places is None:
@@ -188,14 +193,17 @@ class Row:
         return self._form(slots, places)
 
     def fill(self, modifiers: tuple[str, ...]) -> dict[str, str] | None:
-        """Slot to word, if the dotted parts fit this row in some order."""
+        """Return the word of each slot if the dotted parts fit this row in some order, else None."""
         chosen = self._choose(modifiers, 0, frozenset(), {})
         if chosen is None:
             return None
         return {self.words[place].name: modifiers[index] for index, place in enumerate(chosen) if self.words[place].is_slot}
 
     def _choose(self, modifiers: tuple[str, ...], index: int, taken: frozenset[int], last: Mapping[str, int]) -> tuple[int, ...] | None:
-        """The words that the dotted parts from `index` on fill. `last`: the last word that a type, or a state space, has taken."""
+        """Return the places of the words that the dotted parts from `index` on fill, or None.
+
+        `last`: the last place taken by a type, or a state space.
+        """
         if index == len(modifiers):
             needed = {0, *(self.words[place].group for place in taken)}
             complete = all(place in taken or word.group not in needed for place, word in enumerate(self.words))
@@ -209,7 +217,7 @@ class Row:
         return None
 
     def insert_space(self, modifiers: tuple[str, ...], space: str) -> tuple[str, ...] | None:
-        """The dotted parts with a state space at its place; None if they do not fit this row, name a space, or take none."""
+        """Return the dotted parts with a state space inserted; None if they do not fit this row, already name a space, or take none."""
         chosen = self._choose(modifiers, 0, frozenset(), {})
         for place, word in enumerate(self.words):
             spelled = next((name for name in (space, f"{space}::cta") if name in word.words), None)
@@ -218,7 +226,7 @@ class Row:
         return None
 
     def _offered(self, modifiers: tuple[str, ...]) -> Iterator[_Place]:
-        """The places that an instruction with these dotted parts has: some come with a word, and not without it."""
+        """Yield the operands that an instruction with these dotted parts has: some are present exactly with a word."""
         for place in self.places:
             word = _COMES_WITH.get(place.name) if place.optional else None
             if word is None:
@@ -260,7 +268,7 @@ class Row:
 
 
 def _arrange(places: tuple[_Place, ...], shapes: tuple[str, ...]) -> tuple[_Place, ...] | None:
-    """Those of the places that operands of these shapes take, in order; None if they do not fit."""
+    """Return the operands of a row, in order, that match operands of these shapes; None if they do not fit."""
     if not places:
         return None if shapes else ()
     here, *others = places
@@ -272,7 +280,7 @@ def _arrange(places: tuple[_Place, ...], shapes: tuple[str, ...]) -> tuple[_Plac
 
 
 def _ordered_kind(word: str) -> str:
-    """Of words that keep the order of the row: what they are; empty for the others."""
+    """Return `type` or `space` for words that keep the order of the row; empty for the others."""
     return "type" if word in SCALAR_TYPES else "space" if word.partition("::")[0] in SPACES else ""
 
 
@@ -323,7 +331,7 @@ def _compile_row(owner: Op, text: str, facts: Mapping[str, str], slots: Mapping[
 
 
 def _compile_places(text: str) -> Iterator[_Place]:
-    """Read `d{|p}, [a], {!}c{, e}`."""
+    """Parse `d{|p}, [a], {!}c{, e}`."""
     tokens = _OPERAND.findall(text)
     depth = index = 0
     while index < len(tokens):
@@ -353,10 +361,13 @@ def _compile_places(text: str) -> Iterator[_Place]:
 
 
 class Table:
-    """The instruction table: the rows by opcode, and the matches already made."""
+    """The instruction table: rows by opcode, and a cache of matches."""
 
     def __init__(self, chapters: Mapping[str, tuple[Op, ...]]) -> None:
-        """`chapters`: the instructions of each by its name. Raises ValueError where two have the same key."""
+        """Build the table from `chapters`, the instructions of each chapter by its name.
+
+        Raises ValueError if two instructions have the same key.
+        """
         for chapter, entries in chapters.items():
             for entry in entries:
                 entry.chapter = chapter
@@ -371,17 +382,17 @@ class Table:
 
     @property
     def opcodes(self) -> tuple[str, ...]:
-        """Every opcode that has a row, in alphabetic order."""
+        """All opcodes that have a row, in alphabetical order."""
         return tuple(sorted(self._by_opcode))
 
     def rows(self, opcode: str) -> tuple[Row, ...]:
-        """The rows of an opcode in the order of the table; none for an unknown one."""
+        """Return the rows of an opcode in the order of the table; empty for an unknown one."""
         if opcode not in self._rows:
             self._rows[opcode] = tuple(row for entry in self._by_opcode.get(opcode, ()) for row in entry.rows())
         return self._rows[opcode]
 
     def match(self, opcode: str, modifiers: tuple[str, ...], shapes: tuple[str, ...]) -> Form:
-        """The form of an instruction. `shapes` has `value`, `address`, `coordinates` or `arguments` for each operand.
+        """Return the form of an instruction. `shapes` has `value`, `address`, `coordinates` or `arguments` for each operand.
 
         Raises `NoMatch`.
         """
@@ -410,7 +421,7 @@ class Table:
 
 
 def _distance(row: Row, modifiers: tuple[str, ...]) -> int:
-    """How far dotted parts are from a row: words it does not know, and words it needs that are absent."""
+    """Return the distance of dotted parts from a row: words that it does not have, plus words that it requires and are absent."""
     unknown = sum(not any(modifier in word.words for word in row.words) for modifier in modifiers)
     absent = sum(not word.optional and not any(modifier in word.words for modifier in modifiers) for word in row.words)
     return unknown + absent

@@ -1,11 +1,11 @@
-"""Initialisers of variables: what stands behind `=` as values with their places.
+"""Parse initialisers of variables into values.
 
     .global .u32 a[2][2] = {{1, 2}, {3 + 4, ~0}};
     .global .u64 b[2] = {a + 8, generic(c)};
     .global .u8 d[2] = {0xFF(a), 0xFF00(a)};
 
-Braces are as deep as the variable has dimensions, a vector counting as one. Rows that are too short take only the room of their values, and
-what is left over at the end is zero: the assembler lays them out so.
+Braces are as deep as the variable has dimensions, a vector counting as one. Rows that are too short take only the space of their values,
+and the rest of the variable is zero: this is the layout of ptxas.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Value:
     literal: Immediate | None
     """A constant; None for an address."""
     name: str = ""
-    """The variable or function whose address it is."""
+    """Variable or function whose address it is."""
     offset: int = 0
     byte: int | None = None
-    """Which byte of the value or address is meant; None for all of it."""
+    """Number of the byte of the value or address; None for all of it."""
 
 
 def parse_initial(cursor: Cursor, variable: Variable) -> tuple[Variable, tuple[Value, ...]]:
-    """Read the initialiser at the cursor. Returns the variable with it (and with its length if that was left out), and the values."""
+    """Parse the initialiser at the cursor. Return the variable with it (and with its length if that was left out), and the values."""
     first = cursor.at
     reader = _Reader(cursor, variable)
     values = tuple(reader.values())
@@ -66,7 +66,7 @@ class _Reader:
         self._scalar = SCALAR_TYPES[variable.type]
 
     def values(self) -> Iterator[Value]:
-        """The values; when they are read, `shape` is complete."""
+        """Yield the values; `shape` is complete after the last."""
         if not self._extents:
             if self._cursor.text == "{":
                 raise self._cursor.error(f"`{self._variable.name}` is not an array: its initialiser has no braces")
@@ -138,7 +138,7 @@ class _Reader:
         return Value(None, name, offset)
 
     def _masked(self) -> Value:
-        """`0xFF00(name+4)`: one byte of an address, or of a number."""
+        """Parse `0xFF00(name+4)`: one byte of an address, or of a number."""
         cursor = self._cursor
         first = cursor.at
         mask = parse_literal(cursor)

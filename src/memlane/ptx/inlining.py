@@ -1,6 +1,6 @@
-"""The pass that puts what kernels call in the place of the calls, where it accesses memory.
+"""Inline device functions that access memory into the kernels that call them.
 
-Valid module in, valid module out, and the kernels compute what they did.
+Valid module in, valid module out, and the kernels compute the same.
 
     .func (.param .b32 back) f(.param .b64 at) {      .reg .b64 %arg0_0;  .reg .b32 %arg1_0;
       ld.param.u64 %rd1, [at];                        mov.b64 %arg0_0, %rd1;
@@ -13,9 +13,9 @@ Valid module in, valid module out, and the kernels compute what they did.
     call (b), f, (a);                                 mov.b32 %r1, %arg1_0;
     ld.param.b32 %r1, [b];
 
-Every call gets a copy of its own, with registers, labels and local arrays of its own (`embedding`). The copy keeps the lines of the
-function, and the line table says where it was inlined. A function that makes no access is called as before, for nothing would be gained.
-So are those that cannot be inlined, with the reason. A second run finds nothing to do.
+Every call gets a copy of its own, with its own registers, labels and local arrays (`embedding`). The copy keeps the lines of the function,
+and the line table says where it was inlined. A function that makes no access is still called, because inlining it would gain nothing. So
+are those that cannot be inlined, with the reason. A second run changes nothing.
 """
 
 from __future__ import annotations
@@ -47,43 +47,43 @@ from memlane.ptx.ir import (
 from memlane.ptx.lexer import NAME
 from memlane.ptx.location import file_of
 from memlane.ptx.once import once_for_each
+from memlane.ptx.parameter_registers import can_use_registers
 from memlane.ptx.parameters import items_of, parameter_accesses
-from memlane.ptx.passing import can_be_passed
 from memlane.ptx.registers import Scope, names_in
-from memlane.ptx.scopes import flatten_scopes, outside_names
-from memlane.ptx.statics import statics_outside
+from memlane.ptx.scopes import flatten_scopes, outer_names
+from memlane.ptx.static_variables import hoist_shared_variables
 from memlane.walks import reachable
 
 MOST_INSTRUCTIONS = 4096
-"""A kernel into which functions are inlined does not become larger."""
+"""Upper bound of the instructions of a kernel into which functions are inlined."""
 
 
 @dataclass(frozen=True)
 class Inlined:
-    """A module whose kernels hold what they called."""
+    """A module with device functions inlined into its kernels."""
 
     module: Module
-    """The module itself where there was nothing to do."""
+    """The module itself if nothing was inlined."""
     origins: Mapping[str, tuple[Origin, ...]]
-    """By the PTX name of each kernel that changed: where each of its instructions comes from."""
+    """Origin of each instruction of the changed kernels, by PTX name of the kernel."""
     left: Mapping[str, str]
-    """By the PTX name of a function with accesses that is called still: why."""
+    """Reason why a function with accesses is still called, by its PTX name."""
 
     def origin(self, kernel: str, instruction: int) -> Origin:
-        """Where an instruction of a kernel comes from, by its index."""
+        """Return the origin of an instruction of a kernel, by its index."""
         return self.origins[kernel][instruction] if kernel in self.origins else Origin(kernel, instruction)
 
 
 @once_for_each
 def inline_calls(module: Module) -> Inlined:
-    """The module with the functions that access memory in the place of their calls, as far as that can be."""
+    """Return the module with the functions that access memory inlined where possible."""
     if not any(one.form.effect == "call" for kernel in module.kernels.values() for one in kernel.instructions()):
         return Inlined(module, {}, {})
-    inliner = _Inliner(statics_outside(module))
+    inliner = _Inliner(hoist_shared_variables(module))
     try:
         found = inliner.inlined()
     except RecursionError:
-        return Inlined(module, {}, inliner.none("it is called through hundreds of functions"))
+        return Inlined(module, {}, inliner.not_inlined("it is called through hundreds of functions"))
     return found if found.origins else replace(found, module=module)
 
 
@@ -98,33 +98,33 @@ class _Inliner:
         self._left: dict[str, str] = {}
         self._obstacles: dict[str, str] = {}
         self._captures: dict[tuple[str, str], str] = {}
-        self._touching: dict[str, bool] = {}
+        self._accessing_with_callees: dict[str, bool] = {}
         self._taken: set[str] = set()
 
     def inlined(self) -> Inlined:
-        """The module and what is to be known of it."""
+        """Return the module with inlined functions, the origins, and the reasons for those left out."""
         bodies = {name: self._body(kernel) for name, kernel in self._module.kernels.items()}
         changed = {name: body for name, body in bodies.items() if any(one.calls for _, origins in body.lines for one in origins)}
         if not changed:
             return Inlined(self._module, {}, self._left)
         kernels = {name: replace(body.function, body=Block(body.statements)) for name, body in changed.items()}
-        gone = self._not_needed(kernels)
+        removed = self._unreferenced(kernels)
         items: list[Item] = []
         for item in self._module.items:
             if not isinstance(item, Function):
                 items.append(item)
-            elif item.name not in gone:
+            elif item.name not in removed:
                 items.append(kernels.get(item.name, item) if item.body is not None else item)
-        items = _in_order(items, changed)
+        items = _in_declaration_order(items, changed)
         origins = {name: tuple(one for _, origins in body.lines for one in origins) for name, body in changed.items()}
         return Inlined(replace(self._module, items=_with_strings(items, self._names.strings)), origins, self._left)
 
-    def none(self, reason: str) -> Mapping[str, str]:
-        """The functions with accesses, each with the reason why none is inlined."""
+    def not_inlined(self, reason: str) -> Mapping[str, str]:
+        """Return `reason` for each function with accesses, none of which is inlined."""
         return dict.fromkeys((name for name in self._accessing if name not in self._module.kernels), reason)
 
     def _body(self, function: Function) -> Body:
-        """A function with what it calls in it."""
+        """Return a function with its callees inlined."""
         if function.name not in self._bodies:
             body = _flat(function)
             chosen = self._chosen(body)
@@ -135,15 +135,15 @@ class _Inliner:
     # -- which calls -----------------------------------------------------------------------------------------------------------------
 
     def _chosen(self, body: Body) -> dict[int, Body]:
-        """By place among the lines of a function: what is to be inlined there."""
+        """Return the bodies to be inlined into a function, by place among its lines."""
         size, chosen, staying = body.size, dict[int, Body](), set[str]()
-        passing = _Passing(body)
+        operands = _CallOperands(body)
         for place, (call, _) in enumerate(body.lines):
             if not isinstance(call, Instruction) or call.form.effect != "call":
                 continue
             name = called_name(call)
             callee = self._module.functions.get(name or "")
-            reason = self._obstacle(passing, call, callee) if callee is not None and self._touches(callee.name) else None
+            reason = self._obstacle(operands, call, callee) if callee is not None and self._may_access_memory(callee.name) else None
             if callee is None or reason is None:
                 staying |= _passed_names(call)
             elif reason or size + self._body(callee).size > MOST_INSTRUCTIONS:
@@ -155,65 +155,65 @@ class _Inliner:
         return self._without_shared(body, chosen, staying)
 
     def _without_shared(self, body: Body, chosen: dict[int, Body], staying: set[str]) -> dict[int, Body]:
-        """Those of the chosen calls that share no parameter with one that stays: such a parameter must stay a variable."""
+        """Return the chosen calls that share no parameter with a call that stays: such a parameter must stay a variable."""
         while shared := [place for place in chosen if staying & _passed_names(body.lines[place][0])]:
             for place in shared:
                 self._left.setdefault(chosen.pop(place).function.name, "its call shares a parameter with a call that is not inlined")
                 staying |= _passed_names(body.lines[place][0])
         return chosen
 
-    def _touches(self, name: str) -> bool:
-        """Whether a function accesses memory, or calls one that does."""
-        if name not in self._touching:
-            self._touching[name] = not self._accessing.isdisjoint({name, *self._reached(name)})
-        return self._touching[name]
+    def _may_access_memory(self, name: str) -> bool:
+        """Return whether a function or one of its callees accesses memory."""
+        if name not in self._accessing_with_callees:
+            self._accessing_with_callees[name] = not self._accessing.isdisjoint({name, *self._reached(name)})
+        return self._accessing_with_callees[name]
 
     def _reached(self, name: str) -> set[str]:
-        """The functions that one calls by name, directly or through others."""
+        """Return the functions that `name` calls by name, directly or through others."""
 
         def named(function: str) -> list[str]:
             return [one for one in self._calls.get(function, ()) if one is not None]
 
         return reachable(named(name), named)
 
-    def _obstacle(self, passing: _Passing, call: Instruction, callee: Function) -> str:
-        """Why a function cannot be inlined at a call; empty if it can."""
+    def _obstacle(self, operands: _CallOperands, call: Instruction, callee: Function) -> str:
+        """Return why a function cannot be inlined at a call; empty if it can."""
         if callee.name not in self._obstacles:
-            self._obstacles[callee.name] = "it calls itself" if callee.name in self._reached(callee.name) else _own_obstacle(callee)
-        obstacle = self._obstacles[callee.name] or passing.misfit(call, callee)
-        pair = passing.body.function.name, callee.name
+            self._obstacles[callee.name] = "it calls itself" if callee.name in self._reached(callee.name) else _function_obstacle(callee)
+        obstacle = self._obstacles[callee.name] or operands.obstacle(call, callee)
+        pair = operands.body.function.name, callee.name
         if not obstacle and pair not in self._captures:
-            self._captures[pair] = self._capture(passing.body, self._body(callee))
+            self._captures[pair] = self._capture(operands.body, self._body(callee))
         return obstacle or self._captures[pair]
 
     @staticmethod
     def _capture(body: Body, callee: Body) -> str:
-        """Whether a name that means something of the module in a function is one of the caller's own."""
+        """Return why a name of the module that the callee uses would be captured by the caller, or an empty string."""
         own = {one.name for one in (*callee.function.params, *callee.function.results)}
         scope = Scope.of(callee.statements)
         named = {one.name for one in callee.statements if isinstance(one, Variable | Label)}
-        free = {name for name in outside_names(callee.statements) if name not in own | named and not scope.declares(name)}
+        free = {name for name in outer_names(callee.statements) if name not in own | named and not scope.declares(name)}
         theirs = Scope.of(body.statements)
         declared = {one.name for one in (*body.statements, *body.function.params) if isinstance(one, Variable | Label)}
         captured = sorted(name for name in free if name in declared or theirs.declares(name))
-        return f"its {_written(captured[0])} has a different meaning in {body.function.title}" if captured else ""
+        return f"its {_display_name(captured[0])} has a different meaning in {body.function.title}" if captured else ""
 
     # -- what stays ------------------------------------------------------------------------------------------------------------------
 
-    def _not_needed(self, kernels: Mapping[str, Function]) -> set[str]:
-        """The functions that were inlined and that nobody names any more."""
+    def _unreferenced(self, kernels: Mapping[str, Function]) -> set[str]:
+        """Return the functions that were inlined and are no longer referenced."""
         if addressed_functions(self._module):
-            return set()  # What the address of a function is depends on those beside it.
+            return set()  # The addresses of functions depend on the functions next to them.
         texts = " ".join(item.text for item in self._module.items if isinstance(item, Directive) and file_of(item.text) is None)
         words = set(NAME.findall(texts))
-        gone = {name for name in self._taken if words.isdisjoint(_labels_of(self._module.functions[name]))}
-        gone = {name for name in gone if "visible" not in self._module.functions[name].linkage}
+        removed = {name for name in self._taken if words.isdisjoint(_labels_of(self._module.functions[name]))}
+        removed = {name for name in removed if "visible" not in self._module.functions[name].linkage}
         while True:
-            staying = [kernels.get(name, one) for name, one in self._module.functions.items() if name not in gone]
+            staying = [kernels.get(name, one) for name, one in self._module.functions.items() if name not in removed]
             called = {called_name(call) for one in staying for call in one.instructions() if call.form.effect == "call"}
-            if gone.isdisjoint(called):
-                return gone
-            gone = {name for name in gone if name not in called}
+            if removed.isdisjoint(called):
+                return removed
+            removed = {name for name in removed if name not in called}
 
 
 def _flat(function: Function) -> Body:
@@ -228,7 +228,7 @@ def _flat(function: Function) -> Body:
 
 
 def _accesses_memory(one: Instruction) -> bool:
-    """Whether an instruction accesses memory other than parameters, or waits for what others do there."""
+    """Return whether an instruction accesses memory other than parameters, or waits for such accesses."""
     return one.opcode in ("cp", "wgmma") or any(access.space != "param" for access in memory_accesses(one))
 
 
@@ -237,50 +237,53 @@ def _passed_names(call: Statement) -> set[str]:
     return {one.name for letter in ("result", "arguments") for one in items_of(call, letter) if isinstance(one, Symbol)}
 
 
-def _written(name: str) -> str:
-    """A name as the programmer wrote it; of a parameter, which has no name in PTX but the function's with a number, its position from 1."""
+def _display_name(name: str) -> str:
+    """Return a name as the programmer wrote it.
+
+    A parameter, whose PTX name is only the function's with a number, is given by its position from 1.
+    """
     parameter = re.fullmatch(r".+_param_(\d+)", name)
     return f"parameter {int(parameter[1]) + 1}" if parameter else demangle(name)
 
 
-def _own_obstacle(callee: Function) -> str:
-    """Why a function cannot be inlined anywhere; empty if it can."""
+def _function_obstacle(callee: Function) -> str:
+    """Return why a function cannot be inlined anywhere; empty if it can."""
     body = _flat(callee)
     formals = {one.name for one in (*callee.params, *callee.results) if one.space == "param"}
     for statement in body.statements:
         if isinstance(statement, Variable) and statement.space not in ("param", "local"):
-            return f"it has {_written(statement.name)} in {statement.space} memory, which all its calls share"
+            return f"it has {_display_name(statement.name)} in {statement.space} memory, which all its calls share"
         if not isinstance(statement, Instruction):
             continue
         if statement.opcode == "alloca":
             return "it allocates memory on the stack"
-        if odd := [name for name in _odd_uses(statement) if name in formals]:
-            return f"it does more with {_written(odd[0])} than load or store it"
+        if odd := [name for name in _impossible_uses(statement) if name in formals]:
+            return f"it does more with {_display_name(odd[0])} than load or store it"
     return ""
 
 
-def _odd_uses(one: Instruction) -> list[str]:
-    """The names that an instruction uses in a way that registers would not allow if they were parameters."""
+def _impossible_uses(one: Instruction) -> list[str]:
+    """Return the names that an instruction uses in a way that is impossible for registers."""
     if any(True for _ in parameter_accesses(one)):
-        return [] if can_be_passed(one) else [name for name, *_ in parameter_accesses(one)]
+        return [] if can_use_registers(one) else [name for name, *_ in parameter_accesses(one)]
     return [name for operand in one.operands for name in names_in(operand)]
 
 
-class _Passing:
-    """What a function passes to those that it calls."""
+class _CallOperands:
+    """The variables that a function passes to its callees."""
 
     def __init__(self, body: Body) -> None:
         self.body = body
         self._variables = {one.name: one for one in body.statements if isinstance(one, Variable) and one.space == "param"}
         self._odd: dict[str, int] = {}
-        """By name that is used in a way that registers do not allow: how many were so before it."""
+        """Names used in a way that is impossible for registers, each with the number of such names found before it."""
         for one in body.statements:
             if isinstance(one, Instruction) and one.form.effect != "call":
-                for name in _odd_uses(one):
+                for name in _impossible_uses(one):
                     self._odd.setdefault(name, len(self._odd))
 
-    def misfit(self, call: Instruction, callee: Function) -> str:
-        """Why what a call passes cannot become registers; empty if it can."""
+    def obstacle(self, call: Instruction, callee: Function) -> str:
+        """Return why the operands of a call cannot become registers; empty if they can."""
         if any(
             len(items_of(call, letter)) != len(formals) for letter, formals in (("result", callee.results), ("arguments", callee.params))
         ):
@@ -289,15 +292,18 @@ class _Passing:
             if isinstance(actual, Symbol):
                 known = self._variables.get(actual.name)
                 if actual.offset or known is None or known.nbytes != formal.nbytes:
-                    return f"a call passes {_written(actual.name)} for its {_written(formal.name)}"
+                    return f"a call passes {_display_name(actual.name)} for its {_display_name(formal.name)}"
             elif formal.shape is not None or not isinstance(actual, Register | Immediate | Sink):
-                return f"a call passes no variable for its {_written(formal.name)}"
+                return f"a call passes no variable for its {_display_name(formal.name)}"
         odd = [name for name in _passed_names(call) if name in self._odd]
-        return f"a call does more with {_written(min(odd, key=self._odd.__getitem__))} than pass it" if odd else ""
+        return f"a call does more with {_display_name(min(odd, key=self._odd.__getitem__))} than pass it" if odd else ""
 
 
-def _in_order(items: list[Item], changed: Iterable[str]) -> list[Item]:
-    """The items of a module, with each kernel that changed behind what it names now: only what stands in front of it is known there."""
+def _in_declaration_order(items: list[Item], changed: Iterable[str]) -> list[Item]:
+    """Return the items of a module with each changed kernel moved behind the items that it now names.
+
+    PTX knows only names declared in front of their use.
+    """
     for kernel in changed:
         place, body = next((at, one.body) for at, one in enumerate(items) if isinstance(one, Function) and one.name == kernel and one.body)
         used = {name for one in body.instructions() for operand in one.operands for name in names_in(operand)}
@@ -309,13 +315,13 @@ def _in_order(items: list[Item], changed: Iterable[str]) -> list[Item]:
 
 
 def _labels_of(function: Function) -> set[str]:
-    """The names by which debug sections may speak of a function."""
+    """Return the names by which debug sections may refer to a function."""
     assert function.body is not None
     return {function.name, *(one.name for one in function.body.statements if isinstance(one, Label))}
 
 
 def _free_stem(module: Module) -> str:
-    """`arg`, or `arg_`, ...: the first with which no name of the module begins, its `%` or `$` left out."""
+    """Return `arg`, `arg_`, ...: the first with which no name of the module begins, its `%` or `$` ignored."""
     bodies = (one.body for one in module.functions.values() if one.body is not None)
     statements = (one for body in bodies for one in body.walk())
     taken = {one.name.lstrip("%$") for one in statements if isinstance(one, RegisterDecl | Variable | Label)}
@@ -326,7 +332,7 @@ def _free_stem(module: Module) -> str:
 
 
 def _with_strings(items: list[Item], strings: Mapping[str, str]) -> tuple[Item, ...]:
-    """The items of a module with the names of functions among the strings that its line table refers to."""
+    """Return the items of a module with the names of functions added to the strings of its line table."""
     used = " ".join(
         one.text
         for item in items

@@ -1,4 +1,4 @@
-"""Instructions: tokens to `Instruction`, resolved against the instruction table."""
+"""Parse instructions: tokens to `Instruction`, resolved against the instruction table."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from memlane.source import Span, shortened
 
 _SHAPES: dict[type, str] = {Address: ADDRESS, TextureAddress: COORDINATES, Arguments: ARGUMENTS}
 _PART = re.compile(r"b[0-7]{1,4}|h[0-3]{1,2}")
-"""What a video instruction takes of a register."""
+"""Parts of a register that a video instruction can take."""
 
 _ROUNDINGS = frozenset({"rn", "rz", "rm", "rp"})
 INSERTED = "<statements>"
-"""What the text is called that a pass inserts."""
+"""Source name of text that a pass inserts."""
 
 
 def _shape(operand: Operand) -> str:
@@ -44,20 +44,20 @@ def _shape(operand: Operand) -> str:
 
 
 class InstructionParser:
-    """Reads the instructions of one text; what was resolved once is remembered."""
+    """Parser of the instructions of one text, with a cache of resolved forms."""
 
     def __init__(self, cursor: Cursor, names: Names) -> None:
         self._cursor, self._names = cursor, names
         self._forms: dict[tuple[object, ...], tuple[str, tuple[str, ...], Form]] = {}
         self._sums: list[tuple[Register, Sum]] = []
-        """The sums among the operands of the current instruction, and the registers that stand for them."""
+        """Sums among the operands of the current instruction, with the registers that stand for them."""
         self._sum_count = 0
         self._opcode_start = 0
         self.version = (0, 0)
-        """Of the module; (0, 0) of statements alone."""
+        """PTX version of the module; (0, 0) for statements alone."""
 
     def parse(self, guard: Guard | None, start: int, location: Location | None) -> tuple[Statement, ...]:
-        """Read the instruction at the cursor. It stands behind the additions that it needs for operands such as `%r1+4`."""
+        """Parse the instruction at the cursor. The additions for operands such as `%r1+4` are returned in front of it."""
         cursor, texts = self._cursor, self._cursor.texts
         opcode_at = cursor.at
         text = texts[opcode_at]
@@ -82,7 +82,7 @@ class InstructionParser:
         return (*self._additions(span, location), one) if self._sums else (one,)
 
     def _check_elements(self, operand: Operand, form: Form) -> None:
-        """Refuse `%r1.x` where `%r1` has no such element. Video instructions take bytes and halves of registers, as `%r1.b0`."""
+        """Reject `%r1.x` where `%r1` has no such element. Video instructions take bytes and halves of registers, as `%r1.b0`."""
         match operand:
             case Register(name) if "." in name:
                 base, _, element = name.partition(".")
@@ -104,7 +104,7 @@ class InstructionParser:
                 self._check_elements(second, form)
 
     def _with_space(self, resolved: tuple[str, tuple[str, ...], Form], operands: tuple[Operand, ...]) -> tuple[str, tuple[str, ...], Form]:
-        """The opcode with the state space of a shared or local variable that is accessed without it: the assembler infers it too."""
+        """Return the opcode with the state space added if it accesses a shared or local variable without one, as ptxas infers it."""
         opcode, modifiers, form = resolved
         for letter in form.addresses:
             operand = operands[form.operands[letter]]
@@ -119,12 +119,12 @@ class InstructionParser:
         return resolved
 
     def _additions(self, span: Span, location: Location | None) -> Iterator[Statement]:
-        """Compute the sums among the operands of an instruction, each in a register of its own."""
+        """Yield the computation of the sums among the operands of an instruction, each into a register of its own."""
         sums, self._sums = self._sums, []
         for register, one in sums:
             yield RegisterDecl(one.type, register.name)
             source: Operand = one.base
-            if isinstance(source, Special):  # those may be moved only
+            if isinstance(source, Special):  # special registers may only be moved
                 form = TABLE.match("mov", (one.type,), (VALUE, VALUE))
                 yield Instruction("mov", (one.type,), (register, source), form, None, location, span)
                 source = register
@@ -148,7 +148,7 @@ class InstructionParser:
             raise cursor.error(f"expected `,` or `;` after an operand of `{shortened(opcode)}`, found {cursor.found()}")
 
     def _sum_register(self, operand: Sum) -> Register:
-        """A register, of a name that is nowhere in the text, that stands for a sum."""
+        """Return a register, with a name not used in the text, that stands for a sum."""
         register = Register(f"%sum{self._sum_count}")
         while register.name in self._cursor.source.text:
             self._sum_count += 1
@@ -158,10 +158,10 @@ class InstructionParser:
         return register
 
     def _resolve(self, text: str, operands: tuple[Operand, ...], at: int) -> tuple[str, tuple[str, ...], Form]:
-        """Find the row of the table; the only place where an instruction can turn out to be unknown."""
+        """Find the row of the table. This is the only place where an instruction can turn out to be unknown."""
         opcode, *modifiers = text.split(".")
         if opcode == "mad" and "f32" in modifiers and _ROUNDINGS.isdisjoint(modifiers) and (2, 0) <= self.version <= (3, 1):
-            modifiers.insert(0, "rn")  # as the assembler takes it in such old modules
+            modifiers.insert(0, "rn")  # as ptxas reads it in such old modules
         shapes = tuple(map(_shape, operands))
         try:
             return opcode, tuple(modifiers), TABLE.match(opcode, tuple(modifiers), shapes)

@@ -1,14 +1,14 @@
-"""A PTX module as data.
+"""Represent a PTX module as data.
 
-The tree is immutable; a pass builds new nodes with `dataclasses.replace`. What memlane does not model (debug sections, unknown
-directives, pragmas) is kept as `Directive` text in its place, so that printing a module loses nothing.
+The tree is immutable; a pass builds new nodes with `dataclasses.replace`. Text that memlane does not model (debug sections, unknown
+directives, pragmas) is kept as `Directive` in its place, so that printing a module loses nothing.
 
     Module
       Directive | Variable | Function ...            in the order of the text
         Function.body : Block
           RegisterDecl | Variable | Label | Instruction | Directive | Block ...
 
-Positions (`span`) take no part in comparison: a module equals itself printed and parsed again.
+Positions (`span`) are ignored in comparison: a module equals itself printed and parsed again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Immediate:
     value: int
     kind: str = "int"
     text: str = field(default="", compare=False)
-    """The spelling in the source, printed back as it was."""
+    """Spelling in the source; printed unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +102,14 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """`_`: a destination that is thrown away."""
+    """`_`: a destination whose value is discarded."""
 
 
 Operand = Register | Special | Immediate | Symbol | Address | Vector | Pair | TextureAddress | Arguments | Sink
 
 
 def elements(operand: Operand | None) -> tuple[Operand, ...]:
-    """The elements of a vector operand; one that is not a vector is its own, and one that was left out has none."""
+    """Return the elements of a vector operand; any other operand is its own element, and None has none."""
     if operand is None:
         return ()
     return operand.items if isinstance(operand, Vector) else (operand,)
@@ -136,37 +136,37 @@ class Instruction:
 
     opcode: str
     modifiers: tuple[str, ...]
-    """The dotted parts as written, without the dots: `("global", "nc", "f32")`."""
+    """Dotted parts as written, without the dots: `("global", "nc", "f32")`."""
     operands: tuple[Operand, ...]
     form: Form = field(compare=False, repr=False)
     guard: Guard | None = None
     location: Location | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
     known_registers: tuple[tuple[str, ...], tuple[str, ...]] | None = field(default=None, init=False, compare=False, repr=False)
-    """What it reads and what it writes, once somebody has asked (`memlane.ptx.registers`)."""
+    """Cache of the registers that it reads and writes (`memlane.ptx.registers`); None until first used."""
 
     @property
     def name(self) -> str:
-        """The full opcode as written, for example `ld.global.nc.f32`."""
+        """Full opcode as written, for example `ld.global.nc.f32`."""
         return ".".join((self.opcode, *self.modifiers))
 
     def slot(self, name: str) -> str | None:
-        """What the slot `name` of the form matched, without the dot; None if it was left out."""
+        """Return the word that the slot `name` of the form matched, without the dot; None if it was left out."""
         return self.form.slots.get(name)
 
     def has(self, modifier: str) -> bool:
-        """Whether the modifier was written, for example `has("volatile")`."""
+        """Return whether the modifier was written, for example `has("volatile")`."""
         return modifier in self.modifiers
 
     def operand(self, name: str) -> Operand | None:
-        """The operand that stands at the place the manual calls `name`; None if it was left out."""
+        """Return the operand that the manual calls `name`; None if it was left out."""
         index = self.form.operands.get(name)
         return None if index is None or index >= len(self.operands) else self.operands[index]
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """`name:`, a place to branch to."""
+    """`name:`, a branch target."""
 
     name: str
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -186,8 +186,8 @@ class RegisterDecl:
 class Variable:
     """A variable in a state space, or a formal parameter.
 
-    `.visible .global .align 8 .u64 table[16] = {1, 2};` has space `global`, type `u64`, align 8, shape (16,), and `initial`
-    holding its initialiser as it stands in the text. An array without a length (`.extern .shared .b8 s[];`) has shape (0,).
+    `.visible .global .align 8 .u64 table[16] = {1, 2};` has space `global`, type `u64`, align 8, shape (16,), and `initial` holding the
+    text of its initialiser. An array without a length (`.extern .shared .b8 s[];`) has shape (0,).
     """
 
     space: str
@@ -200,7 +200,7 @@ class Variable:
     """`visible`, `extern`, `weak`, `common`, in the order written."""
     initial: str | None = None
     attributes: str = ""
-    """What stands between type and name and is not modelled, for example `.ptr .global .align 16`."""
+    """Unmodelled text between type and name, for example `.ptr .global .align 16`."""
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -218,15 +218,15 @@ class Variable:
 
     @property
     def alignment(self) -> int:
-        """Bytes that the address must be a multiple of: the `.align`, else the size of an element."""
+        """Alignment in bytes: the `.align`, else the size of an element."""
         return self.align or self.element_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """Text that passes through: `.pragma`, `.file`, `.section` with its body, and whatever else is not modelled.
+    """Text that passes through unchanged: `.pragma`, `.file`, `.section` with its body, and everything else that is not modelled.
 
-    `.loc` too stands here as written; the instructions after it carry it as `location`.
+    `.loc` too is kept here as written; the instructions after it carry it as `location`.
     """
 
     text: str
@@ -234,12 +234,12 @@ class Directive:
 
 @dataclass(frozen=True)
 class Block:
-    """The statements between two braces; names declared in it are visible in it alone."""
+    """The statements between two braces; names declared in it are visible only inside it."""
 
     statements: tuple[Statement, ...]
 
     def instructions(self) -> Iterator[Instruction]:
-        """Every instruction in the order of the text, those of inner blocks included."""
+        """Yield every instruction in the order of the text, those of inner blocks included."""
         for statement in self.statements:
             if isinstance(statement, Instruction):
                 yield statement
@@ -247,7 +247,7 @@ class Block:
                 yield from statement.instructions()
 
     def walk(self) -> Iterator[Statement]:
-        """Every statement in the order of the text, those of inner blocks in the place of these."""
+        """Yield every statement in the order of the text; inner blocks are replaced by their statements."""
         for statement in self.statements:
             if isinstance(statement, Block):
                 yield from statement.walk()
@@ -259,7 +259,7 @@ Statement = Instruction | Label | RegisterDecl | Variable | Directive | Block
 
 
 def with_instructions(one: Statement, change: Callable[[Instruction], Instruction]) -> Statement:
-    """A statement with `change` made to it, or to every instruction in it if it is a block; others stay as they are."""
+    """Return a statement with `change` applied to it, or to every instruction in it if it is a block; others are returned unchanged."""
     if isinstance(one, Block):
         return Block(tuple(with_instructions(inner, change) for inner in one.statements))
     return change(one) if isinstance(one, Instruction) else one
@@ -282,23 +282,23 @@ class Function:
     """Performance directives between the head and the body as written, for example `.maxntid 256, 1, 1`."""
     span: Span | None = field(default=None, compare=False, repr=False)
     convention: Convention | None = field(default=None, compare=False, repr=False)
-    """How it is called, where its parameters alone do not tell."""
+    """Calling convention, where the parameters alone do not tell it."""
 
     def instructions(self) -> Iterator[Instruction]:
-        """Every instruction of the body in the order of the text; none of a declaration."""
+        """Return every instruction of the body in the order of the text; none for a declaration."""
         return iter(()) if self.body is None else self.body.instructions()
 
     def walk(self) -> Iterator[Statement]:
-        """Every statement of the body as `Block.walk` has them; none of a declaration."""
+        """Return every statement of the body, as `Block.walk` yields them; none for a declaration."""
         return iter(()) if self.body is None else self.body.walk()
 
     @property
     def title(self) -> str:
-        """The name to show to a person: as the programmer wrote it, with parameters, where it is mangled C++."""
+        """Name for display: as the programmer wrote it, with parameters, if it is mangled C++."""
         return demangle(self.name)
 
     def extents(self, directive: str) -> tuple[int, int, int] | None:
-        """The three numbers of a performance directive such as `.maxntid` or `.reqntid`; None if it is not there."""
+        """Return the three numbers of a performance directive such as `.maxntid` or `.reqntid`; None if it is absent."""
         for attribute in self.attributes:
             name, _, rest = attribute.partition(" ")
             if name == directive:
@@ -324,28 +324,28 @@ class Module:
     items: tuple[Item, ...]
     name: str = field(default="<ptx>", compare=False)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Text of the user's source files, by the name that `.file` gives them, where it is known; reports quote it."""
+    """Known text of the user's source files, by the name that `.file` gives them; reports quote it."""
     aliases: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Names that somebody asked for kernels by, as `reduce<float, SUM>`, and the names that these have in the text."""
+    """PTX names of kernels by the names under which they were requested, such as `reduce<float, SUM>`."""
     recipe: object = field(default=None, compare=False, repr=False)
-    """What the front end needs to compile the source again, changed; None where there is none to compile."""
+    """Data with which the front end can compile a changed source again; None where there is no source."""
 
     left_out: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """The name of each kernel of the source that the front end left out, and the sentence that says why."""
+    """Reason, as a sentence, why the front end left out a kernel of the source, by its name."""
 
     objects: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
-    """Assembled code that this module calls, by the names of its files: only a GPU runs it, and a linker adds it there."""
+    """Machine code that this module calls, by file name: it runs only on a GPU, where a linker adds it."""
 
     def __repr__(self) -> str:
         return f"<Module: {self}>"
 
     def __str__(self) -> str:
-        """What it is, in one line; `print_module` gives the text."""
+        """Return a summary in one line; `print_module` returns the text."""
         kernels = ", ".join(function.title for function in self.kernels.values()) or "no kernel"
         return f"{self.name}; {kernels}; PTX {'.'.join(map(str, self.version))} for {', '.join(self.target)}"
 
     def __getstate__(self) -> dict[str, object]:
-        """What is worked out of it is left out when it is pickled or copied."""
+        """Return the fields only: cached analyses are left out when a module is pickled or copied."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @cached_property
@@ -354,8 +354,7 @@ class Module:
         return {item.name: item for item in self.items if isinstance(item, Function) and item.body is not None}
 
     def users_location(self, location: Location) -> Location:
-        """Return the place in the user's text: for code of a library's header, that of the nearest call from the user's files; else the
-        place itself."""
+        """Return the place in the user's text: for code of a library header, the nearest call in the user's files."""
         own: Location | None = location
         while own is not None and self.files.get(own.file) not in self.sources:
             own = own.inlined_into
@@ -363,7 +362,7 @@ class Module:
 
     @property
     def kernels(self) -> dict[str, Function]:
-        """The `.entry` functions, by name."""
+        """Kernels (`.entry` functions), by name."""
         return {name: function for name, function in self.functions.items() if function.is_entry}
 
     @cached_property

@@ -1,9 +1,9 @@
-"""Several modules linked into one, by the rules of nvlink.
+"""Link several modules into one, by the rules of nvlink.
 
     link_modules((a, b))      one Module with the kernels, functions and variables of both
 
-A name with `.visible`, `.weak` or `.common` is one thing in all modules; any other belongs to its own module, and gets another name where
-two modules have it. What a module declares with `.extern` is what another one defines. Of several `.weak` definitions (templates, inline
+A name with `.visible`, `.weak` or `.common` is shared by all modules; any other name is local to its module, and is renamed where two
+modules use it. A declaration with `.extern` refers to another module's definition. Of several `.weak` definitions (templates, inline
 functions) the first is kept, unless one of them is not weak.
 """
 
@@ -37,7 +37,7 @@ Definition = Function | Variable
 
 @dataclass
 class _Names:
-    """What the modules say of one name that is the same thing in all of them."""
+    """Declarations and definitions of one shared name, with their modules."""
 
     declared: list[tuple[Module, Definition]] = field(default_factory=list)
     defined: list[tuple[Module, Definition]] = field(default_factory=list)
@@ -46,18 +46,18 @@ class _Names:
 def link_modules(modules: Sequence[Module], elsewhere: bool = False) -> Module:
     """Return one module with the kernels, functions and variables of all of them.
 
-    With `elsewhere`, what none of them defines may be defined by assembled code, and stays declared.
+    With `elsewhere`, names that none of them defines may be defined by machine code, and stay declared.
 
-    Raises LinkError for a name that is defined twice, that two modules declare differently, or that a module uses and none defines, and
-    for modules of different architectures.
+    Raises LinkError for a name that is defined twice, that two modules declare differently, or that a module uses and none defines, and for
+    modules of different architectures.
     """
     if len(modules) == 1 and elsewhere:
         return modules[0]
     version, target, address_size = _common_head(modules)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(n for one in modules for n in one.files.values()), 1)}
     modules = [_with_places(index, one, numbers) for index, one in enumerate(_with_own_names(modules))]
-    names = _collected(modules)
-    kept = {name: _chosen(name, one) for name, one in names.items()}
+    names = _collect_names(modules)
+    kept = {name: _choose_definition(name, one) for name, one in names.items()}
     for name, one in names.items():
         _check_declarations(name, one, kept[name])
     if not elsewhere:
@@ -70,11 +70,11 @@ def link_modules(modules: Sequence[Module], elsewhere: bool = False) -> Module:
     return Module(version, target, address_size, items, name=title, sources=sources, aliases=aliases, left_out=left_out)
 
 
-# -- what fits together ----------------------------------------------------------------------------------------------------------------
+# -- compatibility -----------------------------------------------------------------------------------------------------------------
 
 
 def _common_head(modules: Sequence[Module]) -> tuple[tuple[int, int], tuple[str, ...], int]:
-    """Return version, target and size of addresses of the whole: the newest architecture, on which the others run too."""
+    """Return version, target and address size of the linked module: those of the newest architecture, on which the others run too."""
     sizes = {one.address_size for one in modules}
     if len(sizes) > 1:
         raise LinkError(f"{_listed(one.name for one in modules)} have addresses of different sizes; compile all of them for 64 bits")
@@ -93,7 +93,7 @@ def _common_head(modules: Sequence[Module]) -> tuple[tuple[int, int], tuple[str,
 
 
 def _with_own_names(modules: Sequence[Module]) -> list[Module]:
-    """The modules, in which names that are known in their own module alone differ from all names of the others; the first keeps its own."""
+    """Return the modules with local names changed so that they differ from all names of the others; the first module keeps its own."""
     definitions = [[item for item in one.items if isinstance(item, Definition)] for one in modules]
     shared = {item.name for items in definitions for item in items if _is_shared(item)}
     taken = {item.name for items in definitions for item in items}
@@ -113,7 +113,7 @@ def _with_own_names(modules: Sequence[Module]) -> list[Module]:
 
 
 def _renamed(module: Module, changes: Mapping[str, str]) -> Module:
-    """The module with other names for some of its own functions and variables."""
+    """Return the module with some of its own functions and variables renamed."""
     words = "|".join(map(re.escape, sorted(changes, key=len, reverse=True)))
     pattern = re.compile(rf'"[^"\n]*"|(?<![\w$%.])(?:{words})(?![\w$])')
     text = pattern.sub(lambda found: changes.get(found[0], found[0]), print_module(module))
@@ -130,7 +130,7 @@ def _renamed(module: Module, changes: Mapping[str, str]) -> Module:
 
 
 def _is_shared(item: Definition) -> bool:
-    """Whether the name of a function or variable is the same thing in all modules. That of dynamic shared memory always is."""
+    """Return whether the name of a function or variable is shared by all modules, as that of dynamic shared memory always is."""
     return "extern" in item.linkage or not _SHARED_BY_ALL.isdisjoint(item.linkage)
 
 
@@ -138,7 +138,7 @@ def _is_dynamic(item: Definition) -> bool:
     return isinstance(item, Variable) and item.space == "shared" and "extern" in item.linkage
 
 
-def _collected(modules: Sequence[Module]) -> dict[str, _Names]:
+def _collect_names(modules: Sequence[Module]) -> dict[str, _Names]:
     found: dict[str, _Names] = {}
     for module in modules:
         for item in module.items:
@@ -149,8 +149,8 @@ def _collected(modules: Sequence[Module]) -> dict[str, _Names]:
     return found
 
 
-def _chosen(name: str, names: _Names) -> Definition | None:
-    """The definition that is kept; None if there is none."""
+def _choose_definition(name: str, names: _Names) -> Definition | None:
+    """Return the definition that is kept; None if there is none."""
     strong = [(module, one) for module, one in names.defined if not {"weak", "common"} & {*one.linkage}]
     if len(strong) > 1:
         (first, item), (second, _) = strong[:2]
@@ -166,27 +166,29 @@ def _chosen(name: str, names: _Names) -> Definition | None:
 
 
 def _check_declarations(name: str, names: _Names, kept: Definition | None) -> None:
-    """LinkError for a declaration that is about something else than the definition."""
+    """Raise LinkError for a declaration that does not match the definition."""
     if kept is None:
         return
     home = next(module.name for module, one in names.defined if one is kept)
     for module, one in names.declared:
-        if not _fits(one, kept):
+        if not _matches(one, kept):
             raise LinkError(
                 f"`{demangle(name)}` is {_description(one)} where {module.name} declares it and {_description(kept)} where {home} "
                 "defines it; make the declaration the same as the definition"
             )
 
 
-def _fits(declared: Definition, defined: Definition) -> bool:
+def _matches(declared: Definition, defined: Definition) -> bool:
     if isinstance(declared, Function) and isinstance(defined, Function):
-        return [_room(one) for one in (*declared.results, *declared.params)] == [_room(one) for one in (*defined.results, *defined.params)]
+        return [_size_and_alignment(one) for one in (*declared.results, *declared.params)] == [
+            _size_and_alignment(one) for one in (*defined.results, *defined.params)
+        ]
     if isinstance(declared, Variable) and isinstance(defined, Variable):
         return declared.space == defined.space and declared.nbytes in (0, defined.nbytes)
     return False
 
 
-def _room(parameter: Variable) -> tuple[int, int]:
+def _size_and_alignment(parameter: Variable) -> tuple[int, int]:
     return parameter.nbytes, parameter.alignment
 
 
@@ -199,7 +201,7 @@ def _description(one: Definition) -> str:
 
 
 def _check_complete(modules: Sequence[Module], kept: Mapping[str, Definition | None]) -> None:
-    """LinkError for a name that is used and defined nowhere."""
+    """Raise LinkError for a name that is used but not defined."""
     absent = {name for name, one in kept.items() if one is None} - SYSTEM_CALLS
     for module in modules if absent else ():
         for item in module.items:
@@ -215,7 +217,7 @@ def _check_complete(modules: Sequence[Module], kept: Mapping[str, Definition | N
 
 
 def _uses(module: Module, item: Item) -> Iterator[tuple[str, str]]:
-    """Yield the names in the code of a function or the initial value of a variable, with who uses them and where."""
+    """Yield each name in the code of a function or the initial value of a variable, with a text for its user and place."""
     if isinstance(item, Variable):
         for value in initial_values(item):
             yield value.name, f"`{demangle(item.name)}` in {module.name}"
@@ -240,7 +242,7 @@ def _listed(names: Iterator[str] | Sequence[str]) -> str:
 
 
 def _with_places(index: int, module: Module, numbers: Mapping[str, int]) -> Module:
-    """The module with the numbers of files, and the labels of strings, that it has in the whole."""
+    """Return the module with the file numbers and string labels that it has in the linked module."""
     files = {number: numbers[name] for number, name in module.files.items()}
     strings = [one.text for one in module.items if isinstance(one, Directive) and _STRINGS.match(one.text)]
     labels = {label: f"{label}_{index}" for text in strings for label in re.findall(r"([\w$%]+)\s*:", text)} if index else {}
@@ -252,12 +254,12 @@ def _with_places(index: int, module: Module, numbers: Mapping[str, int]) -> Modu
 
 @dataclass
 class _Places:
-    """Changes the numbers of files and the labels of strings in items."""
+    """Renumbering of files and renaming of string labels in items."""
 
     files: Mapping[int, int]
     labels: Mapping[str, str]
     moved: dict[int, Location] = field(default_factory=dict)
-    """By the identity of a location, which the module keeps alive."""
+    """Renumbered locations by the identity of the original, which the module keeps alive."""
 
     def item(self, item: Item) -> Item:
         if isinstance(item, Directive):
@@ -301,7 +303,7 @@ class _Places:
 
 
 def _ordered(items: Sequence[Item], kept: Mapping[str, Definition | None], numbers: Mapping[str, int]) -> Iterator[Item]:
-    """Yield declarations before what uses them: of functions, then variables, then functions with their bodies."""
+    """Yield declarations before their uses: of functions, then variables, then functions with their bodies."""
     functions = [one for one in items if isinstance(one, Function) and (one.body is None or kept[one.name] is one)]
     directives = [one for one in items if isinstance(one, Directive)]
     declared: set[str] = set()

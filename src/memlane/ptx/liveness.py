@@ -1,4 +1,4 @@
-"""Which registers are live where: their value may still be read before it is overwritten."""
+"""Compute live registers: those whose value may still be read before it is overwritten."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from memlane.walks import bounded_rounds, positions
 
 
 class Liveness:
-    """Live registers at the bounds of every basic block. Vector registers count as a whole.
+    """Live registers at the start and end of every basic block. Vector registers count as a whole.
 
-    Sets of registers are the bits of integers. Only registers that some block reads before it overwrites them have a bit: no others are
-    live at a bound.
+    Sets of registers are integers with one bit per register. Only registers that some block reads before it overwrites them have a bit: no
+    others are live at a block boundary.
     """
 
     def __init__(self, flow: ControlFlow) -> None:
@@ -23,9 +23,9 @@ class Liveness:
         uses, kills = [self.bits_of(used) for used, _ in local], [self.bits_of(killed) for _, killed in local]
         self._in = list(uses)
         self._out = [0] * len(flow.blocks)
-        # Backwards over the text most facts arrive in the first round; a loop needs one more for each level of nesting.
+        # In reverse order of the text most facts arrive in the first round; a loop needs one more for each level of nesting.
         backwards = [*reversed(flow.order), *(index for index, rank in enumerate(flow.rank) if rank < 0)]
-        # A round carries each fact over one more edge at least, and the last finds nothing new.
+        # Each round carries each fact over at least one more edge, and the last changes nothing.
         for _ in bounded_rounds(f"which registers of {flow.function.title} are live", len(flow.blocks) + 2):
             changed = False
             for index in backwards:
@@ -40,7 +40,7 @@ class Liveness:
                 break
 
     def bits_of(self, registers: Iterable[str]) -> int:
-        """Return the set of those registers that are live at the bound of some block."""
+        """Return the bit set of the given registers; those never live at a block boundary have no bit."""
         found = 0
         for number in {self._numbers[name] for name in registers if name in self._numbers}:
             found |= 1 << number
@@ -51,15 +51,15 @@ class Liveness:
         return frozenset(self._names[number] for number in positions(bits))
 
     def bits_in(self, block: int) -> int:
-        """Return `live_in` of a block as a set of bits."""
+        """Return `live_in` of a block as a bit set."""
         return self._in[block]
 
     def live_in(self, block: int) -> frozenset[str]:
-        """Registers whose value at the start of the block may still be read."""
+        """Return the registers whose value at the start of the block may still be read."""
         return self.names_of(self._in[block])
 
     def live_out(self, block: int) -> frozenset[str]:
-        """Registers whose value at the end of the block may still be read."""
+        """Return the registers whose value at the end of the block may still be read."""
         return self.names_of(self._out[block])
 
 

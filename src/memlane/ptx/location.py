@@ -1,4 +1,4 @@
-"""Places in the user's source, as `.loc` and `.file` tell them."""
+"""Represent places in the user's source, as given by `.loc` and `.file`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 _FILE = re.compile(r'\.file\b.*?(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)U?\s*"([^"\n]*)"', re.DOTALL)
 _BYTES = re.compile(r"(?:\\[23][0-7]{2})+")
-"""Bytes beyond ASCII, as NVRTC writes them into the name of a file."""
+"""Bytes outside ASCII, as NVRTC escapes them in the name of a file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,10 +18,10 @@ class Location:
     line: int
     column: int
     inlined_into: Location | None = None
-    """Where the function that holds this line was inlined, if it was."""
+    """Call site into which the function with this line was inlined; None if it was not."""
 
     def __eq__(self, other: object) -> bool:
-        """Whether all places are the same. Templates that instantiate themselves are inlined hundreds of times into each other."""
+        """Compare all inlined places in a loop: templates that instantiate themselves are inlined hundreds of levels deep."""
         mine: Location | None = self
         theirs = other
         while isinstance(mine, Location) and isinstance(theirs, Location) and mine is not theirs:
@@ -35,7 +35,7 @@ class Location:
 
 
 def file_of(directive: str) -> tuple[int, str] | None:
-    """The number and the name in `.file 1 "a.cu"`; None for any other directive. The parser has seen that a `.file` has both."""
+    """Return the number and the name in `.file 1 "a.cu"`; None for any other directive. The parser ensures that a `.file` has both."""
     found = _FILE.match(directive)
     if found is None:
         return None
@@ -45,7 +45,7 @@ def file_of(directive: str) -> tuple[int, str] | None:
 
 
 def _in_utf8(found: re.Match[str]) -> str:
-    """What the bytes say, or themselves where they are no UTF-8."""
+    """Return the escaped bytes decoded as UTF-8, or unchanged if they are not UTF-8."""
     data = bytes(int(digits, 8) for digits in found[0].split("\\")[1:])
     try:
         return data.decode()

@@ -1,4 +1,4 @@
-"""What is worked out once for a module, or for something else that does not change, and forgotten with it."""
+"""Cache results per module, or per other immutable object, for as long as the object lives."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _KEPT = "_once_for_each"
 
 
 def once_for_each(compute: Callable[Concatenate[Owner, P], T]) -> Callable[Concatenate[Owner, P], T]:
-    """Compute what a function gives once for each owner, which is its first argument, and each choice of the arguments behind it.
+    """Cache the results of a function per owner (its first argument) and per choice of its other arguments.
 
-    The owner keeps it: what is computed may hold the owner, and is forgotten with it. The other arguments count by their value.
+    The owner holds the cache: a result may refer to its owner, and is freed with it. The other arguments are compared by value.
     """
 
     @wraps(compute)

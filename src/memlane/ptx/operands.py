@@ -1,4 +1,4 @@
-"""Operands: tokens to the operand classes of `memlane.ptx.ir`."""
+"""Parse operands: tokens to the operand classes of `memlane.ptx.ir`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from memlane.ptx.ir import (
     Vector,
 )
 from memlane.ptx.lexer import NUMBER, WORD, Cursor
-from memlane.ptx.special import COLOURS, SPECIAL_REGISTERS
+from memlane.ptx.special_registers import COLOURS, SPECIAL_REGISTERS
 from memlane.ptx.types import SCALAR_TYPES
 
 _FOLLOWED_BY_NOTHING = frozenset(",;]})")
@@ -31,16 +31,16 @@ Declared = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """`%r1+4` as an operand: a register and a constant. The parser puts an addition in front of the instruction for it."""
+    """`%r1+4` as an operand: a register plus a constant. The parser emits an addition in front of the instruction for it."""
 
     base: Register | Special
     offset: int
     type: str
-    """Of the register, as it was declared."""
+    """Declared type of the register."""
 
 
 class Names:
-    """What a bare name means where the parser stands: a register, a special register, or a symbol.
+    """Symbol table of the parser: whether a bare name is a register, a special register, or a symbol.
 
     Names with a `%` are registers unless declared otherwise; for any other name the declarations of the enclosing scopes decide.
     """
@@ -51,7 +51,7 @@ class Names:
         self._types: list[dict[str, Declared]] = [{}]
         self._variables: list[dict[str, Variable]] = [{}]
         self.has_vectors = False
-        """Whether a vector register was declared anywhere so far."""
+        """Whether a vector register has been declared anywhere so far."""
 
     def enter(self) -> None:
         self._scopes.append({})
@@ -78,7 +78,7 @@ class Names:
         self._variables[-1][variable.name] = variable
 
     def declared(self, name: str) -> Declared | None:
-        """Type and vector length of a register; None if the text does not declare it."""
+        """Return type and vector length of a register; None if the text does not declare it."""
         for types, ranges in zip(reversed(self._types), reversed(self._ranges), strict=True):
             if name in types:
                 return types[name]
@@ -88,18 +88,21 @@ class Names:
         return None
 
     def spread(self, register: Register) -> Operand:
-        """A vector register as its elements, `{v.x, v.y}` for `v`: then no pass has to look for it. Any other register is itself."""
+        """Return a vector register as its elements, `{v.x, v.y}` for `v`; any other register unchanged.
+
+        So passes need not handle vectors.
+        """
         if "." in register.name:
             return register
         _, length = self.declared(register.name) or ("", 1)
         return register if length == 1 else Vector(tuple(Register(f"{register.name}.{element}") for element in "xyzw"[:length]))
 
     def variable(self, name: str) -> Variable | None:
-        """The variable or parameter of a name; None if it names none."""
+        """Return the variable or parameter with a name; None if there is none."""
         return next((variables[name] for variables in reversed(self._variables) if name in variables), None)
 
     def lookup(self, name: str) -> Name:
-        """The operand that `name` stands for."""
+        """Return the operand that `name` stands for."""
         innermost = self._scopes[-1]
         found = innermost.get(name)
         if found is None:
@@ -107,7 +110,7 @@ class Names:
         return found
 
     def _resolve(self, name: str) -> Name:
-        # From the inside: a register of a block hides a variable around it, also where a range declares it.
+        # Innermost first: a register of a block hides a variable around it, also if a range declares the register.
         for scope, ranges in zip(reversed(self._scopes), reversed(self._ranges), strict=True):
             if name in scope:
                 return scope[name]
@@ -127,7 +130,7 @@ class Names:
         return Symbol(name)
 
     def meet(self, variable: Variable) -> bool:
-        """Whether the innermost scope declares a register of that name."""
+        """Return whether the innermost scope declares a register of that name."""
         ranges = self._ranges[-1]
         return variable.name in self._types[-1] or any(
             register_number(variable.name, prefix, count) is not None for prefix, count, _ in ranges
@@ -135,7 +138,7 @@ class Names:
 
 
 def register_number(name: str, prefix: str, count: int | None) -> int | None:
-    """Which of the registers of `.reg .b32 prefix<count>;` bears `name`; None if none does.
+    """Return the number of the register `name` among those of `.reg .b32 prefix<count>;`; None if it is not one of them.
 
     >>> register_number("%r11", "%r", 12)
     11
@@ -147,7 +150,7 @@ def register_number(name: str, prefix: str, count: int | None) -> int | None:
 
 
 def parse_operand(cursor: Cursor, names: Names, opcode: str = "") -> Operand | Sum:
-    """The operand of an instruction that starts here. Of a call, a parenthesis begins a list of arguments and not a constant expression."""
+    """Parse the operand at the cursor. In a call, a parenthesis begins a list of arguments and not a constant expression."""
     text = cursor.texts[cursor.at]
     kind = cursor.kinds[cursor.at]
     if kind == WORD and text != "WARP_SZ":
@@ -204,7 +207,7 @@ def _continue_name(cursor: Cursor, names: Names, name: Name, opcode: str) -> Ope
 
 
 def _parse_element(cursor: Cursor, names: Names, name: Symbol) -> Symbol:
-    """`table[3]`: the place of an element, counted in scalars however many dimensions the array has."""
+    """Parse the index in `table[3]` and return the element's address; elements are scalars, however many dimensions the array has."""
     variable = names.variable(name.name)
     opening = cursor.span()
     cursor.at += 1
@@ -218,7 +221,7 @@ def _parse_element(cursor: Cursor, names: Names, name: Symbol) -> Symbol:
 
 
 def _simple(cursor: Cursor, names: Names) -> Operand:
-    """An operand inside another one, where no sum may stand."""
+    """Parse an operand inside another one, where sums are not allowed."""
     start = cursor.starts[cursor.at]
     found = parse_operand(cursor, names)
     if isinstance(found, Sum):
@@ -260,7 +263,7 @@ def _parse_address(cursor: Cursor, names: Names) -> Address | TextureAddress:
 
 
 def parse_offset(cursor: Cursor) -> int:
-    """`+4`, `-4`, `+-4` or `+(2*2)`."""
+    """Parse `+4`, `-4`, `+-4` or `+(2*2)`."""
     if cursor.text not in ("+", "-"):
         raise cursor.error(f"expected `+` or `-` and an offset, found {cursor.found()}")
     cursor.accept("+")

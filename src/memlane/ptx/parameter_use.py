@@ -1,11 +1,11 @@
-"""Which pointer parameters of a kernel its loads and its stores may go through.
+"""Find the pointer parameters of a kernel through which its loads and its stores may access memory; conservative.
 
-In doubt more than there are. An access is known where its address is made from pointer parameters and named variables alone: by moves,
-conversions between state spaces, selections among such addresses, and additions of what is not a pointer itself. Through any other
-address, such as one that was loaded from memory, put together from halves, or given by a function that is called, a kernel may reach
-everything. Each instruction that writes a register counts, whichever way control goes.
+An access is known if its address is made only from pointer parameters and named variables: by moves, conversions between state spaces,
+selections among such addresses, and additions of numbers that are not pointers. Through any other address, such as one that was loaded from
+memory, assembled from halves, or returned by a function, a kernel may reach everything. Each instruction that writes a register counts,
+whatever the control flow.
 
-One rule is taken for granted, that of C++: a number that is added to a pointer leads no further than to the end of its array.
+One rule of C++ is assumed: a number added to a pointer leads no further than to the end of its array.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from memlane.walks import bounded_rounds
 
 _POINTER_BITS = 64
 _INSIDE = frozenset({"shared", "shared::cluster", "local", "param", "const"})
-"""State spaces that no buffer lies in."""
+"""State spaces outside all buffers."""
 _LINEAR = frozenset({"mov", "add", "sub", "neg", "not", "and", "or", "xor", "selp", "slct", "min", "max", "abs", "cvta"})
-"""What makes a pointer of a pointer, or its opposite, and of nothing narrower."""
+"""Opcodes that make a pointer, or its negation, from a pointer, and from nothing narrower."""
 _MOST_SHIFTED = 8
-"""A number that is shifted further may be the upper half of a pointer."""
+"""Largest shift of an index; a number that is shifted further may be the upper half of a pointer."""
 _LARGEST_FACTOR = 1 << 15
-"""A number that is multiplied by more may be the upper half of a pointer."""
+"""Largest factor of an index; a number that is multiplied by more may be the upper half of a pointer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,17 @@ class ParameterUse:
     reads: frozenset[int]
     writes: frozenset[int]
     unknown_write: Instruction | None = None
-    """A store by an address of which it is not known that it lies in one of these arrays, in a variable of the module, or in private
-    memory; None if there is none. Stores to surfaces are not among these."""
+    """A store to an address not known to lie in one of these arrays, in a variable of the module, or in private memory; None if there is
+    none. Stores to surfaces are not included.
+    """
 
 
 def parameter_use(module: Module, kernel: str, pointers: Collection[int], private: Collection[int] = ()) -> ParameterUse:
-    """Return through which parameters a kernel may read and write; through more rather than fewer.
+    """Return the parameters through which a kernel may read and write; rather too many than too few.
 
-    `pointers`: positions of the parameters that hold the address of an array. All others hold what leads to none of these arrays, as far as
-    the caller knows; an access by their value counts as one to any array, unless they are `private`: addresses of memory that belongs to
-    the launch alone. Atomic operations read and write.
+    `pointers`: positions of the parameters that hold the address of an array. All others hold values that lead to none of these arrays, as
+    far as the caller knows; an access through their value counts as one to any array, unless they are `private`: addresses of memory that
+    belongs to the launch alone. Atomic operations read and write.
     """
     known, key = _known(module), (kernel, frozenset(pointers), frozenset(private))
     if key not in known:
@@ -89,7 +90,7 @@ def _bits(positions: Collection[int]) -> int:
 
 
 def _touched(module: Module, one: Instruction) -> Iterator[tuple[bool, Address | None]]:
-    """Yield what an instruction may do to arrays: whether it writes, and the address; None for one that may lead anywhere."""
+    """Yield (writes, address) for each access of an instruction to arrays; the address is None if it may be anywhere."""
     form = one.form
     if form.effect == "call":
         yield from _called(module, one)
@@ -101,14 +102,14 @@ def _touched(module: Module, one: Instruction) -> Iterator[tuple[bool, Address |
     elif form.effect == "prefetch" and one.opcode != "discard":
         return
     elif "map" in form.addresses or one.opcode == "tensormap":
-        # The array lies where the tensor map says, not where the map lies.
+        # The array lies where the tensor map points, not at the map's own address.
         yield from ((stores, None) for stores in (False, True))
     else:
         yield from _plainly_touched(one)
 
 
 def _called(module: Module, one: Instruction) -> Iterator[tuple[bool, Address | None]]:
-    """Functions with a body are looked at as themselves."""
+    """Yield the accesses of a call to a function without a body; functions with a body are examined by themselves."""
     name = called_name(one)
     if name not in module.functions:  # or through a pointer
         yield False, None
@@ -138,18 +139,18 @@ def _plainly_touched(one: Instruction) -> Iterator[tuple[bool, Address | None]]:
 
 
 class _Values:
-    """What the registers of one function may hold."""
+    """Possible values of the registers of one function."""
 
     def __init__(self, function: Function, pointers: frozenset[int], private: frozenset[int], everything: int) -> None:
         self.instructions = tuple(function.instructions())
         self._scope = Scope.of(() if function.body is None else function.body.walk())
-        # What a function is given that is called, its callers may have from anywhere.
+        # Callers may pass any address to a function that is called.
         self._parameters = {one.name: position for position, one in enumerate(function.params) if function.is_entry}
         self._sizes = [one.nbytes for one in function.params]
         self._structures = {position for position, one in enumerate(function.params) if one.shape is not None}
         self._pointers, self._private, self._everything = pointers, private, everything
         self._loaded = 1 << len(function.params)
-        """The bit of what was loaded from memory."""
+        """Bit of values that were loaded from memory."""
         self._title = function.title
         self._writers: dict[str, list[Instruction]] = defaultdict(list)
         self._readers: dict[str, list[Instruction]] = defaultdict(list)
@@ -159,7 +160,7 @@ class _Values:
             for name in values_read(one):
                 self._readers[name].append(one)
         self._made_of = self._sources()
-        """By register: bits of the parameters, and of memory, that its values are made of."""
+        """Bits of the parameters, and of memory, from which the values of each register are made."""
         self._in_memory = self._stored() if function.is_entry else everything
         self._may_point = self._pointer_like()
         self._based = self._known_addresses()
@@ -193,12 +194,14 @@ class _Values:
                     changed = True
             return changed
 
-        self._settle(change)
+        self._solve(change)
         return made_of
 
     def _loaded_parameter(self, one: Instruction) -> int | None:
-        """The position of the parameter whose value, or a part of it, an instruction loads; None if it does something else, or may load
-        another than the one it names."""
+        """Return the position of the parameter that an instruction loads, wholly or in part.
+
+        None if it is not such a load, or may read another parameter than the one it names.
+        """
         address = one.operand("a") if one.form.effect == "load" and one.form.addresses.get("a") == "param" else None
         if not isinstance(address, Address) or not isinstance(address.base, Symbol) or address.base.name not in self._parameters:
             return None
@@ -207,8 +210,10 @@ class _Values:
         return position if 0 <= start <= self._sizes[position] - count * SCALAR_TYPES[one.form.types["d"]].nbytes else None
 
     def _stored(self) -> int:
-        """The pointer parameters, as bits, whose addresses may lie in memory: those that were stored, and all if the kernel looks at its
-        parameters in another way than by name."""
+        """Return the pointer parameters, as bits, whose addresses may lie in memory.
+
+        These are the ones that were stored, and all if the kernel accesses its parameters otherwise than by name.
+        """
         bits = 0
         for one in self.instructions:
             if one.form.addresses or one.form.effect == "call":
@@ -221,7 +226,7 @@ class _Values:
         return bits & self._everything
 
     def _pointer_like(self) -> set[str]:
-        """Registers that may hold a pointer, or the difference of two: what must not count as a number that is added to one."""
+        """Return the registers that may hold a pointer, or the difference of two; they must not count as a number added to one."""
         found: set[str] = set()
 
         def change(one: Instruction) -> bool:
@@ -231,11 +236,11 @@ class _Values:
             found.update(written)
             return True
 
-        self._settle(change)
+        self._solve(change)
         return found
 
     def _gives_pointer(self, one: Instruction, known: set[str]) -> bool:
-        """Whether an instruction may give a pointer, where these registers may hold one."""
+        """Return whether an instruction may produce a pointer, if the registers `known` may hold one."""
         position = self._loaded_parameter(one)
         if position is not None:
             return position in self._pointers | self._private | self._structures
@@ -252,7 +257,7 @@ class _Values:
         return any(self._made_of[name] for name in read)
 
     def _known_addresses(self) -> set[str]:
-        """Registers that hold nothing but addresses in arrays of pointer parameters, and in named variables."""
+        """Return the registers that hold only addresses in arrays of pointer parameters, and in named variables."""
         based = {name for name in self._writers if self._bits(name) == _POINTER_BITS}
         work = list(based)
         while work:
@@ -263,7 +268,7 @@ class _Values:
         return based
 
     def _keeps_base(self, one: Instruction, based: set[str]) -> bool:
-        """Whether an instruction gives such an address, where these registers hold them."""
+        """Return whether an instruction produces such an address, if the registers `based` hold them."""
         position = self._loaded_parameter(one)
         if position is not None:
             whole = SCALAR_TYPES[one.form.types["d"]].nbytes == self._sizes[position]
@@ -311,10 +316,10 @@ class _Values:
         kind = SCALAR_TYPES.get(self._scope.type_of(register))
         return _POINTER_BITS if kind is None else kind.bits
 
-    def _settle(self, change: Callable[[Instruction], bool]) -> None:
-        """Let each instruction change what is known, until none does. What is known of a register only grows."""
+    def _solve(self, change: Callable[[Instruction], bool]) -> None:
+        """Apply `change` to the instructions until a fixpoint is reached. The known facts of a register only grow."""
         work = list(reversed(self.instructions))
-        # An instruction is met again whenever one more parameter, or the last thing besides, becomes known of a register that it reads.
+        # An instruction is visited again for each parameter, or memory, newly found in a register that it reads.
         met_again = (len(self._sizes) + 2) * sum(map(len, self._readers.values()))
         steps = bounded_rounds(f"what the registers of {self._title} may hold", len(work) + met_again)
         while work:
@@ -325,8 +330,10 @@ class _Values:
 
 
 def _is_scaled(one: Instruction) -> bool:
-    """Whether an instruction makes a distance of an index, or what it adds to another number is one: a pointer times a small number is none
-    any more."""
+    """Return whether an instruction scales an index, so that its product or shift is not a pointer any more.
+
+    A pointer times a small number is not a pointer.
+    """
     a, b = one.operand("a"), one.operand("b")
     if one.opcode in ("shl", "shr"):
         most = _MOST_SHIFTED if one.opcode == "shl" else _POINTER_BITS
@@ -337,7 +344,7 @@ def _is_scaled(one: Instruction) -> bool:
 
 
 def _data(one: Instruction) -> Iterator[Operand]:
-    """Yield what an instruction reads that is not an address."""
+    """Yield the operands that an instruction reads, addresses excluded."""
     places = {one.form.operands[letter] for letter in (*one.form.addresses, *(one.form.writes - one.form.updates))}
     yield from (operand for place, operand in enumerate(one.operands) if place not in places)
 

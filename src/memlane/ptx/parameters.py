@@ -1,7 +1,7 @@
-"""Parameters and results of device functions: who accesses which part of them, and the registers that they can be cut into.
+"""Find the parts of device functions' parameters and results that are accessed, and divide them into registers.
 
-PTX passes them through variables in `.param` space: the caller stores into one of its own and names it in the call, the function loads from
-another. Where nobody needs the address of such a variable, its parts may as well be registers.
+PTX passes them through variables in `.param` space: the caller stores into a variable of its own and names it in the call, the function
+loads from another. If the address of such a variable is not needed, its parts may as well be registers.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from memlane.ptx.ir import Address, Arguments, Instruction, Operand, Symbol, Vec
 from memlane.ptx.types import SCALAR_TYPES
 
 Unit = tuple[int, int]
-"""Offset and size in bytes of what becomes one register."""
+"""Offset and size in bytes of a part that becomes one register."""
 
 
 def parameter_accesses(one: Instruction) -> Iterator[tuple[str, int, int, int]]:
-    """Of a load or store in `.param` space: the variable, the offset, the bytes of a component, and how many components."""
+    """Yield, for a load or store in `.param` space, (variable, offset, bytes of a component, number of components)."""
     if one.form.effect not in ("load", "store") or one.form.addresses.get("a") != "param":
         return
     address, letter = one.operand("a"), value_letter(one)
@@ -29,20 +29,20 @@ def parameter_accesses(one: Instruction) -> Iterator[tuple[str, int, int, int]]:
 
 
 def value_letter(one: Instruction) -> str:
-    """What the manual calls the value of a load or store."""
+    """Return the manual's letter for the value of a load or store."""
     return "d" if one.form.effect == "load" else "b"
 
 
 def items_of(call: Instruction, letter: str) -> tuple[Operand, ...]:
-    """The arguments or results of a call, by the letter of their list."""
+    """Return the arguments or results of a call, by the letter of their list."""
     operand = call.operand(letter)
     return operand.items if isinstance(operand, Arguments) else () if operand is None else (operand,)
 
 
 def cut(accesses: Iterable[Unit]) -> tuple[Unit, ...]:
-    """The parts of a variable, in order, of which each access takes some whole ones: those that overlap are cut into equal parts.
+    """Return the parts of a variable, in order, so that each access covers whole parts: overlapping accesses are cut into equal parts.
 
-    Bytes that nobody accesses belong to none.
+    Bytes that are not accessed belong to none.
 
     >>> cut([(0, 8), (4, 4), (12, 2)])
     ((0, 4), (4, 4), (12, 2))

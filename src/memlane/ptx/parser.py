@@ -1,7 +1,7 @@
-"""PTX text to a `Module`.
+"""Parse PTX text into a `Module`.
 
-The grammar of statements is tiny and written out here; what instructions look like is the business of the table. Whatever is a directive
-and not modelled is kept as text.
+The grammar of statements is small and written out here; the instruction table defines the instructions. Directives that are not modelled
+are kept as text.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from memlane.ptx.ir import (
 from memlane.ptx.lexer import DIRECTIVE, END, NUMBER, STRING, WORD, Cursor
 from memlane.ptx.location import Location
 from memlane.ptx.operands import Names
-from memlane.ptx.statics import variables_outside
+from memlane.ptx.static_variables import hoist_static_variables
 from memlane.source import Source, shortened
 
 _LONGEST_VERSION = 9
 _DEEPEST = 100
-"""Blocks in a block: what walks over a module goes into each."""
+"""Deepest nesting of blocks: functions that walk a module recurse into each."""
 _EXTENTS = frozenset({".maxntid", ".reqntid", ".reqnctapercluster", ".maxclusterrank"})
-"""Performance directives that have one to three numbers, which a launch is compared with."""
+"""Performance directives with one to three numbers, against which a launch is checked."""
 _ENDS_WITH_SEMICOLON = frozenset({".pragma", ".alias", ".branchtargets", ".calltargets", ".callprototype"})
 _ENDS_A_HEAD = frozenset({*SPACE_DIRECTIVES, *LINKAGE, ".entry", ".func", ".file", ".section", ".alias", ".version", ".target", ".loc"})
-"""What cannot belong to the head of a function: the next declaration."""
+"""Directives that cannot belong to the head of a function: they begin the next declaration."""
 
 
 def parse(text: str, name: str = "<ptx>") -> Module:
-    """Parse the text of a PTX module. `name` stands in error messages, usually the name of the file.
+    """Parse the text of a PTX module. `name` appears in error messages; it is usually the name of the file.
 
-    module = ml.parse(Path("kernel.ptx").read_text(), "kernel.ptx")
+        module = ml.parse(Path("kernel.ptx").read_text(), "kernel.ptx")
 
     Raises `PtxSyntaxError`, `UnsupportedPtx` for an instruction that is not in the table, and `PtxTypeError` for one with the wrong
-    operands; each points at its place.
+    operands; each gives the place in the text.
     """
     if not isinstance(text, str):
         raise TypeError(f"parse takes PTX text, as returned by Path(...).read_text(); got a {type(text).__name__}")
@@ -64,7 +64,7 @@ def parse(text: str, name: str = "<ptx>") -> Module:
 
 
 def parse_statements(text: str, name: str = INSERTED) -> tuple[Statement, ...]:
-    """Read statements as they stand in a function body, without the braces around them. Raises as `parse` does."""
+    """Parse statements as in a function body, without the braces around them. Raises the errors of `parse`."""
     parser = _Parser(Source(name, text))
     statements = parser.statements()
     if parser.cursor.kind != END:
@@ -73,7 +73,7 @@ def parse_statements(text: str, name: str = INSERTED) -> tuple[Statement, ...]:
 
 
 class _Parser:
-    """Recursive descent over the tokens of one text."""
+    """Recursive descent parser over the tokens of one text."""
 
     def __init__(self, source: Source) -> None:
         self.cursor = Cursor(source)
@@ -97,15 +97,15 @@ class _Parser:
         target = [cursor.expect_kind(WORD, "an architecture such as `sm_90`")]
         while cursor.accept(","):
             target.append(cursor.expect_kind(WORD, "an option of `.target`"))
-        # 64 bits where nothing is said: the assemblers of today know no other.
+        # 64 bits where nothing is said: current assemblers support no other size.
         address_size = parse_whole(cursor, "32 or 64") if cursor.accept(".address_size") else 64
         items: list[Item] = []
         while cursor.kind != END:
             items.extend(self.items())
-        return Module((int(major), int(minor or 0)), tuple(target), address_size, variables_outside(tuple(items)), cursor.source.name)
+        return Module((int(major), int(minor or 0)), tuple(target), address_size, hoist_static_variables(tuple(items)), cursor.source.name)
 
     def items(self) -> tuple[Item, ...]:
-        """What stands next at module scope; a declaration may hold several variables."""
+        """Parse the next items at module scope; a declaration may hold several variables."""
         cursor = self.cursor
         first = cursor.at
         if cursor.accept(";"):
@@ -123,7 +123,7 @@ class _Parser:
         return (self.directive(),)
 
     def directive(self) -> Directive:
-        """A directive kept as text: up to its `;` or `}`, or, if it has neither, to the end of its line."""
+        """Parse a directive kept as text: up to its `;` or `}`, or, if it has neither, to the end of its line."""
         cursor = self.cursor
         first = cursor.at
         name = cursor.next()
@@ -146,7 +146,7 @@ class _Parser:
         return Directive(cursor.slice(first))
 
     def branch_targets(self) -> Directive:
-        """`a, b<2>;` behind `.branchtargets`: a range of names is written out."""
+        """Parse `a, b<2>;` behind `.branchtargets`, ranges of names expanded."""
         cursor = self.cursor
         names: list[str] = []
         while True:
@@ -200,7 +200,7 @@ class _Parser:
             cursor.expect(",", "or `)` after a parameter")
 
     def attributes(self, linkage: tuple[str, ...]) -> tuple[str, ...]:
-        """`.maxntid 256, 1, 1` and the like, each as one text, up to the body or, of a prototype without `;`, the next declaration."""
+        """Parse `.maxntid 256, 1, 1` and similar, each as one text, up to the body or, without a body, to the next declaration."""
         cursor = self.cursor
         found: list[str] = []
         while cursor.kind == DIRECTIVE and cursor.text not in _ENDS_A_HEAD and not ("extern" in linkage and cursor.text == ".pragma"):
@@ -218,7 +218,7 @@ class _Parser:
         return tuple(found)
 
     def extents(self) -> str:
-        """`.maxntid 0x100, 1`: its numbers in decimal."""
+        """Parse `.maxntid 0x100, 1`, and return it with its numbers in decimal."""
         cursor = self.cursor
         name, wanted = cursor.next(), "a number of threads or blocks"
         numbers = [parse_whole(cursor, wanted)]
@@ -231,7 +231,7 @@ class _Parser:
     # -- statements ----------------------------------------------------------------------------------------------------------------
 
     def statements(self) -> tuple[Statement, ...]:
-        """Statements up to the `}` that ends the block, or to the end."""
+        """Parse statements up to the `}` that ends the block, or to the end."""
         cursor, kinds, texts = self.cursor, self.cursor.kinds, self.cursor.texts
         found: list[Statement] = []
         append = found.append
@@ -288,7 +288,7 @@ class _Parser:
         return (self.directive(),)
 
     def loc(self) -> Directive:
-        """`.loc 1 15 3{, function_name $L__info{+8}, inlined_at 1 30 5}`; the instructions behind it carry the place."""
+        """Parse `.loc 1 15 3{, function_name $L__info{+8}, inlined_at 1 30 5}`; the instructions behind it carry the place."""
         cursor = self.cursor
         first = cursor.at
         cursor.at += 1

@@ -1,4 +1,4 @@
-"""A `Module` to PTX text, which `parse` reads back as the same module."""
+"""Print a `Module` as PTX text, which `parse` reads back as the same module."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from memlane.ptx.ir import (
 
 
 def print_module(module: Module) -> str:
-    """The text of a module."""
+    """Return the text of a module."""
     lines = [
         f".version {module.version[0]}.{module.version[1]}",
         f".target {', '.join(module.target)}",
@@ -47,7 +47,7 @@ def print_module(module: Module) -> str:
 
 
 def print_statements(statements: tuple[Statement, ...], indent: str = "\t") -> str:
-    """The text of statements, one a line."""
+    """Return the text of statements, one per line."""
     return "\n".join(_statements(statements, indent))
 
 
@@ -98,7 +98,7 @@ def _registers(declaration: RegisterDecl) -> str:
 
 
 def variable_text(variable: Variable) -> str:
-    """A declaration without its semicolon, as it also stands in a list of parameters."""
+    """Return a declaration without its semicolon, as in a list of parameters."""
     words = [f".{word}" for word in variable.linkage]
     words.append(f".{variable.space}")
     before, pointer, rest = variable.attributes.partition(".ptr")
@@ -119,7 +119,7 @@ def variable_text(variable: Variable) -> str:
 
 
 def instruction_text(instruction: Instruction) -> str:
-    """One instruction with its guard and its semicolon."""
+    """Return the text of one instruction with its guard and its semicolon."""
     guard = ""
     if instruction.guard is not None:
         guard = f"@{'!' if instruction.guard.negated else ''}{instruction.guard.register} "
@@ -128,7 +128,7 @@ def instruction_text(instruction: Instruction) -> str:
 
 
 def operand_text(operand: Operand) -> str:
-    """One operand as it is written."""
+    """Return the text of one operand."""
     match operand:
         case Register(name, negated):
             return f"!{name}" if negated else name
@@ -157,7 +157,7 @@ def _offset(offset: int) -> str:
 
 
 def immediate_text(literal: Immediate) -> str:
-    """The spelling of the source, or the shortest exact one."""
+    """Return the source spelling of a literal, or the shortest exact one."""
     if literal.text:
         return literal.text
     if literal.kind == "int":

@@ -1,4 +1,4 @@
-"""Which registers and other names an instruction reads and writes, renaming them, and the types of registers."""
+"""Find the registers and other names that an instruction reads and writes, rename them, and look up register types."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from memlane.ptx.ir import (
 
 
 def registers_in(operand: Operand) -> Iterator[str]:
-    """Names of the registers in an operand. `%v.x`, a component of a vector register, counts as `%v`."""
+    """Yield the names of the registers in an operand. `%v.x`, a component of a vector register, counts as `%v`."""
     match operand:
         case Register(name):
             yield name.partition(".")[0]
@@ -39,17 +39,17 @@ def registers_in(operand: Operand) -> Iterator[str]:
 
 
 def registers_written(instruction: Instruction) -> tuple[str, ...]:
-    """The registers that an instruction may write, its guard being true."""
+    """Return the registers that an instruction may write if its guard is true."""
     return _registers(instruction)[1]
 
 
 def registers_read(instruction: Instruction) -> tuple[str, ...]:
-    """The registers that an instruction reads, its guard included."""
+    """Return the registers that an instruction reads, its guard included."""
     return _registers(instruction)[0]
 
 
 def _registers(instruction: Instruction) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What an instruction reads and what it writes. Every pass asks for it several times, so the instruction keeps the answer."""
+    """Return the registers that an instruction reads and writes; the result is cached on the instruction, as every pass needs it."""
     if instruction.known_registers is None:
         object.__setattr__(instruction, "known_registers", (_read(instruction), _written(instruction)))
         assert instruction.known_registers is not None
@@ -75,24 +75,24 @@ def _read(instruction: Instruction) -> tuple[str, ...]:
 
 
 CARRY = "%cc"
-"""The carry flag of extended-precision arithmetic, which instructions name by their opcode only."""
+"""The carry flag of extended-precision arithmetic, which only the opcode of an instruction implies."""
 _CARRY_READERS = frozenset({"addc", "subc", "madc"})
 
 
 def values_written(instruction: Instruction) -> tuple[str, ...]:
-    """The registers that an instruction may write, the carry flag being one."""
+    """Return the registers that an instruction may write, the carry flag included."""
     found = registers_written(instruction)
     return (*found, CARRY) if instruction.has("cc") else found
 
 
 def values_read(instruction: Instruction) -> tuple[str, ...]:
-    """The registers that an instruction reads, its guard included, the carry flag being one."""
+    """Return the registers that an instruction reads, its guard and the carry flag included."""
     found = registers_read(instruction)
     return (*found, CARRY) if instruction.opcode in _CARRY_READERS else found
 
 
 def overwrites(instruction: Instruction) -> tuple[str, ...]:
-    """The registers whose former value is gone for certain behind an instruction: written whole and without a guard."""
+    """Return the registers whose old value an instruction certainly overwrites: written whole and without a guard."""
     if instruction.guard is not None:
         return ()
     form = instruction.form
@@ -104,7 +104,7 @@ def overwrites(instruction: Instruction) -> tuple[str, ...]:
 
 
 def rename_operand(operand: Operand, rename: Callable[[str], str]) -> Operand:
-    """The operand with every register and symbol name replaced by `rename(name)`; the offsets and components stay."""
+    """Return the operand with every register and symbol name replaced by `rename(name)`; offsets and components are kept."""
     match operand:
         case Register(name, negated):
             base, dot, component = name.partition(".")
@@ -127,7 +127,7 @@ def rename_operand(operand: Operand, rename: Callable[[str], str]) -> Operand:
 
 
 def rename_instruction(instruction: Instruction, rename: Callable[[str], str]) -> Instruction:
-    """The instruction with every register and symbol name, that of its guard included, replaced by `rename(name)`."""
+    """Return the instruction with every register and symbol name, that of its guard included, replaced by `rename(name)`."""
     guard = instruction.guard
     return replace(
         instruction,
@@ -137,7 +137,7 @@ def rename_instruction(instruction: Instruction, rename: Callable[[str], str]) -
 
 
 def names_in(operand: Operand) -> Iterator[str]:
-    """Names of the registers and symbols in an operand."""
+    """Yield the names of the registers and symbols in an operand."""
     match operand:
         case Symbol(name) | Address(Symbol(name)):
             yield name
@@ -157,12 +157,12 @@ class Scope:
 
     types: Mapping[str, str]
     ranges: Mapping[str, tuple[int, str]]
-    """Prefix to count and type: `.reg .b32 %r<12>`."""
+    """Count and type by prefix: `.reg .b32 %r<12>`."""
     outer: Scope | None = None
 
     @classmethod
     def of(cls, declarations: Iterable[object], outer: Scope | None = None) -> Scope:
-        """The scope of a block with these statements (or of a list of parameters)."""
+        """Return the scope of a block with these statements (or of a list of parameters)."""
         types: dict[str, str] = {}
         ranges: dict[str, tuple[int, str]] = {}
         for one in declarations:
@@ -176,11 +176,11 @@ class Scope:
         return cls(types, ranges, outer)
 
     def declares(self, name: str) -> bool:
-        """Whether a register of that name is declared in this very scope."""
+        """Return whether a register of that name is declared in this very scope."""
         return bool(self._declared(name))
 
     def type_of(self, name: str) -> str:
-        """The scalar type of a register, or of a component (`%v.x`) of one; `b32` where the text does not declare it."""
+        """Return the scalar type of a register, or of a component (`%v.x`) of one; `b32` where the text does not declare it."""
         scope: Scope | None = self
         while scope is not None:
             found = scope._declared(name) or scope._declared(name.rpartition(".")[0])

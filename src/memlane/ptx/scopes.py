@@ -1,9 +1,9 @@
-"""Inner blocks taken out of a function.
+"""Flatten the inner blocks of a function.
 
     { .reg .b32 t; mov.b32 t, 1; }              .reg .b32 t;     mov.b32 t, 1;
     { .reg .b32 t; mov.b32 t, 2; }      ->      .reg .b32 t__1;  mov.b32 t__1, 2;
 
-Call sequences and inline assembly come in braces, with names of their own that the next pair of braces uses again.
+Call sequences and inline assembly come in braces, with local names that the next pair of braces uses again.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from memlane.ptx.operands import register_number
 from memlane.ptx.registers import names_in, rename_instruction
 
 _HIDDEN = "\0"
-"""No name in PTX begins so."""
+"""A prefix that no name in PTX has."""
 
 
 def flatten_scopes(function: Function) -> Function:
-    """The function with a body of one level, in which every name is declared once; itself if it is so already."""
+    """Return the function with a body of one level, in which every name is declared once; the function itself if it has no inner blocks."""
     if function.body is None or not any(isinstance(statement, Block) for statement in function.body.statements):
         return function
     return replace(function, body=Block(tuple(_Flattener(function).flatten(function.body.statements, None))))
 
 
 class _Scope:
-    """The names declared in one block, each with the name it has after flattening."""
+    """The names declared in one block, each with its name after flattening."""
 
     def __init__(self, outer: _Scope | None) -> None:
         self.outer = outer
@@ -37,7 +37,7 @@ class _Scope:
         self.ranges: list[tuple[str, int, str]] = []
 
     def declare(self, statement: Statement, renamed: Callable[[str, int | None], str]) -> None:
-        """Take in what a statement declares; `renamed` gives its new name, and that of a range (with its count) without the numbers."""
+        """Add the declarations of a statement; `renamed` returns the new name, for a range (with its count) without the numbers."""
         if isinstance(statement, RegisterDecl) and statement.count is not None:
             self.ranges.append((statement.name, statement.count, renamed(statement.name, statement.count)))
         elif isinstance(statement, (RegisterDecl, Variable, Label)):
@@ -60,18 +60,18 @@ class _Flattener:
     def __init__(self, function: Function) -> None:
         assert function.body is not None
         self.last: dict[str, int] = {}
-        """The number behind the last name that was made of a name."""
-        self.taken = _Taken()
+        """Number behind the last name derived from each name."""
+        self.taken = _UsedNames()
         for variable in (*function.params, *function.results):
             self.taken.add(variable.name)
-        for name in outside_names(function.body.statements):
+        for name in outer_names(function.body.statements):
             self.taken.add(name)
         for statement in function.body.statements:
             if isinstance(statement, RegisterDecl) and statement.count is not None:
                 self.taken.add(statement.name, statement.count)
 
     def flatten(self, statements: tuple[Statement, ...], scope: _Scope | None) -> Iterator[Statement]:
-        """The statements of one block and of those in it; `scope` is None for the body itself, where no name changes."""
+        """Yield the statements of one block and of its inner blocks; `scope` is None for the body itself, where no name changes."""
         if scope is not None:
             self.declare(statements, scope)
         for statement in statements:
@@ -85,7 +85,7 @@ class _Flattener:
             scope.declare(statement, self.fresh)
 
     def fresh(self, name: str, count: int | None) -> str:
-        """`name`, or with a number behind it, so that it (and the `count` names that start with it) is not taken; takes them."""
+        """Return `name`, or `name` with a number, so that it (and the `count` names of a range with this prefix) is unused; reserve it."""
         candidate, end = name, "" if count is None else "_"
         while self.taken.meets(candidate, count):
             self.last[name] = self.last.get(name, 0) + 1
@@ -94,10 +94,10 @@ class _Flattener:
         return candidate
 
 
-class _Taken:
-    """Names and ranges of names that are in use. Not a list of all names: a range may be longer than memory.
+class _UsedNames:
+    """Names and ranges of names in use; ranges are not expanded, as a range may be larger than memory.
 
-    They are grouped by what stands in front of the digits at their end: only names of one group can be equal, or lie in each other's range.
+    They are grouped by their part before trailing digits: only names of one group can be equal, or lie in each other's range.
     """
 
     def __init__(self) -> None:
@@ -105,14 +105,14 @@ class _Taken:
         self.ranges: dict[str, list[tuple[str, int]]] = defaultdict(list)
 
     def add(self, name: str, count: int | None = None) -> None:
-        """Take a name, or the `count` names that start with it."""
+        """Reserve a name, or a range of `count` names with that prefix."""
         if count is None:
             self.names[_stem(name)].add(name)
         else:
             self.ranges[_stem(name)].append((name, count))
 
     def meets(self, name: str, count: int | None) -> bool:
-        """Whether a name, or one of the `count` names that start with it, is taken, or may be."""
+        """Return whether a name, or one of the `count` names with that prefix, is in use, or may be."""
         stem = _stem(name)
         if count is None:
             return name in self.names[stem] or any(register_number(name, *one) is not None for one in self.ranges[stem])
@@ -123,9 +123,11 @@ def _stem(name: str) -> str:
     return name.rstrip("0123456789")
 
 
-def outside_names(statements: tuple[Statement, ...]) -> Iterator[str]:
-    """Every name but those of ranges that the body declares itself, or that is meant by a statement anywhere in it and not declared around
-    that statement."""
+def outer_names(statements: tuple[Statement, ...]) -> Iterator[str]:
+    """Yield the names used or declared at the outer level; a name used in an inner block only if no block around the use declares it.
+
+    Ranges declared at the outer level are left out.
+    """
     for statement in statements:
         if isinstance(statement, Block):
             hidden = _Scope(None)
@@ -133,7 +135,7 @@ def outside_names(statements: tuple[Statement, ...]) -> Iterator[str]:
             for inside in inner:
                 hidden.declare(inside, lambda name, count: _HIDDEN)
             own = {inside.name for inside in inner if isinstance(inside, (RegisterDecl, Variable, Label))}
-            for name in outside_names(inner):
+            for name in outer_names(inner):
                 if name not in own and not hidden.rename(name).startswith(_HIDDEN):
                     yield name
         elif isinstance(statement, (RegisterDecl, Variable, Label)):

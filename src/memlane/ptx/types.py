@@ -1,4 +1,4 @@
-"""The fundamental types of PTX and the state spaces, by their manual names without the dot."""
+"""List the fundamental types of PTX and the state spaces, by their manual names without the dot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ScalarType:
     """`u` unsigned, `s` signed, `f` floating point, `b` untyped bits, `pred`."""
     bits: int
     lanes: int = 1
-    """2 for the packed types such as `f16x2`."""
+    """2 for packed types such as `f16x2`."""
 
     @property
     def nbytes(self) -> int:
@@ -35,7 +35,7 @@ SCALAR_TYPES: dict[str, ScalarType] = {
 }
 
 VECTOR_LENGTHS = {"v2": 2, "v4": 4, "v8": 8}
-"""Elements of an access by the word that says so."""
+"""Number of elements of an access, by its modifier."""
 
 SPACES = ("reg", "sreg", "const", "global", "local", "param", "shared", "tex")
-"""The state spaces. An access without one goes through a generic address: its space is `generic` here."""
+"""The state spaces. An access without one uses a generic address: its space is `generic` here."""

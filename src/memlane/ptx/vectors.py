@@ -1,10 +1,10 @@
-"""Vector registers taken apart.
+"""Split vector registers into scalar registers.
 
     .reg .v2 .b32 v;                            .reg .b32 v@x; .reg .b32 v@y;
     ld.global.v2.b32 v, [p];           ->       ld.global.v2.b32 {v@x, v@y}, [p];
     add.u32 v.y, v.x, 1;                        add.u32 v@y, v@x, 1;
 
-The names of the elements are none of PTX, so the result is for programs that go on with the function, not for its text.
+The names of the elements are not valid PTX, so the result is for further processing, not for printing.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from memlane.ptx.ir import (
     elements,
     with_instructions,
 )
-from memlane.ptx.special import COLOURS, SPECIAL_REGISTERS
+from memlane.ptx.special_registers import COLOURS, SPECIAL_REGISTERS
 
 ELEMENTS = "xyzw"
-"""The other names of the elements."""
+"""Names of the elements."""
 
 
 def split_vectors(function: Function) -> Function:
-    """Return a function of one level with a register for each element of its vector registers; the function itself if it has none."""
+    """Return a flat function with a register for each element of its vector registers; the function itself if it has none."""
     if function.body is None:
         return function
     vectors = [one for one in function.body.statements if isinstance(one, RegisterDecl) and one.vector > 1]
@@ -53,7 +53,7 @@ def split_vectors(function: Function) -> Function:
 
 
 def _has_elements(one: Instruction) -> bool:
-    """Whether a vector move, or an element of a register that may not be declared, stands there."""
+    """Return whether an instruction is a vector move, or uses an element of a register that may not be declared."""
     return (one.opcode == "mov" and one.slot("vec") is not None) or any(
         isinstance(item, Register) and "." in item.name for operand in one.operands for item in elements(operand)
     )

@@ -1,8 +1,8 @@
-"""Whether a module makes sense: every name is declared, every operand fits its instruction.
+"""Verify a module: every name is declared, every operand fits its instruction.
 
-Each rule is one short function that yields what is wrong with an instruction; `RULES` lists them. The rules are as lenient as the
-assembler: a module that it accepts passes here too. (But for vectors of eight bytes or halves, which the manual does not know: the
-assembler takes some and is brought down by others.)
+Each rule is one short function that yields the errors of an instruction; `RULES` lists them. The rules are as lenient as ptxas: a module
+that it accepts passes here too. (Except for vectors of eight bytes or halves, which the manual does not mention: ptxas accepts some and
+crashes on others.)
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from memlane.ptx.once import once_for_each
 from memlane.ptx.operands import register_number
 from memlane.ptx.printer import operand_text
 from memlane.ptx.registers import names_in
-from memlane.ptx.special import SPECIAL_REGISTERS
+from memlane.ptx.special_registers import SPECIAL_REGISTERS
 from memlane.ptx.types import SCALAR_TYPES, VECTOR_LENGTHS
 from memlane.source import Span
 
 Complaint = tuple[str, str]
-"""What is wrong, and the piece of the instruction to point at."""
+"""The error text, and the part of the instruction to point at."""
 
 _ALIAS = re.compile(r"\.alias\s+([\w$%]+)")
 _ARCHITECTURE = re.compile(r"sm_(\d+)")
@@ -55,26 +55,26 @@ _LENGTHS = {**VECTOR_LENGTHS, "x1": 1, "x2": 2, "x4": 4}
 
 @dataclass
 class _Scope:
-    """The names visible at a place: registers with type and vector length, symbols with what they are."""
+    """The names visible at a place: registers with type and vector length, symbols with their kind."""
 
     outer: _Scope | None = None
     registers: dict[str, tuple[str, int]] = field(default_factory=dict)
     ranges: list[RegisterDecl] = field(default_factory=list)
     symbols: dict[str, str] = field(default_factory=dict)
     target: str = ""
-    """Of the outermost scope: the architecture, `sm_90a`."""
+    """Architecture, such as `sm_90a`; set in the outermost scope only."""
 
     def has_wide_accesses(self) -> bool:
-        """Whether the target knows loads and stores of 256 bits."""
+        """Return whether the target has loads and stores of 256 bits."""
         if self.outer is not None:
             return self.outer.has_wide_accesses()
         number = _ARCHITECTURE.match(self.target)
         return number is not None and int(number[1]) >= 100
 
     def register(self, name: str) -> tuple[str, int] | None:
-        """Type and vector length of a register; of a component of a vector register those of the component."""
+        """Return type and vector length of a register; for a component of a vector register, those of the component."""
         found = self.registers.get(name)
-        if found is not None:  # as nearly always: no component, declared in this block or found before
+        if found is not None:  # the usual case: no component, declared in this block or found before
             return found
         base, dot, _ = name.partition(".")
         scope: _Scope | None = self
@@ -91,7 +91,7 @@ class _Scope:
         return None
 
     def symbol(self, name: str) -> str | None:
-        """`variable`, `label`, `function` or `table`; None if there is no such symbol."""
+        """Return `variable`, `label`, `function` or `table`; None if there is no such symbol."""
         scope: _Scope | None = self
         while scope is not None:
             if name in scope.symbols:
@@ -103,13 +103,13 @@ class _Scope:
         return name in self.registers or name in self.symbols
 
     def declares_range(self, name: str) -> bool:
-        """Whether there is a range of this name, which is no name itself: `%r` beside `%r<4>` is another register."""
+        """Return whether there is a range of this name, which is not a name itself: `%r` beside `%r<4>` is another register."""
         return any(entry.name == name for entry in self.ranges)
 
 
 @once_for_each
 def verify(module: Module) -> None:
-    """Check a module, which never changes: once. Raises `PtxTypeError`, which points at the first thing that is wrong."""
+    """Check a module, once, as it is immutable. Raises `PtxTypeError`, which points at the first error."""
     scope = _Scope(target=module.target[0] if module.target else "")
     defined: set[str] = set()
     for item in module.items:
@@ -178,7 +178,7 @@ def _declare(statements: tuple[Statement, ...], scope: _Scope, function: Functio
 
 
 def _narrow(span: Span | None, piece: str) -> Span | None:
-    """The first place of `piece` in an instruction, as a whole word; the instruction itself if it is not spelled so."""
+    """Return the span of the first occurrence of `piece` in an instruction, as a whole word; that of the instruction if there is none."""
     if span is None or not piece:
         return span
     found = re.search(rf"(?<![\w$%]){re.escape(piece)}(?![\w$])", span.text)
@@ -200,7 +200,7 @@ def guard_is_a_predicate(scope: _Scope, instruction: Instruction) -> Iterator[Co
 
 def names_are_declared(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
     for operand in instruction.operands:
-        if isinstance(operand, Register):  # most are, and most of the time is spent here
+        if isinstance(operand, Register):  # most operands are registers, and most of the time is spent here
             name = operand.name.partition(".")[0]
             if scope.register(name) is None:
                 yield f"the register `{name}` is not declared", name
@@ -227,7 +227,7 @@ def destinations_are_registers(scope: _Scope, instruction: Instruction) -> Itera
     form = instruction.form
     for letter in form.writes:
         operand = instruction.operands[form.operands[letter]]
-        if isinstance(operand, Arguments):  # those of a call may be parameters
+        if isinstance(operand, Arguments):  # arguments of a call may be parameters
             continue
         for part in (operand.first, operand.second) if isinstance(operand, Pair) else elements(operand):
             text = operand_text(part)
@@ -267,7 +267,7 @@ def _has_length(scope: _Scope, instruction: Instruction, operand: Operand | None
 
 
 def vectors_fit_a_memory_access(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
-    """`ld`, `ldu` and `st`: 128 bits at most, or 256 in global memory by 32 or 64 bits on sm_100 and later."""
+    """Check vector lengths of `ld`, `ldu` and `st`: at most 128 bits, or 256 in global memory by 32 or 64 bits on sm_100 and later."""
     name, word = instruction.name, instruction.form.slots.get("vec")
     if word is None or instruction.opcode not in ("ld", "ldu", "st"):
         return
@@ -312,7 +312,7 @@ RULES: tuple[Callable[[_Scope, Instruction], Iterator[Complaint]], ...] = (
     vectors_fit_a_memory_access,
     operands_fit_their_types,
 )
-"""Every rule, in the order in which they are asked."""
+"""Every rule, in the order in which they are checked."""
 
 
 # -- types ---------------------------------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ def _registers(operand: Operand) -> Iterator[Register]:
 def _fits(scope: _Scope, operand: Operand, wanted: str, wider: bool, instruction: Instruction) -> Iterator[Complaint]:
     if isinstance(operand, Vector):
         if instruction.opcode == "mov" and instruction.slot("vec") is None:
-            yield from _packs(scope, operand, wanted, instruction)
+            yield from _check_packing(scope, operand, wanted, instruction)
         elif (
             len(operand.items) > 1
             and instruction.slot("vec") is None
@@ -373,15 +373,15 @@ def _fits(scope: _Scope, operand: Operand, wanted: str, wider: bool, instruction
             yield f"`{instruction.name}` needs a floating-point literal there, not `{operand_text(operand)}`", operand_text(operand)
     elif isinstance(operand, Special):
         found, needed = SCALAR_TYPES[SPECIAL_REGISTERS[operand.name]], SCALAR_TYPES[wanted]
-        # The manual of old declared thread indices as 16 bits wide, and the assembler still lets them be read so.
+        # Old manuals declared thread indices as 16 bits wide, and ptxas still accepts reading them so.
         narrowed = (needed.bits == 16 and found.bits == 32) or (operand.name == "%gridid" and needed.bits == 32)
         is_constant = operand.name == "WARP_SZ" and needed.kind in "usb"
         if found.bits != needed.bits and not narrowed and not is_constant and not (wider and found.bits > needed.bits):
             yield f"`{operand.name}` is `.{found.name}`, but `{instruction.name}` needs `.{wanted}` there", operand.name
 
 
-def _packs(scope: _Scope, operand: Vector, wanted: str, instruction: Instruction) -> Iterator[Complaint]:
-    """`mov.b64 %rd1, {%r1, %r2}`: the items together are as wide as the type. A `_` may stand for any of them."""
+def _check_packing(scope: _Scope, operand: Vector, wanted: str, instruction: Instruction) -> Iterator[Complaint]:
+    """Check `mov.b64 %rd1, {%r1, %r2}`: the items together are as wide as the type. A `_` may stand for any of them."""
     widths = []
     if len(operand.items) == 1:
         yield f"`{instruction.name}` packs 2 or 4 registers, not `{operand_text(operand)}`", ""
@@ -396,7 +396,7 @@ def _packs(scope: _Scope, operand: Vector, wanted: str, instruction: Instruction
 
 
 def _accepts(declared: str, wanted: str, wider: bool) -> bool:
-    """Whether a register of the type `declared` may stand where `wanted` is needed."""
+    """Return whether a register of the type `declared` may stand where `wanted` is needed."""
     register, needed = SCALAR_TYPES[declared], SCALAR_TYPES[wanted]
     if "pred" in (declared, wanted):
         return declared == wanted

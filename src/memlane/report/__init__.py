@@ -1,14 +1,14 @@
-"""What memlane knows, for people and for programs.
+"""Render traces, counts, findings and comparisons for people and for programs.
 
 terminal, findings      traces, counts and findings for the terminal
-assembled, called, failed, modelled, perturbation, sampled, skipped, totals
-                        notes that stand below them
-comparison, checks      what changed between two files; what the checker found
-table, numbers          a table under source lines; numbers as people read them
-json, spreadsheet       the same for programs
+exactness, call_notes, failures, modelled_times, perturbation, sample_notes, skipped_accesses, totals
+                        notes below them
+comparison, checks      differences between two files; results of the checker
+table, transactions     a table under source lines; transactions beside their ideal
+json, spreadsheet       machine-readable documents
 html                    the page
-picture, show           what one access looks like, and which one of a line is drawn
-timelines               when the steps of a plan ran, as a file
+picture, show           a drawing of one access, and the choice of the access to draw
+timelines               the timeline of a plan's steps, as a file
 """
 
 from importlib import import_module
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from memlane.record import kernel_label as label
 from memlane.report.checks import render_reports, reports_document
-from memlane.report.failed import broken_off_note, failed_notes
+from memlane.report.failures import broken_off_note, failed_notes
 from memlane.report.findings import TOP, headline, render_findings, render_worst, short_notes
 from memlane.report.json import counts_document, document_head, findings_document, summary_document, to_json
 from memlane.report.spreadsheet import counts_csv
@@ -51,7 +51,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The page brings a template engine, which no other command needs to load."""
+    """Import the page on first use: it brings a template engine, which no other command needs."""
     if name not in ("write_comparison", "write_report"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(import_module("memlane.report.html"), name)

@@ -1,4 +1,4 @@
-"""What the checker found, for the terminal and for programs."""
+"""Render the results of the checker, for the terminal and for programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 from memlane.launch import Report
 from memlane.number_format import plural
 from memlane.record import kernel_label, source_line
-from memlane.report.failed import failed_fields, failed_notes
+from memlane.report.failures import failed_fields, failed_notes
 from memlane.report.json import document_head
 from memlane.report.table import plain
 
@@ -28,8 +28,11 @@ def render_reports(
     failed: str = "",
     failed_launches: Sequence[FailedLaunch] = (),
 ) -> RenderableType:
-    """Each report as a paragraph under its source lines. `kernels` are the titles of those that were launched, `launches` times in all.
-    `failed`: why the program broke off; empty for one that ended well. `failed_launches`: launches that did."""
+    """Return each report as a paragraph under its source lines.
+
+    `kernels`: titles of the kernels that were launched, `launches` times in total. `failed`: why the program stopped early; empty if it did
+    not. `failed_launches`: launches that failed.
+    """
     parts: list[RenderableType] = []
     for number, report in enumerate(reports, 1):
         parts.append(plain(f"{number}. {report.kind}, {kernel_label(report.kernel)}", "bold red"))
@@ -50,7 +53,7 @@ def render_reports(
 def reports_document(
     reports: Sequence[Report], launches: int, kernels: Sequence[str], failed: str = "", failed_launches: Sequence[FailedLaunch] = ()
 ) -> dict[str, Any]:
-    """Kind "reports". `failed` and `failed_launches` as for `render_reports`."""
+    """Return the JSON document of kind "reports". `failed` and `failed_launches` as for `render_reports`."""
     return {
         **document_head("reports"),
         **failed_fields(failed, failed_launches),

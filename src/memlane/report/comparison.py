@@ -1,4 +1,4 @@
-"""What changed between two traces or counts, for the terminal and as JSON."""
+"""Render the differences between two traces or counts, for the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEADERS = {
 
 
 def render_comparison(comparison: Comparison) -> RenderableType:
-    """A sentence that says what changed, then for each kernel a table by source line; red is more, green is less, dim is within noise."""
+    """Return a summary sentence, then for each kernel a table by source line; red is more, green is less, dim is within noise."""
     parts: list[RenderableType] = [plain(summary(comparison), "bold")]
     parts += [plain(f"Note: {note}.", "yellow") for note in comparison.notes]
     for kernel in comparison.kernels:
@@ -46,7 +46,7 @@ def _kernel(kernel: KernelChange) -> list[RenderableType]:
 
 
 def _table(kernel: KernelChange) -> list[Text]:
-    """Each source line on its own, and below it a row for each operation. Columns nobody knows anything of are left out."""
+    """Return each source line in a row of its own, and below it a row for each operation; columns without any number are left out."""
     shown = [measure for measure in _HEADERS if any(line.changes[measure].difference is not None for line in kernel.lines)]
     rows: list[tuple[Text, Text, list[Text]] | Text] = []
     text = ""
@@ -65,7 +65,7 @@ def _table(kernel: KernelChange) -> list[Text]:
 
 
 def _aligned(rows: Sequence[tuple[Text, Text, list[Text]] | Text], headers: Sequence[Sequence[str]]) -> list[Text]:
-    """The rows of cells under each other; lines of text stand between them as they are."""
+    """Return the rows with their cells aligned in columns; rows that are text are kept unchanged."""
     cells = [row for row in rows if not isinstance(row, Text)]
     number = max((len(row[0]) for row in cells), default=0)
     op = max((len(row[1]) for row in cells), default=0)
@@ -100,7 +100,7 @@ def in_words(change: Change) -> str:
 
 
 def _cell(change: Change) -> Text:
-    """The same with its colour."""
+    """Return the text of `in_words` with its colour."""
     if change.difference is None:
         known = change.after if change.before is None else change.before
         return Text(UNKNOWN if known is None else _number(known), "dim")
@@ -113,7 +113,7 @@ def _cell(change: Change) -> Text:
 
 
 def _time(change: Change) -> Text:
-    """In us, without a colour where it is not known what is noise."""
+    """Return a change of time in us, without a colour where the noise is not known."""
     before, after = ((one or 0.0) / 1e3 for one in (change.before, change.after))
     if change.is_exact:
         return _cell(Change(before, after, is_exact=True))
@@ -121,7 +121,7 @@ def _time(change: Change) -> Text:
 
 
 def number_alone(line: Line, measure: str, launches: int) -> str:
-    """Return a measure of a line that only one side has; `launches`: those of its kernel there."""
+    """Return a measure of a line that only one side has; `launches`: the number of launches of its kernel on that side."""
     if measure == "requests":
         return UNKNOWN if line.requests is None else _number(line.requests / max(launches, 1))
     value = {"sectors_per_request": line.sectors_per_request, "wavefronts_per_request": line.wavefronts_per_request}.get(measure)
@@ -133,7 +133,7 @@ def _number(value: float) -> str:
 
 
 def footer_notes(comparison: Comparison) -> list[str]:
-    """Return what the numbers are and how far they can be trusted, a sentence or two each."""
+    """Return notes, a sentence or two each, on the meaning and the reliability of the numbers."""
     notes = [
         f"From {comparison.names[0]} to {comparison.names[1]}. Counts are deterministic, so every difference shown is real. There is "
         "one exception: on a GPU, the counts of an operation may depend on the order in which threads run if its addresses or its "
@@ -164,7 +164,7 @@ def _times(lines: Sequence[LineChange]) -> list[Change]:
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
-    """Kind "comparison"."""
+    """Return the JSON document of kind "comparison"."""
     return {
         **document_head("comparison"),
         "before": comparison.names[0],

@@ -1,4 +1,4 @@
-"""Findings for the terminal: the worst in a few lines each, one line each, or all with how their cost was found."""
+"""Render findings for the terminal: the worst in a few lines each, one line each, or all with the derivation of their cost."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rich.text import Text
 from memlane.diagnose import CYCLES, RULES, Finding, Findings, Unexamined
 from memlane.number_format import percent, plural, rounded
 from memlane.record import LaunchInfo, Skipped, Trace, kernel_label
-from memlane.report.failed import broken_off_note
-from memlane.report.modelled import COSTS, time_notes
-from memlane.report.skipped import skipped_note
+from memlane.report.failures import broken_off_note
+from memlane.report.modelled_times import COSTS, time_notes
+from memlane.report.skipped_accesses import skipped_note
 from memlane.report.table import plain
 
 TOP = 3
-"""Findings that are shown if nothing else is asked for."""
+"""Number of findings shown by default."""
 MODELLED_TIMES = "Times are modelled by the emulator, not measured."
 
 
@@ -29,7 +29,7 @@ def render_worst(
     notes: Sequence[str] = (),
     brief: bool = False,
 ) -> RenderableType:
-    """Return the `top` worst findings: what, where, what it costs, its cause, and what to do; with `brief` a line for each.
+    """Return the `top` worst findings: title, place, cost, cause and remedy; with `brief` a line for each.
 
     `clean`: titles of kernels without a finding. `notes`: sentences that follow.
     """
@@ -49,7 +49,7 @@ def render_worst(
 
 
 def headline(finding: Finding) -> str:
-    """Return the one number of a finding: the share of time that it costs, or else what is moved in vain."""
+    """Return the most important number of a finding: its share of time, or else its excess traffic."""
     if finding.cost_share is not None:
         return f"{percent(finding.cost_share)} of the {'modelled ' if finding.times_modelled else ''}time of its warps"
     if finding.unit == CYCLES:
@@ -74,7 +74,7 @@ def _short(finding: Finding) -> list[RenderableType]:
 
 
 def cause_in_short(finding: Finding) -> str:
-    """Return the cause, with the transactions of a request if the finding is about transactions."""
+    """Return the cause, with the transactions per request if the finding is about transactions."""
     if finding.unit not in ("sectors", "wavefronts") or not finding.requests:
         return f"{finding.what}, because {finding.cause}"
     per_request, ideal = (rounded(value) for value in (finding.per_request, finding.ideal_per_request))
@@ -99,7 +99,7 @@ def short_notes(
     failed: str = "",
     modelled: bool = False,
 ) -> list[str]:
-    """Return what a reader of the worst findings must know too, a sentence each: what was not looked at, and where the times come from."""
+    """Return sentences that a reader of the worst findings needs: what was not examined, and where the times come from."""
     notes: list[str] = []
     if not findings and not clean:
         what = "no memory access that could be observed" if skipped else "no access to memory"
@@ -131,11 +131,11 @@ def render_findings(
     failed: str = "",
     timed: Trace | None = None,
 ) -> RenderableType:
-    """Each finding as a paragraph under its source line, worst first.
+    """Return each finding as a paragraph under its source line, worst first.
 
-    `uncounted`: launches that nobody could look at, told as such. `clean`: titles of kernels without a finding, acquitted by name.
-    `skipped`: accesses that are no sites, told too. `sampled`: launches of which only a part was traced; what is found is of all.
-    `failed`: why the program broke off that was traced. `timed`: the trace, if it is to be said what limited its modelled times.
+    `uncounted`: launches without counts, which are listed as not examined. `clean`: titles of kernels without a finding, which are listed
+    as such. `skipped`: accesses that are not sites, also listed. `sampled`: launches that were traced only in part; findings cover all of
+    them. `failed`: why the traced program stopped early. `timed`: the trace, if notes shall tell what limited its modelled times.
     """
     parts: list[RenderableType] = []
     for finding in findings:

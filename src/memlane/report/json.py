@@ -1,55 +1,56 @@
-"""JSON for programs, versioned.
+"""Write versioned JSON documents for programs.
 
 Every document is one object:
 
     {"memlane_json": 1, "kind": KIND, ...}
 
-`memlane_json` grows when a field changes its meaning or goes away; new fields may come at any time, so readers must skip what they do not
-know. Unknown numbers are null, never 0 or NaN. Units are in the names. Documents about a program that was run (counts, findings, fix,
-reports, summary) have `failed`: in one line why the program broke off, so that the document lacks what it would have launched after that;
-null for a program that ended well. Counts, reports and summary have `failed_launches` too: list of {id, kernel, why} of launches that broke
-off, also where the program went on; they are not among those counted. The rest:
+`memlane_json` grows when a field changes its meaning or is removed; new fields may be added at any time, so readers must ignore fields that
+they do not know. Unknown numbers are null, never 0 or NaN. Units are in the names. Documents about a program that was run (counts,
+findings, fix, reports, summary) have `failed`: in one line why the program stopped early, so that later launches are missing; null for a
+program that ended normally. Counts, reports and summary also have `failed_launches`: list of {id, kernel, why} of launches that failed,
+even where the program continued; they are not among the counted ones. The kinds:
 
     kind "findings"   findings: list, costliest first, of the fields of `memlane.diagnose.Finding` with `per_request`, `ideal_per_request`,
                       `ratio`, `excess_transactions`, `cost` and `time` (sentences), `place` and the paragraph as `text`; unexamined: list
-                      of {rule, title, kernels, missing, how_to_get}, rules that could not look at these kernels; rules: list of {id, title,
-                      needs} of all that were asked; uncounted_launches: ids of the launches without counts; clean_kernels: titles of the
-                      kernels in which nothing was found
+                      of {rule, title, kernels, missing, how_to_get}, rules that could not be checked in these kernels; rules: list of
+                      {id, title, needs} of all rules that were checked; uncounted_launches: ids of the launches without counts;
+                      clean_kernels: titles of the kernels without findings
     kind "counts"     launches: list of {chip, target, how, kernel, grid, block, thread_instructions, exact_share, total,
                       order_dependent, sites, merged, branches};
                       `total` has the fields of `memlane.record.Totals`; sites carry the fields of `Site` and, under `counts`, those of
-                      `SiteCounts` over the launch (`bytes` asked for by the lanes, `sectors` of 32 bytes) with `bytes_moved`, `conflicts`,
+                      `SiteCounts` over the launch (`bytes` requested by the lanes, `sectors` of 32 bytes) with `bytes_moved`, `conflicts`,
                       `excess_sectors`, `lanes_per_request` and `lanes_per_address`, and `exactness`: "exact", "merged", "hint" or
                       "not checked" against the assembled code; `order_dependent`: ids of the sites whose counts may depend on the order in
                       which threads run;
-                      `merged`: the same for the accesses that the assembler made of several sites, where it was asked for;
-                      sources: texts of the source files, by the names in the sites, where they are known
-    kind "comparison" before, after: what was compared; summary, changed, certainty (of the intervals); kernels: list of {before, after,
-                      launches, cycles_of_life, time_ns (of a launch without probes), lines, only_before, only_after}; each number of a line
-                      is {before, after, low, high (between which the difference lies; null where noise was not looked at), is_exact,
+                      `merged`: the same for the accesses that the assembler merged from several sites, if requested;
+                      sources: known texts of the source files, by the names in the sites
+    kind "comparison" before, after: names of the two sides; summary, changed, certainty (of the intervals); kernels: list of {before,
+                      after, launches, cycles_of_life, time_ns (of a launch without probes), lines, only_before, only_after}; each number
+                      of a line is {before, after, low, high (bounds of the difference; null where noise was not examined), is_exact,
                       changed (null: cannot be said)}
-    kind "reports"    launches: how many were checked; kernels: their titles; reports: list of the fields of `memlane.launch.Report` with
-                      `place` and the paragraph as `text`
+    kind "reports"    launches: number of launches checked; kernels: their titles; reports: list of the fields of `memlane.launch.Report`
+                      with `place` and the paragraph as `text`
     kind "summary"    chip, target, modelled (times come from the emulator's clock), version, driver (of the GPU; empty
-                      where there was none), records: {kept, lost},
-                      accesses_not_kept (whose transactions are unknown), failed_launches (that broke off: id, kernel, why;
-                      their records are those made until then), windows_cycles (of the empty probe, by scheme), sites: list
+                      if there was none), records: {kept, lost},
+                      accesses_not_kept (whose transactions are unknown), failed_launches (id, kernel, why;
+                      their records are those made before the failure), windows_cycles (of the empty probe, by scheme), sites: list
                       of the fields of `Site` (`completeness` with its `reason` and `evidence`, `copies` in the assembled code, what
                       tracing `changed`), lines: list of the fields of `memlane.record.LineSummary` (`cycles_*`: from
                       start to end; `lifetime_share`: 0 to 1, serialised by the probe), perturbations: list of {launch, kernel, and
                       the fields of `memlane.record.Perturbation`, times in ns; slowdown: time with probes over time without}
     kind "predictions"
-                      launches: list of {kernel, launches (how many are alike), blocks, threads_per_block, predictions: list of the fields
-                      of `memlane.model.kernel.Prediction` with `limiting`: us between two events, cycles, launch_us, parts and waits,
-                      refused: by chip that cannot run it, why},
+                      launches: list of {kernel, launches (number of identical ones), blocks, threads_per_block, predictions: list of the
+                      fields of `memlane.model.kernel.Prediction` with `limiting`: us between two events, cycles, launch_us, parts and
+                      waits, refused: reason for each chip that cannot run it},
                       not_modelled: what the model leaves out
     kind "banks"      rows, columns of the tile; entries: list of the fields of `memlane.layout.Wavefronts` with `conflicts`, `mean` minus
                       `ideal`
-    kind "layout"     what a search found: layout, python and cuda (the same as text), rows, columns, size, extra_operations and
-                      extra_lookups of the address beyond row-major; entries, row_major, rap: the patterns under it, under the row-major
-                      layout and under RAP, as in "banks"; examined: candidates; families: what they were; beats_rap, verdict
+    kind "layout"     result of a search: layout, python and cuda (the layout as text), rows, columns, size, extra_operations and
+                      extra_lookups of the address compared with row-major; entries, row_major, rap: the patterns under it, under the
+                      row-major layout and under RAP, as in "banks"; examined: number of candidates; families: their kinds; beats_rap,
+                      verdict
 
-    kind "fix"        kernels: labels of those that were looked at; arrays: list of {kernel, target, modelled, array, element_bytes,
+    kind "fix"        kernels: labels of those examined; arrays: list of {kernel, target, modelled, array, element_bytes,
                       ideal_wavefronts, original, tried, refused, best, language, source, cuda, verdict}; `original` and each of `tried` is
                       {layout, wavefronts, time_ns, times_as_fast, same_output, in_source (the program was compiled again with longer rows;
                       else the compiled kernel was rewritten), limited_by (what limited the modelled time; null where it was measured),
@@ -58,14 +59,12 @@ off, also where the program went on; they are not among those counted. The rest:
                       time_ns, tried, refused, best, launches_to_pay, verdict}; each of these `tried` is {layout, sectors, time_ns,
                       same_output, remap_ns, exposed_ns}
 
-Findings and summaries have `samples`: of each launch of which only a part was traced {launch, text, weight: warps of the window for each
-that was traced, and the fields of `memlane.record.Sample`}; the `accesses` of a line are those recorded, `accesses_estimated` those of
-the window.
-Findings and summaries have `times`: of each launch whose time was modelled {launch, kernel, with_probes, limited_by: the part of the
-chip that set it, or "latency", cycles, scoreboard: cycles without the floors, floors: list of {name, cycles, moved}, missing: rates that
-the file of the chip does not have, chip}.
-Findings, summaries and the launches of counts have `skipped`: accesses that were not looked at, {function, op, file, line, reason,
-kernels}.
+Findings and summaries have `samples`: for each launch that was traced in part {launch, text, weight: warps of the window per traced warp,
+and the fields of `memlane.record.Sample`}; the `accesses` of a line are those recorded, `accesses_estimated` those of the window. Findings
+and summaries have `times`: for each launch whose time was modelled {launch, kernel, with_probes, limited_by: the part of the chip that set
+it, or "latency", cycles, scoreboard: cycles without the floors, floors: list of {name, cycles, moved}, missing: rates that the chip file
+does not have, chip}. Findings, summaries and the launches of counts have `skipped`: accesses that were not examined, {function, op, file,
+line, reason, kernels}.
 """
 
 from __future__ import annotations
@@ -77,9 +76,9 @@ from typing import TYPE_CHECKING, Any
 
 from memlane.diagnose import RULES, Finding, Findings
 from memlane.record import Counts, LaunchInfo, SiteCounts, Skipped, Trace, summarise
-from memlane.report.failed import failed_fields
-from memlane.report.modelled import times_document
-from memlane.report.sampled import samples_of
+from memlane.report.failures import failed_fields
+from memlane.report.modelled_times import times_document
+from memlane.report.sample_notes import samples_of
 
 if TYPE_CHECKING:
     from memlane.measure import FailedLaunch
@@ -90,7 +89,7 @@ Document = dict[str, Any]
 
 
 def to_json(document: Mapping[str, Any]) -> str:
-    """The document as text: two spaces, names in the order above, a line feed at the end."""
+    """Return the document as text: two spaces of indentation, names in the order above, a line feed at the end."""
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -103,7 +102,7 @@ def findings_document(
     failed: str = "",
     timed: Trace | None = None,
 ) -> Document:
-    """Kind "findings". `timed`: the trace, for what limited its modelled times."""
+    """Return the document of kind "findings". `timed`: the trace, for what limited its modelled times."""
     return {
         **document_head("findings"),
         "failed": failed or None,
@@ -124,8 +123,11 @@ def counts_document(
     failed: str = "",
     failed_launches: Sequence[FailedLaunch] = (),
 ) -> Document:
-    """Kind "counts": one launch or several. `sources`: texts of the source files, by the names that the sites use. `failed`: why the
-    program broke off that launched them. `failed_launches`: those that broke off, which are not counted."""
+    """Return the document of kind "counts", of one launch or several.
+
+    `sources`: texts of the source files, by the names that the sites use. `failed`: why the program that launched them stopped early.
+    `failed_launches`: launches that failed, which are not counted.
+    """
     launches = [counts] if isinstance(counts, Counts) else counts
     texts = {"sources": dict(sources)} if sources else {}
     parts = failed_fields(failed, failed_launches)
@@ -133,7 +135,7 @@ def counts_document(
 
 
 def summary_document(trace: Trace) -> Document:
-    """Kind "summary": the trace by source line."""
+    """Return the document of kind "summary": the trace by source line."""
     return {
         **document_head("summary"),
         "failed": trace.failed or None,

@@ -1,4 +1,4 @@
-"""What probes changed, in one line for each kernel that was launched in one way."""
+"""Report what probes changed, in one line for each kernel and launch configuration."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from memlane.record import Footprint, LaunchInfo, Perturbation, Trace, kernel_la
 
 
 def perturbation_notes(trace: Trace) -> list[str]:
-    """Registers, local memory, resident blocks and, where it was measured, time without probes and with them.
+    """Return registers, local memory, resident blocks and, where measured, times without and with probes.
 
-    Of the emulator, which has no registers to speak of, only times.
+    For the emulator, which has no registers to report, only times.
     """
     told = [
         (launch, launch.perturbation)
@@ -20,8 +20,10 @@ def perturbation_notes(trace: Trace) -> list[str]:
 
 
 def staging_notes(trace: Trace) -> list[str]:
-    """Where records went first, of launches for which shared memory was asked for or used; and why it is not known how many blocks are on
-    a multiprocessor, where that is not."""
+    """Return notes on the staging of records, for launches where shared memory was requested or used.
+
+    Also tells why it is not known how many blocks fit on a multiprocessor, where that is so.
+    """
     told = [(kernel_label(launch.kernel), launch.staging) for launch in trace.launches if launch.staging is not None]
     notes = [f"Records of {kernel} went to {staging}." for kernel, staging in told if staging.considered]
     notes += [

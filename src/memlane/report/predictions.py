@@ -1,4 +1,4 @@
-"""Predicted times of launches, for the terminal and as JSON: a column for each chip, and what they are made of."""
+"""Render predicted times of launches, for the terminal and as JSON: a column for each chip, and the parts of each time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from memlane.report.table import plain
 from memlane.titles import kernel_label
 
 _PARTS, _WAITS = 4, 4
-"""Lines of each that are shown."""
+"""Largest number of parts and of waits shown."""
 
 
 def render_predictions(forecasts: Sequence[Forecast], chips: Sequence[str], notes: Sequence[str] = ()) -> RenderableType:
-    """A table with the launches as rows and the chips as columns, then for each launch and chip what its time is made of."""
+    """Return a table with launches as rows and chips as columns, then for each launch and chip the parts of its time."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("kernel", overflow="fold")
     table.add_column("launches", justify="right")
@@ -43,7 +43,7 @@ def render_predictions(forecasts: Sequence[Forecast], chips: Sequence[str], note
 
 
 def _explained(one: Prediction) -> list[Text]:
-    """Some lines on one prediction."""
+    """Return some lines on one prediction."""
     how = f"{duration(1e3 * one.launch_us)} for the launch itself"
     if one.not_sampled:
         how += f"; all blocks ran, {one.not_sampled}"
@@ -59,7 +59,7 @@ def _explained(one: Prediction) -> list[Text]:
 
 
 def predictions_document(forecasts: Sequence[Forecast], failed: str = "", failures: Sequence[Any] = ()) -> dict[str, object]:
-    """JSON of kind "predictions"."""
+    """Return the JSON document of kind "predictions"."""
     launches = [
         {
             "kernel": one.kernel,

@@ -1,4 +1,4 @@
-"""Which access of a line is drawn, and pictures of all lines of a trace."""
+"""Choose the access of a line to draw, and draw all lines of a trace."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from memlane.report.picture import drawing_of, to_svg
 
 
 def access_pictures(trace: Trace) -> dict[tuple[str, int], str]:
-    """The costliest access of each source line as SVG, by file (as `Trace.sites` names it) and line.
+    """Return the costliest access of each source line as SVG, by file (as `Trace.sites` names it) and line.
 
-    Empty for a trace of a target that saw no addresses, as a GPU: the emulator does.
+    Empty for a trace without addresses, such as one from a GPU; the emulator records them.
     """
     chip, found = load(trace.chip), {}
     for place, examples in by_line(trace).items():
@@ -24,7 +24,7 @@ def access_pictures(trace: Trace) -> dict[tuple[str, int], str]:
 
 
 def by_line(trace: Trace) -> dict[tuple[str, int], list[AccessExample]]:
-    """The examples of a trace by file and line, in their order."""
+    """Return the examples of a trace by file and line, in their order."""
     found: dict[tuple[str, int], list[AccessExample]] = {}
     for example in trace.examples:
         site = trace.sites[example.site]
@@ -33,12 +33,12 @@ def by_line(trace: Trace) -> dict[tuple[str, int], list[AccessExample]]:
 
 
 def costliest(examples: Sequence[AccessExample]) -> AccessExample:
-    """The one with the most transactions beyond what would do, then with the most at all; of equals the first."""
+    """Return the access with the most excess transactions, then the most transactions; the first among equals."""
     return max(examples, key=lambda one: (one.transactions - one.ideal, one.transactions))
 
 
-def drawn(trace: Trace, example: AccessExample, chip: Chip | None = None) -> str:
-    """One access as SVG, by the rules of `chip` or else of that on which it was traced."""
+def draw_access(trace: Trace, example: AccessExample, chip: Chip | None = None) -> str:
+    """Return one access as SVG, by the rules of `chip` or else of the chip on which it was traced."""
     return to_svg(drawing_of(trace, example, chip or load(trace.chip)))
 
 
@@ -47,17 +47,17 @@ def drawn(trace: Trace, example: AccessExample, chip: Chip | None = None) -> str
 
 @dataclass(frozen=True)
 class SourcePlace:
-    """A source line that somebody named."""
+    """A source line named by the user."""
 
     file: str
-    """As it was written: a name, or the end of a path."""
+    """File as written: a name, or the end of a path."""
     line: int
     column: int | None = None
-    """Where the statement begins; None for all of the line."""
+    """Column where the statement begins; None for the whole line."""
 
     @classmethod
     def parse(cls, text: str) -> SourcePlace:
-        """`transpose.cu:18`, or with a column `transpose.cu:18:5`. CommandError for what is no place."""
+        """Parse `transpose.cu:18`, or with a column `transpose.cu:18:5`. Raises CommandError for anything else."""
         file, colon, line = text.rpartition(":")
         before, _, first = file.rpartition(":")
         column = line if before and first.isdecimal() else ""
@@ -68,7 +68,7 @@ class SourcePlace:
         return cls(file, int(line), int(column) if column else None)
 
     def is_in(self, file: str) -> bool:
-        """Whether a file of the trace is meant: by its name, or by the end of its path."""
+        """Return whether the place is in a file of the trace: by its name, or by the end of its path."""
         asked, known = PurePath(self.file).parts, PurePath(file).parts
         return known[-len(asked) :] == asked
 
@@ -77,11 +77,11 @@ class SourcePlace:
 
 
 def examples_at(trace: Trace, place: SourcePlace, op: str = "", asked: str = "", array: str = "") -> list[AccessExample]:
-    """The examples of a source line, the costliest first; with `op` only those of opcodes that begin so, as `ld.global`, with `array` only
-    those of the array of that name. `asked` says which warp or execution the examples are of, if these were chosen.
+    """Return the examples of a source line, the costliest first.
 
-    CommandError that says what there is instead: for a line without accesses, for one whose accesses nobody made, and for a trace without
-    addresses.
+    `op` selects opcodes with this prefix, such as `ld.global`; `array` selects accesses of the array of that name. `asked` tells which warp
+    or execution the examples were restricted to, if any. Raises CommandError that says what there is instead: for a line without accesses,
+    for one whose accesses were never executed, and for a trace without addresses.
     """
     here = _sites_at(trace, place)
     known = list(dict.fromkeys(site.array for site in here if site.array))
@@ -108,7 +108,7 @@ _NEAREST = 4
 
 
 def _sites_at(trace: Trace, place: SourcePlace) -> list[Site]:
-    """Those of a line, of one file and at least one."""
+    """Return the sites of a line, all in one file; raises CommandError if there are none."""
     sites = [site for site in trace.sites if place.is_in(site.file)]
     here = [site for site in sites if site.line == place.line]
     if not sites:

@@ -1,7 +1,8 @@
-"""Counts as CSV: one line for each site of each launch.
+"""Write counts as CSV: one line for each site of each launch.
 
-The first line names the columns: `launch` (from 0), `chip`, `how`, what the site is, then the fields of `memlane.record.SiteCounts` and
-what follows from them. RFC 4180 with line feeds, plain digits whatever the locale; a number without meaning for a site is an empty field.
+The first line names the columns: `launch` (from 0), `chip`, `how`, the description of the site, then the fields of
+`memlane.record.SiteCounts` and values derived from them. RFC 4180 with line feeds, plain digits whatever the locale; a number without
+meaning for a site is an empty field.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from memlane.record import Counts
 
 
 def counts_csv(launches: Sequence[Counts]) -> str:
-    """The sites of some launches as text; empty where there are none."""
+    """Return the sites of some launches as text; empty if there are none."""
     rows = [{"launch": number, **row} for number, counts in enumerate(launches) for row in counts.to_table()]
     text = io.StringIO()
     if rows:

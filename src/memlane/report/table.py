@@ -1,4 +1,4 @@
-"""A table of numbers under the source lines they belong to, for 80 columns and more."""
+"""Render a table of numbers under the source lines they belong to, for 80 columns and more."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 _WIDE = 100
-"""Columns from which on the headers are written out."""
+"""Least terminal width, in columns, with long headers."""
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Text of other people: never markup, and no escape sequences for the terminal to obey."""
+    """Return untrusted text for the terminal: no markup, and no escape sequences."""
     return Text("".join(character if character.isprintable() else " " for character in text), style=style)
 
 
@@ -35,16 +35,16 @@ class Row:
     line: int
     op: str
     cells: tuple[str, ...]
-    """One for each column."""
+    """One cell per column."""
     alarming: tuple[int, ...] = ()
-    """Columns whose number deserves a look."""
+    """Columns whose number is highlighted."""
 
 
 @dataclass(frozen=True)
 class LineTable:
-    """What rich prints for one kernel: a heading, then each source line and under it one row per operation.
+    """The table of one kernel: a heading, then each source line and under it one row per operation.
 
-    Rows of one line follow each other.
+    Rows of one line are adjacent.
     """
 
     heading: str
@@ -77,7 +77,7 @@ class LineTable:
         return [column.wide if width >= _WIDE else column.narrow for column in self.columns]
 
     def _table(self, cells: Sequence[Text], width: int, style: str = "") -> Table:
-        """One row. Rows are tables of their own, because a source line takes the whole width; fixed widths keep them in line."""
+        """Return one row as a table of its own, because a source line takes the whole width; fixed widths keep rows aligned."""
         table = Table(box=None, show_header=False, expand=True, pad_edge=False, padding=(0, 1, 0, 0), style=style)
         table.add_column(ratio=1, overflow="fold", vertical="bottom")
         for _, room in self._layout(width):

@@ -1,4 +1,4 @@
-"""Traces, counts and findings for the terminal, as rich renderables; `to_text` gives the same as plain text."""
+"""Render traces, counts and findings for the terminal, as rich renderables; `to_text` converts them to plain text."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from memlane.record import (
     time_axis,
     total_by_place,
 )
-from memlane.report.assembled import completeness_notes, exactness_notes, mark, wide_label
-from memlane.report.called import called_note
-from memlane.report.failed import broken_off_note
-from memlane.report.modelled import time_notes
+from memlane.report.call_notes import called_note
+from memlane.report.exactness import completeness_notes, exactness_notes, mark, wide_label
+from memlane.report.failures import broken_off_note
+from memlane.report.modelled_times import time_notes
 from memlane.report.perturbation import perturbation_notes, staging_notes
-from memlane.report.sampled import sample_notes
-from memlane.report.skipped import skipped_note
+from memlane.report.sample_notes import sample_notes
+from memlane.report.skipped_accesses import skipped_note
 from memlane.report.table import Column, LineTable, Row, plain
 from memlane.report.totals import counted_sites, order_notes, total_notes
 from memlane.report.transactions import is_alarming, mean, with_ideal
@@ -56,7 +56,7 @@ _STALL_COLUMNS = (
     _TRACE_COLUMNS[6],
     Column(("exp.\nof\nall", 6), ("exposed\nof all", 9)),
 )
-"""Where somebody recorded what consumers waited: that in the place of the longest times and of the share of life."""
+"""Columns where consumer waits were recorded: exposed and hidden cycles replace the longest times and the share of life."""
 _COUNTS_COLUMNS = (
     Column(("requests", 10), ("requests", 12)),
     Column(("lanes\n/req.", 5), ("lanes per\nrequest", 9)),
@@ -68,7 +68,7 @@ _COUNTS_COLUMNS = (
 
 
 def to_text(renderable: RenderableType, width: int = 80) -> str:
-    """What a terminal without colours shows, for files and pipes; no spaces at line ends."""
+    """Return the output of a terminal without colours, for files and pipes; no spaces at line ends."""
     stream = io.StringIO()
     Console(file=stream, width=width, color_system=None, force_terminal=False, legacy_windows=False).print(renderable)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
@@ -78,7 +78,7 @@ def to_text(renderable: RenderableType, width: int = 80) -> str:
 
 
 def render_trace(trace: Trace) -> RenderableType:
-    """For each kernel and source line: transactions per request, and cycles from start to end. The footer says what the numbers are."""
+    """Return, for each kernel and source line, transactions per request, and cycles from start to end, with a footer that explains them."""
     parts: list[RenderableType] = []
     for kernel, entries in groupby(summarise(trace), key=lambda entry: entry.kernel):
         launches = [launch for launch in trace.launches if launch.kernel == kernel]
@@ -117,7 +117,7 @@ def _lost(lost: int) -> str:
 
 
 def _trace_row(entry: LineSummary, stalls: bool) -> Row:
-    """`stalls`: with what consumers waited."""
+    """Return the row of a line summary; `stalls`: with the waits of consumers."""
     pairs = {
         1: (entry.sectors_per_request, entry.ideal_sectors_per_request),
         2: (entry.wavefronts_per_request, entry.ideal_wavefronts_per_request),
@@ -181,7 +181,7 @@ def _footer(trace: Trace) -> list[Text]:
 
 
 def _targets(trace: Trace) -> str:
-    """Where it was taken; of several devices how many launches ran on each."""
+    """Return where the trace was taken; for several devices, with the number of launches on each."""
     if len(trace.devices) == 1:
         return f"Target {trace.target}"
     ran = Counter(launch.device for launch in trace.launches)
@@ -194,7 +194,7 @@ def _tells_of_stalls(trace: Trace) -> bool:
 
 
 def _alignment(trace: Trace) -> list[str]:
-    """How well the clocks of the SMs line up, where they were measured."""
+    """Return a note on how well the clocks of the SMs are aligned, where this was measured."""
     axis = time_axis(trace)
     sms = len({(trace.launches[clock.launch].device, clock.sm) for clock in axis.clocks})
     if trace.modelled or sms < 2:
@@ -223,8 +223,10 @@ _TRANSACTIONS = (
 
 
 def render_counts(counts: Counts, sources: Mapping[str, str] | None = None) -> RenderableType:
-    """For each source line: requests, transactions per request and their excess; then what moved in all, the branches that diverged, and
-    whether the assembled code has the same accesses."""
+    """Return, for each source line, requests, transactions per request and their excess, followed by notes.
+
+    The notes give the totals moved, the branches that diverged, and whether the machine code has the same accesses.
+    """
     counts = counts.checked
     entries = counts.by_line()
     files = dict.fromkeys(PurePath(entry.site.file).name for entry in entries)
@@ -252,7 +254,7 @@ def render_counts(counts: Counts, sources: Mapping[str, str] | None = None) -> R
 
 
 def _counts_rows(entries: Sequence[SiteCounts], merged: Sequence[SiteCounts]) -> list[Row]:
-    """Those of the sites, and under those of each line the accesses that the assembler made of merged ones."""
+    """Return the rows of the sites, with the merged machine accesses of each line below them."""
     rows = [_counts_row(entry) for entry in entries]
     rows += [replace(_counts_row(entry), op=wide_label(entry)) for entry in total_by_place(merged).values()]
     return sorted(rows, key=lambda row: (row.file, row.line))

@@ -1,4 +1,4 @@
-"""Timelines of plans as files: a picture, a page for a browser, or a trace for Perfetto."""
+"""Write timelines of plans to files: a picture, a page for a browser, or a trace for Perfetto."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def draw(timeline: Timeline, path: str | os.PathLike[str], *, force: bool = Fals
     """Write a timeline to a file, in the format of its name's extension.
 
     `.svg` is a picture, `.html` a page for a browser that needs no network, and `.pftrace` a trace for https://ui.perfetto.dev. Raises
-    CommandError for another ending, and for `.pftrace` where the package perfetto is missing; RecordError if the file exists, unless
+    CommandError for another extension, and for `.pftrace` where the package perfetto is missing; RecordError if the file exists, unless
     `force`, or cannot be written.
     """
     ending = PurePath(path).suffix.lower()

@@ -1,4 +1,4 @@
-"""What a launch cost as a whole, space by space: sentences under the table of its counts."""
+"""Summarise the cost of a whole launch by memory space: sentences under the table of its counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memlane.number_format import plural, rounded
 from memlane.record import Site, SiteCounts, Totals, Trace
 
 MEETING = 1.005
-"""Lanes per address from which on an atomic is mentioned: below, each lane has an address of its own."""
+"""Least number of lanes per address for which an atomic is mentioned: below, each lane has an address of its own."""
 
 
 def counted_sites(trace: Trace) -> Iterator[Site]:
@@ -29,8 +29,8 @@ def order_notes(sites: Iterable[Site]) -> list[str]:
 
 
 def total_notes(entries: Sequence[SiteCounts]) -> Iterator[str]:
-    """A sentence for each space that was accessed, and one for the atomics whose lanes meet; `entries` by place."""
-    # a generic access without sectors came to other memory, whose bytes are none of these
+    """Yield a sentence for each space that was accessed, and one for atomics with several lanes per address; `entries` by place."""
+    # generic accesses without sectors reached other memory, whose bytes do not count here
     in_global = [one for one in entries if (one.site.space == "global" and one.requests) or (one.site.space == "generic" and one.sectors)]
     if in_global:
         total = Totals.of(in_global)
@@ -57,7 +57,7 @@ def total_notes(entries: Sequence[SiteCounts]) -> Iterator[str]:
 
 
 def _why_less_moved(entries: Sequence[SiteCounts]) -> str:
-    """Return why lanes may ask for more bytes than move, as the end of a sentence."""
+    """Return why lanes may request more bytes than move, as the end of a sentence."""
     less = [one for one in entries if one.bytes > (one.bytes_moved or 0)]
     reasons = ["lanes of a request access the same bytes"] if any(one.site.kind != "copy" for one in less) else []
     if any(one.site.op.startswith("cp.") for one in less):

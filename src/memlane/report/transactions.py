@@ -1,15 +1,15 @@
-"""Transactions per request beside the fewest that the same bytes need."""
+"""Format transactions per request next to the fewest that the same bytes need."""
 
 from __future__ import annotations
 
 from memlane.number_format import UNKNOWN, rounded
 
 ALARMING = 1.5
-"""Transactions over ideal from which on a number is coloured. Only a colour: what is a finding, `diagnose` says."""
+"""Ratio of transactions to ideal from which on a number is coloured. Only a colour: `diagnose` decides what is a finding."""
 
 
 def mean(total: int | None, requests: int) -> float | None:
-    """Return the part of a total that falls on each request; None where it is not known."""
+    """Return a total divided by the number of requests; None where it is not known."""
     return None if total is None or requests == 0 else total / requests
 
 

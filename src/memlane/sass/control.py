@@ -1,17 +1,17 @@
-"""The control word of an instruction: what the scheduler of a warp does with it, on Volta and all that came after.
+"""Decode the control word of an instruction, which directs the warp scheduler on Volta and later.
 
 An instruction has 128 bits; bits 105 to 125 are for the scheduler, whatever the instruction is:
 
     105-108   stall: cycles until the next instruction of the warp may issue
     109       yield: 0 lets another warp go first
-    110-112   write scoreboard: raised when the instruction issues, lowered when its result is there; 7 is none
-    113-115   read scoreboard: the same for when its sources have been read; 7 is none
+    110-112   write scoreboard: raised when the instruction issues, lowered when its result has arrived; 7 is none
+    113-115   read scoreboard: likewise for when its sources have been read; 7 is none
     116-121   wait mask: the instruction issues only when each of these scoreboards is at zero
     122-125   reuse: operands that stay in the operand cache
 
-A scoreboard is a counter of the warp, shared by all that raise it, so who waits for it waits for every instruction that raised it before.
-Instructions of one warp issue in order: what follows a waiting instruction issues later than what was waited for has completed. An
-instruction whose guard is false still waits, because the scheduler looks at the mask before anybody looks at the guard.
+A scoreboard is a counter of the warp, shared by all instructions that raise it, so waiting for it means waiting for every instruction that
+raised it before. Instructions of one warp issue in order: an instruction behind a waiting one issues after the awaited result has arrived.
+An instruction whose guard is false still waits, because the scheduler evaluates the mask before the guard.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ class Control:
     stall: int = 0
     """Cycles until the next instruction."""
     yields: bool = False
-    """Whether the scheduler may turn to another warp first."""
+    """Whether the scheduler may switch to another warp first."""
     write_scoreboard: int | None = None
-    """The scoreboard that tells when the result is there; None for an instruction of fixed latency, or without a result."""
+    """The scoreboard that is lowered when the result has arrived; None for an instruction of fixed latency, or without a result."""
     read_scoreboard: int | None = None
-    """The scoreboard that tells when the sources have been read."""
+    """The scoreboard that is lowered when the sources have been read."""
     wait_mask: int = 0
     """Bit k: waits for scoreboard k."""
     reuse: int = 0
 
     @property
     def waits(self) -> tuple[int, ...]:
-        """The scoreboards that the instruction waits for."""
+        """Scoreboards that the instruction waits for."""
         return tuple(number for number in range(SCOREBOARDS) if self.wait_mask >> number & 1)
 
 
 def decode_control(encoding: int) -> Control:
-    """The control word of a 128-bit instruction."""
+    """Return the control word of a 128-bit instruction."""
     word = encoding >> _FIRST_BIT
     return Control(
         stall=word & 15,
@@ -60,7 +60,7 @@ def decode_control(encoding: int) -> Control:
 
 
 def with_control(encoding: int, control: Control) -> int:
-    """The instruction with another control word."""
+    """Return the encoding with another control word."""
     word = (
         control.stall
         | (not control.yields) << 4

@@ -1,7 +1,7 @@
-"""Which instructions may have written what a register holds, along the paths of control.
+"""Compute reaching definitions: which instructions may have written the value of a register.
 
-Control enters a basic block at its front only, so what arrives there is worked out by blocks: once for each register that is asked for, as
-sets of bits, one bit for each instruction that writes the register.
+Control enters a basic block only at its front, so definitions that reach it are computed per block: once for each register asked for, as
+bit sets with one bit for each instruction that writes the register.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from memlane.sass.calling import Calls
+from memlane.sass.calls import Calls
 from memlane.sass.flow import Flow
 from memlane.sass.operands import Register
 from memlane.sass.registers import effects
@@ -19,19 +19,19 @@ from memlane.walks import components
 
 
 class Definitions:
-    """Answers for one program; what is asked twice is remembered."""
+    """Reaching definitions of one program; answers are cached."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self._calls = Calls(flow)
         self._found: dict[tuple[int, Register], frozenset[int]] = {}
         self._arriving: dict[Register, dict[int, int]] = defaultdict(dict)
-        """By register and block: the writers whose values may arrive at the front of the block, as bits."""
-        self._lasting: dict[tuple[int, Register], tuple[int, bool]] = {}
+        """Definitions, as bits, that may reach the front of each block, by register and block."""
+        self._surviving: dict[tuple[int, Register], tuple[int, bool]] = {}
         self._sets: dict[tuple[Register, int], frozenset[int]] = {}
 
     def of(self, node: int, register: Register) -> frozenset[int]:
-        """The nodes that may have written what `register` holds when `node` issues, in the lanes that execute it."""
+        """Return the nodes that may have written the value of `register` when `node` issues, in the lanes that execute `node`."""
         key = (node, register)
         if key not in self._found:
             self._found[key] = self._find(node, register)
@@ -47,42 +47,45 @@ class Definitions:
                 return frozenset(found)
         arriving = self._arriving[register]
         if block not in arriving:
-            self._arrive(block, register, arriving)
+            self._compute_arriving(block, register, arriving)
         return self._nodes_in(arriving[block], register) | found
 
     # -- between blocks -----------------------------------------------------------------------------------------------------------
 
-    def _arrive(self, block: int, register: Register, known: dict[int, int]) -> None:
-        """Work out what arrives at a block, and at all that lies on the way to it. Blocks that lead to each other without an instruction
-        that overwrites the register between them have the same."""
+    def _compute_arriving(self, block: int, register: Register, known: dict[int, int]) -> None:
+        """Compute the definitions that reach a block and all blocks on the way to it.
+
+        Blocks in one strongly connected component, without an instruction that overwrites the register between them, have the same
+        definitions.
+        """
 
         def passed(number: int) -> list[int]:
-            return [above for above in self._blocks_before(number, register) if above not in known and self._last(above, register)[1]]
+            return [above for above in self._blocks_before(number, register) if above not in known and self._defined_in(above, register)[1]]
 
         for component in reversed(components((block,), passed)):
             written = 0
             for above in {above for number in component for above in self._blocks_before(number, register)}:
-                bits, passes = self._last(above, register)
+                bits, passes = self._defined_in(above, register)
                 written |= bits | (known[above] if passes and above not in component else 0)
             known.update(dict.fromkeys(component, written))
 
-    def _last(self, block: int, register: Register) -> tuple[int, bool]:
-        """The writers in a block whose values may be there at its end, as bits, and whether what arrives at its front may be too."""
+    def _defined_in(self, block: int, register: Register) -> tuple[int, bool]:
+        """Return the definitions, as bits, that may reach the end of a block from inside it, and whether those at its front may too."""
         writers = self._writers_in(block, register)
         key = (block, register)
-        if not writers or key in self._lasting:
-            return self._lasting.get(key, (0, True))
+        if not writers or key in self._surviving:
+            return self._surviving.get(key, (0, True))
         first, bits, passes = bisect_left(self._all_writers[register], writers[0]), 0, True
         for place in reversed(range(len(writers))):
             bits |= 1 << first + place
-            if self._is_whole(writers[place]):
+            if self._writes_all_lanes(writers[place]):
                 passes = False
                 break
-        self._lasting[key] = bits, passes
+        self._surviving[key] = bits, passes
         return bits, passes
 
     def _nodes_in(self, bits: int, register: Register) -> frozenset[int]:
-        """The writers of a register from a set of bits."""
+        """Return the writers of a register from a bit set."""
         key = (register, bits)
         if key not in self._sets:
             left, found = bits, []
@@ -94,10 +97,10 @@ class Definitions:
         return self._sets[key]
 
     def _blocks_before(self, block: int, register: Register) -> list[int]:
-        """The blocks from which control comes to a block with what `register` holds: past a call that leaves it as it was."""
+        """Return the blocks from which control reaches a block with the value of `register`, past a call that preserves it."""
         node = self._blocks[block].start
         before: Iterable[int] = self.flow.predecessors[node]
-        call = self._calls.keeping(node, register)
+        call = self._calls.preserving_call(node, register)
         if call is not None:
             before = {call, *(one for one in before if one not in self.flow.called[call])}
         return [self._block_of[one] for one in before]
@@ -114,7 +117,7 @@ class Definitions:
 
     @cached_property
     def _writers(self) -> Mapping[Register, Mapping[int, list[int]]]:
-        """By register and block: the nodes that write it, in order."""
+        """Nodes that write each register, in order, by register and block."""
         table: dict[Register, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         for node, one in enumerate(self.flow.nodes):
             for register in effects(one).writes:
@@ -126,29 +129,33 @@ class Definitions:
 
     @cached_property
     def _all_writers(self) -> Mapping[Register, list[int]]:
-        """By register: the nodes that write it, in order. Each has the bit of its place here."""
+        """Nodes that write each register, in order; the place of a node here is its bit."""
         return {register: [node for nodes in blocks.values() for node in nodes] for register, blocks in self._writers.items()}
 
     # -- guards -------------------------------------------------------------------------------------------------------------------
 
-    def _is_whole(self, writer: int) -> bool:
-        """Whether all lanes get what the writer writes."""
+    def _writes_all_lanes(self, writer: int) -> bool:
+        """Return whether the writer writes the register in all lanes."""
         one = self.flow.nodes[writer]
         guard = one.guard
         return effects(one).exact and (guard is None or (guard.register is None and not guard.negated))
 
     def _overwrites(self, writer: int, reader: int) -> bool:
-        """Whether what a writer before the reader in its block writes is all that lanes which execute the reader can see: it has no guard,
-        or the very same. Across the edges of blocks the predicate may be another one."""
+        """Return whether lanes that execute the reader can see only the value of a writer before it in its block.
+
+        True if the writer has no guard or the same guard; across blocks the predicate may have changed.
+        """
         one = self.flow.nodes[writer]
         guard = one.guard
         if guard is None or guard.register is None or not effects(one).exact:
-            return self._is_whole(writer)
-        return guard == self.flow.nodes[reader].guard and self._keeps(guard.register, writer, reader)
+            return self._writes_all_lanes(writer)
+        return guard == self.flow.nodes[reader].guard and self._predicate_unchanged(guard.register, writer, reader)
 
-    def _keeps(self, predicate: Register, writer: int, reader: int) -> bool:
-        """Whether a predicate is at `reader` what it was at `writer`, in one block: nothing wrote it, or the assembler, which had no room
-        for it, compared the same register with the same number again."""
+    def _predicate_unchanged(self, predicate: Register, writer: int, reader: int) -> bool:
+        """Return whether a predicate has the same value at `reader` as at `writer`, in one block.
+
+        True if nothing wrote it between, or if ptxas, short of predicates, repeated the same comparison with a constant.
+        """
         nodes = self._writers_in(self._block_of[writer], predicate)
         made, earlier = bisect_left(nodes, reader), bisect_left(nodes, writer)
         if made == earlier:
@@ -166,7 +173,7 @@ class Definitions:
 
 
 def _basic_blocks(flow: Flow) -> tuple[range, ...]:
-    """The nodes in maximal runs that control enters at the front only and leaves at the end only."""
+    """Return the basic blocks: maximal runs of nodes that control enters only at the front and leaves only at the end."""
     leaders = {0, *flow.entries}
     for node, successors in enumerate(flow.successors):
         if successors != (node + 1,):

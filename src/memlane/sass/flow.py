@@ -1,9 +1,10 @@
-"""Where control goes from each instruction of a program, across calls.
+"""Build the control flow between the instructions of a program, across calls.
 
 Nodes are the instructions of all functions, numbered in the order of the listing. A convergence barrier (`BSSY B0, there` ... `BSYNC B0`)
-sends its lanes to the place that the `BSSY` named; a call goes to the function, and its return to behind every call of that function.
-Where the code does not tell, all that is possible is assumed: more paths than there are, never fewer. So a call through a pointer goes to
-every function that returns. Control also goes over it, as over the calls of functions whose code is not there, such as `vprintf`.
+sends its lanes to the place that the `BSSY` named; a call goes to the function, and its return to behind every call of that function. Where
+the code leaves targets open, all possible ones are assumed: more paths than there are, never fewer. So a call through a pointer goes to
+every function that returns. Control also continues behind it directly, as behind calls of functions whose code is missing, such as
+`vprintf`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _INDIRECT = frozenset({"BRX", "BRXU", "JMX", "JMXU"})
 _ENDS = frozenset({"EXIT", "KILL", "RET"})
 
 _Barriers = Mapping[Register, frozenset[int]]
-"""For each convergence barrier the nodes that its last `BSSY` may have named."""
+"""Nodes that the last `BSSY` of each convergence barrier may have named."""
 
 
 class Flow:
@@ -40,9 +41,9 @@ class Flow:
             first += len(function.instructions)
         self._successors = [self._direct(node) for node in range(len(self.nodes))]
         self.called: dict[int, frozenset[int]] = {}
-        """By node of each call of functions in the program: the nodes of those that it may call, without those of what they call."""
+        """Nodes of the functions that each call may enter, their callees excluded, by node of the call."""
         self._barriers: dict[str, frozenset[int]] = {}
-        """By function: all places that its `BSSY`s name."""
+        """All places that the `BSSY`s of each function name."""
         self._converge()
         self._call()
         self.successors: tuple[tuple[int, ...], ...] = tuple(tuple(dict.fromkeys(one)) for one in self._successors)
@@ -56,37 +57,37 @@ class Flow:
         return tuple(map(tuple, found))
 
     def entry(self, function: str) -> int:
-        """The first node of a function."""
+        """Return the first node of a function."""
         return self._first[function]
 
     def place(self, function: str, label: str) -> int | None:
-        """The node that a label of a function stands before, or None."""
+        """Return the node that a label of a function stands before, or None."""
         return self._labels.get((function, label))
 
     def nodes_of(self, function: str) -> range:
-        """The nodes of a function."""
+        """Return the nodes of a function."""
         first = self._first[function]
         return range(first, first + len(self.program.functions[function].instructions))
 
     @cached_property
     def entries(self) -> frozenset[int]:
-        """The first nodes of functions."""
+        """First nodes of all functions."""
         return frozenset(self._first.values())
 
     def targets(self, node: int) -> tuple[int, ...]:
-        """The places in the program that an instruction names."""
+        """Return the nodes of the labels that an instruction names."""
         return tuple(self._targets(node))
 
     def behind(self, node: int) -> tuple[int, ...]:
-        """The instruction that follows one in the text of its function, to which a call returns; none of the last."""
+        """Return the instruction behind `node` in its function, to which a call returns; empty for the last one."""
         return tuple(self._next(node))
 
     def is_conditional(self, node: int) -> bool:
-        """Whether some lanes may go on behind a jump."""
+        """Return whether some lanes may fall through a jump."""
         return _is_conditional(self.nodes[node])
 
     def is_indirect_call(self, node: int) -> bool:
-        """Whether an instruction calls through a pointer."""
+        """Return whether an instruction calls through a pointer."""
         one = self.nodes[node]
         return one.opcode == "CALL" and not any(operand.targets for operand in one.operands)
 
@@ -97,7 +98,7 @@ class Flow:
         return [node + 1] if inside else []
 
     def _direct(self, node: int) -> list[int]:
-        """Successors without those through convergence barriers and calls."""
+        """Return the successors, edges through convergence barriers and calls excluded."""
         one = self.nodes[node]
         falls = self._next(node)
         conditional = _is_conditional(one)
@@ -130,10 +131,10 @@ class Flow:
     # -- convergence barriers -----------------------------------------------------------------------------------------------------
 
     def _converge(self) -> None:
-        """Join each BSYNC with the places that the BSSYs of its barrier name, as far as those reach it."""
+        """Connect each BSYNC with the places named by the BSSYs of its barrier that reach it."""
         named = [node for node, one in enumerate(self.nodes) if one.opcode == "BSSY"]
         starts: dict[int, _Barriers] = {node: {} for node in (*self._first.values(), *named)}
-        # A node is met again only when one more place, or one more barrier, has arrived at it.
+        # Each visit of a node after the first adds at least one place or one barrier, which bounds the fixpoint.
         registers = {operand.register for one in self.nodes for operand in one.operands if operand.kind == "barrier"}
         arriving = len(registers) * (1 + sum(len(self._targets(node)) for node in named))
         most = len(self.nodes) * (1 + arriving) + len(starts)
@@ -162,11 +163,11 @@ class Flow:
     # -- calls --------------------------------------------------------------------------------------------------------------------
 
     def _call(self) -> None:
-        """Replace the edge over a call by one into the function, and one from each of its returns to behind the call."""
+        """Replace the edge over a call by an edge into the function, and one from each of its returns to behind the call."""
         over = [list(one) for one in self._successors]
         returning = [first for first in self._first.values() if self._returns(reachable((first,), over.__getitem__))]
         bodies: dict[tuple[int, ...], frozenset[int]] = {}
-        """By the functions that a call may go to: their nodes, one set for all such calls."""
+        """Nodes of the functions that a call may enter, by those functions; one set shared by all such calls."""
         ends: dict[tuple[int, ...], list[int]] = {}
         for node, one in enumerate(self.nodes):
             indirect = self.is_indirect_call(node)
@@ -186,13 +187,13 @@ class Flow:
 
 
 def _is_conditional(one: Instruction) -> bool:
-    """Whether some lanes may go on behind a jump: under a guard or a predicate of its own, or for a jump of diverged warps only."""
+    """Return whether some lanes may fall through a jump: it has a guard or a predicate, or is taken only by diverged warps."""
     guarded = one.guard is not None and (one.guard.register is not None or one.guard.negated)
     return guarded or bool({"DIV", "CONV", "U"} & set(one.modifiers)) or any(operand.kind == "predicate" for operand in one.operands)
 
 
 def _merged(old: _Barriers, new: _Barriers) -> _Barriers | None:
-    """The union, or None if there is nothing new."""
+    """Return the union, or None if `new` adds nothing."""
     if old is new:
         return None
     grown = {register: places | old.get(register, frozenset()) for register, places in new.items()}

@@ -1,9 +1,11 @@
-"""The listing of nvdisasm (`-c -hex -gi -gp`) to a Program.
+"""Parse a listing of nvdisasm (`-c -hex -gi -gp`) into a Program.
 
-//## File "k.cu", line 2 inlined at "k.cu", line 6          a place, valid from here on
-//## File ".nv_debug_ptx_txt.470477167", line 664           a line of the PTX, the same
+    //## File "k.cu", line 2 inlined at "k.cu", line 6          a source line, valid from here on
+    //## File ".nv_debug_ptx_txt.470477167", line 664           a line of the PTX, likewise
         /*0010*/      @!P0 LDG.E R2, desc[UR4][R2.64] ;     /* 0x...        low half of the encoding
                                                             /* 0x...        high half
+
+nvdisasm's JSON output is not used: it has neither encodings nor lines, which the proof needs.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _STATEMENT = re.compile(r"(?:@(!?)(U?P)(\d|T)\s+)?([A-Z][\w.]*)\s*(.*?)\s*$")
 
 @dataclass
 class _Section:
-    """A function while it is read."""
+    """A function while it is parsed."""
 
     name: str
     instructions: list[Instruction] = field(default_factory=list)
@@ -38,14 +40,14 @@ class _Section:
     place: Place | None = None
     ptx_line: int | None = None
     placed: bool = False
-    """Whether the next instruction has its place already."""
+    """Whether the next instruction already has its source line."""
 
     def finished(self) -> Function:
         return Function(self.name, tuple(self.instructions), self.labels)
 
 
 def parse_listing(text: str) -> Program:
-    """The program in a listing. Raises CompileError for lines that look like code and cannot be read."""
+    """Return the program in a listing. Raises CompileError for lines that look like code and cannot be parsed."""
     target = ""
     sections: list[_Section] = []
     lines = iter(text.split("\n"))

@@ -1,4 +1,4 @@
-"""Which instructions access memory, where and how widely."""
+"""Tell which instructions access memory, in which space, and how widely."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MATRIX_ROW_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What an instruction does to memory."""
+    """The memory access of one instruction."""
 
     kind: str
     """`load`, `store`, `atomic` (with a result), `reduction` (without), `copy` (asynchronous, from global to shared memory or back),
@@ -33,16 +33,16 @@ class Access:
     space: str
     """`global`, `shared`, `local`, `const`, `tex`, `surface`, or `generic` where the address decides."""
     nbytes: int
-    """Bytes for each lane; 0 where the instruction does not say."""
+    """Bytes per lane; 0 where the instruction does not say."""
     vector: int
-    """Registers of 32 bits for each lane, 1 for what is narrower."""
+    """Registers of 32 bits per lane; 1 for narrower accesses."""
 
     def __str__(self) -> str:
         return f"{self.nbytes} B {self.space} {self.kind}"
 
 
 def memory_access(instruction: Instruction) -> Access | None:
-    """The memory access of an instruction, or None. Operands that are constants (`c[0x3][0x10]` of an addition) are none."""
+    """Return the memory access of an instruction, or None. Constant operands (`c[0x3][0x10]` of an addition) do not count."""
     opcode, modifiers = instruction.opcode, instruction.modifiers
     if opcode in _COPIES:
         return Access("copy", "global", _width(modifiers), _vector(modifiers))
@@ -73,7 +73,7 @@ def _ordinary(instruction: Instruction) -> Access | None:
 
 
 def _has_result(instruction: Instruction) -> bool:
-    """Whether an atomic gives something back: `ATOMS.POPC.INC.32 RZ, ...` does not. A predicate alone is a result too (`P0`)."""
+    """Return whether an atomic returns something: `ATOMS.POPC.INC.32 RZ, ...` does not. A predicate alone is a result too (`P0`)."""
     for operand in instruction.operands:
         if operand.kind == "memory":
             return False
@@ -83,7 +83,7 @@ def _has_result(instruction: Instruction) -> bool:
 
 
 def _product_bytes(instruction: Instruction) -> int:
-    """Bytes that a product of a warpgroup reads for each of its 128 lanes: N columns of 32 bytes, and 64 rows if a descriptor names A."""
+    """Return the bytes that a warpgroup product reads per lane (of 128): N columns of 32 bytes, plus 64 rows if a descriptor names A."""
     rows = 0 if instruction.operands[1].kind == "register" else 64
     return (rows + group_columns(instruction.modifiers)) // 4
 
@@ -97,6 +97,6 @@ def _vector(modifiers: tuple[str, ...]) -> int:
 
 
 def _components(instruction: Instruction) -> int:
-    """Of a texture fetch: the mask of components stands last, and is left out where it is all four."""
+    """Return the components that a texture fetch reads: the mask is the last operand, and left out where it selects all four."""
     last = instruction.operands[-1]
     return last.value.bit_count() if last.value else 4

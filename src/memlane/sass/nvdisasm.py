@@ -1,4 +1,4 @@
-"""Runs nvdisasm, from the wheel `nvidia-cuda-nvdisasm` or else from the path."""
+"""Run nvdisasm, from the wheel `nvidia-cuda-nvdisasm` or else from the PATH."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ _INDIRECT = re.compile(r"\b(?:BRXU?|JMXU?)\b")
 
 
 def disassemble(cubin: bytes) -> Program:
-    """The instructions of a cubin, with the lines of its source and of its PTX where it carries them.
+    """Return the instructions of a cubin, with the lines of its source and of its PTX if it has them.
 
-    Raises CompileError if nvdisasm refuses the cubin, and MissingDependency.
+    Raises CompileError if nvdisasm rejects the cubin, and MissingDependency if there is no nvdisasm.
     """
     return _disassemble(bytes(cubin))
 
 
 @lru_cache(maxsize=16)
 def _disassemble(cubin: bytes) -> Program:
-    # The analysis of branches is a fourth of the time, and all that it adds is where indirect branches may lead.
+    # Branch analysis takes a fourth of the time and only adds the targets of indirect branches.
     listing = run_nvdisasm(cubin, (*_LISTING, "-ndf"))
     return parse_listing(run_nvdisasm(cubin, _LISTING) if _INDIRECT.search(listing) else listing)
 
 
 def disassembler_version() -> str:
-    """What tells the program that disassembles from others: where it is, its size and when it was changed. Raises MissingDependency."""
+    """Return a text that identifies the nvdisasm in use: its path, size and modification time. Raises MissingDependency."""
     path = _tool()
     state = os.stat(path)
     return f"{path} {state.st_size} {state.st_mtime_ns}"
 
 
 def run_nvdisasm(cubin: bytes, options: Sequence[str]) -> str:
-    """What nvdisasm prints about a cubin."""
+    """Return the output of nvdisasm for a cubin."""
     try:
         with tempfile.TemporaryDirectory(prefix="memlane-") as directory:
             file = Path(directory) / "code.cubin"
@@ -60,7 +60,7 @@ def run_nvdisasm(cubin: bytes, options: Sequence[str]) -> str:
 
 @cache
 def _tool() -> str:
-    """The path of the program. Raises MissingDependency."""
+    """Return the path of nvdisasm. Raises MissingDependency."""
     found = _from_wheel() or shutil.which(_TOOL)
     if found is None:
         raise MissingDependency("reading assembled code")

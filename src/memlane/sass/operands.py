@@ -1,4 +1,4 @@
-"""The operands of an instruction, as nvdisasm writes them."""
+"""Parse the operands of an instruction, as nvdisasm writes them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 
 class Register(NamedTuple):
-    """One register of 32 bits, or one predicate."""
+    """One 32-bit register, or one predicate."""
 
     bank: str
-    """`R`, `UR` (one for the whole warp), `P`, `UP`, or `B` for the convergence barriers."""
+    """`R`, `UR` (uniform: one per warp), `P`, `UP`, or `B` for convergence barriers."""
     number: int
 
     def __str__(self) -> str:
@@ -20,21 +20,21 @@ class Register(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One operand. Registers that are always zero or true (`RZ`, `URZ`, `PT`, `UPT`) are no registers."""
+    """One operand. Registers that are always zero or true (`RZ`, `URZ`, `PT`, `UPT`) have no `register`."""
 
     text: str
     kind: str
     """`register`, `predicate` (both uniform or not), `barrier`, `memory`, `constant`, `special`, `label`, `immediate`."""
     register: Register | None = None
-    """That of a register, predicate or barrier."""
+    """The register of a register, predicate or barrier operand."""
     address: tuple[tuple[Register, int], ...] = ()
-    """Of memory, and of a constant with an index: the registers of the address, each with the number of registers that it begins."""
+    """Registers of the address of memory or of an indexed constant, each with the number of registers that it begins."""
     targets: tuple[str, ...] = ()
-    """The labels that it names."""
+    """Labels that it names."""
     value: int | None = None
-    """Of an immediate that is an integer."""
+    """Value of an integer immediate."""
     wide: bool = False
-    """Whether it is marked `.64`."""
+    """Whether it carries `.64`."""
 
 
 _TOKEN = re.compile(r"(?<![\w.$@])(UR|UP|R|P|B)([0-9]{1,6}|Z|T)(?![\w$@])((?:\.\w+)*)")
@@ -45,7 +45,7 @@ _KINDS = {"R": "register", "UR": "register", "P": "predicate", "UP": "predicate"
 
 
 def parse_operands(text: str) -> tuple[Operand, ...]:
-    """The operands in order. The targets of an indirect branch, which nvdisasm appends, become one more operand of kind `label`."""
+    """Return the operands in order. The targets of an indirect branch, which nvdisasm appends, become one more operand of kind `label`."""
     found = _TARGETS.search(text)
     labels = () if found is None else (Operand(found.group(), "label", targets=tuple(found[1].split(","))),)
     plain = text if found is None else text[: found.start()]
@@ -53,7 +53,7 @@ def parse_operands(text: str) -> tuple[Operand, ...]:
 
 
 def _split(text: str) -> list[str]:
-    """At the commas that stand outside brackets."""
+    """Split at the commas outside brackets."""
     parts, depth, begin = [], 0, 0
     for position, character in enumerate(text):
         if character in "([{":
@@ -84,7 +84,10 @@ def _operand(text: str) -> Operand:
 
 
 def _address(text: str) -> tuple[tuple[Register, int], ...]:
-    """Descriptors and bindless constants are named by two uniform registers, addresses by two where they are marked `.64`."""
+    """Return the registers of an address with their widths.
+
+    Descriptors and bindless constants take two uniform registers; addresses take two where they carry `.64`.
+    """
     found = []
     for token in _TOKEN.finditer(text):
         bank, number, suffixes = token.groups()

@@ -1,4 +1,4 @@
-"""Assembled code as data."""
+"""Hold assembled code as data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INSTRUCTION_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of a source, and where the code of that line was inlined, innermost first."""
+    """A source line, and where the code of that line was inlined, innermost first."""
 
     file: str
     line: int
@@ -22,7 +22,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """`@P0` or `@!UP1`: the lanes that execute an instruction."""
+    """A guard `@P0` or `@!UP1`: selects the lanes that execute an instruction."""
 
     register: Register | None
     """None for a predicate that is always true."""
@@ -31,40 +31,40 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction."""
+    """One machine instruction."""
 
     offset: int
     """Bytes from the start of its function's section."""
     guard: Guard | None
     opcode: str
-    """Without modifiers: `LDG`."""
+    """The opcode without modifiers: `LDG`."""
     modifiers: tuple[str, ...]
-    """In order: `("E", "64")`."""
+    """The modifiers in order: `("E", "64")`."""
     operands: tuple[Operand, ...]
     encoding: int
     """All 128 bits."""
     control: Control
     text: str
-    """As nvdisasm writes it."""
+    """The instruction as nvdisasm writes it."""
     place: Place | None = None
-    """In the source that the PTX came from."""
+    """Its place in the source that the PTX came from."""
     ptx_line: int | None = None
-    """Line of the PTX text that it was assembled from."""
+    """The line of the PTX text that it was assembled from."""
 
     @property
     def name(self) -> str:
-        """The opcode with its modifiers."""
+        """Opcode with its modifiers, joined by dots."""
         return ".".join((self.opcode, *self.modifiers))
 
 
 @dataclass(frozen=True)
 class Function:
-    """The code of one section: a kernel, or what kernels call."""
+    """The code of one section: a kernel, or a function that kernels call."""
 
     name: str
     instructions: tuple[Instruction, ...] = field(repr=False)
     labels: Mapping[str, int] = field(repr=False)
-    """Index of the instruction that each label stands before; that of a label at the end is their number."""
+    """Index of the instruction behind each label; the number of instructions for a label at the end."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Program:
     """A disassembled cubin."""
 
     target: str
-    """Such as `sm_90`."""
+    """The target architecture, such as `sm_90`."""
     functions: Mapping[str, Function]
 
     def instructions(self) -> Iterator[tuple[Function, Instruction]]:

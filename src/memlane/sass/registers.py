@@ -1,8 +1,8 @@
-"""Which registers an instruction reads and which it writes.
+"""Determine which registers an instruction reads and which it writes.
 
-The listing writes destinations first, then sources, and names only the first register of a pair or a quadruple. What is a destination, and
-how many registers an operand takes, follows from the opcode and its modifiers; the tables below say so where it is not the rule:
-one register each, and the destinations are the predicates in front, the first register, and the predicates right behind it (carries).
+The listing writes destinations first, then sources, and names only the first register of a pair or a quadruple. The opcode and its
+modifiers determine which operands are destinations, and how many registers an operand takes. The tables below hold the exceptions from the
+rule: one register each, and the destinations are the predicates in front, the first register, and the predicates right behind it (carries).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _NO_DESTINATION = frozenset(
 _PREDICATES_ONLY = {
     "ISETP": 2, "FSETP": 2, "DSETP": 2, "HSETP2": 2, "UISETP": 2, "PLOP3": 2, "UPLOP3": 2, "PSETP": 2, "FCHK": 1, "VOTEP": 1, "PMTRIG": 0,
 }  # fmt: skip
-"""Opcodes whose destinations are that many predicates in front and no register."""
+"""Opcodes whose destinations are that many leading predicates and no register."""
 
 _DOUBLE = frozenset({"DADD", "DMUL", "DFMA", "DMNMX", "DSETP"})
 _PAIRS = frozenset({"MOV", "SEL", "IADD", "IMNMX", "ISETP", "UMOV", "USEL", "UIADD", "UISETP"})
-"""Opcodes that work on pairs of registers where they are marked `.64`, `.U64` or `.S64`, as on Blackwell."""
+"""Opcodes that work on register pairs where they carry `.64`, `.U64` or `.S64`, as on Blackwell."""
 
 _WIDE_DESTINATION = frozenset({"IMAD", "UIMAD"})
 _CONVERSIONS = frozenset({"F2F", "F2I", "I2F", "I2I", "FRND"})
@@ -52,10 +52,10 @@ _PLAIN = frozenset(
     PLOP3 PSETP UPLOP3 VOTE VOTEU SHFL MATCH REDUX
     """.split()  # noqa: SIM905
 )
-"""Opcodes whose number of destination registers is known here; with the loads, stores, atomics and all without a destination."""
+"""Opcodes whose number of destination registers is known, besides loads, stores, atomics and all opcodes without a destination."""
 
 _UNKNOWN_WIDTH = 8
-"""Upper bound of the registers that a destination takes if the opcode is not known."""
+"""Upper bound of the registers in a destination of an unknown opcode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +63,21 @@ class Effects:
     """Registers read and written."""
 
     reads: frozenset[Register]
-    """All that it may read, its guard included."""
+    """All registers that it may read, its guard included."""
     writes: frozenset[Register]
-    """All that it may write."""
+    """All registers that it may write."""
     exact: bool
-    """Whether `writes` are surely written where the guard is true; else it is an upper bound."""
+    """Whether all of `writes` are written where the guard is true; otherwise `writes` is an upper bound."""
 
 
 @lru_cache(maxsize=65536)
 def effects(instruction: Instruction) -> Effects:
-    """What the instruction reads and writes."""
+    """Return the registers that the instruction reads and writes."""
     destinations, sources = _divide(instruction)
     reads = {register for place, operand in sources for register in _source(instruction, place, operand)}
     if instruction.guard is not None and instruction.guard.register is not None:
         reads.add(instruction.guard.register)
-    # The address of an access is read even where it stands among the destinations, as that of a store does.
+    # The address of an access is read even where it stands among the destinations, as for a store.
     reads.update(register for _, operand in destinations for register in _address(instruction, operand))
     writes = {register for operand in (one for _, one in destinations) for register in _destination(instruction, operand)}
     return Effects(frozenset(reads), frozenset(writes), _is_known(instruction))
@@ -89,14 +89,14 @@ def _is_known(instruction: Instruction) -> bool:
 
 
 def _divide(instruction: Instruction) -> tuple[list[tuple[int, Operand]], list[tuple[int, Operand]]]:
-    """Destinations and sources, with their places."""
+    """Return the destinations and the sources, each with its position among the operands."""
     operands = list(enumerate(instruction.operands))
     count = _destinations(instruction)
     return operands[:count], operands[count:]
 
 
 def _destinations(instruction: Instruction) -> int:
-    """How many operands in front are destinations."""
+    """Return the number of leading operands that are destinations."""
     opcode, operands = instruction.opcode, instruction.operands
     if opcode in _NO_DESTINATION:
         return 0
@@ -107,7 +107,7 @@ def _destinations(instruction: Instruction) -> int:
     while count < len(kinds) and kinds[count] == "predicate":
         count += 1
     if opcode in ("VOTE", "VOTEU"):
-        # The last operand is what is voted on.
+        # The last operand is the predicate of the vote.
         return len(kinds) - 1
     if opcode in _TEXTURES:
         return count + 2
@@ -128,7 +128,7 @@ def _destination(instruction: Instruction, operand: Operand) -> Iterator[Registe
 
 
 def _predicates(instruction: Instruction) -> Iterator[Register]:
-    """Those that go to a register, or come from one, all together: the ones in the mask that stands last."""
+    """Return the predicates that move to or from one register together, selected by the mask in the last operand."""
     mask = instruction.operands[-1].value
     return (Register("P", number) for number in range(7) if mask is None or mask >> number & 1)
 
@@ -161,7 +161,11 @@ def _in_pairs(instruction: Instruction) -> bool:
 
 
 def _texture_width(instruction: Instruction, operand: Operand) -> int:
-    """The second destination takes the first two components of the mask, which stands last or is full, and the first the others."""
+    """Return the number of components in one of two destinations of a texture fetch.
+
+    The second destination takes the first two components of the mask, the first takes the others. The mask is the last operand, or full if
+    absent.
+    """
     mask = instruction.operands[-1].value
     components = 4 if mask is None else mask.bit_count()
     second = next(one for one in instruction.operands if one.kind == "register" and one is not instruction.operands[0])
@@ -169,7 +173,10 @@ def _texture_width(instruction: Instruction, operand: Operand) -> int:
 
 
 def _conversion(opcode: str, modifiers: tuple[str, ...]) -> tuple[int, int]:
-    """Registers of the result and of the source. What is not named has 32 bits; only F2F names two types of one family."""
+    """Return the number of registers of the result and of the source of a conversion.
+
+    Types not named have 32 bits; only F2F names two types of one family.
+    """
     types = [one for one in modifiers if one in _TYPES]
     to_integer, to_float = opcode in ("F2I", "I2I"), opcode in ("I2F", "F2F", "FRND")
     result = next((one for one in types if one.startswith("F") == to_float and to_integer != one.startswith("F")), "")
@@ -178,7 +185,7 @@ def _conversion(opcode: str, modifiers: tuple[str, ...]) -> tuple[int, int]:
 
 
 def group_columns(modifiers: tuple[str, ...]) -> int:
-    """Return N of a product of a warpgroup, `64xNxK`; each thread holds N / 2 sums."""
+    """Return N of a warpgroup product `64xNxK`; each thread holds N / 2 sums."""
     shape = next((one for one in modifiers if one.startswith("64x")), "64x256x16")
     return int(shape.split("x")[1])
 
@@ -198,7 +205,10 @@ def _source(instruction: Instruction, place: int, operand: Operand) -> Iterator[
 
 
 def _address(instruction: Instruction, operand: Operand) -> Iterator[Register]:
-    """`.E` makes an address one of 64 bits; where there is no descriptor, its register is not marked so."""
+    """Return the registers of an address.
+
+    `.E` makes an address 64 bits wide; where there is no descriptor, its register is not marked as a pair.
+    """
     bare = operand.text.startswith("[") and "E" in instruction.modifiers and instruction.opcode != "LDGSTS"
     wide_index = 2 if instruction.opcode in _SURFACES else 1
     for register, width in operand.address:
@@ -226,7 +236,10 @@ def _source_width(instruction: Instruction, place: int, operand: Operand) -> int
 
 
 def _texture_source_width(instruction: Instruction, place: int, operand: Operand) -> int:
-    """Coordinates take a register for each dimension; the reference is a uniform register, or two where it comes with a sampler."""
+    """Return the number of registers of a source of a texture or surface access.
+
+    Coordinates take a register per dimension; the reference is one uniform register, or two where it comes with a sampler.
+    """
     assert operand.register is not None
     if operand.register.bank == "UR":
         return 2 if instruction.opcode in _TEXTURES else 1

@@ -1,4 +1,4 @@
-"""memlane in other people's tests: a plugin for pytest that checks every launch on the emulator.
+"""Provide memlane's pytest plugin, which checks every launch on the emulator in users' tests.
 
 pytest finds it by its entry point. It imports nothing before a launch is made.
 """

@@ -1,4 +1,4 @@
-"""Launches whose transactions have limits: `ml.check(kernel[grid, block], ..., max_sectors_per_request=4)` and the mark `memlane`."""
+"""Limit the transactions of launches: `ml.check(kernel[grid, block], ..., max_sectors_per_request=4)` and the mark `memlane`."""
 
 from __future__ import annotations
 
@@ -47,21 +47,23 @@ def check(
     max_conflicts: float | None = None,
     max_excess_bytes: float | None = None,
 ) -> list[Report] | PlanResult[tuple[Report, ...]]:
-    """Launch `call(*args)` once on the emulator and return reports of its errors: accesses out of bounds, misaligned or to freed memory,
-    reads of memory that was never written, data races, barriers that not all threads reach, mismatched masks.
+    """Launch `call(*args)` once on the emulator and return reports of its errors.
 
-    assert ml.check(kernel[grid, block], out, a, n) == []
-    ml.check(kernel[grid, block], out, a, n, max_sectors_per_request=4, max_conflicts=0)
+    Errors are accesses out of bounds, misaligned or to freed memory, reads of memory that was never written, data races, barriers that not
+    all threads reach, mismatched masks.
 
-    The launch goes on after a finding; accesses that would do harm are left out. Otherwise memory is left as the plain launch would leave
-    it. `seed` shuffles the order of the warps.
+        assert ml.check(kernel[grid, block], out, a, n) == []
+        ml.check(kernel[grid, block], out, a, n, max_sectors_per_request=4, max_conflicts=0)
+
+    The launch continues after a finding; harmful accesses are skipped. Apart from them, memory ends up as after a plain launch. `seed`
+    shuffles the order of the warps.
 
     With limits the transactions are counted too. Raises CheckFailed, with the finding, if an operation on a source line exceeds one:
-    sectors of global memory per request on average, wavefronts of shared memory beyond the ideal, bytes of sectors above the ideal. Raises
+    average sectors of global memory per request, wavefronts of shared memory above the ideal, bytes of sectors above the ideal. Raises
     MemlaneError for a limit that is not a number from 0 on, and if the target is not an emulator.
 
-    A bound plan (`ml.BoundPlan`) runs once, step after step, and gives the reports of each launch, with its step, turn and device; what a
-    launch touches is compared with what its step declares.
+    A bound plan (`ml.BoundPlan`) runs once, step after step, and returns the reports of each launch, with its step, turn and device; the
+    memory that a launch accesses is compared with the declaration of its step.
     """
     limits = Limits(max_sectors_per_request, max_conflicts, max_excess_bytes)
     if isinstance(call, BoundPlan):
@@ -87,7 +89,7 @@ def _check_plan(plan: BoundPlan, limits: Limits, seed: int | None) -> PlanResult
 
 
 def judge(limits: Limits, launch: Launch, seen: Observation) -> None:
-    """CheckFailed if what was counted in a launch is beyond the limits."""
+    """Raise CheckFailed if the counts of a launch exceed the limits."""
     _require(limits, [counts_of(seen)], launch)
 
 

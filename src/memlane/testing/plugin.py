@@ -1,13 +1,13 @@
-"""The pytest plugin: in every test, launches on the emulator are checked, and what the checker finds fails the launch.
+"""Check the launches on the emulator in every test; findings of the checker fail the launch.
 
     @pytest.mark.memlane_check(False)      a test, class or module that breaks the rules on purpose
     @pytest.mark.memlane_check(seed=3)     warps take their turns in another order
     memlane_check = false                  in the ini file: only tests that are marked `memlane_check` or `memlane_check(True)`
 
     @pytest.mark.memlane(max_sectors_per_request=4, max_conflicts=0, max_excess_bytes=0)
-                                           launches are counted, and an operation on a source line beyond a limit fails its launch
+                                           launches are counted, and an operation on a source line above a limit fails its launch
 
-Launches on a GPU are left alone, as are those that a test checks, counts or traces itself (`ml.check`, `ml.Checker`, `ml.trace`).
+Launches on a GPU are not checked, nor are those that a test checks, counts or traces itself (`ml.check`, `ml.Checker`, `ml.trace`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A limit that does not exist is told before anything runs."""
+    """Reject unknown limit names at collection time."""
     for item in items:
         mark = item.get_closest_marker(LIMITS)
         unknown = [] if mark is None else [*(repr(one) for one in mark.args), *(name for name in mark.kwargs if name not in _NAMES)]
@@ -53,21 +53,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
-    """The fixtures of a test are checked with it."""
-    with checking(_wish(item)):
+    """Check the launches of a test together with those of its fixtures."""
+    with checking(_requested_check(item)):
         return (yield)
 
 
-def _wish(item: pytest.Item) -> Check | None:
-    wish = _of_correctness(item)
+def _requested_check(item: pytest.Item) -> Check | None:
+    check = _correctness_check(item)
     mark = item.get_closest_marker(LIMITS)
     if mark is None:
-        return wish
-    return replace(wish or Check(correctness=False), judge=_judge(mark.kwargs))
+        return check
+    return replace(check or Check(correctness=False), judge=_judge(mark.kwargs))
 
 
 def _judge(limits: Mapping[str, Any]) -> Callable[[Any, Any], None]:
-    """What a launch is judged by. Nothing is imported for it before there is a launch."""
+    """Return the function that checks a launch against the limits. Its imports are deferred until there is a launch."""
 
     def judge(launch: Any, seen: Any) -> None:
         import_module("memlane.testing.limits").judge(import_module("memlane.diagnose.limits").Limits(**limits), launch, seen)
@@ -75,12 +75,12 @@ def _judge(limits: Mapping[str, Any]) -> Callable[[Any, Any], None]:
     return judge
 
 
-def _of_correctness(item: pytest.Item) -> Check | None:
+def _correctness_check(item: pytest.Item) -> Check | None:
     mark = item.get_closest_marker(MARK)
     if mark is None:
         return Check() if item.config.getini(MARK) else None
-    return _of_mark(*mark.args, **mark.kwargs)
+    return _marked_check(*mark.args, **mark.kwargs)
 
 
-def _of_mark(on: bool = True, *, seed: int | None = None) -> Check | None:
+def _marked_check(on: bool = True, *, seed: int | None = None) -> Check | None:
     return Check(seed) if on else None

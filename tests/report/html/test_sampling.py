@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlane.report.html.sampling import OF_A_WARP, keep, shares
+from memlane.report.html.sampling import WARP_COST, choose_warps, divide_budget
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30), st.integers(0, 2000)), min_size=1, max_size=60), st.integers(10, 800))
-def test_what_is_kept_fits_and_is_whole(warps: list[tuple[int, int, int]], room: int) -> None:
+def test_what_is_kept_fits_and_is_whole(warps: list[tuple[int, int, int]], budget: int) -> None:
     sm, counts, longest = (np.array(column, np.int64) for column in zip(*warps, strict=True))
-    kept = keep(sm, counts, longest, room)
-    assert int((kept.counts + OF_A_WARP).sum()) <= room
+    kept = choose_warps(sm, counts, longest, budget)
+    assert int((kept.counts + WARP_COST).sum()) <= budget
     assert len(set(kept.lives.tolist())) == len(kept.lives) > 0
     whole = kept.counts == counts[kept.lives]
     assert whole.all() or (len(kept.lives) == 1 and "the first accesses" in kept.how)
@@ -29,21 +29,21 @@ def test_what_is_kept_fits_and_is_whole(warps: list[tuple[int, int, int]], room:
 def test_multiprocessors_are_spread_evenly() -> None:
     sm = np.repeat(np.arange(128), 4)
     longest = np.zeros(len(sm), np.int64)
-    kept = keep(sm, np.full(len(sm), 8), longest, room=32 * 4 * (8 + OF_A_WARP))
+    kept = choose_warps(sm, np.full(len(sm), 8), longest, budget=32 * 4 * (8 + WARP_COST))
     assert kept.sms == tuple(range(0, 128, 4))
     assert "32 of 128 multiprocessors" in kept.how
 
 
 def test_one_multiprocessor_that_does_not_fit_keeps_each_nth_warp() -> None:
-    kept = keep(np.zeros(100, np.int64), np.full(100, 8), np.zeros(100, np.int64), room=25 * (8 + OF_A_WARP))
+    kept = choose_warps(np.zeros(100, np.int64), np.full(100, 8), np.zeros(100, np.int64), budget=25 * (8 + WARP_COST))
     assert kept.lives.tolist() == list(range(0, 100, 4))
     assert kept.sms == ()
     assert kept.how.endswith("one warp in 4 in block order")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "room", "given_out"),
+    ("wanted", "budget", "given_out"),
     [([5, 5], 20, [5, 5]), ([100, 100], 20, [10, 10]), ([2, 100, 100], 20, [2, 9, 9]), ([100, 2, 6], 20, [12, 2, 6]), ([], 20, [])],
 )
-def test_room_is_dealt_out_to_those_who_want_it(wanted: list[int], room: int, given_out: list[int]) -> None:
-    assert shares(wanted, room) == given_out
+def test_room_is_dealt_out_to_those_who_want_it(wanted: list[int], budget: int, given_out: list[int]) -> None:
+    assert divide_budget(wanted, budget) == given_out

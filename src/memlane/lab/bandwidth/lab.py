@@ -1,4 +1,4 @@
-"""The lab: what is measured in which order, and the rows, the table and the figures made of it."""
+"""Run the lab: the cases in order, and the rows, the table and the figures made of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from memlane.chip import Chip, Fact
 from memlane.errors import MemlaneError
 from memlane.lab.bandwidth.measure import Meter, Samples
 from memlane.lab.figures import Bars
+from memlane.lab.interface import Lab, Request
 from memlane.lab.result import NOT_MEASURED, Result, Row, Table, failure
-from memlane.lab.seam import Lab, Request
 from memlane.launch import Target
 
 SOURCES = ["src/memlane/lab/bandwidth", "src/memlane/plan", "src/memlane/model", "src/memlane/targets", "src/memlane/driver/graph.py"]
@@ -20,13 +20,13 @@ RATE, TIME = "rate", "time"
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to measure."""
+    """One quantity to measure."""
 
     name: str
     measure: Callable[[Meter], Mapping[str, Samples]]
-    """By metric, what was measured."""
+    """Function that measures the case; returns samples by metric."""
     facts: Mapping[str, str]
-    """By metric, the entry of a chip file that it is."""
+    """Name of the chip-file entry that each metric corresponds to."""
     devices: int = 1
 
 
@@ -70,11 +70,11 @@ _LIKE = {
     "links.pageable_us": "links.host_us",
     "links.pageable_to_host_gb_per_s": "links.pageable_gb_per_s",
 }
-"""What a chip file means by an entry that it does not have."""
+"""Chip-file entries that stand in for absent ones."""
 
 
 def run(target: Target, request: Request) -> Result:
-    """Measure the cases that are wanted; of those with peers as many as there are devices for."""
+    """Measure the chosen cases; those with peers only if there are enough devices."""
     chosen = request.chosen(CASES)
     meter = Meter(target, request.quick)
     rows: list[Row] = []
@@ -111,7 +111,7 @@ def _row(case: Case, metric: str, samples: Samples, chip: Chip) -> Row:
 
 
 def _known(chip: Chip, name: str) -> float | None:
-    """Return what the chip file says of an entry, as a rate in one direction or a time."""
+    """Return the chip file's value of an entry, as a rate in one direction or a time; None if it has none."""
     for one in (name, _LIKE.get(name, "")):
         table, _, entry = one.rpartition(".")
         value = getattr(getattr(chip, table) if table else chip, entry, None) if entry else None
@@ -121,7 +121,7 @@ def _known(chip: Chip, name: str) -> float | None:
 
 
 def _scale(name: str, chip: Chip) -> float:
-    """Return by what a measured rate in GB/s is to be multiplied to be an entry of a chip file."""
+    """Return the factor that turns a measured rate in GB/s into the unit of a chip-file entry."""
     if name == "copy_gb_per_s":
         return 2.0  # bytes read plus bytes written
     if name == "bandwidth.l2_read":
@@ -130,7 +130,7 @@ def _scale(name: str, chip: Chip) -> float:
 
 
 def chip_facts(rows: Sequence[Row], chip: Chip, source: str) -> dict[str, Fact]:
-    """Return the entries of a chip file that a result has, by their full names. `source` says when and by what they were measured."""
+    """Return the chip-file entries that a result provides, by full name. `source` says when and by what they were measured."""
     entries = {(case.name, metric): name for case in _CASES for metric, name in case.facts.items()}
     kind, _, text = source.partition(":")
     found = {}
@@ -146,7 +146,7 @@ def chip_facts(rows: Sequence[Row], chip: Chip, source: str) -> dict[str, Fact]:
 
 
 def _table(rows: Sequence[Row]) -> Table:
-    """A line for each number; times in ns, because some are short."""
+    """Return a table with a line for each number; times are in ns, because some are short."""
     head = ("what", "unit", "median", "least", "most", "chip file")
     lines: list[tuple[str | float | None, ...]] = []
     for row in rows:

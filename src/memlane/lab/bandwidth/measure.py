@@ -1,4 +1,4 @@
-"""Chains of copies and of launches, and streams of reads and writes, timed as plans."""
+"""Time chains of copies and of launches, and streams of reads and writes, as plans."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from memlane.ptx import parse
 from memlane.targets import BoundPlan, target
 
 Way = tuple[Home, Home]
-"""Where a copy goes to, and where it comes from."""
+"""Destination and source of a copy."""
 THREADS, LOADS, LANE_BYTES = 256, 8, 16
 SMALL_BYTES = 1 << 12
 SHARED_BYTES = 1 << 24
-"""Of copies that share a link, at least."""
+"""Least size of copies that share a link, in bytes."""
 
 
 def _stream(name: str, access: str, use: str = "") -> str:
-    """Return a kernel that goes `passes` times over memory, with `rounds` times `LOADS` accesses of 16 bytes a thread.
+    """Return the PTX of a kernel that makes `passes` passes over memory, each with `rounds` times `LOADS` accesses of 16 bytes per thread.
 
-    `shift` is 0: what a pass accesses depends on it, so that no assembler takes two passes for one.
+    `shift` is 0: the addresses of a pass depend on it, so that no assembler merges two passes.
     """
     registers = [f"%a{number}" for number in range(4 * LOADS)]
     lanes = [", ".join(registers[4 * number : 4 * number + 4]) for number in range(LOADS)]
     steps = [f"    {access.format(f'{{{each}}}')}\n    add.u64 %at, %at, %step;" for each in lanes]
-    body = "\n".join([*steps, *(f"    {use.format(register)}" for register in registers if use)])  # all are under way before one is used
+    body = "\n".join([*steps, *(f"    {use.format(register)}" for register in registers if use)])  # all in flight before one is used
     given = " ".join(f"mov.u32 {register}, %t;" for register in registers)
     return f"""
 .visible .entry {name}(.param .u64 data, .param .u32 rounds, .param .u32 passes, .param .u64 shift)
@@ -67,7 +67,7 @@ KERNELS = (
 
 @dataclass(frozen=True)
 class Samples:
-    """One number, measured several times."""
+    """Repeated measurements of one number."""
 
     values: tuple[float, ...]
 
@@ -83,7 +83,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured: bytes of large copies, lengths of two chains, and how many times."""
+    """Amount of measurement: bytes of large copies, lengths of the two chains, and number of repetitions."""
 
     large_bytes: int
     copies: tuple[int, int]
@@ -94,11 +94,11 @@ class Effort:
 FULL = Effort(1 << 26, (4, 16), (50, 150), 10)
 QUICK = Effort(1 << 22, (2, 6), (10, 30), 3)
 MODELLED = Effort(1 << 20, (2, 6), (4, 12), 1)
-"""Nothing varies in a model, and its copies of few bytes go by the same rate."""
+"""Effort for a model: its results do not vary, and small copies have the same rate."""
 
 
 class Meter:
-    """A target with the devices beside it, and the kernels of this lab."""
+    """A target with its peer devices, and the kernels of this lab."""
 
     def __init__(self, measured: Target, quick: bool) -> None:
         self.targets = with_peers(measured)
@@ -110,31 +110,31 @@ class Meter:
     # -- copies ------------------------------------------------------------------------------------------------------------------
 
     def link(self, way: Way) -> tuple[Samples, Samples]:
-        """Return latency in us and rate in GB/s of copies one way."""
+        """Return latency in us and rate in GB/s of copies in one direction."""
         rates, small = self._rates((way,), SMALL_BYTES, self.effort.large_bytes)
         return Samples(tuple(max(0.0, took - SMALL_BYTES / rate / 1e3) for took, rate in zip(small, rates, strict=True))), Samples(
             tuple(rates)
         )
 
     def shared_link(self, *ways: Way) -> Samples:
-        """Return the rate in GB/s of copies of each of several ways that go on at the same time.
+        """Return the rate in GB/s of each of several concurrent copies.
 
-        They are large, so that latencies of the one pass while the other goes on, as far as they can.
+        They are large, so that the latency of one is hidden behind the others as far as possible.
         """
         large = max(self.effort.large_bytes, SHARED_BYTES)
         return Samples(tuple(self._rates(ways, large // 4, large)[0]))
 
     def small_copies_us(self, *ways: Way) -> Samples:
-        """Return what one more copy of few bytes takes, where so many chains of them go on at the same time."""
+        """Return the time of one more small copy in one of several concurrent chains."""
         return Samples(tuple(self._copy_us(ways, SMALL_BYTES)))
 
     def _rates(self, ways: Sequence[Way], small: int, large: int) -> tuple[list[float], list[float]]:
-        """Return rates in GB/s, by which more bytes take longer, and the times of small copies in us."""
+        """Return rates in GB/s, from the extra time of more bytes, and the times of small copies in us."""
         times = self._copy_us(ways, small)
         return [(large - small) / (most - least) / 1e3 for least, most in zip(times, self._copy_us(ways, large), strict=True)], times
 
     def _copy_us(self, ways: Sequence[Way], nbytes: int) -> list[float]:
-        """Return what one more copy of each way takes in chains of them."""
+        """Return the time of one more copy of each way, from chains of two lengths."""
         memory = {f"of{number}": self._memory(of, nbytes) for number, (_, of) in enumerate(ways)}
         counts = self.effort.copies
         with self._timed(*(self._copies(ways, nbytes, count) for count in counts), memory=memory) as (short, long):
@@ -160,15 +160,19 @@ class Meter:
     # -- launches ----------------------------------------------------------------------------------------------------------------
 
     def launches_us(self, queues: int, *, chains: int = 1) -> Samples:
-        """Return what one more kernel without instructions takes, each waiting for the one before, on so many queues in turn; in each of so
-        many chains at the same time."""
+        """Return the time of one more kernel without instructions, each waiting for the one before.
+
+        The kernels of a chain alternate between `queues` queues; `chains` chains run at the same time.
+        """
         counts = self.effort.launches
         with self._timed(*(self._launches(count, queues, chains) for count in counts)) as (short, long):
             return Samples(tuple((most - least) / (counts[1] - counts[0]) for least, most in zip(short, long, strict=True)))
 
     def flag_us(self) -> Samples:
-        """Return how long a flag takes to another device: what one more put and the wait for it take, without the launch of the put. Two
-        devices raise flags for each other in turns."""
+        """Return the latency of a flag to another device: the time of one more put and its wait, the launch of the put subtracted.
+
+        Two devices raise flags for each other in turn.
+        """
         counts, launch = self.effort.launches, self.launches_us(1).median
         with self._timed(*(self._flags(count) for count in counts)) as (short, long):
             return Samples(tuple((most - least) / (counts[1] - counts[0]) - launch for least, most in zip(short, long, strict=True)))
@@ -183,13 +187,13 @@ class Meter:
         return b.plan()
 
     def graph_us(self) -> Samples:
-        """Return what a graph of one such kernel takes besides the kernel: until it starts and until its end is seen."""
+        """Return the overhead of a graph of one kernel: until it starts and until its end is seen."""
         each = self.launches_us(1).median
         with self._timed(self._launches(1, 1)) as (alone,):
             return Samples(tuple(max(0.0, took - each) for took in alone))
 
     def events_us(self) -> Samples:
-        """Return what the two events around a step of a timed graph add to it."""
+        """Return the time that the two events around a step of a timed graph add to it."""
         counts = self.effort.launches
         plain = self.launches_us(1).median
         times = [[self._bound(self._launches(count, 1)).time().elapsed_ns / 1e3 for count in counts] for _ in range(self.effort.rounds)]
@@ -207,22 +211,22 @@ class Meter:
     # -- streams -----------------------------------------------------------------------------------------------------------------
 
     def stream(self, kernel: str) -> Samples:
-        """Return the rate in GB/s at which a kernel reads DRAM, or writes it: what more bytes than L2 holds take longer."""
+        """Return the rate in GB/s at which a kernel reads or writes DRAM: from the extra time of bytes that exceed L2."""
         each = self._round_bytes(8)
-        times = 16  # of what L2 holds
-        if self._is_modelled:  # caches are empty at the beginning, and what is written leaves L2 only when that is full
+        times = 16  # times the size of L2
+        if self._is_modelled:  # caches start empty, and written data leaves L2 only when it is full
             times = 0 if kernel == "reads" else 3
         least = 2 + times * self.chip.l2_bytes // each
         rounds = least, least + (4 if self._is_modelled else 2 * least)
         return self._rate(kernel, 8, [(one, 1) for one in rounds], each * (rounds[1] - rounds[0]))
 
     def cached_stream(self) -> Samples:
-        """Return the rate in GB/s of reads that L2 serves: what more passes over an eighth of it or so take longer."""
+        """Return the rate in GB/s of reads that L2 serves: from the extra time of more passes over about an eighth of it."""
         passes = (4, 12) if self._is_modelled else (50, 250)
         return self._rate("reads", 2, [(1, one) for one in passes], self._round_bytes(2) * (passes[1] - passes[0]))
 
     def _blocks(self, each: int) -> int:
-        """Blocks of a stream: one for each multiprocessor where time is modelled, for threads cost the time of the host there."""
+        """Return the number of blocks of a stream: one per multiprocessor where time is modelled, as threads cost host time there."""
         return self.chip.sm_count * (1 if self._is_modelled else each)
 
     def _round_bytes(self, each: int) -> int:
@@ -246,7 +250,7 @@ class Meter:
 
     @contextmanager
     def _timed(self, *plans: Plan, memory: Mapping[str, Any] | None = None) -> Iterator[list[list[float]]]:
-        """Give the times of some plans in us, in turns: on a GPU of replays of their graphs, between two events."""
+        """Yield the times of some plans in us, measured in turn; on a GPU, replays of their graphs between two events."""
         bound = [self._bound(plan, memory) for plan in plans]
         if self._is_modelled:
             yield [[one.time().elapsed_ns / 1e3] for one in bound]
@@ -260,7 +264,7 @@ class Meter:
 
 
 def with_peers(measured: Target) -> tuple[Target, ...]:
-    """Return a target and up to two more of its kind that it copies to: other GPUs of the machine, or emulated devices like it."""
+    """Return a target and up to two peers that it can copy to: other GPUs of the machine, or emulated devices of the same chip."""
     others: list[Target] = []
     if isinstance(measured, Device):
         names = [f"cuda:{number}" for number in range(len(probe().devices))]

@@ -1,13 +1,13 @@
-"""How long accesses take on this machine, and what each scheme says of it.
+"""Measure how long accesses take on this machine, and compare with what each tracing scheme records.
 
-Truth is the average over a chain of accesses, each of which needs what the one before brought, of a kernel without probes (`chains`). It is
-taken for loads from shared memory, L1, L2, DRAM, local memory, constants and textures, for atomics whose result is used, and for a store
-followed by a load of the same address. Stores and reductions bring nothing that could be waited for: theirs is the time from issue to
-issue. Beside the truth stands what each scheme records of the same chain at the same place in the same round: mean and median as they are
-in a trace, the empty window of its probe (`window`), and the mean less the window. Nothing is subtracted anywhere else.
+Truth is the average over a chain of dependent accesses in a kernel without probes (`chains`). It is measured for loads from shared memory,
+L1, L2, DRAM, local memory, constants and textures, for atomics whose result is used, and for a store followed by a load of the same
+address. Stores and reductions return nothing to wait for: theirs is the time from issue to issue. It is compared with the records of each
+scheme for the same chain at the same place in the same round: mean and median as they are in a trace, the empty window of its probe
+(`window`), and the mean less the window. Nothing else is subtracted anywhere.
 
-A second table asks of fences what the scheme of 2012 takes for granted: that what stands between an access and the second clock read
-makes the clock wait. The first clock read is ordered after the address there, so that nothing but the access and the fence lies between.
+A second table tests an assumption of the scheme of 2012 about fences: that code between an access and the second clock read makes the clock
+wait. The first clock read is ordered after the address there, so that only the access and the fence lie between.
 
 Prediction for an H200, before it was measured:
 
@@ -21,7 +21,7 @@ Prediction for an H200, before it was measured:
     fences          membar.cta 13 to 14 cycles at every level: it does not wait. fence.acq_rel.cta and a predicate on the value wait.
                     membar.gl costs 270 to 530 by itself, also without an access.
 
-On the emulator every truth is what the chip file says, to the cycle: its clock is made of these numbers. One is different: constants
+On the emulator every truth equals the chip file, to the cycle: its clock is built from these numbers. The exception is constants, which
 never miss there.
 """
 

@@ -1,20 +1,20 @@
-"""Chains of dependent accesses, each in a kernel of its own, as PTX.
+"""Generate chains of dependent accesses as PTX, each in a kernel of its own.
 
     chain.module()                 # entries `walk`, `link` (the ring in global memory) and `where` (the address of the ring in constants)
 
-One thread walks. Every access needs what the one before brought, so that the cycles of the whole walk over its steps are the latency of
-one. Rings hold addresses, absolute ones, so that nothing stands between an access and the next. The clock is read before and after the
-walk under a predicate on the address, so the first read waits for the address and the last for the last value.
+One thread walks a ring. Every access needs the result of the one before, so that the cycles of the whole walk divided by its steps are the
+latency of one. Rings hold absolute addresses, so that no instruction lies between two accesses. The clock is read before and after the walk
+under a predicate on the address, so the first read waits for the address and the last for the last value.
 
-A store or a reduction brings nothing, so nothing can depend on it: there a step is just issued, and the average is the time from issue to
-issue. A pair stores and loads the same address again; its average is what both take together.
+A store or a reduction returns nothing, so nothing can depend on it: there a step is only issued, and the average is the time from issue to
+issue. A pair stores and loads the same address again; its average is the time of both together.
 
-The walk in constants begins at an address to which a 0 from memory was added, or the assembler would know that all threads share it, and
-take other instructions (ULDC).
+The walk in constants begins at an address to which a 0 from memory was added, or ptxas would find it uniform and use other instructions
+(ULDC).
 
-`walk` takes `times` (u64[4]: begin, end, where it arrived, and a sum that steps may add to), `at` (where a walk in global memory or of
-texels begins), `handle` (of the texture), `warm` and `steps` (turns of `TURN` steps each before and in the walk) and `zero`, which is 0 and
-of which the assembler cannot know that.
+`walk` takes `times` (u64[4]: begin, end, the final address, and a sum that steps may add to), `at` (where a walk in global memory or of
+texels begins), `handle` (of the texture), `warm` and `steps` (loop iterations of `TURN` steps each before and in the walk) and `zero`,
+which is 0, unknown to ptxas.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ from functools import cached_property
 from memlane.ptx import Module, parse
 
 TURN = 16
-"""Steps in a turn of the loop. In a chain of atomics the assembler moves the address between registers at the end of a turn and branches
-behind that, which takes 26 cycles by the control words for sm_90: of 16 steps less than 2 each."""
+"""Steps in one iteration of the loop.
+
+In a chain of atomics ptxas moves the address between registers at the end of an iteration and branches behind that, which takes 26 cycles
+by the control words for sm_90: less than 2 per step for 16 steps.
+"""
 TIMED = "// timed"
 SHARED_ROWS, SHARED_ROW_BYTES = 64, 256
 LOCAL_ROWS, CONSTANT_BYTES = 64, 32 << 10
@@ -49,32 +52,35 @@ class Chain:
     kind: str
     """`load`, `atomic`, `store then load`, `store` or `reduction`."""
     step: tuple[str, ...]
-    """The instructions of one step. `%at` (64 bits) or `%it` (32 bits) is the address, or the value; `{slot}` an own place for each step
-    of a turn."""
+    """Instructions of one step.
+
+    `%at` (64 bits) or `%it` (32 bits) is the address, or the value; `{slot}` is a separate offset for each step of an iteration.
+    """
     setup: str = ""
-    """What makes the ring, and puts the start of the walk in place."""
+    """PTX that makes the ring, and sets the start of the walk."""
     variable: str = ""
-    """At module scope."""
+    """Declaration at module scope."""
     start: str = ""
-    """What `at` is: `ring` and `slots` in global memory, a `texel`, a ring in `constant` memory; empty where the kernel has its own."""
+    """Meaning of `at`: `ring` and `slots` in global memory, a `texel`, a ring in `constant` memory; empty if the kernel has its own start.
+    """
 
     @property
     def fixed(self) -> str:
-        """The register that a step hands on where it is not the address, which stays the same; else empty."""
+        """Register that a step passes on, if it is not the address, which stays the same; else empty."""
         return "%at" if self.kind == "store then load" else ""
 
     @property
     def waits(self) -> bool:
-        """Whether a step needs what the one before brought."""
+        """Whether a step needs the result of the one before."""
         return self.kind not in ("store", "reduction")
 
     @cached_property
     def text(self) -> str:
-        """The PTX of the module."""
+        """PTX of the module."""
         return f"{_HEAD}{self.variable}{_walk(self.setup, self.turn(''), self.turn(TIMED))}{_LINK}{_where(bool(self.variable))}"
 
     def turn(self, mark: str) -> str:
-        """A turn of the loop, each access marked."""
+        """Return one iteration of the loop, each access marked."""
         steps = [line.format(slot=number * SLOT_BYTES) for number in range(TURN) for line in self.step]
         return "".join(f"    {step} {mark}\n" for step in steps)
 
@@ -83,12 +89,12 @@ class Chain:
 
     @cached_property
     def timed_lines(self) -> frozenset[tuple[str, int]]:
-        """Where the accesses that count stand, as a selection of sites wants it."""
+        """Lines of the timed accesses, for a selection of sites."""
         return frozenset(("latency.ptx", number) for number, line in enumerate(self.text.splitlines(), 1) if line.endswith(TIMED))
 
 
 def clock_after(register: str, clock: str) -> str:
-    """PTX that reads the clock into `clock` when the 64-bit `register` is there."""
+    """Return PTX that reads the clock into `clock` once the 64-bit `register` has arrived."""
     return f"    setp.ne.u64 %there, {register}, -1;\n    @%there mov.u64 {clock}, %clock64;\n"
 
 
@@ -142,7 +148,7 @@ $turn:
 
 
 def _joined() -> str:
-    """PTX that makes `%target` of both registers that a chain may go through; a chain leaves the other as it was."""
+    """Return PTX that computes `%target` from both registers that a chain may use; a chain leaves the other unchanged."""
     return "    cvt.u64.u32 %target, %it;\n    add.u64 %target, %target, %at;\n"
 
 
@@ -197,7 +203,7 @@ def _where(constant: bool) -> str:
 
 
 def _ring(declaration: str, space: str, rows: int, row_bytes: int, bits: int = 64) -> str:
-    """PTX that links a ring in a variable of the kernel, each row to the next but two."""
+    """Return PTX that links a ring in a variable of the kernel, each row to the third next."""
     address, value = ("%ring", "%target") if bits == 64 else ("%ring", "%next")
     narrow = "" if bits == 64 else "    cvt.u32.u64 %next, %target;\n"
     start = "    mov.u64 %at, %ring;\n" if bits == 64 else "    cvt.u32.u64 %it, %ring;\n"
@@ -266,12 +272,15 @@ FENCES = {
     "membar.gl": "membar.gl;",
     "a predicate on the value": "setp.ne.u64 %there, %at, -1;",
 }
-"""What may stand between an access and the second clock read."""
+"""Code between an access and the second clock read, by name."""
 
 
 def fenced(chain: Chain, fence: str, empty: bool = False) -> Chain:
-    """`chain`, a chain of 64-bit loads, with a clock read in front of each load, ordered after its address, then the load, a fence, and a
-    second clock read; their differences are added up. With `empty` there is no load."""
+    """Return `chain`, a chain of 64-bit loads, with each load timed by itself and followed by a fence.
+
+    A clock read in front of each load is ordered after its address; a second one follows the fence; their differences are added up. With
+    `empty` there is no load.
+    """
     guard = "@%there " if "setp" in FENCES[fence] else ""
     step = (
         "setp.ne.u64 %there, %at, -1;",

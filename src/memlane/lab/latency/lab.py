@@ -1,4 +1,4 @@
-"""The lab: what is measured in which order, and the rows, tables and figures made of it."""
+"""Run the lab: the places and fences in order, and the rows, tables and figures made of them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from memlane.errors import MemlaneError
 from memlane.lab.figures import Bars
+from memlane.lab.interface import Lab, Request
 from memlane.lab.latency.measure import FULL, QUICK, Fenced, Measured, Recorded, fences, measure
 from memlane.lab.latency.places import NAMES, places
 from memlane.lab.result import NOT_MEASURED, Result, Row, Table, failure
-from memlane.lab.seam import Lab, Request
 from memlane.launch import LoadedModule, Target
 
 SOURCES = ["src/memlane/audit", "src/memlane/instrument", "src/memlane/measure", "src/memlane/ptx", "src/memlane/driver", "src/memlane/lab"]
@@ -23,7 +23,7 @@ TRUTH, ERROR, ISSUED, FENCE_METRIC = "latency, chain average", "error of the mea
 
 
 def run(target: Target, request: Request) -> Result:
-    """Measure the places and fences that are wanted."""
+    """Measure the chosen places and fences."""
     chosen = request.chosen(CASES)
     effort = QUICK if request.quick else FULL
     loaded: dict[str, LoadedModule] = {}
@@ -53,7 +53,7 @@ LATENCY = Lab("latency", "How long accesses take at each level of the memory, an
 
 
 def chip_latencies(rows: Sequence[Row]) -> dict[str, float]:
-    """The fields of `chip.Latency` that a result has the truth of, in cycles."""
+    """Return the fields of `chip.Latency` whose truth a result has, in cycles."""
     field_of = {place: field for place, field in _FIELDS.items() if field}
     truths = {row.case: row.value for row in rows if row.metric == TRUTH}
     return {field_of[case]: round(value, 1) for case, value in truths.items() if case in field_of and value is not None}
@@ -70,7 +70,7 @@ _FIELDS = {
     "shared atomic": "shared_atomic",
     "global atomic": "global_atomic",
 }
-"""What a chip file calls the truth of a place."""
+"""Chip-file field of the truth of each place."""
 
 
 def _rows(measured: Measured, target: Target) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Truth, and what every scheme records of it."""
+"""Measure the truth, and what every scheme records of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memlane.errors import MemlaneError
 from memlane.instrument import SCHEMES, Decoded, Selection, TraceOptions
 from memlane.lab.latency import chains
 from memlane.lab.latency.places import Place, Walker
-from memlane.lab.latency.window import CHAINS, NOTHING, extrapolated, filled
+from memlane.lab.latency.window import CHAINS, NOTHING, extrapolated, with_fillers
 from memlane.lab.probing import recorded
 from memlane.launch import LoadedModule, Target
 from memlane.measure.instrumented_module import InstrumentedModule, probe
@@ -25,7 +25,7 @@ QUICK_CHAINS = (4, 12)
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is done."""
+    """Amount of measurement."""
 
     turns: int
     rounds: int
@@ -39,23 +39,23 @@ QUICK = Effort(4, 1, QUICK_CHAINS, ("dependent",))
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a scheme says of a step: cycles, raw."""
+    """Record of a step by one scheme: cycles, raw."""
 
     mean: float
     median: float
     parts: Mapping[str, float]
-    """Mean by kind of access, where a step has several."""
+    """Mean by kind of access, if a step has several."""
     window: float | None
-    """Its empty window; None where it could not be measured."""
+    """Empty window of the scheme; None if it could not be measured."""
     completeness: Mapping[str, str]
-    """By kind of access, what the scheme claims."""
+    """Completeness that the scheme states, by kind of access."""
     problem: str = ""
-    """Why there is nothing to show; then the numbers are NaN."""
+    """Reason why there is no result; the numbers are NaN then."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One place: the truth of each round, and what the schemes recorded in the same rounds."""
+    """Results for one place: the truth of each round, and the records of the schemes in the same rounds."""
 
     place: Place
     steps: int
@@ -68,8 +68,10 @@ class Measured:
 
 
 def measure(target: Target, place: Place, effort: Effort, loaded: LoadedModule | None = None) -> Measured:
-    """Walk in rounds, without probes and with each scheme, beginning with another one each time; a round before them does not count
-    where time is real."""
+    """Walk in rounds, without probes and with each scheme, starting each round with a different one.
+
+    Where time is real, one round before them is discarded.
+    """
     walker = Walker(target, place, effort.turns, loaded)
     probed: dict[str, InstrumentedModule] = {}
     failed: dict[str, str] = {}
@@ -98,7 +100,10 @@ def measure(target: Target, place: Place, effort: Effort, loaded: LoadedModule |
 
 
 def _records(walker: Walker, probed: InstrumentedModule) -> Decoded:
-    """Walk once with probes. MemlaneError if a record is missing: a mean over some of the accesses is none of all."""
+    """Walk once with probes and return the records.
+
+    Raises MemlaneError if a record is missing: a mean over some of the accesses would not be that of all.
+    """
     expected = walker.steps * len(walker.place.chain.step)
     seen = recorded(walker.launch(probed.loaded), probed, expected)
     if seen.lost or len(seen.records) != expected:
@@ -107,12 +112,12 @@ def _records(walker: Walker, probed: InstrumentedModule) -> Decoded:
 
 
 def _kinds(probed: InstrumentedModule) -> Mapping[int, str]:
-    """By the number of a timed site, its kind."""
+    """Return the kind of each timed site, by number."""
     return {site.id: site.kind for site in probed.traced.sites if site.scheme}
 
 
 def _cycles(seen: Sequence[Decoded], kinds: Mapping[int, str]) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """End - start of all records, by kind of access."""
+    """Return end - start of all records, by kind of access."""
     records = np.concatenate([one.records for one in seen])
     cycles = (records["end"] - records["start"]).astype(np.int64)
     kind_of = np.array([kinds[site] for site in records["site"].tolist()])
@@ -120,15 +125,16 @@ def _cycles(seen: Sequence[Decoded], kinds: Mapping[int, str]) -> dict[str, np.n
 
 
 def _window(walker: Walker, probed: InstrumentedModule, fillers: tuple[int, int]) -> float:
-    """The empty window of a step, in cycles: the sum over its accesses, each after a first run that does not count where time is real.
+    """Return the empty window of a step in cycles: the sum over its accesses.
 
-    Of chains extrapolated to length 0 where something waits for the end of a chain, else of nothing.
+    Where an access is waited for, fillers are chains, extrapolated to length 0; else they are empty. Where time is real, a first run is
+    discarded.
     """
     kinds = _kinds(probed)
     waits = any(site.completeness == COMPLETE for site in probed.traced.sites if site.scheme)
     totals: dict[int, float] = {}
     for filler in fillers if waits else (NOTHING,):
-        empty = filled(probed, "walk", filler, walker.place.chain.fixed)
+        empty = with_fillers(probed, "walk", filler, walker.place.chain.fixed)
         if not walker.target.modelled:
             _records(walker, empty)
         totals[filler] = sum(float(cycles.mean()) for cycles in _cycles([_records(walker, empty)], kinds).values())
@@ -145,23 +151,23 @@ def _summary(walker: Walker, probed: InstrumentedModule, seen: Sequence[Decoded]
 
 @dataclass(frozen=True)
 class Fenced:
-    """What stood between two clock reads when a load was on its way: means, in cycles."""
+    """Result for a fence between two clock reads with a load in flight: means, in cycles."""
 
     level: str
     fence: str
     recorded: float
     empty: float
-    """The same without a load."""
+    """Mean without a load."""
     truth: float
 
     @property
     def waits(self) -> bool:
-        """Whether the second clock read came when the load had completed, by the numbers: no earlier than 90 % of its latency."""
+        """Whether the second clock read waited for the load, by the numbers: no earlier than 90 % of its latency."""
         return self.recorded >= 0.9 * self.truth
 
 
 def fences(target: Target, place: Place, truth: float, effort: Effort) -> list[Fenced]:
-    """Each fence at one level."""
+    """Measure each fence at one level."""
     found = []
     for fence in chains.FENCES:
         values = []

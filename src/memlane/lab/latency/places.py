@@ -1,4 +1,4 @@
-"""Where chains walk: rings at each level of the memory of a chip, and launches of chains over them."""
+"""Build the rings at each memory level of a chip, and the launches of chains over them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCK = 256
 TEXELS, TEXEL_STEP = 4096, 72
 """A texture of 16 KiB, walked in steps of 288 bytes."""
 CONSTANT_ROWS = {"constant": (32, 16), "constant miss": (64, 512)}
-"""Rows and bytes of a row of a ring: 512 bytes, which the first constant cache holds (2 KiB since Volta); 32 KiB, which it does not."""
+"""Rows and bytes of a row of a ring: 512 bytes, which fit into the first constant cache (2 KiB since Volta); 32 KiB, which do not."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Place:
     rows: int = 0
     row_bytes: int = 0
     warm: int = 0
-    """Steps before those that count."""
+    """Steps before those that are timed."""
     fresh: bool = False
-    """Whether every step meets a line for the first time, and L2 is emptied before each walk."""
+    """Whether every step accesses a line for the first time, and L2 is emptied before each walk."""
     field: str = ""
-    """What the chip file calls its latency, as in `latency.l2`; empty for what it does not have."""
+    """Chip-file field of its latency, as in `latency.l2`; empty if there is none."""
 
     @property
     def stride(self) -> int:
@@ -40,7 +40,10 @@ class Place:
 
 
 def long_stride(rows: int) -> int:
-    """Rows between two steps of a walk over a ring: near the golden section, so that steps are long and never alike, prime to `rows`."""
+    """Return the rows between two steps of a walk over a ring.
+
+    The stride is near the golden ratio of the ring, so that steps are long and never repeat, and coprime to `rows`.
+    """
     stride = int(rows * 0.6180339887) | 1
     while np.gcd(stride, rows) != 1:
         stride += 2
@@ -48,7 +51,7 @@ def long_stride(rows: int) -> int:
 
 
 def places(target: Target, quick: bool) -> tuple[Place, ...]:
-    """What is measured on a target, sizes by its caches."""
+    """Return the places to measure on a target, sized by its caches."""
     chip = target.chip
     l1 = max(chip.l1_bytes, 16 << 10)
     l2_rows = (4 * l1 if quick else max(8 * l1, chip.l2_bytes // 4)) >> 8
@@ -92,10 +95,10 @@ NAMES = (
     "shared reduction",
     "global reduction",
 )
-"""Of all places, in their order."""
+"""Names of all places, in their order."""
 
 FLUSH_BYTES = 512 << 20
-"""Cleared to empty the L2: many times its size."""
+"""Bytes cleared to empty the L2: many times its size."""
 
 
 class Walker:
@@ -115,8 +118,10 @@ class Walker:
         return self.turns * TURN
 
     def launch(self, loaded: LoadedModule | None = None) -> Launch:
-        """The next walk, to be launched once: a fresh ring is never walked twice. `loaded`: another module with the same kernel, where the
-        walk shall find its constants."""
+        """Return the next walk, to be launched once, as a fresh ring is never walked twice.
+
+        `loaded`: another module with the same kernel, from which the walk shall read its constants.
+        """
         at = self._at
         if self.place.chain.start == "constant":
             self._link_constants(loaded or self.loaded)
@@ -129,18 +134,18 @@ class Walker:
         return self.loaded["walk"][1, LANES].bind(self.times, at, self._handle, warm, self.turns, 0)
 
     def average(self) -> float:
-        """Walk once; the cycles of a step by the kernel's own clock reads."""
+        """Walk once, and return the cycles of a step by the kernel's own clock reads."""
         self.target.launch(self.launch())
         begin, end, _, _ = (int(value) for value in self.times.numpy())
         return (end - begin) / self.steps
 
     def added_up(self) -> float:
-        """Walk once; the mean of what the steps themselves added up."""
+        """Walk once, and return the mean of the cycles that the steps themselves added up."""
         self.target.launch(self.launch())
         return int(self.times.numpy()[3]) / self.steps
 
     def _start(self) -> tuple[int, int, object]:
-        """`at` and `handle` of the kernel, and what keeps the memory alive."""
+        """Return `at` and `handle` of the kernel, and the owner of the memory."""
         place = self.place
         match place.chain.start:
             case "ring":
@@ -157,7 +162,7 @@ class Walker:
         return 0, 0, None
 
     def _link_constants(self, loaded: LoadedModule) -> None:
-        """Write the ring in the constant memory of a module, whose addresses only a kernel of it knows."""
+        """Write the ring into the constant memory of a module; only a kernel of that module can read its address."""
         if loaded in self._linked:
             return
         self._linked.append(loaded)
@@ -170,7 +175,7 @@ class Walker:
         self.target.write(address, words)
 
     def _flush(self) -> None:
-        """Empty the L2. An emulated one forgets between launches what did not come through a clock."""
+        """Empty the L2. Nothing to do on an emulated one: between launches it forgets what no timed launch brought into it."""
         if self.target.modelled:
             return
         if self._flusher is None:

@@ -1,50 +1,49 @@
-"""The empty window of a scheme: what its probe records beyond the access that it surrounds.
+"""Measure the empty window of a scheme: the cycles that its probe records in addition to the access.
 
-The instrumented module is taken as it is, and each timed access in it is replaced by a filler that holds no access. Everything else,
-probes and records and loops, stays.
+The instrumented module is kept, and each timed access in it is replaced by a filler that holds no access. Everything else stays: probes,
+records, loops.
 
     switched off    @never ld.global.u64 d, [a];            the access itself under a predicate that is false
     one operation   xor.b64 d, a, zero;                     the least that needs the address and gives the value
-    chain of n      rcp.approx.ftz.f64 d, a; ...            n operations from the address to the value, each needing the one before; one
-                                                            instruction each once assembled (ex2.approx where the value has 32 bits)
-    nothing                                                 in place of stores and reductions, which give no value that a chain could lead
-                                                            to, and for schemes whose end does not wait for it
+    chain of n      rcp.approx.ftz.f64 d, a; ...            n dependent operations from the address to the value; one instruction each
+                                                            once assembled (ex2.approx where the value has 32 bits)
+    nothing                                                 in place of stores and reductions, which return no value for a chain, and
+                                                            for schemes whose end does not wait for it
 
-`zero` is 0, which only the launch knows; it has been through a shuffle, because the assembler would else fetch it again between the clock
-reads.
+`zero` is 0, known only at launch; it has been through a shuffle, because ptxas would otherwise load it again between the clock reads.
 
-What stands between the two clock reads of `dependent` in the assembled chase, for sm_90, with the cycles until the next may issue:
+The code between the two clock reads of `dependent` in the assembled chase, for sm_90, with the cycles until the next may issue:
 
     CS2R start                       1
     LDG value, [address]             3 to 5, raises scoreboard k
-    SEL, SEL                         2 each: the start, kept under the predicate; behind the access, and done before its value comes
+    SEL, SEL                         2 each: the start, kept under the predicate; behind the access, and done before its value arrives
     LOP3 ready, value & zero         2, waits for scoreboard k
     CS2R end
 
-Instructions issue in order, so from the start to the issue of the access it is 1 cycle and from the arrival of its value to the end 2: by
-the control words alone (`scheduled`) the window is 3 cycles, or up to 5 where the assembler moved an operation on predicates in between.
-The chains, extrapolated to length 0, measure the same thing, and are what is called the window.
+Instructions issue in order, so it is 1 cycle from the start to the issue of the access, and 2 from the arrival of its value to the end: by
+the control words alone (`scheduled_window`) the window is 3 cycles, or up to 5 where ptxas moved an operation on predicates in between. The
+chains, extrapolated to length 0, measure the same, and define the window.
 
-The operations of a chain need some length. Of `add.f32`, with its 4 cycles, the two SEL stand between the first and the second and are not
-done in its shadow: by the control words the window would be 8 then, and 8 was measured on an H200 and an H100, for shared atomics and
-textures. `ex2.approx` announces its value by a scoreboard, as an access does, and takes long enough: 3 on an H200, which leaves 0.0 cycles
-of a shared atomic and +2.7 of a texture.
+The operations of a chain need some length. With `add.f32` and its 4 cycles, the two SEL stand between the first and the second operation
+and are not hidden: by the control words the window would be 8 then, and 8 was measured on an H200 and an H100, for shared atomics and
+textures. `ex2.approx` signals its value by a scoreboard, as an access does, and takes long enough: 3 on an H200, which leaves 0.0 cycles of
+a shared atomic and +2.7 of a texture.
 
 Values of 64 bits once had chains of `add.f64`, which has a fixed latency: by the control words 8 cycles to the next addition, and 10 to the
 LOP3, which is in another pipe. So n of them took 1 + 8 (n - 1) + 10 + 2 cycles, 5 at length 0, where an access has 3; and `dependent` less
 its window was 2.0 below the truth in shared memory and L1 on an H200. `rcp.approx.ftz.f64` is one instruction of the pipe of `ex2.approx`,
-on the upper half, and announces its value in the same way. Prediction, before it was measured: 3, so that `dependent` less its window is
+on the upper half, and signals its value in the same way. Prediction, before it was measured: 3, so that `dependent` less its window is
 within 0.5 cycles of the truth in shared memory and L1, within 1.5 in L2 and DRAM, and 2.5 below that of a global atomic (4.5 before).
 
-Neither of the other fillers is empty. What overwrites a register of the two 16-byte stores of the record before has to wait until it has
-been read, and that may be the filler itself or the second clock read; beside the wait for a loaded value such waits do not show. A
-switched-off load still goes down the pipe of loads and stores and comes back.
+Neither of the other fillers is empty. An instruction that overwrites a register of the two 16-byte stores of the previous record has to
+wait until it has been read, and that may be the filler itself or the second clock read; next to the wait for a loaded value such waits do
+not show. A switched-off load still goes through the pipe of loads and stores and back.
 
 The stores themselves once stood right in front of the next first clock read. Loads of the chase then recorded 8 to 10 cycles too much at
-every level. To see whether the stores were it, fillers and loads are also recorded after a pause: a chain of operations from the value of
-one load to the address of the next, outside the window, in which the stores leave the pipe (`paused`). Prediction: loads record 5 cycles,
-not 13 to 15, more than the chain average. It held (3 more, which is what the control words say), so the place of a record is now worked
-out in front of the access (`instrument.warp.reserve`): the same instructions, but between the stores and the next clock read.
+every level. To test whether the stores caused it, fillers and loads are also recorded after a pause: a chain of operations from the value
+of one load to the address of the next, outside the window, in which the stores leave the pipe (`with_pauses`). Prediction: loads record 5
+cycles, not 13 to 15, more than the chain average. It held (3 more, as the control words say), so the address of a record is now computed in
+front of the access (`instrument.warp.reserve`): the same instructions, but between the stores and the next clock read.
 
 Prediction for that, before it was measured: without the pause, too, loads record 3 to 6 cycles more than the chain average.
 """
@@ -54,7 +53,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from memlane.audit.assembled import Assembled
+from memlane.audit.assembled_module import AssembledModule
 from memlane.audit.windows import Windows
 from memlane.compile import assemble
 from memlane.instrument import TraceOptions, site_table
@@ -71,16 +70,15 @@ ONE_OPERATION = 1
 CHAINS = (16, 48)
 """Lengths of the chains."""
 FILLERS = (SWITCHED_OFF, ONE_OPERATION, *CHAINS)
-"""A filler is named by the number of its operations, 0 for the access that is switched off, `NOTHING` for none at all."""
+"""Fillers by their number of operations: 0 for the access that is switched off, `NOTHING` for none at all."""
 PAUSE = 12
-"""Turns of the pause, of 20 cycles or more each: time in which two stores leave the pipe."""
+"""Iterations of the pause, of at least 20 cycles each: long enough for two stores to leave the pipe."""
 
 
-def filled(probed: InstrumentedModule, kernel: str, filler: int, start: str = "") -> InstrumentedModule:
-    """`probed` with a filler in place of every timed access of `kernel`, whose last parameter is a `.u32` that the launch sets to 0.
+def with_fillers(probed: InstrumentedModule, kernel: str, filler: int, start: str = "") -> InstrumentedModule:
+    """Return `probed` with a filler in place of every timed access of `kernel`, whose last parameter is a `.u32` that the launch sets to 0.
 
-    Fillers begin with the address, or with the register `start`: from an address that stays the same the assembler would work them out
-    once.
+    Fillers begin with the address, or with the register `start`: from an address that stays the same ptxas would compute them once.
     """
     module = probed.traced.module
     function = module.functions[kernel]
@@ -94,10 +92,10 @@ def filled(probed: InstrumentedModule, kernel: str, filler: int, start: str = ""
     return InstrumentedModule(traced, replace(probed.twin, loaded=probed.original.target.load(traced.module)))
 
 
-def paused(loaded: LoadedModule, kernel: str, options: TraceOptions) -> InstrumentedModule:
-    """`loaded` with probes as `options` say, and in front of each probe of `kernel` a pause that the address has to go through.
+def with_pauses(loaded: LoadedModule, kernel: str, options: TraceOptions) -> InstrumentedModule:
+    """Return `loaded` with probes by `options`, and in front of each probe of `kernel` a pause on which the address depends.
 
-    It is a loop, because among straight-line instructions the assembler moves the stores of the record to its end.
+    It is a loop, because in straight-line code ptxas moves the stores of the record to its end.
     """
     module = loaded.module
     function = module.functions[kernel]
@@ -124,11 +122,14 @@ setp.ne.u32 %pause_more, %pause_left, 0;
     return probe(loaded.target.load(slower), options)
 
 
-def scheduled(probed: InstrumentedModule, kernel: str, arch: str) -> tuple[int, int]:
-    """The least and the most cycles, over the copies of the timed accesses, that the control words of the assembled code put between the
-    first clock read and the access, and between what waits for its value and the second clock read, together."""
+def scheduled_window(probed: InstrumentedModule, kernel: str, arch: str) -> tuple[int, int]:
+    """Return the least and the most cycles of the empty window by the control words of the machine code, over the copies of the accesses.
+
+    The window is the time between the first clock read and the access, plus that between the instruction that waits for its value and the
+    second clock read.
+    """
     traced = probed.traced
-    code = Assembled(traced.module, disassemble(assemble(traced.module, arch=arch).data))
+    code = AssembledModule(traced.module, disassemble(assemble(traced.module, arch=arch).data))
     windows, nodes = Windows(code, kernel), code.flow.nodes
     sums = []
     for site, lines in traced.probes[kernel].items():
@@ -144,7 +145,7 @@ def scheduled(probed: InstrumentedModule, kernel: str, arch: str) -> tuple[int, 
 
 
 def _zero(function: Function, stem: str) -> str:
-    """PTX that makes `%<stem>_zero`, 64 bits of which the assembler does not know that they are 0, of the last parameter."""
+    """Return PTX that makes `%<stem>_zero`, a 64-bit zero unknown to ptxas, from the last parameter."""
     return f"""\
 .reg .b32 %{stem}_word;
 .reg .b64 %{stem}_zero;
@@ -182,7 +183,7 @@ def _value_register(operand: Operand) -> str:
 
 
 def extrapolated(records: Mapping[int, float], chains: tuple[int, int] = CHAINS) -> float:
-    """The record of a chain of length 0, from those of two lengths."""
+    """Return the record of a chain of length 0, extrapolated from two lengths."""
     short, long = chains
     slope = (records[long] - records[short]) / (long - short)
     return records[short] - slope * short

@@ -1,10 +1,10 @@
-"""The reduction course, again and further: seven steps to a quick sum, why each is quicker, and what beats the libraries today.
+"""Repeat and extend the reduction course: seven steps to a fast sum, why each is faster, and what beats the libraries today.
 
-A sum of 2^22 int32 was made quicker in seven steps by M. Harris, "Optimizing Parallel Reduction in CUDA", and again in a course of Tokyo
-Institute of Technology (N. Maruyama, on a GPU of a Tesla S1070: 3.51, 1.62, 0.81, 0.47, 0.28, 0.25 and 0.22 ms, 16 times). Each step
-is a file in `steps` that can be read alone; where warps no longer run in step, the last ones wait for their lanes. Five more steps follow.
-Times are to the single final value, all launches included, of replayed graphs of ten sums (two of the largest), in turn with each other;
-beside stand a copy of two arrays, the datasheet, and counts from the emulator that say why.
+A sum of 2^22 int32 was made faster in seven steps by M. Harris, "Optimizing Parallel Reduction in CUDA", and again in a course of Tokyo
+Institute of Technology (N. Maruyama, on a GPU of a Tesla S1070: 3.51, 1.62, 0.81, 0.47, 0.28, 0.25 and 0.22 ms, 16 times). Each step is a
+file in `steps` that can be read by itself; where warps no longer run in lockstep, the last steps synchronise their lanes. Five more steps
+follow. Times are to the single final value, all launches included, of replayed graphs of ten sums (two of the largest), interleaved with
+each other; they are compared with a copy of two arrays and the datasheet, and explained by counts from the emulator.
 
     from memlane.lab.reduction import reduce
     total = reduce(array)                      # an array of one element; total.item() waits for it

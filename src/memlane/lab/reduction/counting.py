@@ -1,4 +1,4 @@
-"""Why a step is as quick as it is: what its launches do, counted on the emulator."""
+"""Explain the speed of a step by counting its launches on the emulator."""
 
 from __future__ import annotations
 
@@ -16,37 +16,39 @@ TURNS = 16
 
 @dataclass(frozen=True)
 class Reasons:
-    """Of a sum of so many elements, all launches together."""
+    """Counts of a sum, all launches together."""
 
     elements: int
     block: int
     launches: int
     blocks: int
-    """Of the first launch."""
+    """Number of blocks of the first launch."""
     divergent_branches: int
-    """Branches of a warp whose lanes went two ways."""
+    """Branches of a warp at which its lanes diverged."""
     excess_wavefronts: int
-    """Passes through the banks of shared memory beyond those that would do."""
+    """Wavefronts of shared memory above the fewest possible."""
     wavefronts: int
     instructions: int
     """PTX instructions of all threads."""
     idle_lanes: float | None
-    """The share of lanes that had no part in the mean access of the tree to shared memory, 0 to 1; None where it is not there."""
+    """Mean share of idle lanes in the tree's accesses to shared memory, 0 to 1; None if the tree is not there."""
     barriers: int
-    """That a block meets, by its text."""
+    """Barriers that a block executes, by its source."""
     sectors: int
-    """That the accesses to global memory moved."""
+    """Sectors moved by accesses to global memory."""
 
     @property
     def per_block(self) -> dict[str, float]:
-        """What is said of a block of the first launch, about: all launches over its blocks."""
+        """Approximate counts per block of the first launch: all launches divided by its blocks."""
         names = ("divergent_branches", "excess_wavefronts", "wavefronts", "instructions", "sectors")
         return {name: getattr(self, name) / self.blocks for name in names}
 
 
 def reasons(target: Target, step: Step, n: int, block: int) -> Reasons:
-    """Count a step on a target that observes. Grids that fit on the chip are made so small that a thread takes `TURNS` turns, as with many
-    more elements."""
+    """Count a step on a target that observes.
+
+    A grid that fits on the chip is made small enough for a thread to make `TURNS` iterations, as with many more elements.
+    """
     array = target.array(np.ones(n, np.int32))
     found, counter = passes(step, array, block, max(1, n // (2 * block * TURNS))), Counter()
     with observing(counter):

@@ -1,4 +1,4 @@
-"""What can be reduced: types and operations, with what each leaves unchanged."""
+"""Define the types and operations of reductions, with the identity of each."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from memlane.errors import BadLaunch
 
 OPS = ("sum", "product", "min", "max", "argmin", "argmax")
-"""In the order of their numbers in `values.cuh`."""
+"""Operations, in the order of their numbers in `values.cuh`."""
 WITH_INDEX = ("argmin", "argmax")
 WITHOUT_IDENTITY = ("min", "max", *WITH_INDEX)
-"""Of an empty array there is none."""
+"""Operations without a value for an empty array."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Element:
     stored: str
     computed: str
     wrapping: str
-    """In which sums and products are computed, so that integers wrap."""
+    """Type in which sums and products are computed, so that integers wrap."""
     lowest: str
     highest: str
 
@@ -55,21 +55,21 @@ class Kind:
 
     @property
     def result(self) -> np.dtype[Any]:
-        """Of the array's own type; of argmin and argmax int64."""
+        """Type of the result: the array's own; int64 for argmin and argmax."""
         return np.dtype(np.int64) if self.op in WITH_INDEX else self.dtype
 
     @property
     def partial_bytes(self) -> int:
-        """What a value on its way takes: halves are computed as float32, and an index goes along with 8 bytes."""
+        """Bytes of a partial result: halves are computed as float32, and an index adds 8 bytes."""
         return 16 if self.op in WITH_INDEX else max(4, self.dtype.itemsize)
 
     @property
     def per_load(self) -> int:
-        """Elements of 16 bytes."""
+        """Number of elements in 16 bytes."""
         return 16 // self.dtype.itemsize
 
     def defines(self) -> list[str]:
-        """The macros that `values.cuh` asks for."""
+        """Return the macros that `values.cuh` needs."""
         of = ELEMENTS[self.element]
         identity = {"sum": "0", "product": "1"}.get(self.op, of.highest if self.op in ("min", "argmin") else of.lowest)
         return [
@@ -83,7 +83,7 @@ class Kind:
 
 
 def kind_of(dtype: np.dtype[Any], op: str) -> Kind:
-    """What is asked for. BadLaunch for a type or an operation that there is not."""
+    """Return the kind of a reduction. Raises BadLaunch for an unknown type or operation."""
     if op not in OPS:
         raise BadLaunch(f"unknown reduction {op!r}; choose from: {', '.join(OPS)}")
     if dtype.name not in ELEMENTS:
@@ -92,5 +92,5 @@ def kind_of(dtype: np.dtype[Any], op: str) -> Kind:
 
 
 def first_lines(defines: Sequence[str]) -> str:
-    """Macros as text."""
+    """Return macro definitions as text."""
     return "".join(f"#define {name} {value}\n" for name, _, value in (one.partition("=") for one in defines))

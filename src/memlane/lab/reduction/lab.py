@@ -1,4 +1,4 @@
-"""The lab: what is measured in which order."""
+"""Run the lab: its parts in order."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memlane.errors import MemlaneError
+from memlane.lab.interface import Lab, Request
 from memlane.lab.reduction.counting import reasons
 from memlane.lab.reduction.ladder import STEPS
-from memlane.lab.reduction.measure import SIDE, beside, eager, filled, floors, gains, head, ladder, predicted_step
+from memlane.lab.reduction.measure import SIDE, compare_with_peers, eager, floors, gains, head, ladder, predicted_step, random_array
 from memlane.lab.reduction.settings import COURSE_SIZE, Settings, size_name
-from memlane.lab.reduction.tables import Found, figures, rows, tables
+from memlane.lab.reduction.tables import Measurements, figures, rows, tables
 from memlane.lab.result import Result, Row, failure, reached_on
-from memlane.lab.seam import Lab, Request
 from memlane.launch import Target
 from memlane.targets import target as target_of
 
@@ -21,12 +21,12 @@ SOURCES = ["src/memlane/lab/reduction", "src/memlane/lab/figures.py"]
 LADDER, REASONS, PREDICTED, PEERS, AXES, BEYOND = "ladder", "reasons", "predicted", "peers", "axes", "beyond"
 CASES = (LADDER, REASONS, PREDICTED, PEERS, AXES, BEYOND)
 BESIDE = (1 << 10, 1 << 16, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28, 1 << 30)
-"""Sizes that are measured beside the peers."""
+"""Sizes that are compared with the peers."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is done."""
+    """Amount of measurement."""
 
     sizes: tuple[int, ...]
     beside: tuple[int, ...]
@@ -43,19 +43,19 @@ MODELLED, MODELLED_QUICK = Effort((1 << 16,), (), 1 << 16, COURSE_SIZE, 1), Effo
 
 
 def run(target: Target, request: Request) -> Result:
-    """With the sizes and blocks that suit the target."""
+    """Run with the sizes and block sizes that suit the target."""
     return run_with(target, request, Settings())
 
 
 def run_with(target: Target, request: Request, settings: Settings) -> Result:
-    """Measure what is wanted. On a target that models time there is the ladder, its reasons and its predicted times."""
+    """Measure the chosen parts. A target that models time has only the ladder, its reasons and its predicted times."""
     chosen = request.chosen(CASES)
     effort = MODELLED if target.modelled else FULL
     if request.quick:
         effort = MODELLED_QUICK if target.modelled else QUICK
     if settings.sizes:
         effort = replace(effort, sizes=settings.sizes)
-    found, failed = Found(target.chip, floors(target, effort.rounds)), list[Row]()
+    found, failed = Measurements(target.chip, floors(target, effort.rounds)), list[Row]()
     for name, part in _PARTS.items():
         if name in chosen:
             try:
@@ -65,59 +65,59 @@ def run_with(target: Target, request: Request, settings: Settings) -> Result:
     return Result("reduction", (*reached_on("h200", target, rows(found)), *failed), tables(found), figures(found))
 
 
-def _ladder(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
-    array = filled(target, max(effort.sizes), np.int32)
+def _ladder(target: Target, request: Request, effort: Effort, settings: Settings, found: Measurements) -> None:
+    array = random_array(target, max(effort.sizes), np.int32)
     for n in effort.sizes:
         for block in settings.blocks:
             request.tell(f"{size_name(n)}, blocks of {block}")
             found.timed += ladder(target, array, n, block, effort.rounds)
 
 
-def _reasons(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
-    """Where the target does not observe, on the emulator of its chip."""
+def _reasons(target: Target, request: Request, effort: Effort, settings: Settings, found: Measurements) -> None:
+    """Count on the target if it observes, else on the emulator of its chip."""
     observing = target if target.observes else target_of(f"emulator:{target.chip.name}")
     for step in STEPS:
         request.tell(f"reasons of step {step.number}")
         found.reasons[step.number] = reasons(observing, step, effort.counted, settings.blocks[0])
 
 
-def _predicted(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
-    """As large as in the course, for the chip at hand; samples of the blocks run."""
+def _predicted(target: Target, request: Request, effort: Effort, settings: Settings, found: Measurements) -> None:
+    """Predict the course's size for the target's chip, from samples of the blocks."""
     if not target.modelled:
         return
-    array = filled(target, effort.predicted, np.int32)
+    array = random_array(target, effort.predicted, np.int32)
     for block in settings.blocks:
         for step in STEPS:
             request.tell(f"prediction of step {step.number}")
             found.predicted.append(predicted_step(array, step, effort.predicted, block))
 
 
-def _peers(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
+def _peers(target: Target, request: Request, effort: Effort, settings: Settings, found: Measurements) -> None:
     if target.modelled:
         return
-    array = filled(target, max(effort.beside), np.int32)
+    array = random_array(target, max(effort.beside), np.int32)
     for n in effort.beside:
         request.tell(f"{size_name(n)} beside the peers")
-        found.beside.append(beside(target, head(array, n), size_name(n), effort.rounds))
+        found.beside.append(compare_with_peers(target, head(array, n), size_name(n), effort.rounds))
     request.tell("one call")
     found.called = eager(target, head(array, 1 << 16), 20 * effort.rounds)
 
 
-def _axes(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
+def _axes(target: Target, request: Request, effort: Effort, settings: Settings, found: Measurements) -> None:
     if target.modelled:
         return
     side = 2048 if request.quick else SIDE
-    matrix = filled(target, (side, side), np.float32)
+    matrix = random_array(target, (side, side), np.float32)
     for axis in (0, 1):
         request.tell(f"axis {axis}")
-        found.beside.append(beside(target, matrix, f"{side} x {side} float32, axis {axis}", effort.rounds, axis))
+        found.beside.append(compare_with_peers(target, matrix, f"{side} x {side} float32, axis {axis}", effort.rounds, axis))
 
 
-def _beyond(target: Target, request: Request, effort: Effort, settings: Settings, found: Found) -> None:
+def _beyond(target: Target, request: Request, effort: Effort, settings: Settings, found: Measurements) -> None:
     if target.modelled or request.quick:
         return
     request.tell("ideas beyond")
-    found.gains += gains(target, filled(target, 1 << 28, np.int32), effort.rounds)
+    found.gains += gains(target, random_array(target, 1 << 28, np.int32), effort.rounds)
 
 
 _PARTS = {LADDER: _ladder, REASONS: _reasons, PREDICTED: _predicted, PEERS: _peers, AXES: _axes, BEYOND: _beyond}

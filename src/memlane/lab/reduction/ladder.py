@@ -1,4 +1,4 @@
-"""The steps of the ladder: a file each, and how it is launched until one value is left."""
+"""Define the steps of the ladder, a file each, and launch them until one value is left."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from memlane.compile import cuda
-from memlane.lab.reduction.loaded import loaded
+from memlane.lab.reduction.module_cache import load_cached
 from memlane.launch import DeviceArray, Kernel, Launch, Target, whole_target
 from memlane.ptx import Module
 
 FOLDER = Path(__file__).with_name("steps")
 BLOCKS = (64, 128, 256, 512, 1024)
-"""Threads of a block that every step can have."""
+"""Block sizes that every step supports."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,15 @@ class Step:
     name: str
     file: str
     removed: str
-    """The bottleneck of the step before that is gone, in a sentence."""
+    """The bottleneck of the previous step that is gone, in a sentence."""
     per_thread: int = 1
-    """Elements of a thread; 0 where it takes as many as there are, in a grid that fits on the chip."""
+    """Elements per thread; 0 if it takes as many as needed, in a grid that fits on the chip."""
     template: bool = False
-    """Whether the number of threads is a parameter of a template."""
+    """Whether the block size is a template parameter."""
     tree_in_shared: bool = True
     """Whether the block's tree lies in dynamic shared memory."""
     state: str = ""
-    """What the blocks meet in, where one launch is enough: `ticket` or `word`."""
+    """Way in which blocks combine their results, if one launch is enough: `ticket` or `word`."""
 
     @property
     def title(self) -> str:
@@ -46,19 +46,19 @@ class Step:
         return FOLDER / self.file
 
     def barriers(self, block: int) -> int:
-        """Barriers of the block that it meets, by its text."""
+        """Return the barriers that a block executes, by its source."""
         turns = block.bit_length() - 1
         if not self.tree_in_shared:
             return 1 if self.state != "ticket" else 2
         return 1 + (turns if self.number < 5 else turns - 6)
 
     def kernel(self, target: Target, block: int, element: str = "int") -> Kernel:
-        """The kernel for blocks of so many threads, on a target."""
-        return next(iter(loaded(target, _compiled, self.file, block if self.template else None, element).values()))
+        """Return the kernel for a block size, on a target."""
+        return next(iter(load_cached(target, _compiled, self.file, block if self.template else None, element).values()))
 
 
 def _compiled(file: str, block: int | None, element: str) -> Module:
-    """`block`: for a template, whose parameter it is."""
+    """Return the compiled module of a step; `block` is the template argument, None if it is not a template."""
     return cuda(FOLDER / file, define=[f"TYPE={element}"], instantiate=() if block is None else [f"reduce<{block}>"])
 
 
@@ -165,14 +165,14 @@ class Passes:
     step: Step
     launches: tuple[Launch, ...]
     out: DeviceArray
-    """One element."""
+    """Array of one element for the result."""
 
     @property
     def threads(self) -> int:
         return sum(one.grid[0] * one.block[0] for one in self.launches)
 
     def run(self) -> Any:
-        """The sum, once, as a number of NumPy."""
+        """Compute the sum once, and return it as a NumPy scalar."""
         for one in self.launches:
             one.kernel.target.launch(one)
         return np.asarray(self.out.numpy()).reshape(-1)[0]
@@ -182,9 +182,9 @@ _ELEMENT: Mapping[str, str] = {"int32": "int", "float32": "float"}
 
 
 def passes(step: Step, array: DeviceArray, block: int = 256, most_blocks: int | None = None) -> Passes:
-    """The launches of a step that sum an array of int32 or float32, until one value is left.
+    """Return the launches of a step that sum an array of int32 or float32 to one value.
 
-    `most_blocks`: of a grid that fits on the chip; by default as many as fit.
+    `most_blocks` limits a grid that fits on the chip; by default as many blocks as fit.
     """
     target, element = whole_target(array.target), _ELEMENT[array.dtype.name]
     kernel = step.kernel(target, block, element)
@@ -204,7 +204,7 @@ def passes(step: Step, array: DeviceArray, block: int = 256, most_blocks: int | 
 
 
 def _blocks(step: Step, kernel: Kernel, n: int, block: int, most_blocks: int | None) -> int:
-    """Blocks of a pass over n elements. The pass over the sums of a grid that fits on the chip is one block's work."""
+    """Return the blocks of a pass over n elements; a second pass over the sums of a grid that fits on the chip takes one block."""
     if step.per_thread:
         return max(1, -(-n // (block * step.per_thread)))
     chip = kernel.target.chip

@@ -1,4 +1,4 @@
-"""What the lab measures: the ladder, the reach beside the peers, and the ideas beyond."""
+"""Measure the ladder, the comparison with the peers, and the further ideas."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from memlane.measure.prediction import predict_launch
 _CHUNK = 1 << 22
 COPY_ELEMENTS = 1 << 28
 SIDE = 16384
-"""Of the matrix whose axes are summed."""
+"""Side of the matrix whose axes are summed."""
 
 
-def filled(target: Target, shape: int | tuple[int, ...], dtype: type) -> DeviceArray:
-    """Random numbers, those of 2^22 elements again and again: any whole number of 32 bits, or from 0 to 1."""
+def random_array(target: Target, shape: int | tuple[int, ...], dtype: type) -> DeviceArray:
+    """Return an array of random numbers, with a period of 2^22 elements: any int32, or floats from 0 to 1."""
     array, random = target.empty(shape, dtype), np.random.default_rng(7)
     if array.dtype == np.int32:
         chunk = random.integers(-(2**31), 2**31, min(_CHUNK, array.size)).astype(np.int32)
@@ -37,19 +37,19 @@ def filled(target: Target, shape: int | tuple[int, ...], dtype: type) -> DeviceA
 
 
 def head(array: DeviceArray, n: int) -> DeviceArray:
-    """Its first n elements."""
+    """Return the first n elements of an array."""
     return DeviceArray(array.target, array.address, (n,), array.dtype, array)
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A step of the ladder at one size."""
+    """The time of a step of the ladder at one size."""
 
     step: Step
     n: int
     block: int
     us: float
-    """Of the whole sum, to the single final value; the median."""
+    """Median time of the whole sum, to the single final value."""
     launches: int
 
     @property
@@ -58,7 +58,7 @@ class Timed:
 
 
 def ladder(target: Target, array: DeviceArray, n: int, block: int, rounds: int, steps: Sequence[Step] = STEPS) -> list[Timed]:
-    """Every step at a size. MemlaneError for a sum that is wrong."""
+    """Time every step at one size. Raises MemlaneError for a wrong sum."""
     data = head(array, n)
     made = [passes(step, data, block) for step in steps]
     _check(made, int(data.numpy().sum(dtype=np.int32)))
@@ -89,13 +89,13 @@ class Predicted:
     n: int
     block: int
     us: float
-    """Of the whole sum: its launches one after another, each between two events."""
+    """Predicted time of the whole sum: its launches one after another, each between two events."""
     limiting: str
-    """What limits the longest launch."""
+    """Limiting resource of the longest launch."""
     share: float
-    """Of the blocks of that launch that ran for this."""
+    """Share of the blocks of that launch that ran for the prediction."""
     missing: tuple[str, ...]
-    """Rates that the file of the chip lacks."""
+    """Rates that the chip file lacks."""
 
     @property
     def gb_per_s(self) -> float:
@@ -103,7 +103,7 @@ class Predicted:
 
 
 def predicted_step(array: DeviceArray, step: Step, n: int, block: int) -> Predicted:
-    """Predict a step on the chip of the emulator that the array is on. Its sums are not computed."""
+    """Predict a step on the chip of the array's emulator. Its sums are not computed."""
     found = [predict_launch(launch) for launch in passes(step, head(array, n), block).launches]
     longest = max(found, key=lambda one: one.us)
     return Predicted(step, n, block, sum(one.us for one in found), longest.limiting, longest.share, longest.missing)
@@ -111,21 +111,21 @@ def predicted_step(array: DeviceArray, step: Step, n: int, block: int) -> Predic
 
 @dataclass(frozen=True)
 class Floors:
-    """What the machine does at best, measured in the same run."""
+    """Best rates and times of the machine, measured in the same run."""
 
     copy_gb_per_s: float | None
-    """Of two arrays of 1 GiB, bytes read and written."""
+    """Rate of a copy of two arrays of 1 GiB, bytes read and written."""
     read_gb_per_s: float | None
-    """Of an array of 1 GiB that is only loaded."""
+    """Rate of a kernel that only loads an array of 1 GiB."""
     empty_us: float | None
-    """A kernel that does nothing, in a replayed graph."""
+    """Time of a kernel that does nothing, in a replayed graph."""
 
 
 def floors(target: Target, rounds: int) -> Floors:
-    """On a target that measures time; elsewhere there are none."""
+    """Measure the floors on a target that measures time; return empty ones elsewhere."""
     if target.modelled:
         return Floors(None, None, None)
-    array, other = filled(target, COPY_ELEMENTS, np.int32), target.empty(COPY_ELEMENTS, np.int32)
+    array, other = random_array(target, COPY_ELEMENTS, np.int32), target.empty(COPY_ELEMENTS, np.int32)
     runs = {
         "copy": replayed(target, [copy_launch(other, array)], 2),
         "read": replayed(target, [read_launch(array)], 2),
@@ -136,21 +136,21 @@ def floors(target: Target, rounds: int) -> Floors:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Our time beside those of others, over the same memory."""
+class PeerComparison:
+    """Our times next to those of other libraries, over the same memory."""
 
     case: str
     nbytes: int
     times: Mapping[str, list[float]]
-    """Microseconds by name, one a round; ours is `memlane`."""
+    """Microseconds by name, one per round; ours is `memlane`."""
     missing: tuple[str, ...] = field(default=())
-    """Sentences on who was not there."""
+    """Sentences on libraries that could not be measured."""
 
     def us(self, name: str = "memlane") -> float:
         return statistics.median(self.times[name])
 
     def against(self, name: str) -> float:
-        """How many times as quick as another: the median of the paired ratios."""
+        """Return how many times as fast as another library we are: the median of the paired ratios."""
         return ratio(self.times[name], self.times["memlane"])
 
     @property
@@ -158,8 +158,10 @@ class Beside:
         return tuple(name for name in peers.PEERS if name in self.times)
 
 
-def beside(target: Target, array: DeviceArray, case: str, rounds: int, axis: int | None = None, reproducible: bool = False) -> Beside:
-    """Replayed graphs of ours and PyTorch's, and calls of CuPy's where the array is so large that the calls do not count."""
+def compare_with_peers(
+    target: Target, array: DeviceArray, case: str, rounds: int, axis: int | None = None, reproducible: bool = False
+) -> PeerComparison:
+    """Time replayed graphs of ours and PyTorch's, and calls of CuPy's where the array is so large that call overhead does not matter."""
     bound = Reducer(array, axis=axis, reproducible=reproducible)
     out, repeats = bound.empty(), repeats_for(array.nbytes)
     runs: dict[str, tuple[Run, int]] = {"memlane": replayed(target, [bound.launch(out)], repeats)}
@@ -173,11 +175,11 @@ def beside(target: Target, array: DeviceArray, case: str, rounds: int, axis: int
     right = out.numpy() == host.sum(axis, np.int32) if host.dtype.kind == "i" else np.isclose(out.numpy(), host.sum(axis, np.float64), 1e-4)
     if not np.all(right):
         raise MemlaneError(f"the sum of {case} is wrong")
-    return Beside(case, array.nbytes, times, absent)
+    return PeerComparison(case, array.nbytes, times, absent)
 
 
 def _add(runs: dict[str, tuple[Run, int]], wanted: Mapping[str, Callable[[], Run]], repeats: int) -> tuple[str, ...]:
-    """The runs of the peers that work here; a sentence for each of the others."""
+    """Add the runs of the peers that work here; return a sentence for each of the others."""
     absent = []
     for name, make in wanted.items():
         said = peers.missing(name)
@@ -186,7 +188,7 @@ def _add(runs: dict[str, tuple[Run, int]], wanted: Mapping[str, Callable[[], Run
                 run = make()
                 run()
                 runs[name] = (run, repeats)
-        except Exception as error:  # whatever another library raises; ours is measured all the same
+        except Exception as error:  # whatever another library raises; ours is measured anyway
             said = f"{name} fails: {type(error).__name__}: {str(error)[:160]}"
         absent += [said] if said else []
     return tuple(absent)
@@ -200,14 +202,14 @@ def _repeated(run: Callable[[], object], times: int) -> Run:
     return several
 
 
-def eager(target: Target, array: DeviceArray, rounds: int) -> Beside:
-    """One call from Python, between two events on an idle device, and the two events alone."""
+def eager(target: Target, array: DeviceArray, rounds: int) -> PeerComparison:
+    """Time one call from Python, between two events on an idle device, and the two events alone."""
     runs: dict[str, tuple[Run, int]] = {"memlane": (lambda: reduce(array), 1), "only the events": (_nothing, 1)}
     bound = Reducer(array)
     plain = bound.launch(bound.empty())
     runs["memlane, a launch like others"] = (lambda: target.launch(plain), 1)
     absent = _add(runs, {"PyTorch": lambda: peers.eager("PyTorch", array), "CuPy": lambda: peers.eager("CuPy", array)}, 1)
-    return Beside(f"{size_name(array.size)}, one call from Python", array.nbytes, interleaved(target, runs, rounds), absent)
+    return PeerComparison(f"{size_name(array.size)}, one call from Python", array.nbytes, interleaved(target, runs, rounds), absent)
 
 
 def _nothing() -> None:
@@ -216,7 +218,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Idea:
-    """Something that may make the last kernel quicker, with the shapes that differ in nothing else."""
+    """A way that may make the last kernel faster, as two launch shapes that differ only in it."""
 
     name: str
     n: int
@@ -225,7 +227,7 @@ class Idea:
 
 
 def ideas(target: Target) -> list[Idea]:
-    """At the sizes where they could help."""
+    """Return the ideas, each at the size where it could help."""
     sms = target.chip.sm_count
     return [
         Idea("one word instead of a ticket", 1 << 16, Shape(256, 4, 16, TICKET), Shape(256, 4, 16, PACKED)),
@@ -241,18 +243,18 @@ def ideas(target: Target) -> list[Idea]:
 
 @dataclass(frozen=True)
 class Gain:
-    """What an idea gives."""
+    """The gain of an idea."""
 
     name: str
     n: int
     without_us: float
     using_us: float
     times: float
-    """Times as quick: the median of the paired ratios."""
+    """Speed-up: the median of the paired ratios."""
 
 
 def gains(target: Target, array: DeviceArray, rounds: int) -> list[Gain]:
-    """Each idea with and without, and the price of the same bits everywhere."""
+    """Measure each idea with and without, and the cost of reproducible bits."""
     found = []
     for idea in ideas(target):
         data = head(array, idea.n)

@@ -1,4 +1,4 @@
-"""The sums of PyTorch and CuPy, over the same memory, where they are installed."""
+"""Call the sums of PyTorch and CuPy, over the same memory, if they are installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MODULES = {"PyTorch": "torch", "CuPy": "cupy"}
 
 
 class _Shown:
-    """An array as the CUDA array interface shows it."""
+    """Wrapper that exposes an array through the CUDA array interface."""
 
     def __init__(self, array: DeviceArray) -> None:
         self._array = array
@@ -29,18 +29,18 @@ class _Shown:
 
 
 def missing(name: str) -> str:
-    """Why a peer cannot be asked; empty if it can."""
+    """Return why a peer cannot be used; empty if it can."""
     return "" if find_spec(_MODULES[name]) else f"{name} is not installed here"
 
 
 def view(name: str, array: DeviceArray) -> Any:
-    """The array as one of the peer's, over the same memory."""
+    """Return the array as one of the peer's, over the same memory."""
     module = import_module(_MODULES[name])
     return module.as_tensor(_Shown(array), device="cuda") if name == "PyTorch" else module.asarray(_Shown(array))
 
 
 def eager(name: str, array: DeviceArray, axis: int | None = None) -> Callable[[], object]:
-    """One call of the peer's sum, in the type of the array."""
+    """Return a function that calls the peer's sum once, in the type of the array."""
     same, dtype = view(name, array), getattr(import_module(_MODULES[name]), array.dtype.name)
     if name == "CuPy":
         return lambda: same.sum(axis=axis, dtype=dtype)
@@ -48,7 +48,7 @@ def eager(name: str, array: DeviceArray, axis: int | None = None) -> Callable[[]
 
 
 def captured(array: DeviceArray, repeats: int, axis: int | None = None) -> Callable[[], object]:
-    """So many of PyTorch's sums in a graph; a call replays it."""
+    """Return a function that replays a graph of `repeats` of PyTorch's sums."""
     torch: ModuleType = import_module("torch")
     once = eager("PyTorch", array, axis)
     for _ in range(3):

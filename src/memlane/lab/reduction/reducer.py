@@ -1,13 +1,13 @@
-"""Reductions of arrays on a target, in one launch each.
+"""Reduce arrays on a target, in one launch each.
 
     total = reduce(array)                       an array of one element on the target; total.item() waits for it
-    rows = reduce(matrix, "max", axis=1)        shape of the others
+    rows = reduce(matrix, "max", axis=1)        shape of the other axes
     bound = Reducer(array, "sum")               bound once: kernel, arguments, memory between blocks
-    total = bound()                             and started with the least work, again and again
-    graph = target.graph([bound.launch(out)])        graph.replay() starts it again and again
+    total = bound()                             started with the least work, repeatedly
+    graph = target.graph([bound.launch(out)])        graph.replay() starts it repeatedly
 
 The result has the array's type (argmin and argmax: int64). Sums and products of integers wrap, those of float16 are computed in float32. A
-NaN is the minimum and the maximum, as in NumPy, and the first one its place; of equal elements the first is the place.
+NaN is the minimum and the maximum, as in NumPy, and argmin and argmax return the first one; among equal elements they return the first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from memlane.chip import LANES
 from memlane.compile import cuda
 from memlane.errors import BadLaunch
 from memlane.lab.reduction.elements import WITHOUT_IDENTITY, Kind, first_lines, kind_of
-from memlane.lab.reduction.loaded import loaded
+from memlane.lab.reduction.module_cache import load_cached
 from memlane.lab.reduction.shapes import CLUSTER, Shape, column_shape, fixed_shape, row_shape, segment_words, whole_shape
 from memlane.launch import DeviceArray, Kernel, KernelCall, Launch, Target, whole_target
 from memlane.ptx import Module
@@ -36,7 +36,7 @@ from memlane.targets import target as target_of
 
 FOLDER = Path(__file__).parent
 MOST_PLANS = 64
-"""Reductions that `reduce` remembers."""
+"""Number of reductions that `reduce` caches."""
 
 
 class _Slot:
@@ -49,17 +49,20 @@ class _Slot:
 
 
 def _nothing_to_do() -> None:
-    """For a result without elements."""
+    """Do nothing, for a result without elements."""
 
 
 class Reducer:
-    """A reduction bound to an array. One of them does not overlap with itself: its blocks meet in memory of its own."""
+    """A reduction bound to an array. Its launches must not overlap each other: its blocks communicate through memory of its own."""
 
     def __init__(
         self, array: DeviceArray, op: str = "sum", axis: int | None = None, *, reproducible: bool = False, shape: Shape | None = None
     ) -> None:
-        """`axis` None reduces the whole array. `reproducible`: every bit of the result is the same for every launch shape and chip; whole
-        arrays only. `shape` is chosen by the size if it is not given. BadLaunch for what cannot be reduced."""
+        """Bind a reduction.
+
+        `axis` None reduces the whole array. `reproducible`: every bit of the result is the same for every launch shape and chip; whole
+        arrays only. `shape` is chosen by the size if it is not given. Raises BadLaunch for arrays or operations that cannot be reduced.
+        """
         self.kind = kind_of(array.dtype, op)
         self.array, self.target = array, whole_target(array.target)
         self.axis = _axis(array, axis)
@@ -74,17 +77,17 @@ class Reducer:
         self._turn = threading.Lock()
 
     def empty(self) -> DeviceArray:
-        """An array for the result."""
+        """Return an array for the result."""
         return self.target.empty(self.result_shape, self.kind.result)
 
     def launch(self, out: DeviceArray) -> Launch:
-        """The launch that leaves the result in `out`, for graphs. It holds the arrays that it uses."""
+        """Return the launch that leaves the result in `out`, for graphs. It keeps the arrays that it uses alive."""
         return self._call.bind(out, self.array, *self._arguments)
 
     def __call__(self) -> DeviceArray:
-        """Start it on the default stream; the result is there when what was launched before is done.
+        """Start the reduction on the default stream; the result is available once all earlier launches have finished.
 
-        A result is used again once nobody holds it: the launch stands ready with its address.
+        A result array is reused once it has no other reference: its launch is already bound to its address.
         """
         with self._turn:
             for slot in self._slots:
@@ -146,7 +149,7 @@ class Reducer:
         return kernel[(max(1, column.across), column.splits), column.threads], arguments, depth
 
     def _room(self, partials: int) -> DeviceArray:
-        """Zeros, as a packed sum wants to find them."""
+        """Return zeroed memory, as a packed sum requires."""
         self._kept.append(self.target.zeros(max(8, partials * self.kind.partial_bytes), np.uint8))
         return self._kept[-1]
 
@@ -156,7 +159,7 @@ class Reducer:
 
 
 def _chain(words: int, kind: Kind) -> int:
-    """How many operations deep a thread's share of so many words of 16 bytes is."""
+    """Return the depth, in operations, of a thread's share of `words` words of 16 bytes."""
     chains = min(4, kind.per_load)
     return words * (kind.per_load // chains) + chains - 1
 
@@ -175,7 +178,7 @@ def _axis(array: DeviceArray, axis: int | None) -> int | None:
 
 
 def _kernel(target: Target, kind: Kind, file: str, name: str, *defines: str) -> Kernel:
-    return loaded(target, _compiled, kind, file, *defines)[name]
+    return load_cached(target, _compiled, kind, file, *defines)[name]
 
 
 def _compiled(kind: Kind, file: str, *defines: str) -> Module:
@@ -184,7 +187,7 @@ def _compiled(kind: Kind, file: str, *defines: str) -> Module:
 
 
 def bulk_launch(out: DeviceArray, array: DeviceArray) -> Launch:
-    """The sum of an array of int32, whose size is a multiple of 4, by bulk copies: an idea to be measured, which `reduce` does not use."""
+    """Return the launch that sums an int32 array by bulk copies; its size is a multiple of 4. An experiment that `reduce` does not use."""
     target, threads, stages, stage_bytes = whole_target(array.target), 256, 6, 1 << 15
     defines = [f"THREADS={threads}", f"STAGES={stages}", f"STAGE_BYTES={stage_bytes}"]
     kernel = _kernel(target, Kind("int32", "sum"), "bulk.cu", "reduce_whole", *defines)
@@ -198,11 +201,11 @@ _PLANS: dict[tuple[object, ...], Reducer] = {}
 
 
 def reduce(array: Any, op: str = "sum", axis: int | None = None, *, reproducible: bool = False) -> DeviceArray:
-    """The reduction of an array on its target, without waiting for it: an array of shape () or of the axes that are left.
+    """Reduce an array on its target, without waiting for the result, an array of shape () or of the remaining axes.
 
     `array` is a `DeviceArray`, or an array of another library on a GPU, in C order. `op` is sum, product, min, max, argmin or argmax (whose
-    indices along all axes count in C order). Reductions of the same memory, shape, type and operation are bound once and remembered.
-    `reproducible` as for `Reducer`. BadLaunch for an empty array without a value, a type or a layout that cannot be reduced.
+    indices along all axes count in C order). Reductions of the same memory, shape, type and operation are bound once and cached.
+    `reproducible` as for `Reducer`. Raises BadLaunch for an empty array without a value, and for a type or a layout that cannot be reduced.
     """
     if type(array) is not DeviceArray:
         return _of_foreign(array, op, axis, reproducible)
@@ -212,7 +215,7 @@ def reduce(array: Any, op: str = "sum", axis: int | None = None, *, reproducible
 
 
 def _remembered(key: tuple[object, ...], array: DeviceArray, op: str, axis: int | None, reproducible: bool) -> Reducer:
-    """A reduction that does not keep the array: whoever comes with the same address has memory there."""
+    """Cache and return a reduction that does not keep the array alive: a caller with the same address owns memory there."""
     plan = Reducer(replace(array, owner=None), op, axis, reproducible=reproducible)
     while len(_PLANS) >= MOST_PLANS:
         del _PLANS[next(iter(_PLANS))]
@@ -221,7 +224,10 @@ def _remembered(key: tuple[object, ...], array: DeviceArray, op: str, axis: int 
 
 
 def _of_foreign(array: Any, op: str, axis: int | None, reproducible: bool) -> DeviceArray:
-    """Through a launch that holds the array until it is over: how soon its owner uses the memory again is not ours to say."""
+    """Reduce an array of another library, through a launch that keeps it alive until it ends.
+
+    The owner of the array may reuse its memory at any time.
+    """
     if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack_device__"):
         raise BadLaunch(f"a {type(array).__name__} is not on a target: copy it to one with target.array first")
     adopted = _device(f"cuda:{int(array.__dlpack_device__()[1])}").adopt(array)

@@ -1,4 +1,4 @@
-"""What is measured: sizes and blocks."""
+"""Parse the sizes and block sizes to measure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ COURSE_SIZE, COURSE_BLOCK = 1 << 22, 128
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes in elements and threads of a block; empty means those that suit the target."""
+    """Sizes in elements, and block sizes; empty means those that suit the target."""
 
     sizes: tuple[int, ...] = ()
     blocks: tuple[int, ...] = (COURSE_BLOCK,)
 
 
 def settings_of(sizes: Sequence[str], blocks: Sequence[int]) -> Settings:
-    """From the options of a command. CommandError for what cannot be measured."""
+    """Return the settings of a command's options. Raises CommandError for unsupported values."""
     for block in blocks:
         if block not in BLOCKS:
             raise CommandError(f"--block {block}: blocks have {', '.join(map(str, BLOCKS))} threads")
@@ -37,5 +37,5 @@ def _size(text: str) -> int:
 
 
 def size_name(n: int) -> str:
-    """`2^24`, or the number where it is not a power of two."""
+    """Return `2^24`, or the number if it is not a power of two."""
     return f"2^{n.bit_length() - 1}" if n & (n - 1) == 0 else f"{n:,}"

@@ -1,4 +1,4 @@
-"""How a reduction is launched: which kernel, how many threads, how many loads in flight, how many blocks."""
+"""Choose how a reduction is launched: kernel, threads, loads in flight, blocks."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from memlane.chip import LANES, Chip
 from memlane.lab.reduction.elements import Kind
 
 TICKET, PACKED, CLUSTER = "TICKET", "PACKED", "CLUSTER"
-"""How the values of blocks become one: see `whole.cu`."""
+"""Ways to combine the values of blocks: see `whole.cu`."""
 MOST_SEGMENTS, SEGMENT_WORDS = 16384, 256
-"""Of a reproducible reduction: at most so many segments, of a multiple of so many times 16 bytes."""
+"""Segments of a reproducible reduction: at most so many, each a multiple of so many times 16 bytes."""
 
 
 TURNS = 8
-"""Of a block of a large array. More blocks than fit begin in the order of their numbers, so what is read at one time lies together."""
+"""Iterations of a block of a large array. Blocks that do not fit start in order, so that concurrent reads are close together."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What can be chosen without changing what is computed."""
+    """Launch parameters that do not change the result."""
 
     threads: int
     unroll: int
@@ -27,17 +27,17 @@ class Shape:
     grid: int
     finish: str = TICKET
     hint: int = 1
-    """To the caches: see `load` in `values.cuh`."""
+    """Cache hint: see `load` in `values.cuh`."""
 
     def __post_init__(self) -> None:
         assert self.finish != CLUSTER or self.grid <= 8
 
 
 def whole_shape(kind: Kind, n: int, chip: Chip, modelled: bool) -> Shape:
-    """For a whole array of n elements."""
+    """Return the shape for a whole array of n elements."""
     words = max(1, -(-n // kind.per_load))
     finish = PACKED if kind.element == "int32" and kind.op == "sum" else TICKET
-    if modelled:  # little code, so that it is there soon
+    if modelled:  # little code, so that it compiles fast
         return Shape(128, 1, min(-(-words // 128), chip.sm_count), finish)
     if words <= 2048:
         return Shape(256, 8, 1)
@@ -51,21 +51,21 @@ def whole_shape(kind: Kind, n: int, chip: Chip, modelled: bool) -> Shape:
 
 
 def fixed_shape(kind: Kind, n: int, chip: Chip, modelled: bool) -> Shape:
-    """For a reproducible reduction. What it computes does not depend on it."""
+    """Return the shape for a reproducible reduction, whose result does not depend on it."""
     segments = -(-max(1, -(-n // kind.per_load)) // segment_words(kind, n))
     threads = 128 if modelled else 256
     return Shape(threads, 1 if modelled else 8, min(-(-segments * LANES // threads), chip.sm_count * (1 if modelled else 4)))
 
 
 def segment_words(kind: Kind, n: int) -> int:
-    """Loads of 16 bytes in a segment: by the number of elements alone."""
+    """Return the loads of 16 bytes in a segment, by the number of elements alone."""
     words = max(1, -(-n // kind.per_load))
     return SEGMENT_WORDS * -(-words // (SEGMENT_WORDS * MOST_SEGMENTS))
 
 
 @dataclass(frozen=True)
 class RowShape:
-    """For the last axis."""
+    """Launch parameters for the last axis."""
 
     threads: int
     unroll: int
@@ -83,12 +83,12 @@ def row_shape(kind: Kind, outer: int, length: int, chip: Chip, modelled: bool) -
 
 @dataclass(frozen=True)
 class ColumnShape:
-    """For another axis."""
+    """Launch parameters for any other axis."""
 
     threads: int
     unroll: int
     wide: int
-    """Neighbouring columns of a thread: those of 16 bytes, or one."""
+    """Adjacent columns of a thread: those in 16 bytes, or one."""
     across: int
     """Groups of 32 threads' columns, in all planes."""
     splits: int

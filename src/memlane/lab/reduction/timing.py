@@ -1,4 +1,4 @@
-"""Times: of replayed graphs and of single calls, in turn with those of others."""
+"""Time replayed graphs and single calls, interleaved with those of other libraries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from memlane.chip import LANES
 from memlane.compile import cuda
-from memlane.lab.reduction.loaded import loaded
+from memlane.lab.reduction.module_cache import load_cached
 from memlane.launch import DeviceArray, Launch, Target
 from memlane.ptx import Module
 
@@ -20,7 +20,7 @@ Run = Callable[[], object]
 
 
 def interleaved(target: Target, runs: Mapping[str, tuple[Run, int]], rounds: int) -> dict[str, list[float]]:
-    """Microseconds of each run over its number of repeats, one sample a round, all in turn; a round before that does not count."""
+    """Return the microseconds of each run per repeat, one sample per round, all in turn; one round before them is discarded."""
     found: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds + 1):
         for name, (run, repeats) in runs.items():
@@ -31,17 +31,17 @@ def interleaved(target: Target, runs: Mapping[str, tuple[Run, int]], rounds: int
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float:
-    """Median of the paired ratios."""
+    """Return the median of the paired ratios."""
     return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))
 
 
 def replayed(target: Target, launches: Sequence[Launch], repeats: int) -> tuple[Run, int]:
-    """So many times these launches in one graph."""
+    """Return the replay of a graph that repeats the launches, and the number of repeats."""
     return target.graph(tuple(launches) * repeats).replay, repeats
 
 
 def repeats_for(nbytes: int) -> int:
-    """Sums in one graph: ten, two of the largest."""
+    """Return the number of sums in one graph: ten, or two of the largest."""
     return 10 if nbytes < 1 << 29 else 2
 
 
@@ -50,19 +50,19 @@ def _compiled() -> Module:
 
 
 def read_launch(array: DeviceArray) -> Launch:
-    """A kernel that only loads the array."""
+    """Return the launch of a kernel that only loads the array."""
     words = array.nbytes // 16
     grid = max(1, -(-words // (THREADS * UNROLL)))
-    return loaded(array.target, _compiled)["read"][grid, THREADS].bind(array.target.empty(1, np.uint32), array, words)
+    return load_cached(array.target, _compiled)["read"][grid, THREADS].bind(array.target.empty(1, np.uint32), array, words)
 
 
 def copy_launch(out: DeviceArray, array: DeviceArray) -> Launch:
-    """A kernel that copies the array: reads it, and writes as much."""
+    """Return the launch of a kernel that copies the array: it reads and writes as many bytes."""
     words = array.nbytes // 16
     grid = max(1, -(-words // (THREADS * UNROLL)))
-    return loaded(array.target, _compiled)["copy"][grid, THREADS].bind(out, array, words)
+    return load_cached(array.target, _compiled)["copy"][grid, THREADS].bind(out, array, words)
 
 
 def empty_launch(target: Target) -> Launch:
-    """A kernel that does nothing."""
-    return loaded(target, _compiled)["empty"][1, LANES].bind()
+    """Return the launch of a kernel that does nothing."""
+    return load_cached(target, _compiled)["empty"][1, LANES].bind()

@@ -1,4 +1,4 @@
-"""The four cases: their arrays, their kernels with and without the remap, and what NumPy says they have to give."""
+"""Define the four cases: arrays, kernels with and without the remap, and the results that NumPy computes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ KMEANS, STRIPS, SPARSE, PARTICLES = "k-means", "Needleman-Wunsch", "sparse produ
 SOURCE = Path(__file__).with_name("kernels.cu")
 FEATURES, CLUSTERS, PENALTY = 34, 5, 10
 WORKS = (1, 2, 4, 8)
-"""Points that a thread of K-means does."""
+"""Points per thread of K-means."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One launch of a case; arrays are named."""
+    """One launch of a case; arrays are given by name."""
 
     kernel: str
     grid: int
@@ -43,7 +43,7 @@ class Way:
     module: Module
     calls: tuple[Call, ...]
     preparation: tuple[Call, ...] = ()
-    """Launches that are needed once for each upload, as a remap is."""
+    """Launches needed once per upload, such as a remap."""
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,20 @@ class Case:
     host: Mapping[str, Array]
     made: Mapping[str, tuple[tuple[int, ...], str]]
     remapped: str
-    """The name of the array that the remap lays out anew."""
+    """Name of the array that is remapped."""
     layout: str
-    """Its layout; `gather` for the vector of the sparse product, whose indices are `columns`."""
+    """Layout of that array; `gather` for the vector of the sparse product, whose indices are `columns`."""
     without: Way
     with_remap: Way
     by_hand: Way | None
     results: Mapping[str, Array] = field(default_factory=dict)
-    """What arrays hold at the end, row-major."""
+    """Expected contents of the result arrays, row-major."""
     result_layouts: Mapping[str, ArrayLayout] = field(default_factory=dict)
-    """Of results that lie otherwise where the remap was made."""
+    """Layouts of results that differ where the remap was made."""
     tolerance: float = 0.0
-    """By how much results may differ from these, relatively: 0 where all numbers are whole."""
+    """Relative tolerance of results: 0 if all numbers are whole."""
     works: Mapping[int, Way] = field(default_factory=dict)
-    """By how much one thread does: the way with the remap."""
+    """Ways with the remap, by the amount of work per thread."""
 
 
 @lru_cache(maxsize=32)
@@ -135,12 +135,12 @@ def strips(side: int) -> Case:
 
 
 def _elements(number: int, side: int) -> int:
-    """Return how many elements an anti-diagonal of a square has."""
+    """Return the number of elements of an anti-diagonal of a square."""
     return min(number, 2 * side - 2 - number) + 1
 
 
 def aligned(similarity: Array) -> Array:
-    """Return the table of scores of Needleman and Wunsch, a row at a time: the running maximum says what comes from the left."""
+    """Return the score table of Needleman and Wunsch, row by row: the running maximum carries the values from the left."""
     side = len(similarity)
     before = -PENALTY * np.arange(side + 1)
     table = np.empty((side, side), np.int32)
@@ -162,7 +162,7 @@ def sparse(rows: int) -> Case:
 
 
 def sparse_from(path: Path) -> Case:
-    """Return the sparse product of a MatrixMarket file. CommandError for a file that SciPy does not read as a real matrix."""
+    """Return the sparse product of a MatrixMarket file. Raises CommandError for a file that SciPy does not read as a real matrix."""
     try:
         from scipy.io import mmread
     except ImportError:

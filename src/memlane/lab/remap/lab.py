@@ -1,4 +1,4 @@
-"""The lab: four cases, each without a remap, with one behind the copy and with one that overlaps."""
+"""Run the lab: four cases, each without a remap, with one behind the copy and with an overlapped one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 from memlane.errors import MemlaneError
 from memlane.lab.figures import Bars, Figure, Lines, Tracks
+from memlane.lab.interface import Lab, Request
 from memlane.lab.remap.cases import KMEANS, MAKE, PARTICLES, SPARSE, STRIPS, sparse_from
 from memlane.lab.remap.measure import BEHIND, CHUNKS, OVERLAPPED, Bench, Outcome, runs_for
 from memlane.lab.result import Result, Row, Table, failure, reached_on
-from memlane.lab.seam import Lab, Request
 from memlane.launch import Target
 from memlane.plan import Timeline
 
@@ -26,22 +26,22 @@ SIZES = {
 MODELLED = {KMEANS: (65536, 131072), STRIPS: (256, 1024), SPARSE: (16384, 65536), PARTICLES: (65536, 262144)}
 QUICK = {KMEANS: (512,), STRIPS: (16,), SPARSE: (128,), PARTICLES: (512,)}
 PUBLISHED = {KMEANS: (3.11, 5.8, 30.6), STRIPS: (1.424, 16.1, 14.0), SPARSE: (4.1, 10.2, 15.6)}
-"""Of the paper, on a GTX 480: speed-up of the kernel, overhead of the transfer in %, gain of the whole in %."""
+"""Results of the paper, on a GTX 480: speed-up of the kernel, overhead of the transfer in %, gain of the whole in %."""
 WHY = {
     KMEANS: "the paper gives bytes and no features: ours has 34 and 5 clusters, and reads each row once for each cluster, so sectors rule",
     STRIPS: "42.4 % as 1.42 times is taken; ours launches a kernel for each diagonal, and both ways share the time of the launches",
     SPARSE: "ours has a warp for each row, whose matrix is contiguous both ways, so that only the vector gains",
 }
-"""Why a figure may differ from the paper's."""
+"""Reasons why a figure may differ from the paper's."""
 
 
 def run(target: Target, request: Request) -> Result:
-    """Measure the cases that are wanted."""
+    """Measure the chosen cases."""
     return run_with(target, request, ())
 
 
 def run_with(target: Target, request: Request, matrices: Sequence[Path]) -> Result:
-    """Measure the cases that are wanted, and the sparse product of MatrixMarket files."""
+    """Measure the chosen cases, and the sparse product of MatrixMarket files."""
     of_files = [sparse_from(path) for path in matrices]
     sizes = QUICK if request.quick else MODELLED if target.modelled else SIZES
     chunks = CHUNKS[1:2] if request.quick else CHUNKS
@@ -69,14 +69,14 @@ REMAP = Lab("remap", "What laying an array out anew costs on its way to the devi
 
 
 def break_even(outcome: Outcome) -> float:
-    """Return after how many runs of the kernel an overlapped remap has paid; infinity where it never does."""
+    """Return the number of kernel runs after which an overlapped remap has paid off; infinity if it never does."""
     gain = outcome.kernels["without"] - outcome.kernels["with"]
     cost = outcome.remapped[OVERLAPPED] - outcome.transfer
     return inf if gain <= 0 else max(1.0, ceil(max(0.0, cost) / gain))
 
 
 def totals(outcome: Outcome, runs: int) -> tuple[float, float, float]:
-    """Return the time of an upload and so many runs: without, with the remap behind the copy, with the one that overlaps."""
+    """Return the time of an upload and `runs` kernel runs: without remap, with the remap behind the copy, with the overlapped one."""
     without = outcome.transfer + runs * outcome.kernels["without"]
     kernels = runs * outcome.kernels["with"]
     return without, outcome.remapped[BEHIND] + kernels, outcome.remapped[OVERLAPPED] + kernels
@@ -87,7 +87,7 @@ def _title(outcome: Outcome) -> str:
 
 
 def tables(found: Sequence[Outcome]) -> dict[str, Table]:
-    """Return the tables that have a line, by name."""
+    """Return the non-empty tables, by name."""
     overview = Table(
         (
             *("case", "runs", "transfer us", "behind us", "overlapped us", "overhead %", "kernel us", "with remap us", "kernel speed-up"),
@@ -198,7 +198,7 @@ def _rows(outcome: Outcome) -> list[Row]:
 
 
 def _model_rows(case: str, outcome: Outcome) -> list[Row]:
-    """Return the speed-up that the model of kernels predicts for the chip, beside the paper's."""
+    """Return the speed-up that the model of kernels predicts for the chip, next to the paper's."""
     if not outcome.model:
         return []
     peer = {f"kernel {name} us": value / 1e3 for name, value in outcome.model.items()}
@@ -231,7 +231,7 @@ def figures(found: Sequence[Outcome]) -> dict[str, Figure]:
 
 
 def _parts(name: str, outcomes: Sequence[Outcome]) -> Bars:
-    """Return what an upload and its kernels consist of, each way beside the others."""
+    """Return the parts of an upload and its kernels, for each way."""
     labels: list[str] = []
     parts: dict[str, list[float | None]] = {"copy": [], "remap": [], "kernels": []}
     for one in outcomes:

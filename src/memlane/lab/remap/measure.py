@@ -1,4 +1,4 @@
-"""What a case takes: its transfers without a remap, with one behind the copy and with one that overlaps, and its kernels on each."""
+"""Time a case: its transfers without a remap, with one behind the copy and with an overlapped one, and its kernels on each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memlane.transfer import LaidOutArray, Transfer, gather, upload
 
 CHUNKS = (1, 2, 4, 8, 16, 32, 64)
 MOST_PREDICTED = 24
-"""Launches of a way that are predicted."""
+"""Largest number of launches of a way that are predicted."""
 BEHIND, OVERLAPPED = "behind the copy", "overlapped"
 
 
@@ -30,27 +30,27 @@ class Outcome:
 
     case: Case
     transfer: float = 0.0
-    """Everything uploaded as it is."""
+    """Upload of all arrays unchanged."""
     remapped: dict[str, float] = field(default_factory=dict)
-    """By `BEHIND` and `OVERLAPPED`: everything uploaded, one array laid out anew."""
+    """Upload with one array remapped, by `BEHIND` and `OVERLAPPED`."""
     predicted: float | None = None
-    """What was predicted for the overlapped upload of the array that is laid out anew, and what it took alone."""
+    """Predicted time of the overlapped upload of the remapped array; `alone` is its measured time."""
     alone: float = 0.0
     chosen: int = 0
-    """The number of chunks that `auto` took."""
+    """Number of chunks that `auto` chose."""
     kernels: dict[str, float] = field(default_factory=dict)
-    """By way: `without`, `with`, `by hand`; of one run."""
+    """Time of one run by way: `without`, `with`, `by hand`."""
     preparation: float = 0.0
-    """Of the way by hand, once for each upload."""
+    """Time of the preparation of the way by hand, once per upload."""
     sectors: dict[str, int] = field(default_factory=dict)
     sweep: dict[tuple[int, bool], float] = field(default_factory=dict)
-    """By chunks and overlap."""
+    """Times by number of chunks and overlap."""
     timelines: dict[str, Timeline] = field(default_factory=dict)
-    """By `BEHIND` and `OVERLAPPED` with 16 chunks: when each step of the upload that remaps ran."""
+    """Timelines of the remapping upload with 16 chunks, by `BEHIND` and `OVERLAPPED`."""
     model: dict[str, float] = field(default_factory=dict)
-    """As `kernels`, as the model of kernels predicts them for the chip of an emulator; empty where time is measured."""
+    """Times like `kernels`, predicted by the model of kernels for the chip of an emulator; empty where time is measured."""
     works: dict[int, float] = field(default_factory=dict)
-    """Of the kernel on the remapped array, by how much one thread does."""
+    """Times of the kernel on the remapped array, by the amount of work per thread."""
 
 
 class Bench:
@@ -117,7 +117,7 @@ class Bench:
         return statistics.median(times)
 
     def _run(self, case: Case, way: Way, memory: Memory, remapped: bool) -> tuple[float, float]:
-        """Run a way and return the times of its kernels and of its preparation. LaunchError where NumPy says otherwise."""
+        """Run a way and return the times of its kernels and of its preparation. Raises LaunchError if NumPy's results differ."""
         preparation = self._elapsed(way, way.preparation, memory) if way.preparation else 0.0
         elapsed = self._elapsed(way, way.calls, memory)
         for name, expected in case.results.items():
@@ -149,14 +149,14 @@ class Bench:
         return statistics.median(times)
 
     def _predicted(self, way: Way, memory: Memory) -> float:
-        """Predict the time of a way's launches, one after another; of many, some that are spread evenly stand for all."""
+        """Predict the time of a way's launches, one after another; many launches are represented by some that are spread evenly."""
         module = self.target.load(way.module)
         some = way.calls[:: -(-len(way.calls) // MOST_PREDICTED)]
         launches = [module[one.kernel][one.grid, one.block].bind(*_arguments(one, memory)) for one in some]
         return 1e3 * statistics.fmean(predict_launch(one).us for one in launches) * len(way.calls)
 
     def _sectors(self, way: Way, memory: Memory) -> int:
-        """Return the sectors of the launch in the middle, which is as wide as any."""
+        """Return the sectors of the middle launch, which is as wide as any."""
         call = way.calls[len(way.calls) // 2]
         kernel = self.target.load(way.module)[call.kernel]
         return count(kernel[call.grid, call.block], *_arguments(call, memory)).total().sectors
@@ -167,7 +167,7 @@ def _arguments(call: Call, memory: Memory) -> list[object]:
 
 
 def _row_major(found: np.ndarray, layout: ArrayLayout) -> np.ndarray:
-    """Return an array of a layout in row-major order: some rows at a time, because their places are numbers of 8 bytes."""
+    """Return an array of a layout in row-major order, some rows at a time, because their places are numbers of 8 bytes."""
     flat, rows = found.ravel(), 1 << 8
     pieces = [np.arange(first, min(first + rows, layout.shape[0]))[:, None] for first in range(0, layout.shape[0], rows)]
     return np.concatenate([flat[layout(piece, np.arange(layout.shape[1])[None, :])] for piece in pieces])
@@ -178,6 +178,6 @@ def _views(step: object) -> list[View]:
 
 
 def runs_for(case: Case, outcome: Outcome) -> int:
-    """Return how often the kernel runs for each upload, so that its time is to the transfer's as the paper's figures imply."""
+    """Return the number of kernel runs per upload for which kernel time relates to transfer time as in the paper's figures."""
     ratio = {"k-means": 0.66, "Needleman-Wunsch": 1.6, SPARSE: 0.38}.get(case.name.partition(" of ")[0], 0.66)
     return max(1, round(ratio * outcome.transfer / outcome.kernels["without"]))

@@ -1,12 +1,12 @@
-"""The published experiment on random address shifts, again and further: how much a layout of shared memory gains, and what it costs.
+"""Repeat and extend the published experiment on random address shifts: the gain of layouts of shared memory, and their cost.
 
-Warps of one block access a tile of 32 x 32 elements: contiguous, stride (a column), diagonal, anti-diagonal, random; each access at an
-offset of its own in the tile, drawn at random. Clock cycles lie between two reads of the clock of each warp, the first when its addresses
-are there, the second when its last value is (for stores: when a load behind them is). With the address *excluded* it is computed before the
-first read, which is what a shift in hardware would give; *included*, between the two. One access of each warp, as was published, and 16
-back to back. Random shifts are drawn anew for each run. The speed-up is over the tile without a shift, with the interval of 95 % of the
-mean over the runs. The published probe, two bare clock reads, stands beside; and so do three places for the table of shifts, for the slides
-do not say in words where theirs lay.
+Warps of one block access a tile of 32 x 32 elements: contiguous, stride (a column), diagonal, anti-diagonal, random; each access at a
+random offset in the tile. Clock cycles are between two clock reads of each warp, the first when its addresses have arrived, the second when
+its last value has (for stores: when a load behind them has). With the address *excluded* it is computed before the first read, which is
+what a shift in hardware would give; *included*, between the two. There is one access per warp, as was published, or 16 back to back. Random
+shifts are drawn anew for each run. The speed-up is over the tile without a shift, with the 95 % interval of the mean over the runs. The
+published probe, two bare clock reads, is compared; and so are three places for the table of shifts, because the slides do not say in words
+where theirs lay.
 
 T. Fujita: "Rigorous evaluation of random address shifts by PTX code of GPUs" (slides, Hiroshima University), on a GeForce GTX 680: stride
 2.3 times as fast with the computation of the address included and about 23 times with it excluded; other patterns slower, or hardly
@@ -26,14 +26,14 @@ Prediction for an H200, 32 warps, before it was measured:
                               takes room. `align` is without conflicts as it is, and every shift makes it slower: 0.5 times by padding,
                               which puts its anti-diagonals into one bank
 
-What the first runs said: as predicted for 4 bytes (21 times) and 8 bytes (13), but twice wrong. Loads of 8 bytes of which only one half was
-used were loaded as 4. And one access of each of 32 warps took 270 cycles from the first start to the last end, where 32 wavefronts lie
-between: the warps left the barrier together and waited then, each for its addresses and its instructions. Since then all of a value is
-used, and each run is made twice, of which the second counts. Prediction for that: 4 bytes 27 times, 8 bytes 14.5. It came to 28.7 and 15.3
-(reads), and brought something to light: a warp alone takes two cycles for each wavefront of a conflict, and two warps together still only
-two. 32 warps that start in the same cycle do not pair so well at first.
+The first runs agreed for 4 bytes (21 times) and 8 bytes (13), but revealed two errors. Loads of 8 bytes of which only one half was used
+were loaded as 4. And one access of each of 32 warps took 270 cycles from the first start to the last end, where 32 wavefronts lie between:
+the warps left the barrier together and then waited for their addresses and their instructions. Since then all of a value is used, and each
+run is made twice, of which the second counts. Prediction for that: 4 bytes 27 times, 8 bytes 14.5. The result was 28.7 and 15.3 (reads),
+and a discovery: a warp alone takes two cycles for each wavefront of a conflict, and two warps together still only two. 32 warps that start
+in the same cycle do not pair so well at first.
 
-On the emulator with the chip GTX 680 in its mode of 8-byte banks the order of these is as the slides', and its times are a model's.
+On the emulator with the chip GTX 680 in its mode of 8-byte banks the order of these equals the slides', and its times are a model's.
 """
 
 from memlane.lab.shift.lab import SHIFT

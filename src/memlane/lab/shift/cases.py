@@ -1,4 +1,4 @@
-"""What is measured: tiles, layouts with many draws of the random ones, and the places that warps access."""
+"""Define the cases: tiles, layouts with many draws of the random ones, and the elements that warps access."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ COUNTS = (1, 16)
 """Accesses of a warp between the clock reads."""
 WARPS = (1, 2, 4, 8, 16, 32)
 SEARCHED_FOR = ("row", "column", "diagonal", "antidiagonal")
-"""What the searched layout is searched for."""
+"""Patterns for which the searched layout is optimised."""
 NONE, RAS, RAP, SEARCHED = "none", "ras", "rap", "searched"
 LAYOUTS = (NONE, RAS, RAP, "pad(1)", "xor", SEARCHED)
 TABLES = ("global", "constant", "shared")
-"""Where the shifts of RAS and RAP may lie."""
+"""Memories in which the shifts of RAS and RAP may lie."""
 
 Places = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A layout of the tile; of a random one so many draws."""
+    """A layout of the tile; for a random one, several draws."""
 
     name: str
     layouts: tuple[Layout, ...]
@@ -44,19 +44,19 @@ class Drawn:
 
     @property
     def room(self) -> int:
-        """Elements that the tile takes."""
+        """Number of elements that the tile takes."""
         return max(layout.size for layout in self.layouts)
 
     @cached_property
     def shifts(self) -> Places:
-        """int32[draws, rows]: the tables that are looked up; empty for a layout without."""
+        """Look-up tables as int32[draws, rows]; empty for a layout without."""
         tables = [layout.lookup_tables() for layout in self.layouts]
         return np.array([found[0] for found in tables] if tables[0] else np.zeros((0, SIDE)), np.int32)
 
 
 @lru_cache(maxsize=64)
 def drawn(name: str, width: int, chip: Chip, draws: int) -> Drawn:
-    """The layout of that name for elements of `width` bytes."""
+    """Return the layout of that name for elements of `width` bytes."""
     if name == NONE:
         name = "row-major"
     elif name == SEARCHED:
@@ -67,7 +67,7 @@ def drawn(name: str, width: int, chip: Chip, draws: int) -> Drawn:
 
 @dataclass(frozen=True, eq=False)
 class Accesses:
-    """The elements that the lanes access, int32[draws, accesses of a warp, threads]."""
+    """Elements that the lanes access, int32[draws, accesses of a warp, threads]."""
 
     rows: Places
     columns: Places
@@ -77,7 +77,7 @@ class Accesses:
         return len(self.rows)
 
     def offsets(self, layout: Drawn) -> Places:
-        """Their offsets, those of each draw under a layout of its own where the layout is random."""
+        """Return their offsets, each draw under a draw of the layout if it is random."""
         several = len(layout.layouts)
         found = [layout.layouts[draw % several](self.rows[draw], self.columns[draw]) for draw in range(self.draws)]
         return np.stack(found).astype(np.int32)
@@ -85,7 +85,7 @@ class Accesses:
 
 @lru_cache(maxsize=512)
 def accesses(name: str, warps: int, count: int, draws: int) -> Accesses:
-    """Each access of each warp at an offset of its own in the tile, drawn at random."""
+    """Return the accesses of each warp, each at a random offset in the tile."""
     one = pattern(name, SIDE, SIDE)
     at = np.array(random_words(one.offsets, draws * count * warps, seed=count), np.int64)
     shape = (draws, count, warps * LANES)

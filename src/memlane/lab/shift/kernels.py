@@ -1,4 +1,4 @@
-"""Whole kernels, each with its tile in every layout: outputs against NumPy, wavefronts, time, and how many blocks fit."""
+"""Run whole kernels, each with its tile in every layout: outputs against NumPy, wavefronts, time, and resident blocks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Work:
     expected: Host
     numbers: tuple[int, ...] = ()
     exact: bool = True
-    """Whether the output has to be equal bit by bit; else within rounding."""
+    """Whether the output must be equal bit by bit; else within rounding."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Kernel:
 
     name: str
     patterns: tuple[str, ...]
-    """How its warps access the tile: what the searched layout is searched for."""
+    """Patterns in which its warps access the tile, for the search of a layout."""
     work: Callable[[int], Work]
-    """Of about so many tiles."""
+    """Function that makes the data for about so many tiles."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Outcome:
     way: str
     layout: Layout
     wavefronts: int
-    """Of all accesses to shared memory of one launch, by the chip's rule."""
+    """Wavefronts of all accesses to shared memory of one launch, by the chip's rule."""
     time_ns: float
-    """The median."""
+    """Median time."""
     resident_blocks: int
-    """Of an SM."""
+    """Resident blocks per SM."""
 
 
 def _random(*shape: int) -> npt.NDArray[np.float32]:
@@ -91,7 +91,7 @@ def _butterfly(tiles: int) -> Work:
 
 
 def alignment(first: Host, second: Host) -> Host:
-    """The scores of `align`, int32[pairs, 32, 32]."""
+    """Return the scores of `align`, int32[pairs, 32, 32]."""
     pairs, length = first.shape
     scores = np.zeros((pairs, length + 1, length + 1), np.int32)
     scores[:, 0, :] = scores[:, :, 0] = -np.arange(length + 1)
@@ -103,7 +103,7 @@ def alignment(first: Host, second: Host) -> Host:
 
 
 def walsh_hadamard(rows: Host) -> Host:
-    """The transform of each row, in natural order."""
+    """Return the Walsh-Hadamard transform of each row, in natural order."""
     values = rows.copy()
     for step in (1 << log for log in range(10)):
         pairs = values.reshape(len(rows), -1, 2, step)
@@ -112,7 +112,7 @@ def walsh_hadamard(rows: Host) -> Host:
 
 
 def _exchanges() -> Iterator[str]:
-    """The accesses of a butterfly whose partners lie in one row or the next: row-major indices from the row r."""
+    """Yield the accesses of a butterfly whose partners lie in one row or the next, as row-major indices from row r."""
     for log in range(5):
         first = f"r * columns + t // {1 << log} * {2 << log} + t % {1 << log}"
         yield from (f"({first})", f"({first} + {1 << log})")
@@ -127,14 +127,14 @@ KERNELS = (
 
 
 def layout_of(kernel: Kernel, way: str, target: Target) -> Layout:
-    """The layout of its tile."""
+    """Return the layout of a kernel's tile."""
     if way == SEARCHED:
         return search_layout(kernel.patterns, rows=SIDE, columns=SIDE, chip=target.chip).layout
     return read_spec("row-major" if way == NONE else way).of(SIDE, SIDE)
 
 
 def outcomes(target: Target, kernel: Kernel, tiles: int, rounds: int, ways: Sequence[str] = WAYS) -> list[Outcome]:
-    """The kernel in each layout, timed in turn. MemlaneError for an output that is wrong."""
+    """Run the kernel in each layout, timed in turn. Raises MemlaneError for a wrong output."""
     work = kernel.work(tiles)
     inputs = [target.array(one) for one in work.inputs]
     found: list[tuple[str, Layout, KernelCall, tuple[DeviceArray | int, ...], DeviceArray]] = []

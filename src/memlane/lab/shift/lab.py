@@ -1,4 +1,4 @@
-"""The lab: what is measured in which order."""
+"""Run the lab: its patterns and kernels in order."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from memlane.errors import MemlaneError
+from memlane.lab.interface import Lab, Request
 from memlane.lab.result import Result, Row, failure, reached_on
-from memlane.lab.seam import Lab, Request
 from memlane.lab.shift.cases import COUNTS, KINDS, LAYOUTS, NONE, PATTERNS, RAP, RAS, TABLES, WARPS, WIDTHS
 from memlane.lab.shift.kernels import KERNELS, outcomes
 from memlane.lab.shift.measure import Bench, Case, Cycles
@@ -22,7 +22,7 @@ CASES = (*PATTERNS, WHOLE)
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is done."""
+    """Amount of measurement."""
 
     runs: int
     draws: int
@@ -38,7 +38,7 @@ QUICK = Effort(4, 4, (1, 32), WIDTHS[:1], TABLES[-1:], 16, 1)
 
 
 def run(target: Target, request: Request) -> Result:
-    """Measure the patterns and kernels that are wanted."""
+    """Measure the chosen patterns and kernels."""
     chosen = request.chosen(CASES)
     effort = QUICK if request.quick else MODELLED if target.modelled else FULL
     bench, measured = Bench(target, effort.runs, effort.draws), dict[Case, Cycles]()

@@ -1,4 +1,4 @@
-"""Cycles of the accesses of one case, over many runs of one launch."""
+"""Measure the cycles of the accesses of one case, over many runs of one launch."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SOURCE = Path(__file__).with_name("access.cu")
 _TABLES = {"": 0, "global": 1, "constant": 2, "shared": 3}
 _ELEMENTS = {4: "unsigned", 8: "unsigned long long"}
 _NORMAL = 1.96
-"""Standard errors on either side of a mean in which it lies with 95 %."""
+"""Standard errors on either side of a mean that make its 95 % interval."""
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over runs, and half the width of its interval of 95 %."""
+    """A mean over runs, and half the width of its 95 % interval."""
 
     value: float
     within: float
@@ -34,19 +34,19 @@ class Mean:
         return cls(float(samples.mean()), _NORMAL * spread / math.sqrt(len(samples)))
 
     def over(self, other: Mean) -> Mean:
-        """The quotient, its interval by propagation of the two, which are independent."""
+        """Return the quotient; its interval comes by propagation of the two, which are independent."""
         ratio = self.value / other.value
         return Mean(ratio, abs(ratio) * math.hypot(self.within / self.value, other.within / other.value))
 
 
 @dataclass(frozen=True)
 class Cycles:
-    """What the runs of one case took."""
+    """The cycles of the runs of one case."""
 
     warp: Mean
-    """From the first clock read of a warp to its second, the mean over the warps."""
+    """Cycles from the first clock read of a warp to its second, as a mean over the warps."""
     block: Mean | None
-    """From the first clock read of any warp to the last of any; None with bare clock reads, which are of 32 bits."""
+    """Cycles from the first clock read of any warp to the last of any; None with bare clock reads, which are 32 bits wide."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Case:
     included: bool = False
     """Whether the address is computed between them too."""
     table: str = "shared"
-    """Where the shifts lie if they are looked up there."""
+    """Memory of the shifts, if they are looked up."""
     bare: bool = False
     """Whether the clock is read as in the published experiment."""
 
@@ -85,7 +85,7 @@ class Bench:
         return accesses(case.pattern, case.warps, case.count, self.draws)
 
     def cycles(self, case: Case) -> Cycles:
-        """Launch the case once. A first run does not count where time is real."""
+        """Launch the case once. Where time is real, a first run is discarded."""
         warm = 0 if self.target.modelled else 1
         times = self.target.empty((self.runs + warm, case.warps, 2), "i8")
         call, arguments = self.bound(case, times)
@@ -96,7 +96,7 @@ class Bench:
         return Cycles(Mean.of((ends - starts).mean(axis=1)), block)
 
     def bound(self, case: Case, times: DeviceArray) -> tuple[KernelCall, tuple[object, ...]]:
-        """The kernel and its arguments; it makes as many runs as `times`, i64[runs, warps, 2], has room for."""
+        """Return the kernel and its arguments; it makes as many runs as `times`, i64[runs, warps, 2], has room for."""
         layout, places = self.layout(case), self.places(case)
         key = (case.pattern, case.warps, case.count)
         if case.included:
@@ -109,14 +109,14 @@ class Bench:
         return kernel[(1,), (case.warps * LANES,)], (*given, tables, places.draws, times.shape[0], times, 0)
 
     def wavefronts(self, case: Case) -> float:
-        """Of one access by the chip's rule, the mean over those that are made."""
+        """Return the mean wavefronts of an access by the chip's rule."""
         offsets = self.places(case).offsets(self.layout(case)).reshape(-1, LANES)
         masks = np.full(len(offsets), 0xFFFFFFFF, np.uint32)
         kind: AccessKind = "load" if case.kind == "read" else "store"
         return float(batch.wavefronts(self.target.chip, (offsets * case.width).astype(np.uint64), masks, case.width, kind).mean())
 
     def _table(self, case: Case) -> str:
-        """Where shifts are looked up, empty if they are not."""
+        """Return the memory where shifts are looked up, empty if they are not."""
         return case.table if case.included and len(self.layout(case).shifts) else ""
 
     def _array(self, key: tuple[object, ...], host: npt.NDArray[np.int32]) -> DeviceArray:

@@ -1,4 +1,4 @@
-"""What the lab shows of its measurements: tables, rows and figures."""
+"""Present the measurements of the lab as tables, rows and figures."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SPEED_UP, OF_RAP, PUBLISHED = "speed-up over no shift", "cycles over those of ra
 EACH = "cycles of the block for each wavefront"
 PLAIN, PLACED = "cycles without a shift", "speed-up over no shift by the place of the table"
 REACH = {4: 20.0, 8: 15.0}
-"""Speed-up on an H200 for stride by width: the most warps, 16 accesses of each, address excluded."""
+"""Speed-up to reach on an H200 for stride, by width: the most warps, 16 accesses each, address excluded."""
 SLIDES = {False: 23.0, True: 2.3}
-"""What was published for stride and the better of RAS and RAP, with the address excluded and included."""
+"""Published speed-up for stride and the better of RAS and RAP, with the address excluded and included."""
 _ADDRESS = {"excluded": False, "included": True}
 
 Measured = Mapping[Case, Cycles]
@@ -28,7 +28,7 @@ Line = tuple[str | float | None, ...]
 
 
 def tables(bench: Bench, measured: Measured, found: Sequence[Sequence[Outcome]], most: int) -> dict[str, Table]:
-    """All tables that have a line, by name. `most`: how many warps the overviews are of."""
+    """Return all non-empty tables, by name. `most`: the number of warps in the overviews."""
     made = {f"{address}-{count}": _overview(measured, count, address, most) for address in _ADDRESS for count in COUNTS}
     made |= {"probes": _probes(measured, most), "tables": _placements(measured, most), "wavefronts": _wavefronts(bench, measured, most)}
     made |= {"kernels": _kernels(found), "paper": _paper(measured, most), "all": _all(bench, measured)}
@@ -36,7 +36,7 @@ def tables(bench: Bench, measured: Measured, found: Sequence[Sequence[Outcome]],
 
 
 def rows(measured: Measured, found: Sequence[Sequence[Outcome]], made: Mapping[str, Table], most: int) -> Iterator[Row]:
-    """The rows of the result: what was to be reached first."""
+    """Yield the rows of the result, those with goals first."""
     yield from _reaches(measured, most)
     yield from _overview_rows(measured, most)
     yield from _placement_rows(measured, most)
@@ -47,12 +47,12 @@ def rows(measured: Measured, found: Sequence[Sequence[Outcome]], made: Mapping[s
 
 
 def speed_up(measured: Measured, case: Case) -> Mean:
-    """Over the same accesses without a shift, by the mean over the warps."""
+    """Return the speed-up over the same accesses without a shift, by the mean over the warps."""
     return measured[_plain(measured, case)].warp.over(measured[case].warp)
 
 
 def _plain(measured: Measured, case: Case) -> Case:
-    """The same accesses without a shift; where these look up nothing, the place of the table makes no other case."""
+    """Return the same accesses without a shift; if these look up nothing, the place of the table makes no difference."""
     plain = replace(case, layout=NONE)
     return plain if plain in measured else replace(plain, table="shared")
 
@@ -61,7 +61,7 @@ def _plain(measured: Measured, case: Case) -> Case:
 
 
 def _overview(measured: Measured, count: int, address: str, warps: int) -> Table:
-    """A line for each width, kind and pattern: cycles without a shift, and the speed-up by each layout."""
+    """Return a line for each width, kind and pattern: cycles without a shift, and the speed-up by each layout."""
     others = [layout for layout in LAYOUTS if layout != NONE]
     lines: list[Line] = []
     for width, kind, pattern in product(WIDTHS, KINDS, PATTERNS):
@@ -73,7 +73,7 @@ def _overview(measured: Measured, count: int, address: str, warps: int) -> Table
 
 
 def _probes(measured: Measured, warps: int) -> Table:
-    """The published probe beside ours: one access, stride."""
+    """Return the published probe next to ours: one access, stride."""
     lines: list[Line] = []
     for width, kind, layout, included in product(WIDTHS, KINDS, (NONE, RAS, RAP), (False, True)):
         ours = Case("stride", layout, width, kind, warps, 1, included)
@@ -87,7 +87,7 @@ def _probes(measured: Measured, warps: int) -> Table:
 
 
 def _placements(measured: Measured, warps: int) -> Table:
-    """Where the table lies: speed-up for reads, address included."""
+    """Return the speed-up by the place of the table, for reads, address included."""
     lines: list[Line] = []
     for pattern, width, layout, count in product(PATTERNS, WIDTHS, (RAS, RAP), COUNTS):
         cases = [Case(pattern, layout, width, "read", warps, count, True, table) for table in TABLES]
@@ -98,7 +98,7 @@ def _placements(measured: Measured, warps: int) -> Table:
 
 
 def _wavefronts(bench: Bench, measured: Measured, warps: int) -> Table:
-    """The chip's rule beside the clock: cycles of the block for each access beyond the first of a warp."""
+    """Return the chip's rule next to the clock: cycles of the block for each access after the first of a warp."""
     fewest, most = COUNTS
     lines: list[Line] = []
     for width, kind, pattern, layout in product(WIDTHS, KINDS, PATTERNS, LAYOUTS):
@@ -113,7 +113,7 @@ def _wavefronts(bench: Bench, measured: Measured, warps: int) -> Table:
 
 
 def _paper(measured: Measured, warps: int) -> Table:
-    """The speed-ups that were published, of a column of elements of 8 bytes, beside ours of the same accesses."""
+    """Return the published speed-ups, of a column of 8-byte elements, next to ours of the same accesses."""
     lines: list[Line] = []
     for included, published in SLIDES.items():
         case = Case("stride", RAP, WIDTHS[-1], "read", warps, 1, included)
@@ -135,7 +135,7 @@ def _kernels(found: Sequence[Sequence[Outcome]]) -> Table:
 
 
 def _all(bench: Bench, measured: Measured) -> Table:
-    """Everything, for spreadsheets."""
+    """Return everything, for spreadsheets."""
     head = ("pattern", "layout", "width", "kind", "warps", "accesses", "address", "table", "probe", "warp_cycles", "warp_within_cycles",
             "block_cycles", "speed-up", "speed-up within", "wavefronts")  # fmt: skip
     lines: list[Line] = []
@@ -152,7 +152,7 @@ def _all(bench: Bench, measured: Measured) -> Table:
 
 
 def _reaches(measured: Measured, warps: int) -> Iterator[Row]:
-    """What was to be reached, reads and writes alike: 16 accesses of each warp, address excluded."""
+    """Yield the rows with goals, for reads and writes: 16 accesses of each warp, address excluded."""
     for width, kind in product(WIDTHS, KINDS):
         case = Case("stride", SEARCHED, width, kind, warps, COUNTS[-1])
         what = f"{kind} of {width} bytes, {warps} warps, {COUNTS[-1]} accesses"
@@ -171,7 +171,7 @@ def _reaches(measured: Measured, warps: int) -> Iterator[Row]:
 
 
 def _overview_rows(measured: Measured, warps: int) -> Iterator[Row]:
-    """What the overviews show: cycles without a shift, the speed-up by each layout beside."""
+    """Yield the rows of the overviews: cycles without a shift, with the speed-up by each layout."""
     for (address, included), count, width, kind, pattern in product(_ADDRESS.items(), COUNTS, WIDTHS, KINDS, PATTERNS):
         plain = Case(pattern, NONE, width, kind, warps, count, included)
         if plain in measured:
@@ -181,7 +181,7 @@ def _overview_rows(measured: Measured, warps: int) -> Iterator[Row]:
 
 
 def _placement_rows(measured: Measured, warps: int) -> Iterator[Row]:
-    """Where the table lies: reads, address included."""
+    """Yield the rows of the table placements: reads, address included."""
     for pattern, width, layout, count in product(PATTERNS, WIDTHS, (RAS, RAP), COUNTS):
         cases = [Case(pattern, layout, width, "read", warps, count, True, table) for table in TABLES]
         gained = {case.table: round(speed_up(measured, case).value, 3) for case in cases if case in measured}
@@ -191,7 +191,7 @@ def _placement_rows(measured: Measured, warps: int) -> Iterator[Row]:
 
 
 def _published(measured: Measured, warps: int) -> Iterator[Row]:
-    """One access as in the slides, reads of 8 bytes: beside their numbers for stride, and as they come for the others."""
+    """Yield one access as in the slides, reads of 8 bytes, with the published numbers for stride."""
     for pattern, included in product(PATTERNS, (False, True)):
         case = Case(pattern, RAP, WIDTHS[-1], "read", warps, 1, included)
         if case in measured:
@@ -203,7 +203,7 @@ def _published(measured: Measured, warps: int) -> Iterator[Row]:
 
 
 def _clock_rows(made: Mapping[str, Table]) -> Iterator[Row]:
-    """How far the clock is from the rule: where an access takes a wavefront or two, the issue of instructions can take longer."""
+    """Yield the deviation of the clock from the rule; with a wavefront or two per access, instruction issue can take longer."""
     lines = made["wavefronts"].lines if "wavefronts" in made else ()
     for what, some in (("3 wavefronts or more", True), ("fewer", False)):
         ratios = [
@@ -217,7 +217,7 @@ def _clock_rows(made: Mapping[str, Table]) -> Iterator[Row]:
 
 
 def _warps_rows(measured: Measured) -> Iterator[Row]:
-    """How many warps it takes to keep shared memory busy: a column without a shift, where conflicts are all there is."""
+    """Yield the number of warps that it takes to keep shared memory busy: a column without a shift, where all cost is conflicts."""
     for width, kind, warps in product(WIDTHS, KINDS, WARPS):
         case = Case("stride", NONE, width, kind, warps, COUNTS[-1])
         block = measured[case].block if case in measured else None
@@ -237,7 +237,7 @@ def _kernel_rows(found: Sequence[Sequence[Outcome]]) -> Iterator[Row]:
 
 
 def figures(measured: Measured) -> dict[str, Figure]:
-    """Those of the slides, by width: speed-up over warps, for each pattern and both shifts."""
+    """Return the figures of the slides, by width: speed-up over warps, for each pattern and both shifts."""
     drawn: dict[str, Figure] = {}
     for width, kind, (address, included), count in product(WIDTHS, KINDS, _ADDRESS.items(), COUNTS):
         series = {}

@@ -1,4 +1,4 @@
-"""What is computed: the two published rules, their sizes, and the devices that share them."""
+"""Define the cases: the two published rules, their sizes, and the devices that share them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ PUBLISHED = {SEVEN: (256, 256, 256), HIMENO: (256, 128, 128)}
 HIMENO_SIZES = {"S": (128, 64, 64), "M": (256, 128, 128), "L": (512, 256, 256), "XL": (1024, 512, 512)}
 ON_GPUS = ((SEVEN, (256, 256, 256)), (SEVEN, (512, 512, 512)), (HIMENO, (256, 128, 128)))
 EMULATED = ((SEVEN, (128, 96, 96)), (HIMENO, (256, 32, 32)))
-"""Sizes that two emulated M2050s compute for longer than they exchange faces; four do so for Himeno's rule alone, which takes ten times the
-bytes a cell."""
+"""Sizes that two emulated M2050s compute for longer than they exchange faces; with four this holds only for Himeno's rule, which takes ten
+times the bytes per cell.
+"""
 QUICK = ((SEVEN, (64, 96, 96)), (HIMENO, (128, 32, 32)))
-"""The same by half, on emulated devices."""
+"""Half of these sizes, on emulated devices."""
 COUNTS = (1, 2, 4, 8, 16, 32)
 """Numbers of devices."""
 _LEAST, _MOST = 8, 2048
@@ -50,12 +51,12 @@ class Case:
 
     @property
     def face_bytes(self) -> int:
-        """Return the bytes of one plane of the field that is exchanged."""
+        """Bytes of one plane of the field that is exchanged."""
         return 4 * prod(self.shape[1:])
 
     @property
     def field(self) -> str:
-        """Return the name of the field that changes."""
+        """Name of the field that changes."""
         return "u" if self.rule == SEVEN else "p"
 
     @cached_property
@@ -64,7 +65,7 @@ class Case:
         return Problem((published_rule(self.rule),), Grid(self.shape), ((new, self.field),))
 
     def values(self) -> dict[str, Any]:
-        """Return what a run begins with: random numbers, or Himeno's own start."""
+        """Return the initial values of a run: random numbers, or Himeno's own start."""
         if self.rule == SEVEN:
             return {"u": np.random.default_rng(1).random(self.shape, dtype=np.float32), "a": [0.4, *[0.1] * 6]}
         ramp = (np.arange(self.shape[0], dtype=np.float32) / (self.shape[0] - 1)) ** 2
@@ -74,33 +75,33 @@ class Case:
         return {**fields, "p": np.broadcast_to(ramp[:, None, None], self.shape).copy(), "omega": 0.8}
 
     def as_published(self) -> Variant:
-        """Return how the paper cuts its kernel. It does not print the shape of its blocks; 32 x 8 threads are taken."""
+        """Return the paper's tiling of its kernel. It does not print the shape of its blocks; 32 x 8 threads are assumed."""
         return Variant(1, (32, 8), self.shape[0] if self.rule == SEVEN else 1)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user asks for."""
+    """Settings chosen by a user."""
 
     cases: tuple[Case, ...] = ()
-    """Empty: the lab's own sizes."""
+    """Cases; empty for the lab's own sizes."""
     devices: int | None = None
-    """At most so many; None: all GPUs, or four emulated devices."""
+    """Largest number of devices; None for all GPUs, or four emulated devices."""
 
     def predicted(self) -> tuple[Case, ...]:
         return self.cases or tuple(Case(rule, PUBLISHED[rule]) for rule in RULES)
 
     def measured(self, target: Target, quick: bool) -> tuple[Case, ...]:
-        """Return the cases that run on the devices at hand."""
+        """Return the cases that run on the available devices."""
         sizes = ON_GPUS if not target.modelled else QUICK if quick else EMULATED
         return self.cases or tuple(Case(*one) for one in sizes)
 
     def sliced(self, target: Target, quick: bool) -> tuple[Case, ...]:
-        """Return the cases of whose planes kernels are timed."""
+        """Return the cases whose slab kernels are timed."""
         return self.measured(target, quick) if quick else self.predicted()
 
     def targets(self, target: Target) -> tuple[Target, ...]:
-        """Return the devices at hand. CommandError where there are fewer than asked for."""
+        """Return the available devices. Raises CommandError if there are fewer than requested."""
         try:
             found = named_devices(target.name, 4 if self.devices is None and target.modelled else self.devices)
         except DeviceError as error:
@@ -109,7 +110,7 @@ class Settings:
 
 
 def settings_of(sizes: Sequence[str], devices: int | None) -> Settings:
-    """Return the settings of a command line. CommandError for what cannot be."""
+    """Return the settings of a command line. Raises CommandError for invalid values."""
     if devices is not None and not 1 <= devices <= COUNTS[-1]:
         raise CommandError(f"--devices {devices}: give a number from 1 to {COUNTS[-1]}")
     return Settings(tuple(dict.fromkeys(map(_case, sizes))), devices)
@@ -132,5 +133,5 @@ def _case(text: str) -> Case:
 
 
 def counts(devices: int) -> tuple[int, ...]:
-    """Return the numbers of devices that are looked at: powers of two, and all."""
+    """Return the numbers of devices to run: powers of two, and all."""
     return tuple(sorted({*(one for one in COUNTS if one <= devices), devices}))

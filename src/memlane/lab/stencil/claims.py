@@ -1,8 +1,8 @@
-"""What the publication of 2012 found, figure by figure, and whether it holds here.
+"""Check the claims of the publication of 2012, figure by figure.
 
-Kawamura, Maruyama, Matsuoka (IPSJ HPC 2012), sections 4.2 and 4.3, on TSUBAME 2.0. What the published machine does is predicted here by
-two models; what both rules do on the devices at hand is measured, or modelled by the emulator's clock. A gain is the speed-up by the best
-number of steps between exchanges over one step, less 1. Gains within `ALIKE` of a published range count as alike.
+Kawamura, Maruyama, Matsuoka (IPSJ HPC 2012), sections 4.2 and 4.3, on TSUBAME 2.0. The behaviour of the published machine is predicted here
+by two models; that of both rules on the available devices is measured, or modelled by the emulator's clock. A gain is the speed-up by the
+best number of steps between exchanges over one step, less 1. Gains within `ALIKE` of a published range count as alike.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from memlane.lab.stencil.predict import Scaling
 
 ALIKE = 0.02
 HIDDEN = 1.05
-"""What a step may take over the longer of inner region and exchange, borders added, where the other is hidden."""
+"""Largest ratio of a step to the longer of inner region and exchange, borders added, at which the other counts as hidden."""
 NEAR = 0.05
-"""By how much the number of steps that a model chooses may be slower than the best."""
+"""Largest share by which the number of steps that a model chooses may be slower than the best."""
 YES, NO = "yes", "no"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One finding of the publication beside ours."""
+    """One claim of the publication next to ours."""
 
     figure: str
     found: str
-    """What was found in 2012, in our words."""
+    """The claim of 2012, in our words."""
     by: str
-    """What says it here: a model of the published machine, or the devices at hand."""
+    """Source of the check: a model of the published machine, or the available devices."""
     here: str
     value: float | None
-    """The number that decides."""
+    """Deciding number."""
     holds: str
 
 
@@ -52,7 +52,7 @@ def claims(predicted: Sequence[Scaling], measured: Sequence[Measured], kernels: 
 
 
 def _seven(one: Scaling) -> list[Claim]:
-    """Figures 7, 8, 10 and 11."""
+    """Check figures 7, 8, 10 and 11."""
     by, many = f"model {one.by}, published machine", [count for count in one.devices if count >= 4]
     found = []
     if 2 in one.devices:
@@ -81,7 +81,7 @@ def _seven(one: Scaling) -> list[Claim]:
 
 
 def _himeno(one: Scaling) -> list[Claim]:
-    """Figures 9, 12 and 13."""
+    """Check figures 9, 12 and 13."""
     by, many = f"model {one.by}, published machine", [count for count in one.devices if count >= 16]
     found = []
     if many:
@@ -99,7 +99,7 @@ def _himeno(one: Scaling) -> list[Claim]:
 
 
 def _most(predicted: Sequence[Scaling]) -> list[Claim]:
-    """The two numbers of the abstract."""
+    """Check the two numbers of the abstract."""
     found = []
     for model in dict.fromkeys(one.by for one in predicted):
         own = {one.case.rule: one for one in predicted if one.by == model and one.case.is_published and one.points}
@@ -127,7 +127,7 @@ def _best(figure: str, text: str, one: Scaling, devices: int, expected: tuple[in
 
 
 def _regimes(run: Measured, clock: str) -> list[Claim]:
-    """Figures 7 to 13 on the devices at hand."""
+    """Check figures 7 to 13 on the available devices."""
     found = []
     for count in run.devices:
         over = run.over_steps(count)
@@ -174,7 +174,7 @@ def chosen_by(run: Measured, model: str, count: int) -> int:
 
 
 def lost_by_choice(run: Measured, model: str, count: int) -> float:
-    """Return by which share the number of steps that a model chooses is slower than the best one."""
+    """Return the share by which the number of steps that a model chooses is slower than the best one."""
     over = run.over_steps(count)
     return over[chosen_by(run, model, count)].step / over[run.best(count)].step - 1.0
 
@@ -186,12 +186,12 @@ def hidden_share(run: Measured, count: int) -> float:
 
 
 def exchange_us(run: Measured, count: int) -> float:
-    """Return the time of an exchange after each step where nothing runs beside it, so that no device waits in it for another's borders."""
+    """Return the time of an exchange after each step with nothing running concurrently, so that no device waits for another's borders."""
     return run.behind.get((count, 1), run.points[count, 1]).exchange
 
 
 def _kernels(kernels: Sequence[Kernel], clock: str) -> list[Claim]:
-    """Figure 14."""
+    """Check figure 14."""
     found = []
     for cut in dict.fromkeys(one.cut for one in kernels):
         errors, slopes = {}, {}

@@ -1,4 +1,4 @@
-"""The lab: what is predicted and measured in which order."""
+"""Run the lab: its predictions and measurements in order."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memlane.errors import MemlaneError
+from memlane.lab.interface import Lab, Request
 from memlane.lab.result import NOT_MEASURED, Result, Row, failure, reached_on
-from memlane.lab.seam import Lab, Request
 from memlane.lab.stencil.cases import Case, Settings, counts
 from memlane.lab.stencil.claims import claims
 from memlane.lab.stencil.measure import Effort, Kernel, Measured, measure, measure_kernel
@@ -24,19 +24,22 @@ SOURCES = [
 ]
 CASES = ("scaling", "measured", "kernel")
 RESULT = "lab_stencil"
-"""What result files call it: `stencil` is a benchmark."""
+"""Name in result files: `stencil` is a benchmark."""
 TRANSPORTS = ("peer", "flags", "host")
-"""Those between devices of one process."""
+"""Transports between devices of one process."""
 
 
 def run(target: Target, request: Request) -> Result:
-    """With the lab's own sizes and devices."""
+    """Run with the lab's own sizes and devices."""
     return run_with(target, request, Settings())
 
 
 def run_with(target: Target, request: Request, settings: Settings) -> Result:
-    """Predict and measure what is wanted: `scaling` predicts figures 7 to 9 on the published machine, `measured` are figures 8 and 10 to 13
-    on the devices at hand, `kernel` is figure 14."""
+    """Predict and measure the chosen cases.
+
+    `scaling` predicts figures 7 to 9 on the published machine, `measured` gives figures 8 and 10 to 13 on the available devices, `kernel`
+    gives figure 14.
+    """
     chosen = request.chosen(CASES)
     effort = Effort.of(request.quick, target.modelled)
     devices = settings.targets(target)
@@ -65,7 +68,7 @@ STENCIL = Lab("stencil", "Stencils on several devices: how many steps between tw
 
 
 def _measured(case: Case, devices: Sequence[Target], effort: Effort, request: Request) -> tuple[list[Measured], list[Row]]:
-    """Run a case over each transport that the devices have; with one device there is none."""
+    """Run a case over each transport of the devices; a single device has none."""
     found, failed = [], []
     for transport in _transports(devices)[: 1 if request.quick or len(devices) == 1 else None]:
         request.tell(f"{case.title}, {len(devices)} devices, {transport}")
@@ -80,7 +83,7 @@ def _measured(case: Case, devices: Sequence[Target], effort: Effort, request: Re
 
 
 def _transports(devices: Sequence[Target]) -> tuple[str, ...]:
-    """Return the transports to try: on emulated devices those of which the chip's file has times."""
+    """Return the transports to try: on emulated devices those with times in the chip file."""
     links = devices[0].chip.links
     there = {"peer": links.peer_us, "flags": links.flag_us, "host": links.host_us}
     return tuple(one for one in TRANSPORTS if not devices[0].modelled or there[one] is not None) or TRANSPORTS

@@ -1,4 +1,4 @@
-"""Runs of the two rules on the devices at hand: times of steps, what they consist of, and kernels alone."""
+"""Run the two rules on the available devices: times of steps, their parts, and kernels alone."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ OURS, AS_PUBLISHED = "memlane's", "cut as in the paper"
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured."""
+    """Amount of measurement."""
 
     every: tuple[int, ...]
     """Steps between two exchanges."""
     steps: int
-    """Of a run on GPUs, about."""
+    """Approximate number of steps of a run on GPUs."""
     rounds: int
-    """Runs on GPUs, of which the median counts."""
+    """Number of runs on GPUs; the median counts."""
     turns: int
     """Exchanges in a timeline."""
     planes: tuple[int, ...]
-    """Of slabs for kernels alone."""
+    """Planes of slabs for kernels alone."""
     cuts: tuple[str, ...]
-    """Of kernels alone."""
+    """Tilings of kernels alone."""
 
     @classmethod
     def of(cls, quick: bool, modelled: bool) -> Effort:
@@ -50,21 +50,21 @@ class Effort:
 
 @dataclass
 class Measured(Scaling):
-    """Times of runs, and what models make of them. `by` is the transport. In the runs of `points` exchanges are overlapped."""
+    """Times of runs, and predictions by models. `by` is the transport. In the runs of `points` exchanges are overlapped."""
 
     models: dict[str, dict[tuple[int, int], Point]] = field(default_factory=dict)
-    """By model: predictions of overlapped runs that are given the measured times of exchanges."""
+    """Predictions, by model, of overlapped runs with the measured times of exchanges."""
     behind: dict[tuple[int, int], Point] = field(default_factory=dict)
-    """By devices and steps between exchanges: runs whose launches are not cut, each exchange behind all planes."""
+    """Runs with undivided launches and each exchange behind all planes, by devices and steps between exchanges."""
     expected_behind: dict[tuple[int, int], Point] = field(default_factory=dict)
-    """What the model memlane expects of those."""
+    """Predictions of those by the model memlane."""
 
     def fastest(self, devices: int) -> tuple[int, bool]:
         """Return the steps between exchanges that are fastest, and whether the exchange is overlapped there."""
         return _fastest(self.points, self.behind, devices)
 
     def expected_fastest(self, devices: int) -> tuple[int, bool]:
-        """Return what `fastest` gives, as the model memlane expects it."""
+        """Return the result of `fastest` as predicted by the model memlane."""
         return _fastest(self.models["memlane"], self.expected_behind, devices)
 
     def step_us(self, devices: int, k: int, overlapped: bool) -> float:
@@ -83,7 +83,10 @@ def _fastest(overlapped: Mapping[tuple[int, int], Point], behind: Mapping[tuple[
 
 
 def measure(case: Case, targets: Sequence[Target], counts: Iterable[int], transport: str, effort: Effort) -> Measured:
-    """Run a case on some numbers of devices. LaunchError where fields differ from those of one device; StencilError where it cannot run."""
+    """Run a case on several numbers of devices.
+
+    Raises LaunchError if fields differ from those of one device; StencilError if it cannot run.
+    """
     found = Measured(case, transport, models={model: {} for model in MODELS})
     values = case.values()
     alone = SharedRun(case.problem, values, targets=targets[:1])
@@ -114,7 +117,7 @@ def measure(case: Case, targets: Sequence[Target], counts: Iterable[int], transp
 
 
 def _fields(run: SharedRun, case: Case, every: Sequence[int]) -> Mapping[int, np.ndarray]:
-    """Return the field after some numbers of steps, on one device."""
+    """Return the field after each of `every` steps, on one device."""
     found = {}
     for step in range(1, max(every) + 1):
         if run.target.modelled:
@@ -129,7 +132,7 @@ def _fields(run: SharedRun, case: Case, every: Sequence[int]) -> Mapping[int, np
 def _timed(run: SharedRun, effort: Effort, expected: np.ndarray | None = None) -> Point:
     """Return the times of a step: by the emulator's clock, or on GPUs the median of runs of many steps.
 
-    LaunchError where a new run leaves other fields than `expected` after the steps of its timeline.
+    Raises LaunchError if a new run leaves other fields than `expected` after the steps of its timeline.
     """
     k = run.exchange_every
     steps = effort.turns * k
@@ -154,8 +157,11 @@ def _timed(run: SharedRun, effort: Effort, expected: np.ndarray | None = None) -
 
 
 def parts_of(line: Timeline, devices: int, steps: int) -> Point:
-    """Return what a step consists of by a timeline: launches between the borders of the slowest device, copies (or puts and waits) from the
-    first to the last of each exchange, and the longest chain of border launches."""
+    """Return the parts of a step by a timeline.
+
+    They are the launches between the borders of the slowest device, copies (or puts and waits) from the first to the last of each exchange,
+    and the longest chain of border launches.
+    """
     inner, border, exchanges = [0.0] * devices, dict[tuple[int | None, int], float](), dict[tuple[int, ...], list[Span]]()
     for span in line.spans:
         if span.kind in ("copy", "put", "wait") and "free" not in span.name:
@@ -173,8 +179,10 @@ def parts_of(line: Timeline, devices: int, steps: int) -> Point:
 def _modelled(
     found: Measured, model: str, count: int, steps_per_launch: Mapping[tuple[int, bool], int], chip: Chip, overlap: bool
 ) -> dict[tuple[int, int], Point]:
-    """Return what a model says with so many devices, given the measured times of exchanges as a table, as in the paper. Those that follow
-    all planes are taken: nothing runs beside them, and no device waits there for the borders of another."""
+    """Return a model's predictions for a number of devices, given the measured times of exchanges as a table, as in the paper.
+
+    Exchanges behind all planes are used: nothing runs concurrently, and no device waits there for the borders of another.
+    """
     case, predicted = found.case, {}
     measured = {k: one.exchange * k for (devices, k), one in found.behind.items() if devices == count}
     if not measured:
@@ -192,19 +200,19 @@ def _modelled(
 
 @dataclass(frozen=True)
 class Kernel:
-    """One step of a slab on one device."""
+    """The time of one step of a slab on one device."""
 
     case: Case
     cut: str
     us: float
     modelled: Mapping[str, float]
-    """By model."""
+    """Times by model."""
     predicted_us: float | None = None
-    """What the model of kernels predicts for the chip of an emulator, of all launches of a step; None where time is measured."""
+    """Time of all launches of a step by the model of kernels, for the chip of an emulator; None where time is measured."""
 
 
 def measure_kernel(case: Case, target: Target, cut: str, effort: Effort) -> Kernel:
-    """Time a step of a slab on one device: ours, or ours cut as the paper describes its own."""
+    """Time a step of a slab on one device: our kernel, or ours tiled as the paper describes its own."""
     variant = case.as_published() if cut == AS_PUBLISHED else None
     run = SharedRun(case.problem, case.values(), targets=[target], exchange_every=1, variant=variant)
     point = _timed(run, replace(effort, turns=1))

@@ -1,4 +1,4 @@
-"""The figures of the publication, made again of predictions and of what was measured here."""
+"""Make the figures of the publication from predictions and measurements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OVER_STEPS = {SEVEN: "fig_10_11", HIMENO: "fig_12_13"}
 
 
 def figures(predicted: Sequence[Scaling], measured: Sequence[Measured], kernels: Sequence[Kernel], clock: str) -> dict[str, Figure]:
-    """Return the figures that have something to show, by name. `clock`: `measured`, or `modelled` where devices are emulated."""
+    """Return the non-empty figures, by name. `clock`: `measured`, or `modelled` if devices are emulated."""
     found: dict[str, Figure] = {}
     for case in dict.fromkeys(one.case for one in predicted):
         own = [one for one in predicted if one.case == case and one.points]

@@ -1,4 +1,4 @@
-"""What both models say of the published machine: strong scaling of M2050s on the network of TSUBAME 2.0."""
+"""Predict the published machine by both models: strong scaling of M2050s on the network of TSUBAME 2.0."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Point:
 
     @property
     def bound(self) -> str:
-        """Return which of the two a step waits for, as in figure 8."""
+        """Limit of a step, `computation` or `communication`, as in figure 8."""
         return "computation" if self.inner >= self.exchange else "communication"
 
 
@@ -38,7 +38,7 @@ class Scaling:
     by: str
     """The model, or the transport of a run."""
     points: dict[tuple[int, int], Point] = field(default_factory=dict)
-    """By devices and steps between exchanges."""
+    """Times by devices and steps between exchanges."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -46,7 +46,7 @@ class Scaling:
         return tuple(sorted({devices for devices, _ in self.points}))
 
     def over_steps(self, devices: int) -> dict[int, Point]:
-        """Return the times with so many devices by steps between exchanges."""
+        """Return the times with `devices` devices by steps between exchanges."""
         return {k: point for (count, k), point in sorted(self.points.items()) if count == devices}
 
     def best(self, devices: int) -> int:
@@ -55,7 +55,7 @@ class Scaling:
         return min(found, key=lambda k: found[k].step)
 
     def gain(self, devices: int) -> float:
-        """Return by which share the best number of steps is faster than an exchange after each."""
+        """Return the share by which the best number of steps is faster than an exchange after each."""
         found = self.over_steps(devices)
         return found[1].step / found[self.best(devices)].step - 1.0
 
@@ -65,7 +65,7 @@ def point_of(one: Prediction) -> Point:
 
 
 def predict(case: Case, model: str, devices: Sequence[int] = COUNTS) -> Scaling:
-    """Return what a model says of a case, each step a launch as in the paper. What does not fit stands in the notes."""
+    """Return a model's predictions for a case, each step a launch as in the paper. Cases that do not fit are in the notes."""
     found = Scaling(case, model)
     for count in devices:
         try:

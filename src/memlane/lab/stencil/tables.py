@@ -1,4 +1,4 @@
-"""Rows for the result file, and tables for people and spreadsheets."""
+"""Present the results as rows for the result file, and as tables for people and spreadsheets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from memlane.number_format import plural
 CLAIM = "found in 2012"
 BEST = "time of a step, best k"
 _TWO = 2
-"""Devices for which reaches are stated."""
+"""Number of devices for which goals are stated."""
 
 
 def rows(
     predicted: Sequence[Scaling], measured: Sequence[Measured], kernels: Sequence[Kernel], said: Sequence[Claim], clock: str
 ) -> list[Row]:
-    """Return everything as numbers. `clock`: `measured`, or `modelled` where devices are emulated."""
+    """Return everything as numbers. `clock`: `measured`, or `modelled` if devices are emulated."""
     found = [row for one in predicted for row in _predicted_rows(one)]
     found += [row for run in measured for row in _measured_rows(run, clock)]
     for kernel in kernels:
@@ -97,13 +97,13 @@ def _joined(*notes: str) -> str:
 
 
 _SPEED_UP = {Case(SEVEN, (256, 256, 256)): 1.5, Case(SEVEN, (512, 512, 512)): 1.95, Case(HIMENO, (256, 128, 128)): 1.75}
-"""What two H200s are to reach over one."""
+"""Speed-up that two H200s should reach over one."""
 
 
 def tables(
     predicted: Sequence[Scaling], measured: Sequence[Measured], kernels: Sequence[Kernel], said: Sequence[Claim], clock: str
 ) -> dict[str, Table]:
-    """Return the tables that have lines, by name."""
+    """Return the non-empty tables, by name."""
     found = {
         "predicted": _best(predicted),
         "predicted_steps": _all(predicted),
@@ -128,7 +128,7 @@ def _kernel_line(one: Kernel) -> tuple[str | float | None, ...]:
 
 
 def _best(predicted: Sequence[Scaling]) -> Table:
-    """Return a line for each number of devices: k = 1 beside the best k."""
+    """Return a line for each number of devices: k = 1 next to the best k."""
     lines: list[tuple[str | float | None, ...]] = []
     for one in predicted:
         for devices in one.devices:
@@ -153,7 +153,7 @@ _NOT_OVERLAPPED = ("not overlapped, us", "exchange not overlapped, us")
 
 
 def _measured(measured: Sequence[Measured]) -> Table:
-    """Return the data of figures 8 and 10 to 13 on the devices at hand."""
+    """Return the data of figures 8 and 10 to 13 on the available devices."""
     lines: list[tuple[str | float | None, ...]] = []
     for run in measured:
         for (devices, k), point in sorted(run.points.items()):

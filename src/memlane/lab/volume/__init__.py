@@ -1,15 +1,15 @@
-"""Do the access times of a trace explain how fast a program is? Volume rendering, as in the evaluation published in 2012.
+"""Test whether the access times of a trace explain how fast a program is, by volume rendering as in the evaluation published in 2012.
 
-Rays through a volume of bytes, procedurally made, whose values come from a 3D texture with linear filtering; a thread for each pixel,
-samples a voxel apart, front to back until the ray has left the volume or is 95 % opaque. The same picture is rendered with blocks of 128
-threads in eight shapes and from two viewpoints: which texels a warp fetches together depends on both, and so does the hit rate of the
-texture cache. Traced are the fetches, with `dependent` stamps and with `simple` ones, and compared are, over the shapes, the access
-frequency (the reciprocal of the mean access time) with the frame rate and with the hit rate; `claims` says what was found in 2012 and
-whether it holds here. The kernel is ours, not that of the publication, which was an example of a toolkit of that time: where colours came
-from a second texture there, they are arithmetic here, so that every fetch is one from the volume.
+Rays go through a volume of bytes, procedurally made, whose values come from a 3D texture with linear filtering; there is a thread for each
+pixel, samples are a voxel apart, front to back until the ray has left the volume or is 95 % opaque. The same picture is rendered with
+blocks of 128 threads in eight shapes and from two viewpoints: both determine which texels a warp fetches together, and so the hit rate of
+the texture cache. The fetches are traced, with `dependent` stamps and with `simple` ones, and the access frequency (the reciprocal of the
+mean access time) is compared over the shapes with the frame rate and with the hit rate; `claims` lists what was found in 2012 and whether
+it holds here. The kernel is ours, not that of the publication, which was an example of a toolkit of that time: where colours came from a
+second texture there, they are arithmetic here, so that every fetch is one from the volume.
 
 Of a frame of 1024 x 1024 pixels with 33 million accesses 512 warps are traced, one in 64, evenly spread over the image; every other warp
-runs the original code. Each stands for 64; the mean over accesses needs no other weight, because all stand for as many. Along one SM all
+runs the original code. Each represents 64; the mean over accesses needs no other weight, because all represent as many. Along one SM all
 warps are traced.
 
 Prediction for an H200, before it was measured (1024^3 voxels, 1024 x 1024 pixels):
@@ -25,8 +25,8 @@ Prediction for an H200, before it was measured (1024^3 voxels, 1024 x 1024 pixel
     figs. 8, 9  the same; the picture is a turned one, and so are the shapes.
     fig. 10     the ends of the range of warps are fast; whether 8x16 or 2x64 varies more is open.
 
-On the emulator every fetch of a texture takes the same time, because its clock has no model of how a texture lies in memory: access times
-say nothing there, and the lab says so. Hit rates come from `texture_cache`, which assumes a layout.
+On the emulator every texture fetch takes the same time, because its clock does not model the memory layout of textures: access times are
+meaningless there, and the lab says so. Hit rates come from `texture_cache`, which assumes a layout.
 """
 
 from memlane.lab.volume.lab import VOLUME

@@ -1,4 +1,4 @@
-"""Programs beside the lab: what runs under the profiler (`render`), and figures of an earlier run (`draw`)."""
+"""Run the lab's auxiliary programs: `render`, for the profiler, and `draw`, for the figures of an earlier run."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What the publication of 2012 found, figure by figure, and whether this machine agrees.
+"""Check the claims of the publication of 2012, figure by figure, on this machine.
 
 Kanda, Okuyama, Ino, Hagihara: a method to log memory accesses of CUDA programs for the analysis of their efficiency; IPSJ SIG Technical
 Report 2012-HPC-133 No. 3, on a GeForce GTX 480. Its figures 5 to 11 are about volume rendering. It gives shares of time as numbers, and
-says of correlations whether they are strong; `STRONG` is what counts as that here. Where frame rates differ by less than `ALIKE` nothing is
-said of their correlation.
+says of correlations whether they are strong; `STRONG` is the threshold here. Where frame rates differ by less than `ALIKE`, no correlation
+is judged.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from memlane.lab.volume.scene import FRONT, SHAPES, TURNED, View
 
 STRONG, ALIKE = 0.7, 0.10
 SAME = 0.01
-"""Access times that differ by less, as a share, are the same: what is left is how launches differ from each other."""
+"""Relative difference below which access times count as the same: the rest is variation between launches."""
 WIDE = SHAPES[3:]
 """Shapes of 8 threads or more in x."""
 SLOW, FAST = "1x128", "128x1"
 """The slowest and the fastest shape of the front view, in 2012."""
 SHARES = {(SIMPLE, SLOW): 0.20, (SIMPLE, FAST): 0.13, (DEPENDENT, SLOW): 0.80, (DEPENDENT, FAST): 0.50}
-"""Of figure 5: what stamps put into accesses, as a share of the time, by scheme and shape."""
+"""Shares of the time that stamps attribute to accesses in figure 5, by scheme and shape."""
 PAIR = ("2x64", "8x16")
 """The two shapes of figures 10 and 11."""
 RATE, HIT = "frame rate", "hit rate"
@@ -34,27 +34,27 @@ ALL_SAME = "access times are the same with every shape, to 1 %"
 ALIKE_TIMES = "access times are alike, to 1 %"
 BY_SIGN = "by its sign; the interval has 0 in it"
 MODELLED = "a model cannot tell"
-"""Of an emulator's times, in which every fetch of a texture takes as long as any other."""
+"""Verdict for an emulator's times, in which every texture fetch takes the same time."""
 YES, NO, UNKNOWN = "yes", "no", "unknown"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One finding of the publication beside ours."""
+    """One claim of the publication next to ours."""
 
     figure: str
     found: str
-    """What was found in 2012, in our words."""
+    """The claim of 2012, in our words."""
     here: str
-    """What was found here."""
+    """Result of this machine."""
     value: float | None
-    """The number that decides."""
+    """Deciding number."""
     holds: str
     """`yes`, `no`, or why neither can be said."""
 
 
 def spread(frames: Frames, view: View) -> float:
-    """By how much the fastest shape is faster than the slowest, as a share."""
+    """Return the share by which the fastest shape is faster than the slowest."""
     rates = [frames.of[view, shape].per_second for shape in frames.shapes(view)]
     return max(rates) / min(rates) - 1.0
 
@@ -62,8 +62,10 @@ def spread(frames: Frames, view: View) -> float:
 def correlation(
     frames: Frames, view: View, scheme: str, against: str, shapes: tuple[str, ...] = SHAPES, ranked: bool = False
 ) -> Coefficient | None:
-    """Of access frequency and frame or hit rate over the shapes of a view; None where it is not known or one of them is constant (access
-    frequencies within `SAME`)."""
+    """Return the correlation of access frequency with frame or hit rate over the shapes of a view.
+
+    None if one of them is not known or constant (access frequencies within `SAME`).
+    """
     pairs = []
     for shape in frames.shapes(view):
         one = frames.of[view, shape]
@@ -77,14 +79,14 @@ def correlation(
 
 
 def robust(frames: Frames, view: View, scheme: str, against: str, ranked: bool) -> list[float]:
-    """What the coefficient becomes when one of the shapes is left out, for each, as far as it is known."""
+    """Return the coefficients with each of the shapes left out in turn, as far as they are known."""
     shapes = frames.shapes(view)
     left = [correlation(frames, view, scheme, against, tuple(shape for shape in shapes if shape != out), ranked) for out in shapes]
     return [one.value for one in left if one is not None]
 
 
 def claims(frames: Frames, warps: Mapping[str, Observed]) -> list[Claim]:
-    """All claims about which something was measured. `warps`: along one SM, seen from `TURNED`, by shape."""
+    """Return all claims about which something was measured. `warps`: along one SM, seen from `TURNED`, by shape."""
     found: list[Claim] = []
     if {(FRONT, SLOW), (FRONT, FAST)} <= frames.of.keys():
         found += _shares(frames)
@@ -97,7 +99,7 @@ def claims(frames: Frames, warps: Mapping[str, Observed]) -> list[Claim]:
 
 
 def _shares(frames: Frames) -> list[Claim]:
-    """Figure 5."""
+    """Check figure 5."""
     found, ends = [], (frames.of[FRONT, SLOW], frames.of[FRONT, FAST])
     texts = {
         SIMPLE: "stamps that wait for nothing put 20 % (1x128) and 13 % (128x1) of the time into accesses: arithmetic seems the limit",
@@ -119,7 +121,7 @@ def _shares(frames: Frames) -> list[Claim]:
 
 
 def _correlations(frames: Frames, view: View, strong_hits: bool) -> list[Claim]:
-    """Figures 6 and 7, or 8 and 9."""
+    """Check figures 6 and 7, or 8 and 9."""
     hits, rates = ("6", "7") if strong_hits else ("8", "9")
     ours = f"seen from {view}, the access frequency of stamps that wait "
     theirs = f"seen from {view}, that of stamps that wait for nothing "
@@ -174,7 +176,7 @@ def _opposite(frames: Frames, view: View, against: str, figure: str, text: str) 
 
 
 def _better(frames: Frames, view: View, figure: str) -> Claim:
-    """Our correlation with the frame rate beside that of stamps that wait for nothing."""
+    """Compare our correlation with the frame rate with that of stamps that wait for nothing."""
     text = f"seen from {view}, stamps that wait follow the frame rate better than stamps that wait for nothing"
     ours, theirs = (correlation(frames, view, scheme, RATE) for scheme in (DEPENDENT, SIMPLE))
     apart = spread(frames, view)
@@ -188,7 +190,7 @@ def _better(frames: Frames, view: View, figure: str) -> Claim:
 
 
 def _warps(warps: Mapping[str, Observed], frames: Frames) -> list[Claim]:
-    """Figures 10 and 11: the two shapes beside each other."""
+    """Compare the two shapes in figures 10 and 11."""
     tall, wide = (warps[shape] for shape in PAIR)
     times = tall.access_time, wide.access_time
     found = [
@@ -214,7 +216,7 @@ def _warps(warps: Mapping[str, Observed], frames: Frames) -> list[Claim]:
 
 
 def _compared(figure: str, text: str, here: str, deviations: list[float], time: float) -> Claim:
-    """Whether the second deviation is larger; nothing is said where both are under `SAME` of the access time."""
+    """Tell whether the second deviation is larger; undecided if both are under `SAME` of the access time."""
     ratio = deviations[1] / deviations[0] if deviations[0] else None
     return Claim(figure, text, here, ratio, ALIKE_TIMES if max(deviations) < SAME * time else _word(deviations[1] > deviations[0]))
 
@@ -225,7 +227,7 @@ def _hit_rates(frames: Frames) -> str:
 
 
 def _ends(one: Observed) -> float:
-    """The mean access time of the first and the last tenth of the warps over that of those between."""
+    """Return the mean access time of the first and the last tenth of the warps over that of those between."""
     tenth, means = max(1, len(one.means) // 10), one.means
     between = means[tenth:-tenth]
     return float(np.concatenate([means[:tenth], means[-tenth:]]).mean() / between.mean()) if len(between) else 1.0

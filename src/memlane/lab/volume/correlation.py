@@ -1,4 +1,4 @@
-"""Coefficients of correlation with 95 % intervals.
+"""Compute correlation coefficients with 95 % intervals.
 
 Pearson's r has the interval of Fisher's transformation. Spearman's rho is Pearson's r of the ranks, ties sharing their mean rank; its
 interval is the same with the variance of Bonett and Wright (Psychometrika 65, 2000), (1 + rho^2 / 2) / (n - 3) in place of 1 / (n - 3).
@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 NORMAL_95 = 1.959963984540054
-"""The standard normal distribution has 95 % within so many standard deviations."""
+"""Standard deviations that contain 95 % of the standard normal distribution."""
 
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A coefficient of correlation and its interval."""
+    """A correlation coefficient and its interval."""
 
     value: float
     low: float
@@ -28,17 +28,17 @@ class Coefficient:
 
 
 def pearson(x: Sequence[float], y: Sequence[float]) -> Coefficient | None:
-    """Pearson's r; None for fewer than 4 pairs, or where one side is all the same."""
+    """Return Pearson's r; None for fewer than 4 pairs, or if one side is constant."""
     return _coefficient(np.asarray(x, float), np.asarray(y, float), 0.0)
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> Coefficient | None:
-    """Spearman's rho; None as for `pearson`."""
+    """Return Spearman's rho; None as for `pearson`."""
     return _coefficient(ranks(x), ranks(y), 0.5)
 
 
 def ranks(values: Sequence[float]) -> npt.NDArray[np.float64]:
-    """From 1; equal values share the mean of theirs."""
+    """Return the ranks from 1; equal values share their mean rank."""
     array = np.asarray(values, float)
     below = (array[:, None] > array[None, :]).sum(axis=1)
     equal = (array[:, None] == array[None, :]).sum(axis=1)
@@ -47,7 +47,7 @@ def ranks(values: Sequence[float]) -> npt.NDArray[np.float64]:
 
 
 def _coefficient(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], wider: float) -> Coefficient | None:
-    """`wider`: how much the square of the coefficient adds to the variance."""
+    """Return the coefficient; `wider`: the factor by which its square adds to the variance."""
     if len(x) < 4 or _same(x) or _same(y):
         return None
     x, y = x - x.mean(), y - y.mean()
@@ -60,5 +60,5 @@ def _coefficient(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], wider: 
 
 
 def _same(values: npt.NDArray[np.float64]) -> bool:
-    """Whether nothing but rounding tells the values apart."""
+    """Return whether the values differ only by rounding."""
     return bool(np.ptp(values) <= 1e-12 * np.abs(values).max())

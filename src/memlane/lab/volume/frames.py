@@ -1,4 +1,4 @@
-"""Every picture with every shape of block: how long it takes, what its trace says, and how often the texture cache has what it needs."""
+"""Measure every picture with every block shape: its time, its trace, and the hit rate of the texture cache."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from memlane.chip import LANES
-from memlane.lab.seam import Request
+from memlane.lab.interface import Request
 from memlane.lab.volume import reference
-from memlane.lab.volume.hits import Frame, Hits, counted, modelled
-from memlane.lab.volume.observe import Observed, watch
+from memlane.lab.volume.hits import Frame, Hits, counted_hit_rates, modelled
+from memlane.lab.volume.observe import Observed, trace_fetches
 from memlane.lab.volume.reference import Picture
 from memlane.lab.volume.renderer import Renderer
 from memlane.lab.volume.scene import Scene, View
@@ -20,43 +20,43 @@ from memlane.measure import time
 from memlane.measure.prediction import predict_launch
 
 SCHEMES = ("dependent", "simple")
-"""Ours, and stamps without any order, which are what the publication compares with."""
+"""Our scheme, and stamps without any order, with which the publication compares."""
 DEPENDENT, SIMPLE = SCHEMES
 REPEATS = 10
 SAMPLE_WARPS = 512
-"""Of a frame on a GPU so many warps are traced, evenly spread; on the emulator all."""
+"""Number of warps traced in a frame on a GPU, evenly spread; on the emulator all."""
 CHECKED = Scene(64, 64)
-"""Rendered by NumPy too where the real size would take too long."""
+"""Scene that NumPy renders where the real size would take too long."""
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A frame."""
+    """The measurements of a frame."""
 
     per_second: float
-    """Frames per second, of launches without probes."""
+    """Frames per second, from launches without probes."""
     hits: Hits | None
-    """None where they are not known."""
+    """Hits of the texture cache; None where not known."""
     observed: Mapping[str, Observed | None]
-    """By scheme; None where no fetch was recorded."""
+    """Observations by scheme; None where no fetch was recorded."""
     predicted_us: float | None = None
-    """What the model of kernels predicts for the chip of an emulator; None where time is measured."""
+    """Time by the model of kernels, for the chip of an emulator; None where time is measured."""
 
     @property
     def hit_rate(self) -> float | None:
-        """A share; None where it is not known."""
+        """Share of hits; None where not known."""
         return self.hits.rate if self.hits else None
 
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """What was measured of several frames."""
+    """The measurements of several frames."""
 
     of: Mapping[Frame, Measured]
     every: int
-    """One in so many warps was traced."""
+    """Ratio of traced warps: one in so many."""
     hits_unknown: str = ""
-    """Why the hit rate is not known; empty where it is."""
+    """Why the hit rate is not known; empty if it is."""
     pictures: Mapping[View, Picture] = field(default_factory=dict)
 
     @property
@@ -77,31 +77,31 @@ def measure(renderer: Renderer, frames: Sequence[Frame], pictures: Mapping[View,
     if target.modelled:
         rates = modelled(target, renderer, frames, pictures)
     else:
-        rates, unknown = counted(target, scene, frames)
+        rates, unknown = counted_hit_rates(target, scene, frames)
     every = 1 if target.modelled else max(1, scene.image**2 // LANES // SAMPLE_WARPS)
     found = {}
     for view, shape in frames:
         request.tell(f"{view}, {shape}")
         taken = time(renderer.call(shape), *renderer.arguments(view), repeats=REPEATS)
-        seen = {scheme: watch(renderer, view, shape, scheme, every) for scheme in SCHEMES}
+        seen = {scheme: trace_fetches(renderer, view, shape, scheme, every) for scheme in SCHEMES}
         model = predict_launch(renderer.call(shape).bind(*renderer.arguments(view))).us if target.modelled else None
         found[view, shape] = Measured(1e9 / taken.median_ns, rates.get((view, shape)), seen, model)
     return Frames(found, every, unknown, pictures)
 
 
 def reference_pictures(renderer: Renderer, views: Sequence[View]) -> dict[View, Picture]:
-    """What NumPy makes of the renderer's volume."""
+    """Return NumPy's pictures of the renderer's volume."""
     return {view: reference.render(renderer.volume, renderer.scene, view) for view in views}
 
 
 def difference(renderer: Renderer, view: View, shape: str, expected: Picture) -> int:
-    """The largest difference of a channel of a pixel from NumPy's, of 255."""
+    """Return the largest difference of a channel of a pixel from NumPy's, of 255."""
     seen = renderer.pixels(view, shape).astype(int)
     return int(np.abs(seen - expected.pixels).max())
 
 
 def check_renderer(target: Target, renderer: Renderer) -> Renderer:
-    """The renderer whose pictures are compared with NumPy's: on a GPU one of `CHECKED` size, or smaller."""
+    """Return the renderer whose pictures are compared with NumPy's: on a GPU one of `CHECKED` size, or smaller."""
     if target.modelled:
         return renderer
     scene = renderer.scene

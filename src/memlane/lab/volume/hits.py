@@ -1,4 +1,4 @@
-"""The hit rate of the texture cache: from the counters of a GPU, or from a model.
+"""Get the hit rate of the texture cache, from the counters of a GPU or from a model.
 
 On a GPU every frame is rendered once more by a program of its own under Nsight Compute: `python -m memlane.lab.volume render SIZE IMAGE
 VIEW;VIEW SHAPE;SHAPE TARGET`, where a view is `0,0,0`.
@@ -21,7 +21,7 @@ from memlane.targets import target as target_of
 HITS = "l1tex__t_sectors_pipe_tex_mem_texture_lookup_hit.sum"
 MISSES = "l1tex__t_sectors_pipe_tex_mem_texture_lookup_miss.sum"
 ALL = "l1tex__t_sector_hit_rate.pct"
-"""Of all accesses to the L1, should the profiler not know those of textures alone; the kernel has one store a pixel besides."""
+"""Hit rate of all accesses to L1, if the profiler has none for textures alone; the kernel has one store per pixel besides."""
 TIMEOUT_S = 75.0
 
 Frame = tuple[View, str]
@@ -29,16 +29,16 @@ Frame = tuple[View, str]
 
 @dataclass(frozen=True)
 class Hits:
-    """What the texture cache had."""
+    """Hits of the texture cache."""
 
     rate: float
-    """A share of the sectors that were looked up."""
+    """Share of hits among the sectors that were looked up."""
     sectors: float | None = None
-    """So many were looked up in a frame; None where that is not known."""
+    """Number of sectors looked up in a frame; None where not known."""
 
 
-def counted(target: Target, scene: Scene, frames: Sequence[Frame]) -> tuple[dict[Frame, Hits], str]:
-    """The hit rate of each frame from the profiler; and why there is none where there is none."""
+def counted_hit_rates(target: Target, scene: Scene, frames: Sequence[Frame]) -> tuple[dict[Frame, Hits], str]:
+    """Return the hit rate of each frame from the profiler, and the reason if there is none."""
     views, shapes = list(dict.fromkeys(view for view, _ in frames)), list(dict.fromkeys(shape for _, shape in frames))
     said = ";".join(f"{view.alpha!r},{view.beta!r},{view.gamma!r}" for view in views)
     program = ["-m", "memlane.lab.volume", "render", str(scene.size), str(scene.image), said, ";".join(shapes), target.name]
@@ -56,7 +56,7 @@ def counted(target: Target, scene: Scene, frames: Sequence[Frame]) -> tuple[dict
 
 
 def hits_of(metrics: Mapping[str, float]) -> Hits | None:
-    """The hit rate by the counters of a launch."""
+    """Return the hit rate by the counters of a launch; None if they are missing."""
     sectors = metrics.get(HITS, 0.0) + metrics.get(MISSES, 0.0)
     if sectors > 0:
         return Hits(metrics.get(HITS, 0.0) / sectors, sectors)
@@ -64,7 +64,7 @@ def hits_of(metrics: Mapping[str, float]) -> Hits | None:
 
 
 def modelled(target: Target, renderer: Renderer, frames: Sequence[Frame], pictures: Mapping[View, Picture]) -> dict[Frame, Hits]:
-    """The hit rate of each frame by `texture_cache`."""
+    """Return the hit rate of each frame by `texture_cache`."""
     kernel = renderer.loaded["render"]
     resident = target.resident_blocks(kernel, 128, 0)
     return {

@@ -1,4 +1,4 @@
-"""The lab: what is measured in which order, and the rows, tables and figures made of it."""
+"""Run the lab: its cases in order, and the rows, tables and figures made of them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memlane.errors import CommandError, MemlaneError
+from memlane.lab.interface import Lab, Request
 from memlane.lab.result import Result, Row, failure
-from memlane.lab.seam import Lab, Request
 from memlane.lab.volume.claims import MODELLED, PAIR, claims
 from memlane.lab.volume.frames import DEPENDENT, check_renderer, difference, measure, reference_pictures
-from memlane.lab.volume.observe import Observed, watch
+from memlane.lab.volume.observe import Observed, trace_fetches
 from memlane.lab.volume.plots import figures
 from memlane.lab.volume.reference import TOLERANCE, Picture
 from memlane.lab.volume.renderer import Renderer
@@ -29,17 +29,19 @@ SOURCES = [
 CASES = ("image", "share", "frequency", "warps")
 ENDS = (SHAPES[0], SHAPES[-1])
 SM = "0"
-"""The multiprocessor whose warps are looked at one by one."""
+"""The multiprocessor whose warps are examined individually."""
 
 
 def run(target: Target, request: Request) -> Result:
-    """With the lab's own viewpoints and sizes."""
+    """Run with the lab's own viewpoints and sizes."""
     return run_with(target, request, Settings())
 
 
 def run_with(target: Target, request: Request, settings: Settings) -> Result:
-    """Render, and measure what is wanted: `image` compares with NumPy, `share` is figure 5 of the publication, `frequency` figures 6 to 9,
-    `warps` figures 10 and 11."""
+    """Render, and measure the chosen cases.
+
+    `image` compares with NumPy, `share` is figure 5 of the publication, `frequency` gives figures 6 to 9, `warps` figures 10 and 11.
+    """
     chosen = request.chosen(CASES)
     for case, shapes in (("share", ENDS), ("warps", PAIR)):
         if case in request.only and not set(shapes) <= set(settings.shapes):
@@ -66,21 +68,21 @@ VOLUME = Lab(
 
 
 def _wanted(chosen: Sequence[str], settings: Settings) -> list[tuple[View, str]]:
-    """The frames to time and to trace: all of them, or those of figure 5."""
+    """Return the frames to time and to trace: all of them, or those of figure 5."""
     if "frequency" in chosen:
         return [(view, shape) for view in settings.views for shape in settings.shapes]
     return [(settings.views[0], shape) for shape in ENDS if shape in settings.shapes] if "share" in chosen else []
 
 
 def _along_an_sm(renderer: Renderer, settings: Settings, request: Request) -> tuple[dict[str, Observed], list[Row]]:
-    """All warps on one SM, for the two shapes of the publication, seen from its second viewpoint or else from the last one wanted."""
+    """Trace all warps on one SM, for the two shapes of the publication, from its second viewpoint or else the last one chosen."""
     view, found, failed = settings.views[-1], {}, []
     for shape in PAIR:
         if shape not in settings.shapes:
             continue
         request.tell(f"{view}, {shape}, warps of SM {SM}")
         try:
-            seen = watch(renderer, view, shape, DEPENDENT, sms=SM)
+            seen = trace_fetches(renderer, view, shape, DEPENDENT, sms=SM)
         except MemlaneError as error:
             failed.append(failure(f"warps, {shape}", error))
             continue
@@ -90,7 +92,7 @@ def _along_an_sm(renderer: Renderer, settings: Settings, request: Request) -> tu
 
 
 def _image_row(renderer: Renderer, view: View, expected: Picture) -> Row:
-    """The picture beside NumPy's."""
+    """Return the row that compares the picture with NumPy's."""
     apart = difference(renderer, view, SHAPES[3], expected)
     scene = renderer.scene
     note = f"{scene.size}^3 voxels, {scene.image} x {scene.image} pixels"

@@ -1,8 +1,8 @@
-"""What a trace of a rendering says: how long an access takes, what share of the warps' time that is, and the same warp by warp.
+"""Derive access times from a trace of a rendering: mean, share of the warps' time, and the same warp by warp.
 
-As in the published evaluation the *access time* of a warp is the mean over its accesses, an access from start to end as the scheme stamps
-it; the *access frequency* is the reciprocal of the access time. Over several warps every access counts alike. Warps without any access
-(their rays miss the volume) count nowhere.
+As in the published evaluation the *access time* of a warp is the mean over its accesses, an access from start to end by the scheme's
+stamps; the *access frequency* is the reciprocal of the access time. Over several warps every access has the same weight. Warps without any
+access (their rays miss the volume) are left out.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """The accesses of the traced warps of a rendering."""
+    """Accesses of the traced warps of a rendering."""
 
     warp: Integers
-    """Of each traced warp with accesses, ascending: its number in the launch, block * warps of a block + warp."""
+    """Numbers of the traced warps with accesses, ascending: block * warps of a block + warp."""
     accesses: Integers
-    """Of each."""
+    """Number of accesses of each warp."""
     cycles: Integers
-    """That its accesses took together."""
+    """Cycles of its accesses together."""
     life: Integers
-    """From its first instruction to its last, in cycles."""
+    """Cycles from the first instruction of each warp to its last."""
     idle: int
-    """Traced warps without accesses."""
+    """Number of traced warps without accesses."""
     lost: int
-    """Records that found no room."""
+    """Number of records lost for lack of room."""
     weight: float
-    """Warps that each traced one stands for."""
+    """Number of warps that each traced one represents."""
     probes: Perturbation | None
-    """What the probes took; None where it is not known."""
+    """Cost of the probes; None where not known."""
     of: Trace
 
     @property
@@ -51,8 +51,10 @@ class Observed:
 
     @property
     def within(self) -> float:
-        """Half of the 95 % interval of the access time, for traced warps that stand for others: warps differ as a whole, so that of a ratio
-        of sums over warps, in cycles. 0 for a single warp."""
+        """Half of the 95 % interval of the access time in cycles, if traced warps represent others.
+
+        Whole warps vary, so it is the interval of a ratio of sums over warps. 0 for a single warp.
+        """
         count = len(self.warp)
         if count < 2:
             return 0.0
@@ -66,29 +68,31 @@ class Observed:
 
     @property
     def other_time(self) -> float:
-        """Mean cycles of a warp's life per access that are not in accesses: arithmetic, waiting for an issue slot, and the probes."""
+        """Mean cycles of a warp's life outside accesses, per access: arithmetic, waiting for an issue slot, and the probes."""
         return float((self.life.sum() - self.cycles.sum()) / self.accesses.sum())
 
     @property
     def share(self) -> float:
-        """Of the life of the warps that is in accesses."""
+        """Share of the warps' life that is in accesses."""
         return float(self.cycles.sum() / self.life.sum())
 
     @property
     def means(self) -> Floats:
-        """The access time of each warp."""
+        """Access time of each warp."""
         means: Floats = self.cycles / self.accesses
         return means
 
     @property
     def chosen(self) -> int:
-        """The warp to look into, as the publication chose it: many accesses, and a long access time. Of the warps with at least nine tenths
-        of the most accesses the one with the longest access time: an index."""
+        """Index of the warp to examine, chosen as in the publication: many accesses, and a long access time.
+
+        It is the warp with the longest access time among those with at least nine tenths of the most accesses.
+        """
         many = np.flatnonzero(10 * self.accesses >= 9 * self.accesses.max())
         return int(many[np.argmax(self.means[many])])
 
     def series(self, index: int) -> Integers:
-        """The cycles of each access of a warp, in their order."""
+        """Return the cycles of each access of a warp, in their order."""
         table, launch = self.of.table, self.of.launches[0]
         number = table["block"].to_numpy().astype(np.int64) * launch.warps_per_block + table["warp"].to_numpy()
         rows = np.flatnonzero(number == self.warp[index])
@@ -99,7 +103,7 @@ class Observed:
 
 
 def observed(trace: Trace) -> Observed | None:
-    """What a trace of one launch says; None if no access was recorded."""
+    """Return the observations of a trace of one launch; None if no access was recorded."""
     table, warps, launch = trace.table, trace.warps, trace.launches[0]
     per_block = launch.warps_per_block
     number = table["block"].to_numpy().astype(np.int64) * per_block + table["warp"].to_numpy()
@@ -113,7 +117,7 @@ def observed(trace: Trace) -> Observed | None:
     return Observed(found, np.bincount(place), cycles, lives, len(warps) - len(found), trace.lost, weight, launch.perturbation, trace)
 
 
-def watch(renderer: Renderer, view: View, shape: str, scheme: str, every: int = 1, sms: str | None = None) -> Observed | None:
+def trace_fetches(renderer: Renderer, view: View, shape: str, scheme: str, every: int = 1, sms: str | None = None) -> Observed | None:
     """Render once with probes around the fetches: in one of `every` warps, or in those on some SMs."""
     room = renderer.scene.most_samples
     found = trace(

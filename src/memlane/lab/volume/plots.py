@@ -1,4 +1,4 @@
-"""The figures, numbered as in the publication, from the tables of a run: those that were just made, or those that another run left as CSV.
+"""Make the figures, numbered as in the publication, from the tables of a run: those just made, or those that another run left as CSV.
 
 python -m memlane.lab.volume.plots lab-volume     # draws the figures of a run whose machine had no matplotlib
 """
@@ -15,7 +15,7 @@ from memlane.lab.volume.claims import FAST, SLOW
 from memlane.lab.volume.frames import DEPENDENT, SCHEMES, SIMPLE
 
 FRAMES, WARPS, SERIES = "frames", "warps", "series"
-"""The tables that figures are made of."""
+"""Tables from which figures are made."""
 _SAID = {DEPENDENT: "stamps that wait", SIMPLE: "stamps that wait for nothing"}
 _NUMBERS = (("fig_6", "fig_7"), ("fig_8", "fig_9"))
 
@@ -23,7 +23,7 @@ Line = Mapping[str, str | float | None]
 
 
 def figures(tables: Mapping[str, Table]) -> dict[str, Figure]:
-    """By file name, as far as the tables are there."""
+    """Return the figures by file name, as far as the tables exist."""
     frames, warps, series = (_lines(tables[name]) if name in tables else [] for name in (FRAMES, WARPS, SERIES))
     views = list(dict.fromkeys(str(line["view"]) for line in frames))
     found: dict[str, Figure] = {"fig_5": _shares([line for line in frames if line["view"] == views[0]])} if views else {}
@@ -42,7 +42,7 @@ def figures(tables: Mapping[str, Table]) -> dict[str, Figure]:
 
 
 def read(folder: Path) -> dict[str, Table]:
-    """The tables that figures are made of, from the CSV files of a run."""
+    """Return the tables from which figures are made, from the CSV files of a run."""
     found = {}
     for name in (FRAMES, WARPS, SERIES):
         if (folder / f"{name}.csv").exists():
@@ -81,7 +81,7 @@ def _frequencies(lines: Sequence[Line], column: str, axis: str) -> Panels:
 
 
 def _beside(lines: Sequence[Line], title: str, across: str, place: str, axis: str, column: str) -> Panels:
-    """A panel for each shape, on one axis."""
+    """Return a panel for each shape, on one axis."""
     panels = []
     for shape in dict.fromkeys(str(line["shape"]) for line in lines):
         of = [line for line in lines if line["shape"] == shape]
@@ -92,7 +92,7 @@ def _beside(lines: Sequence[Line], title: str, across: str, place: str, axis: st
 
 
 def draw_again(folder: Path, out: Path) -> str:
-    """Draw what the CSV files in `folder` hold into `out`; what there is to say of it."""
+    """Draw the contents of the CSV files in `folder` into `out`; return a message."""
     out.mkdir(parents=True, exist_ok=True)
     drawn, left_out = draw(figures(read(folder)), out)
     return left_out or f"Wrote {', '.join(path.name for path in drawn)} to {out}"

@@ -1,7 +1,7 @@
-"""The same picture by NumPy: what the kernel has to render, and which texels it fetches on the way.
+"""Render the same picture with NumPy, as the reference for the kernel, and record which texels it fetches.
 
 Filtering is that of a texture unit: weights have 8 bits of fraction, and coordinates are clamped to the texels at the border. All else is
-in 64-bit floats, so a coordinate may round to another 256th of a voxel than in the kernel's 32 bits; `TOLERANCE` is for that.
+in 64-bit floats, so a coordinate may round to another 256th of a voxel than in the kernel's 32 bits; `TOLERANCE` allows for that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from memlane.lab.volume.scene import FOCAL, THRESHOLD, Floats, Scene, View
 
 TOLERANCE = 2
-"""By how much, of 255, a channel of a pixel may differ from the kernel's."""
+"""Largest difference, of 255, of a channel of a pixel from the kernel's."""
 TURNS = 14.0
 _FRACTION = 256
 
@@ -23,7 +23,7 @@ Integers = npt.NDArray[np.int64]
 
 
 def volume(size: int) -> Volume:
-    """The volume, of shape (z, y, x): shells of a gyroid inside a ball that fades to its border."""
+    """Return the volume, of shape (z, y, x): shells of a gyroid inside a ball that fades to its border."""
     at = 2.0 * (np.arange(size) + 0.5) / size - 1.0
     z, y, x = np.meshgrid(at, at, at, indexing="ij")
     shells = np.sin(TURNS * x) * np.cos(TURNS * y) + np.sin(TURNS * y) * np.cos(TURNS * z) + np.sin(TURNS * z) * np.cos(TURNS * x)
@@ -38,20 +38,20 @@ class Rays:
 
     eye: Floats
     way: Floats
-    """Directions of length 1, of shape (pixels, 3)."""
+    """Unit direction vectors, of shape (pixels, 3)."""
     near: Floats
     samples: Integers
-    """How many a ray has inside the cube."""
+    """Number of samples of each ray inside the cube."""
     scene: Scene
 
     def coordinates(self, pixels: Integers, sample: Integers | int) -> Floats:
-        """Texture coordinates (x, y, z) of a sample of each of these pixels: shape of `pixels` and of `sample` together, and 3."""
+        """Return texture coordinates (x, y, z) of a sample of each pixel: the broadcast shape of `pixels` and `sample`, and 3."""
         t = self.near[pixels] + (np.asarray(sample) + 0.5) * self.scene.spacing
         return 0.5 * self.scene.size * (self.eye + t[..., None] * self.way[pixels] + 1.0)
 
 
 def rays(scene: Scene, view: View) -> Rays:
-    """All rays of a picture."""
+    """Return all rays of a picture."""
     at = (np.arange(scene.image) + 0.5) * 2.0 / scene.image - 1.0
     v, u = np.meshgrid(-at, at, indexing="ij")
     right, up, forward = view.axes
@@ -67,16 +67,16 @@ def rays(scene: Scene, view: View) -> Rays:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """What a renderer made."""
+    """The output of a renderer."""
 
     pixels: npt.NDArray[np.uint8]
-    """Of shape (height, width, 4): red, green, blue, opacity."""
+    """Pixels of shape (height, width, 4): red, green, blue, opacity."""
     fetched: Integers
     """Samples that each ray took before it ended, of shape (height * width,)."""
 
 
 def render(values: Volume, scene: Scene, view: View) -> Picture:
-    """The picture of a volume, sample by sample for all rays that have not ended."""
+    """Return the picture of a volume, sample by sample for all rays that have not ended."""
     through = rays(scene, view)
     colours, opacity = np.zeros((len(through.near), 3)), np.zeros(len(through.near))
     fetched = np.zeros(len(through.near), np.int64)
@@ -95,14 +95,16 @@ def render(values: Volume, scene: Scene, view: View) -> Picture:
 
 
 def corners(coordinates: Floats, size: int) -> tuple[Integers, Floats]:
-    """The texel (x, y, z) with the lowest numbers of the eight that a linear fetch reads, not yet clamped to the image, and the weight of
-    the next one along each axis, in steps of 1/256."""
+    """Return the lowest texel (x, y, z) of the eight that a linear fetch reads, and the weight of the next one along each axis.
+
+    The texel is not yet clamped to the image; weights are in steps of 1/256.
+    """
     fixed = np.floor((coordinates - 0.5) * _FRACTION + 0.5).astype(np.int64)
     return fixed // _FRACTION, fixed % _FRACTION / _FRACTION
 
 
 def filtered(values: Volume, coordinates: Floats) -> Floats:
-    """What a linear fetch with normalized reads gives at coordinates of shape (n, 3)."""
+    """Return the result of a linear fetch with normalized reads at coordinates of shape (n, 3)."""
     size = len(values)
     low, part = corners(coordinates, size)
     total = np.zeros(len(coordinates))

@@ -1,4 +1,4 @@
-"""The kernel on a target: volume, texture and launches."""
+"""Hold the renderer on a target: volume, texture and launches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memlane.launch import KernelCall, Target
 
 SOURCE = Path(__file__).with_name("volume.cu")
 FETCHES = Selection(spaces=frozenset({"tex"}), kernels=frozenset({"render"}))
-"""The accesses that are traced: fetches from the volume. There are no others from textures."""
+"""The traced accesses: fetches from the volume. There are no other texture fetches."""
 _MAKERS = 256
 
 
@@ -28,18 +28,18 @@ class Renderer:
         made = target.empty(voxels, "u1")
         self.loaded["make"][-(-voxels // _MAKERS), _MAKERS](made, scene.size)
         self.volume: npt.NDArray[np.uint8] = made.numpy().reshape(scene.size, scene.size, scene.size)
-        """Of shape (z, y, x)."""
+        """The volume, of shape (z, y, x)."""
         self.texture = target.texture(self.volume, filter="linear", address="clamp", read="normalized_float")
         self.image = target.zeros((scene.image, scene.image), "u4")
 
     def call(self, shape: str) -> KernelCall:
-        """The kernel with blocks of a shape over the image."""
+        """Return the kernel with blocks of a shape over the image."""
         block = block_of(shape)
         grid = (-(-self.scene.image // block[0]), -(-self.scene.image // block[1]))
         return self.loaded["render"][grid, block]
 
     def arguments(self, view: View) -> tuple[object, ...]:
-        """What the kernel takes for a view."""
+        """Return the arguments of the kernel for a view."""
         scene = self.scene
         camera = np.concatenate([view.axes.reshape(-1), view.eye]).astype(np.float32).tobytes()
         sizes = (scene.image, scene.image, scene.size)

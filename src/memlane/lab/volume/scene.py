@@ -1,4 +1,4 @@
-"""What is rendered: sizes, viewpoints and shapes of blocks."""
+"""Define what is rendered: sizes, viewpoints and block shapes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from memlane.launch import Target
 Floats = npt.NDArray[np.float64]
 
 EYE_DISTANCE, FOCAL = 4.0, 2.5
-"""Of the eye from the middle of the cube [-1, 1]^3, and of the image, of side 2, from the eye: the cube nearly fills it."""
+"""Distance of the eye from the centre of the cube [-1, 1]^3, and of the image, of side 2, from the eye: the cube nearly fills it."""
 OPACITY_PER_LENGTH, THRESHOLD = 3.0, 0.95
-"""Opacity that a piece of a ray of length 1 gathers where the volume is full, if it is short; the opacity at which a ray ends."""
+"""Opacity per unit length of a short piece of a ray where the volume is full; the opacity at which a ray ends."""
 SHAPES = ("1x128", "2x64", "4x32", "8x16", "16x8", "32x4", "64x2", "128x1")
-"""Of the blocks of 128 threads: threads in x, threads in y."""
+"""Shapes of the blocks of 128 threads: threads in x, threads in y."""
 
 
 @dataclass(frozen=True)
 class View:
-    """A viewpoint: the volume turned by these angles, in degrees, about x, then y, then z; the eye stays."""
+    """A viewpoint: the volume rotated by these angles, in degrees, about x, then y, then z; the eye is fixed."""
 
     alpha: float
     beta: float
@@ -35,23 +35,23 @@ class View:
 
     @property
     def stem(self) -> str:
-        """For names of files."""
+        """Stem of file names."""
         return f"{self.alpha:g}_{self.beta:g}_{self.gamma:g}"
 
     @property
     def axes(self) -> Floats:
-        """Right, up and forward of the image as the volume sees them: rows of a matrix of shape (3, 3)."""
+        """Right, up and forward of the image in the volume's coordinates: rows of a matrix of shape (3, 3)."""
         axes: Floats = np.round(np.diag([1.0, 1.0, -1.0]) @ self._turned(), 12)
         return axes
 
     @property
     def eye(self) -> Floats:
-        """Where the eye is in the volume, of shape (3,)."""
+        """Position of the eye in the volume's coordinates, of shape (3,)."""
         eye: Floats = -EYE_DISTANCE * self.axes[2]
         return eye
 
     def _turned(self) -> Floats:
-        """The rotation of the volume; its transpose takes what stands still into the volume."""
+        """Return the rotation of the volume; its transpose maps fixed vectors into the volume's coordinates."""
         matrices = []
         for axis, angle in enumerate((self.alpha, self.beta, self.gamma)):
             sine, cosine = math.sin(math.radians(angle)), math.cos(math.radians(angle))
@@ -77,7 +77,7 @@ class Scene:
 
     @property
     def spacing(self) -> float:
-        """Of the samples along a ray, in a cube of side 2: a voxel."""
+        """Distance of the samples along a ray, in a cube of side 2: a voxel."""
         return 2.0 / self.size
 
     @property
@@ -87,13 +87,13 @@ class Scene:
 
     @property
     def most_samples(self) -> int:
-        """No ray has more."""
+        """Upper bound of the samples of a ray."""
         return math.ceil(math.sqrt(12.0) / self.spacing) + 1
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user may choose; None and empty mean the lab's own choice for the target."""
+    """Settings that a user may choose; None and empty mean the lab's own choice for the target."""
 
     views: tuple[View, ...] = (FRONT, TURNED)
     shapes: tuple[str, ...] = SHAPES
@@ -101,13 +101,16 @@ class Settings:
     image: int | None = None
 
     def scene(self, target: Target, quick: bool) -> Scene:
-        """The sizes on a target."""
+        """Return the sizes on a target."""
         size, image = (16, 16) if quick else (128, 256) if target.modelled else (1024, 1024)
         return Scene(self.size or size, self.image or image)
 
 
 def settings_of(views: Sequence[str], shapes: Sequence[str], size: int | None, image: int | None) -> Settings:
-    """From what a user wrote: views such as `90,0,90`, shapes such as `8x16`. CommandError for what is not a view, shape or size."""
+    """Return the settings of a command's options: views such as `90,0,90`, shapes such as `8x16`.
+
+    Raises CommandError for an invalid view, shape or size.
+    """
     for name, value, most in (("--size", size, 2048), ("--image", image, 8192)):
         if value is not None and not 4 <= value <= most:
             raise CommandError(f"{name} {value}: give a number from 4 to {most}")
@@ -119,7 +122,7 @@ def settings_of(views: Sequence[str], shapes: Sequence[str], size: int | None, i
 
 
 def view_of(text: str) -> View:
-    """A viewpoint as a user writes it: `90,0,90`. CommandError if it is not three finite numbers."""
+    """Return the viewpoint written as `90,0,90`. Raises CommandError if it is not three finite numbers."""
     try:
         angles = [float(word) for word in text.split(",")]
     except ValueError:
@@ -130,6 +133,6 @@ def view_of(text: str) -> View:
 
 
 def block_of(shape: str) -> tuple[int, int]:
-    """Threads of a block in x and y."""
+    """Return the threads of a block in x and y."""
     x, y = shape.split("x")
     return int(x), int(y)

@@ -1,4 +1,4 @@
-"""Rows for the result file, and tables for people and spreadsheets."""
+"""Present the results as rows for the result file, and as tables for people and spreadsheets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AGAINST = {RATE: FRAME_RATE, HIT: HIT_RATE}
 
 
 def rows(frames: Frames, warps: Mapping[str, Observed], said: Sequence[Claim]) -> list[Row]:
-    """Everything that was measured, as numbers."""
+    """Return all measurements as numbers."""
     found = [row for (view, shape), one in frames.of.items() for row in _frame_rows(f"{view}, {shape}", one, frames)]
     found += [row for view in frames.views for row in _correlation_rows(frames, view)]
     for shape, seen in warps.items():
@@ -59,7 +59,7 @@ def _frame_rows(case: str, one: Measured, frames: Frames) -> Iterator[Row]:
 
 
 def _footprint(seen: Observed) -> dict[str, float]:
-    """What the probes took, where the assembled code says it."""
+    """Return the cost of the probes, where the machine code tells it."""
     changed = seen.probes
     if changed is None or changed.plain is None or changed.probed is None:
         return {}
@@ -92,7 +92,7 @@ def _correlation_rows(frames: Frames, view: View) -> Iterator[Row]:
 
 
 def tables(frames: Frames, warps: Mapping[str, Observed], turned: View, said: Sequence[Claim]) -> dict[str, Table]:
-    """Those that have lines, by name. `turned`: the viewpoint of `warps`."""
+    """Return the non-empty tables, by name. `turned`: the viewpoint of `warps`."""
     found = {
         "shapes": _shapes(frames),
         "paper": _paper(frames),
@@ -109,7 +109,7 @@ def tables(frames: Frames, warps: Mapping[str, Observed], turned: View, said: Se
 
 
 def _shapes(frames: Frames) -> Table:
-    """A line for each frame, for people."""
+    """Return a line for each frame, for people."""
     head = ["view", "shape", "frames/s", "hits, %"]
     for scheme in SCHEMES:
         head += [f"{scheme}_cycles", f"{scheme}, % of time"]
@@ -123,7 +123,7 @@ def _shapes(frames: Frames) -> Table:
 
 
 def _paper(frames: Frames) -> Table:
-    """Figure 5: the shares that were published beside those here, and what a frame is predicted to take where time is modelled."""
+    """Return figure 5: the published shares next to those here, and the predicted time of a frame where time is modelled."""
     lines: list[tuple[str | float | None, ...]] = []
     for (scheme, shape), published in SHARES.items():
         one = frames.of.get((FRONT, shape))
@@ -134,7 +134,7 @@ def _paper(frames: Frames) -> Table:
 
 
 def _frames(frames: Frames) -> Table:
-    """The data of figures 5 to 9."""
+    """Return the data of figures 5 to 9."""
     head = ["view", "shape", "frames/s", "hit rate"]
     for scheme in SCHEMES:
         head += [
@@ -154,7 +154,10 @@ def _percent(share: float | None) -> float | None:
 
 
 def _correlations(frames: Frames) -> Table:
-    """A line for each view, scheme and rate. Words, because tenths are too coarse for coefficients; the numbers are in the rows."""
+    """Return a line for each view, scheme and rate, as text; the numbers are in the rows.
+
+    Tenths, as in other tables, are too coarse for coefficients.
+    """
     lines: list[tuple[str | float | None, ...]] = []
     for view in frames.views:
         found = [row for row in _correlation_rows(frames, view) if row.metric in (PEARSON, SPEARMAN)]
@@ -170,7 +173,7 @@ def _interval(row: Row) -> str:
 
 
 def _along(warps: Mapping[str, Observed], view: View) -> Table:
-    """Figure 10."""
+    """Return the data of figure 10."""
     lines = [
         (str(view), shape, str(number), str(accesses), float(mean))
         for shape, seen in warps.items()
@@ -180,7 +183,7 @@ def _along(warps: Mapping[str, Observed], view: View) -> Table:
 
 
 def _series(warps: Mapping[str, Observed], view: View) -> Table:
-    """Figure 11."""
+    """Return the data of figure 11."""
     lines = [
         (str(view), shape, str(seen.warp[seen.chosen]), str(number), float(cycles))
         for shape, seen in warps.items()

@@ -1,12 +1,12 @@
-"""A model of the texture cache, for targets without counters: which sectors a rendering asks for, and which of them an SM already holds.
+"""Model the texture cache, for targets without counters: the sectors that a rendering requests, and which of them an SM already holds.
 
-How a 3D texture lies in a GPU's memory is not known. Assumed is what such layouts have in common, that texels near each other in all
-directions lie together: 4 x 4 x 2 texels (of a byte each) are a sector of 32 bytes, 2 x 2 x 1 sectors a line of 128 bytes. A warp's fetch
-asks for each sector once that one of its lanes' 2 x 2 x 2 texels is in. The cache of an SM holds lines, filled sector by sector, and drops
-the line that was not used for the longest time; it is as large as the L1 of the chip file and empty at first.
+The memory layout of a 3D texture on a GPU is not published. The model assumes what such layouts have in common, that texels near each other
+in all directions are stored together: 4 x 4 x 2 texels (of a byte each) are a sector of 32 bytes, 2 x 2 x 1 sectors a line of 128 bytes. A
+warp's fetch requests each sector that contains one of its lanes' 2 x 2 x 2 texels once. The cache of an SM holds lines, filled sector by
+sector, and evicts the least recently used line; it is as large as the L1 of the chip file and empty at first.
 
-Block b runs on SM b modulo their number, and as many blocks at a time as are resident there; all their warps take turns, a fetch each. A
-few SMs, evenly spaced, stand for all.
+Block b runs on SM b modulo their number, and as many blocks run at a time as are resident there; all their warps take turns, a fetch each.
+A few SMs, evenly spaced, represent all.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from memlane.lab.volume.scene import Floats, Scene, View, block_of
 Integers = npt.NDArray[np.int64]
 
 SECTOR = (4, 4, 2)
-"""Texels in x, y and z of a sector."""
+"""Extents of a sector, in texels in x, y and z."""
 LINE = (2, 2, 1)
-"""Sectors of a line."""
+"""Extents of a line, in sectors."""
 LINE_BYTES = 128
 SMS = 12
-"""So many stand for all."""
+"""Number of SMs that represent all."""
 
 
 @dataclass
 class Cache:
-    """Lines by their age, each with the sectors that it holds."""
+    """Lines in order of their last use, each with the sectors that it holds."""
 
     lines: int
     hits: int = 0
@@ -43,7 +43,7 @@ class Cache:
     _held: OrderedDict[int, int] = field(default_factory=OrderedDict)
 
     def ask(self, sectors: Iterable[int]) -> None:
-        """A fetch. A sector is 4 * its line + its place in the line."""
+        """Look up the sectors of a fetch. A sector is 4 * its line + its place in the line."""
         held = self._held
         for sector in sectors:
             line, bit = sector >> 2, 1 << (sector & 3)
@@ -59,7 +59,7 @@ class Cache:
 
 
 def sectors_of(coordinates: Floats, size: int) -> Integers:
-    """The sectors of the eight texels of linear fetches at coordinates of shape (..., 3): shape (..., 8)."""
+    """Return the sectors of the eight texels of linear fetches at coordinates of shape (..., 3), as shape (..., 8)."""
     low, _ = corners(coordinates, size)
     steps = np.array([[corner & 1, corner >> 1 & 1, corner >> 2] for corner in range(8)])
     texel = np.clip(low[..., None, :] + steps, 0, size - 1)
@@ -73,7 +73,7 @@ def sectors_of(coordinates: Floats, size: int) -> Integers:
 
 
 def modelled_rate(chip: Chip, scene: Scene, view: View, shape: str, fetched: Integers, resident: int) -> float:
-    """The share of the sectors asked for that were there. `fetched`: samples of each ray, row by row; `resident`: blocks on an SM."""
+    """Return the share of requested sectors that hit. `fetched`: samples of each ray, row by row; `resident`: blocks on an SM."""
     through, across = rays(scene, view), -(-scene.image // block_of(shape)[0])
     blocks = across * -(-scene.image // block_of(shape)[1])
     of_sm = [np.arange(sm, blocks, chip.sm_count) for sm in range(min(chip.sm_count, blocks))]
@@ -83,7 +83,7 @@ def modelled_rate(chip: Chip, scene: Scene, view: View, shape: str, fetched: Int
         for first in range(0, len(of_sm[at]), resident):
             here = of_sm[at][first : first + resident]
             streams = [_fetches(through, fetched, pixels) for block in here for pixels in _warps(scene, shape, int(block), across)]
-            while streams:  # every warp a fetch, until it has no more
+            while streams:  # each warp makes a fetch in turn, until it has no more
                 streams = [stream for stream in streams if _asked(cache, stream)]
         hits += cache.hits
         asked += cache.hits + cache.misses
@@ -91,7 +91,7 @@ def modelled_rate(chip: Chip, scene: Scene, view: View, shape: str, fetched: Int
 
 
 def _asked(cache: Cache, stream: Iterator[list[int]]) -> bool:
-    """Whether a warp had a fetch left; it is done then."""
+    """Make the next fetch of a warp, and return whether there was one."""
     sectors = next(stream, None)
     if sectors is None:
         return False
@@ -100,7 +100,7 @@ def _asked(cache: Cache, stream: Iterator[list[int]]) -> bool:
 
 
 def _warps(scene: Scene, shape: str, block: int, across: int) -> Iterator[Integers]:
-    """The pixels of each warp of a block, those outside the image left out."""
+    """Yield the pixels of each warp of a block, those outside the image left out."""
     wide, high = block_of(shape)
     thread = np.arange(wide * high)
     x, y = block % across * wide + thread % wide, block // across * high + thread // wide
@@ -111,7 +111,7 @@ def _warps(scene: Scene, shape: str, block: int, across: int) -> Iterator[Intege
 
 
 def _fetches(through: Rays, fetched: Integers, pixels: Integers) -> Iterator[list[int]]:
-    """The sectors of each fetch of a warp."""
+    """Yield the sectors of each fetch of a warp."""
     most = int(fetched[pixels].max(initial=0))
     if not most:
         return

@@ -1,4 +1,7 @@
-"""The instruction table, one module per chapter of the PTX manual. Rows are data in the manual's notation; see `memlane.ptx.forms`."""
+"""Define the instruction table, one module per chapter of the PTX manual.
+
+Rows are data in the manual's notation; see `memlane.ptx.forms`.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,6 @@ TABLE = Table(
         "miscellaneous": miscellaneous.OPS,
     }
 )
-"""Every instruction that memlane knows."""
+"""Every instruction that memlane supports."""
 
 __all__ = ["TABLE"]

@@ -1,6 +1,6 @@
 """Video instructions: arithmetic on words and on their bytes and halves, with a second operation.
 
-An operand may select what it takes of a register: `%r1.b0`, `%r1.h1`, `%r1.b3210`. That of a destination is where the result goes.
+An operand may select a part of a register: `%r1.b0`, `%r1.h1`, `%r1.b3210`. For a destination it is the part that receives the result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SECOND = "add min max"
 
 
 def _with_second(entry: Op, head: str) -> Op:
-    """The rows of a scalar instruction: alone, or merged into a part of `c`; and with a second operation."""
+    """Add the rows of a scalar instruction: alone, merged into a part of `c`, and with a second operation."""
     return entry.form(f"{head} d, a, b{{, c}}").form(f"{head}.second d, a, b, c")
 
 

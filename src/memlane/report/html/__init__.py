@@ -1,6 +1,6 @@
-"""The page of a trace: one HTML file.
+"""Write the page of a trace: one HTML file.
 
-Inside: model <- histogram, levels <- source_view, found, about; resources; pack, sampling <- timeline. `page` puts them together,
+Modules: model <- histogram, levels <- source_view, finding_cards, trace_facts; resources; pack, sampling <- timeline. `page` combines them,
 `comparison_page` those of two traces. `plan_page` is the page of a plan's timeline; `tables` are the small ones of a notebook.
 """
 

@@ -1,4 +1,4 @@
-"""Two traces in one page, before and after: what changed by source line, the findings of both, and their resources."""
+"""Write two traces as one page, before and after: differences by source line, the findings of both, and their resources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memlane.diagnose.side import Line, read_side
 from memlane.number_format import UNKNOWN
 from memlane.record import Trace, kernel_label, replacing
 from memlane.report.comparison import footer_notes, in_words, number_alone
-from memlane.report.html.found import Found, found
+from memlane.report.html.finding_cards import FindingCards, finding_cards
 from memlane.report.html.levels import chip_of
 from memlane.report.html.model import FindingCard
 from memlane.report.html.page import embedded, environment
@@ -20,7 +20,7 @@ from memlane.report.html.resources import Resources, resources_of
 
 SCRIPTS = ("data", "theme", "source", "sort", "compare")
 DRAWN = 5
-"""Findings on each side that show the drawing of an access."""
+"""Number of findings on each side that show the drawing of an access."""
 HEADS = {
     "requests": "accesses per launch",
     "sectors_per_request": "sectors per request",
@@ -28,7 +28,7 @@ HEADS = {
     "cycles_p50": "p50 cycles",
     "cycles_per_warp": "cycles per warp",
 }
-"""By the name of the measure, the heading of its column."""
+"""Column heading of each measure."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class SideCard:
     name: str
     origin: str
     findings: tuple[tuple[FindingCard, str], ...]
-    """Each with `gone`, `new`, or nothing where both sides have it."""
+    """Findings, each with `gone`, `new`, or an empty string if both sides have it."""
     notes: tuple[str, ...]
     resources: Resources
 
@@ -89,9 +89,9 @@ def write_comparison(
     kernels: Mapping[str, str] | None = None,
     force: bool = False,
 ) -> None:
-    """Write the page of two traces to the file `path`, whole or not at all.
+    """Write the page of two traces to the file `path`, atomically.
 
-    `names`: what they are called, such as their files. `kernels`: pairs of kernels, as for `memlane.compare`. Raises CommandError if
+    `names`: the names of the traces, such as their files. `kernels`: pairs of kernels, as for `memlane.compare`. Raises CommandError if
     nothing can be compared, RecordError if the file exists and not `force`, or cannot be written.
     """
     text = render_comparison_page(before, after, names, kernels)
@@ -104,7 +104,7 @@ def render_comparison_page(before: Trace, after: Trace, names: tuple[str, str], 
     changes = compare_sides(read_side(before, names[0]), read_side(after, names[1]), kernels)
     traces = (before, after)
     compared = [{(one.before, one.after)[side] for one in changes.kernels} for side in (0, 1)]
-    results = [found(trace, chip_of(trace), DRAWN, kernels) for trace, kernels in zip(traces, compared, strict=True)]
+    results = [finding_cards(trace, chip_of(trace), DRAWN, kernels) for trace, kernels in zip(traces, compared, strict=True)]
     fates = _fates(changes, *results)
     sides = [_side(side, traces[side], names[side], results[side], fates[side], compared[side]) for side in (0, 1)]
     return (
@@ -122,8 +122,8 @@ def render_comparison_page(before: Trace, after: Trace, names: tuple[str, str], 
     )
 
 
-def _fates(changes: Comparison, before: Found, after: Found) -> tuple[dict[int, str], dict[int, str]]:
-    """Return by rank which findings are gone and which are new: a rule that holds at a line of one side and not at that of the other."""
+def _fates(changes: Comparison, before: FindingCards, after: FindingCards) -> tuple[dict[int, str], dict[int, str]]:
+    """Return, by rank, the findings that are gone and those that are new: a rule that holds at a line on one side only."""
     place_after = {
         (kernel.before, line.file, line.before): (kernel.after, line.file, line.after)
         for kernel in changes.kernels
@@ -141,7 +141,7 @@ def _fates(changes: Comparison, before: Found, after: Found) -> tuple[dict[int, 
     return gone, new
 
 
-def _side(number: int, trace: Trace, name: str, result: Found, fates: Mapping[int, str], kernels: Collection[str]) -> SideCard:
+def _side(number: int, trace: Trace, name: str, result: FindingCards, fates: Mapping[int, str], kernels: Collection[str]) -> SideCard:
     launches = tuple(one for one in trace.launches if kernel_label(one.kernel) in kernels)
     times = f"modelled for {trace.chip} by the emulator, not measured" if trace.modelled else f"measured on {trace.chip}"
     cards = tuple((card, fates.get(card.rank, "")) for card in result.cards)

@@ -1,4 +1,4 @@
-"""The calibrated latencies that stand beside measured ones."""
+"""Provide the calibrated latencies that are shown next to measured ones."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _OF_SPACE = {
     "const": ("constant", "constant_miss"),
     "param": ("constant", "constant_miss"),
 }
-"""Of each space: the fields of `Latency` that an access may take, the nearest first."""
+"""Fields of `Latency` from which an access may be served, by space, the nearest first."""
 _LABELS = {"shared_cluster": "shared memory of another block", "l1": "L1", "l2": "L2", "dram": "DRAM", "constant_miss": "constant miss"}
 
 
 def chip_of(trace: Trace) -> Chip | None:
-    """The chip that the trace was taken on; None if no chip file is called so."""
+    """Return the chip on which the trace was taken; None if there is no chip file of that name."""
     return load(trace.chip) if trace.chip in names() else None
 
 
 def levels_of(site: Site, chip: Chip | None, window: float) -> tuple[Level, ...]:
-    """The levels that may serve `site`, later by `window`: the cycles that its probe takes itself."""
+    """Return the levels that may serve `site`, shifted by `window`: the cycles that its probe itself takes."""
     if chip is None or site.kind != "load" or site.completeness != COMPLETE:
-        return ()  # latencies are of loads, and until the value is there
+        return ()  # latencies are those of loads, until the value has arrived
     return tuple(_level(chip, name, window) for name in _OF_SPACE.get(site.space, ()) if getattr(chip.latency, name) is not None)
 
 
@@ -38,7 +38,7 @@ def _level(chip: Chip, name: str, window: float) -> Level:
 
 
 def levels_note(trace: Trace, chip: Chip | None) -> str:
-    """Where the marks in the histograms come from, or why there are none."""
+    """Return a note on the origin of the marks in the histograms, or why there are none."""
     if chip is None:
         return (
             f"No memory levels are marked, because there is no chip file for {trace.chip!r}. `memlane lab latency` measures the "

@@ -1,4 +1,4 @@
-"""What the page shows, as plain data: the template and the script of the page read nothing else."""
+"""Define the plain data of the page: its template and its script read nothing else."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Level:
-    """A place that an access may be served from, and how long that takes by the chip's file."""
+    """A memory level that may serve an access, and its latency by the chip's file."""
 
     name: str
     cycles: float
     source: str
-    """Where the number comes from, as the chip's file says it."""
+    """Origin of the number, as stated in the chip's file."""
 
 
 @dataclass(frozen=True)
@@ -20,17 +20,17 @@ class Histogram:
     """Accesses by cycles, in bins of `Bins` that all histograms of a page share."""
 
     first: int
-    """The bin that the first of `counts` is of."""
+    """Number of the bin of the first of `counts`."""
     counts: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation on one source line of one kernel: the numbers of its `LineSummary` and what is drawn of them."""
+    """One operation on one source line of one kernel: the numbers of its `LineSummary` and its drawings."""
 
     id: int
     kernel: str
-    """For people: without parameters."""
+    """Kernel label, without parameters."""
     file: str
     line: int
     op: str
@@ -48,21 +48,21 @@ class Operation:
     cycles_max: int | None
     cycles_mean: float | None
     exposed_p50: int | None
-    """Of the cycles, those that the first consumer waited; None in this and the next two where no record tells."""
+    """Median of the cycles that the first consumer waited; None, as in the next two, where it was not recorded."""
     hidden_p50: int | None
     exposed_share: float | None
     lifetime_share: float | None
     share: float
-    """Of the cycles of all accesses of the trace, 0 to 1: the heat."""
+    """Share of the cycles of all accesses of the trace, 0 to 1: the heat."""
     ends: dict[str, int]
-    """Accesses by what is known of their end: `complete`, `issue-only`, ..."""
+    """Number of accesses by completeness of their end: `complete`, `issue-only`, ..."""
     histogram: Histogram
     levels: tuple[Level, ...]
-    """Those that may serve it; with the empty window of its probe, where that is known."""
+    """Levels that may serve it, shifted by the empty window of its probe, where that is known."""
     spark: str
     """The histogram as the path of a small drawing."""
     facts: tuple[tuple[str, str], ...]
-    """What else is known of it, each with its name."""
+    """Further facts, each with its name."""
 
 
 @dataclass(frozen=True)
@@ -74,20 +74,20 @@ class SourceLine:
     share: float = 0.0
     operations: tuple[Operation, ...] = ()
     findings: tuple[int, ...] = ()
-    """Ranks of the findings here."""
+    """Ranks of the findings on this line."""
     picture: str = ""
-    """The column that holds one access of the line, drawn as SVG; empty if there is none."""
+    """Name of the column that holds one access of the line, drawn as SVG; empty if there is none."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Lines that follow one another."""
+    """A run of consecutive lines."""
 
     lines: tuple[SourceLine, ...]
     folded: bool = False
-    """Whether they are folded away at first: no access is near."""
+    """Whether the lines are folded initially, because no access is near."""
     left_out: int = 0
-    """So many lines that are not in the page at all."""
+    """Number of lines that the page leaves out entirely."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,12 @@ class SourceFile:
     short: str
     stretches: tuple[Stretch, ...]
     note: str = ""
-    """What is missing, and how to get it."""
+    """Text on missing data, and how to get it."""
 
 
 @dataclass(frozen=True)
 class FindingCard:
-    """A finding in the parts that people read it in."""
+    """A finding in the parts in which the page shows it."""
 
     rank: int
     rule: str
@@ -116,11 +116,11 @@ class FindingCard:
     line: int
     source: str
     headline: str
-    """The one number: the share of time that it costs, or else what is moved in vain."""
+    """The most important number: the share of time that it costs, or else its excess traffic."""
     cause: str
     fix: str
     derivation: tuple[tuple[str, str], ...]
-    """How its cost was found: text with its name."""
+    """Derivation of its cost: (name, text)."""
     drawing: str = ""
     """One access as SVG; empty if there is none."""
 

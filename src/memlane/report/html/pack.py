@@ -1,4 +1,4 @@
-"""Columns of numbers inside a text: little-endian arrays, one after another, compressed, in base64."""
+"""Pack columns of numbers into text: little-endian arrays, concatenated, compressed, in base64."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 _LEVEL = 7
 _ALIGNMENT = 8
-"""Of each array in the bytes, so that a browser may look at them where they lie."""
+"""Alignment of each array in the bytes, so that a browser can view it in place."""
 
 
 class Columns:
@@ -21,10 +21,10 @@ class Columns:
         self._parts: list[bytes] = []
         self._length = 0
         self.directory: dict[str, dict[str, Any]] = {}
-        """By name: `type` as NumPy spells it without the byte order (`u4`, `f4`), `offset` in bytes, `length` in elements."""
+        """Per name: `type` as NumPy spells it without the byte order (`u4`, `f4`), `offset` in bytes, `length` in elements."""
 
     def add(self, name: str, values: npt.ArrayLike, dtype: str) -> None:
-        """Add an array; what `dtype` cannot hold is an error of whoever adds it."""
+        """Add an array; the caller must ensure that its values fit `dtype`."""
         data = np.ascontiguousarray(values, np.dtype(dtype).newbyteorder("<")).tobytes()
         self.directory[name] = {"type": dtype, "offset": self._length, "length": len(data) // np.dtype(dtype).itemsize}
         padding = -len(data) % _ALIGNMENT
@@ -32,12 +32,12 @@ class Columns:
         self._length += len(data) + padding
 
     def add_scaled(self, name: str, values: npt.NDArray[Any]) -> None:
-        """Add numbers from 0 on as parts of 65535 of the greatest; the directory has it as `scale`."""
+        """Add non-negative numbers scaled so that the largest is 65535; the directory holds the `scale`."""
         most = float(values.max()) if values.size else 0.0
         scale = most / 65535 if most > 0 else 1.0
         self.add(name, np.round(values.ravel() / scale), "u2")
         self.directory[name]["scale"] = scale
 
     def text(self) -> str:
-        """The bytes for the page."""
+        """Return the bytes as text for the page."""
         return base64.b64encode(zlib.compress(b"".join(self._parts), _LEVEL)).decode("ascii")

@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else and asks nobody for anything."""
+"""Write the page: one HTML file that needs no other file and no network."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from markupsafe import Markup, escape
 from memlane.errors import RecordError
 from memlane.number_format import UNKNOWN, percent, plural, rounded, short
 from memlane.record import Trace, kernel_label, replacing
-from memlane.report.html.about import END_WORDS, about, warnings
-from memlane.report.html.found import found
+from memlane.report.html.finding_cards import finding_cards
 from memlane.report.html.histogram import SPARK_HEIGHT, SPARK_WIDTH, Bins
 from memlane.report.html.levels import chip_of, levels_note
 from memlane.report.html.model import Operation, SourceFile
@@ -29,35 +28,36 @@ from memlane.report.html.pack import Columns
 from memlane.report.html.resources import resources_of
 from memlane.report.html.source_view import files_of, operations_of
 from memlane.report.html.timeline import Timeline, as_plain, timeline
+from memlane.report.html.trace_facts import END_WORDS, trace_facts, warnings
 from memlane.report.show import access_pictures
 from memlane.report.totals import counted_sites, order_notes
 from memlane.report.transactions import is_alarming, with_ideal
 
 SCRIPTS = ("data", "theme", "source", "sort", "chart", "view", "lines", "timeline", "warps", "start")
-"""Parts of the script in `js/`, in the order in which they follow one another in one scope."""
+"""Parts of the script in `js/`, in the order in which they are concatenated in one scope."""
 KERNELS = 6
-"""So many are named in the title."""
+"""Largest number of kernels named in the title."""
 HOTTEST, WARM = 6, 0.01
-"""So many lines are named above the source, each with at least this share."""
+"""Largest number of lines named above the source, and the least share of each."""
 FINDINGS = 10
-"""So many are shown at first, the others folded away below."""
+"""Number of findings shown initially; the others are folded below."""
 PICTURES = 200
-"""So many lines have the picture of one access; each takes some 2 KB of page and 50 KB of a browser's memory."""
+"""Largest number of lines with a picture of one access; each takes some 2 KB of page and 50 KB of a browser's memory."""
 
 
 def write_report(trace: Trace, path: str | os.PathLike[str], force: bool = False) -> None:
-    """Write the page of `trace` to the file `path`, whole or not at all. RecordError if it exists and not `force`, or cannot be written."""
+    """Write the page of `trace` to the file `path`, atomically. Raises RecordError if it exists and not `force`, or cannot be written."""
     with replacing(path, force) as stream:
         stream.write(render_page(trace).encode())
 
 
 def render_page(trace: Trace) -> str:
-    """The page of `trace` as text."""
+    """Return the page of `trace` as text."""
     cycles = trace.table["end"].to_numpy() - trace.table["start"].to_numpy()
     bins = Bins.up_to(int(cycles.max()) if len(cycles) else 1)
     operations, of_site = operations_of(trace, bins)
     chip = chip_of(trace)
-    result = found(trace, chip, FINDINGS)
+    result = finding_cards(trace, chip, FINDINGS)
     columns = Columns()
     pictures = _pictures(trace, operations, columns)
     sources, left_out = files_of(trace, operations, result.by_line, pictures)
@@ -90,21 +90,21 @@ def render_page(trace: Trace) -> str:
             "times": times.notes,
             "no_times": no_times,
         },
-        about=about(trace, chip),
+        about=trace_facts(trace, chip),
         columns=columns.text(),
         **embedded(data, SCRIPTS),
     )
 
 
 def _title(trace: Trace) -> str:
-    """The kernels that ran."""
+    """Return the kernels that ran."""
     kernels = list(dict.fromkeys(kernel_label(launch.kernel) for launch in trace.launches))
     left = f" and {len(kernels) - KERNELS:,} more" if len(kernels) > KERNELS else ""
     return f"{', '.join(kernels[:KERNELS])}{left}" or "no kernel"
 
 
 def _hottest(sources: list[SourceFile]) -> list[tuple[str, str, float]]:
-    """The lines with the largest shares: their names in the page, their places, the shares."""
+    """Return the lines with the largest shares: their anchors in the page, their places, the shares."""
     lines = [
         (f"f{one.number}l{line.number}", f"{one.short}:{line.number}", line.share)
         for one in sources
@@ -115,7 +115,10 @@ def _hottest(sources: list[SourceFile]) -> list[tuple[str, str, float]]:
 
 
 def embedded(data: Mapping[str, Any], scripts: Sequence[str]) -> dict[str, str]:
-    """What makes a page one file. Style and script are ours; `digest` is of the script that a browser may run, and of no other."""
+    """Return the template variables that make a page one file.
+
+    Style and script are trusted; `digest` is that of the only script that a browser may run.
+    """
     script = _script(tuple(scripts))
     return {
         "style": Markup(text_of("page.css")),
@@ -126,7 +129,7 @@ def embedded(data: Mapping[str, Any], scripts: Sequence[str]) -> dict[str, str]:
 
 
 def _pictures(trace: Trace, operations: list[Operation], columns: Columns) -> dict[tuple[str, int], str]:
-    """Adds the pictures of the lines with the largest share; gives the names of their columns by file and line."""
+    """Add the pictures of the lines with the largest share to `columns`, and return the column names by file and line."""
     shares: dict[tuple[str, int], float] = {}
     for one in operations:
         shares[one.file, one.line] = shares.get((one.file, one.line), 0.0) + one.share
@@ -139,7 +142,7 @@ def _pictures(trace: Trace, operations: list[Operation], columns: Columns) -> di
 
 
 def _timeline(trace: Trace, of_site: Any, columns: Columns) -> tuple[Timeline, str]:
-    """Return the timeline, and why there is none."""
+    """Return the timeline, and the reason if there is none."""
     if not len(trace.warps):
         why = "the trace contains no accesses" if not trace.table.num_rows else "the trace does not contain the clocks of its warps"
         return Timeline(), f"There is no timeline, because {why}."
@@ -150,7 +153,7 @@ def _timeline(trace: Trace, of_site: Any, columns: Columns) -> tuple[Timeline, s
 
 
 def _ends(operations: list[Operation]) -> dict[str, int]:
-    """Accesses by what is known of their end."""
+    """Return the number of accesses by completeness of their end."""
     ends: dict[str, int] = {}
     for one in operations:
         for label, amount in one.ends.items():
@@ -159,7 +162,7 @@ def _ends(operations: list[Operation]) -> dict[str, int]:
 
 
 def _anchors(sources: list[SourceFile]) -> dict[tuple[str, int], str]:
-    """The names of the lines in the page, by file and line."""
+    """Return the anchors of the lines in the page, by file and line."""
     return {
         (one.name, line.number): f"f{one.number}l{line.number}" for one in sources for stretch in one.stretches for line in stretch.lines
     }
@@ -182,13 +185,13 @@ _FOR_SCRIPT = (
 
 
 def _operation(one: Operation) -> dict[str, Any]:
-    """What the script needs of an operation; the numbers of the table are in the page already."""
+    """Return the data of an operation that the script needs; the numbers of the table are in the page already."""
     everything = asdict(one)
     return {name: everything[name] for name in _FOR_SCRIPT} | {"file": PurePath(one.file).name}
 
 
 def _json(data: Mapping[str, Any]) -> str:
-    """JSON that may stand inside a script element: what HTML would read in it is written as JSON's escapes."""
+    """Return JSON that is safe inside a script element: characters special in HTML are written as JSON escapes."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"), default=_plain)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -200,7 +203,7 @@ def _plain(value: Any) -> Any:
 
 
 def _words(text: str) -> Markup:
-    """A text as people write it for a terminal: what stands between backticks is code."""
+    """Return terminal text as HTML: text between backticks is code."""
     parts = text.split("`")
     if len(parts) % 2 == 0:  # one of them is only a backtick
         return escape(text)
@@ -208,7 +211,7 @@ def _words(text: str) -> Markup:
 
 
 def text_of(name: str) -> str:
-    """A file beside this one."""
+    """Return the text of a file in this package."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
@@ -219,7 +222,7 @@ def _script(names: tuple[str, ...]) -> str:
 
 @cache
 def environment() -> Environment:
-    """What templates are read with."""
+    """Return the template environment."""
     made = Environment(
         loader=PackageLoader(__package__, "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

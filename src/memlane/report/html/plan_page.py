@@ -1,4 +1,4 @@
-"""The page of a plan's timeline: queues with their steps, lines to what waited for what, and what decides when it ends."""
+"""Write the page of a plan's timeline: queues with their steps, lines for dependences, and the critical path."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from memlane.report.picture.timeline import LETTER, MOST, NAMES, layout_of, queu
 
 SCRIPTS = ("data", "theme", "plan")
 _WIDTH = 1000.0
-"""Pixels of the timeline on a page that is not zoomed, about: what is narrower than one of them is drawn as one."""
+"""Approximate width of the timeline in pixels on a page that is not zoomed; narrower boxes are drawn one pixel wide."""
 _INDENT, _SCALE = 1.0, 98.0
-"""The timeline lies between these percents of its drawing; lines go around it in the rest."""
+"""Left edge and width of the timeline in percent of its drawing; lines go around it in the rest."""
 _GRID = Grid(top=12.0, pitch=38.0, box=24.0, margin=0.009, least=4 / _WIDTH)
 _AXIS = 30.0
 MOST_LINES = 400
@@ -28,7 +28,7 @@ MOST_LINES = 400
 
 @dataclass(frozen=True)
 class _Step:
-    """A line of a table of steps."""
+    """A row of the table of steps."""
 
     number: int
     queue: str
@@ -39,7 +39,7 @@ class _Step:
     end: str
     elapsed: str
     waited: str
-    """Names of what it waited for."""
+    """Names of the steps that it waited for."""
     is_critical: bool
 
 
@@ -88,13 +88,13 @@ def _step(timeline: Timeline, number: int, is_critical: bool) -> _Step:
 
 
 def _shares(timeline: Timeline, path: Sequence[int]) -> list[tuple[str, str]]:
-    """Return what the critical path is made of: kinds of steps, and the time in which none of it ran, in percent of the whole."""
+    """Return the share of each kind of step on the critical path, and of the time in which none of its steps ran, in percent."""
     total = max(timeline.elapsed_ns, 1e-9)
     spent = dict.fromkeys(NAMES, 0.0)
     ended = 0.0
     for number in path:
         span = timeline.spans[number]
-        # The latency of a step may pass while what it needs is still in use: that time is its holder's.
+        # The latency of a step may pass while what it needs is still in use: that time belongs to the holder.
         spent[span.work] += span.end_ns - max(span.start_ns, ended)
         ended = span.end_ns
     shares = [(NAMES[kind], percent(ns / total)) for kind, ns in spent.items() if ns]
@@ -120,12 +120,12 @@ def _box(span: Span, box: Box, is_critical: bool) -> dict[str, object]:
 
 
 def _fits(span: Span, box: Box) -> bool:
-    """Whether the name of a span has room in its box on a page that is not zoomed."""
+    """Return whether the name of a span fits into its box on a page that is not zoomed."""
     return len(span.name) * LETTER + 9 <= _WIDTH * (box.right - box.left)
 
 
 def _line(edge: Edge) -> dict[str, object]:
-    """The parts of a line, upright and level ones in turn, and where its head lies and which way it points."""
+    """Return the parts of a line, vertical and horizontal in turn, and the place and direction of its head."""
     (x, y), (_, before) = edge.points[-1], edge.points[-2]
     down = y > before
     points = [*edge.points[:-1], (x, y - 5 if down else y + 5)]

@@ -1,4 +1,4 @@
-"""How much of a kernel's time each part of the chip would need by itself, and the roof that this sets to its throughput."""
+"""Compute the time that each part of the chip alone would need for a kernel, and the roof that this sets to its throughput."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from dataclasses import dataclass
 from memlane.chip import Chip, ModelledTime, Traffic, modelled_time
 from memlane.number_format import plural, rounded
 from memlane.record import LaunchInfo, PredictedTime, Totals, Trace, kernel_label
-from memlane.report.modelled import time_of
+from memlane.report.modelled_times import time_of
 
 MOST_KERNELS = 12
-"""Kernels that are shown, those with the longest times."""
+"""Largest number of kernels shown, those with the longest times."""
 WITH_PROBES = "modelled, with its probes"
 PREDICTED = "predicted, without probes"
 CHART_WIDTH, ROW_HEIGHT, NAME_WIDTH, MARGIN = 860, 34, 170, 40
-"""Of the roofline, in its own units."""
+"""Sizes of the roofline, in its own units."""
 
 
 @dataclass(frozen=True)
 class Resource:
-    """One part of the chip, and what the launch needs of it."""
+    """One part of the chip, and the use that the launch makes of it."""
 
     name: str
     share: float
-    """Of the time of the launch, 0 to 1."""
+    """Share of the time of the launch, 0 to 1."""
     us: float
     moved: str
-    """How much it moved, and at what rate, in words."""
+    """Amount moved and its rate, in words."""
     roof_gb_per_s: float | None
-    """Bytes asked for per second if this part alone took time; None if that amount is not known."""
+    """Throughput in requested bytes if this part alone took time; None if the requested amount is not known."""
 
 
 @dataclass(frozen=True)
 class KernelResources:
-    """One kernel: its longest launch."""
+    """One kernel, represented by its longest launch."""
 
     kernel: str
     origin: str
     """Whether its time was modelled or measured, with or without probes."""
     us: float
     limit: str
-    """What takes nearly all of the time: the name of a resource, or `latency`. Empty if not all resources are known."""
+    """The part that takes nearly all of the time: the name of a resource, or `latency`. Empty if not all resources are known."""
     asked: int | None
-    """Bytes of global memory that the lanes ask for, in the launch without probes."""
+    """Bytes of global memory that the lanes request, in the launch without probes."""
     gb_per_s: float | None
-    """Of these, per second."""
+    """Requested bytes per second."""
     resources: tuple[Resource, ...]
     missing: tuple[str, ...]
-    """Rates that the file of the chip does not have."""
+    """Rates that the chip file does not have."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class RooflineRow:
     y: float
     reached: Mark
     roofs: tuple[Mark, ...]
-    """The lowest first."""
+    """Roofs, the lowest first."""
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """The throughput of each kernel beside its roofs, on one logarithmic axis."""
+    """The throughput of each kernel next to its roofs, on one logarithmic axis."""
 
     rows: tuple[RooflineRow, ...]
     ticks: tuple[Mark, ...]
@@ -92,7 +92,7 @@ class Resources:
 
 
 def resources_of(trace: Trace, chip: Chip | None) -> Resources:
-    """Return the resources of each kernel, as far as the trace knows its time and what it moved; the notes say what is not known."""
+    """Return the resources of each kernel, as far as the trace has its time and traffic; the notes tell what is not known."""
     found: dict[str, KernelResources] = {}
     unknown: dict[str, None] = {}
     for launch in trace.launches:
@@ -117,7 +117,7 @@ def resources_of(trace: Trace, chip: Chip | None) -> Resources:
 
 
 def _of_launch(launch: LaunchInfo, trace: Trace, chip: Chip | None) -> KernelResources | str:
-    """Return the resources of one launch, or why they are not known."""
+    """Return the resources of one launch, or the reason why they are not known."""
     if launch.failed:
         return "A launch that failed has no time."
     time, plain = time_of(launch)
@@ -139,10 +139,10 @@ def _of_launch(launch: LaunchInfo, trace: Trace, chip: Chip | None) -> KernelRes
 
 
 def counted_time(launch: LaunchInfo, chip: Chip, ns: float) -> ModelledTime:
-    """Return the floors that the transactions counted on a GPU are enough for, beside the time that was measured.
+    """Return the measured time with lower bounds from the transactions that were counted on a GPU.
 
-    These are least values. Every stored sector goes to L2, taken as whole sectors; loads may hit in L1, so reads are left out, and so is
-    DRAM. Work is taken as spread evenly over the multiprocessors.
+    Every stored sector goes to L2, counted as whole sectors; loads may hit in L1, so reads are left out, and so is DRAM. Work is assumed to
+    be spread evenly over the multiprocessors.
     """
     stored = sum(one.sectors or 0 for one in launch.counts if one.site.kind == "store" and one.site.space in ("global", "generic"))
     wavefronts = sum(one.wavefronts or 0 for one in launch.counts)
@@ -182,13 +182,13 @@ def _predicted(launch: LaunchInfo, time: PredictedTime) -> KernelResources:
 
 
 def _asked(launch: LaunchInfo) -> int | None:
-    """The bytes of global memory that the lanes ask for; None where they were not counted."""
+    """Return the bytes of global memory that the lanes request; None where they were not counted."""
     in_global = [one for one in launch.counts if one.site.space in ("global", "generic") and one.sectors]
     return Totals.of(in_global).bytes if in_global else None
 
 
 def _rate(asked: int | None, us: float) -> float | None:
-    """Gigabytes a second."""
+    """Return the rate in gigabytes per second."""
     return None if asked is None or not us else asked / us / 1000
 
 

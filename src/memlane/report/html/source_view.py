@@ -1,4 +1,4 @@
-"""The source as the page lists it: each file with its lines, and under a line what its accesses cost and took."""
+"""Prepare the source listing of the page: each file with its lines, and under a line the cost and time of its accesses."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from memlane.report.html.levels import chip_of, levels_of
 from memlane.report.html.model import Operation, SourceFile, SourceLine, Stretch
 
 NEAR = 8
-"""Lines around an access that are shown at first."""
+"""Number of lines around an access that are shown initially."""
 MOST_FOLDED = 400
-"""A stretch longer than this that no access lies near is left out."""
+"""Longest run of lines without an access nearby that is folded; a longer one is left out."""
 MOST_OPERATIONS = 1500
-"""So many operations are listed: those with the largest share of the cycles."""
+"""Largest number of operations listed: those with the largest share of the cycles."""
 
 
 def operations_of(trace: Trace, bins: Bins) -> tuple[list[Operation], npt.NDArray[np.int64]]:
-    """The operations of `trace` in the order of `summarise`, and for each site the number of its operation."""
+    """Return the operations of `trace` in the order of `summarise`, and the number of the operation of each site."""
     entries = summarise(trace)
     index = {_place(entry): position for position, entry in enumerate(entries)}
     of_site = np.array([index[site.place] for site in trace.sites], np.int64)
@@ -65,7 +65,7 @@ def _place(entry: LineSummary) -> Place:
 
 
 def _estimated_cycles(entry: LineSummary) -> float:
-    """Of all warps in the window of the trace, those that were not traced among them; where it is known, only what was waited for."""
+    """Return the cycles of all warps in the window of the trace, untraced ones included; where known, only exposed cycles."""
     mean = entry.cycles_mean if entry.exposed_mean is None else entry.exposed_mean
     return max(0.0, (mean or 0.0) * entry.accesses_estimated)
 
@@ -87,7 +87,7 @@ _PREFIXES = ("cycles_", "sectors_", "ideal_", "wavefronts_")
 
 
 def _numbers(entry: LineSummary) -> dict[str, Any]:
-    """The fields of `Operation` that are those of its summary, unchanged."""
+    """Return the fields of `Operation` that are taken from its summary unchanged."""
     return {name: value for name, value in vars(entry).items() if name in _KEPT or name.startswith(_PREFIXES)}
 
 
@@ -100,7 +100,7 @@ def _ends(sites: Sequence[Site], recorded: npt.NDArray[np.int64]) -> dict[str, i
 
 
 def _facts(entry: LineSummary, sites: Sequence[Site], counts: SiteCounts | None) -> list[tuple[str, str]]:
-    """What stands beside the histogram of an operation."""
+    """Return the facts next to the histogram of an operation."""
     cycles = [("mean", rounded(entry.cycles_mean)), ("longest", rounded(entry.cycles_max))] if entry.accesses else []
     facts = [("cycles", ", ".join(f"{name} {value}" for name, value in cycles))] if cycles else []
     if entry.exposed_mean is not None:
@@ -124,7 +124,7 @@ def _facts(entry: LineSummary, sites: Sequence[Site], counts: SiteCounts | None)
 
 
 def _told(sites: Sequence[Site]) -> dict[str, list[str]]:
-    """What the sites of an operation say, each thing once."""
+    """Return what the sites of an operation state, each text once."""
     told: dict[str, dict[str, None]] = defaultdict(dict)
     for site in sites:
         if site.completeness:
@@ -150,7 +150,7 @@ def files_of(
     findings: Mapping[tuple[str, int], tuple[int, ...]],
     pictures: Mapping[tuple[str, int], str],
 ) -> tuple[list[SourceFile], str]:
-    """The files in which `operations` lie, and a note of what is not listed; `findings` and `pictures` by file and line."""
+    """Return the files that contain `operations`, and a note on what is not listed; `findings` and `pictures` by file and line."""
     listed = sorted(operations, key=lambda one: -one.share)[:MOST_OPERATIONS]
     note = ""
     if len(listed) < len(operations):
@@ -164,7 +164,7 @@ def files_of(
 
 @dataclass(frozen=True)
 class _Marks:
-    """What lines have beside their accesses, by file and line."""
+    """Findings and pictures of lines, by file and line."""
 
     findings: Mapping[tuple[str, int], tuple[int, ...]]
     pictures: Mapping[tuple[str, int], str]
@@ -192,13 +192,13 @@ def _file(number: int, name: str, accessed: Mapping[int, list[Operation]], text:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a source text as a compiler counts them, which knows fewer ends of lines than Python."""
+    """Return the lines of a source text as a compiler counts them: it knows fewer line endings than Python."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines if lines[-1] else lines[:-1]
 
 
 def _missing(text: str | None, lines: int, last: int) -> str:
-    """What is wrong with the text of a file whose last access is on line `last`, and how to get it right; empty if nothing is."""
+    """Return what is wrong with the text of a file whose last access is on line `last`, and the remedy; empty if nothing is."""
     if text is None:
         return (
             "The text of this file is not in the trace: it could not be read when the kernel was compiled, or the kernel came as PTX, "
@@ -214,7 +214,7 @@ def _missing(text: str | None, lines: int, last: int) -> str:
 
 
 def _runs(numbers: Sequence[int], near: set[int]) -> list[list[int]]:
-    """The lines in stretches that are near an access, or not."""
+    """Return the lines in runs that are all near an access, or all not."""
     runs: list[list[int]] = []
     for line in numbers:
         if runs and (runs[-1][-1] in near) == (line in near):

@@ -1,4 +1,4 @@
-"""Traces, counts and findings as small tables of HTML, for notebooks: a fragment with its own style, which needs no script."""
+"""Render traces, counts and findings as small HTML tables for notebooks: fragments with their own style and no script."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from memlane.record import Counts, Trace, kernel_label, source_line, summarise
 from memlane.report.transactions import mean, with_ideal
 
 MOST_ROWS = 40
-"""So many rows a table shows; how many more there are stands below it."""
+"""Largest number of rows in a table; the number of further rows is stated below it."""
 
 MOST_CHARACTERS = 60
-"""Of a source line in a table."""
+"""Longest source line in a table, in characters."""
 
 _CELL = "padding:1px 10px 1px 0;text-align:{};vertical-align:top;background:none"
 _CODE = "font-family:ui-monospace,Menlo,Consolas,monospace"
 
 
 def trace_html(trace: Trace) -> str:
-    """One row for each source line and operation: accesses, transactions per request, cycles; where the trace has them, how many of
-    those were exposed and how many hidden."""
+    """Return one row for each source line and operation: accesses, transactions per request, cycles.
+
+    Where the trace has them, exposed and hidden cycles too.
+    """
     entries = summarise(trace)
     stalls = any(entry.exposed_mean is not None for entry in entries)
     head: tuple[str, ...] = (
@@ -61,7 +63,7 @@ def trace_html(trace: Trace) -> str:
 
 
 def counts_html(counts: Counts) -> str:
-    """One row for each source line and operation: requests and what they cost."""
+    """Return one row for each source line and operation: requests and their cost."""
     head = (
         "line",
         "source",
@@ -91,7 +93,7 @@ def counts_html(counts: Counts) -> str:
 
 
 def findings_html(findings: Sequence[Finding]) -> str:
-    """The findings in their order, each as its title and its paragraph."""
+    """Return the findings in their order, each as its title and its paragraph."""
     if not findings:
         return _fragment("Nothing found.", "")
     items = "".join(f"<li style='margin-bottom:6px'><b>{escape(one.title)}</b><br>{escape(str(one))}</li>" for one in findings[:MOST_ROWS])
@@ -105,7 +107,7 @@ def _shortened(text: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns of text stand left, those of numbers right: the ones whose cells all begin with a figure or are unknown."""
+    """Return a table; columns of numbers, whose cells all begin with a digit or are unknown, are right-aligned, others left-aligned."""
     if not rows:
         return ""
     sides = [

@@ -1,4 +1,4 @@
-"""The timeline: for each launch an overview of all multiprocessors, made of every access, and the single accesses of as many as fit."""
+"""Prepare the timeline: for each launch an overview of all multiprocessors, from every access, and as many single accesses as fit."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from memlane.export.tracks import Tracks, tracks
 from memlane.number_format import extents, plural
 from memlane.record import Trace, kernel_label
 from memlane.report.html.pack import Columns
-from memlane.report.html.sampling import OF_A_WARP, Ints, Kept, keep, shares
+from memlane.report.html.sampling import WARP_COST, DrawnWarps, Ints, choose_warps, divide_budget
 
-ROOM = 560_000
-"""Accesses drawn one by one, over all launches; a warp takes `sampling.OF_A_WARP` of them. About 3 MB of page, 6 at worst."""
+BUDGET = 560_000
+"""Largest number of accesses drawn individually, over all launches; a warp costs `sampling.WARP_COST` more.
+
+About 3 MB of page, at most 6.
+"""
 LAUNCHES = 12
-"""So many launches have a timeline: those with the most accesses."""
+"""Largest number of launches with a timeline: those with the most accesses."""
 BINS = 240
 """Columns of the overview."""
 TICKS = 1 << 31
-"""Times are whole numbers of ticks, so many at most in a launch; a tick is never less than a sixteenth of a nanosecond."""
-UNKNOWN, NOBODY_KNOWS = 0xFFFF, 0xFFFFFFFF
-"""In columns of 16 and of 32 bits."""
+"""Most ticks in a launch: times are whole numbers of ticks; a tick is at least a sixteenth of a nanosecond."""
+UNKNOWN_16, UNKNOWN_32 = 0xFFFF, 0xFFFFFFFF
+"""Values that mean "not known", in columns of 16 and of 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,10 @@ class LaunchLine:
 
     number: int
     launch: int
-    """Its id."""
+    """Id of the launch."""
     name: str
     span_ns: float
-    """From the first moment that the trace knows of it to the last."""
+    """Time from the first moment of it in the trace to the last."""
     tick_ns: float
     ghz: float
     accesses: int
@@ -45,14 +48,14 @@ class LaunchLine:
     sms: tuple[int, ...]
     sms_kept: tuple[int, ...]
     lanes: int
-    """Accesses of one warp that are open at once, at most."""
+    """Most accesses of one warp in flight at once."""
     left_out: str
-    """What is not drawn one by one and why; empty if all is."""
+    """Text on the accesses not drawn individually, and why; empty if all are."""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """All that is drawn over time."""
+    """All data drawn over time."""
 
     launches: tuple[LaunchLine, ...] = ()
     notes: tuple[str, ...] = ()
@@ -60,9 +63,9 @@ class Timeline:
 
 
 def timeline(trace: Trace, operations: Ints, columns: Columns) -> Timeline:
-    """The timeline of `trace`, its arrays added to `columns`. `operations`: by site, the number of its operation on the page.
+    """Return the timeline of `trace`, and add its arrays to `columns`. `operations`: the number of each site's operation on the page.
 
-    RecordError if the trace does not tell how its clocks go together.
+    Raises RecordError if the trace does not tell how its clocks are related.
     """
     drawn = tracks(trace)
     accesses = _Accesses(trace, drawn, operations)
@@ -70,9 +73,9 @@ def timeline(trace: Trace, operations: Ints, columns: Columns) -> Timeline:
     records_of = np.bincount(accesses.launch, minlength=len(trace.launches))
     busiest = np.argsort(-records_of, kind="stable")[:LAUNCHES]
     chosen = sorted(index for index in busiest.tolist() if lives_of[index])
-    rooms = shares([int(records_of[index] + OF_A_WARP * lives_of[index]) for index in chosen], ROOM)
+    budgets = divide_budget([int(records_of[index] + WARP_COST * lives_of[index]) for index in chosen], BUDGET)
     lines = tuple(
-        _launch(number, index, room, trace, accesses, columns) for number, (index, room) in enumerate(zip(chosen, rooms, strict=True))
+        _launch(number, index, budget, trace, accesses, columns) for number, (index, budget) in enumerate(zip(chosen, budgets, strict=True))
     )
     return Timeline(lines, tuple(_notes(trace, drawn, len(chosen))), drawn.axis.error_ns)
 
@@ -105,9 +108,9 @@ class _Accesses:
         self.lane = drawn.lane[order]
         self.cycles = (table["end"].to_numpy() - table["start"].to_numpy())[order]
         self.operation = operations[table["site"].to_numpy()[order]] if len(order) else np.zeros(0, np.int64)
-        self.known = {name: table[name].fill_null(UNKNOWN).to_numpy()[order] for name in ("sectors", "wavefronts")}
+        self.known = {name: table[name].fill_null(UNKNOWN_16).to_numpy()[order] for name in ("sectors", "wavefronts")}
         exposed = table["exposed"]
-        self.exposed = exposed.fill_null(NOBODY_KNOWS).to_numpy()[order] if exposed.null_count < len(exposed) else None
+        self.exposed = exposed.fill_null(UNKNOWN_32).to_numpy()[order] if exposed.null_count < len(exposed) else None
         lives = len(self.lives.sm)
         self.counts = np.bincount(self.life, minlength=lives)
         self.firsts = np.cumsum(self.counts) - self.counts
@@ -116,12 +119,12 @@ class _Accesses:
         np.maximum.at(self.longest, self.life, self.cycles)
 
 
-def _launch(number: int, launch: int, room: int, trace: Trace, of: _Accesses, columns: Columns) -> LaunchLine:
+def _launch(number: int, launch: int, budget: int, trace: Trace, of: _Accesses, columns: Columns) -> LaunchLine:
     lives = np.flatnonzero(of.lives.launch == launch)
     begin = float(of.lives.begin_ns[lives].min())
     span = max(float(of.lives.end_ns[lives].max()) - begin, 1e-3)
     tick = max(1 / 16, span / TICKS)
-    kept = keep(of.lives.sm[lives], of.counts[lives], of.longest[lives], room)
+    kept = choose_warps(of.lives.sm[lives], of.counts[lives], of.longest[lives], budget)
     shown = lives[kept.lives]
     order = np.lexsort((of.lives.begin_ns[shown], of.lives.slot[shown], of.lives.sm[shown]))
     shown, counts = shown[order], kept.counts[order]
@@ -151,14 +154,14 @@ def _launch(number: int, launch: int, room: int, trace: Trace, of: _Accesses, co
     )
 
 
-def _left_out(kept: Kept, shown: int, accesses: int) -> str:
+def _left_out(kept: DrawnWarps, shown: int, accesses: int) -> str:
     if not kept.how:
         return ""
     return f"Drawn: {kept.how}; {shown:,} of {plural(accesses, 'access')}. The overview, the means and all numbers cover every access."
 
 
 def _spans(firsts: Ints, counts: Ints) -> Ints:
-    """first, first + 1, ... of each, one after another."""
+    """Return first, first + 1, ... of each range, concatenated."""
     before = np.cumsum(counts) - counts
     return np.repeat(firsts - before, counts) + np.arange(int(counts.sum()))
 
@@ -195,7 +198,7 @@ def _ticks(ns: npt.NDArray[np.float64], begin: float, tick: float) -> npt.NDArra
 
 
 def _add_overview(prefix: str, of: _Accesses, rows: Ints, sms: Ints, begin: float, span: float, columns: Columns) -> None:
-    """By SM and column: accesses in flight, the mean over the time of the column; mean cycles of those that start in it."""
+    """Add, by SM and column, the mean number of accesses in flight, and the mean cycles of the accesses that start in the column."""
     sm = np.searchsorted(sms, of.lives.sm[of.life[rows]])
     width = span / BINS
     start, end = of.start[rows] - begin, of.end[rows] - begin
@@ -208,7 +211,7 @@ def _add_overview(prefix: str, of: _Accesses, rows: Ints, sms: Ints, begin: floa
 
 
 def _until_edges(sm: Ints, at: npt.NDArray[np.float64], sms: int, width: float) -> npt.NDArray[np.float64]:
-    """By SM and edge of a column: the sum of the times from the moments `at` that lie before the edge to the edge."""
+    """Return, by SM and edge of a column, the sum of the times from the moments `at` before the edge to the edge."""
     key = sm * BINS + np.clip((at / width).astype(np.int64), 0, BINS - 1)
     amounts, sums = (np.bincount(key, weights, sms * BINS).reshape(sms, BINS) for weights in (None, at))
     until = np.zeros((sms, BINS + 1))
@@ -217,7 +220,7 @@ def _until_edges(sm: Ints, at: npt.NDArray[np.float64], sms: int, width: float) 
 
 
 def _add_means(prefix: str, of: _Accesses, lives: Ints, sms: Ints, columns: Columns) -> None:
-    """By SM, over all its warps that made an access: the 5th, 50th and 95th percentile of the warps' mean cycles, their number and mean."""
+    """Add, by SM, over all its warps with an access: the 5th, 50th and 95th percentile of their mean cycles, their number and mean."""
     lives = lives[of.counts[lives] > 0]
     means = of.sums[lives] / of.counts[lives]
     table = np.zeros((5, len(sms)))
@@ -230,5 +233,5 @@ def _add_means(prefix: str, of: _Accesses, lives: Ints, sms: Ints, columns: Colu
 
 
 def as_plain(line: LaunchLine) -> dict[str, Any]:
-    """For JSON."""
+    """Return a launch as plain data for JSON."""
     return {**vars(line), "sms": list(line.sms), "sms_kept": list(line.sms_kept), "bins": BINS}

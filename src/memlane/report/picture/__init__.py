@@ -1,6 +1,6 @@
-"""Pictures of single warp accesses: lanes on top, what they reach below; and of when the steps of a plan ran.
+"""Draw single warp accesses, with lanes on top and the memory that they reach below, and the timeline of a plan's steps.
 
-Inside: drawing <- text, shapes <- sectors, banks <- svg; connectors, shapes <- timeline.
+Modules: drawing <- text, shapes <- sectors, banks <- svg; connectors, shapes <- timeline.
 """
 
 from memlane.report.picture.drawing import Drawing, drawing_of

@@ -1,4 +1,4 @@
-"""The lower half of the picture of an access to shared memory: the banks, and below them what they serve in each wavefront."""
+"""Draw the lower half of the picture of an access to shared memory: the banks, and below them what they serve in each wavefront."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _MANY = 16
 
 
 def draw_banks(drawing: Drawing, top: float, lanes: Callable[[int], float]) -> tuple[list[str], float]:
-    """Arrows from the lanes, whose lower middles are at `lanes(number)` and `top`, the banks, and a row for each wavefront; and where the
-    drawing ends."""
+    """Return arrows from the lanes, the banks and a row for each wavefront, and the lower edge of the drawing.
+
+    The middle of a lane's lower edge is at `lanes(number)` and `top`.
+    """
     rule, waves = drawing.rule, drawing.wavefronts
     pitch, upper = WIDTH / rule.banks, top + 120
     height = _TALL if len(waves) <= _MANY else _LOW
@@ -50,7 +52,7 @@ def draw_banks(drawing: Drawing, top: float, lanes: Callable[[int], float]) -> t
 
 
 def _row(drawing: Drawing, wave: Wavefront, turn: int, y: float, pitch: float, height: float) -> list[str]:
-    """One wavefront: a box for each bank, or group of banks, that delivers something."""
+    """Return one wavefront: a box for each bank, or group of banks, that delivers something."""
     shapes = [s.rect(LEFT, y + 1, WIDTH, height - 2, s.EMPTY)]
     small = min(12.0, height - 3)
     shapes.append(s.text(LEFT - 8, y + height / 2 + small * 0.36, str(turn + 1), small, s.MUTED, anchor="end"))
@@ -70,7 +72,7 @@ def _row(drawing: Drawing, wave: Wavefront, turn: int, y: float, pitch: float, h
 
 
 def _span(drawing: Drawing, touch: Touch) -> tuple[int, float]:
-    """The first bank of a touch, and how many it reaches over."""
+    """Return the first bank of a touch, and the number of banks that it spans."""
     rule = drawing.rule
     first = touch.address // rule.bank_bytes
     last = (touch.address + touch.nbytes - 1) // rule.bank_bytes
@@ -78,7 +80,7 @@ def _span(drawing: Drawing, touch: Touch) -> tuple[int, float]:
 
 
 def lanes_text(lanes: list[int], room: int) -> str:
-    """`7`, `0-31`, or `0+7` for eight lanes that do not follow each other; no longer than `room`."""
+    """Return `7`, `0-31`, or `0+7` for eight lanes that are not consecutive; at most `room` characters."""
     if len(lanes) == 1:
         return str(lanes[0])
     if lanes == list(range(lanes[0], lanes[-1] + 1)) and len(f"{lanes[0]}-{lanes[-1]}") <= room:

@@ -1,4 +1,4 @@
-"""Connectors between boxes that lie in rows: lines that leave one box, run between the rows, and never cross a box."""
+"""Route connectors between boxes in rows: lines that leave one box, run between the rows, and never cross a box."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box in a row: `left` and `right` are shares of the width of all, `span` is the number of what it shows."""
+    """A box in a row: `left` and `right` are shares of the total width, `span` is the number of the span that it shows."""
 
     span: int
     row: int
@@ -24,7 +24,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Grid:
-    """Where rows lie, from top to bottom in pixels, and how far left and right of the boxes lines may go, in shares of their width."""
+    """Positions of rows from top to bottom in pixels, and how far left and right of the boxes lines may go, in shares of the width."""
 
     top: float
     pitch: float
@@ -32,14 +32,14 @@ class Grid:
     """Height of a box."""
     margin: float
     least: float
-    """Width of a gap between two boxes through which a line may go."""
+    """Least width of a gap between two boxes through which a line may go."""
 
     def upper(self, row: int) -> float:
-        """Return where the boxes of a row begin."""
+        """Return the upper edge of the boxes of a row."""
         return self.top + row * self.pitch
 
     def above(self, row: int) -> float:
-        """Return the middle of the room above the boxes of a row."""
+        """Return the middle of the space above the boxes of a row."""
         return self.upper(row) - (self.pitch - self.box) / 2
 
 
@@ -54,7 +54,7 @@ class Connectors:
         self._gaps = {row: self._gaps_of(sorted(own, key=lambda box: box.left)) for row, own in rows.items()}
 
     def _gaps_of(self, boxes: list[Box]) -> list[tuple[float, float]]:
-        """Return where lines may go through a row, from left to right."""
+        """Return the gaps in a row through which lines may go, from left to right."""
         gaps: list[tuple[float, float]] = []
         edge, inset = -self.grid.margin, self.grid.least / 2
         for left, right in [*((box.left, box.right) for box in boxes), (1 + self.grid.margin, 0.0)]:
@@ -80,7 +80,7 @@ class Connectors:
         return [point for number, point in enumerate(points) if not number or point != points[number - 1]]
 
     def _passage(self, row: int, x: float, wanted: float) -> float:
-        """Return where to go through a row, from x and with the least way to where the line is to arrive."""
+        """Return the x where a line crosses a row, with the least detour between x and where the line is to arrive."""
         gaps = self._gaps.get(row)
         if gaps is None:
             return wanted
@@ -91,13 +91,13 @@ class Connectors:
 
 @dataclass(frozen=True)
 class Edge:
-    """What one step waited for: the numbers of two spans, whether their wait decides when the plan ends, and its line."""
+    """A dependence of one step on another: the numbers of two spans, whether it is on the critical path, and its line."""
 
     of: int
     to: int
     is_critical: bool
     is_held: bool
-    """Whether the first one used what the second needed, instead of being named by it."""
+    """Whether the first span held a resource that the second needed, instead of being named by it as a dependence."""
     points: tuple[Point, ...] = ()
 
 
@@ -108,7 +108,7 @@ def queues_of(timeline: Timeline) -> list[Queue]:
 
 
 def edges_of(timeline: Timeline) -> list[Edge]:
-    """Return all that spans waited for, without lines, in the order of the spans that waited."""
+    """Return the dependences of all spans, without lines, in the order of the spans that waited."""
     path = timeline.critical_path()
     critical = set(pairwise(path))
     found = []

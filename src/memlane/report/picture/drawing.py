@@ -1,4 +1,4 @@
-"""What a picture of one access shows, before anybody draws it: what was served when, and the sentence that says what is seen."""
+"""Compute the content of a picture of one access: what was served when, and its caption."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ class Drawing:
     """One access by the rules of one chip."""
 
     place: str
-    """`transpose.cu:18`."""
+    """File and line: `transpose.cu:18`."""
     op: str
-    """The PTX opcode in full."""
+    """PTX opcode in full."""
     code: str
-    """The source line, without its indentation; empty where the text is not known."""
+    """Source line, without its indentation; empty where the text is not known."""
     origin: str
-    """Which access it is, of which launch, and by whose rules."""
+    """Text that identifies the access, its launch, and the chip whose rules apply."""
     chip: Chip
     rule: BankRule
-    """How the chip's shared memory serves an access of this kind."""
+    """Rule by which the chip's shared memory serves an access of this kind."""
     space: str
     active_mask: int
     addresses: tuple[int, ...]
     nbytes: int
-    """Per lane."""
+    """Bytes per lane."""
     transactions: int
-    """Sectors, or wavefronts of shared memory."""
+    """Number of sectors, or of wavefronts of shared memory."""
     ideal: int
     pieces: tuple[served.Piece, ...] = ()
-    """What moves, for global and local memory."""
+    """Pieces that move, for global and local memory."""
     wavefronts: tuple[served.Wavefront, ...] = ()
-    """For shared memory."""
+    """Wavefronts, for shared memory."""
     array: str = ""
-    """What is accessed, `gamma (argument 3)`; empty where that is not known."""
+    """Array accessed, `gamma (argument 3)`; empty where not known."""
 
     @property
     def what(self) -> str:
@@ -51,29 +51,29 @@ class Drawing:
 
     @property
     def active(self) -> tuple[int, ...]:
-        """The lanes that take part."""
+        """Numbers of the active lanes."""
         return tuple(lane for lane in range(LANES) if self.active_mask >> lane & 1)
 
     @cached_property
     def asked_bytes(self) -> int:
-        """Distinct bytes that the lanes ask for."""
+        """Number of distinct bytes that the lanes request."""
         groups: tuple[served.Piece | served.Wavefront, ...] = (*self.pieces, *self.wavefronts)
         touches = [one for group in groups for one in group.touches]
         return len({byte for one in touches for byte in range(one.address, one.address + one.nbytes)})
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes of the sectors that move."""
+        """Number of bytes in the sectors that move."""
         return sum(piece.nbytes for piece in self.pieces)
 
     @property
     def caption(self) -> str:
-        """What is seen, in one or two sentences."""
+        """Caption in one or two sentences."""
         return f"{self.headline} {self.detail}".rstrip()
 
     @property
     def headline(self) -> str:
-        """How much it costs, as `32 lanes x 4 B touch 32 sectors where 4 would do.`"""
+        """Cost of the access, as `32 lanes x 4 B touch 32 sectors where 4 would do.`"""
         lanes = len(self.active)
         who = f"{plural(lanes, 'lane')} x {self.nbytes} B"
         verb, unit = ("take", "wavefront") if self.space == "shared" else ("touch", "sector")
@@ -85,7 +85,7 @@ class Drawing:
 
     @property
     def detail(self) -> str:
-        """Why that is so; may be empty."""
+        """Reason for that cost; may be empty."""
         if self.space != "shared":
             share = percent(self.asked_bytes / self.moved_bytes) if self.moved_bytes else "none"
             if self.asked_bytes == self.moved_bytes:
@@ -114,12 +114,12 @@ class Drawing:
 
     @property
     def most_waves(self) -> int:
-        """The wavefronts in which the banks serve that serve in the most."""
+        """Number of wavefronts in which the busiest bank takes part."""
         return max(self._waves_of_banks.values(), default=0)
 
     @property
     def full_banks(self) -> tuple[int, ...]:
-        """The banks that serve in so many."""
+        """Banks that take part in `most_waves` wavefronts."""
         return tuple(sorted(bank for bank, waves in self._waves_of_banks.items() if waves == self.most_waves))
 
     @cached_property
@@ -135,7 +135,7 @@ class Drawing:
 
 
 def drawing_of(trace: Trace, example: AccessExample, chip: Chip) -> Drawing:
-    """The picture of an access of a trace by the rules of `chip`, which may be another than the one it ran on."""
+    """Return the picture of an access of a trace by the rules of `chip`, which may differ from the chip it ran on."""
     site, launch = trace.sites[example.site], trace.launches[example.launch]
     numbers = (chip, example.addresses, example.active_mask, example.nbytes)
     kind = ACCESS_KINDS[ACCESS_KINDS.index(example.access)]
@@ -169,6 +169,6 @@ def drawing_of(trace: Trace, example: AccessExample, chip: Chip) -> Drawing:
 
 
 def source_line(trace: Trace, file: str, line: int) -> str:
-    """The text of a source line, without its indentation; empty where it is not in the trace."""
+    """Return the text of a source line, without its indentation; empty where it is not in the trace."""
     lines = trace.sources.get(file, "").splitlines()
     return lines[line - 1].strip() if 0 < line <= len(lines) else ""

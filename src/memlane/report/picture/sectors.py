@@ -1,4 +1,4 @@
-"""The lower half of the picture of a global or local access: the lines of 128 bytes that are touched, and their sectors."""
+"""Draw the lower half of the picture of a global or local access: the 128-byte lines that are touched, and their sectors."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from memlane.report.picture.drawing import Drawing
 
 LEFT, WIDTH = 64.0, 1152.0
 _ABREAST = 8
-"""So many lines fit side by side with their four sectors in a row; of more, each is a column of sectors."""
+"""Largest number of lines side by side with their four sectors in a row; beyond that each line is a column of sectors."""
 _HEIGHT, _STACKED = 64.0, 40.0
-"""Of a sector in a row, and in a column."""
+"""Height of a sector in a row, and in a column."""
 
 Runs = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class _Sectors:
-    """What is to be drawn of each sector."""
+    """The data drawn of each sector."""
 
     lines: tuple[int, ...]
     """The lines touched, by address divided by their size."""
     moved: Counter[int]
-    """How often each sector moves, by address divided by 32."""
+    """Number of times that each sector moves, by address divided by 32."""
     asked: dict[int, Runs]
-    """Of each sector the bytes that are asked for, as runs from and to."""
+    """Bytes of each sector that are requested, as runs (from, to)."""
     line_bytes: int
 
     @classmethod
@@ -47,11 +47,14 @@ class _Sectors:
 
 
 Place = Callable[[int], tuple[float, float]]
-"""From the address of a byte to the left upper corner of where it is drawn."""
+"""Function from the address of a byte to the upper left corner of its place in the drawing."""
 
 
 def draw_sectors(drawing: Drawing, top: float, lanes: Callable[[int], float]) -> tuple[list[str], float]:
-    """Arrows from the lanes, whose lower middles are at `lanes(number)` and `top`, and the lines below; and where the drawing ends."""
+    """Return arrows from the lanes and the lines of memory below, and the lower edge of the drawing.
+
+    The middle of a lane's lower edge is at `lanes(number)` and `top`.
+    """
     found = _Sectors.of(drawing)
     count, per_line = len(found.lines), found.line_bytes // SECTOR_BYTES
     stacked = count > _ABREAST
@@ -83,7 +86,7 @@ def draw_sectors(drawing: Drawing, top: float, lanes: Callable[[int], float]) ->
 
 
 def _sector(found: _Sectors, sector: int, x: float, y: float, width: float, height: float) -> list[str]:
-    """One sector: what moves of it, what of that is asked for, and how often it moves if that is more than once."""
+    """Return one sector: what moves, what is requested, and how often it moves if more than once."""
     moves = found.moved[sector]
     shapes = [s.rect(x, y, width, height, s.WASTED if moves else s.EMPTY)]
     for first, last in found.asked.get(sector, []):
@@ -100,12 +103,12 @@ def _sector(found: _Sectors, sector: int, x: float, y: float, width: float, heig
 
 
 def _cuts(first: int, last: int, width: float) -> range:
-    """Between the words of what is asked for, where these are wide enough to be told apart."""
+    """Return the boundaries between requested words, where these are wide enough to be distinguished."""
     return range(first // 4 * 4 + 4, last, 4) if width >= 8 * 6 else range(0)
 
 
 def _offsets(found: _Sectors, pitch: float, gap: float, y: float) -> list[str]:
-    """How far each line lies from the first; where they are narrow, how far they lie apart."""
+    """Return the distance of each line from the first; where lines are narrow, the distance between them."""
     base = found.lines[0] * found.line_bytes
     steps = {later - earlier for earlier, later in zip(found.lines, found.lines[1:], strict=False)}
     if pitch - gap < 60:
@@ -134,7 +137,7 @@ def _legend(found: _Sectors, drawing: Drawing, y: float) -> list[str]:
 
 
 def _runs(numbers: list[int]) -> Runs:
-    """Runs of neighbours, each from its first number to behind its last."""
+    """Return runs of consecutive numbers, each as (first, last + 1)."""
     found: Runs = []
     for number in numbers:
         if found and found[-1][1] == number:

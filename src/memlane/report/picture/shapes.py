@@ -1,4 +1,4 @@
-"""The few shapes that the pictures are made of, as SVG text.
+"""Build the few shapes of the pictures, as SVG text.
 
 Every shape has its colour of the light scheme as an attribute, which any viewer of SVG obeys, and a class, by which a style sheet in the
 picture gives it the colour of the dark scheme in browsers that prefer that.
@@ -36,23 +36,23 @@ _INKS = (PAPER, TEXT, MUTED, FRAME, EMPTY, ASKED, WASTED, GOOD, BAD)
 
 
 def style_sheet() -> str:
-    """What makes a picture dark where the reader prefers that. Several pictures in one page may each bring it."""
+    """Return the style that makes a picture dark where the reader prefers that. Several pictures in one page may each include it."""
     fills = "".join(f".ml-picture .f-{ink.name}{{fill:{ink.dark}}}.ml-picture .s-{ink.name}{{stroke:{ink.dark}}}" for ink in _INKS)
     return f"<style>@media (prefers-color-scheme: dark){{{fills}}}</style>"
 
 
 def turn_colour(turn: int, turns: int) -> str:
-    """The colour of one wavefront of several; white letters are readable on all of them, and each stands out on light and dark paper."""
+    """Return the colour of one of several wavefronts; each contrasts with white letters and with light and dark backgrounds."""
     if turns <= 1:
         return "#1668d6"
-    # Neighbouring wavefronts lie far apart on the circle of hues while there are few, and side by side where there are many.
+    # Few neighbouring wavefronts have distant hues; many have adjacent ones.
     hue = (0.59 + turn / turns) % 1.0
     red, green, blue = colorsys.hls_to_rgb(hue, 0.36 if 0.1 < hue < 0.52 else 0.46, 0.62)
     return "#" + "".join(f"{round(255 * part):02x}" for part in (red, green, blue))
 
 
 def rect(x: float, y: float, width: float, height: float, fill: Ink | str | None, *, frame: Ink | None = None, dashed: bool = False) -> str:
-    """A box with round corners where it is large enough for them."""
+    """Return a box, with round corners where it is large enough for them."""
     words = [f'x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}"']
     if min(width, height) >= 12:
         words.append('rx="3"')
@@ -65,7 +65,7 @@ def rect(x: float, y: float, width: float, height: float, fill: Ink | str | None
 def text(
     x: float, y: float, content: str, size: float, ink: Ink | str = TEXT, *, anchor: str = "start", bold: bool = False, mono: bool = False
 ) -> str:
-    """One line of text; `y` is its base line."""
+    """Return one line of text; `y` is its base line."""
     weight = ' font-weight="600"' if bold else ""
     family = f' font-family="{MONO}"' if mono else ""
     shown = "".join(character if character.isprintable() else " " for character in content)
@@ -74,7 +74,7 @@ def text(
 
 
 def arrow(x: float, y: float, to_x: float, to_y: float, colour: Ink | str, *, faint: bool = False) -> str:
-    """A curve that leaves and arrives upright, with a head."""
+    """Return a curve with a head that leaves and arrives vertically."""
     neck = to_y - 6
     bend = (neck - y) * 0.55
     path = f"M{_n(x)} {_n(y)}C{_n(x)} {_n(y + bend)} {_n(to_x)} {_n(neck - bend)} {_n(to_x)} {_n(neck)}"
@@ -85,7 +85,7 @@ def arrow(x: float, y: float, to_x: float, to_y: float, colour: Ink | str, *, fa
 
 
 def line(x: float, y: float, to_x: float, to_y: float, ink: Ink) -> str:
-    """A hair line."""
+    """Return a hairline."""
     return f'<path d="M{_n(x)} {_n(y)}L{_n(to_x)} {_n(to_y)}" {_stroke(ink)} stroke-width="1"/>'
 
 
@@ -104,5 +104,5 @@ def _stroke(colour: Ink | str) -> str:
 
 
 def _n(value: float) -> str:
-    """A coordinate with at most one decimal."""
+    """Return a coordinate with at most one decimal."""
     return f"{value:.1f}".removesuffix(".0")

@@ -1,4 +1,4 @@
-"""The picture as SVG: 1280 units wide as a slide, light or dark as its reader prefers."""
+"""Draw the picture as SVG: 1280 units wide as a slide, light or dark as its reader prefers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LANES_TOP, _LANE_HEIGHT = 202.0, 30.0
 
 
 def to_svg(drawing: Drawing) -> str:
-    """The whole picture, a document of its own that can also stand in a page of HTML."""
+    """Return the whole picture as an SVG document, which can also be embedded in HTML."""
     draw = draw_banks if drawing.space == "shared" else draw_sectors
     below, bottom = draw(drawing, _LANES_TOP + _LANE_HEIGHT, _middle)
     height = round(bottom + 46)

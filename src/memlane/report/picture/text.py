@@ -1,4 +1,4 @@
-"""The picture for the terminal, at most 100 columns wide."""
+"""Draw the picture for the terminal, at most 100 columns wide."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _WORD = 4
 _ASKED, _PART, _MOVED, _STAYS = "█", "▌", "░", "·"
 _STYLES = {_ASKED: "blue", _PART: "blue", _MOVED: "yellow", _STAYS: "dim"}
 _TURNS = ("blue", "magenta", "red", "yellow", "green", "cyan")
-"""Colours of wavefronts, one after another and again."""
+"""Colours of wavefronts, used in turn."""
 
 
 def render_drawing(drawing: Drawing) -> RenderableType:
-    """The access with its caption: a row for each line of memory, or for each wavefront of shared memory."""
+    """Return the access with its caption: a row for each line of memory, or for each wavefront of shared memory."""
     is_least = drawing.transactions <= drawing.ideal
     lines = [
         plain(f"{drawing.place}  {drawing.what}", "bold"),
@@ -40,7 +40,7 @@ def render_drawing(drawing: Drawing) -> RenderableType:
 
 
 def _sectors(drawing: Drawing) -> list[Text]:
-    """A box for each sector, a character in it for each word of four bytes."""
+    """Return a box for each sector, with a character for each word of four bytes."""
     per_line, line_bytes = drawing.chip.line_bytes // SECTOR_BYTES, drawing.chip.line_bytes
     lanes: dict[int, set[int]] = {}
     asked: set[int] = set()
@@ -86,7 +86,7 @@ def _words(sector: int, moves: bool, asked: set[int]) -> Text:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """`0-7, 9`."""
+    """Return the numbers as `0-7, 9`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number - 1:
@@ -100,7 +100,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _banks(drawing: Drawing) -> list[Text]:
-    """A row for each wavefront, in it for each bank the lane that gets what it delivers."""
+    """Return a row for each wavefront, with the lane that each bank serves."""
     rule = drawing.rule
     cell = (COLUMNS - 4) // max(rule.banks, LANES)
     found = [Text("bank" + "".join(f"{bank:>{cell}}" for bank in range(rule.banks)), "bold"), Text("─" * (4 + cell * rule.banks), "dim")]

@@ -1,4 +1,4 @@
-"""The timeline of a plan as SVG: a row for each queue, a box for each step, lines to what waited for it."""
+"""Draw the timeline of a plan as SVG: a row for each queue, a box for each step, lines for dependences."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from memlane.report.picture.connectors import Box, Connectors, Edge, Grid, Point
 PAGE, LEFT, RIGHT = 1280, 190, 1240
 _TOP, _PITCH, _BOX = 96.0, 44.0, 26.0
 KINDS = {"launch": "#1668d6", "copy": "#1f7a6a", "call": "#966420"}
-"""Colours, on which white letters are readable, and which stand out from light and from dark paper."""
+"""Colours that contrast with white letters and with light and dark backgrounds."""
 NAMES = {"launch": "kernels", "copy": "copies", "call": "host functions"}
 LETTER = 6.6
-"""Width of a letter in a box, about."""
+"""Approximate width of a letter in a box."""
 _NARROWEST = 0.8
 MOST = 4000
-"""Steps that are drawn; of longer plans the first ones."""
+"""Largest number of steps drawn; of longer plans the first ones."""
 MOST_LINES = 150
-"""Lines are drawn to all that waited in another queue if there are no more, and else on the critical path alone."""
+"""Largest number of lines for dependences between queues; if there are more, only those on the critical path are drawn."""
 _LONGEST_DETOUR = 0.1
-"""A line beside the critical path that would go further around boxes, in shares of the width, is left out."""
+"""Longest detour around boxes, in shares of the width, of a line beside the critical path; a longer one is left out."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class Layout:
     rows: dict[Queue, int]
     boxes: list[Box]
     edges: list[Edge]
-    """Those that are drawn, with their lines."""
+    """The edges that are drawn, with their lines."""
     left_out: int
-    """How many waits for another queue are not drawn."""
+    """Number of dependences between queues that are not drawn."""
     grid: Grid
     total_ns: float
 
 
 def layout_of(timeline: Timeline, grid: Grid, narrowest: float, most_lines: int) -> Layout:
-    """Lay out a timeline. `narrowest`: the share of the width that a box has at least."""
+    """Lay out a timeline. `narrowest`: the least width of a box, as a share."""
     spans = timeline.spans[:MOST]
     rows = {queue: row for row, queue in enumerate(queues_of(replace(timeline, spans=spans)))}
     begin, total = min((span.start_ns for span in spans), default=0.0), max(timeline.elapsed_ns, 1e-9)
@@ -69,7 +69,7 @@ def layout_of(timeline: Timeline, grid: Grid, narrowest: float, most_lines: int)
 
 
 def _detour(points: list[Point]) -> float:
-    """Return by how much a line is longer than it would be without boxes in its way, sideways."""
+    """Return the horizontal length that a line has more than a direct one, because of boxes in its way."""
     return sum(abs(one - other) for (one, _), (other, _) in pairwise(points)) - abs(points[-1][0] - points[0][0])
 
 
@@ -100,25 +100,25 @@ def timeline_svg(timeline: Timeline) -> str:
 
 
 def caption(timeline: Timeline) -> str:
-    """Return what a timeline shows, in a sentence: how long it takes, and what is framed."""
+    """Return a sentence on the timeline: its total time, and what is framed."""
     kind = "modelled" if timeline.is_modelled else "measured"
     left = f"; the first {MOST:,} of {plural(len(timeline.spans), 'step')}" if len(timeline.spans) > MOST else ""
     return f"{duration(timeline.elapsed_ns)} in total, {kind}; framed: the steps on the critical path{left}"
 
 
 def queue_name(queue: Queue) -> str:
-    """Return what a queue is called: `device 0, queue 1`."""
+    """Return the name of a queue: `device 0, queue 1`."""
     return f"{'host' if queue[0] is None else f'device {queue[0]}'}, queue {queue[1]}"
 
 
 def span_title(span: Span) -> str:
-    """Return the name of a span, its turn and its times, for where there is no room for more."""
+    """Return the name of a span, its turn and its times, as a tooltip."""
     turn = f", turn {', '.join(map(str, span.turns))}" if span.turns else ""
     return f"{span.name}{turn}: {duration(span.start_ns, 4)} to {duration(span.end_ns, 4)}"
 
 
 def ticks(total_ns: float) -> list[float]:
-    """Return round times over a timeline, about six of them, in ns."""
+    """Return about six round times over a timeline, in ns."""
     step = 10.0 ** math.floor(math.log10(total_ns / 4))
     step = next((step * many for many in (1, 2, 5, 10) if total_ns / (step * many) <= 8), step * 10)
     return [number * step for number in range(int(total_ns / step) + 1)]
@@ -137,7 +137,7 @@ def _legend() -> list[str]:
 
 
 def _rooms(found: Layout) -> list[float]:
-    """Return how far right of each box the next one of its row begins, in pixels."""
+    """Return the free space to the right of each box in its row, in pixels."""
     order = sorted(range(len(found.boxes)), key=lambda number: (found.boxes[number].row, found.boxes[number].left))
     rooms = [0.0] * len(order)
     for at, number in enumerate(order):
@@ -148,7 +148,7 @@ def _rooms(found: Layout) -> list[float]:
 
 
 def _box(span: Span, box: Box, top: float, room: float, is_critical: bool) -> str:
-    """A box with its name inside, or right of it where it is too narrow and there is room; the pointer shows name and times."""
+    """Return a box with its name inside, or right of it where it is too narrow and there is room; the tooltip has name and times."""
     left, right = _x(box.left), _x(box.right)
     frame = f' class="s-{s.BAD.name}" stroke="{s.BAD.light}" stroke-width="2"' if is_critical else ""
     corners = ' rx="3"' if right - left >= 12 else ""
@@ -164,7 +164,7 @@ def _box(span: Span, box: Box, top: float, room: float, is_critical: bool) -> st
 
 
 def _line(edge: Edge) -> str:
-    """A line from what was waited for, with a head where the step begins that waited."""
+    """Return a line from the step waited for to the beginning of the step that waited, with a head there."""
     ink, width = (s.BAD, 1.8) if edge.is_critical else (s.MUTED, 1.0)
     dashes = ' stroke-dasharray="4 3"' if edge.is_held else ""
     (x, y), (_, before) = edge.points[-1], edge.points[-2]

@@ -1,4 +1,4 @@
-"""Findings as the page shows them: in the words of the terminal, each with the drawing of its access."""
+"""Prepare findings for the page: in the words of the terminal, each with the drawing of its access."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from memlane.number_format import plural, rounded
 from memlane.record import AccessExample, Trace, kernel_label
 from memlane.report.findings import MODELLED_TIMES, cause_in_short, clean_note, headline, unexamined_notes
 from memlane.report.html.model import FindingCard
-from memlane.report.show import costliest, drawn
+from memlane.report.show import costliest, draw_access
 
 _DERIVATION = (("problem", "what"), ("cost", "time"), ("excess", "cost"), ("evidence", "evidence"))
-"""What a card shows on request: each part with the attribute of the finding that holds it."""
+"""Parts of a card that are shown on request, each with the attribute of the finding that holds it."""
 _DRAWN_UNITS = ("sectors", "wavefronts", "lanes")
-"""Units of findings about where the lanes of one access go, which a drawing shows."""
+"""Units of findings about the addresses of the lanes of one access, which a drawing can show."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """The findings of a trace, or why there are none."""
+class FindingCards:
+    """The findings of a trace, or the reason why there are none."""
 
     cards: tuple[FindingCard, ...]
     notes: tuple[str, ...]
@@ -34,22 +34,21 @@ class Found:
     """Ranks by file and line."""
 
 
-def found(trace: Trace, chip: Chip | None, most_drawn: int, kernels: Collection[str] | None = None) -> Found:
-    """Return the findings of `trace`; the first `most_drawn` have the drawing of their access, if the trace has its addresses.
+def finding_cards(trace: Trace, chip: Chip | None, most_drawn: int, kernels: Collection[str] | None = None) -> FindingCards:
+    """Return the findings of `trace`; the first `most_drawn` include a drawing of their access, if the trace has its addresses.
 
-    `kernels`: labels of those that are looked at; None for all.
-    A trace that cannot be explained has the reason in the notes.
+    `kernels`: labels of the kernels to include; None for all. If the trace cannot be explained, the notes give the reason.
     """
     try:
         findings = _in_kernels(explain(trace), kernels)
     except RecordError as error:
-        return Found((), (f"{str(error)[:1].upper()}{str(error)[1:]}.",), {})
+        return FindingCards((), (f"{str(error)[:1].upper()}{str(error)[1:]}.",), {})
     by_line: dict[tuple[str, int], list[int]] = defaultdict(list)
     for finding in findings:
         by_line[finding.file, finding.line].append(finding.rank)
     ranks = {place: tuple(own) for place, own in by_line.items()}
     cards = [_card(finding, _drawing(trace, finding, chip) if finding.rank <= most_drawn else "") for finding in findings]
-    return Found(tuple(cards), tuple(_notes(trace, findings, kernels)), ranks)
+    return FindingCards(tuple(cards), tuple(_notes(trace, findings, kernels)), ranks)
 
 
 def _in_kernels(findings: Findings, kernels: Collection[str] | None) -> Findings:
@@ -86,7 +85,7 @@ def _drawing(trace: Trace, finding: Finding, chip: Chip | None) -> str:
     if chip is None or not finding.unit.startswith(_DRAWN_UNITS):
         return ""
     own = [one for one in trace.examples if _is_of(trace, one, finding)]
-    return drawn(trace, costliest(own), chip) if own else ""
+    return draw_access(trace, costliest(own), chip) if own else ""
 
 
 def _is_of(trace: Trace, example: AccessExample, finding: Finding) -> bool:

@@ -1,4 +1,4 @@
-"""Why the assembled code has no access for a site, in words: whose access stands for it."""
+"""Explain in words why the machine code has no access for a site: which access covers it."""
 
 from __future__ import annotations
 
@@ -9,58 +9,61 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
 
-from memlane.audit.assembled import Assembled
+from memlane.audit.assembled_module import AssembledModule
 from memlane.instrument.probe import ProbeLines
 from memlane.ptx import Address, Immediate, Instruction, Operand, Register, Symbol, Vector, registers_written
 from memlane.record import Site
 
-ABSENT = "the assembled code has no such access: merged with a neighbour, never executed, or an operand of another instruction"
-"""Where nothing tells which."""
+NO_ACCESS = "the assembled code has no such access: merged with a neighbour, never executed, or an operand of another instruction"
+"""The reason where no other access is found that covers the site."""
 
 _Key = tuple[Register | Symbol | Immediate, str, int]
 
 
 @dataclass(frozen=True)
-class Absent:
-    """The sites of one traced kernel."""
+class MissingAccesses:
+    """Reasons for the missing accesses of one traced kernel."""
 
-    code: Assembled
+    code: AssembledModule
     kernel: str
     sites: Mapping[int, Site]
     probes: Mapping[int, ProbeLines]
-    """By number of the site."""
+    """Probes by the number of their site."""
     _made: dict[int, Sequence[int]] = field(default_factory=dict, repr=False)
 
     def reason(self, number: int) -> str:
-        """Of a site without an access."""
+        """Return why a site has no access of its own."""
         site, own = self.sites[number], self._addresses[number]
         if own is None:
-            return ABSENT
-        beside = self._beside.get(self._key(number, own), {})
-        for other, offset in self._near(beside, own.offset):
+            return NO_ACCESS
+        nearby = self._accesses_by_base.get(self._key(number, own), {})
+        for other, offset in self._near(nearby, own.offset):
             made = max(self._bytes(other))
             if made > self.sites[other].nbytes and abs(own.offset - offset) < made:
                 return (
                     f"merged with a neighbour: the assembler combined it with that of {self._line(other, site)} into one access of {made} B"
                 )
-        before = (one for one in beside.get(own.offset, ()) if self._at(one) < self._at(number))
+        before = (one for one in nearby.get(own.offset, ()) if self._instruction_of(one) < self._instruction_of(number))
         equal = [other for other in before if self.sites[other].nbytes >= site.nbytes]
         if not equal:
-            return ABSENT
-        nearest = max(equal, key=self._at)
+            return NO_ACCESS
+        nearest = max(equal, key=self._instruction_of)
         return f"merged with an equal access: the assembler uses the value of the {self.sites[nearest].kind} of {self._line(nearest, site)}"
 
-    # -- who accesses beside whom ------------------------------------------------------------------------------------------------
+    # -- accesses near each other ----------------------------------------------------------------------------------------------
 
     def _key(self, number: int, address: Address) -> _Key:
-        """Equal for sites whose addresses have one base, which nothing writes between them, in one space."""
+        """Return a key that is equal for sites of one space whose addresses have the same base, not written between them."""
         written = self._written.get(address.base.name, []) if isinstance(address.base, Register) else []
-        return address.base, self.sites[number].space, bisect_left(written, self._at(number))
+        return address.base, self.sites[number].space, bisect_left(written, self._instruction_of(number))
 
-    def _near(self, beside: Mapping[int, Sequence[int]], offset: int) -> Sequence[tuple[int, int]]:
-        """Those of the sites, given by offset, that are less than the widest access away, with their offsets, in the order of probes."""
+    def _near(self, nearby: Mapping[int, Sequence[int]], offset: int) -> Sequence[tuple[int, int]]:
+        """Return (site, offset) of each site in `nearby` that lies less than the widest access from `offset`, in the order of probes.
+
+        `nearby` maps offsets to sites.
+        """
         reach = range(offset - self._widest + 1, offset + self._widest)
-        return sorted(((number, one) for one in reach for number in beside.get(one, ())), key=lambda pair: self._place[pair[0]])
+        return sorted(((number, one) for one in reach for number in nearby.get(one, ())), key=lambda pair: self._place[pair[0]])
 
     @cached_property
     def _widest(self) -> int:
@@ -72,7 +75,7 @@ class Absent:
 
     @cached_property
     def _written(self) -> Mapping[str, list[int]]:
-        """By register: the instructions that may write it."""
+        """Indices of the instructions that may write each register."""
         found: dict[str, list[int]] = defaultdict(list)
         for index, one in enumerate(self._instructions):
             for name in registers_written(one):
@@ -80,15 +83,15 @@ class Absent:
         return found
 
     @cached_property
-    def _beside(self) -> Mapping[_Key, Mapping[int, list[int]]]:
-        """The sites that have accesses, by key and offset."""
+    def _accesses_by_base(self) -> Mapping[_Key, Mapping[int, list[int]]]:
+        """Sites that have accesses, by key and offset."""
         found: dict[_Key, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         for number, address in self._addresses.items():
             if address is not None and self._bytes(number):
                 found[self._key(number, address)][address.offset].append(number)
         return found
 
-    def _at(self, number: int) -> int:
+    def _instruction_of(self, number: int) -> int:
         return self.probes[number].access
 
     def _line(self, number: int, site: Site) -> str:
@@ -103,10 +106,14 @@ class Absent:
 
     @cached_property
     def _addresses(self) -> Mapping[int, Address | None]:
-        return {number: self._address(self._at(number)) for number in self.probes}
+        return {number: self._address(self._instruction_of(number)) for number in self.probes}
 
     def _address(self, at: int) -> Address | None:
-        """That of the kernel; in front of the access stands what ties a parameter to the probe, if one is the address."""
+        """Return the address of an access in terms of the original kernel, or None if the instruction does not have exactly one address.
+
+        Where the address is a kernel parameter, the probe copies it to a register of its own in front of the access; that move is followed
+        back.
+        """
         found = [operand for operand in self._instructions[at].operands if isinstance(operand, Address)]
         if len(found) != 1:
             return None
@@ -122,7 +129,7 @@ class Absent:
 
     @cached_property
     def _moves(self) -> Mapping[Operand, Sequence[int]]:
-        """By the vector of registers that they fill: the moves."""
+        """Indices of the `mov` instructions that fill each vector of registers."""
         found: dict[Operand, list[int]] = defaultdict(list)
         for index, one in enumerate(self._instructions):
             if one.opcode == "mov" and isinstance(one.operands[0], Vector):
@@ -130,8 +137,8 @@ class Absent:
         return found
 
     def _bytes(self, number: int) -> Sequence[int]:
-        """The widths of the accesses that the assembled code has for a site."""
+        """Return the widths in bytes of the accesses that the machine code has for a site."""
         if number not in self._made:
-            made = self.code.accesses(self.kernel, self._at(number), self.sites[number].space)
+            made = self.code.accesses(self.kernel, self._instruction_of(number), self.sites[number].space)
             self._made[number] = [access.nbytes for access in made.values()]
         return self._made[number]

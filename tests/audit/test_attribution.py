@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memlane.audit.assembled import Assembled
-from memlane.audit.machine_code import Attributed, attributed
+from memlane.audit.assembled_module import AssembledModule
+from memlane.audit.attribution import Attribution, attribute
 from memlane.chip import load
 from memlane.compile import assemble, cuda
 from memlane.emulate import Emulator
@@ -56,13 +56,13 @@ def module() -> Module:
     return cuda(SOURCE, name="machine.cu")
 
 
-def found(module: Module, kernel: str) -> Attributed:
-    one = attributed(Assembled(module, disassemble(assemble(module).data)), kernel)
+def found(module: Module, kernel: str) -> Attribution:
+    one = attribute(AssembledModule(module, disassemble(assemble(module).data)), kernel)
     assert one is not None
     return one
 
 
-def of_loop(one: Attributed, opcode: str) -> list[Made]:
+def of_loop(one: Attribution, opcode: str) -> list[Made]:
     return [
         made
         for made, instruction, loop in zip(one.made, one.instructions, one.loop_of, strict=True)
@@ -140,4 +140,4 @@ def test_instructions_take_their_places_along(module: Module) -> None:
 
 def test_a_kernel_without_a_table_of_lines_is_not_attributed(module: Module) -> None:
     program = disassemble(assemble(module).data)
-    assert attributed(Assembled(cuda(SOURCE.replace("greatest", "others"), name="o.cu"), program), "others") is None
+    assert attribute(AssembledModule(cuda(SOURCE.replace("greatest", "others"), name="o.cu"), program), "others") is None

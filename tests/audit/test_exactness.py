@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from memlane.audit import altered_accesses
-from memlane.audit.altered_accesses import changes
-from memlane.audit.assembled import Assembled, is_like
-from memlane.audit.matching import EXACT, HINT, MERGED, SiteExactness, exactness
+from memlane.audit import site_changes
+from memlane.audit.assembled_module import AssembledModule, is_like
+from memlane.audit.exact_accesses import EXACT, HINT, MERGED, SiteExactness, exactness
 from memlane.audit.proof import prove
+from memlane.audit.site_changes import access_changes
 from memlane.errors import MemlaneError
 from memlane.instrument import trace
 from memlane.instrument.sites import site_table
@@ -284,7 +284,7 @@ def test_constants_become_operands() -> None:
 def test_tracing_unrolls_less() -> None:
     module = example(next(path for path in EXAMPLES if path.stem == "spmv"))
     traced = trace(module)
-    found = changes(module, cubin_of(module), traced, cubin_of(traced.module))
+    found = access_changes(module, cubin_of(module), traced, cubin_of(traced.module))
     assert {str(change) for change in found} == {"7 x 4 B in the original, 1 x 4 B traced"}
     assert all(traced.sites[change.site].kind == "load" for change in found)
 
@@ -297,7 +297,7 @@ def test_tracing_separates_duplicates() -> None:
     )
     module = kernel(HEAD + body)
     traced = trace(module)
-    found = changes(module, cubin_of(module), traced, cubin_of(traced.module))
+    found = access_changes(module, cubin_of(module), traced, cubin_of(traced.module))
     assert [str(change) for change in found] == ["none in the original, 1 x 4 B traced"]
 
 
@@ -306,7 +306,7 @@ def test_probes_do_not_always_separate() -> None:
     module = kernel(HEAD + FOUR, before=WORDS)
     traced = trace(module)
     data = cubin_of(traced.module)
-    assert changes(module, cubin_of(module), traced, data) == ()
+    assert access_changes(module, cubin_of(module), traced, data) == ()
     absent = [proof for proof in prove(traced, data) if proof.copies == 0]
     assert [proof.site for proof in absent] == [2, 3, 4]
     neighbour = "merged with a neighbour: the assembler combined it with that of the same line into one access of 16 B"
@@ -353,7 +353,7 @@ def test_what_was_made_of_a_site_is_said_by_width() -> None:
             return False
 
     site = Site(0, "k", 0, "k.ptx", 1, 1, "ld.global.u64", "load", "global", 8)
-    assert altered_accesses._described(Made(), "k", 0, site) == "1 x 4 B + 2 x 8 B"  # type: ignore[arg-type]
+    assert site_changes._described(Made(), "k", 0, site) == "1 x 4 B + 2 x 8 B"  # type: ignore[arg-type]
 
 
 def test_products_of_a_function_without_code_have_no_accesses() -> None:
@@ -361,4 +361,4 @@ def test_products_of_a_function_without_code_have_no_accesses() -> None:
     (name,) = module.functions
     index = next(at for at, one in enumerate(module.functions[name].instructions()) if one.name.startswith("wgmma.mma_async"))
     program = disassemble(cubin_of(kernel(HEAD + "st.global.u32 [%a], %i; ret;")))
-    assert Assembled(module, program)._products[name, index] == {}
+    assert AssembledModule(module, program)._products[name, index] == {}

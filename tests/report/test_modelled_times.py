@@ -17,8 +17,8 @@ from memlane.measure import Tracer
 from memlane.record import Trace
 from memlane.record import load as loaded
 from memlane.report import findings_document, render_findings, render_trace, summary_document, to_json, to_text
-from memlane.report.html.about import about
-from memlane.report.modelled import COSTS, time_notes
+from memlane.report.html.trace_facts import trace_facts
+from memlane.report.modelled_times import COSTS, time_notes
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "transpose.cu"
 
@@ -89,7 +89,7 @@ def test_documents_have_the_numbers(timed: Trace) -> None:
 
 
 def test_the_page_and_a_comparison_say_it(timed: Trace) -> None:
-    rows = [text for group in about(timed, None) for _, text in group.rows]
+    rows = [text for group in trace_facts(timed, None) for _, text in group.rows]
     assert any("modelled time limited by L2 writes of one SM" in text for text in rows)
     (change,) = compare(timed, timed, {"naive": "padded"}).kernels
     assert "the modelled time is limited by L2 writes of one SM before and by latency after" in change.notes

@@ -1,4 +1,4 @@
-"""What every lab is: a name, a summary, and a function from a target to a result."""
+"""Define the interface of a lab: a name, a summary, and a function from a target to a result."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def _silent(text: str) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """What is wanted of a lab."""
+    """Options of a run: the cases to measure, and how thoroughly."""
 
     quick: bool = False
-    """Small sizes and few repetitions: seconds on the emulator. Shows that it works; on a GPU its numbers are worth less."""
+    """Small sizes and few repetitions: seconds on the emulator. Shows that it works; on a GPU its numbers are less reliable."""
     only: tuple[str, ...] = ()
     """Names of the cases to measure; all if empty."""
     tell: Callable[[str], None] = _silent
-    """Is called with a line of progress before each case."""
+    """Function called with a line of progress before each case."""
 
     def chosen(self, known: tuple[str, ...]) -> tuple[str, ...]:
-        """The cases to measure, in the order of `known`. CommandError for one that is not known."""
+        """Return the cases to measure, in the order of `known`. Raises CommandError for an unknown case."""
         for name in self.only:
             if name not in known:
                 raise CommandError(f"--only {name}: no such case; choose from: {', '.join(known)}")
@@ -39,7 +39,7 @@ class Lab:
 
     name: str
     summary: str
-    """One line."""
+    """Summary in one line."""
     cases: tuple[str, ...]
-    """What `--only` can name."""
+    """Names that `--only` accepts."""
     run: Callable[[Target, Request], Result]

@@ -1,4 +1,4 @@
-"""What the trace is: where it was taken, what ran, what is missing of it, and what taking it changed."""
+"""Describe a trace on its page: where it was taken, what ran, what is missing, and what tracing changed."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from collections.abc import Sequence
 from memlane.chip import Chip
 from memlane.number_format import extents, plural, rounded
 from memlane.record import Footprint, LaunchInfo, Perturbation, Skipped, Trace, kernel_label
-from memlane.report.assembled import completeness_notes
-from memlane.report.called import called_note
-from memlane.report.failed import broken_off_note
+from memlane.report.call_notes import called_note
+from memlane.report.exactness import completeness_notes
+from memlane.report.failures import broken_off_note
 from memlane.report.html.model import Facts
-from memlane.report.modelled import limited_by
+from memlane.report.modelled_times import limited_by
 from memlane.report.perturbation import staging_notes
-from memlane.report.sampled import sample_notes
-from memlane.report.skipped import skipped_note
+from memlane.report.sample_notes import sample_notes
+from memlane.report.skipped_accesses import skipped_note
 
 END_WORDS = {"issue-only": "issued"}
-"""Labels of ends that tables show as another word, as the terminal does."""
+"""Words that tables use for the labels of ends, as in the terminal; others are shown unchanged."""
 MEANINGS = {
     "complete": "when the value had arrived",
     "issue-only": "when the access had left the warp; it may complete later",
     "block-visible": "when every thread of the block would see what was stored",
     "device-visible": "when every thread of the device would see what was stored",
 }
-"""When the end of an access was read, by its label; others speak for themselves."""
+"""When the end of an access was read, by its label; other labels are self-explanatory."""
 MOST_LAUNCHES = 40
-"""So many launches are told one by one."""
+"""Largest number of launches listed individually."""
 
 
-def about(trace: Trace, chip: Chip | None) -> list[Facts]:
-    """The facts in groups."""
+def trace_facts(trace: Trace, chip: Chip | None) -> list[Facts]:
+    """Return the facts in groups."""
     groups = [_where(trace, chip), _what_ran(trace), _completeness(trace), _perturbation(trace)]
     return [group for group in groups if group.rows]
 
 
 def warnings(trace: Trace) -> list[str]:
-    """What one must know before reading any number: launches that broke off, parts of launches, records that were lost."""
+    """Return what a reader must know before any number: failed launches, launches traced in part, lost records."""
     told = [f"Launch {launch.id} ({kernel_label(launch.kernel)}) failed: {launch.failed}." for launch in trace.launches if launch.failed]
     told += [broken_off_note(trace.failed)] if trace.failed else []
     told += sample_notes(trace)

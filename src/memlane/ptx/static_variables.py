@@ -1,13 +1,13 @@
-"""Variables that a function has for all its calls together, put in front of the function.
+"""Move static variables of device functions to module scope, in front of the function.
 
     .func f() {                          .shared .b32 s;
       .shared .b32 s;              ->    .func f() {
       st.shared.u32 [s], 1; ret;           st.shared.u32 [s], 1; ret;
     }                                    }
 
-There is one of them however often the function is called, and copies of the function have to mean that one. The compiler puts the shared
-array of a kernel into a function that alone uses it. Variables in global and constant memory are put outside when a text is parsed, so
-that no pass has to look for them in functions.
+All calls of the function share one instance, and inlined copies of the function have to refer to that one. The compiler puts the shared
+array of a kernel into a function that alone uses it. Variables in global and constant memory are moved when a text is parsed, so that no
+pass has to search functions for them.
 """
 
 from __future__ import annotations
@@ -21,33 +21,37 @@ from memlane.ptx.lexer import NAME
 from memlane.ptx.registers import rename_instruction
 
 
-def statics_outside(module: Module) -> Module:
-    """The module with such variables of its functions (not its kernels) outside, as far as their names mean nothing else in it; itself if
-    there are none."""
+def hoist_shared_variables(module: Module) -> Module:
+    """Return the module with the shared variables of its functions (not its kernels) moved to module scope.
+
+    Variables whose name is declared elsewhere too stay. Returns the module itself if there are none to move.
+    """
     declared = Counter(_declared(module.items))
     items: list[Item] = []
     for item in module.items:
         if isinstance(item, Function) and item.body is not None and not item.is_entry:
             inside = item.body.statements
-            moved = [one for one in inside if isinstance(one, Variable) and one.space == "shared" and declared[one.name] == 1]
-            if moved:
-                items += moved
-                item = replace(item, body=replace(item.body, statements=tuple(one for one in inside if one not in moved)))
+            hoisted = [one for one in inside if isinstance(one, Variable) and one.space == "shared" and declared[one.name] == 1]
+            if hoisted:
+                items += hoisted
+                item = replace(item, body=replace(item.body, statements=tuple(one for one in inside if one not in hoisted)))
         items.append(item)
     return module if len(items) == len(module.items) else replace(module, items=tuple(items))
 
 
-def variables_outside(items: tuple[Item, ...]) -> tuple[Item, ...]:
-    """The items with the variables in global and constant memory that functions declare in front of these functions. A name that is
-    declared elsewhere too gets a number."""
+def hoist_static_variables(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Return the items with variables in global and constant memory that functions declare moved in front of these functions.
+
+    A name that is declared elsewhere too gets a number.
+    """
     if not any(_is_static(one) for item in items if isinstance(item, Function) for one in item.walk()):
         return items
-    lift = _Lift(items)
+    hoister = _Hoister(items)
     found: list[Item] = []
     for item in items:
         if isinstance(item, Function) and item.body is not None:
-            item = replace(item, body=lift.block(item.body, {}))
-            found += lift.taken_out()
+            item = replace(item, body=hoister.block(item.body, {}))
+            found += hoister.take_hoisted()
         found.append(item)
     return tuple(found)
 
@@ -56,30 +60,30 @@ def _is_static(one: Statement) -> bool:
     return isinstance(one, Variable) and one.space in ("global", "const")
 
 
-class _Lift:
-    """Takes such variables out of blocks, and gives them names that nothing else has."""
+class _Hoister:
+    """Removes such variables from blocks, and gives them unique names."""
 
     def __init__(self, items: tuple[Item, ...]) -> None:
         self._declared = Counter(_declared(items))
-        self._moved: list[Variable] = []
+        self._hoisted: list[Variable] = []
 
-    def taken_out(self) -> list[Variable]:
-        """The variables taken out since the last call."""
-        moved, self._moved = self._moved, []
-        return moved
+    def take_hoisted(self) -> list[Variable]:
+        """Return the variables removed since the last call."""
+        hoisted, self._hoisted = self._hoisted, []
+        return hoisted
 
     def block(self, block: Block, outer: Mapping[str, str]) -> Block:
-        """The block without its variables. `outer` has the new names that hold around it."""
+        """Return the block without its static variables. `outer` maps old to new names around the block."""
         names = {**outer}
         for one in block.statements:
             if isinstance(one, Variable | RegisterDecl | Label):
                 names.pop(one.name, None)
-        names.update({one.name: self._named(one.name) for one in block.statements if isinstance(one, Variable) and _is_static(one)})
+        names.update({one.name: self._unique_name(one.name) for one in block.statements if isinstance(one, Variable) and _is_static(one)})
         kept: list[Statement] = []
         for one in block.statements:
             if isinstance(one, Variable) and _is_static(one):
                 initial = None if one.initial is None else NAME.sub(lambda found: names.get(found[0], found[0]), one.initial)
-                self._moved.append(replace(one, name=names[one.name], initial=initial))
+                self._hoisted.append(replace(one, name=names[one.name], initial=initial))
             elif isinstance(one, Block):
                 kept.append(self.block(one, names))
             elif isinstance(one, Instruction):
@@ -88,8 +92,8 @@ class _Lift:
                 kept.append(one)
         return Block(tuple(kept))
 
-    def _named(self, name: str) -> str:
-        """The name itself if it is declared once, else one that is not declared."""
+    def _unique_name(self, name: str) -> str:
+        """Return the name itself if it is declared once, else one that is not declared."""
         if self._declared[name] == 1:
             return name
         number = 1

@@ -1,5 +1,4 @@
-"""What mangled names are made of: their characters, read one after another, and the types and names that they spell; and the demangler of
-the C++ runtime, where there is one."""
+"""Provide the parts of a demangler: a cursor over the characters, types and names; and the C++ runtime's demangler, if there is one."""
 
 from __future__ import annotations
 
@@ -16,25 +15,25 @@ _DIGITS36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class UnreadError(Exception):
-    """A part of the mangling that is not read here."""
+    """Raised for a part of the mangling that this demangler does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type in the two halves between which its declarator stands: `int (*` and `)(float)`."""
+    """A type in two halves, with its declarator between them: `int (*` and `)(float)`."""
 
     left: str
     right: str = ""
     items: tuple[Type, ...] | None = None
-    """The members, if this is a pack of types or constants."""
+    """Members, if this is a pack of types or constants."""
     parameter: int | None = None
-    """Which template parameter this stands for. A later `S_` for it means that parameter of the place where the `S_` stands."""
+    """Number of the template parameter that this stands for. A later `S_` for it means that parameter at the place of the `S_`."""
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.items)) if self.items is not None else self.left + self.right
 
     def pointed(self, sign: str) -> Type:
-        """The pointer (or reference) to this type."""
+        """Return the pointer (or reference) to this type."""
         if self.right.startswith(("(", " [")):
             return Type(f"{self.left.rstrip()} ({sign}", f"){self.right}")
         return Type(self.left + sign, self.right)
@@ -45,18 +44,18 @@ class Type:
 
 @dataclass(slots=True)
 class Name:
-    """A name with what decides how its function type is to be read."""
+    """A name with the facts that decide how its function type is parsed."""
 
     text: str
     has_arguments: bool = False
     returns_nothing: bool = False
-    """A constructor, destructor or conversion: even as a template it has no return type in its mangling."""
+    """Whether it is a constructor, destructor or conversion: even as a template it has no return type in its mangling."""
     qualifiers: str = ""
-    """What stands behind the parameters of a member function, for example ` const`."""
+    """Text behind the parameters of a member function, for example ` const`."""
 
 
 class Cursor:
-    """Where reading stands in the text."""
+    """A reading position in the mangled text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -82,7 +81,7 @@ class Cursor:
 
     @staticmethod
     def check_length(characters: int) -> None:
-        """Raise UnreadError for a part that is too long: parts that stand for earlier ones double with every step."""
+        """Raise UnreadError for a part that is too long: back references can double it with every step."""
         if characters > _LONGEST:
             raise UnreadError
 
@@ -96,7 +95,7 @@ class Cursor:
         return -int(self.text[start : self.at]) if negative else int(self.text[start : self.at])
 
     def index(self) -> int:
-        """The rest of `S_`, `S0_`, `SA_` in base 36: 0, 1, 11."""
+        """Return the index in the rest of `S_`, `S0_`, `SA_`, in base 36: 0, 1, 11."""
         value = 0
         if self.take("_"):
             return 0
@@ -110,18 +109,18 @@ class Cursor:
 
 _RUNTIMES = ("libstdc++.so.6", "libc++abi.so.1", "libc++abi.dylib")
 _LONGEST_FOR_RUNTIME = 4096
-"""Characters of a name; the runtime reads nested parts by recursion."""
+"""Longest name passed to the runtime, in characters; it parses nested parts by recursion."""
 _MOST_SUBSTITUTIONS = 32
-"""Parts of a name that stand for earlier ones. Each may double its length, and the runtime has no limit."""
+"""Largest number of back references in such a name. Each may double its length, and the runtime has no limit."""
 _SUBSTITUTION = re.compile(r"[ST][0-9A-Z]*_")
 _LITERAL = re.compile(r"(?<=[<,( ])(-?\d+)(?:u|l|ul|ll|ull)(?=[,>)])")
 _INTERNAL = re.compile(r"\b_INTERNAL_\w+(?=::)")
 
 
-def by_runtime(name: str) -> str | None:
-    """Return what the C++ runtime of this machine makes of a mangled name, in the spelling of this package.
+def runtime_demangle(name: str) -> str | None:
+    """Return the C++ runtime's demangling of a name, in the spelling of this package.
 
-    None if there is no runtime, if it cannot read the name, or if the name may come to more than fits into memory.
+    None if there is no runtime, if it cannot parse the name, or if the result may not fit into memory.
     """
     if len(name) > _LONGEST_FOR_RUNTIME or len(_SUBSTITUTION.findall(name)) > _MOST_SUBSTITUTIONS:
         return None
@@ -136,17 +135,17 @@ def by_runtime(name: str) -> str | None:
 
 @cache
 def _runtime() -> Callable[[str], str | None] | None:
-    """The function `__cxa_demangle` of the C++ ABI, from the first library that is there."""
+    """Return `__cxa_demangle` of the C++ ABI, from the first library that exists; None if none does."""
     for library in _RUNTIMES:
         try:
-            return _bound(ctypes.CDLL(library).__cxa_demangle, ctypes.CDLL(None).free)
+            return _wrapped(ctypes.CDLL(library).__cxa_demangle, ctypes.CDLL(None).free)
         except (OSError, AttributeError):
             continue
     return None
 
 
-def _bound(demangler: Any, free: Any) -> Callable[[str], str | None]:
-    """The two functions of C as one of Python."""
+def _wrapped(demangler: Any, free: Any) -> Callable[[str], str | None]:
+    """Return the two C functions wrapped as one Python function."""
     demangler.restype = ctypes.c_void_p
     demangler.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
     free.argtypes = (ctypes.c_void_p,)

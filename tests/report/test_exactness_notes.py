@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from memlane.record import BY_EMULATOR, COMPLETE, EXACT, HINT, ISSUE_ONLY, MERGED, PROVED, Counts, Exactness, SiteCounts
 from memlane.report import counts_document, render_counts, summary_document, to_text
-from memlane.report.assembled import completeness_notes
+from memlane.report.exactness import completeness_notes
 from tests.synthetic import transpose
 
 TRACE = transpose()

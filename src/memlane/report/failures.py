@@ -1,4 +1,4 @@
-"""What broke off, said aloud: a report of a part would read as a report of the whole."""
+"""Report failures: without a note, a partial report would be taken for a complete one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def broken_off_note(why: str) -> str:
-    """Say that the program broke off, and what that means for a report."""
+    """Return a note that the program failed, and what that means for a report."""
     return f"The program failed: {why.rstrip('.')}. Launches after that are missing here."
 
 
 def failed_notes(why: str, launches: Sequence[FailedLaunch] = (), lacking: str = "") -> list[str]:
-    """What broke off, one line each: the program, for the reason `why` unless that is empty, and launches that did not end it.
+    """Return one line for each failure: failed launches that did not end the program, then the program itself if `why` is not empty.
 
-    `lacking`: what the report lacks of these launches, as a sentence.
+    `lacking`: a sentence that tells what the report lacks of these launches.
     """
     others = [one for one in launches if one.why != why]
     notes = [f"Launch {one.number} ({kernel_label(one.kernel)}) failed: {one.why.rstrip('.')}. {lacking}".rstrip() for one in others]
@@ -27,7 +27,7 @@ def failed_notes(why: str, launches: Sequence[FailedLaunch] = (), lacking: str =
 
 
 def failed_fields(why: str, launches: Sequence[FailedLaunch]) -> dict[str, Any]:
-    """The same as fields of a document."""
+    """Return the failures as fields of a JSON document."""
     return {
         "failed": why or None,
         "failed_launches": [{"id": one.number, "kernel": one.kernel, "why": one.why} for one in launches],

@@ -1,4 +1,4 @@
-"""Lines of called functions: which calls their numbers are summed over."""
+"""Write the note on lines of called functions: the calls over which their numbers are summed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import PurePath
 from memlane.record import Site
 
 _MOST = 4
-"""So many calls of a line are told one by one."""
+"""Largest number of calls of a line listed individually."""
 
 
 def called_note(sites: Iterable[Site]) -> str:
-    """`Called, summed over the calls: odd.cu:2 by helper (odd.cu:9), make (odd.cu:8) > helper (odd.cu:4).`; empty where there is none."""
+    """Return `Called, summed over the calls: odd.cu:2 by helper (odd.cu:9), make (odd.cu:8) > helper (odd.cu:4).`, or an empty string."""
     ways: dict[tuple[str, int], dict[str, None]] = {}
     for site in sites:
         if site.calls:

@@ -1,11 +1,11 @@
-"""The special registers of PTX, with their types (manual, section "Special Registers")."""
+"""List the special registers of PTX, with their types (manual, section "Special Registers")."""
 
 from __future__ import annotations
 
 _VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 
 COLOURS = {"r": "x", "g": "y", "b": "z", "a": "w"}
-"""The other names of the elements of a vector."""
+"""Alternative names of the elements of a vector."""
 _SCALARS = {
     "u32": (
         *("laneid", "warpid", "nwarpid", "smid", "nsmid", "clock", "clock_hi", "globaltimer_lo", "globaltimer_hi"),
@@ -27,4 +27,4 @@ SPECIAL_REGISTERS: dict[str, str] = {
     **{f"%{name}": kind for kind, names in _SCALARS.items() for name in names},
     "WARP_SZ": "u32",
 }
-"""Name as written to scalar type. `%tid` without an axis is a vector of four; `WARP_SZ` is a constant that stands where a number may."""
+"""Scalar type by name as written. `%tid` without an axis is a vector of four; `WARP_SZ` is a constant allowed where a number is."""

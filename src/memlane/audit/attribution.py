@@ -1,17 +1,16 @@
-"""What the assembler made of each instruction of a kernel, for the model of its time: machine instructions, order, copies of loops.
+"""Attribute the machine instructions of a kernel to its PTX instructions, for the timing model: counts, order, copies of loops.
 
-    found = attributed(assembled, "kernel")       # what each PTX instruction became, by its index, and its place in the assembled code
-    found.in_order(order)                         # the same of the instructions in another order, with what waits for what
+    found = attribute(assembled, "kernel")       # what each PTX instruction became, by its index, and its place in the machine code
+    found.in_order(order)                         # the same for the instructions in another order, with what waits for what
 
-The assembler's table of lines says of each machine instruction which PTX instruction it comes from. Loops are matched, because the
-assembler copies their bodies: of the loops of the assembled code whose instructions come from one loop of the PTX, the one with the most
-copies of its body counts. What it moved in front of a loop costs nothing in each turn then, and what belongs to all copies together, such
-as a counter, a part of each. Code that runs only behind a call of the assembler's own programs, such as divisions of unusual numbers, is
-left out.
+The line table of ptxas tells which PTX instruction each machine instruction comes from. Loops are matched, because ptxas copies their
+bodies: of the machine loops whose instructions come from one loop of the PTX, the one with the most copies of its body counts. Code hoisted
+out of the loop then costs nothing per iteration, and code shared by all copies, such as a counter, costs a fraction in each. Code that runs
+only behind a call of ptxas's own routines, such as divisions of unusual numbers, is left out.
 
-Loads that come late in the PTX may come early in the assembled code: across branches, whose code it executes under predicates, and
-from several turns of a loop. Instructions in front of which it puts such loads are late: the clock lets the warp go on to the loads, and
-wait where the assembled code has caught up.
+Loads that come late in the PTX may come early in the machine code: across branches, whose code it executes under predicates, and from
+several iterations of a loop. Instructions in front of which it puts such loads are late: the timing model lets the warp go on to the
+loads, and wait where the machine code has caught up.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mode
 
-from memlane.audit.assembled import COMBINES, Assembled
+from memlane.audit.assembled_module import COMBINES, AssembledModule
 from memlane.launch import MachineCode, Made
 from memlane.ptx import ControlFlow, Function, Instruction, flatten_scopes, memory_access, values_read, values_written
 from memlane.sass import Flow, effects
@@ -40,53 +39,58 @@ _PIPES = {
     "alu": """IADD IADD3 LOP3 PLOP3 ISETP SEL SHF SHL SHR LEA PRMT MOV IMNMX VIMNMX VIMNMX3 VIADDMNMX FMNMX FSETP FSEL FSET IABS SGXT
         BMSK P2R R2P FCHK VABSDIFF I2FP F2FP HMNMX2 HSETP2 HSET2 PSETP""",
 }
-"""Opcodes by the pipe that they take, by the guide of Nsight Compute (fma, alu, fp64, xu, ...). `IMAD` and `VIADD` go through that half of
-the pipe for multiplications and additions which does integers, too: `arithmetic: Shift` in benchmarks/results/h200/predict_measured.json
-keeps ALU as busy as two of its three instructions a step do."""
+"""Opcodes by the pipe that they use, according to the guide of Nsight Compute (fma, alu, fp64, xu, ...).
+
+`IMAD` and `VIADD` use the half of the FMA pipe that also does integers: `arithmetic: Shift` in
+benchmarks/results/h200/predict_measured.json keeps ALU as busy as two of its three instructions a step do.
+"""
 PIPE_OF = {opcode: pipe for pipe, opcodes in _PIPES.items() for opcode in opcodes.split()}
-"""What is not here takes an issue slot only: loads and stores, whose passes are counted where they run, branches, uniform arithmetic."""
+"""Pipe of each opcode.
+
+Opcodes not listed take an issue slot only: loads and stores (whose passes are counted where they run), branches, uniform arithmetic.
+"""
 _SINGLE = frozenset({"add", "sub", "mul", "fma", "mad", "min", "max"})
-"""Operations that become one machine instruction where they compute with floats of 32 or 64 bits."""
-_LEAVES = frozenset({"BRA", "BRX", "JMP", "JMX", "EXIT", "RET", "BREAK"})
-_ANYWHERE = -1
-"""Where an instruction is that is in no loop."""
+"""Operations that become one machine instruction on floats of 32 or 64 bits."""
+_JUMPS = frozenset({"BRA", "BRX", "JMP", "JMX", "EXIT", "RET", "BREAK"})
+_NO_LOOP = -1
+"""The loop number of an instruction outside all loops."""
 
 
 @dataclass(frozen=True)
 class _Region:
-    """The assembled code of one loop of the PTX, or of what is in no loop."""
+    """The machine code of one PTX loop, or of the code outside all loops."""
 
     nodes: frozenset[int]
     copies: int
-    """Of the body that are in it."""
+    """Number of copies of the loop body in it."""
 
 
-def attributed(assembled: Assembled, kernel: str) -> Attributed | None:
-    """Return what became of each instruction of a kernel, None where the assembled code has no such kernel or no table of lines."""
+def attribute(assembled: AssembledModule, kernel: str) -> Attribution | None:
+    """Return what each instruction of a kernel became; None if the machine code has no such kernel or no table of lines."""
     function = assembled.module.functions[kernel]
     code = assembled.program.functions.get(kernel)
     if code is None or function.body is None or all(one.ptx_line is None for one in code.instructions):
         return None
-    return _Attribution(assembled.flow, kernel, function, assembled.lines(kernel)).attributed()
+    return _Attributor(assembled.flow, kernel, function, assembled.lines(kernel)).attribute()
 
 
 @dataclass(frozen=True)
-class Attributed:
-    """What became of the instructions of a kernel, by their index."""
+class Attribution:
+    """The machine code of the instructions of a kernel, by index."""
 
     instructions: Sequence[Instruction]
     made: Sequence[Made]
     ranks: Sequence[int | None]
-    """The place of each in the assembled code; None for one that nothing was made of there."""
+    """Place of each instruction in the machine code; None for an instruction from which nothing was made."""
     loop_of: Sequence[int]
-    """The number of the innermost loop that each is in, or -1."""
+    """Number of the innermost loop of each instruction, or -1."""
     turns: Mapping[int, int]
-    """By number of a loop, how many turns of it have loads under way together, where these are several."""
+    """Iterations whose loads are in flight together, by number of the loop; only loops with several."""
     skipped: Mapping[int, range]
-    """By guarded branch that the assembler has no jump for, the instructions that it leaves out."""
+    """Instructions that a guarded branch skips, by branches for which the machine code has no jump."""
 
     def in_order(self, order: Sequence[int]) -> MachineCode:
-        """Return the same of the instructions in an order in which each still finds its operands, with what of them is late."""
+        """Return the machine code for the instructions in a given order that respects their operands, with those that are late marked."""
         found = [self.made[index] for index in order]
         for loop in sorted(set(self.loop_of)):
             places = [place for place, index in enumerate(order) if self.loop_of[index] == loop]
@@ -102,18 +106,18 @@ class Attributed:
         return MachineCode(tuple(found))
 
     def _sum(self, indices: Iterable[int]) -> tuple[int, int]:
-        """How many machine instructions instructions became, and how many of them access memory."""
+        """Return the number of machine instructions made from `indices`, and how many of them access memory."""
         some = [index for index in indices if self.made[index].pipes]
         accesses = sum(_accesses(self.instructions[index]) for index in some)
         return sum(len(self.made[index].pipes) for index in some), accesses
 
     def _behind_all(self, order: Sequence[int], places: Sequence[int]) -> set[int]:
-        """The places in a loop, turns of which have loads under way together, whose instructions need what the loop loads."""
+        """Return the places in a loop with several iterations in flight whose instructions depend on loads of the loop."""
         loaded = loaded_values([self.instructions[order[place]] for place in places])
         return {place for place in places if not loaded.isdisjoint(values_read(self.instructions[order[place]]))}
 
     def _behind_later_loads(self, order: Sequence[int], places: Sequence[int]) -> set[int]:
-        """The places whose instructions stand behind loads in the assembled code that follow them in this order."""
+        """Return the places whose instructions stand, in the machine code, behind loads that follow them in this order."""
         late = set()
         earliest: int | None = None
         for place in reversed(places):
@@ -129,21 +133,21 @@ class Attributed:
     def _catching_up(
         self, order: Sequence[int], places: Sequence[int], late: Collection[int], turns: int, loop: int
     ) -> Iterator[tuple[int, int]]:
-        """Where the warp waits for what was late: behind it in the assembled code, and at the end of a loop, or of several turns of it."""
-        waiting: int | None = None
+        """Yield (place, iterations) where the warp waits for late instructions: at a place that catches up, or at a loop's end."""
+        scoreboards: int | None = None
         for place in places:
             rank = self.ranks[order[place]]
             if place in late:
-                waiting = rank if waiting is None else min(waiting, rank or 0)
-            elif turns == 1 and waiting is not None and rank is not None and rank > waiting:
-                waiting = None
+                scoreboards = rank if scoreboards is None else min(scoreboards, rank or 0)
+            elif turns == 1 and scoreboards is not None and rank is not None and rank > scoreboards:
+                scoreboards = None
                 yield place, 1
-        if loop != _ANYWHERE and (waiting is not None or turns > 1):
+        if loop != _NO_LOOP and (scoreboards is not None or turns > 1):
             yield places[-1], turns
 
 
-class _Attribution:
-    """Both sides of one kernel."""
+class _Attributor:
+    """The PTX and the machine code of one kernel."""
 
     def __init__(self, flow: Flow, kernel: str, function: Function, lines: Sequence[int]) -> None:
         self._flow = flow
@@ -152,59 +156,59 @@ class _Attribution:
         number = {line: index for index, line in enumerate(lines)}
         self._order = [node for node in sorted(_executed(flow, kernel)) if flow.nodes[node].opcode != "NOP"]
         self._origin = {node: number.get(flow.nodes[node].ptx_line or 0, 0) for node in self._order}
-        """By node, the instruction that it comes from; what a kernel begins with comes from the first."""
+        """Index of the PTX instruction from which each node comes; the prologue of a kernel counts for the first."""
 
-    def attributed(self) -> Attributed:
-        """What became of all."""
+    def attribute(self) -> Attribution:
+        """Return what all instructions became."""
         found = [Made()] * len(self._instructions)
         ranks: list[int | None] = [None] * len(self._instructions)
         turns = {}
         combined = {self._origin[node] for node in self._order if self._flow.nodes[node].opcode in COMBINES}
         for loop, region in self._regions().items():
-            own = [node for node in self._order if node in region.nodes and self._home(node) == loop]
-            for index, one in self._spread(own, region.copies).items():
+            own = [node for node in self._order if node in region.nodes and self._loop_of_node(node) == loop]
+            for index, one in self._divide_among_iterations(own, region.copies).items():
                 found[index] = replace(one, is_combined=index in combined)
             for node in reversed(own):
                 ranks[self._origin[node]] = node
-            under_way = 1 if loop == _ANYWHERE else self._turns_under_way(loop, own, region.copies)
+            under_way = 1 if loop == _NO_LOOP else self._iterations_in_flight(loop, own, region.copies)
             if under_way > 1:
                 turns[loop] = under_way
-        return Attributed(self._instructions, found, ranks, self._loop_of, turns, self._left_out())
+        return Attribution(self._instructions, found, ranks, self._loop_of, turns, self._skipped_instructions())
 
-    def _left_out(self) -> dict[int, range]:
-        """By guarded branch without a jump in the assembled code: what it leaves out where all lanes take it."""
-        jumps = {self._origin[node] for node in self._order if self._flow.nodes[node].opcode in _LEAVES}
+    def _skipped_instructions(self) -> dict[int, range]:
+        """Return, by guarded branch without a jump in the machine code, the instructions that it skips where all lanes take it."""
+        jumps = {self._origin[node] for node in self._order if self._flow.nodes[node].opcode in _JUMPS}
         return {
             branch: range(branch + 1, target)
             for branch, target in self._targets.items()
             if branch not in jumps and target > branch and self._loop_of[branch] == self._loop_of[branch + 1]
         }
 
-    def _home(self, node: int) -> int:
-        """The innermost loop of the PTX instruction that a node comes from."""
+    def _loop_of_node(self, node: int) -> int:
+        """Return the innermost loop of the PTX instruction that a node comes from."""
         return self._loop_of[self._origin[node]]
 
     # -- loops ---------------------------------------------------------------------------------------------------------------------
 
     def _regions(self) -> dict[int, _Region]:
-        """By loop of the PTX, the assembled code of it; where it has no loop there, all that comes from it."""
+        """Return the machine code of each PTX loop; where it has no machine loop, all code that comes from it."""
         candidates: dict[int, list[_Region]] = defaultdict(list)
         for nodes in _machine_loops(self._flow, self._order):
-            homes = Counter(self._home(node) for node in nodes)
-            homes.pop(_ANYWHERE, None)
+            homes = Counter(self._loop_of_node(node) for node in nodes)
+            homes.pop(_NO_LOOP, None)
             if homes:
                 loop = homes.most_common(1)[0][0]
-                own = [node for node in nodes if self._home(node) == loop]
-                candidates[loop].append(_Region(nodes, self._copies(own)))
-        found = {_ANYWHERE: _Region(frozenset(self._order), 1)}
+                own = [node for node in nodes if self._loop_of_node(node) == loop]
+                candidates[loop].append(_Region(nodes, self._count_copies(own)))
+        found = {_NO_LOOP: _Region(frozenset(self._order), 1)}
         for loop in range(len(self._loops)):
-            everywhere = [node for node in self._order if self._home(node) == loop]
-            whole = _Region(frozenset(self._order), self._copies(everywhere))
+            everywhere = [node for node in self._order if self._loop_of_node(node) == loop]
+            whole = _Region(frozenset(self._order), self._count_copies(everywhere))
             found[loop] = max(candidates[loop], key=lambda one: (one.copies, len(one.nodes)), default=whole)
         return found
 
-    def _copies(self, nodes: Collection[int]) -> int:
-        """How many copies of a loop's body there are, by what has one machine instruction in each."""
+    def _count_copies(self, nodes: Collection[int]) -> int:
+        """Return the number of copies of a loop's body, from instructions that become one machine instruction in each copy."""
         accesses: Counter[int] = Counter()
         sums: Counter[int] = Counter()
         rest: Counter[tuple[int, str]] = Counter()
@@ -222,8 +226,11 @@ class _Attribution:
 
     # -- weights -------------------------------------------------------------------------------------------------------------------
 
-    def _spread(self, nodes: Sequence[int], copies: int) -> dict[int, Made]:
-        """Divide the machine instructions of all copies of a body among the instructions of one turn, in the order of the first copy."""
+    def _divide_among_iterations(self, nodes: Sequence[int], copies: int) -> dict[int, Made]:
+        """Divide the machine instructions of all copies of a body among the instructions of one iteration.
+
+        The order is that of the first copy.
+        """
         of: dict[int, list[MachineInstruction]] = defaultdict(list)
         rank: dict[int, int] = {}
         for node in nodes:
@@ -245,8 +252,8 @@ class _Attribution:
             cycles -= found[index].cycles
         return found
 
-    def _turns_under_way(self, loop: int, nodes: Sequence[int], copies: int) -> int:
-        """How many turns of a loop have asked for their words before the first of these is used."""
+    def _iterations_in_flight(self, loop: int, nodes: Sequence[int], copies: int) -> int:
+        """Return how many iterations of a loop issue their loads before the first result is used."""
         first, last = self._loops[loop]
         if copies < 2 or self._ends_by_loads(first, last) or set(self._loop_of[first : last + 1]) != {loop}:
             return 1
@@ -263,7 +270,7 @@ class _Attribution:
         return min(copies, max(depths, default=1))
 
     def _first_use(self, nodes: Sequence[int], place: int) -> int:
-        """The place among the nodes where the result of a load is first needed, or their number."""
+        """Return the place among the nodes where the result of a load is first used, or their number if nowhere."""
         written = effects(self._flow.nodes[nodes[place]]).writes
         for later in range(place + 1, len(nodes)):
             if not written.isdisjoint(effects(self._flow.nodes[nodes[later]]).reads):
@@ -271,13 +278,13 @@ class _Attribution:
         return len(nodes)
 
     def _ends_by_loads(self, first: int, last: int) -> bool:
-        """Whether what a loop loads decides whether it goes on: then no turn begins before that is there."""
+        """Return whether a loaded value decides whether a loop continues: then no iteration begins before it has arrived."""
         tainted = loaded_values(self._instructions[first : last + 1])
         return not tainted.isdisjoint(values_read(self._instructions[last]))
 
 
 def loaded_values(instructions: Sequence[Instruction]) -> set[str]:
-    """Return the values of a loop's body that depend on what the body loads."""
+    """Return the values of a loop body that depend on what the body loads."""
     found: set[str] = set()
     before = -1
     while before != len(found):
@@ -289,13 +296,13 @@ def loaded_values(instructions: Sequence[Instruction]) -> set[str]:
 
 
 def _loads(one: Instruction) -> bool:
-    """Whether an instruction brings something from memory, other than constants."""
+    """Return whether an instruction loads from memory, constants and parameters excluded."""
     access = memory_access(one)
     return one.form.effect in ("load", "texture", "atomic") and (access is None or access.space not in ("param", "const"))
 
 
 def _accesses(one: Instruction) -> bool:
-    """Whether an instruction goes through the load-store unit."""
+    """Return whether an instruction uses the load-store unit."""
     access = memory_access(one)
     return access is not None and access.space not in ("param", "const")
 
@@ -305,10 +312,9 @@ def _is_single(one: Instruction) -> bool:
 
 
 def _structure_of(function: Function) -> tuple[list[int], list[tuple[int, int]], dict[int, int]]:
-    """By instruction the number of the innermost loop that it is in; by loop its first and its last instruction in the text; by guarded
-    branch the instruction that it goes to."""
+    """Return the innermost loop of each instruction, the (first, last) instruction of each loop, and the target of each guarded branch."""
     flow = ControlFlow(flatten_scopes(function))
-    innermost = [_ANYWHERE] * sum(len(block.instructions) for block in flow.blocks)
+    innermost = [_NO_LOOP] * sum(len(block.instructions) for block in flow.blocks)
     bounds = []
     for number, loop in enumerate(flow.loops):  # outer ones first
         places = [place for block in loop.blocks for place in _places(flow, block)]
@@ -328,23 +334,23 @@ def _places(flow: ControlFlow, block: int) -> range:
     return range(one.first, one.first + len(one.instructions))
 
 
-# -- the assembled side ------------------------------------------------------------------------------------------------------------------
+# -- the machine code ------------------------------------------------------------------------------------------------------------------
 
 
 def _executed(flow: Flow, kernel: str) -> set[int]:
-    """The nodes of a kernel that run without a call of the assembler's own programs."""
+    """Return the nodes of a kernel that run without a call of ptxas's own routines."""
     nodes = flow.nodes_of(kernel)
 
     def successors(node: int) -> Iterable[int]:
-        # Behind a call control goes on; in front of it is code that runs seldom, as it only prepares the call.
+        # Control continues behind a call; the code in front of one runs rarely, as it only prepares the call.
         return flow.behind(node) if node in flow.called else (one for one in flow.successors[node] if one in nodes)
 
     found = reachable((flow.entry(kernel),), successors)
-    return found - _prepares_calls(flow, found)
+    return found - _call_preparation(flow, found)
 
 
-def _prepares_calls(flow: Flow, nodes: Collection[int]) -> set[int]:
-    """The nodes of stretches without branches that end in a call."""
+def _call_preparation(flow: Flow, nodes: Collection[int]) -> set[int]:
+    """Return the nodes of straight-line code that ends in a call."""
     found: set[int] = set()
     for call in nodes:
         if flow.nodes[call].opcode != "CALL":
@@ -360,8 +366,10 @@ def _prepares_calls(flow: Flow, nodes: Collection[int]) -> set[int]:
 
 
 def _machine_loops(flow: Flow, order: Sequence[int]) -> list[frozenset[int]]:
-    """The nodes of each loop without those of loops inside it. Loops are what lies between a branch that goes back and its target, as
-    assemblers lay them out."""
+    """Return the nodes of each loop, those of inner loops excluded; a loop spans from the target of a backward branch to the branch.
+
+    This is how assemblers lay out loops.
+    """
     executed = set(order)
     spans = set()
     for node in order:

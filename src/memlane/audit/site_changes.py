@@ -1,4 +1,4 @@
-"""Which accesses tracing changed: what the assembled code makes of a site in the original and in the traced module."""
+"""Find the accesses that tracing changed, by comparing the machine code of a site in the original and in the traced module."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from memlane.audit.assembled import Assembled, program_of
+from memlane.audit.assembled_module import AssembledModule, program_of
 from memlane.instrument.tracing import Traced
 from memlane.number_format import percent
 from memlane.ptx import Module, inline_calls
@@ -17,36 +17,37 @@ from memlane.sass import Program
 
 @dataclass(frozen=True, slots=True)
 class SiteChange:
-    """A site whose accesses are others in the traced code than in the original."""
+    """A site whose accesses differ between the traced and the original machine code."""
 
     site: int
     original: str
-    """What the original code makes of it, for example `1 x 16 B`, or `none`."""
+    """Accesses of the site in the original machine code, for example `1 x 16 B`, or `none`."""
     traced: str
 
     def __str__(self) -> str:
         return f"{self.original} in the original, {self.traced} traced"
 
 
-def changes(module: Module, original: bytes | Program, traced: Traced, assembled: bytes | Program) -> tuple[SiteChange, ...]:
-    """The timed sites whose accesses tracing changed: those that the assembler merges in the original and cannot merge around probes, or
-    unrolls less often. Of a wait for products of a warpgroup: those that had others under way.
+def access_changes(module: Module, original: bytes | Program, traced: Traced, assembled: bytes | Program) -> tuple[SiteChange, ...]:
+    """Return the timed sites whose accesses tracing changed, in the order of their numbers.
 
-    `original`: the cubin of `module`; `assembled`: that of `traced.module`. Raises as `exactness`.
+    Changed are accesses that ptxas merges in the original and cannot merge around probes, or whose loops it unrolls less often, and waits
+    for products of a warpgroup that overlapped other products. `original`: the cubin of `module`; `assembled`: that of `traced.module`.
+    Raises the errors of `exactness`.
     """
-    before, after = Assembled(module, program_of(original)), Assembled(traced.module, program_of(assembled))
+    before, after = AssembledModule(module, program_of(original)), AssembledModule(traced.module, program_of(assembled))
     inlined, found = inline_calls(module), []
     for kernel, positions in traced.positions.items():
         products: tuple[Fraction, ...] = ()
         for number, position in positions.items():
             site = traced.sites[number]
             origin = inlined.origin(kernel, site.instruction)
-            if origin.calls and before.is_elsewhere(origin.function):
+            if origin.calls and before.is_inlined(origin.function):
                 continue
             was = _described(before, origin.function, origin.instruction, site)
             now = _described(after, kernel, position, site)
             if site.op.startswith("wgmma"):
-                products = products or tuple(_waited_products(code, kernel) for code in (before, after))
+                products = products or tuple(_serialized_products(code, kernel) for code in (before, after))
                 if products[1] > products[0]:
                     was, now = (f"a wait after {percent(float(share))} of the products" for share in products)
             if was != now:
@@ -54,8 +55,8 @@ def changes(module: Module, original: bytes | Program, traced: Traced, assembled
     return tuple(sorted(found, key=lambda change: change.site))
 
 
-def _described(code: Assembled, function: str, instruction: int, site: Site) -> str:
-    """What was made of an instruction: how many accesses of which width, and of an atomic or a reduction who does them."""
+def _described(code: AssembledModule, function: str, instruction: int, site: Site) -> str:
+    """Describe the accesses made of an instruction by number and width, and, for atomics, whether a leader performs them."""
     counted = Counter(access.nbytes for access in code.accesses(function, instruction, site.space).values())
     text = " + ".join(f"{count} x {nbytes} B" for nbytes, count in sorted(counted.items())) or "none"
     if not (site.is_atomic and code.is_combined(function, instruction)):
@@ -63,11 +64,13 @@ def _described(code: Assembled, function: str, instruction: int, site: Site) -> 
     return f"{text} by one lane for all" if counted.total() == 1 else f"{text}, one of them by one lane for all"
 
 
-def _waited_products(code: Assembled, kernel: str) -> Fraction:
-    """The share of products of a warpgroup that are waited for before the next one in the text: all of them where the assembler found no
-    way to let them follow each other. The last one of the text is waited for in any case."""
+def _serialized_products(code: AssembledModule, kernel: str) -> Fraction:
+    """Return the share of warpgroup products that are waited for before the next product in the code.
+
+    It is 1 where ptxas found no way to let them overlap. The last product is not counted: it is waited for in any case.
+    """
     nodes = [code.flow.nodes[node] for node in code.flow.nodes_of(kernel)]
-    # It ends a kernel that it has treated so with a product that no thread takes part in.
+    # ptxas ends a kernel whose products it serialised with a product in which no thread takes part.
     steps = [one for one in nodes if (one.opcode.endswith("GMMA") and "!UPT" not in one.text) or one.opcode == "WARPGROUP"]
     products = [at for at, one in enumerate(steps) if one.opcode != "WARPGROUP"]
     gaps = [steps[at + 1 : after] for at, after in pairwise(products)]

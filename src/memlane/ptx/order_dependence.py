@@ -1,4 +1,4 @@
-"""Which memory accesses of a kernel depend on the order in which its threads run, as far as its text tells."""
+"""Find the memory accesses of a kernel that depend on the order in which its threads run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from memlane.ptx.registers import registers_in, registers_read, registers_writte
 from memlane.ptx.scopes import flatten_scopes
 
 _READ_BY_ORDER = ("volatile", "relaxed", "acquire", "mmio")
-"""Qualifiers of loads that read what other threads may be writing."""
+"""Qualifiers of loads that read data that other threads may be writing."""
 
 
 def order_dependent_accesses(function: Function) -> frozenset[int]:
-    """Return the indices of the memory accesses whose addresses, or whose number, follow from what an atomic operation returned or a
-    volatile, relaxed or acquire load read. These may differ from run to run on a GPU.
+    """Return the indices of memory accesses whose address or number depends on the result of an atomic or of a racing load.
 
-    Only registers are followed. What was stored by such a value and loaded again is not.
+    Racing loads are volatile, relaxed or acquire loads. Such accesses may differ from run to run on a GPU. Only registers are followed: a
+    value that is stored and loaded again is not.
     """
     flow = ControlFlow(flatten_scopes(function))
     tainted, regions = _follow(flow)
@@ -57,15 +57,15 @@ def _follow(flow: ControlFlow) -> tuple[set[str], set[int]]:
 
 
 def _decided_by(flow: ControlFlow, branch: int) -> set[int]:
-    """Return the blocks that are executed or not, or how often, by what a branch decides: those on the ways to where these meet."""
+    """Return the blocks whose execution depends on a branch: those between the branch and the join of its successors."""
     if len(flow.successors[branch]) < 2:
-        return set(range(branch + 1, len(flow.blocks)))  # some lanes left for good
+        return set(range(branch + 1, len(flow.blocks)))  # some lanes have left for good
     meet = flow.immediate_postdominators[branch]
     return {block for side in flow.successors[branch] if side != meet for block in flow.reachable(side, without=meet)}
 
 
 def _deciding(one: Instruction) -> set[str]:
-    """Return the registers that decide whether an access happens and where; not those of what it stores."""
+    """Return the registers that decide whether an access happens and where; not those of the stored values."""
     found = set() if one.guard is None else {one.guard.register}
     for access in memory_accesses(one):
         found.update(registers_in(access.address))

@@ -1,15 +1,15 @@
-"""What a function that is called leaves as it was, so that it can be followed through a call from behind it.
+"""Find the registers that a called function preserves, so that definitions can be followed through a call.
 
-Calls that the assembler makes of its own (the slow path of a division) hand over the address to which the function returns:
+Calls of ptxas's own routines (the slow path of a division) pass the return address:
 
     MOV R20, 32@lo((kernel + .L_x_0@srel))
     MOV R21, 32@hi((kernel + .L_x_0@srel))
     CALL.ABS.NOINC `(slow_path)
     .L_x_0:                                             slow_path:  ...  RET.ABS.NODEC R20 0x0
 
-`Flow` lets such a function return behind every call of it. Where the address that this call hands over is seen to be that of the
-instruction behind it, and nothing in the function writes the register that holds it, it returns there and nowhere else. A register
-that nothing in the function writes then holds behind the call what it held before it.
+`Flow` lets such a function return behind every call of it. Where the address that this call passes is shown to be that of the instruction
+behind it, and nothing in the function writes the register that holds it, the function returns there and nowhere else. A register that
+nothing in the function writes then holds the same value behind the call as before it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class Calls:
         self._changed: dict[int, frozenset[Register] | None] = {}
         self._bodies: dict[frozenset[int], _Body] = {}
 
-    def keeping(self, node: int, register: Register) -> int | None:
-        """The call right before `node`, if control that returns to `node` comes from there and the function leaves `register` as it was."""
+    def preserving_call(self, node: int, register: Register) -> int | None:
+        """Return the call right before `node` if control returns to `node` only from it and the callee preserves `register`, else None."""
         call = node - 1
         changed = self._changed_by(call) if call in self.flow.called else None
         return None if changed is None or register in changed else call
 
     def _changed_by(self, call: int) -> frozenset[Register] | None:
-        """All registers that may be written between a call and its return; None if it may return elsewhere."""
+        """Return all registers that may be written between a call and its return; None if it may return elsewhere."""
         if call not in self._changed:
-            self._changed[call] = None  # What it is for the calls of a function that calls itself.
+            self._changed[call] = None  # The answer for recursive calls while the function is being examined.
             self._changed[call] = self._written(call)
         return self._changed[call]
 
@@ -59,24 +59,26 @@ class Calls:
             if nested is None:
                 return None
             written |= nested
-        return written if all(self._returns_here(call, one, written) for one in returns) else None
+        return written if all(self._returns_behind(call, one, written) for one in returns) else None
 
     def _read(self, body: frozenset[int]) -> _Body:
-        """The registers that some nodes write, the calls among them, and the returns."""
+        """Return the registers that some nodes write, the calls among the nodes, and the returns."""
         written = frozenset(register for node in body for register in effects(self.flow.nodes[node]).writes)
         calls = [node for node in body if self.flow.nodes[node].opcode == "CALL"]
         return written, calls, [self.flow.nodes[node] for node in body if self.flow.nodes[node].opcode == "RET"]
 
-    def _returns_here(self, call: int, end: Instruction, written: Set[Register]) -> bool:
-        """Whether a return goes to the address that the call handed over, and that is the one behind it."""
+    def _returns_behind(self, call: int, end: Instruction, written: Set[Register]) -> bool:
+        """Return whether a return goes to the address that the call passed, and that is the instruction behind the call."""
         low = end.operands[0].register if end.operands else None
         if low is None:
             return False
         halves = {"lo": low, "hi": Register(low.bank, low.number + 1)}
-        return not written & set(halves.values()) and all(self._hands_over(call, half, register) for half, register in halves.items())
+        return not written & set(halves.values()) and all(
+            self._passes_return_address(call, half, register) for half, register in halves.items()
+        )
 
-    def _hands_over(self, call: int, half: str, register: Register) -> bool:
-        """Whether a register holds that half of the address behind the call, put there in the straight line that leads to it."""
+    def _passes_return_address(self, call: int, half: str, register: Register) -> bool:
+        """Return whether a register holds that half of the address behind the call, set in the straight-line code before the call."""
         function = self.flow.function_of[call]
         for node in range(call - 1, self._straight[call] - 1, -1):
             one = self.flow.nodes[node]
@@ -89,7 +91,7 @@ class Calls:
 
     @cached_property
     def _straight(self) -> dict[int, int]:
-        """By call: the first node from which control comes to it in any case."""
+        """First node of the straight-line code that leads to each call."""
         first = {}
         for call in self.flow.called:
             node = call

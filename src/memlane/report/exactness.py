@@ -1,4 +1,4 @@
-"""What the assembled code says of the numbers above, in notes below them."""
+"""Write the notes below a table that compare its numbers with the machine code."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from memlane.number_format import plural
 from memlane.record import BLOCK_VISIBLE, COMPLETE, DEVICE_VISIBLE, EXACT, HINT, ISSUE_ONLY, MERGED, NOT_CHECKED, Site, SiteCounts, Trace
 
 MARK = "~"
-"""Behind the operation in a table of counts: the hardware accesses memory otherwise."""
+"""Mark behind an operation in a table of counts: the hardware accesses memory differently."""
 _NOT_EXACT = {MERGED: "Merged", HINT: "A hint only"}
 _MOST = 8
-"""So many places are told one by one."""
+"""Largest number of places listed individually."""
 
 
 def mark(entry: SiteCounts) -> str:
-    """What stands behind the operation: nothing for counts that are exact, or that nobody could check."""
+    """Return the mark behind an operation; empty for counts that are exact or were not checked."""
     return "" if entry.exactness in (EXACT, NOT_CHECKED) else f" {MARK}"
 
 
 def wide_label(entry: SiteCounts) -> str:
-    """What stands in the place of the operation for an access that the assembler made of several."""
+    """Return the label that replaces the operation for an access that ptxas merged from several."""
     return f"= {entry.site.nbytes} B {entry.site.kind}"
 
 
 def exactness_notes(entries: Sequence[SiteCounts], merged: Sequence[SiteCounts] = ()) -> list[str]:
-    """How many of the operations, summed by place, are exact, and why the others are not; `merged`: the assembled accesses shown too."""
+    """Return notes on how many operations, summed by place, are exact, and why the others are not.
+
+    `merged`: the merged machine accesses that the table also shows.
+    """
     checked = [entry for entry in entries if entry.exactness != NOT_CHECKED]
     notes = []
     if checked:
@@ -36,7 +39,7 @@ def exactness_notes(entries: Sequence[SiteCounts], merged: Sequence[SiteCounts] 
             f"Exact: {exact:,} of {plural(len(entries), 'operation')}; the assembled code has the same accesses: number, width, kind and "
             "lanes."
         )
-    notes += _others(checked)
+    notes += _inexact_notes(checked)
     if merged:
         notes.append("=: the assembler merged the accesses marked ~ into this one; use its counts instead of theirs.")
     elif any(entry.exactness == MERGED for entry in checked):
@@ -47,8 +50,8 @@ def exactness_notes(entries: Sequence[SiteCounts], merged: Sequence[SiteCounts] 
     return notes
 
 
-def _others(entries: Iterable[SiteCounts]) -> list[str]:
-    """A note for each reason for which some are not exact: which they are, and the reason."""
+def _inexact_notes(entries: Iterable[SiteCounts]) -> list[str]:
+    """Return a note for each reason for inexact counts, with the operations concerned."""
     places: dict[tuple[str, str], list[str]] = {}
     for entry in entries:
         if entry.exactness in _NOT_EXACT:
@@ -57,7 +60,7 @@ def _others(entries: Iterable[SiteCounts]) -> list[str]:
 
 
 def completeness_notes(trace: Trace) -> list[str]:
-    """How it is known when the end of an access was read; which accesses tracing changed; whose times may be another's."""
+    """Return notes on how the end of an access was determined, which accesses tracing changed, and whose times may be another's."""
     timed = [site for site in trace.sites if site.evidence]
     notes = []
     for evidence, sites in _grouped(timed):
@@ -101,7 +104,7 @@ def _place(site: Site) -> str:
 
 
 def _listed(told: Iterable[str], between: str = "; ") -> str:
-    """Each once, with how often where an unrolled loop has several alike."""
+    """Join the texts, each once, with its count where an unrolled loop has several identical ones."""
     amounts = Counter(told)
     texts = [text if amount == 1 else f"{amount} x {text}" for text, amount in amounts.items()]
     more = [f"and {len(texts) - _MOST:,} more"] if len(texts) > _MOST else []

@@ -1,6 +1,6 @@
-"""The instructions of a module in its assembled code: which PTX instruction each of them came from.
+"""Map the machine instructions of a module to the PTX instructions that they came from.
 
-The assembler keeps a table from its code to the lines of the PTX text. The text is that of `print_module`, so its lines are known.
+ptxas keeps a table from its code to the lines of the PTX text. The text is the output of `print_module`, so its lines are known.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from memlane.errors import MemlaneError
 from memlane.ptx import Function, Module, is_product, once_for_each, parse, print_module, product_bytes
 from memlane.record import Site
-from memlane.sass import Access, Flow, Program, Waiting, disassemble, memory_access
+from memlane.sass import Access, Flow, Program, Scoreboards, disassemble, memory_access
 from memlane.walks import reachable
 
 _SPACES = {
@@ -26,34 +26,34 @@ _SPACES = {
     "tex": {"tex"},
     "surf": {"surface"},
 }
-"""Spaces of assembled accesses that one of each PTX space may become."""
+"""Spaces of the machine accesses that an access to each PTX space may become."""
 COMBINES = frozenset({"VOTE", "VOTEU", "REDUX", "POPC", "UPOPC", "UFLO", "FLO", "MATCH", "SHFL"})
-"""What the lanes of a warp agree with on who accesses for all, and what gives them the result."""
+"""Opcodes with which the lanes of a warp choose a leader and get its result."""
 
 
 def program_of(assembled: bytes | Program) -> Program:
-    """The program in a cubin. Raises as `disassemble`."""
+    """Return the program in a cubin; raises the errors of `disassemble`."""
     return disassemble(assembled) if isinstance(assembled, bytes) else assembled
 
 
 @dataclass(frozen=True)
-class Assembled:
-    """A module and what the assembler made of it. Nodes are those of `memlane.sass.Flow`."""
+class AssembledModule:
+    """A module and the machine code that ptxas made of it. Nodes are those of `memlane.sass.Flow`."""
 
     module: Module
     program: Program
-    _elsewhere: dict[str, bool] = field(default_factory=dict, repr=False)
+    _inlined: dict[str, bool] = field(default_factory=dict, repr=False)
 
     @cached_property
     def flow(self) -> Flow:
         return Flow(self.program)
 
     @cached_property
-    def waiting(self) -> Waiting:
-        return Waiting(self.flow)
+    def scoreboards(self) -> Scoreboards:
+        return Scoreboards(self.flow)
 
     def lines(self, kernel: str) -> tuple[int, ...]:
-        """The line of each instruction of a function in the text that was assembled."""
+        """Return the line of each instruction of a function in the PTX text that was assembled."""
         return self._lines[kernel]
 
     @cached_property
@@ -62,7 +62,10 @@ class Assembled:
 
     @cached_property
     def _nodes(self) -> Mapping[tuple[str, int], Sequence[int]]:
-        """By function and line of the PTX, without what fills up the code behind its end: that carries the line of the last instruction."""
+        """Reachable nodes by function and line of the PTX.
+
+        Padding behind the end of a function, which carries the line of its last instruction, is excluded.
+        """
         nodes: dict[tuple[str, int], list[int]] = defaultdict(list)
         executed = reachable(self.flow.entries, lambda node: self.flow.successors[node])
         for node, one in enumerate(self.flow.nodes):
@@ -71,17 +74,17 @@ class Assembled:
         return nodes
 
     def nodes(self, kernel: str, instruction: int) -> tuple[int, ...]:
-        """The nodes made from an instruction of a kernel, by its index among the instructions of the module's kernel.
+        """Return the nodes made from an instruction of a kernel, by its index among the instructions of the module's kernel.
 
-        Raises MemlaneError if the assembled code has no such kernel, or no table of lines.
+        Raises MemlaneError if the machine code has no such kernel, or no table of lines.
         """
         self.check(kernel)
         return tuple(self._nodes.get((kernel, self._lines[kernel][instruction]), ()))
 
     def accesses(self, kernel: str, instruction: int, space: str) -> Mapping[int, Access]:
-        """By node: the memory accesses made from an instruction that accesses `space`.
+        """Return the memory accesses made from an instruction that accesses `space`, by node.
 
-        Others of the same line only prepare it, such as the load of a constant that belongs to the address.
+        Other accesses on its line that only prepare it, such as the load of a constant that is part of the address, are left out.
         """
         if (kernel, instruction) in self._products:
             self.check(kernel)
@@ -92,20 +95,21 @@ class Assembled:
 
     @cached_property
     def _products(self) -> Mapping[tuple[str, int], Mapping[int, Access]]:
-        """By function and index of each product of a warpgroup: what was made from it.
+        """Accesses made from each product of a warpgroup, by function and index of the product.
 
-        The assembler's table gives products the lines of others. Fences keep theirs (`WARPGROUP.ARRIVE`), and products keep their order
-        behind a fence: where each copy of a fence is followed by as many of the same size as in the PTX, they are these. Where the
-        assembler puts a fence before each product, because they may not overlap, they are those of the function in order. Else none.
+        ptxas gives products the lines of other products. Fences keep theirs (`WARPGROUP.ARRIVE`), and products keep their order behind a
+        fence: where each copy of a fence is followed by as many products of the same sizes as in the PTX, they are matched in order. Where
+        ptxas puts a fence before each product, because they may not overlap, the products of the function are matched in order. Otherwise
+        none is matched.
         """
         found: dict[tuple[str, int], dict[int, Access]] = {}
         for name, function in self.module.functions.items():
-            groups = _behind_fences(function)
+            groups = _products_behind_fences(function)
             found.update({(name, index): {} for indices in groups.values() for index, _ in indices})
             if name not in self.program.functions or not groups:
                 continue
             copies = self._arrivals(name)
-            if in_turn := self._in_turn(groups, copies):
+            if in_turn := self._match_in_order(groups, copies):
                 found.update({(name, index): {node: access} for index, node, access in in_turn})
                 continue
             for fence, products in groups.items():
@@ -116,11 +120,13 @@ class Assembled:
                             found[name, index][node] = access
         return found
 
-    def _in_turn(
+    def _match_in_order(
         self, groups: Mapping[int | None, list[tuple[int, int]]], copies: Mapping[int, list[list[tuple[int, Access]]]]
     ) -> list[tuple[int, int, Access]]:
-        """Each product's index with what was made from it, where every fence of the assembled code has one product behind it, and these
-        are as many and as wide, in their order, as those of the text; else nothing."""
+        """Return (index, node, access) for each product, matched in order, where every fence of the machine code has one product behind it.
+
+        Empty unless the products are as many and as wide as those of the PTX, in the same order.
+        """
         behind = [copy for made in copies.values() for copy in made]
         wanted = [one for indices in groups.values() for one in indices]
         made = sorted((one for copy in behind for one in copy), key=lambda one: one[0])
@@ -129,7 +135,7 @@ class Assembled:
         return [(index, node, access) for (index, _), (node, access) in zip(wanted, made, strict=True)]
 
     def _arrivals(self, name: str) -> Mapping[int, list[list[tuple[int, Access]]]]:
-        """By line of a fence: the products behind each copy of it, up to the next fence, in the order of the code."""
+        """Return, by line of a fence, the products behind each copy of it up to the next fence, in the order of the code."""
         copies: dict[int, list[list[tuple[int, Access]]]] = defaultdict(list)
         current: list[tuple[int, Access]] = []
         for node in self.flow.nodes_of(name):
@@ -143,19 +149,19 @@ class Assembled:
         return copies
 
     def is_combined(self, function: str, instruction: int) -> bool:
-        """Whether lanes first combine what they have."""
+        """Return whether the lanes first combine their operands."""
         return any(self.flow.nodes[node].opcode in COMBINES for node in self.nodes(function, instruction))
 
-    def is_elsewhere(self, function: str) -> bool:
-        """Whether the assembler made code of a called function in the place of calls, where it does not tell one from another."""
-        if function not in self._elsewhere:
+    def is_inlined(self, function: str) -> bool:
+        """Return whether ptxas inlined code of a called function somewhere, so that its calls cannot be told apart."""
+        if function not in self._inlined:
             lines = set(self._lines[function])
             moved = any(name != function and line in lines for name, line in self._nodes)
-            self._elsewhere[function] = moved or function not in self.program.functions
-        return self._elsewhere[function]
+            self._inlined[function] = moved or function not in self.program.functions
+        return self._inlined[function]
 
     def check(self, kernel: str) -> None:
-        """MemlaneError unless the assembled code has the kernel, with its table of PTX lines."""
+        """Raise MemlaneError unless the machine code has the kernel, with its table of PTX lines."""
         if kernel not in self.program.functions:
             raise MemlaneError(f"the assembled code has no kernel {kernel}; it was not assembled from {self.module.name}")
         if all(one.ptx_line is None for one in self.program.functions[kernel].instructions):
@@ -165,15 +171,14 @@ class Assembled:
 
 
 def is_like(site: Site, access: Access | None) -> bool:
-    """Whether an assembled access may be that of a site, by its kind, space and width; a texture fetch may leave components out."""
+    """Return whether a machine access may belong to a site by kind, space and width; a texture fetch may leave out components."""
     if access is None or access.space not in _SPACES[site.space] or access.kind != site.kind:
         return False
     return access.nbytes == site.nbytes or (site.space == "tex" and access.nbytes < site.nbytes)
 
 
-def _behind_fences(function: Function) -> Mapping[int | None, list[tuple[int, int]]]:
-    """By index of each fence of products of a warpgroup: the products behind it in the text, each with the bytes that it reads for a lane;
-    under None those before the first fence."""
+def _products_behind_fences(function: Function) -> Mapping[int | None, list[tuple[int, int]]]:
+    """Return (index, bytes per lane) of the products behind each fence of a warpgroup, by the fence; None for those before it."""
     groups: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
     fence = None
     for index, one in enumerate(function.instructions()):
@@ -186,7 +191,7 @@ def _behind_fences(function: Function) -> Mapping[int | None, list[tuple[int, in
 
 @once_for_each
 def instruction_lines(module: Module) -> Mapping[str, tuple[int, ...]]:
-    """By the PTX name of each function: the line of each of its instructions in the text of `print_module`."""
+    """Return the line of each instruction of each function in the text of `print_module`, by PTX name of the function."""
     printed = parse(print_module(module), module.name)
     lines: dict[str, tuple[int, ...]] = {}
     for name, function in printed.functions.items():

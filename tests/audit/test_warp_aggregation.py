@@ -10,8 +10,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from memlane.audit import changes, exactness, prove
-from memlane.audit.assembled import Assembled
+from memlane.audit import access_changes, exactness, prove
+from memlane.audit.assembled_module import AssembledModule
 from memlane.audit.windows import Window
 from memlane.compile import assemble
 from memlane.instrument import Traced, buffer_layout, trace
@@ -92,7 +92,7 @@ def early(name: str, behind: int) -> tuple[str, int]:
     waits for the atomic; and the offset of that node. Empty where the clock would overwrite the result."""
     found, data = traced()
     program = disassemble(data)
-    code = Assembled(found.module, program)
+    code = AssembledModule(found.module, program)
     window, leading = windows()[name]
     nodes, first = code.flow.nodes, code.flow.entry(name)
     end = min(node for node in window.ends if node > leading)
@@ -181,9 +181,9 @@ def test_tracing_says_when_it_changes_who_does_the_atomic() -> None:
     found, data = traced()
     (site,) = (one for one in found.positions["tickets"] if found.sites[one].kind == "atomic")
     plain = module()
-    assert site not in {one.site for one in changes(plain, cubin_of(plain), found, data)}
+    assert site not in {one.site for one in access_changes(plain, cubin_of(plain), found, data)}
     apart = assemble(plain, options=("-Xptxas=-O0",)).data
-    (told,) = (str(one) for one in changes(plain, apart, found, data) if one.site == site)
+    (told,) = (str(one) for one in access_changes(plain, apart, found, data) if one.site == site)
     assert told == "1 x 4 B in the original, 1 x 4 B by one lane for all traced"
 
 
@@ -199,7 +199,7 @@ def test_another_register_is_not_what_the_leader_has(opcode: str, old: str, new:
     """Another one handed over, the lanes that did not vote, or a hand-over to a part of the warp."""
     found, data = traced()
     program, (_, leader) = disassemble(data), windows()["tickets"]
-    flow = Assembled(found.module, program).flow
+    flow = AssembledModule(found.module, program).flow
     first = flow.entry("tickets")
     nodes = range(leader, len(flow.nodes)) if opcode == "SHFL" else range(leader, first, -1)
     node = next(node for node in nodes if opcode in flow.nodes[node].opcode)
@@ -214,7 +214,7 @@ def handed_over(*behind: str) -> tuple[str, str]:
     past the first four of them."""
     found, data = traced()
     program, (_, leader) = disassemble(data), windows()["tickets"]
-    flow = Assembled(found.module, program).flow
+    flow = AssembledModule(found.module, program).flow
     first = flow.entry("tickets")
     hand = next(node for node in range(leader, len(flow.nodes)) if flow.nodes[node].name == "SHFL.IDX")
     old = str(flow.nodes[hand].operands[2].register)

@@ -1,4 +1,4 @@
-"""Accesses that nobody looked at, said aloud: silence would read as an acquittal."""
+"""Report accesses that were not examined: silence would read as "no problem"."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import PurePath
 from memlane.record import Skipped, kernel_label
 
 _MOST = 8
-"""So many are told one by one."""
+"""Largest number of accesses listed individually."""
 
 
 def skipped_note(skipped: Iterable[Skipped]) -> str:
@@ -23,5 +23,5 @@ def skipped_note(skipped: Iterable[Skipped]) -> str:
 
 
 def skipped_place(one: Skipped) -> tuple[str, str, str, str]:
-    """Operation, function, reason and place: what a person takes for one access."""
+    """Return operation, function, reason and place, which together identify an access to a reader."""
     return one.op, kernel_label(one.function), one.reason, f"{PurePath(one.file).name}:{one.line}"

@@ -1,18 +1,18 @@
-"""Which sites the assembled code accesses exactly as the PTX does, so that what is counted on PTX is what the hardware does.
+"""Tell which sites the machine code accesses exactly as the PTX does, so that counts on PTX hold for the hardware.
 
-The assembler merges neighbouring accesses, drops those whose value it has, splits, unrolls, turns atomics into loops. A site is `exact` if
-the assembled code accesses memory for it in the same number, width and kind, whenever its basic block is executed:
+ptxas merges neighbouring accesses, drops those whose value is known, splits, unrolls, and turns atomics into loops. A site is `exact` if
+the machine code accesses memory for it in the same number, width and kind, whenever its basic block is executed:
 
 - at least one instruction was made from it, each with the kind and the width of the site;
 - as many as from any other site of its basic block, so that no copy of an unrolled block lacks it;
-- no loop of the assembled code goes through its basic block without one of them, and none has left a loop;
+- no loop of the machine code goes through its basic block without one of them, and none has left a loop;
 - where its basic block is in no loop, no two of them are executed one after the other;
-- it was not moved behind a branch that comes later in the PTX, and stands under no condition of its own, nor behind a branch of its own;
-- the lanes do not first combine what they have, as for an addition of a constant to one address;
-- and they come to it in the same groups (`grouping`).
+- it was not moved behind a branch that comes later in the PTX, and has no condition of its own and no branch around it;
+- the lanes do not first combine their operands, as for an addition of a constant to one address;
+- and the lanes reach it in the same groups (`grouping`).
 
-All else is a hint, with the reason; of that, sites which the assembler made one wider access of are called `merged`. Local memory
-is always a hint: what of it is kept in registers is the assembler's choice.
+Every other site is a `hint`, with the reason, or `merged` if ptxas made one wider access of several sites. Local memory is always a hint:
+ptxas decides which of it to keep in registers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
 
-from memlane.audit.assembled import Assembled, program_of
-from memlane.audit.grouping import Apart, Grouping, is_guarded
+from memlane.audit.assembled_module import AssembledModule, program_of
+from memlane.audit.grouping import Grouping, GroupMismatch, is_guarded
 from memlane.audit.reconvergence import Reconvergence
 from memlane.instrument.sites import site_table
 from memlane.ptx import (
@@ -41,42 +41,42 @@ from memlane.record import EXACT, HINT, MERGED, Site
 from memlane.sass import Access, Program
 
 Base = tuple[object, int]
-"""What an address goes from, and how often it had been written: what is equal to it holds the same, in one basic block."""
+"""The base of an address, and how often it had been written: equal bases hold the same value within one basic block."""
 
 Calls = tuple[tuple[str, int], ...]
-"""The calls that lead to a function, each by who calls and the index of the instruction."""
+"""The calls that lead to a function, each by caller and index of the call instruction."""
 
 _JOINING = frozenset({"BSYNC", "WARPSYNC"})
-"""Where lanes wait, which carries the line of the last instruction of one way and is executed by those of all."""
+"""Opcodes at which lanes wait. They carry the line of the last instruction of one path and are executed by the lanes of all paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteExactness:
-    """How a site is accessed by the assembled code."""
+    """The verdict on how the machine code accesses a site."""
 
     site: int
     """Number of the site."""
     verdict: str
     """`exact`, `merged` or `hint`."""
     reason: str
-    """Why it is not exact, in words; empty otherwise."""
+    """Why the site is not exact, in words; empty otherwise."""
     accesses: tuple[Access, ...]
-    """What was made from it, in the order of the code; nothing of a merged site whose neighbour carries their access."""
+    """Accesses made from the site, in the order of the code; empty for a merged site if a neighbour carries the wide access."""
     assembled: str = ""
-    """The accesses that do its work in words, such as `1 x 16 B shared load`, that of a merged neighbour too; empty where there is none."""
+    """Accesses that do its work, such as `1 x 16 B shared load`, including that of a merged neighbour; empty if there is none."""
     merged: tuple[int, ...] = ()
-    """Of a merged site: the numbers of the sites that became one access, by their addresses; empty where these do not show."""
+    """Numbers of the sites that became one access with a merged site, by their addresses; empty where the addresses do not tell."""
     exact_if_full: bool = False
-    """Whether a hint is exact in a launch in which every request of the site had all lanes of its warp."""
+    """Whether a hint becomes exact in a launch in which every request of the site had all lanes of its warp."""
 
 
 def exactness(module: Module, assembled: bytes | Program) -> tuple[SiteExactness, ...]:
-    """The verdict for each counted site of a module (not of an instrumented one), in the order of their numbers.
+    """Return the verdict for each counted site of a module (not of an instrumented one), in the order of their numbers.
 
-    `assembled`: its cubin, or the program in that. Raises MemlaneError if it is that of another module, CompileError if it is not a cubin,
-    and MissingDependency.
+    `assembled`: its cubin, or the program in it. Raises MemlaneError if it belongs to another module, CompileError if it is not a cubin,
+    and MissingDependency if nvdisasm is missing.
     """
-    functions, table = _Functions(Assembled(module, program_of(assembled))), site_table(module)
+    functions, table = _Functions(AssembledModule(module, program_of(assembled))), site_table(module)
     verdicts: list[SiteExactness] = []
     for name, known in table.of_kernel.items():
         by_place: dict[tuple[str, Calls], dict[int, Site]] = {}
@@ -92,28 +92,28 @@ def exactness(module: Module, assembled: bytes | Program) -> tuple[SiteExactness
 
 
 class _Functions:
-    """The functions of a module, kernels and what they call, in its assembled code."""
+    """The functions of a module, kernels and their callees, in its machine code."""
 
-    def __init__(self, code: Assembled) -> None:
+    def __init__(self, code: AssembledModule) -> None:
         self.code = code
         self._texts: dict[str, _Text] = {}
         self._reconvergence = Reconvergence(code)
 
     def verdicts(self, name: str, calls: Calls, sites: Mapping[int, Site]) -> list[SiteExactness]:
-        """Of the sites of a function, by index, that it has where these calls lead to it."""
-        if calls and self.code.is_elsewhere(name):
+        """Return the verdicts on the sites of a function, given by index, where these calls lead to it."""
+        if calls and self.code.is_inlined(name):
             reason = "ptxas inlined the function, so the accesses of its calls cannot be told apart"
             return [SiteExactness(site.id, HINT, reason, ()) for site in sites.values()]
         callees = [*(caller for caller, _ in calls[1:]), name][: len(calls)]
-        apart = [self._called_apart(caller, index, callee) for (caller, index), callee in zip(calls, callees, strict=True)]
-        reasons = [one for one in apart if one.reason]
+        mismatches = [self._call_mismatch(caller, index, callee) for (caller, index), callee in zip(calls, callees, strict=True)]
+        reasons = [one for one in mismatches if one.reason]
         return [_less_exact(verdict, reasons) for verdict in self._function(name, sites).verdicts()]
 
-    def _called_apart(self, caller: str, index: int, callee: str) -> Apart:
-        """Why the lanes that come to a call may come in other groups, or another number of times, in the assembled code."""
+    def _call_mismatch(self, caller: str, index: int, callee: str) -> GroupMismatch:
+        """Return why lanes may reach a call in different groups, or a different number of times, in the machine code."""
         flow = self.code.flow
         nodes = [node for node in self.code.nodes(caller, index) if flow.nodes[node].opcode == "CALL"]
-        return self._function(caller, {}).called_apart(index, [node for node in nodes if flow.entry(callee) in flow.successors[node]])
+        return self._function(caller, {}).call_mismatch(index, [node for node in nodes if flow.entry(callee) in flow.successors[node]])
 
     def _function(self, name: str, sites: Mapping[int, Site]) -> _Kernel:
         if name not in self._texts:
@@ -121,8 +121,8 @@ class _Functions:
         return _Kernel(self.code, self._texts[name], sites)
 
 
-def _less_exact(verdict: SiteExactness, reasons: Sequence[Apart]) -> SiteExactness:
-    """The verdict on an access of a function whose calls are not the same in the assembled code."""
+def _less_exact(verdict: SiteExactness, reasons: Sequence[GroupMismatch]) -> SiteExactness:
+    """Return a verdict weakened by the reasons for which the calls of its function differ in the machine code."""
     if not reasons or verdict.verdict == MERGED:
         return verdict
     if_full = all(one.unless_full for one in reasons)
@@ -132,26 +132,26 @@ def _less_exact(verdict: SiteExactness, reasons: Sequence[Apart]) -> SiteExactne
 
 
 class _Text:
-    """The text of one kernel, or of a function that it calls, whatever sites it has."""
+    """The PTX of one kernel, or of a function that it calls, independent of any choice of sites."""
 
-    def __init__(self, code: Assembled, function: Function, reconvergence: Reconvergence) -> None:
+    def __init__(self, code: AssembledModule, function: Function, reconvergence: Reconvergence) -> None:
         self.name = function.name
         self.instructions = tuple(function.instructions())
         flow = ControlFlow(flatten_scopes(function))
         self.block = dict(enumerate(one.index for one in flow.blocks for _ in one.instructions))
-        """By index of an instruction its basic block."""
+        """Basic block of each instruction, by index."""
         in_loops = {number for loop in flow.loops for number in loop.blocks}
         self.looping = frozenset(index for index, number in self.block.items() if number in in_loops)
-        """The indices of the instructions in a loop."""
+        """Indices of the instructions inside a loop."""
         self.last = {block: index for index, block in self.block.items()}
-        """By basic block the index of its last instruction."""
+        """Index of the last instruction of each basic block."""
         lines = code.lines(function.name)
         branches = {block: lines[index] for block, index in self.last.items() if len(flow.successors[block]) > 1}
-        self.grouping = Grouping(flow, code.flow, function.name, reconvergence.apart(function.name), branches)
+        self.grouping = Grouping(flow, code.flow, function.name, reconvergence.diverged(function.name), branches)
 
     @cached_property
     def bases(self) -> Mapping[int, tuple[Base, int]]:
-        """By index of each instruction with one address: what that goes from, with how often it was written above, and the offset."""
+        """Base of the only address of each instruction, with how often it was written above, and the offset from it."""
         written: Counter[str] = Counter()
         found = {}
         for index, one in enumerate(self.instructions):
@@ -166,20 +166,20 @@ class _Text:
 class _Kernel:
     """The sites of one kernel, or of a function that it calls."""
 
-    def __init__(self, code: Assembled, text: _Text, sites: Mapping[int, Site]) -> None:
+    def __init__(self, code: AssembledModule, text: _Text, sites: Mapping[int, Site]) -> None:
         self.code = code
         self.text = text
         self.sites = sites
         self.grouping, self.block = text.grouping, text.block
         self.made = {index: code.accesses(text.name, index, site.space) for index, site in sites.items()}
         self.wider = {index for index, site in sites.items() if any(access.nbytes > site.nbytes for access in self.made[index].values())}
-        """Sites from which wider accesses than their own were made."""
-        self.wider_beside = {(self.block[index], *_likeness(sites[index])) for index in self.wider}
+        """Indices of sites from which wider accesses were made."""
+        self.wider_beside = {(self.block[index], *_merge_key(sites[index])) for index in self.wider}
         self.groups = {index: self._group(index) for index in sites if index in self.wider}
-        """By index of a site from which wider accesses than its own were made: the indices of those that became one with it."""
+        """Indices of the sites that became one access with each site of `wider`."""
         self.carrier = {member: index for index, group in self.groups.items() for member in (index, *group)}
         self._made_of: dict[int, list[int]] = defaultdict(list)
-        """By basic block what was made from its sites."""
+        """Nodes made from the sites of each basic block."""
         self._chains_of: dict[int, frozenset[int]] = {}
         self.most: dict[int, int] = {}
         for index, made in self.made.items():
@@ -197,19 +197,19 @@ class _Kernel:
                 merged = tuple(self.sites[other].id for other in self.groups[carrier])
                 found.append(SiteExactness(site.id, MERGED, reason, own, _listed(self.made[carrier].values()), merged))
                 continue
-            apart = Apart(reason) if reason else self.grouping.apart(self.block[index], self.made[index].keys())
-            verdict = HINT if apart.reason else EXACT
-            found.append(SiteExactness(site.id, verdict, apart.reason, own, _listed(own), exact_if_full=apart.unless_full))
+            mismatch = GroupMismatch(reason) if reason else self.grouping.mismatch(self.block[index], self.made[index].keys())
+            verdict = HINT if mismatch.reason else EXACT
+            found.append(SiteExactness(site.id, verdict, mismatch.reason, own, _listed(own), exact_if_full=mismatch.unless_full))
         return found
 
-    def called_apart(self, index: int, calls: Collection[int]) -> Apart:
-        """What is to be said of a call, of which the assembler made these."""
+    def call_mismatch(self, index: int, calls: Collection[int]) -> GroupMismatch:
+        """Return why lanes may reach a call in different groups; `calls`: the nodes that ptxas made of it."""
         if not calls:
-            return Apart("the assembled code has no such call")
-        # What prepares a call may stand in front of the branch that decides on it: it tells of a block nothing that others would not.
+            return GroupMismatch("the assembled code has no such call")
+        # What prepares a call may stand in front of the branch that decides on it, so it says nothing special about the block.
         is_last = self.text.last[self.block[index]] == index
         reason = ("" if is_last else self._moved(index, calls)) or self._narrowed(index, calls)
-        return Apart(reason) if reason else self.grouping.apart(self.block[index], calls)
+        return GroupMismatch(reason) if reason else self.grouping.mismatch(self.block[index], calls)
 
     def _reason(self, index: int, site: Site) -> str:
         made = self.made[index]
@@ -233,17 +233,20 @@ class _Kernel:
         return self._repeated(index, made) or self._moved(index, made) or self._narrowed(index, made)
 
     def _repeated(self, index: int, made: Collection[int]) -> str:
-        """Whether one execution of its basic block may execute several of what was made of it. In a loop these are its turns."""
+        """Return why one execution of the basic block may execute several accesses of a site, or ""; not decided for loops."""
         if index in self.text.looping or not any(self.grouping.chains.leads(*pair) for pair in permutations(made, 2)):
             return ""
         return f"ptxas turned it into {_listed(self.made[index].values())}, some of which run one after another"
 
     def _narrowed(self, index: int, made: Collection[int]) -> str:
-        """Whether fewer lanes execute it than its basic block: it was moved behind a branch, or stands under a condition."""
+        """Return why fewer lanes execute an access than its basic block: moved behind a branch, or under a condition.
+
+        Empty if they do not.
+        """
         block = self.block[index]
         if any(self.grouping.is_moved_behind(block, node) for node in made):
             return "ptxas moved it behind a branch, so that only lanes that need it access memory"
-        if not self._has_guard(index) and self.grouping.is_avoided(block, made):
+        if not self._has_guard(index) and self.grouping.can_be_skipped(block, made):
             return "ptxas put a branch around it, so that only lanes that need it access memory"
         if self._has_guard(index) or not any(is_guarded(self.code.flow.nodes[node]) for node in made):
             return ""
@@ -256,7 +259,7 @@ class _Kernel:
 
     @cached_property
     def _unconditional(self) -> Mapping[int, set[int]]:
-        """By basic block its sites without a guard of which an instruction under no condition was made."""
+        """Sites without a guard, by basic block, from which an unguarded instruction was made."""
         found: dict[int, set[int]] = defaultdict(set)
         for index, made in self.made.items():
             if not self._has_guard(index) and any(not is_guarded(self.code.flow.nodes[node]) for node in made):
@@ -264,7 +267,7 @@ class _Kernel:
         return found
 
     def _moved(self, index: int, made: Collection[int]) -> str:
-        """Whether it is executed less often than its basic block: what else was made from the block repeats without it."""
+        """Return why an access is executed less often than its basic block, or "": other code made from the block repeats without it."""
         if index not in self.text.looping:
             return ""
         chains = self.grouping.chains
@@ -276,14 +279,16 @@ class _Kernel:
         return ""
 
     def _skips(self, index: int, made: Collection[int]) -> list[int]:
-        """The branches over what was made of a store with a guard. Lanes come to it if that holds, and no others may, so it is executed as
-        often as these branches."""
+        """Return the branches around the accesses made of a guarded store.
+
+        Exactly the lanes whose guard holds reach it, so the store is executed as often as these branches.
+        """
         if not (self._has_guard(index) and self.sites[index].kind == "store"):
             return []
         return [branch for node in made if (branch := self.grouping.skip_of(node)) is not None]
 
     def _chains(self, block: int) -> frozenset[int]:
-        """The chains of `Grouping.chains` with what was made from a basic block: from its sites, and from its end."""
+        """Return the chains of `Grouping.chains` that contain code made from a basic block: from its sites, and from its end."""
         if block not in self._chains_of:
             last = self.code.nodes(self.text.name, self.text.last[block])
             ends = [node for node in last if self.code.flow.nodes[node].opcode not in _JOINING]
@@ -291,10 +296,10 @@ class _Kernel:
         return self._chains_of[block]
 
     def _absent(self, index: int, site: Site) -> str:
-        """Why nothing was made from a site: the nearest access of its block that is wider has swallowed it, or nobody needed it."""
+        """Return why nothing was made from a site: a wider access covers it, its space leaves that open, or its value is unused."""
         if index in self.carrier:
             return self._merged(self.carrier[index])
-        if (self.block[index], *_likeness(site)) in self.wider_beside:
+        if (self.block[index], *_merge_key(site)) in self.wider_beside:
             return "ptxas made no access for it; a wider access may include it"
         if site.space in ("tex", "surf"):
             return f"it is not known which {'texture fetch' if site.space == 'tex' else 'surface access'} of the assembled code this is"
@@ -309,28 +314,30 @@ class _Kernel:
         return f"ptxas merged {wide // narrow} x {narrow} B into 1 x {wide} B"
 
     def _group(self, index: int) -> tuple[int, ...]:
-        """The indices of the sites that became one access with that at `index`, itself among them, by their addresses; empty where these
-        do not show."""
+        """Return the indices of the sites that became one access with the site at `index`, itself included, by their addresses.
+
+        Empty if the addresses do not tell.
+        """
         site, (base, offset) = self.sites[index], self.text.bases.get(index, (None, 0))
         if base is None:
             return ()
         wide = max(access.nbytes for access in self.made[index].values())
-        absent = self._absent_at.get((self.block[index], *_likeness(site), base), {})
+        absent = self._absent_at.get((self.block[index], *_merge_key(site), base), {})
         return _run(ChainMap({offset: index}, absent), offset, site.nbytes, wide)
 
     @cached_property
     def _absent_at(self) -> dict[tuple[object, ...], dict[int, int]]:
-        """The sites of which no access was made, by what they are and go from, and by their offset from that."""
+        """Sites without an access, by block, likeness and base, and by their offset from the base."""
         found: dict[tuple[object, ...], dict[int, int]] = defaultdict(dict)
         for index, site in self.sites.items():
             if not self.made[index] and index in self.text.bases:
                 base, offset = self.text.bases[index]
-                found[self.block[index], *_likeness(site), base][offset] = index
+                found[self.block[index], *_merge_key(site), base][offset] = index
         return found
 
 
-def _likeness(site: Site) -> tuple[str, str, int]:
-    """What sites have in common that may become one access."""
+def _merge_key(site: Site) -> tuple[str, str, int]:
+    """Return what sites must have in common to become one access."""
     return site.kind, site.space, site.nbytes
 
 
@@ -344,8 +351,10 @@ def _address(instruction: Instruction) -> Address | None:
 
 
 def _run(at: Mapping[int, int], offset: int, narrow: int, wide: int) -> tuple[int, ...]:
-    """The sites, by their offsets, whose bytes lie side by side and make up one access of `wide` bytes with those at `offset`; empty unless
-    there is exactly one such row."""
+    """Return the sites whose bytes adjoin and make up one access of `wide` bytes with those at `offset`.
+
+    Empty unless there is exactly one such row. `at` maps offsets to sites.
+    """
     rows = []
     for first in range(offset - wide + narrow, offset + 1, narrow):
         offsets = range(first, first + wide, narrow)

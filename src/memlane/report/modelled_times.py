@@ -1,4 +1,4 @@
-"""What limited modelled times: for each kernel a sentence, and for each launch its numbers."""
+"""Report what limited modelled times: a sentence for each kernel, and numbers for each launch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory accesses of each line, in the source or in the PTX."""
+"""Collect the memory accesses of each line, in the source or in the PTX."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from memlane.sass.memory import Access, memory_access
 from memlane.sass.program import Instruction, Program
 
 _PARAMETERS = "c[0x0]["
-"""The bank of constants with the parameters of the kernel and of the launch."""
+"""Prefix of operands in the constant bank that holds the parameters of the kernel and of the launch."""
 
 
 def program_access(instruction: Instruction) -> Access | None:
-    """The access of an instruction, or None; loads of kernel parameters are none, nor is what constants the assembler itself put aside."""
+    """Return the access of an instruction, or None. Loads of kernel parameters and of constants that ptxas itself placed do not count."""
     access = memory_access(instruction)
     if access is not None and access.space == "const" and any(one.text.startswith(_PARAMETERS) for one in instruction.operands):
         return None
@@ -21,10 +21,9 @@ def program_access(instruction: Instruction) -> Access | None:
 
 
 def accesses_by_line(program: Program, kernel: str) -> Mapping[tuple[str, int], tuple[Access, ...]]:
-    """By (file, line) of the source: the accesses that the assembled kernel makes for it, in the order of the code.
+    """Return the accesses that the assembled kernel makes for each (file, line) of the source, in the order of the code.
 
-    Code that was inlined counts for its own line. Accesses without a line, such as those of code that the assembler made up, are under
-    ("", 0).
+    Inlined code counts for its own line. Accesses without a line, such as those of code that ptxas added, are under ("", 0).
     """
     found: dict[tuple[str, int], list[Access]] = defaultdict(list)
     for instruction in program.functions[kernel].instructions:

@@ -1,4 +1,4 @@
-"""What has completed when an instruction issues: scoreboards along the paths of control."""
+"""Track scoreboards along the paths of control: which results have arrived when an instruction issues."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ _PIPES = {
     }.items()
     for opcode in opcodes.split()
 }
-"""What takes a time that is not known beforehand, by the pipe that it goes through. More may: whatever raises a write scoreboard does."""
+"""Variable-latency opcodes by their pipe. Other opcodes that set a write scoreboard have variable latency too."""
 
-_COUNTED = frozenset({"texture"})
-"""Pipes that complete in order, so that the assembler counts: at most one outstanding means that all but the last are done."""
+_COUNTED_PIPES = frozenset({"texture"})
+"""Pipes that complete in order, so that ptxas counts: at most one outstanding means that all but the last are done."""
 
-_SPOKEN_FOR = frozenset({"shared", "uniform special", "transcendental", "query"})
-"""Pipes that return results in order, so that the assembler gives a scoreboard to the last of several only."""
+_IN_ORDER_PIPES = frozenset({"shared", "uniform special", "transcendental", "query"})
+"""Pipes that return results in order, so that ptxas sets a scoreboard only on the last of several outstanding results."""
 
 _Outstanding = tuple[int, int | None, int]
-"""A node at which a result is still to come; the scoreboard that speaks for it; how many more were raised on that behind it, if they can
-only complete in that order."""
+"""A node with the result still outstanding; the scoreboard that covers it; how many later results were raised on that scoreboard, if they
+can only complete in that order.
+"""
 _UNORDERED = -1
 _MOST_COUNTED = 63
 
 
-def is_late(instruction: Instruction) -> bool:
-    """Whether the result comes at a time that is not known beforehand, so that somebody has to wait for it."""
+def has_variable_latency(instruction: Instruction) -> bool:
+    """Return whether the result arrives after a latency that is not fixed, so that a later instruction has to wait for it."""
     late = instruction.control.write_scoreboard is not None or instruction.opcode in _PIPES
     return late and bool(effects(instruction).writes)
 
 
-class Waiting:
-    """Answers for one program; what is asked twice is remembered."""
+class Scoreboards:
+    """Outstanding results in one program; answers are cached."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
@@ -57,11 +58,11 @@ class Waiting:
         self._waits = tuple(waits_for(one) for one in flow.nodes)
 
     def unwaited(self, node: int) -> frozenset[int]:
-        """The nodes that some path reaches from `node` before anything has waited for its result.
+        """Return the nodes that some path reaches from `node` before any instruction has waited for its result.
 
-        A node that itself waits is not among them: it issues when the result is there. For a result without a scoreboard of its own
-        the next of its pipe may speak, as among loads from shared memory, which return in order. If none does, everything that can be
-        reached is unwaited.
+        A node that itself waits is not included: it issues when the result has arrived. A result without a scoreboard of its own may be
+        covered by that of a later one in its pipe, as among loads from shared memory, which return in order. If none covers it, everything
+        reachable is returned.
         """
         if node not in self._unwaited:
             self._unwaited[node] = self._reach(node)
@@ -75,45 +76,45 @@ class Waiting:
             node, scoreboard, later = state
             one = self.flow.nodes[node]
             raised = one.control.write_scoreboard
-            if scoreboard is None and raised is not None and pipe in _SPOKEN_FOR and _PIPES.get(one.opcode) == pipe:
+            if scoreboard is None and raised is not None and pipe in _IN_ORDER_PIPES and _PIPES.get(one.opcode) == pipe:
                 scoreboard = raised
             elif raised is not None and raised == scoreboard:
                 in_order = later != _UNORDERED and _PIPES.get(one.opcode) == pipe
                 later = min(later + 1, _MOST_COUNTED) if in_order else _UNORDERED
             return self._outstanding(node, scoreboard, later)
 
-        initial = 0 if pipe in _COUNTED else _UNORDERED
+        initial = 0 if pipe in _COUNTED_PIPES else _UNORDERED
         starts = self._outstanding(start, first.control.write_scoreboard, initial)
         return frozenset(node for node, _, _ in reachable(starts, behind))
 
     def _outstanding(self, node: int, scoreboard: int | None, later: int) -> list[_Outstanding]:
-        """The nodes that follow one and do not wait for the result."""
+        """Return the successor states of a node that do not wait for the result."""
         following = self.flow.successors[node]
-        return [(to, scoreboard, later) for to in following if scoreboard is None or not self._lowers(to, scoreboard, later)]
+        return [(to, scoreboard, later) for to in following if scoreboard is None or not self._waits_for_result(to, scoreboard, later)]
 
-    def _lowers(self, node: int, scoreboard: int, later: int) -> bool:
-        """Whether the node issues only when the scoreboard has come down so far that what raised it is done."""
+    def _waits_for_result(self, node: int, scoreboard: int, later: int) -> bool:
+        """Return whether a node issues only after the scoreboard has come down so far that the result has arrived."""
         if scoreboard in self._waits[node]:
             return True
         counted = counted_wait(self.flow.nodes[node])
         return counted is not None and counted[0] == scoreboard and later >= counted[1]
 
     def raised(self, node: int, scoreboard: int) -> frozenset[int]:
-        """The nodes that raise `scoreboard` for their results and that `node` may have to wait for, with its own mask left out."""
+        """Return the nodes that set `scoreboard` for their results and for which `node` may have to wait, its own wait mask ignored."""
         above = self.flow.predecessors
         before = reachable(above[node], lambda one: () if scoreboard in self._waits[one] else above[one])
         return frozenset(one for one in before if self.flow.nodes[one].control.write_scoreboard == scoreboard)
 
     def definitions(self, node: int, register: Register) -> frozenset[int]:
-        """The nodes that may have written what `register` holds when `node` issues, in the lanes that execute it."""
+        """Return the nodes that may have written the value of `register` when `node` issues, in the lanes that execute `node`."""
         return self._definitions.of(node, register)
 
 
 def waits_for(instruction: Instruction) -> tuple[int, ...]:
-    """The scoreboards that are at zero when the instruction issues, and behind it.
+    """Return the scoreboards that are at zero when the instruction issues, and behind it.
 
     `DEPBAR.LE SB0, 0x0, {5,4}` waits for the named scoreboard and for those of the set. With a count above zero it says nothing about a
-    single access by itself: so many may be outstanding.
+    single access: that many may be outstanding.
     """
     waits = instruction.control.waits
     if instruction.opcode != "DEPBAR":
@@ -125,7 +126,7 @@ def waits_for(instruction: Instruction) -> tuple[int, ...]:
 
 
 def counted_wait(instruction: Instruction) -> tuple[int, int] | None:
-    """The scoreboard of a `DEPBAR.LE` and how many may still be outstanding on it."""
+    """Return the scoreboard of a `DEPBAR.LE` and how many results may still be outstanding on it; None for other instructions."""
     if instruction.opcode != "DEPBAR":
         return None
     board = next((int(one.text[2:]) for one in instruction.operands if one.text.startswith("SB")), None)
@@ -133,8 +134,8 @@ def counted_wait(instruction: Instruction) -> tuple[int, int] | None:
     return None if board is None else (board, count)
 
 
-def collect(starts: Iterable[int], edges: Callable[[int], Iterable[int]], stop: Callable[[int], bool]) -> tuple[set[int], set[int]]:
-    """The nodes met from `starts` along `edges` up to those that `stop`: what lies between, and those that stopped."""
+def reach_until(starts: Iterable[int], edges: Callable[[int], Iterable[int]], stop: Callable[[int], bool]) -> tuple[set[int], set[int]]:
+    """Return the nodes reachable from `starts` along `edges` before any node that satisfies `stop`, and those stopping nodes."""
     met = reachable(starts, lambda node: () if stop(node) else edges(node))
     stops = {node for node in met if stop(node)}
     return met - stops, stops

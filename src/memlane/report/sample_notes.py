@@ -1,4 +1,4 @@
-"""What part of the launches was traced, and what its totals stand for."""
+"""Report which part of the launches was traced, and what its totals represent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memlane.record import LaunchInfo, Sample, Trace, kernel_label
 
 
 def sample_notes(trace: Trace) -> list[str]:
-    """One line for each part of a kernel that was traced, and what of the table is of the part alone; none if all was traced."""
+    """Return one line for each traced part of a kernel, and which columns cover the part alone; none if everything was traced."""
     samples = [(launch, launch.sample) for launch in trace.launches if launch.sample is not None]
     notes = list(dict.fromkeys(f"{kernel_label(launch.kernel)}: traced {sample}{_weight(sample)}." for launch, sample in samples))
     if notes:
@@ -26,7 +26,7 @@ def sample_notes(trace: Trace) -> list[str]:
 
 
 def samples_of(launches: Sequence[LaunchInfo]) -> list[dict[str, Any]]:
-    """The fields of `Sample` with its `weight` and its `text`, by the id of the launch."""
+    """Return the fields of `Sample` with its `weight` and its `text`, by the id of the launch."""
     return [
         {"launch": launch.id, **asdict(launch.sample), "weight": launch.sample.weight, "text": str(launch.sample)}
         for launch in launches
