@@ -471,7 +471,7 @@ def test_options_that_a_script_or_a_kernel_has_no_use_for(memlane: Command, writ
             "unknown space of accesses: 'far'; choose from global, shared, shared::cluster, local, const, tex, surf, generic",
         ),
         ("--kind", "peek", "unknown kind of accesses: 'peek'; choose from load, store, atomic, reduction"),
-        ("--target", "gpu", "no target 'gpu'; this machine has emulator:a100, emulator:gtx480, "),
+        ("--target", "gpu", "no target 'gpu'; this machine has emulator:a100, emulator:b200, emulator:gtx480, "),
         ("--target", "emulator:z80", "no chip 'z80' to emulate"),
         ("--arch", "sm_1", "sm_1"),
         ("--std", "c++3", "invalid value for --std"),

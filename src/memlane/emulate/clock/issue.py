@@ -16,7 +16,7 @@ than that, while the rate over time is exact. Wavefronts of one access need not 
 last one is over after `wavefronts` slots. Requests earlier than a full ring before the latest one find nothing free before that ring.
 
 What is not modelled: instruction fetch, register bank conflicts, dual issue, the depth of queues (an access never stalls the issue of the
-next one). No access waits for the bandwidth of L2 and DRAM: a launch has floors instead (`memlane.chip.floors`).
+next one). What all multiprocessors share is in `queues`.
 """
 
 from __future__ import annotations

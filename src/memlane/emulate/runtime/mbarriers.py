@@ -92,34 +92,41 @@ def mbarrier(operation: str, space: str, is_timed: bool = False) -> Helper:
         window = Window(e, warp, space, site, address_of_lane(e, addresses, distance, e.lowest_bit(mask)), 8)
         context = e.get_pointer(e.get_pointer(warp, WARP, "block"), BLOCK, "context")
         with e.each_lane(mask) as lane, window.lane(lane, address := address_of_lane(e, addresses, distance, lane)) as place:
-            word = e.load(place, typ=I64)
-            operand = e.load(e.element(given, lane, I64), typ=I64)
-            answer = e.element(out, lane, I64)
-            phase = _field(e, word, _PHASE, 1)
+            operand, answer = e.load(e.element(given, lane, I64), typ=I64), e.element(out, lane, I64)
             if operation in WAITS:
-                asked = _field(e, operand, _PHASE, 1) if operation == "test_wait" else e.and_(operand, constant(I64, 1))
-                is_over = e.xor(phase, asked)
+                is_over = _is_over(e, operation, e.load(place, typ=I64), operand)
                 e.store(is_over, answer)
-                if is_timed:
-                    with _arrival(e, context, space, address, place) as arrival:
-                        arrived = e.mul(is_over, e.load(arrival, typ=I64))
-                        latest.set(e.intrinsic("smax", [latest.get(), arrived]))
             elif operation != "inval":
-                e.store(word, answer)
-                new = _changed(e, operation, word, operand)
-                e.store(new, place)
-                if is_timed:
-                    with _arrival(e, context, space, address, place) as arrival:
-                        known = constant(I64, 0) if operation == "init" else e.load(arrival, typ=I64)
+                e.store(e.load(place, typ=I64), answer)
+            if is_timed and operation != "inval":
+                with _arrival(e, context, space, address, place) as arrival:
+                    known = constant(I64, 0) if operation == "init" else e.load(arrival, typ=I64)
+                    if operation in WAITS:
+                        latest.set(e.intrinsic("smax", [latest.get(), e.mul(is_over, known)]))
+                    else:
                         e.store(e.intrinsic("smax", [known, when]), arrival)
-                if operation not in ("init", "expect_tx"):
-                    with e.if_then(_is_complete(e, new)):
-                        e.store(_next_phase(e, new), place)
-                        note_progress(e, context)
+            if operation not in (*WAITS, "inval"):
+                _change(e, operation, place, operand, context)
         e.ret(latest.get())
 
     arguments = (POINTER, POINTER, I64, I32, I32, POINTER, POINTER, I64)
     return Helper(f"memlane_mbarrier_{operation}_{space}{'_timed' if is_timed else ''}", I64, arguments, build)
+
+
+def _is_over(e: Emit, operation: str, word: Value, operand: Value) -> Value:
+    """1 where the phase that a wait asks for is over, else 0."""
+    asked = _field(e, operand, _PHASE, 1) if operation == "test_wait" else e.and_(operand, constant(I64, 1))
+    return e.xor(_field(e, word, _PHASE, 1), asked)
+
+
+def _change(e: Emit, operation: str, place: Value, operand: Value, context: Value) -> None:
+    """Do an operation on the word at a host address, and turn to the next phase where that completes this one."""
+    new = _changed(e, operation, e.load(place, typ=I64), operand)
+    e.store(new, place)
+    if operation not in ("init", "expect_tx"):
+        with e.if_then(_is_complete(e, new)):
+            e.store(_next_phase(e, new), place)
+            note_progress(e, context)
 
 
 @contextmanager

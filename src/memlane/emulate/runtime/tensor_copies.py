@@ -125,12 +125,8 @@ def tensor_copy(way: Way) -> Helper:
                 box.inspect()
                 if way.operation != "prefetch":
                     box.walk()
-                for at, variable in (
-                    (MOVED, box.moved),
-                    (SECTORS, box.sectors),
-                    (TOUCHED, box.touched),
-                    (COMPLETE, box.complete),
-                ):
+                found = {MOVED: box.moved, SECTORS: box.sectors, TOUCHED: box.touched, COMPLETE: box.complete}
+                for at, variable in found.items():
                     e.store(variable.get(), e.element(e.at(results, at), lane, I64))
 
     arguments = (POINTER, POINTER, I64, POINTER, I64, POINTER, I32, I32, POINTER, I64)
