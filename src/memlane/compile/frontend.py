@@ -324,7 +324,7 @@ class _Compilation:
         if self.refusals:
             parts += ["Before that, these declarations were left out because they did not compile:", *self.refusals]
         parts += self._absent_headers()
-        parts += hints.hints(log, self.program.files, self.path)
+        parts += hints.hints(log, self.program.files, self.path, self.options.define)
         message = f"{name} cannot instantiate {', '.join(asked)}" if asked else f"{name} does not compile"
         return CompileError(message, "\n".join(parts))
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from memlane.compile import libraries, nvrtc
+from memlane.compile import conditionals, libraries, nvrtc
 from memlane.compile.device_launches import RUNTIME_CALL
 from memlane.compile.sources import SourceFile
 
@@ -26,10 +26,11 @@ _HIGHEST, _LEAST_DEPTH = 6, 3
 """Directories above a file in which a header is looked for, and how deep these lie at least: what is above is the system's."""
 
 
-def hints(log: str, files: Iterable[SourceFile], path: Path | None) -> list[str]:
+def hints(log: str, files: Iterable[SourceFile], path: Path | None, defines: Iterable[str] = ()) -> list[str]:
     """Return what to do about errors that nvcc would not give, or that memlane has a reason for."""
     files = list(files)
-    told = (*_of_runtime(log), *_of_textures(log, files), *_of_intrinsics(log, files), *_of_dialect(log), *of_pieces(path))
+    told = [*_of_runtime(log), *_of_textures(log, files), *_of_intrinsics(log, files), *_of_dialect(log)]
+    told += (*conditionals.hints(log, files, defines), *of_pieces(path))
     return [*dict.fromkeys(told)]
 
 
