@@ -259,3 +259,25 @@ DEFINE(large)
 """
     compiled = cuda_to_ptx(source, name="pasted.cu")
     assert sorted(compiled.kernels.values()) == ["void large_kernel<3>(float*)", "void small_kernel<3>(float*)"]
+
+
+def test_a_function_that_launches_the_kernel_that_it_is_given_is_followed() -> None:
+    source = """#include <map>
+    #include <stdio.h>
+    struct Shape { dim3 grid, block; Shape(dim3 g, dim3 b) : grid(g), block(b) { } };
+    static inline const char* text(int status) { return strerror(status); }
+    struct Context { FILE* log; std::map<int, cudaStream_t> streams; cudaStream_t stream(int n) { return streams[n]; } };
+    template <int N> __global__ void scale(float* p, float by) { p[threadIdx.x] *= by * N; }
+    template <class F, class... A> static inline void launch(F kernel, const Shape& shape, cudaStream_t stream, A&&... arguments) {
+      static const bool loud = std::getenv("LOUD") != nullptr;
+      kernel<<<shape.grid, shape.block, 0, stream>>>(std::forward<A>(arguments)...);
+      if (loud) puts(text(cudaGetLastError()));
+    }
+    void run(Context& context, float* p, int n) {
+      const Shape shape(dim3(1), dim3(32));
+      switch (n) {
+        case 1: launch(scale<1>, shape, context.stream(0), p, 2.f); break;
+        case 8: launch(scale<8>, shape, context.stream(0), p, 2.f); break;
+      }
+    }"""
+    assert kernels(source) == ["void scale<1>(float*, float)", "void scale<8>(float*, float)"]

@@ -133,13 +133,18 @@ def kernels_alone(ptx: str, without: str) -> str:
 
 
 def _reaching(program: Iterable[_File], templates: Iterable[str]) -> frozenset[str]:
-    """The words that lead to a template kernel: its name, functions and macros that use it, and so on."""
+    """The words that lead to a template kernel: its name, functions and macros that use it, and so on. So do functions that launch what
+    they are given."""
+    program = list(program)
     users: dict[str, list[str]] = {}
-    pasted: list[str] = []
+    launchers: list[str] = []
+    kernels = {function.name for file in program for unit in file.code.kernels if (function := _body(file, unit).function())}
     for file in program:
         for unit in file.code.host:
-            tokens = tokens_inside(file.source.tokens, unit)
-            function = Body([token for token in tokens if token.kind != "directive"]).function()
+            body = _body(file, unit)
+            function = body.function()
+            if function is not None and body.launches_other_than(kernels):
+                launchers.append(function.name)
             for word in _words(file, unit):
                 users.setdefault(word, []).append(function.name if function else "")
         for word in {token.text for token in file.source.tokens if token.kind == "word"} if file.code.is_piece else ():
@@ -148,10 +153,15 @@ def _reaching(program: Iterable[_File], templates: Iterable[str]) -> frozenset[s
             if token.kind == "directive" and (line := directive(token)).name == "define":
                 macro, *words = re.findall(r"[^\W\d]\w*", line.body) or [""]
                 if _pastes_a_launch(token):
-                    pasted.append(macro)
+                    launchers.append(macro)
                 for word in words:
                     users.setdefault(word, []).append(macro)
-    return frozenset(reachable((*templates, *pasted), lambda word: users.get(word, ())))
+    return frozenset(reachable((*templates, *launchers), lambda word: users.get(word, ())))
+
+
+def _body(file: _File, unit: Unit) -> Body:
+    """The tokens of a declaration."""
+    return Body([token for token in tokens_inside(file.source.tokens, unit) if token.kind != "directive"])
 
 
 def _pastes_a_launch(token: Token) -> bool:
@@ -173,19 +183,21 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
     file.parts += [Part(unit.start, unit.end) for unit in file.code.removable]
     file.parts += _device_functions(file)
     for unit in file.code.kernels:
-        kernel = Body([token for token in tokens_inside(file.source.tokens, unit) if token.kind != "directive"]).function()
+        kernel = _body(file, unit).function()
         file.kernel_bodies += [] if kernel is None else [replace(kernel.body, instead="{}")]
     if file.code.is_piece:
         whole = Body([token for token in file.source.tokens if token.kind != "directive"])
         _take_statements_apart(file, whole, whole)
     for unit in file.code.host:
-        body = Body([token for token in tokens_inside(file.source.tokens, unit) if token.kind != "directive"])
+        body = _body(file, unit)
         function = body.function()
         file.parts.append(Part(unit.start, unit.end))
         if function is None:
             file.left_out += body.launch_configurations()
         elif function.name and reaching.isdisjoint(_words(file, unit)):
-            file.left_out.append(Part(function.head_end, unit.end, ";"))
+            # A function that is not read needs a body where it is `inline` or `static`; a constructor's would have to fill the members.
+            instead = ";" if function.head_end < function.body.start else "{}"
+            file.left_out.append(Part(function.head_end, unit.end, instead))
         else:
             _take_function_apart(file, body, function)
 
@@ -195,7 +207,7 @@ def _device_functions(file: _File) -> Iterator[Part]:
     no kernel needs."""
     for unit in file.code.functions:
         yield Part(unit.start, unit.end)
-        function = Body([token for token in tokens_inside(file.source.tokens, unit) if token.kind != "directive"]).function()
+        function = _body(file, unit).function()
         if function is not None:
             yield Part(function.head_end, unit.end, ";")
 
