@@ -70,7 +70,8 @@ def test_a_use_is_not_taken_for_a_definition() -> None:
 
 
 def test_an_error_directive_is_named_with_the_macros_of_its_conditional() -> None:
-    source = "__global__ void k(int* p) {\n#if defined(BY_GRID)\n  *p = 1;\n#elif defined(BY_BLOCK)\n  *p = 2;\n#else\n#error Pick a loop\n#endif\n}\n"
+    loops = "#if defined(BY_GRID)\n  *p = 1;\n#elif defined(BY_BLOCK)\n  *p = 2;\n#else\n#error Pick a loop\n#endif\n"
+    source = f"__global__ void k(int* p) {{\n{loops}}}\n"
     assert (
         "guarded.cu:7 stops the compiler (`#error Pick a loop`): pass the one of BY_GRID, BY_BLOCK that the program's build passes, "
         "for example -D BY_GRID (define=['BY_GRID'] in Python)."

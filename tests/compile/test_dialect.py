@@ -41,6 +41,13 @@ from memlane.compile.nvrtc import errors
         ("void f(T* const __restrict__ p, const T* __restrict__ q, T (*__restrict r)[3]);", None),
         ("T* const __restrict__ p = q; T* const __restrict__ r[4];", None),
         ('"a"s + "b"_x;', None),
+        (
+            "f([=] __device__ (int i) { }, [&, a = b[2]] __host__ __device__ { });",
+            "f([=]            (int i) { }, [&, a = b[2]]                     { });",
+        ),
+        ("#define EACH(b) for_each([=] __device__(int i) { b; })\n", "#define EACH(b) for_each([=]           (int i) { b; })\n"),
+        ("[[nodiscard]] __device__ int f(); [[a, b(c[1])]] __host__ __device__ (x);", None),
+        ("int a[3] __device__;", None),
         ("#ifdef __GNUC__\n#if __GNUC_MINOR__ > 1", "#ifdef _mlGNUC_\n#if _mlGNUC_MINOR_ > 1"),
         ("#ifdef __CUDACC_RTC__\n#elif __GNUC__", None),
         ('"({ a; })" /* ({ a; }) */', None),

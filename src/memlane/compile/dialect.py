@@ -1,4 +1,4 @@
-"""What GCC's dialect of C++ has and NVRTC refuses, written in standard C++. nvcc takes it, because GCC is its compiler for the host.
+"""What nvcc's dialect of C++ has and NVRTC refuses, written in standard C++. Most of it is GCC's, which is nvcc's compiler for the host.
 
     ({ int a = *p; a + 1; })      ([&]{ int a = *p; return a + 1; }())     a statement expression
     (Point){1, 2}                  Point {1, 2}                            a compound literal
@@ -22,7 +22,7 @@ from memlane.compile.tokens import Token, directive, tokenize
 
 _SUSPECT = re.compile(
     r"""\(\s*(?:\\\s*)?\{ | (?:[=(,?:&|+*/%\[{;<!~-]|\b(?:return|else|case))\s*\([\w:<>,\s]+\)\s*\{ | "__ | __GNU
-    | [(,;{}te]\s*__restrict""",
+    | [(,;{}te]\s*__restrict | \]\s*(?:\\\s*)?__(?:device|host)__""",
     re.VERBOSE,
 )
 """What every text with such a form contains: most texts have none, and are not read further."""
@@ -33,6 +33,7 @@ _LOOP_JUMPS, _LOOPS = frozenset({"break", "continue"}), frozenset({"for", "while
 _WITHOUT_VALUE = frozenset({"if", "for", "while", "do", "switch", "asm", "__asm__", "using", "typedef", "static_assert"})
 _BEFORE_OPERAND = frozenset("=(,?:&|+-*/%[{;<!~") | {"return", "else", "case", "&&", "||", "==", "!=", "<=", ">="}
 _RESTRICT, _BEFORE_TYPE = frozenset({"__restrict__", "__restrict"}), frozenset({"(", ",", ";", "{", "}", "const", "volatile", "typename"})
+_SPACES, _BEHIND_SPACES = frozenset({"__device__", "__host__"}), frozenset({"(", "{", "mutable"})
 _LEFT_OUT = frozenset({"const", "struct", "class", "volatile"})
 _LONGEST_TYPE = 40
 """Tokens of the type of a compound literal."""
@@ -69,6 +70,8 @@ def _edits(text: str, offset: int) -> Iterator[Edit]:
             yield offset + token.end, offset + token.end, " "
         elif following.text in _RESTRICT and token.text in _BEFORE_TYPE and _begins_type(plain, index + 2):
             yield offset + following.start, offset + following.end, " " * len(following.text)
+        elif token.text == "]" and following.text in _SPACES:
+            yield from ((offset + start, offset + end, new) for start, end, new in _lambda_spaces(plain, index))
         elif token.text == "(" and following.text == "{":
             yield from ((offset + start, offset + end, new) for start, end, new in _statement_expression(plain, closing, index))
         elif token.text == "(":
@@ -76,6 +79,18 @@ def _edits(text: str, offset: int) -> Iterator[Edit]:
     for token in tokens:
         if token.kind == "directive" and directive(token).name == "define" and _SUSPECT.search(token.text):
             yield from _edits(token.text[1:], offset + token.start + 1)
+
+
+def _lambda_spaces(tokens: Sequence[Token], closing: int) -> Iterator[Edit]:
+    """The `__host__` and `__device__` behind the captures of a lambda, whose `]` is at `closing`; nothing behind an attribute or array."""
+    depth, opening = 0, closing
+    while opening >= 0 and (depth := depth + (tokens[opening].text == "]") - (tokens[opening].text == "[")):
+        opening -= 1
+    end = closing + 1
+    while end < len(tokens) and tokens[end].text in _SPACES:
+        end += 1
+    if opening >= 0 and tokens[opening + 1].text != "[" and end < len(tokens) and tokens[end].text in _BEHIND_SPACES:
+        yield from ((token.start, token.end, " " * len(token.text)) for token in tokens[closing + 1 : end])
 
 
 def _begins_type(tokens: Sequence[Token], index: int) -> bool:

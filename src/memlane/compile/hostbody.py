@@ -131,14 +131,6 @@ class Body:
             elif token.text == "catch":
                 yield self.part(index, self.end(self.end(index + 1)))
 
-    def lambda_spaces(self) -> Iterator[Part]:
-        """Each `__device__` and `__host__` of a lambda: a function that is read for the device has no other lambdas."""
-        for index, token in enumerate(self.tokens):
-            at = index + 1
-            while token.text == "]" and self.text(at) in ("__device__", "__host__"):
-                yield self.part(at, at + 1)
-                at += 1
-
     def launches_other_than(self, kernels: Container[str]) -> bool:
         """Whether a launch is of something that is not called like one of the kernels: of a parameter or variable of the function."""
         before = [self.tokens[index - 1] for index, token in enumerate(self.tokens) if token.text == "<<<" and index]

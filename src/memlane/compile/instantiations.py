@@ -222,7 +222,6 @@ def _take_statements_apart(file: _File, body: Body, inner: Body) -> None:
     """`inner`: the statements of the function `body`, or all of a file that is included in one."""
     file.parts += inner.statements()
     file.left_out += body.launch_configurations()
-    file.left_out += body.lambda_spaces()
     file.left_out += body.exception_handling()
 
 
