@@ -36,6 +36,8 @@ from memlane.compile.nvrtc import errors
         ("void f(int a) { }", None),
         ("auto f = [](S) { };", None),
         ("S operator()(S) { }", None),
+        ("void operator+=(pt<R> other) { } S& operator=(S) { } S operator<<(T<3>) { } bool operator!(S) { }", None),
+        ("f(a, (pt<R> other) { });", None),
         ('extern "C"__global__ void k();', 'extern "C" __global__ void k();'),
         ("void f(const __restrict__ T *p, __restrict N::S* q);", "void f(const              T *p,            N::S* q);"),
         ("void f(T* const __restrict__ p, const T* __restrict__ q, T (*__restrict r)[3]);", None),

@@ -35,6 +35,8 @@ _BEFORE_OPERAND = frozenset("=(,?:&|+-*/%[{;<!~") | {"return", "else", "case", "
 _RESTRICT, _BEFORE_TYPE = frozenset({"__restrict__", "__restrict"}), frozenset({"(", ",", ";", "{", "}", "const", "volatile", "typename"})
 _SPACES, _BEHIND_SPACES = frozenset({"__device__", "__host__"}), frozenset({"(", "{", "mutable"})
 _LEFT_OUT = frozenset({"const", "struct", "class", "volatile"})
+_LONGEST_SYMBOL = 4
+"""Tokens of the symbol of an operator."""
 _LONGEST_TYPE = 40
 """Tokens of the type of a compound literal."""
 
@@ -138,6 +140,14 @@ def _statement_expression(tokens: Sequence[Token], closing: dict[int, int], open
     yield tokens[end].end, tokens[end].end, "()"
 
 
+def _is_operator_name(tokens: Sequence[Token], end: int) -> bool:
+    """Whether the tokens up to `end` (exclusive) are `operator` and its symbol, so that parameters follow."""
+    index = end - 1
+    while index > 0 and tokens[index].kind == "punct" and end - index < _LONGEST_SYMBOL:
+        index -= 1
+    return tokens[index].text == "operator"
+
+
 def _compound_literal(tokens: Sequence[Token], closing: dict[int, int], opening: int) -> Iterator[Edit]:
     """`(type){...}` whose `(` is at `opening`, without the parentheses."""
     end = closing.get(opening, -1)
@@ -145,11 +155,11 @@ def _compound_literal(tokens: Sequence[Token], closing: dict[int, int], opening:
         return
     inner = tokens[opening + 1 : end]
     names = [token for token in inner if token.text not in _LEFT_OUT]
-    if opening and tokens[opening - 1].text not in _BEFORE_OPERAND:
+    if opening and (tokens[opening - 1].text not in _BEFORE_OPERAND or _is_operator_name(tokens, opening)):
         return
     if any(token.kind not in ("word", "number") and token.text not in ("::", "<", ">", ",") for token in inner):
         return
-    if any(one.kind == other.kind == "word" for one, other in pairwise(names)) or not names:
+    if any((one.kind == "word" or one.text == ">") and other.kind == "word" for one, other in pairwise(names)) or not names:
         return
     yield from ((token.start, token.end, " " * len(token.text)) for token in (tokens[opening], tokens[end]))
     yield from ((token.start, token.end, " " * len(token.text)) for token in inner if token.text in _LEFT_OUT)
