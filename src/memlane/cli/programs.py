@@ -94,8 +94,12 @@ class Program:
 
     @property
     def launch_words(self) -> str:
-        """The options that say how it is launched, as they are typed."""
-        words = [f"--{name}={getattr(self.launch, name)}" for name in ("kernel", "grid", "block", "cluster") if getattr(self.launch, name)]
+        """The options that say how it is compiled and launched, as they are typed."""
+        words = [f"--{name}={value}" for name in ("define", "include", "instantiate", "link") for value in getattr(self.compile, name)]
+        words += [
+            f"--{name}={value}" for name in ("std", "arch") if (value := getattr(self.compile, name)) != getattr(CompileOptions, name)
+        ]
+        words += [f"--{name}={getattr(self.launch, name)}" for name in ("kernel", "grid", "block", "cluster") if getattr(self.launch, name)]
         words += [f"--arg={one}" for one in self.launch.arguments]
         words += [f"--shared={self.launch.shared_bytes}"] if self.launch.shared_bytes else []
         words += ["--", *self.arguments] if self.arguments else []
