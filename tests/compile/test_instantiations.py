@@ -281,3 +281,36 @@ def test_a_function_that_launches_the_kernel_that_it_is_given_is_followed() -> N
       }
     }"""
     assert kernels(source) == ["void scale<1>(float*, float)", "void scale<8>(float*, float)"]
+
+
+def test_kernels_that_take_a_class_with_a_copy_constructor_are_found(capfd: pytest.CaptureFixture[str]) -> None:
+    source = """#include <cuda_fp16.h>
+template <class T, int N> __global__ void fill(T value, T* p) { *p = value; }
+struct Runner {
+  void* memory;
+  void run() {
+    half2 ones;
+    fill<half2, 3><<<1, 32>>>(ones, (half2*)memory);
+  }
+  void again(half2 twos);
+};
+void Runner::again(half2 twos) {
+  fill<half2, 4><<<1, 32>>>(twos, (half2*)memory);
+}
+extern "C" void run_again() {
+  half2 ones;
+  fill<half2, 5><<<1, 32>>>(ones, nullptr);
+}
+template <int N> double bench(void* memory) {
+  half2 ones;
+  fill<half2, N><<<1, 32>>>(ones, (half2*)memory);
+  return elapsed_ms();
+}
+int main(int count, char** words) {
+  half2 ones;
+  fill<half2, 1><<<1, 32>>>(ones, (half2*)allocated(32));
+  Runner{}.run();
+  bench<2>(nullptr);
+}"""
+    assert kernels(source) == [f"void fill<__half2, {n}>(__half2, __half2*)" for n in (1, 2, 3, 4, 5)]
+    assert capfd.readouterr().err == ""  # the compiler prints there what it cannot write

@@ -34,6 +34,9 @@ _ROUNDS = 40
 _KERNEL = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+(_Z[\w$.]+)", re.MULTILINE)
 _MACRO_LAUNCH = re.compile(r"<<<[^;]*?>>>(?=\s*\()")
 _MACRO_THROW = re.compile(r"\bthrow\b(?=\s*[\w:])")
+_MAIN = "_mln"
+"""How `main` is called where it is read: `main` cannot be `inline`."""
+_BEFORE_INLINE = frozenset({"template", "inline", "static", "friend"})
 _CONDITIONAL = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "define", "undef"})
 
 
@@ -46,8 +49,8 @@ class _File:
     parts: list[Part] = field(default_factory=list)
     """What may be left out."""
     left_out: list[Part] = field(default_factory=list)
-    kernel_bodies: list[Part] = field(default_factory=list)
-    """What which kernels are launched does not hang on. Compiling the kernels is what takes long."""
+    without_code: list[Part] = field(default_factory=list)
+    """Bodies of kernels, which take long to compile, and changes for which no code is written for host functions: the launches stay."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def launched(
         _take_apart(file, reaching)
     lost: list[str] = []
     for _ in range(_ROUNDS):
-        answer = compiler({name: in_standard_cxx(_text(file, file.kernel_bodies)) for name, file in program.items()})
+        answer = compiler({name: in_standard_cxx(_text(file, file.without_code)) for name, file in program.items()})
         if answer.ptx:
             kernels = _KERNEL.findall(answer.ptx)
             names = dict.fromkeys(filter(None, map(_expression, kernels)))
@@ -184,7 +187,7 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
     file.parts += _device_functions(file)
     for unit in file.code.kernels:
         kernel = _body(file, unit).function()
-        file.kernel_bodies += [] if kernel is None else [replace(kernel.body, instead="{}")]
+        file.without_code += [] if kernel is None else [replace(kernel.body, instead="{}")]
     if file.code.is_piece:
         whole = Body([token for token in file.source.tokens if token.kind != "directive"])
         _take_statements_apart(file, whole, whole)
@@ -213,9 +216,23 @@ def _device_functions(file: _File) -> Iterator[Part]:
 
 
 def _take_function_apart(file: _File, body: Body, function: HostFunction) -> None:
+    file.without_code += _without_code(file, body, function)
     inner = Body([token for token in body.tokens if function.body.start <= token.start < function.body.end])
     _take_statements_apart(file, body, inner)
     file.parts.append(function.body)
+
+
+def _without_code(file: _File, body: Body, function: HostFunction) -> Iterator[Part]:
+    """What makes the compiler read a function and write no code for it: it is `inline`, and nothing calls it.
+
+    The compiler cannot write the call of a kernel that takes a class with a copy constructor (`half2`). A function of one line stays as it
+    is: its columns tell which part of it an error is in."""
+    first = body.tokens[2] if body.text(0) == "extern" and body.tokens[1].kind == "string" else body.tokens[0]
+    if first.text in _BEFORE_INLINE or first.kind != "word" or "\n" not in file.source.text[function.body.start : function.body.end]:
+        return
+    yield Part(first.start, first.start, "inline ")
+    if function.name == "main":
+        yield from (Part(one.start, one.end, _MAIN) for one in body.tokens if one.text == "main" and one.start < function.head_end)
 
 
 def _take_statements_apart(file: _File, body: Body, inner: Body) -> None:
