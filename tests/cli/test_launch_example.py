@@ -88,7 +88,7 @@ def test_examples_take_the_launch_of_the_message(memlane: Command, file: str) ->
     source = EXAMPLES / f"{file}.cu"
     answer = memlane("count", source)
     if "several kernels" in answer.err:
-        answer = memlane("count", source, "--kernel", answer.err.partition("kernels: ")[2].partition("(")[0])
+        answer = memlane("count", source, "--kernel", answer.err.partition("kernels: ")[2].partition(";")[0].split(", ")[0])
     assert answer.code == 2
     assert memlane("count", source, "--kernel", answer.err.partition("launch of ")[2].partition("(")[0], *example(answer.err)).code in (
         0,

@@ -63,8 +63,9 @@ def test_a_template_in_a_header_is_followed_from_the_main_file(tmp_path: Path) -
 def test_the_template_of_a_kernel_in_a_namespace_is_found_by_the_address_that_is_passed_on() -> None:
     source = """namespace a { template <class T> __global__ void k(T* p) { *p = 1; } }
     template <class F> void launch(F f, int n) { void* arguments[] = {&n}; cudaLaunchKernel((void*)f, 1, 1, arguments, 0, 0); }
-    int main() { launch(a::k<double>, 3); auto f = &a::k<char>; cudaFuncSetAttribute(f, 1, 2); }"""
-    assert kernels(source) == ["void a::k<char>(char*)", "void a::k<double>(double*)"]
+    int main() { launch(a::k<double>, 3); auto f = &a::k<char>; cudaFuncSetAttribute(f, 1, 2);
+      int blocks, threads; cudaOccupancyMaxPotentialBlockSizeVariableSMem(&blocks, &threads, a::k<short>, [](int n) { return 4 * n; }); }"""
+    assert kernels(source) == ["void a::k<char>(char*)", "void a::k<double>(double*)", "void a::k<short>(short*)"]
 
 
 def test_a_launch_that_is_lost_is_told_with_the_place_and_the_reason() -> None:

@@ -253,8 +253,7 @@ def _only_kernel(path: Path, loaded: LoadedModule) -> str:
         return next(iter(loaded))
     if not loaded:
         raise CommandError(f"{path} has no kernel")
-    titles = ", ".join(kernel.title for kernel in loaded.module.kernels.values())
-    raise CommandError(f"{path} has several kernels: {titles}; choose one with --kernel")
+    raise CommandError(f"{path} has several kernels: {launching.listed_kernels(loaded.module)}; choose one with --kernel")
 
 
 def run_script(path: Path, arguments: Sequence[str], target_name: str, observer: Observer, deterministic: bool = False) -> Failure | None:

@@ -36,7 +36,7 @@ from memlane.launch.kernel import (
     Timer,
     module_digest,
 )
-from memlane.launch.kernel_names import find_kernel
+from memlane.launch.kernel_names import find_kernel, listed_kernels
 from memlane.launch.limits import cluster_of
 from memlane.launch.memory import DeviceArray, Memory
 from memlane.launch.observation import (
@@ -129,6 +129,7 @@ __all__ = [
     "find_kernel",
     "following",
     "following_stages",
+    "listed_kernels",
     "module_digest",
     "observed",
     "observing",
