@@ -322,7 +322,7 @@ class _Compilation:
         parts = [log.rstrip()]
         parts += self.device_launches.notes
         if self.refusals:
-            parts += ["Before that, these declarations were left out because they did not compile:", *notes.by_file(self.refusals)]
+            parts += ["Before that, these declarations were left out because they did not compile:", *notes.few(self.refusals)]
         parts += self._absent_headers()
         parts += hints.hints(log, self.program.files, self.path, self.options.define)
         message = f"{name} cannot instantiate {', '.join(asked)}" if asked else f"{name} does not compile"

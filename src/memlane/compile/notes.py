@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 _MOST = 3
 """How many of a kind are told one by one."""
-_DECLARATIONS = "{count} declarations of {file}, the first of them "
+_DECLARATIONS = "{count} declarations of {files}, the first of them "
 _FILE = re.compile(r"[^\n(]+(?=\(\d+\))")
 
 
@@ -17,15 +17,15 @@ def of_headers(absent: Iterable[str]) -> list[str]:
 
 
 def of_refusals(refusals: Iterable[str]) -> list[str]:
-    """Return notes about declarations that the compiler refused, given its errors: one note for each file that has many."""
+    """Return notes about declarations that the compiler refused, given its errors; one note where there are many."""
     one, several = "left out because it does not compile for the device", "left out because they do not compile for the device"
-    return by_file(refusals, f"{one}: ", f"{several}: {_DECLARATIONS}")
+    return few(refusals, f"{one}: ", f"{several}: {_DECLARATIONS}")
 
 
 def of_lost_launches(errors: Iterable[str]) -> list[str]:
     """Return notes about host code that may launch a template kernel and could not be read, given the compiler's errors."""
     told = "host code that may launch a kernel was not followed: "
-    return by_file(errors, told, f"{told}{{count}} statements of {{file}}, the first of them ")
+    return few(errors, told, f"{told}{{count}} statements of {{files}}, the first of them ")
 
 
 def of_templates(unused: Sequence[str]) -> list[str]:
@@ -41,14 +41,10 @@ def listed(names: Sequence[str], most: int = 6) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def by_file(errors: Iterable[str], one: str = "", several: str = _DECLARATIONS) -> list[str]:
-    """Return the compiler's errors, each behind `one`; of a file with many only the first, behind `several`, with their count."""
-    files: dict[str, list[str]] = {}
-    for error in errors:
-        found = _FILE.match(error)
-        files.setdefault(found.group() if found else "", []).append(error)
-    shown: list[str] = []
-    for file, messages in files.items():
-        few = len(messages) <= _MOST
-        shown += [one + message for message in messages] if few else [several.format(count=len(messages), file=file) + messages[0]]
-    return shown
+def few(errors: Iterable[str], one: str = "", several: str = _DECLARATIONS) -> list[str]:
+    """Return the compiler's errors, each behind `one`; of many only the first, behind `several`, with their count and files."""
+    errors = list(errors)
+    if len(errors) <= _MOST:
+        return [one + error for error in errors]
+    files = dict.fromkeys(found.group() for error in errors if (found := _FILE.match(error)))
+    return [several.format(count=len(errors), files=listed([*files])) + errors[0]]
