@@ -276,6 +276,19 @@ def test_a_header_of_a_wheel_names_the_wheel() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("header", "project"),
+    [
+        ("cute/tensor.hpp", "CUTLASS, whose directory `include`"),
+        ("cutlass/fast_math.h", "CUTLASS, whose directory `include`"),
+        ("helper_math.h", "NVIDIA's cuda-samples, whose directory `Common`"),
+    ],
+)
+def test_a_header_of_a_known_project_names_the_project(header: str, project: str) -> None:
+    text = refusal(f"#include <{header}>\n__global__ void k(missing::Type t) {{ }}")
+    assert f"\nHeader not found: {header}; it comes with {project} is to be named with -I DIR (include=[DIR] in Python)" in text
+
+
 @pytest.mark.parametrize("body", ["inner<<<1, 1>>>(p);", "cudaStream_t s; cudaStreamCreateWithFlags(&s, 1);", "cudaFree(p);"])
 def test_dynamic_parallelism_is_refused_by_name(body: str) -> None:
     text = refusal(f"__global__ void inner(int* p);\n__global__ void k(int* p) {{ {body} }}")
