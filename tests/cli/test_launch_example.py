@@ -82,6 +82,20 @@ def test_without_a_source_the_types_are_those_of_the_ptx(memlane: Command) -> No
     )
 
 
+def test_a_kernel_with_dynamic_shared_memory_gets_some(memlane: Command) -> None:
+    Path("k.cu").write_text(
+        "namespace sim { extern __shared__ float tile[]; __device__ __noinline__ float* row() { return tile; } }\n"
+        "__global__ void k(float* out) { float* s = sim::row(); s[threadIdx.x] = 1; out[threadIdx.x] = s[threadIdx.x]; }\n"
+        "__global__ void plain(float* out) { *out = 1; }\n"
+    )
+    answer = memlane("count", "k.cu", "-k", "k")
+    assert "--arg 'out:f4[1048576]' --shared 4096" in answer.err
+    assert "--shared" not in memlane("count", "k.cu", "-k", "plain").err
+    words = ("count", "k.cu", "-k", "k", "--grid", "1", "--block", "64", "--arg", "f4[64]")
+    assert "the launch gives none to `tile`: pass --shared BYTES" in memlane(*words).err
+    assert memlane(*words, "--shared", "256").code == 0
+
+
 @pytest.mark.parametrize("file", ["transpose", "histogram", "stencil"])
 def test_examples_take_the_launch_of_the_message(memlane: Command, file: str) -> None:
     """Code 2 would be a wrong command line; 1 is an access out of bounds, because the sizes are only a start."""

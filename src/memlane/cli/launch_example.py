@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from memlane.cli.later import later
-from memlane.ptx import Variable, special_registers
+from memlane.ptx import Variable, called_functions, names_in, special_registers
 
 if TYPE_CHECKING:
     from memlane import compile as front_ends
@@ -29,6 +29,8 @@ _DTYPES = {
 _ELEMENTS = 1 << 20
 _SIDE = 1 << 10
 """Numbers are this large, so that both N threads and an N x N matrix fit into arrays of `_ELEMENTS`."""
+_SHARED_BYTES = 4096
+"""Dynamic shared memory: 16 bytes for each of 256 threads, 8 for each of 512."""
 _LONGEST_CALL = 160
 
 
@@ -44,6 +46,8 @@ def launch_example(kernel: Kernel) -> str:
         name = names[position] if position < len(names) else ""
         written = types[position] if len(types) == len(kernel.function.params) else ""
         words.append(f"--arg {shlex.quote(_argument(param, written, name))}")
+    if _has_dynamic_shared(kernel):
+        words.append(f"--shared {_SHARED_BYTES}")
     call = _own_launch(kernel)
     return " ".join(words) + (f" (the source launches {call})" if call else "")
 
@@ -54,6 +58,14 @@ def _shape(kernel: Kernel) -> str:
     if "%tid.z" in indices:
         return "--grid 16,16,16 --block 8,8,8"
     return "--grid 64,64 --block 16,16" if "%tid.y" in indices else "--grid 4 --block 256"
+
+
+def _has_dynamic_shared(kernel: Kernel) -> bool:
+    """Return whether a kernel, or what it calls, uses shared memory whose size the launch decides."""
+    variables = kernel.module.variables
+    dynamic = {name for name, one in variables.items() if one.space == "shared" and "extern" in one.linkage}
+    functions = (kernel.function, *called_functions(kernel.module, kernel.function)) if dynamic else ()
+    return any(not dynamic.isdisjoint(names_in(operand)) for one in functions for each in one.instructions() for operand in each.operands)
 
 
 def _argument(param: Variable, written: str, name: str) -> str:
