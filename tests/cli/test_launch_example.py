@@ -68,9 +68,49 @@ def test_arguments_fit_the_types_of_the_parameters(memlane: Command, linkage: st
     assert memlane("check", "k.cu", *words).code == 0
 
 
-def test_a_structure_is_left_to_the_user(memlane: Command) -> None:
-    Path("k.cu").write_text("struct P { int a; float b; };\n__global__ void k(P p, float* out) { out[0] = p.b; }\n")
-    assert "--arg '{MEMBERS}' --arg 'out:f4[1048576]'" in memlane("count", "k.cu").err
+STRUCTURES = """
+typedef float real;
+#define Index int
+enum Kind { ONE };
+struct Point { real x, y; };
+namespace sim {
+struct Grid {
+    Index nx, ny;              // its sizes
+    const real *__restrict__ in; double *out;
+    Point corners[2];
+    bool periodic = true;
+    __host__ __device__ Index size() const { return nx * ny; }
+    static const int RANK = 2;
+};
+}
+typedef struct { unsigned char *bytes; unsigned long long length; char tag; } Text;
+struct Odd { int a; float2 b; };
+struct Based : Point { int c; };
+struct Bits { int a : 3; };
+struct Sized { float w[SIZE]; };
+struct Named { Kind kind; };
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [
+        ("Point", "{1.0:f4, 1.0:f4}"),
+        (
+            "sim::Grid",
+            "{1024:i4, 1024:i4, f4[1048576], f8[1048576], {1.0:f4, 1.0:f4}, {1.0:f4, 1.0:f4}, 1:bool}",
+        ),
+        ("const Text", "{u1[1048576], 1024:u8, 1:i1}"),
+        *((one, "{MEMBERS}") for one in ("Odd", "Based", "Bits", "Sized", "Named")),  # their members are not known for certain
+    ],
+)
+def test_a_structure_is_written_out_where_its_definition_is_plain(memlane: Command, kind: str, members: str) -> None:
+    text = f"#define SIZE 4\n{STRUCTURES}__global__ void k({kind} p, float* out) {{ out[0] = sizeof(p) + *(const char*)&p; }}\n"
+    Path("k.cu").write_text(text)
+    answer = memlane("count", "k.cu")
+    assert f"--arg '{members}' --arg 'out:f4[1048576]'" in answer.err
+    if members != "{MEMBERS}":
+        assert memlane("count", "k.cu", *example(answer.err)).code == 0
 
 
 def test_without_a_source_the_types_are_those_of_the_ptx(memlane: Command) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memlane.cli.later import later
@@ -31,6 +31,8 @@ _SIDE = 1 << 10
 """Numbers are this large, so that both N threads and an N x N matrix fit into arrays of `_ELEMENTS`."""
 _SHARED_BYTES = 4096
 """Dynamic shared memory: 16 bytes for each of 256 threads, 8 for each of 512."""
+_DEEPEST, _MOST_MEMBERS = 4, 40
+"""Structures inside each other, and members of one, that are written out."""
 _LONGEST_CALL = 160
 
 
@@ -45,7 +47,8 @@ def launch_example(kernel: Kernel) -> str:
     for position, param in enumerate(kernel.function.params):
         name = names[position] if position < len(names) else ""
         written = types[position] if len(types) == len(kernel.function.params) else ""
-        words.append(f"--arg {shlex.quote(_argument(param, written, name))}")
+        text = _argument(param, written, name) if param.shape is None else _structure(kernel, written, param.nbytes)
+        words.append(f"--arg {shlex.quote(text)}")
     if _has_dynamic_shared(kernel):
         words.append(f"--shared {_SHARED_BYTES}")
     call = _own_launch(kernel)
@@ -69,17 +72,50 @@ def _has_dynamic_shared(kernel: Kernel) -> bool:
 
 
 def _argument(param: Variable, written: str, name: str) -> str:
-    if param.shape is not None:
-        return "{MEMBERS}"
     if written.endswith("*") or (not written and param.nbytes == 8 and not param.type.startswith("f")):
         is_input = "const" in written.split("*")[0].split()
         element = " ".join(word for word in written.rstrip("*").split() if word not in ("const", "volatile", "__restrict__"))
         dtype = _DTYPES.get(element, "u1" if written else "f4")
         fill = "=random:7" if is_input and dtype.startswith("f") else ""
         return f"{name}:{dtype}[{_ELEMENTS}]{fill}" if name else f"{dtype}[{_ELEMENTS}]{fill}"
-    dtype = _DTYPES.get(written or param.type, "u8" if param.nbytes == 8 else "i4")
+    return _number(_DTYPES.get(written or param.type, "u8" if param.nbytes == 8 else "i4"))
+
+
+def _number(dtype: str) -> str:
     value = "1.0" if dtype.startswith("f") else "1" if dtype in ("bool", "i1", "u1") else str(_SIDE)
     return f"{value}:{dtype}"
+
+
+def _structure(kernel: Kernel, written: str, nbytes: int) -> str:
+    """Return the members of a structure in braces, as its definition has them; `{MEMBERS}` where that is not known, or of another size."""
+    texts = list(kernel.module.sources.values())
+    members = _members(written.removeprefix("const ").rpartition("::")[2], texts, front_ends.type_aliases(texts), _DEEPEST)
+    return members[0] if members is not None and members[1] == nbytes else "{MEMBERS}"
+
+
+def _members(kind: str, texts: Sequence[str], aliases: Mapping[str, str], depth: int) -> tuple[str, int, int] | None:
+    """Return the members of a structure in braces with its size and alignment; None where they are not known."""
+    declared = front_ends.structure_members(texts, kind) if depth else None
+    if not declared or sum(one.count for one in declared) > _MOST_MEMBERS:
+        return None
+    words: list[str] = []
+    size, widest = 0, 1
+    for member in declared:
+        plain = aliases.get(member.type, member.type)
+        dtype = _DTYPES.get(plain, "")
+        if member.is_pointer:
+            word, nbytes, alignment = f"{dtype or 'u1'}[{_ELEMENTS}]", 8, 8
+        elif dtype and not plain[-1].isdigit():  # a vector (`float2`) is none of its elements
+            nbytes = alignment = 1 if dtype == "bool" else int(dtype[1:])
+            word = _number(dtype)
+        elif (inner := _members(plain.rpartition("::")[2], texts, aliases, depth - 1)) is not None:
+            word, nbytes, alignment = inner
+        else:
+            return None
+        words += [word] * member.count
+        size = -(-size // alignment) * alignment + nbytes * member.count
+        widest = max(widest, alignment)
+    return "{" + ", ".join(words) + "}", -(-size // widest) * widest, widest
 
 
 def _types(title: str) -> list[str]:
