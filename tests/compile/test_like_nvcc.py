@@ -182,7 +182,8 @@ def test_a_file_without_a_kernel_names_those_that_have_some(tmp_path: Path, monk
     Path("host.cu").write_text("int main() { }\n")
     with pytest.raises(CompileError, match=r"^host.cu has no kernel; name a file that defines a `__global__` function$"):
         cuda_to_ptx("host.cu")
-    Path("kernels.cu").write_text("__global__ void k() { }\n")
+    Path("declared.cuh").write_text("// of __global__ functions\n__global__ void k(int* p);\nstruct S { };\n")
+    Path("kernels.cu").write_text("template <int N>\n__global__ void __launch_bounds__(128) k(int* p)\n{ }\n")
     with pytest.raises(CompileError, match=r"^host.cu has no kernel; name a file that defines one: kernels.cu$"):
         cuda_to_ptx("host.cu")
 

@@ -17,7 +17,7 @@ _TEXTURE_REFERENCE = re.compile(r"\b(?:texture|surface)\s*<[^;{}<>]*>\s*(\w+)")
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _WITHOUT_SYNC = frozenset({"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot"})
 """Functions that work with the lanes that happen to run: CUDA has ended them for chips from sm_70 on."""
-_KERNEL = re.compile(r"\b__global__\b")
+_KERNEL = re.compile(r"\b__global__\b[^;{}]*\{")
 _SOURCES = frozenset({".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp"})
 _MOST_FILES, _MOST_BYTES = 200, 1 << 20
 """How many neighbours are looked at, and how large one may be."""
