@@ -53,6 +53,7 @@ def test_the_message_has_a_launch_and_the_one_of_the_source(memlane: Command) ->
         ("unsigned char* image, short* taps, bool flip", ["image:u1[1048576]", "taps:i2[1048576]", "1:bool"]),
         ("const int* keys, long long* sums, unsigned n, char c", ["keys:i4[1048576]", "sums:i8[1048576]", "1024:u4", "1:i1"]),
         ("void* raw", ["raw:u1[1048576]"]),
+        ("const __nv_bfloat16* in, __half* out", ["in:u2[1048576]", "out:f2[1048576]"]),
         (
             "unsigned long long *__restrict__ const seen, const float taps[5], int",
             ["seen:u8[1048576]", "taps:f4[1048576]=random:7", "1024:i4"],
@@ -62,7 +63,7 @@ def test_the_message_has_a_launch_and_the_one_of_the_source(memlane: Command) ->
 )
 def test_arguments_fit_the_types_of_the_parameters(memlane: Command, linkage: str, head: str, arguments: list[str]) -> None:
     """The types are those of the kernel's name, or of its definition where the name has none."""
-    Path("k.cu").write_text(f"{linkage}__global__ void k({head}) {{ }}\n")
+    Path("k.cu").write_text(f"#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n{linkage}__global__ void k({head}) {{ }}\n")
     words = example(memlane("count", "k.cu").err)
     assert [word for before, word in itertools.pairwise(words) if before == "--arg"] == arguments
     assert memlane("check", "k.cu", *words).code == 0

@@ -23,6 +23,7 @@ _DTYPES = {
     "signed char": "i1", "unsigned char": "u1", "uchar4": "u1", "bool": "bool",
     "int8_t": "i1", "uint8_t": "u1", "int16_t": "i2", "uint16_t": "u2", "int32_t": "i4", "uint32_t": "u4", "int64_t": "i8",
     "uint64_t": "u8", "size_t": "u8", "unsigned": "u4", "uint": "u4", "half": "f2", "__half2": "f2", "half2": "f2", "uchar": "u1",
+    "__nv_bfloat16": "u2", "__nv_bfloat162": "u2", "nv_bfloat16": "u2", "nv_bfloat162": "u2",
     "f32": "f4", "f64": "f8", "u32": "i4", "s32": "i4", "b32": "i4", "u16": "u2", "s16": "i2", "u8": "u1", "s8": "i1",
 }  # fmt: skip
 """By a type of C++ or of PTX, NumPy's name of it, or of the elements of a vector."""
