@@ -122,6 +122,11 @@ def test_host_headers_of_cuda_do_not_disturb() -> None:
     assert list(kernels(source).kernels.values()) == ["k(int*)"]
 
 
+def test_host_headers_of_cuda_that_its_wheels_lack_are_not_missing() -> None:
+    source = "#include <cuda_profiler_api.h>\n#include <nvrtc.h>\n#include <cuda_gl_interop.h>\n__global__ void k(int* p) { *p = 1; }"
+    assert cuda_to_ptx(source).notes == ()
+
+
 def test_thrust_for_the_host_stands_beside_thrust_in_device_code() -> None:
     source = """#include <thrust/device_vector.h>
 #include <thrust/sort.h>
