@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,18 @@ def test_a_ptx_file_with_its_launch(memlane: Command) -> None:
     page = memlane("report", *words, "-o", "page.html")
     assert page.code == 0
     assert page.out.startswith("Wrote page.html (")
+
+
+def test_the_next_command_compiles_as_this_one_did(memlane: Command) -> None:
+    Path("parts").mkdir()
+    Path("parts/size.h").write_text("#define ROW 64\n")
+    Path("k.cu").write_text('#include "size.h"\ntemplate <int N> __global__ void k(float* p) { p[threadIdx.x * STEP * N] = ROW; }\n')
+    compiled = ("-I", "parts", "-D", "STEP=8", "--instantiate", "k<2>", "--std", "c++20")
+    answer = memlane("explain", "k.cu", "-k", "k<2>", "--grid", "1", "--block", "32", "--arg", "f4[1024]", *compiled)
+    assert answer.code == 0
+    words = shlex.split(answer.lines[-1])
+    assert words[:3] == ["Next:", "memlane", "report"]
+    assert memlane("report", *words[3:], "-o", "page.html").code == 0
 
 
 def test_a_finding_takes_five_lines_of_100_columns_or_fewer(memlane: Command, record: str, monkeypatch: pytest.MonkeyPatch) -> None:

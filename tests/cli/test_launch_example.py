@@ -53,6 +53,7 @@ def test_the_message_has_a_launch_and_the_one_of_the_source(memlane: Command) ->
         ("unsigned char* image, short* taps, bool flip", ["image:u1[1048576]", "taps:i2[1048576]", "1:bool"]),
         ("const int* keys, long long* sums, unsigned n, char c", ["keys:i4[1048576]", "sums:i8[1048576]", "1024:u4", "1:i1"]),
         ("void* raw", ["raw:u1[1048576]"]),
+        ("const __nv_bfloat16* in, __half* out", ["in:u2[1048576]", "out:f2[1048576]"]),
         (
             "unsigned long long *__restrict__ const seen, const float taps[5], int",
             ["seen:u8[1048576]", "taps:f4[1048576]=random:7", "1024:i4"],
@@ -62,15 +63,55 @@ def test_the_message_has_a_launch_and_the_one_of_the_source(memlane: Command) ->
 )
 def test_arguments_fit_the_types_of_the_parameters(memlane: Command, linkage: str, head: str, arguments: list[str]) -> None:
     """The types are those of the kernel's name, or of its definition where the name has none."""
-    Path("k.cu").write_text(f"{linkage}__global__ void k({head}) {{ }}\n")
+    Path("k.cu").write_text(f"#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n{linkage}__global__ void k({head}) {{ }}\n")
     words = example(memlane("count", "k.cu").err)
     assert [word for before, word in itertools.pairwise(words) if before == "--arg"] == arguments
     assert memlane("check", "k.cu", *words).code == 0
 
 
-def test_a_structure_is_left_to_the_user(memlane: Command) -> None:
-    Path("k.cu").write_text("struct P { int a; float b; };\n__global__ void k(P p, float* out) { out[0] = p.b; }\n")
-    assert "--arg '{MEMBERS}' --arg 'out:f4[1048576]'" in memlane("count", "k.cu").err
+STRUCTURES = """
+typedef float real;
+#define Index int
+enum Kind { ONE };
+struct Point { real x, y; };
+namespace sim {
+struct Grid {
+    Index nx, ny;              // its sizes
+    const real *__restrict__ in; double *out;
+    Point corners[2];
+    bool periodic = true;
+    __host__ __device__ Index size() const { return nx * ny; }
+    static const int RANK = 2;
+};
+}
+typedef struct { unsigned char *bytes; unsigned long long length; char tag; } Text;
+struct Odd { int a; float2 b; };
+struct Based : Point { int c; };
+struct Bits { int a : 3; };
+struct Sized { float w[SIZE]; };
+struct Named { Kind kind; };
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [
+        ("Point", "{1.0:f4, 1.0:f4}"),
+        (
+            "sim::Grid",
+            "{1024:i4, 1024:i4, f4[1048576], f8[1048576], {1.0:f4, 1.0:f4}, {1.0:f4, 1.0:f4}, 1:bool}",
+        ),
+        ("const Text", "{u1[1048576], 1024:u8, 1:i1}"),
+        *((one, "{MEMBERS}") for one in ("Odd", "Based", "Bits", "Sized", "Named")),  # their members are not known for certain
+    ],
+)
+def test_a_structure_is_written_out_where_its_definition_is_plain(memlane: Command, kind: str, members: str) -> None:
+    text = f"#define SIZE 4\n{STRUCTURES}__global__ void k({kind} p, float* out) {{ out[0] = sizeof(p) + *(const char*)&p; }}\n"
+    Path("k.cu").write_text(text)
+    answer = memlane("count", "k.cu")
+    assert f"--arg '{members}' --arg 'out:f4[1048576]'" in answer.err
+    if members != "{MEMBERS}":
+        assert memlane("count", "k.cu", *example(answer.err)).code == 0
 
 
 def test_without_a_source_the_types_are_those_of_the_ptx(memlane: Command) -> None:
@@ -82,13 +123,27 @@ def test_without_a_source_the_types_are_those_of_the_ptx(memlane: Command) -> No
     )
 
 
+def test_a_kernel_with_dynamic_shared_memory_gets_some(memlane: Command) -> None:
+    Path("k.cu").write_text(
+        "namespace sim { extern __shared__ float tile[]; __device__ __noinline__ float* row() { return tile; } }\n"
+        "__global__ void k(float* out) { float* s = sim::row(); s[threadIdx.x] = 1; out[threadIdx.x] = s[threadIdx.x]; }\n"
+        "__global__ void plain(float* out) { *out = 1; }\n"
+    )
+    answer = memlane("count", "k.cu", "-k", "k")
+    assert "--arg 'out:f4[1048576]' --shared 4096" in answer.err
+    assert "--shared" not in memlane("count", "k.cu", "-k", "plain").err
+    words = ("count", "k.cu", "-k", "k", "--grid", "1", "--block", "64", "--arg", "f4[64]")
+    assert "the launch gives none to `tile`: pass --shared BYTES" in memlane(*words).err
+    assert memlane(*words, "--shared", "256").code == 0
+
+
 @pytest.mark.parametrize("file", ["transpose", "histogram", "stencil"])
 def test_examples_take_the_launch_of_the_message(memlane: Command, file: str) -> None:
     """Code 2 would be a wrong command line; 1 is an access out of bounds, because the sizes are only a start."""
     source = EXAMPLES / f"{file}.cu"
     answer = memlane("count", source)
     if "several kernels" in answer.err:
-        answer = memlane("count", source, "--kernel", answer.err.partition("kernels: ")[2].partition("(")[0])
+        answer = memlane("count", source, "--kernel", answer.err.partition("kernels: ")[2].partition(";")[0].split(", ")[0])
     assert answer.code == 2
     assert memlane("count", source, "--kernel", answer.err.partition("launch of ")[2].partition("(")[0], *example(answer.err)).code in (
         0,

@@ -93,6 +93,8 @@ def test_number_keeps_its_type() -> None:
     [
         ("1024", r"--arg 1024: write \[NAME:\]DTYPE\[SHAPE\]"),
         ("x:q9[4]", "q9 is not a number type"),
+        ("x:bf16[4]=random:1", "NumPy has no bf16: give its bits as u2, the upper halves of those of f4"),
+        ("1:bfloat16", "NumPy has no bfloat16: give its bits as u2"),
         ("x:f4[4]=ones", "fill with zeros, arange, random:SEED or a .npy file, not 'ones'"),
         ("300:i1", "300 is not of type int8"),
         ("x:f4[4]=missing.npy", "cannot read missing.npy"),

@@ -285,3 +285,27 @@ def test_places_in_the_ptx_do_not_pass_for_places_in_the_program() -> None:
     (kernel,) = module.kernels.values()
     assert module.name == "odd.cu"
     assert str(kernel.span).startswith("odd.cu (PTX):")
+
+
+def test_many_declarations_that_are_left_out_are_one_note(tmp_path: Path) -> None:
+    header = tmp_path / "gl.h"
+    header.write_text("".join(f"GLenum call{n}(GLenum mode);\ntypedef GLenum (*CALL{n})(int);\n" for n in range(9)))
+    source = '#include "gl.h"\ntypedef std::deque<int> D;\n'
+    compiled = cuda_to_ptx(f"{source}__global__ void k(int* p) {{ *p = 1; }}", name="many.cu", include=[tmp_path])
+    assert [note.partition(": error")[0] for note in compiled.notes] == [
+        f"left out because they do not compile for the device: 10 declarations of {header}, many.cu, the first of them {header}(2)"
+    ]
+    log = refusal(f"{source}__global__ void k(int* p) {{ *p = n; }}", include=[tmp_path]).log
+    assert "left out because they did not compile:\n10 declarations of " in log
+    assert log.count("CALL") == 1
+
+
+def test_many_templates_without_a_launch_are_one_note() -> None:
+    templates = "".join(f"template <class T> __global__ void k{n}(T* p) {{ *p = {n}; }}\n" for n in range(8))
+    assert cuda_to_ptx(f"{templates}__global__ void plain(int* p) {{ *p = 1; }}").notes == (
+        "no host code launches 8 kernel templates: k0, k1, k2, k3, k4, k5 and 2 more; ask for one with --instantiate 'k0<...>'",
+    )
+    assert str(refusal(templates)) == (
+        "bad.cu has no kernel, only templates of kernels: k0, k1, k2, k3, k4, k5 and 2 more; ask for one with "
+        "instantiate=('k0<...>',) or --instantiate 'k0<...>'"
+    )

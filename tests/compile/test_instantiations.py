@@ -63,8 +63,9 @@ def test_a_template_in_a_header_is_followed_from_the_main_file(tmp_path: Path) -
 def test_the_template_of_a_kernel_in_a_namespace_is_found_by_the_address_that_is_passed_on() -> None:
     source = """namespace a { template <class T> __global__ void k(T* p) { *p = 1; } }
     template <class F> void launch(F f, int n) { void* arguments[] = {&n}; cudaLaunchKernel((void*)f, 1, 1, arguments, 0, 0); }
-    int main() { launch(a::k<double>, 3); auto f = &a::k<char>; cudaFuncSetAttribute(f, 1, 2); }"""
-    assert kernels(source) == ["void a::k<char>(char*)", "void a::k<double>(double*)"]
+    int main() { launch(a::k<double>, 3); auto f = &a::k<char>; cudaFuncSetAttribute(f, 1, 2);
+      int blocks, threads; cudaOccupancyMaxPotentialBlockSizeVariableSMem(&blocks, &threads, a::k<short>, [](int n) { return 4 * n; }); }"""
+    assert kernels(source) == ["void a::k<char>(char*)", "void a::k<double>(double*)", "void a::k<short>(short*)"]
 
 
 def test_a_launch_that_is_lost_is_told_with_the_place_and_the_reason() -> None:
@@ -259,3 +260,58 @@ DEFINE(large)
 """
     compiled = cuda_to_ptx(source, name="pasted.cu")
     assert sorted(compiled.kernels.values()) == ["void large_kernel<3>(float*)", "void small_kernel<3>(float*)"]
+
+
+def test_a_function_that_launches_the_kernel_that_it_is_given_is_followed() -> None:
+    source = """#include <map>
+    #include <stdio.h>
+    struct Shape { dim3 grid, block; Shape(dim3 g, dim3 b) : grid(g), block(b) { } };
+    static inline const char* text(int status) { return strerror(status); }
+    struct Context { FILE* log; std::map<int, cudaStream_t> streams; cudaStream_t stream(int n) { return streams[n]; } };
+    template <int N> __global__ void scale(float* p, float by) { p[threadIdx.x] *= by * N; }
+    template <class F, class... A> static inline void launch(F kernel, const Shape& shape, cudaStream_t stream, A&&... arguments) {
+      static const bool loud = std::getenv("LOUD") != nullptr;
+      kernel<<<shape.grid, shape.block, 0, stream>>>(std::forward<A>(arguments)...);
+      if (loud) puts(text(cudaGetLastError()));
+    }
+    void run(Context& context, float* p, int n) {
+      const Shape shape(dim3(1), dim3(32));
+      switch (n) {
+        case 1: launch(scale<1>, shape, context.stream(0), p, 2.f); break;
+        case 8: launch(scale<8>, shape, context.stream(0), p, 2.f); break;
+      }
+    }"""
+    assert kernels(source) == ["void scale<1>(float*, float)", "void scale<8>(float*, float)"]
+
+
+def test_kernels_that_take_a_class_with_a_copy_constructor_are_found(capfd: pytest.CaptureFixture[str]) -> None:
+    source = """#include <cuda_fp16.h>
+template <class T, int N> __global__ void fill(T value, T* p) { *p = value; }
+struct Runner {
+  void* memory;
+  void run() {
+    half2 ones;
+    fill<half2, 3><<<1, 32>>>(ones, (half2*)memory);
+  }
+  void again(half2 twos);
+};
+void Runner::again(half2 twos) {
+  fill<half2, 4><<<1, 32>>>(twos, (half2*)memory);
+}
+extern "C" void run_again() {
+  half2 ones;
+  fill<half2, 5><<<1, 32>>>(ones, nullptr);
+}
+template <int N> double bench(void* memory) {
+  half2 ones;
+  fill<half2, N><<<1, 32>>>(ones, (half2*)memory);
+  return elapsed_ms();
+}
+int main(int count, char** words) {
+  half2 ones;
+  fill<half2, 1><<<1, 32>>>(ones, (half2*)allocated(32));
+  Runner{}.run();
+  bench<2>(nullptr);
+}"""
+    assert kernels(source) == [f"void fill<__half2, {n}>(__half2, __half2*)" for n in (1, 2, 3, 4, 5)]
+    assert capfd.readouterr().err == ""  # the compiler prints there what it cannot write

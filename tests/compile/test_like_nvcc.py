@@ -122,6 +122,11 @@ def test_host_headers_of_cuda_do_not_disturb() -> None:
     assert list(kernels(source).kernels.values()) == ["k(int*)"]
 
 
+def test_host_headers_of_cuda_that_its_wheels_lack_are_not_missing() -> None:
+    source = "#include <cuda_profiler_api.h>\n#include <nvrtc.h>\n#include <cuda_gl_interop.h>\n__global__ void k(int* p) { *p = 1; }"
+    assert cuda_to_ptx(source).notes == ()
+
+
 def test_thrust_for_the_host_stands_beside_thrust_in_device_code() -> None:
     source = """#include <thrust/device_vector.h>
 #include <thrust/sort.h>
@@ -182,7 +187,8 @@ def test_a_file_without_a_kernel_names_those_that_have_some(tmp_path: Path, monk
     Path("host.cu").write_text("int main() { }\n")
     with pytest.raises(CompileError, match=r"^host.cu has no kernel; name a file that defines a `__global__` function$"):
         cuda_to_ptx("host.cu")
-    Path("kernels.cu").write_text("__global__ void k() { }\n")
+    Path("declared.cuh").write_text("// of __global__ functions\n__global__ void k(int* p);\nstruct S { };\n")
+    Path("kernels.cu").write_text("template <int N>\n__global__ void __launch_bounds__(128) k(int* p)\n{ }\n")
     with pytest.raises(CompileError, match=r"^host.cu has no kernel; name a file that defines one: kernels.cu$"):
         cuda_to_ptx("host.cu")
 
@@ -274,6 +280,19 @@ def test_a_header_of_a_wheel_names_the_wheel() -> None:
     assert re.search(
         r"\nHeader not found: curand_kernel.h; install it with: .*pip.* install .*nvidia-curand, or name its directory with -I DIR", text
     )
+
+
+@pytest.mark.parametrize(
+    ("header", "project"),
+    [
+        ("cute/tensor.hpp", "CUTLASS, whose directory `include`"),
+        ("cutlass/fast_math.h", "CUTLASS, whose directory `include`"),
+        ("helper_math.h", "NVIDIA's cuda-samples, whose directory `Common`"),
+    ],
+)
+def test_a_header_of_a_known_project_names_the_project(header: str, project: str) -> None:
+    text = refusal(f"#include <{header}>\n__global__ void k(missing::Type t) {{ }}")
+    assert f"\nHeader not found: {header}; it comes with {project} is to be named with -I DIR (include=[DIR] in Python)" in text
 
 
 @pytest.mark.parametrize("body", ["inner<<<1, 1>>>(p);", "cudaStream_t s; cudaStreamCreateWithFlags(&s, 1);", "cudaFree(p);"])

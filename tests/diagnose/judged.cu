@@ -58,6 +58,21 @@ __global__ void narrow_rows(float* out, const float* in, int n) {
     out[y * n + x] = in[y * n + x];
 }
 
+// A pixel of four bytes, one store for each; the second function leaves one of them out.
+__global__ void pixels(unsigned char* out, int n) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y, at = 4 * (y * n + x);
+    out[at + 0] = x;
+    out[at + 1] = y;
+    out[at + 2] = x + y;
+    out[at + 3] = 255;
+}
+__global__ void opaque_pixels(unsigned char* out, int n) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y, at = 4 * (y * n + x);
+    out[at + 0] = x;
+    out[at + 1] = y;
+    out[at + 2] = x + y;
+}
+
 // A table of bytes that whole warps read at one place.
 __global__ void looked_up(int* out, const unsigned char* table, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x, sum = 0;

@@ -84,6 +84,18 @@ def test_rows_of_a_narrow_block_are_to_be_made_wider(target: Target, kernels: Lo
     assert found[1].remedy == "Make the block wider and lower, so that its rows fill sectors."
 
 
+def test_elements_that_each_thread_stores_one_by_one_are_to_be_a_vector(target: Target, kernels: LoadedModule) -> None:
+    """A row of the block has 16 pixels of 4 bytes: two whole sectors, so no other shape of the block helps."""
+    found = said(kernels, "pixels", (4, 4), (16, 16), target.zeros(64 * 64 * 4, "u1"), 64)
+    assert rules(found) == ["partial-sectors"] * 4
+    assert {one.cause for one in found} == {
+        "each thread stores 4 neighbouring elements one by one, so the lanes of one request lie 4 bytes apart"
+    }
+    assert {one.remedy for one in found} == {"Let each thread store the 4 elements at once, as `uchar4`."}
+    for one in said(kernels, "opaque_pixels", (4, 4), (16, 16), target.zeros(64 * 64 * 4, "u1"), 64):
+        assert one.cause == "the lanes skip the data between the elements that they access"
+
+
 def test_a_byte_for_all_lanes_is_not_narrow(target: Target, kernels: LoadedModule) -> None:
     found = said(kernels, "looked_up", (8,), (256,), target.zeros(2048, "i4"), target.zeros(64, "u1"), 64)
     assert "narrow-access" not in rules(found)

@@ -101,6 +101,21 @@ def test_shared_memory_has_bounds(full: bool) -> None:
     )
 
 
+def test_dynamic_shared_memory_that_the_launch_does_not_give_is_named_with_the_option() -> None:
+    body, before = (
+        "st.shared.u32 [_ZN3sim4tileE+64], %tid; ret;",
+        ".shared .align 4 .b8 own[8]; .extern .shared .align 4 .b8 _ZN3sim4tileE[];",
+    )
+    body = f"st.shared.u32 [own], %tid; {body}"
+    assert (
+        " bytes of shared memory; the launch gives none to `tile`: pass --shared BYTES (kernel[grid, block, None, BYTES] in Python)"
+    ) in launch(body, before=before)
+    assert "bytes of shared memory, 64 bytes of which the launch gave to `tile`" in launch(body, before=before, shared=64)
+    own = launch("st.shared.u32 [own+8], %tid; ret;", before=".shared .align 4 .b8 own[8];")
+    assert "outside the block's 8 bytes of shared memory" in own
+    assert "the launch" not in own
+
+
 def test_generic_addresses_have_the_bounds_of_their_space() -> None:
     body = "mov.u64 %rd1, s; cvta.shared.u64 %rd2, %rd1; st.u32 [%rd2+64], %tid; ret;"
     assert "outside the block's 64 bytes of shared memory" in launch(body, before=".shared .align 4 .b8 s[64];")

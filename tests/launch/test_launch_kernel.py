@@ -70,14 +70,23 @@ def test_overloads_are_listed_with_their_parameters() -> None:
 def test_an_unknown_name_lists_those_that_exist(kernels: LoadedModule) -> None:
     with pytest.raises(BadLaunch) as raised:
         kernels["scales"]
-    listed = "scale, pointers, record, plain, void red<256>(int*), void red<512>(int*), ns::only(int*)"
+    listed = "scale, pointers, record, plain, red<256>, red<512>, only"
     assert str(raised.value) == f"no kernel 'scales' in k.cu; it has: {listed}"
 
 
 def test_an_ambiguous_name_lists_those_that_answer(kernels: LoadedModule) -> None:
     with pytest.raises(BadLaunch) as raised:
         kernels["red"]
-    assert str(raised.value) == "several kernels of k.cu match 'red': void red<256>(int*), void red<512>(int*); use the full name"
+    assert str(raised.value) == "several kernels of k.cu match 'red': red<256>, red<512>; use the full name"
+
+
+def test_of_many_kernels_the_first_are_listed_and_the_others_counted() -> None:
+    entries = "\n".join(f".visible .entry _Z3redILi{n}EEvPi() {{ ret; }}" for n in range(30))
+    module = parse(f".version 8.0\n.target sm_90\n.address_size 64\n{entries}\n", "k.ptx")
+    with pytest.raises(BadLaunch, match=r"^several kernels of k\.ptx match 'red': red<0>, .*, red<11> and 18 more; use the full name$"):
+        find_kernel(module, "red")
+    with pytest.raises(BadLaunch, match=r"^no kernel 'blue' in k\.ptx; it has: red<0>, .*, red<11> and 18 more$"):
+        find_kernel(module, "blue")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -398,3 +400,35 @@ def _chain(one: Instruction) -> list[int]:
         found.append(at.line)
         at = at.inlined_into
     return found
+
+
+def test_what_the_compiler_put_at_no_line_is_at_the_call_that_was_inlined() -> None:
+    """NVRTC gives line 0 to a load that it made of two, one in each branch of a function."""
+    body = """
+    .loc 1 0 0, function_name $L__info_string0, inlined_at 1 30 3
+    ld.global.u32 %r1, [%rd1];
+    .loc 2 0 0, function_name $L__info_string0, inlined_at 1 0 5
+    st.global.u32 [%rd1], %r1;
+    .loc 2 7 1, function_name $L__info_string0, inlined_at 1 40 2
+    st.global.u32 [%rd1+4], %r1;
+    .loc 1 0 2
+    st.global.u32 [%rd1+8], %r1;
+"""
+    text = f""".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k() {{
+    .reg .b64 %rd<2>; .reg .b32 %r<2>;
+{body}    ret;
+}}
+.file 1 "user.cu"
+.file 2 "library.h"
+.section .debug_str
+{{
+$L__info_string0:
+.b8 104,105,0
+}}
+"""
+    module = replace(parse(text, "k.ptx"), sources={"user.cu": ""})
+    places = [module.users_location(one.location) for one in module.kernels["k"].body.instructions() if one.location]  # type: ignore[union-attr]
+    assert [(module.files[one.file], one.line) for one in places[:4]] == [("user.cu", 30), ("user.cu", 0), ("user.cu", 40), ("user.cu", 0)]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memlane.cli.later import later
-from memlane.ptx import Variable, special_registers
+from memlane.ptx import Variable, called_functions, names_in, special_registers
 
 if TYPE_CHECKING:
     from memlane import compile as front_ends
@@ -23,12 +23,17 @@ _DTYPES = {
     "signed char": "i1", "unsigned char": "u1", "uchar4": "u1", "bool": "bool",
     "int8_t": "i1", "uint8_t": "u1", "int16_t": "i2", "uint16_t": "u2", "int32_t": "i4", "uint32_t": "u4", "int64_t": "i8",
     "uint64_t": "u8", "size_t": "u8", "unsigned": "u4", "uint": "u4", "half": "f2", "__half2": "f2", "half2": "f2", "uchar": "u1",
+    "__nv_bfloat16": "u2", "__nv_bfloat162": "u2", "nv_bfloat16": "u2", "nv_bfloat162": "u2",
     "f32": "f4", "f64": "f8", "u32": "i4", "s32": "i4", "b32": "i4", "u16": "u2", "s16": "i2", "u8": "u1", "s8": "i1",
 }  # fmt: skip
 """By a type of C++ or of PTX, NumPy's name of it, or of the elements of a vector."""
 _ELEMENTS = 1 << 20
 _SIDE = 1 << 10
 """Numbers are this large, so that both N threads and an N x N matrix fit into arrays of `_ELEMENTS`."""
+_SHARED_BYTES = 4096
+"""Dynamic shared memory: 16 bytes for each of 256 threads, 8 for each of 512."""
+_DEEPEST, _MOST_MEMBERS = 4, 40
+"""Structures inside each other, and members of one, that are written out."""
 _LONGEST_CALL = 160
 
 
@@ -43,7 +48,10 @@ def launch_example(kernel: Kernel) -> str:
     for position, param in enumerate(kernel.function.params):
         name = names[position] if position < len(names) else ""
         written = types[position] if len(types) == len(kernel.function.params) else ""
-        words.append(f"--arg {shlex.quote(_argument(param, written, name))}")
+        text = _argument(param, written, name) if param.shape is None else _structure(kernel, written, param.nbytes)
+        words.append(f"--arg {shlex.quote(text)}")
+    if _has_dynamic_shared(kernel):
+        words.append(f"--shared {_SHARED_BYTES}")
     call = _own_launch(kernel)
     return " ".join(words) + (f" (the source launches {call})" if call else "")
 
@@ -56,18 +64,59 @@ def _shape(kernel: Kernel) -> str:
     return "--grid 64,64 --block 16,16" if "%tid.y" in indices else "--grid 4 --block 256"
 
 
+def _has_dynamic_shared(kernel: Kernel) -> bool:
+    """Return whether a kernel, or what it calls, uses shared memory whose size the launch decides."""
+    variables = kernel.module.variables
+    dynamic = {name for name, one in variables.items() if one.space == "shared" and "extern" in one.linkage}
+    functions = (kernel.function, *called_functions(kernel.module, kernel.function)) if dynamic else ()
+    return any(not dynamic.isdisjoint(names_in(operand)) for one in functions for each in one.instructions() for operand in each.operands)
+
+
 def _argument(param: Variable, written: str, name: str) -> str:
-    if param.shape is not None:
-        return "{MEMBERS}"
     if written.endswith("*") or (not written and param.nbytes == 8 and not param.type.startswith("f")):
         is_input = "const" in written.split("*")[0].split()
         element = " ".join(word for word in written.rstrip("*").split() if word not in ("const", "volatile", "__restrict__"))
         dtype = _DTYPES.get(element, "u1" if written else "f4")
         fill = "=random:7" if is_input and dtype.startswith("f") else ""
         return f"{name}:{dtype}[{_ELEMENTS}]{fill}" if name else f"{dtype}[{_ELEMENTS}]{fill}"
-    dtype = _DTYPES.get(written or param.type, "u8" if param.nbytes == 8 else "i4")
+    return _number(_DTYPES.get(written or param.type, "u8" if param.nbytes == 8 else "i4"))
+
+
+def _number(dtype: str) -> str:
     value = "1.0" if dtype.startswith("f") else "1" if dtype in ("bool", "i1", "u1") else str(_SIDE)
     return f"{value}:{dtype}"
+
+
+def _structure(kernel: Kernel, written: str, nbytes: int) -> str:
+    """Return the members of a structure in braces, as its definition has them; `{MEMBERS}` where that is not known, or of another size."""
+    texts = list(kernel.module.sources.values())
+    members = _members(written.removeprefix("const ").rpartition("::")[2], texts, front_ends.type_aliases(texts), _DEEPEST)
+    return members[0] if members is not None and members[1] == nbytes else "{MEMBERS}"
+
+
+def _members(kind: str, texts: Sequence[str], aliases: Mapping[str, str], depth: int) -> tuple[str, int, int] | None:
+    """Return the members of a structure in braces with its size and alignment; None where they are not known."""
+    declared = front_ends.structure_members(texts, kind) if depth else None
+    if not declared or sum(one.count for one in declared) > _MOST_MEMBERS:
+        return None
+    words: list[str] = []
+    size, widest = 0, 1
+    for member in declared:
+        plain = aliases.get(member.type, member.type)
+        dtype = _DTYPES.get(plain, "")
+        if member.is_pointer:
+            word, nbytes, alignment = f"{dtype or 'u1'}[{_ELEMENTS}]", 8, 8
+        elif dtype and not plain[-1].isdigit():  # a vector (`float2`) is none of its elements
+            nbytes = alignment = 1 if dtype == "bool" else int(dtype[1:])
+            word = _number(dtype)
+        elif (inner := _members(plain.rpartition("::")[2], texts, aliases, depth - 1)) is not None:
+            word, nbytes, alignment = inner
+        else:
+            return None
+        words += [word] * member.count
+        size = -(-size // alignment) * alignment + nbytes * member.count
+        widest = max(widest, alignment)
+    return "{" + ", ".join(words) + "}", -(-size // widest) * widest, widest
 
 
 def _types(title: str) -> list[str]:

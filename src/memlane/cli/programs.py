@@ -94,8 +94,12 @@ class Program:
 
     @property
     def launch_words(self) -> str:
-        """The options that say how it is launched, as they are typed."""
-        words = [f"--{name}={getattr(self.launch, name)}" for name in ("kernel", "grid", "block", "cluster") if getattr(self.launch, name)]
+        """The options that say how it is compiled and launched, as they are typed."""
+        words = [f"--{name}={value}" for name in ("define", "include", "instantiate", "link") for value in getattr(self.compile, name)]
+        words += [
+            f"--{name}={value}" for name in ("std", "arch") if (value := getattr(self.compile, name)) != getattr(CompileOptions, name)
+        ]
+        words += [f"--{name}={getattr(self.launch, name)}" for name in ("kernel", "grid", "block", "cluster") if getattr(self.launch, name)]
         words += [f"--arg={one}" for one in self.launch.arguments]
         words += [f"--shared={self.launch.shared_bytes}"] if self.launch.shared_bytes else []
         words += ["--", *self.arguments] if self.arguments else []
@@ -249,8 +253,7 @@ def _only_kernel(path: Path, loaded: LoadedModule) -> str:
         return next(iter(loaded))
     if not loaded:
         raise CommandError(f"{path} has no kernel")
-    titles = ", ".join(kernel.title for kernel in loaded.module.kernels.values())
-    raise CommandError(f"{path} has several kernels: {titles}; choose one with --kernel")
+    raise CommandError(f"{path} has several kernels: {launching.listed_kernels(loaded.module)}; choose one with --kernel")
 
 
 def run_script(path: Path, arguments: Sequence[str], target_name: str, observer: Observer, deterministic: bool = False) -> Failure | None:

@@ -40,6 +40,8 @@ MOST_ALIGNED = 128
 RANDOM_INTEGER_LIMIT = 256
 """`random` draws integers from 0 to 255, which fit every integer type but int8, where the limit is 127; floats from 0 to 1."""
 
+_BFLOAT16 = frozenset({"bf16", "bfloat16", "__nv_bfloat16"})
+
 
 def parse_argument(text: str) -> Spec:
     """`in:f4[1024,1024]=random:7`, `f4[16]`, `1024:i4`, `{f4[16], 16:i4}`, `texture(f4[16], filter=linear)`. Raises CommandError that shows
@@ -161,6 +163,8 @@ def _dtype(text: str, name: str) -> np.dtype[Any]:
             kind = np.dtype(name)
     except (TypeError, Warning):
         kind = np.dtype(object)
+    if name in _BFLOAT16:
+        raise CommandError(f"--arg {text}: NumPy has no {name}: give its bits as u2, the upper halves of those of f4")
     if kind.kind not in "biuf":
         raise CommandError(f"--arg {text}: {name} is not a number type; use NumPy's names, for example f4, f8, i4, u8, i8, float32")
     return kind

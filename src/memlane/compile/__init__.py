@@ -23,10 +23,12 @@ How a `.cu` file becomes PTX, one module for each step:
     instantiations  which template kernels the host code launches: the compiler reads it, without these parts
     frontend        the above in order; cuts further what the compiler refuses
     hints           what to do about a program that does not compile
+    conditionals    the same where a macro of the program's build is missing
+    notes           what was left out, in few lines
     shipped         PTX that lies beside its source, for machines without the compiler
 
-What the arguments of a kernel are called in its source is said by `parameter_names`; `longer_rows` compiles a program again with rows of an
-array in shared memory that are padded.
+What the arguments of a kernel are called in its source is said by `parameter_names`, and what a structure consists of by `structures`;
+`longer_rows` compiles a program again with rows of an array in shared memory that are padded.
 
 How a Python function does: `numba_frontend` and `triton_frontend`, and for both `python_source`.
 
@@ -43,6 +45,7 @@ from memlane.compile.longer_rows import DeclaredArray, declared_array
 from memlane.compile.module import cuda
 from memlane.compile.numba_frontend import numba
 from memlane.compile.parameter_names import parameter_names, parameter_types
+from memlane.compile.structures import Member, structure_members, type_aliases
 from memlane.compile.triton_frontend import triton
 
 __all__ = [
@@ -50,6 +53,7 @@ __all__ = [
     "Cubin",
     "DeclaredArray",
     "KernelUsage",
+    "Member",
     "architecture",
     "assemble",
     "assembler_version",
@@ -62,5 +66,7 @@ __all__ = [
     "parameter_names",
     "parameter_types",
     "ptx_module",
+    "structure_members",
     "triton",
+    "type_aliases",
 ]

@@ -1,4 +1,4 @@
-"""What GCC's dialect of C++ has and NVRTC refuses, written in standard C++. nvcc takes it, because GCC is its compiler for the host.
+"""What nvcc's dialect of C++ has and NVRTC refuses, written in standard C++. Most of it is GCC's, which is nvcc's compiler for the host.
 
     ({ int a = *p; a + 1; })      ([&]{ int a = *p; return a + 1; }())     a statement expression
     (Point){1, 2}                  Point {1, 2}                            a compound literal
@@ -22,7 +22,7 @@ from memlane.compile.tokens import Token, directive, tokenize
 
 _SUSPECT = re.compile(
     r"""\(\s*(?:\\\s*)?\{ | (?:[=(,?:&|+*/%\[{;<!~-]|\b(?:return|else|case))\s*\([\w:<>,\s]+\)\s*\{ | "__ | __GNU
-    | [(,;{}te]\s*__restrict""",
+    | [(,;{}te]\s*__restrict | \]\s*(?:\\\s*)?__(?:device|host)__""",
     re.VERBOSE,
 )
 """What every text with such a form contains: most texts have none, and are not read further."""
@@ -33,7 +33,10 @@ _LOOP_JUMPS, _LOOPS = frozenset({"break", "continue"}), frozenset({"for", "while
 _WITHOUT_VALUE = frozenset({"if", "for", "while", "do", "switch", "asm", "__asm__", "using", "typedef", "static_assert"})
 _BEFORE_OPERAND = frozenset("=(,?:&|+-*/%[{;<!~") | {"return", "else", "case", "&&", "||", "==", "!=", "<=", ">="}
 _RESTRICT, _BEFORE_TYPE = frozenset({"__restrict__", "__restrict"}), frozenset({"(", ",", ";", "{", "}", "const", "volatile", "typename"})
+_SPACES, _BEHIND_SPACES = frozenset({"__device__", "__host__"}), frozenset({"(", "{", "mutable"})
 _LEFT_OUT = frozenset({"const", "struct", "class", "volatile"})
+_LONGEST_SYMBOL = 4
+"""Tokens of the symbol of an operator."""
 _LONGEST_TYPE = 40
 """Tokens of the type of a compound literal."""
 
@@ -69,6 +72,8 @@ def _edits(text: str, offset: int) -> Iterator[Edit]:
             yield offset + token.end, offset + token.end, " "
         elif following.text in _RESTRICT and token.text in _BEFORE_TYPE and _begins_type(plain, index + 2):
             yield offset + following.start, offset + following.end, " " * len(following.text)
+        elif token.text == "]" and following.text in _SPACES:
+            yield from ((offset + start, offset + end, new) for start, end, new in _lambda_spaces(plain, index))
         elif token.text == "(" and following.text == "{":
             yield from ((offset + start, offset + end, new) for start, end, new in _statement_expression(plain, closing, index))
         elif token.text == "(":
@@ -76,6 +81,18 @@ def _edits(text: str, offset: int) -> Iterator[Edit]:
     for token in tokens:
         if token.kind == "directive" and directive(token).name == "define" and _SUSPECT.search(token.text):
             yield from _edits(token.text[1:], offset + token.start + 1)
+
+
+def _lambda_spaces(tokens: Sequence[Token], closing: int) -> Iterator[Edit]:
+    """The `__host__` and `__device__` behind the captures of a lambda, whose `]` is at `closing`; nothing behind an attribute or array."""
+    depth, opening = 0, closing
+    while opening >= 0 and (depth := depth + (tokens[opening].text == "]") - (tokens[opening].text == "[")):
+        opening -= 1
+    end = closing + 1
+    while end < len(tokens) and tokens[end].text in _SPACES:
+        end += 1
+    if opening >= 0 and tokens[opening + 1].text != "[" and end < len(tokens) and tokens[end].text in _BEHIND_SPACES:
+        yield from ((token.start, token.end, " " * len(token.text)) for token in tokens[closing + 1 : end])
 
 
 def _begins_type(tokens: Sequence[Token], index: int) -> bool:
@@ -123,6 +140,14 @@ def _statement_expression(tokens: Sequence[Token], closing: dict[int, int], open
     yield tokens[end].end, tokens[end].end, "()"
 
 
+def _is_operator_name(tokens: Sequence[Token], end: int) -> bool:
+    """Whether the tokens up to `end` (exclusive) are `operator` and its symbol, so that parameters follow."""
+    index = end - 1
+    while index > 0 and tokens[index].kind == "punct" and end - index < _LONGEST_SYMBOL:
+        index -= 1
+    return tokens[index].text == "operator"
+
+
 def _compound_literal(tokens: Sequence[Token], closing: dict[int, int], opening: int) -> Iterator[Edit]:
     """`(type){...}` whose `(` is at `opening`, without the parentheses."""
     end = closing.get(opening, -1)
@@ -130,11 +155,11 @@ def _compound_literal(tokens: Sequence[Token], closing: dict[int, int], opening:
         return
     inner = tokens[opening + 1 : end]
     names = [token for token in inner if token.text not in _LEFT_OUT]
-    if opening and tokens[opening - 1].text not in _BEFORE_OPERAND:
+    if opening and (tokens[opening - 1].text not in _BEFORE_OPERAND or _is_operator_name(tokens, opening)):
         return
     if any(token.kind not in ("word", "number") and token.text not in ("::", "<", ">", ",") for token in inner):
         return
-    if any(one.kind == other.kind == "word" for one, other in pairwise(names)) or not names:
+    if any((one.kind == "word" or one.text == ">") and other.kind == "word" for one, other in pairwise(names)) or not names:
         return
     yield from ((token.start, token.end, " " * len(token.text)) for token in (tokens[opening], tokens[end]))
     yield from ((token.start, token.end, " " * len(token.text)) for token in inner if token.text in _LEFT_OUT)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from memlane.compile import hints, instantiations, libraries, macros, nvrtc, nvrtc_headers, sources, standard, toolkit
+from memlane.compile import hints, instantiations, libraries, macros, notes, nvrtc, nvrtc_headers, sources, standard, toolkit
 from memlane.compile.declarations import Unit
 from memlane.compile.device_launches import DeviceLaunches
 from memlane.compile.dialect import in_standard_cxx
@@ -322,9 +322,9 @@ class _Compilation:
         parts = [log.rstrip()]
         parts += self.device_launches.notes
         if self.refusals:
-            parts += ["Before that, these declarations were left out because they did not compile:", *self.refusals]
+            parts += ["Before that, these declarations were left out because they did not compile:", *notes.few(self.refusals)]
         parts += self._absent_headers()
-        parts += hints.hints(log, self.program.files, self.path)
+        parts += hints.hints(log, self.program.files, self.path, self.options.define)
         message = f"{name} cannot instantiate {', '.join(asked)}" if asked else f"{name} does not compile"
         return CompileError(message, "\n".join(parts))
 
@@ -344,7 +344,7 @@ class _Compilation:
         if not (names := [name for code in self.code.values() for name in code.templates]):
             return ""
         asked = f"{names[0]}<...>"
-        return f", only templates of kernels: {', '.join(names)}; ask for one with instantiate=('{asked}',) or --instantiate '{asked}'"
+        return f", only templates of kernels: {notes.listed(names)}; ask for one with instantiate=('{asked}',) or --instantiate '{asked}'"
 
     def _result(self, answer: nvrtc.Answer) -> CompiledPtx:
         kernels = kernel_names(answer.ptx)
@@ -352,28 +352,27 @@ class _Compilation:
             if self.device_launches.log:
                 raise self._refusal(self.device_launches.log)
             hint = self._template_hint()
+            lost = notes.of_lost_launches(self.host.lost) if self.host else []
+            reasons = (*self._absent_headers(), *lost, *hints.textures(self.program.files), *hints.of_pieces(self.path))
             raise CompileError(
-                f"{self.program.files[0].name} has no kernel{hint or hints.elsewhere(self.path)}",
-                "\n".join((*self._absent_headers(), *hints.textures(self.program.files), *hints.of_pieces(self.path))) if hint else "",
+                f"{self.program.files[0].name} has no kernel{hint or hints.elsewhere(self.path)}", "\n".join(reasons) if hint else ""
             )
-        notes = [f"header {header} was not found and was left out" for header in self.absent] + self.device_launches.notes
-        notes += [f"left out because it does not compile for the device: {refusal}" for refusal in self.refusals]
+        told = [*notes.of_headers(self.absent), *self.device_launches.notes, *notes.of_refusals(self.refusals)]
         if self.host:
-            notes += [f"host code that may launch a kernel was not followed: {message}" for message in self.host.lost]
+            told += notes.of_lost_launches(self.host.lost)
         else:
-            notes += [
+            told += [
                 f"{launch}, which the host code launches, means nothing outside it and was not instantiated" for launch in self.dropped
             ]
         titles = [demangle(kernel) for kernel in kernels]
         unused = [name for code in self.code.values() for name in code.templates if not any(f"{name}<" in title for title in titles)]
-        notes += [f"no host code launches the kernel template {name}; ask for one with --instantiate '{name}<...>'" for name in unused]
         return CompiledPtx(
             text=sources.with_short_names(answer.ptx, self.sources),
             sources=self.sources | nvrtc_headers.texts(sources.file_names(answer.ptx), self.options.include),
             kernels=dict(zip(kernels, titles, strict=True)),
             instantiated=dict(answer.lowered),
             log=answer.log,
-            notes=tuple(notes),
+            notes=(*told, *notes.of_templates(unused)),
             left_out=self.device_launches.kernels,
         )
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from memlane.compile import libraries, nvrtc
+from memlane.compile import conditionals, libraries, nvrtc
 from memlane.compile.device_launches import RUNTIME_CALL
 from memlane.compile.sources import SourceFile
 
@@ -17,7 +17,7 @@ _TEXTURE_REFERENCE = re.compile(r"\b(?:texture|surface)\s*<[^;{}<>]*>\s*(\w+)")
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _WITHOUT_SYNC = frozenset({"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot"})
 """Functions that work with the lanes that happen to run: CUDA has ended them for chips from sm_70 on."""
-_KERNEL = re.compile(r"\b__global__\b")
+_KERNEL = re.compile(r"\b__global__\b[^;{}]*\{")
 _SOURCES = frozenset({".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp"})
 _MOST_FILES, _MOST_BYTES = 200, 1 << 20
 """How many neighbours are looked at, and how large one may be."""
@@ -26,10 +26,11 @@ _HIGHEST, _LEAST_DEPTH = 6, 3
 """Directories above a file in which a header is looked for, and how deep these lie at least: what is above is the system's."""
 
 
-def hints(log: str, files: Iterable[SourceFile], path: Path | None) -> list[str]:
+def hints(log: str, files: Iterable[SourceFile], path: Path | None, defines: Iterable[str] = ()) -> list[str]:
     """Return what to do about errors that nvcc would not give, or that memlane has a reason for."""
     files = list(files)
-    told = (*_of_runtime(log), *_of_textures(log, files), *_of_intrinsics(log, files), *_of_dialect(log), *of_pieces(path))
+    told = [*_of_runtime(log), *_of_textures(log, files), *_of_intrinsics(log, files), *_of_dialect(log)]
+    told += (*conditionals.hints(log, files, defines), *of_pieces(path))
     return [*dict.fromkeys(told)]
 
 

@@ -6,7 +6,7 @@ value of a variable. Each has a text that may stand in its place, so that what i
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Container, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from memlane.compile.declarations import PARENTHESISED
@@ -131,13 +131,10 @@ class Body:
             elif token.text == "catch":
                 yield self.part(index, self.end(self.end(index + 1)))
 
-    def lambda_spaces(self) -> Iterator[Part]:
-        """Each `__device__` and `__host__` of a lambda: a function that is read for the device has no other lambdas."""
-        for index, token in enumerate(self.tokens):
-            at = index + 1
-            while token.text == "]" and self.text(at) in ("__device__", "__host__"):
-                yield self.part(at, at + 1)
-                at += 1
+    def launches_other_than(self, kernels: Container[str]) -> bool:
+        """Whether a launch is of something that is not called like one of the kernels: of a parameter or variable of the function."""
+        before = [self.tokens[index - 1] for index, token in enumerate(self.tokens) if token.text == "<<<" and index]
+        return any(token.text in (")", "]") or (token.kind == "word" and token.text not in kernels) for token in before)
 
     def launch_configurations(self) -> Iterator[Part]:
         """Each `<<<grid, block>>>`. Without it a launch is a call, which names the same instantiation of the kernel."""

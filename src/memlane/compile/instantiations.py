@@ -34,6 +34,9 @@ _ROUNDS = 40
 _KERNEL = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+(_Z[\w$.]+)", re.MULTILINE)
 _MACRO_LAUNCH = re.compile(r"<<<[^;]*?>>>(?=\s*\()")
 _MACRO_THROW = re.compile(r"\bthrow\b(?=\s*[\w:])")
+_MAIN = "_mln"
+"""How `main` is called where it is read: `main` cannot be `inline`."""
+_BEFORE_INLINE = frozenset({"template", "inline", "static", "friend"})
 _CONDITIONAL = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "define", "undef"})
 
 
@@ -46,8 +49,8 @@ class _File:
     parts: list[Part] = field(default_factory=list)
     """What may be left out."""
     left_out: list[Part] = field(default_factory=list)
-    kernel_bodies: list[Part] = field(default_factory=list)
-    """What which kernels are launched does not hang on. Compiling the kernels is what takes long."""
+    without_code: list[Part] = field(default_factory=list)
+    """Bodies of kernels, which take long to compile, and changes for which no code is written for host functions: the launches stay."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def launched(
         _take_apart(file, reaching)
     lost: list[str] = []
     for _ in range(_ROUNDS):
-        answer = compiler({name: in_standard_cxx(_text(file, file.kernel_bodies)) for name, file in program.items()})
+        answer = compiler({name: in_standard_cxx(_text(file, file.without_code)) for name, file in program.items()})
         if answer.ptx:
             kernels = _KERNEL.findall(answer.ptx)
             names = dict.fromkeys(filter(None, map(_expression, kernels)))
@@ -133,13 +136,18 @@ def kernels_alone(ptx: str, without: str) -> str:
 
 
 def _reaching(program: Iterable[_File], templates: Iterable[str]) -> frozenset[str]:
-    """The words that lead to a template kernel: its name, functions and macros that use it, and so on."""
+    """The words that lead to a template kernel: its name, functions and macros that use it, and so on. So do functions that launch what
+    they are given."""
+    program = list(program)
     users: dict[str, list[str]] = {}
-    pasted: list[str] = []
+    launchers: list[str] = []
+    kernels = {function.name for file in program for unit in file.code.kernels if (function := _body(file, unit).function())}
     for file in program:
         for unit in file.code.host:
-            tokens = tokens_inside(file.source.tokens, unit)
-            function = Body([token for token in tokens if token.kind != "directive"]).function()
+            body = _body(file, unit)
+            function = body.function()
+            if function is not None and body.launches_other_than(kernels):
+                launchers.append(function.name)
             for word in _words(file, unit):
                 users.setdefault(word, []).append(function.name if function else "")
         for word in {token.text for token in file.source.tokens if token.kind == "word"} if file.code.is_piece else ():
@@ -148,10 +156,15 @@ def _reaching(program: Iterable[_File], templates: Iterable[str]) -> frozenset[s
             if token.kind == "directive" and (line := directive(token)).name == "define":
                 macro, *words = re.findall(r"[^\W\d]\w*", line.body) or [""]
                 if _pastes_a_launch(token):
-                    pasted.append(macro)
+                    launchers.append(macro)
                 for word in words:
                     users.setdefault(word, []).append(macro)
-    return frozenset(reachable((*templates, *pasted), lambda word: users.get(word, ())))
+    return frozenset(reachable((*templates, *launchers), lambda word: users.get(word, ())))
+
+
+def _body(file: _File, unit: Unit) -> Body:
+    """The tokens of a declaration."""
+    return Body([token for token in tokens_inside(file.source.tokens, unit) if token.kind != "directive"])
 
 
 def _pastes_a_launch(token: Token) -> bool:
@@ -173,19 +186,21 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
     file.parts += [Part(unit.start, unit.end) for unit in file.code.removable]
     file.parts += _device_functions(file)
     for unit in file.code.kernels:
-        kernel = Body([token for token in tokens_inside(file.source.tokens, unit) if token.kind != "directive"]).function()
-        file.kernel_bodies += [] if kernel is None else [replace(kernel.body, instead="{}")]
+        kernel = _body(file, unit).function()
+        file.without_code += [] if kernel is None else [replace(kernel.body, instead="{}")]
     if file.code.is_piece:
         whole = Body([token for token in file.source.tokens if token.kind != "directive"])
         _take_statements_apart(file, whole, whole)
     for unit in file.code.host:
-        body = Body([token for token in tokens_inside(file.source.tokens, unit) if token.kind != "directive"])
+        body = _body(file, unit)
         function = body.function()
         file.parts.append(Part(unit.start, unit.end))
         if function is None:
             file.left_out += body.launch_configurations()
         elif function.name and reaching.isdisjoint(_words(file, unit)):
-            file.left_out.append(Part(function.head_end, unit.end, ";"))
+            # A function that is not read needs a body where it is `inline` or `static`; a constructor's would have to fill the members.
+            instead = ";" if function.head_end < function.body.start else "{}"
+            file.left_out.append(Part(function.head_end, unit.end, instead))
         else:
             _take_function_apart(file, body, function)
 
@@ -195,22 +210,35 @@ def _device_functions(file: _File) -> Iterator[Part]:
     no kernel needs."""
     for unit in file.code.functions:
         yield Part(unit.start, unit.end)
-        function = Body([token for token in tokens_inside(file.source.tokens, unit) if token.kind != "directive"]).function()
+        function = _body(file, unit).function()
         if function is not None:
             yield Part(function.head_end, unit.end, ";")
 
 
 def _take_function_apart(file: _File, body: Body, function: HostFunction) -> None:
+    file.without_code += _without_code(file, body, function)
     inner = Body([token for token in body.tokens if function.body.start <= token.start < function.body.end])
     _take_statements_apart(file, body, inner)
     file.parts.append(function.body)
+
+
+def _without_code(file: _File, body: Body, function: HostFunction) -> Iterator[Part]:
+    """What makes the compiler read a function and write no code for it: it is `inline`, and nothing calls it.
+
+    The compiler cannot write the call of a kernel that takes a class with a copy constructor (`half2`). A function of one line stays as it
+    is: its columns tell which part of it an error is in."""
+    first = body.tokens[2] if body.text(0) == "extern" and body.tokens[1].kind == "string" else body.tokens[0]
+    if first.text in _BEFORE_INLINE or first.kind != "word" or "\n" not in file.source.text[function.body.start : function.body.end]:
+        return
+    yield Part(first.start, first.start, "inline ")
+    if function.name == "main":
+        yield from (Part(one.start, one.end, _MAIN) for one in body.tokens if one.text == "main" and one.start < function.head_end)
 
 
 def _take_statements_apart(file: _File, body: Body, inner: Body) -> None:
     """`inner`: the statements of the function `body`, or all of a file that is included in one."""
     file.parts += inner.statements()
     file.left_out += body.launch_configurations()
-    file.left_out += body.lambda_spaces()
     file.left_out += body.exception_handling()
 
 

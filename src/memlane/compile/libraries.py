@@ -41,6 +41,13 @@ _WHEELS = (
 )
 """How names of headers begin, and the wheel that has them."""
 
+_REPOSITORIES = (
+    ("cute/", "CUTLASS", "include"),
+    ("cutlass/", "CUTLASS", "include"),
+    ("helper_", "NVIDIA's cuda-samples", "Common"),
+)
+"""How names of headers begin, the project that has them, and the directory of that to search."""
+
 
 def is_for_host(header: str) -> bool:
     """Whether a header declares functions of the host, and nothing that a kernel calls."""
@@ -56,4 +63,7 @@ def remedy(header: str) -> str:
     """Return what to do about a header that was not found, as the rest of a sentence."""
     wheel = next((wheel for start, wheel in _WHEELS if header.startswith(start)), "")
     given = "name its directory with -I DIR (include=[DIR] in Python)"
+    for start, project, directory in _REPOSITORIES:
+        if header.startswith(start):
+            return f"it comes with {project}, whose directory `{directory}` is to be named with -I DIR (include=[DIR] in Python)"
     return f"install it with: {pip_install(wheel)}, or {given}" if wheel else given

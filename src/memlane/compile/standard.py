@@ -120,6 +120,8 @@ def stand_ins() -> dict[str, str]:
     headers = {"memlane/nvcc.h": _included("nvcc.h")} | {name: _with_long_int64(name) for name in _INT64_HEADERS}
     headers |= {name: _included(name) for name in _SYSTEM_HEADERS}
     headers |= dict.fromkeys(_CXX_HEADERS, "")
+    directories = toolkit.include_directories()
+    headers |= {name: "" for name in _HOST_ONLY if not any((directory / name).is_file() for directory in directories)}
     for name in _C_HEADERS:
         text = _included(f"{name}.h")
         headers[f"{name}.h"] = text

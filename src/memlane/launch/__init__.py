@@ -36,7 +36,7 @@ from memlane.launch.kernel import (
     Timer,
     module_digest,
 )
-from memlane.launch.kernel_names import find_kernel
+from memlane.launch.kernel_names import find_kernel, listed_kernels
 from memlane.launch.limits import cluster_of
 from memlane.launch.memory import DeviceArray, Memory
 from memlane.launch.observation import (
@@ -140,6 +140,7 @@ __all__ = [
     "following",
     "following_stages",
     "has_observers",
+    "listed_kernels",
     "module_digest",
     "observing",
     "offsets_of",

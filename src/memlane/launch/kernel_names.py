@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from memlane.errors import BadLaunch
 from memlane.ptx import Function, Module
@@ -11,41 +11,50 @@ from memlane.titles import kernel_label, plain_name
 
 _SUFFIX = re.compile(r"(?<![\w.])(\d+)[uUlL]+")
 """Matches the type suffix of an integer literal."""
+_MOST_LISTED = 12
+"""Names in a message: host code may launch hundreds of instantiations."""
 
 
 def find_kernel(module: Module, name: str) -> Function:
     """Return the kernel with this name, ignoring spaces. Raises BadLaunch with the existing names if there is none."""
-    kernels = module.kernels
-    if name in kernels:
-        return kernels[name]
-    asked = _compact(name)
-    for alias, real in module.aliases.items():
-        if _compact(alias) == asked and real in kernels:
-            return kernels[real]
-    titles = [kernel for kernel in kernels.values() if _compact(kernel.title) == asked]
-    matches = titles or [kernel for kernel in kernels.values() if asked in map(_compact, _short_names(kernel.title))]
+    matches = _matches(module, name)
     if len(matches) == 1:
         return matches[0]
-    listed = ", ".join(kernel.title for kernel in (matches or kernels.values()))
     if matches:
-        raise BadLaunch(f"several kernels of {module.name} match {name!r}: {listed}; use the full name")
+        raise BadLaunch(f"several kernels of {module.name} match {name!r}: {listed_kernels(module, matches)}; use the full name")
     if (why := module.left_out.get(plain_name(name))) is not None:
         raise BadLaunch(why)
-    raise BadLaunch(f"no kernel {name!r} in {module.name}; it has: {listed or 'none'}")
+    raise BadLaunch(f"no kernel {name!r} in {module.name}; it has: {listed_kernels(module) or 'none'}")
+
+
+def listed_kernels(module: Module, kernels: Sequence[Function] = ()) -> str:
+    """Return the names by which to ask for these kernels, or for all, with commas; of many only the first, and how many more there are."""
+    kernels = kernels or tuple(module.kernels.values())
+    names = ", ".join(_typed_name(module, kernel) for kernel in kernels[:_MOST_LISTED])
+    return f"{names} and {len(kernels) - _MOST_LISTED} more" if len(kernels) > _MOST_LISTED else names
 
 
 def typed_names(module: Module) -> Iterator[str]:
     """Yield for each kernel the shortest of its names that finds it."""
-    for kernel in module.kernels.values():
-        plain, label, unqualified = _short_names(kernel.title)
-        yield next((name for name in (plain, unqualified, label, kernel.title) if _is_found(module, name, kernel)), kernel.name)
+    return (_typed_name(module, kernel) for kernel in module.kernels.values())
 
 
-def _is_found(module: Module, name: str, kernel: Function) -> bool:
-    try:
-        return find_kernel(module, name) is kernel
-    except BadLaunch:
-        return False
+def _typed_name(module: Module, kernel: Function) -> str:
+    plain, label, unqualified = _short_names(kernel.title)
+    return next((name for name in (plain, unqualified, label, kernel.title) if _matches(module, name) == [kernel]), kernel.name)
+
+
+def _matches(module: Module, name: str) -> list[Function]:
+    """The kernels that answer to a name."""
+    kernels = module.kernels
+    if name in kernels:
+        return [kernels[name]]
+    asked = _compact(name)
+    for alias, real in module.aliases.items():
+        if _compact(alias) == asked and real in kernels:
+            return [kernels[real]]
+    titles = [kernel for kernel in kernels.values() if _compact(kernel.title) == asked]
+    return titles or [kernel for kernel in kernels.values() if asked in map(_compact, _short_names(kernel.title))]
 
 
 def _short_names(title: str) -> tuple[str, ...]:

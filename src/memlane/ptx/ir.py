@@ -354,11 +354,14 @@ class Module:
         return {item.name: item for item in self.items if isinstance(item, Function) and item.body is not None}
 
     def users_location(self, location: Location) -> Location:
-        """Return the place in the user's text: for code of a library header, the nearest call in the user's files."""
-        own: Location | None = location
-        while own is not None and self.files.get(own.file) not in self.sources:
-            own = own.inlined_into
-        return own or location
+        """Return the place in the user's text: for code of a library header, or at line 0 (merged from several lines), the nearest call in
+        the user's files."""
+        own: list[Location] = []
+        at: Location | None = location
+        while at is not None:
+            own += [at] if self.files.get(at.file) in self.sources else []
+            at = at.inlined_into
+        return next((one for one in own if one.line), own[0] if own else location)
 
     @property
     def kernels(self) -> dict[str, Function]:

@@ -44,12 +44,66 @@ template <class... A> memlane_status cudaLaunchKernel(A&&...);
 template <class... A> memlane_status cudaLaunchKernelEx(A&&...);
 template <class... A> memlane_status cudaLaunchKernelExC(A&&...);
 template <class... A> memlane_status cudaLaunchCooperativeKernel(A&&...);
+template <class... A> memlane_status cudaLaunchCooperativeKernelMultiDevice(A&&...);
 template <class... A> memlane_status cudaFuncGetAttributes(A&&...);
+template <class... A> memlane_status cudaFuncGetName(A&&...);
+template <class... A> memlane_status cudaFuncGetParamInfo(A&&...);
 template <class... A> memlane_status cudaFuncSetAttribute(A&&...);
 template <class... A> memlane_status cudaFuncSetCacheConfig(A&&...);
+template <class... A> memlane_status cudaFuncSetSharedMemConfig(A&&...);
+template <class... A> memlane_status cudaGetFuncBySymbol(A&&...);
+template <class... A> memlane_status cudaOccupancyAvailableDynamicSMemPerBlock(A&&...);
 template <class... A> memlane_status cudaOccupancyMaxActiveBlocksPerMultiprocessor(A&&...);
+template <class... A> memlane_status cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(A&&...);
+template <class... A> memlane_status cudaOccupancyMaxActiveClusters(A&&...);
 template <class... A> memlane_status cudaOccupancyMaxPotentialBlockSize(A&&...);
+template <class... A> memlane_status cudaOccupancyMaxPotentialBlockSizeVariableSMem(A&&...);
+template <class... A> memlane_status cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(A&&...);
+template <class... A> memlane_status cudaOccupancyMaxPotentialBlockSizeWithFlags(A&&...);
+template <class... A> memlane_status cudaOccupancyMaxPotentialClusterSize(A&&...);
+template <class K, class V> struct memlane_pair {
+    K first;
+    V second;
+};
+template <class K, class V> struct memlane_map : memlane_container<memlane_pair<const K, V>> {
+    using memlane_container<memlane_pair<const K, V>>::memlane_container;
+    using key_type = K;
+    using mapped_type = V;
+    V& operator[](const K&);
+    V& at(const K&);
+    const V& at(const K&) const;
+    memlane_pair<const K, V>* find(const K&) const;
+    unsigned long count(const K&) const;
+    unsigned long erase(const K&);
+    template <class... A> void insert(A&&...);
+    template <class... A> void emplace(A&&...);
+};
+template <class K> struct memlane_set : memlane_container<K> {
+    using memlane_container<K>::memlane_container;
+    K* find(const K&) const;
+    unsigned long count(const K&) const;
+    unsigned long erase(const K&);
+    template <class... A> void insert(A&&...);
+};
 namespace std {
+template <class K, class V, class...> struct map : memlane_map<K, V> {
+    using memlane_map<K, V>::memlane_map;
+};
+template <class K, class V, class...> struct unordered_map : memlane_map<K, V> {
+    using memlane_map<K, V>::memlane_map;
+};
+template <class K, class...> struct set : memlane_set<K> {
+    using memlane_set<K>::memlane_set;
+};
+template <class K, class...> struct unordered_set : memlane_set<K> {
+    using memlane_set<K>::memlane_set;
+};
+template <class T, class...> struct deque : memlane_container<T> {
+    using memlane_container<T>::memlane_container;
+};
+template <class T, class...> struct list : memlane_container<T> {
+    using memlane_container<T>::memlane_container;
+};
 template <class T, class...> struct vector : memlane_container<T> {
     using memlane_container<T>::memlane_container;
 };

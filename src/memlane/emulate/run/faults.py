@@ -44,7 +44,7 @@ from memlane.emulate.run.textures import handle_trouble, surface_trouble
 from memlane.errors import BadAccess, Deadlock, KernelTrap, SourceError
 from memlane.launch import SPACE_NAMES, Launch
 from memlane.number_format import plural
-from memlane.ptx import Instruction, Module, past_tense
+from memlane.ptx import Instruction, Module, demangle, past_tense
 
 _CLUSTER_MISUSE = {
     NOT_ARRIVED: "waited at the barrier of its cluster without having arrived there: put barrier.cluster.arrive before each wait",
@@ -185,7 +185,7 @@ class _Fault:
         space = "shared" if space == "shared::cluster" else space
         if space in sizes:
             text, nbytes = sizes[space]
-            return f"outside {text.format(nbytes)}"
+            return f"outside {text.format(nbytes)}{self._dynamic() if space == 'shared' else ''}"
         for name, start in WINDOWS.items():
             if start <= address < start + WINDOW_BYTES:
                 inner = address - start
@@ -194,6 +194,17 @@ class _Fault:
         if neighbour is None or _distance(address, neighbour) > WINDOW_BYTES:
             return "which is not near any allocation"
         return relative_to(address, neighbour)
+
+    def _dynamic(self) -> str:
+        """How much shared memory the launch gave a kernel whose size the launch decides, for the end of a sentence."""
+        variables = self._launch.kernel.module.variables
+        shared = [name for name, (space, _) in self._compiled.frame.offsets.items() if space == "shared"]
+        names = [f"`{demangle(name).rpartition('::')[2]}`" for name in shared if name in variables and "extern" in variables[name].linkage]
+        if not names:
+            return ""
+        if self._launch.shared_bytes:
+            return f", {plural(self._launch.shared_bytes, 'byte')} of which the launch gave to {', '.join(names)}"
+        return f"; the launch gives none to {', '.join(names)}: pass --shared BYTES (kernel[grid, block, None, BYTES] in Python)"
 
     def _likely_allocation(self, address: int) -> Allocation | None:
         """Return the allocation that an out-of-bounds address was most likely meant for; None if there is none.

@@ -1,0 +1,141 @@
+"""Names the macros that a program must be given with -D, where code lies behind a conditional that does not hold.
+
+A build passes such macros (`nvcc -DSAVE_DETECTORS`), and a file that is compiled by itself lacks them. The compiler then says
+"identifier is undefined" about a function or constant whose definition it skipped, or stops at an `#error`. Conditionals are not evaluated:
+one is known not to hold if it asks, without a negation, for macros that neither the files nor the command line define.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from memlane.compile.nvrtc import errors
+from memlane.compile.sources import SourceFile
+from memlane.compile.tokens import Token, directive
+
+_UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
+_ERROR_DIRECTIVE = re.compile(r"#error directive: *(?P<told>[^\n]*)")
+_BEHIND_A_NAME = frozenset({"(", "=", ";", "[", "{", ":", ","})
+_NOT_TYPES = frozenset({"return", "else", "do", "case", "goto", "throw", "new", "typename"})
+_WORD = re.compile(r"\b[A-Za-z]\w*")
+_LISTED = 6
+
+
+@dataclass
+class _Conditional:
+    """One `#if` with the branches read up to here."""
+
+    line: int
+    text: str
+    """The first directive, as messages quote it."""
+    conditions: list[str] = field(default_factory=list)
+    """The condition of each branch; empty for that of `#else`."""
+    negated: bool = False
+    """Whether the branch at hand holds where a macro is not defined."""
+
+
+def hints(log: str, files: Iterable[SourceFile], defines: Iterable[str]) -> list[str]:
+    """Return the macros to pass with -D for the errors of a log. `defines`: those of the command line, `NAME` or `NAME=VALUE`."""
+    files = list(files)
+    known = {define.partition("=")[0] for define in defines}.union(*(_defined(file) for file in files))
+    return [*dict.fromkeys((*_of_undefined(log, files, known), *_of_error_directives(log, files, known)))]
+
+
+def _of_undefined(log: str, files: list[SourceFile], known: set[str]) -> Iterator[str]:
+    undefined = dict.fromkeys(_UNDEFINED.findall(log))
+    for file in files:
+        behind: dict[int, tuple[_Conditional, list[str]]] = {}
+        for index, around in _with_conditionals(file):
+            name = _defined_at(file.tokens, index, undefined)
+            failing = next((one for one in reversed(around) if _missing(one, known)), None) if name else None
+            if failing is not None:
+                del undefined[name]
+                line = file.text.count("\n", 0, file.tokens[index].start) + 1
+                behind.setdefault(failing.line, (failing, []))[1].append(f"`{name}` (line {line})")
+        for failing, names in behind.values():
+            shown = ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+            yield (
+                f"{file.name}:{failing.line}: `{failing.text}` does not hold, so what it guards is not defined: {shown}; "
+                f"{_remedy(_missing(failing, known))}."
+            )
+
+
+def _of_error_directives(log: str, files: list[SourceFile], known: set[str]) -> Iterator[str]:
+    for error in errors(log):
+        told = _ERROR_DIRECTIVE.search(error.message)
+        file = next((file for file in files if file.name == error.file), None)
+        if told is None or file is None:
+            continue
+        for index, around in _with_conditionals(file):
+            if around and file.text.count("\n", 0, file.tokens[index].start) + 1 == error.line:
+                words = dict.fromkeys(word for condition in around[-1].conditions for word in _words(condition) if word not in known)
+                if words:
+                    yield f"{file.name}:{error.line} stops the compiler (`#error {told['told'].strip()}`): {_remedy([*words])}."
+                break
+
+
+def _remedy(macros: list[str]) -> str:
+    """What to pass, as the end of a sentence."""
+    example = f"-D {macros[0]} (define=[{macros[0]!r}] in Python)"
+    if len(macros) == 1:
+        return f"pass {example}, as the program's build does"
+    return f"pass the one of {', '.join(macros[:_LISTED])} that the program's build passes, for example {example}"
+
+
+def _missing(conditional: _Conditional, known: set[str]) -> list[str]:
+    """The macros for want of which the branch at hand does not hold; empty if it may hold."""
+    condition = conditional.conditions[-1]
+    if conditional.negated or "!" in condition or "#" in condition:
+        return []
+    words = list(dict.fromkeys(_words(condition)))
+    return words if words and not known.intersection(words) else []
+
+
+def _words(condition: str) -> list[str]:
+    return [word for word in _WORD.findall(condition) if word != "defined"]
+
+
+def _with_conditionals(file: SourceFile) -> Iterator[tuple[int, list[_Conditional]]]:
+    """The index of each token of a file with the conditionals around it, the innermost last."""
+    stack: list[_Conditional] = []
+    for index, token in enumerate(file.tokens):
+        line = directive(token) if token.kind == "directive" else None
+        if line is not None and line.name in ("if", "ifdef", "ifndef"):
+            text = " ".join(f"#{line.name} {line.body}".split())
+            number = file.text.count("\n", 0, token.start) + 1
+            stack.append(_Conditional(number, text, [line.body], line.name == "ifndef"))
+        elif line is not None and line.name in ("else", "elif", "elifdef", "elifndef") and stack:
+            stack[-1].conditions.append(line.body if line.name != "else" else "")
+            stack[-1].negated = line.name == "elifndef"
+        elif line is not None and line.name == "endif":
+            del stack[-1:]
+        else:
+            yield index, stack
+
+
+def _defined(file: SourceFile) -> set[str]:
+    """The macros that a file may define."""
+    return {name for token in file.tokens if (name := _macro(token))}
+
+
+def _macro(token: Token) -> str:
+    """The macro that a token defines; empty if it defines none."""
+    if token.kind != "directive" or "define" not in token.text:
+        return ""
+    line = directive(token)
+    name = re.match(r"\w+", line.body) if line.name == "define" else None
+    return name.group() if name else ""
+
+
+def _defined_at(tokens: Sequence[Token], index: int, names: Container[str]) -> str:
+    """The one of the names that a token defines as far as its neighbours show, as a macro, function, type or variable; else empty."""
+    token = tokens[index]
+    if token.kind == "directive":
+        return name if (name := _macro(token)) in names else ""
+    if token.kind != "word" or token.text not in names or not 0 < index < len(tokens) - 1:
+        return ""
+    before = tokens[index - 1]
+    typed = before.text in ("*", "&", ">") or (before.kind == "word" and before.text not in _NOT_TYPES)
+    return token.text if typed and tokens[index + 1].text in _BEHIND_A_NAME else ""

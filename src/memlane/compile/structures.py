@@ -1,0 +1,143 @@
+"""The members of structures, as a program's text declares them: what a launch has to be given for an argument of such a type.
+
+No compiler is asked. What is not plain data (a base class, virtual functions, bit fields, lengths that are not numbers) is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from memlane.compile.tokens import Token, directive, tokenize
+
+_IGNORED = frozenset(
+    {"const", "volatile", "struct", "class", "__restrict__", "__restrict", "mutable", "public", "private", "protected", ":"}
+)
+_NO_MEMBER = frozenset({"static", "using", "typedef", "friend", "enum", "template", "constexpr"})
+_LONGEST_ALIAS = 12
+"""Tokens of the definition of an alias, its `;` included."""
+_CLOSING = {"{": "}", "(": ")", "[": "]"}
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of a structure, or an array of `count` of them."""
+
+    type: str
+    """The type without `const` and the like, or what a pointer points to."""
+    is_pointer: bool
+    count: int = 1
+
+
+def structure_members(texts: Iterable[str], name: str) -> list[Member] | None:
+    """Return the members of the structure of this name in order; None where no text defines it, or where they are not known."""
+    for text in texts:
+        if name in text and (body := dict(_bodies(_plain(text))).get(name)) is not None:
+            return _members(body)
+    return None
+
+
+def type_aliases(texts: Iterable[str]) -> Mapping[str, str]:
+    """Return what simple `typedef float T;`, `using T = float;` and `#define T float` stand for."""
+    found: dict[str, str] = {}
+    for text in texts:
+        for token in tokenize(text):
+            line = directive(token) if token.kind == "directive" else None
+            words = line.body.split() if line is not None and line.name == "define" else []
+            if len(words) > 1 and all(word.isidentifier() for word in words):
+                found.setdefault(words[0], " ".join(words[1:]))
+        tokens = [token.text for token in _plain(text)]
+        for index, word in enumerate(tokens):
+            part = tokens[index + 1 : index + _LONGEST_ALIAS] if word in ("typedef", "using") else []
+            part = part[: part.index(";")] if ";" in part else []
+            if word == "typedef" and len(part) > 1 and all(one.isidentifier() for one in part):
+                found.setdefault(part[-1], " ".join(part[:-1]))
+            elif word == "using" and part[1:2] == ["="] and all(one.isidentifier() for one in part[2:]):
+                found.setdefault(part[0], " ".join(part[2:]))
+    return found
+
+
+def _plain(text: str) -> list[Token]:
+    return [token for token in tokenize(text) if token.kind != "directive"]
+
+
+def _bodies(tokens: Sequence[Token]) -> Iterator[tuple[str, Sequence[Token]]]:
+    """The name of each structure, or of a `typedef` of one, and the tokens between its braces."""
+    for index, token in enumerate(tokens[:-2]):
+        if token.text not in ("struct", "class"):
+            continue
+        opening = index + 1
+        while opening < len(tokens) and (tokens[opening].kind == "word" or tokens[opening].text == "("):
+            opening = _behind_group(tokens, opening)
+        if opening >= len(tokens) or tokens[opening].text != "{":
+            continue
+        end = _behind_group(tokens, opening)
+        body = tokens[opening + 1 : end - 1]
+        if opening > index + 1:
+            yield tokens[opening - 1].text, body
+        if index and tokens[index - 1].text == "typedef" and end < len(tokens) and tokens[end].kind == "word":
+            yield tokens[end].text, body
+
+
+def _behind_group(tokens: Sequence[Token], index: int) -> int:
+    """The index behind the bracketed group, or the one token, at `index`."""
+    depth = 0
+    while index < len(tokens):
+        depth += (tokens[index].text in _CLOSING) - (tokens[index].text in _CLOSING.values())
+        index += 1
+        if depth <= 0:
+            break
+    return index
+
+
+def _members(body: Sequence[Token]) -> list[Member] | None:
+    found: list[Member] = []
+    for declaration in _declarations(body):
+        texts = [token.text for token in declaration]
+        if "virtual" in texts or ":" in texts[2:]:
+            return None
+        if _NO_MEMBER.intersection(texts) or "(" in texts:
+            continue
+        members = _of_declaration([text for text in texts if text not in _IGNORED])
+        if members is None:
+            return None
+        found += members
+    return found
+
+
+def _declarations(body: Sequence[Token]) -> Iterator[list[Token]]:
+    """What ends in `;`, or in the braces of a function."""
+    index, declaration = 0, list[Token]()
+    while index < len(body):
+        end = _behind_group(body, index)
+        if body[index].text == ";":
+            if declaration:
+                yield declaration
+            declaration = []
+        elif body[index].text == "{" and any(token.text == "(" for token in declaration):
+            declaration = []
+        else:
+            declaration += body[index:end] if body[index].text != "{" else ()
+        index = end
+
+
+def _of_declaration(texts: Sequence[str]) -> list[Member] | None:
+    """The members of `float2 *a, b[3], c`; None if it is not of that form."""
+    parts: list[list[str]] = [[]]
+    for text in texts:
+        if text == ",":
+            parts.append([])
+        else:
+            parts[-1].append(text)
+    named = parts[0].index("=") if "=" in parts[0] else len(parts[0])
+    words = [text for text in parts[0][:named] if text.isidentifier() or text == "::"]
+    kind, found = "".join(f"{word} " for word in words[:-1]).strip().replace(" :: ", "::"), list[Member]()
+    for part in parts:
+        lengths = [part[at + 1] for at, text in enumerate(part[:-1]) if text == "["]
+        if not kind or "<" in part or "&" in part or not all(length.isdigit() for length in lengths):
+            return None
+        count = 1
+        for length in lengths:
+            count *= int(length)
+        found.append(Member(kind, "*" in part, count))
+    return found

@@ -1,0 +1,78 @@
+"""Which macros the messages ask for where code lies behind a conditional that does not hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memlane.compile import cuda_to_ptx
+from memlane.errors import CompileError
+
+
+def message(source: str, **options: object) -> str:
+    with pytest.raises(CompileError) as raised:
+        cuda_to_ptx(source, name="guarded.cu", **options)  # type: ignore[arg-type]
+    return str(raised.value)
+
+
+GUARDED = """#ifdef SAVE_PATHS
+#define DEPTH 4
+struct Path { float length[DEPTH]; };
+__device__ inline void save(Path* p, float x) { p->length[0] = x; }
+__constant__ float scale = 2.f;
+#endif
+__global__ void trace(float* out) {
+  Path p;
+  save(&p, scale);
+  out[threadIdx.x % DEPTH] = p.length[0];
+}
+"""
+
+
+def test_what_a_conditional_guards_is_named_with_the_macro_and_the_lines() -> None:
+    assert (
+        "guarded.cu:1: `#ifdef SAVE_PATHS` does not hold, so what it guards is not defined: `DEPTH` (line 2), `Path` (line 3), "
+        "`save` (line 4), `scale` (line 5); pass -D SAVE_PATHS (define=['SAVE_PATHS'] in Python), as the program's build does."
+    ) in message(GUARDED)
+    assert list(cuda_to_ptx(GUARDED, define=["SAVE_PATHS"]).kernels.values()) == ["trace(float*)"]
+
+
+def test_a_header_of_the_program_is_looked_at_too(tmp_path: Path) -> None:
+    (tmp_path / "sizes.h").write_text(
+        "#ifndef SIZES_H\n#define SIZES_H\n#if defined(GPU) || defined(BOTH)\n#define BLOCK 512\n#endif\n#endif\n"
+    )
+    told = message('#include "sizes.h"\n__global__ void k(int* p) { *p = BLOCK; }\n', include=[tmp_path])
+    assert "sizes.h:3: `#if defined(GPU) || defined(BOTH)` does not hold" in told
+    assert "pass the one of GPU, BOTH that the program's build passes, for example -D GPU (define=['GPU'] in Python)" in told
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "#ifndef FAST\n#undef N\n#else\n#define N 3\n#endif",  # wants FAST, but `#else` is not reasoned about
+        "#if 0\n#define N 3\n#endif",
+        "#if !defined(FAST) && defined(SLOW)\n#define N 3\n#endif",
+        "#if __CUDA_ARCH__ > 1000000\n#define N 3\n#endif",
+        "#define OWN 1\n#if OWN > 2\n#define N 3\n#endif",
+    ],
+)
+def test_no_macro_is_asked_for_where_none_is_known_to_help(definition: str) -> None:
+    told = message(f"{definition}\n__global__ void k(int* p) {{ *p = N; }}\n")
+    assert 'identifier "N" is undefined' in told
+    assert "-D" not in told
+
+
+def test_a_use_is_not_taken_for_a_definition() -> None:
+    told = message("__global__ void k(int* p) {\n#ifdef LOUD\n  *p = f(N);\n  return N;\n#endif\n  *p = N;\n}\n")
+    assert 'identifier "N" is undefined' in told
+    assert "-D" not in told
+
+
+def test_an_error_directive_is_named_with_the_macros_of_its_conditional() -> None:
+    loops = "#if defined(BY_GRID)\n  *p = 1;\n#elif defined(BY_BLOCK)\n  *p = 2;\n#else\n#error Pick a loop\n#endif\n"
+    source = f"__global__ void k(int* p) {{\n{loops}}}\n"
+    assert (
+        "guarded.cu:7 stops the compiler (`#error Pick a loop`): pass the one of BY_GRID, BY_BLOCK that the program's build passes, "
+        "for example -D BY_GRID (define=['BY_GRID'] in Python)."
+    ) in message(source)
