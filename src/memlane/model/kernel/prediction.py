@@ -24,9 +24,9 @@ LATENCY = "latency"
 BLOCKS = "beginning of blocks"
 WARPS = "warps"
 NOT_MODELLED = (
-    "what copies in bulk move, and the tensor memory accelerator",
+    "bulk copies and the tensor memory accelerator",
     "texture caches",
-    "TLBs and where in DRAM lines meet",
+    "TLBs, and conflicts in the rows and banks of DRAM",
     "instruction fetch",
 )
 GROUPS: Mapping[str, str] = {"issue slots": "SM", "barriers": "SM", "L1 and shared memory": "L1", "L2": "L2", "DRAM": "DRAM"}
@@ -101,7 +101,7 @@ class Prediction:
             lines.append(f"  all blocks ran, {self.not_sampled}")
         if self.share < 1:
             spread = duration(1e3 * self.spread_us)
-            lines.append(f"  sampled: {percent(self.share)} of the blocks ran, +-{spread} between parts of the sample")
+            lines.append(f"  {percent(self.share)} of the blocks ran; parts of this sample differ by +-{spread}")
         lines += [f"  the file of {self.chip} has no rate for {', '.join(self.missing)}"] if self.missing else []
         return "\n".join(lines)
 
