@@ -226,7 +226,7 @@ def run_kernel(
         if not (options.grid or options.block or options.arguments):
             example = launch_example.launch_example(kernel)
             reason = "" if path.suffix == ".ptx" else ", because main() is not run"
-            raise CommandError(f"{path}: give a launch of {kernel.title}{reason}; for example: {example}")
+            raise CommandError(f"{path}: give a launch of {kernel.title.removeprefix('void ')}{reason}; for example: {example}")
         grid, block = specs.parse_extent("--grid", options.grid), specs.parse_extent("--block", options.block)
         cluster = specs.parse_extent("--cluster", options.cluster) if options.cluster else None
         given = [specs.parse_argument(text) for text in options.arguments]
@@ -249,8 +249,7 @@ def _only_kernel(path: Path, loaded: LoadedModule) -> str:
         return next(iter(loaded))
     if not loaded:
         raise CommandError(f"{path} has no kernel")
-    titles = ", ".join(kernel.title for kernel in loaded.module.kernels.values())
-    raise CommandError(f"{path} has several kernels: {titles}; choose one with --kernel")
+    raise CommandError(f"{path} has several kernels: {', '.join(loaded)}; choose one with --kernel")
 
 
 def run_script(path: Path, arguments: Sequence[str], target_name: str, observer: Observer, deterministic: bool = False) -> Failure | None:

@@ -26,12 +26,12 @@ def find_kernel(module: Module, name: str) -> Function:
     matches = titles or [kernel for kernel in kernels.values() if asked in map(_compact, _short_names(kernel.title))]
     if len(matches) == 1:
         return matches[0]
-    listed = ", ".join(kernel.title for kernel in (matches or kernels.values()))
     if matches:
+        listed = ", ".join(kernel.title.removeprefix("void ") for kernel in matches)
         raise BadLaunch(f"several kernels of {module.name} match {name!r}: {listed}; use the full name")
     if (why := module.left_out.get(plain_name(name))) is not None:
         raise BadLaunch(why)
-    raise BadLaunch(f"no kernel {name!r} in {module.name}; it has: {listed or 'none'}")
+    raise BadLaunch(f"no kernel {name!r} in {module.name}; it has: {', '.join(typed_names(module)) or 'none'}")
 
 
 def typed_names(module: Module) -> Iterator[str]:
