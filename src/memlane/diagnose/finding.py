@@ -22,7 +22,8 @@ class Finding:
     worst.rule, worst.file, worst.line, worst.op, worst.excess_bytes, worst.cost_cycles
 
     Findings are ranked by `cost_cycles`: the warp cycles that fixing it would save, summed over all warps; `method` says how that was
-    found. If no times were recorded, it is the least that the excess transactions take, and `cost_measured` is False.
+    found. If no times were recorded, it is the least that the excess transactions take, and `cost_measured` is False. If `saved_us` is
+    known, the rank follows from it instead.
     """
 
     rule: str

@@ -129,11 +129,15 @@ def examine(evidence: Sequence[Evidence], rules: Sequence[Rule] = RULES) -> Find
 
 
 def _weight(finding: Finding, evidence: Evidence) -> float:
-    """Return what findings are ordered by: warp cycles. Where it is predicted by how much the launches would be shorter without one, so
-    large a share of the warps' time; for what warps wait at an access is not saved if they wait for something else then."""
+    """Return the warp cycles by which findings are ordered.
+
+    If it is predicted how much shorter the launches would be without a finding, these are that share of the warps' time, because warps
+    that no longer wait at an access may wait for something else. The start of a launch, in which no warp lives, is not part of the whole.
+    """
     if finding.saved_us is None or not finding.launch_us or evidence.life <= 0:
         return finding.cost_cycles
-    return max(0.0, finding.saved_us) / finding.launch_us * evidence.life
+    started = sum(launch.predicted.launch_us for launch in evidence.launches if launch.predicted is not None)
+    return min(1.0, max(0.0, finding.saved_us) / max(finding.launch_us - started, 1e-3)) * evidence.life
 
 
 def uncounted_launches(trace: Trace) -> tuple[LaunchInfo, ...]:
