@@ -37,5 +37,5 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_unknown_chip_is_said_before_anything_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["predict", EXAMPLE, "--chip", "h200,h300"]) == 1
+    assert main(["predict", EXAMPLE, "--chip", "h200,h300"]) == 2
     assert "unknown chip 'h300'" in capsys.readouterr().err

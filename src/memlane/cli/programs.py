@@ -140,6 +140,10 @@ class Program:
             raise CommandError(f"{self.path} is a record file, not a program: name the script, .cu or .ptx file that it was recorded from")
         if self.path.suffix not in SOURCE_SUFFIXES and b"\0" in start:
             raise CommandError(f"{self.path} is not a text file; name a Python script, or a .cu or .ptx file")
+        if self.path.suffix.lower() in _CPP:
+            raise CommandError(f"{self.path} is not run as CUDA C++ because of its name: give it one that ends in .cu")
+        if self.path.suffix.lower() in _NO_PROGRAM:
+            raise CommandError(f"{self.path} is not a program; name a Python script, or a .cu or .ptx file")
 
     def run(self, target_name: str, observer: Observer, deterministic: bool = False) -> Failure | None:
         """Run it with every launch under `observer`, on emulators of one core if `deterministic`. Return how it broke off; None if it ended
@@ -171,6 +175,9 @@ def nothing_launched(program: Program, seen: int, any_taken: bool, launch: int |
     return None
 
 
+_CPP = {".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp"}
+_NO_PROGRAM = {".csv", ".html", ".ipynb", ".json", ".ll", ".log", ".md", ".npy", ".npz", ".rst", ".svg", ".toml", ".txt", ".yaml", ".yml"}
+"""Suffixes of files that people name by mistake. Any other file, also one without a suffix, is taken for a Python script."""
 _OPTION = {"arguments": "--arg", "shared_bytes": "--shared", "include": "-I"}
 """Options that are not called as their field is."""
 
