@@ -187,7 +187,7 @@ def test_script_that_is_no_text(memlane: Command) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("k.cpp", "k.cpp is not run as CUDA C++ because of its name: give it one that ends in .cu"),
+        ("k.cpp", "k.cpp is not compiled as CUDA C++, because its name does not end in .cu or .cuh; copy it to k.cu"),
         ("counts.json", "counts.json is not a program; name a Python script, or a .cu or .ptx file"),
         ("notes.TXT", "notes.TXT is not a program; name a Python script, or a .cu or .ptx file"),
     ],

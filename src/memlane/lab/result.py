@@ -174,6 +174,8 @@ class Table:
     lines: tuple[tuple[str | float | None, ...], ...]
     printed: bool = True
     """Whether people want to see it; else it is for spreadsheets."""
+    remarks: tuple[str, ...] = ()
+    """Columns of sentences, which a terminal shows below the table."""
     spare: tuple[str, ...] = ()
     """Columns that a narrow terminal may do without, the first one first; of the others the last."""
 

@@ -162,7 +162,7 @@ def _correlations(frames: Frames) -> Table:
             what = linear.case.partition(": ")[2].removeprefix(f"{FREQUENCY} and ")
             scheme = linear.case.partition(": ")[0].rpartition(", ")[2]
             lines.append((str(view), scheme, what, _interval(linear), _interval(ranked), linear.note))
-    return Table(("view", "stamps", "access frequency and", PEARSON, SPEARMAN, "remark"), tuple(lines))
+    return Table(("view", "stamps", "access frequency and", PEARSON, SPEARMAN, "remark"), tuple(lines), remarks=("remark",))
 
 
 def _interval(row: Row) -> str:
