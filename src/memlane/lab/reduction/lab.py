@@ -97,7 +97,7 @@ def _peers(target: Target, request: Request, effort: Effort, settings: Settings,
         return
     array = filled(target, max(effort.beside), np.int32)
     for n in effort.beside:
-        request.tell(f"{size_name(n)} beside the peers")
+        request.tell(f"{size_name(n)}, and the same with PyTorch and CuPy")
         found.beside.append(beside(target, head(array, n), size_name(n), effort.rounds))
     request.tell("one call")
     found.called = eager(target, head(array, 1 << 16), 20 * effort.rounds)
