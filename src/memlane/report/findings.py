@@ -58,7 +58,7 @@ def headline(finding: Finding) -> str:
 
 
 def _line(finding: Finding) -> str:
-    return f"{finding.rank}. {finding.place}  {finding.title}, {kernel_label(finding.kernel)}: {headline(finding)}"
+    return f"{finding.rank}. {finding.where}  {finding.title}, {kernel_label(finding.kernel)}: {headline(finding)}"
 
 
 def _short(finding: Finding) -> list[RenderableType]:
