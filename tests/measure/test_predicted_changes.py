@@ -15,7 +15,9 @@ from memlane.cli import main
 from memlane.measure.prediction import predict_launch
 from memlane.number_format import duration
 from memlane.record import LaunchInfo, Trace
+from memlane.report.html import render_page
 from memlane.report.html.resources import PREDICTED, resources_of
+from tests.report.html.reading import read
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "transpose.cu"
 N = 256
@@ -59,6 +61,9 @@ def test_findings_say_by_how_much_the_launch_would_be_shorter(tmp_path: Path) ->
         assert 0 < finding.saved_us < finding.launch_us  # type: ignore[operator]
         left = f"{duration(1e3 * (finding.launch_us - finding.saved_us))} instead of {duration(1e3 * finding.launch_us)}"  # type: ignore[operator]
         assert finding.launch == f"The kernel would take {left} (modelled, without probes)"
+    facts = read(render_page(trace)).by_id("finding-1").all("dl")[0]
+    assert [one.text for one in facts.all("dt")] == ["Cause", "Cost", "Fix"]
+    assert facts.all("dd")[1].text == f"{finding.launch}."
     plain = ml.explain(traced("naive", predictions=False))[0]
     assert (plain.launch_us, plain.saved_us, plain.launch) == (None, None, "")
 

@@ -1,4 +1,4 @@
-"""A lab's table on a terminal: lines break between words, and columns for which there is no room are left out, by name; sentences stand below."""
+"""A lab's table on a terminal: lines break between words, columns without room are left out by name, sentences stand below."""
 
 from __future__ import annotations
 

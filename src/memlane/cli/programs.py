@@ -141,7 +141,10 @@ class Program:
         if self.path.suffix not in SOURCE_SUFFIXES and b"\0" in start:
             raise CommandError(f"{self.path} is not a text file; name a Python script, or a .cu or .ptx file")
         if self.path.suffix.lower() in _CPP:
-            raise CommandError(f"{self.path} is not compiled as CUDA C++, because its name does not end in .cu or .cuh; copy it to {self.path.with_suffix('.cu')}")
+            raise CommandError(
+                f"{self.path} is not compiled as CUDA C++, because its name does not end in .cu or .cuh; "
+                f"copy it to {self.path.with_suffix('.cu')}"
+            )
         if self.path.suffix.lower() in _NO_PROGRAM:
             raise CommandError(f"{self.path} is not a program; name a Python script, or a .cu or .ptx file")
 

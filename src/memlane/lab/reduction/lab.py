@@ -122,4 +122,9 @@ def _beyond(target: Target, request: Request, effort: Effort, settings: Settings
 
 _PARTS = {LADDER: _ladder, REASONS: _reasons, PREDICTED: _predicted, PEERS: _peers, AXES: _axes, BEYOND: _beyond}
 
-REDUCTION = Lab("reduction", "The seven steps of the reduction course and five more: how fast each is, why, and compared with PyTorch and CuPy.", CASES, run)
+REDUCTION = Lab(
+    "reduction",
+    "The seven steps of the reduction course and five more: how fast each is, why, and compared with PyTorch and CuPy.",
+    CASES,
+    run,
+)

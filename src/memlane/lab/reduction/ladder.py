@@ -73,7 +73,7 @@ STEPS = (
         2,
         "interleaved, strided",
         "step2_strided.cu",
-        "Divergent branches: the first threads do the work, so a warp is active or idle as a whole. But their strides cause bank conflicts.",
+        "Divergent branches: the first threads do the work, so whole warps are active or idle. But their strides cause bank conflicts.",
     ),
     Step(3, "sequential", "step3_sequential.cu", "Bank conflicts: lane k accesses element k."),
     Step(
@@ -155,7 +155,9 @@ STEPS = (
     ),
 )
 COURSE = STEPS[:7]
-UNSAFE = Step(5, "last warp unrolled, as it was taught", "step5_unsafe.cu", "Correct only if the lanes of a warp run in lockstep.", per_thread=2)
+UNSAFE = Step(
+    5, "last warp unrolled, as it was taught", "step5_unsafe.cu", "Correct only if the lanes of a warp run in lockstep.", per_thread=2
+)
 
 
 @dataclass(frozen=True, eq=False)

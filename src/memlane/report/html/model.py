@@ -118,6 +118,8 @@ class FindingCard:
     headline: str
     """The one number: the share of time that it costs, or else what is moved in vain."""
     cause: str
+    launch: str
+    """How much shorter the launches would be without it; empty if that was not predicted."""
     fix: str
     derivation: tuple[tuple[str, str], ...]
     """How its cost was found: text with its name."""
