@@ -78,9 +78,8 @@ def test_sentences_stand_below_the_table_and_need_no_column() -> None:
         ["rows,", "16", "1.0", "1.4"],
     ]
     assert remarks(PAPER) == ["k-means, 512: only the bytes are known.", "rows, 16: each row is a launch."]
-    alike = Table(
-        ("view", "stamps", "r", "remark"), (("(0, 0)", "simple", "-", "unknown"), ("(0, 0)", "paper", "-", "unknown")), remarks=("remark",)
-    )
+    lines_alike = (("(0, 0)", "simple", "-", "unknown"), ("(0, 0)", "paper", "-", "unknown"))
+    alike = Table(("view", "stamps", "r", "remark"), lines_alike, remarks=("remark",))
     assert remarks(alike) == ["unknown"]
     some = Table(alike.head, (*alike.lines, ("(9, 0)", "paper", "+0.5", "")), remarks=("remark",))
     assert remarks(some) == ["(0, 0), simple, -; (0, 0), paper, -: unknown"]
