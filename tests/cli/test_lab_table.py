@@ -63,9 +63,13 @@ def test_what_a_table_can_spare_goes_first_and_then_the_last_columns() -> None:
 
 PAPER = Table(
     ("case", "kernel", "paper", "why"),
-    (("k-means, 512", 0.8, 3.1, "only the bytes are known."), ("particles, 512", 0.9, 1.2, None), ("rows, 16", 1.0, 1.4, "each row is a launch.")),
+    (
+        ("k-means, 512", 0.8, 3.1, "only the bytes are known."),
+        ("particles, 512", 0.9, 1.2, None),
+        ("rows, 16", 1.0, 1.4, "each row is a launch."),
+    ),
     remarks=("why",),
-)  # fmt: skip
+)
 
 
 def test_sentences_stand_below_the_table_and_need_no_column() -> None:
