@@ -68,7 +68,7 @@ def _sectors(drawing: Drawing) -> list[Text]:
     legend = Text()
     legend.append(_ASKED, _STYLES[_ASKED]).append(" requested   ")
     legend.append(_MOVED, _STYLES[_MOVED]).append(" moved but not requested   ")
-    legend.append(_STAYS, _STYLES[_STAYS]).append(f" not moved     (a character is {_WORD} B, a box is a sector of {SECTOR_BYTES} B)")
+    legend.append(_STAYS, _STYLES[_STAYS]).append(f" not moved     ({_WORD} B a character, {SECTOR_BYTES} B a box)")
     return [*found, legend]
 
 
