@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from docs_cells import Document, ResultRow, number, table, verdict
 
+from memlane.lab.reduction.ladder import STEPS
+
 PROFILED = {
     "2": "604,485 instructions of warps and 97,319 warps serialised in 3,277 blocks: 184.5 and 29.7 of a block",
     "3": "385,507 instructions in 3,277 blocks: 117.6 of a block; none serialised",
@@ -35,9 +37,9 @@ def ladder(size: str) -> Callable[[Document], str]:
 
 
 def removed(document: Document) -> str:
-    """The sentence of each step."""
-    said = {row["case"].split(", ", 2)[2]: row["note"] for row in _of(document, "time of a step")}
-    return table(["step", "gone"], [[step, note] for step, note in said.items()])
+    """The sentence of each step that was measured."""
+    measured = {row["case"].split(", ", 2)[2] for row in _of(document, "time of a step")}
+    return table(["step", "what it removes"], [[one.title, one.removed] for one in STEPS if one.title in measured])
 
 
 _COUNTED = ("divergent branches", "excess wavefronts", "wavefronts", "instructions an element", "idle lanes, %", "barriers", "sectors")

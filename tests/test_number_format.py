@@ -62,7 +62,7 @@ def test_with_ideal(pair: tuple[float | None, float | None], text: str) -> None:
         (None, "-"),
         (0, "0"),
         (-7, "-7"),
-        (99_999, "99999"),
+        (99_999, "99,999"),
         (100_000, "100k"),
         (999_499, "999k"),
         (999_500, "1M"),
@@ -75,10 +75,10 @@ def test_short(value: int | None, text: str) -> None:
 
 
 @given(st.integers(0, 999 * 10**9))
-def test_short_fits_five_characters(value: int) -> None:
-    assert len(short(value)) <= 5
+def test_short_fits_six_characters(value: int) -> None:
+    assert len(short(value)) <= 6
     scale = {"k": 1e3, "M": 1e6, "G": 1e9}.get(short(value)[-1])
-    shown = int(short(value)) if scale is None else float(short(value)[:-1]) * scale
+    shown = int(short(value).replace(",", "")) if scale is None else float(short(value)[:-1]) * scale
     assert shown == pytest.approx(value, rel=0.006)
 
 

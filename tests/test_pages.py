@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pkgutil
 import re
 import shlex
@@ -147,6 +148,25 @@ def test_the_answers_on_coalescing() -> None:
         blocks, extra = more.get(name, (n // 256, ()))
         sites = ml.count(kernels[name][blocks, 256], b, a, n, *extra).sites
         assert [round(site.sectors / site.requests) for site in sites] == [int(load), int(store)], name
+
+
+def test_the_answer_on_what_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert "(Answer: the load of `strided`, and then its store. The load of `shifted` is not reported" in EXERCISES
+    monkeypatch.chdir(tmp_path)
+    assert main(["trace", str(ROOT / "examples" / "copies.py"), "--target", "emulator:h200"]) == 0
+    assert [(one.kernel.partition("(")[0], one.op) for one in ml.explain("copies.parquet")] == [
+        ("strided", "ld.global.f32"),
+        ("strided", "st.global.f32"),
+    ]
+
+
+@pytest.mark.slow
+def test_the_answer_on_the_gain_of_a_swizzle(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "(About 1.6 times as fast.)" in EXERCISES
+    assert main(["fix", str(ROOT / "examples" / "transpose.py"), "--target", "emulator:h200", "--json"]) == 0
+    [tile] = json.loads(capsys.readouterr().out)["arrays"]
+    [xor] = [one for one in tile["tried"] if one["layout"].startswith("XorSwizzle")]
+    assert xor["times_as_fast"] == pytest.approx(1.6, abs=0.15)
 
 
 def test_the_answers_on_bank_conflicts() -> None:

@@ -27,11 +27,11 @@ def approximate(value: float, noun: str = "") -> str:
 
 
 def short(value: int | None) -> str:
-    """Return a count in at most five characters, up to 999 billion: `99999`, `123k`, `1.23M`."""
+    """Return a count in at most six characters, up to 999 billion: `99,999`, `123k`, `1.23M`."""
     if value is None:
         return UNKNOWN
     if abs(value) < 100_000:
-        return str(value)
+        return f"{value:,}"
     for scale, letter in ((1e3, "k"), (1e6, "M"), (1e9, "G")):
         if abs(value) < 999.5 * scale or letter == "G":
             return f"{value / scale:.3g}{letter}"

@@ -184,6 +184,21 @@ def test_script_that_is_no_text(memlane: Command) -> None:
     refused(answer, "noise.parquet is not a text file; name a Python script, or a .cu or .ptx file", code=2)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("k.cpp", "k.cpp is not compiled as CUDA C++, because its name does not end in .cu or .cuh; copy it to k.cu"),
+        ("counts.json", "counts.json is not a program; name a Python script, or a .cu or .ptx file"),
+        ("notes.TXT", "notes.TXT is not a program; name a Python script, or a .cu or .ptx file"),
+    ],
+)
+def test_a_file_that_no_one_runs_is_not_run_as_python(memlane: Command, name: str, said: str) -> None:
+    Path(name).write_text("raise SystemExit(3)\n")
+    refused(memlane("explain", name, *ONE_WARP), said, code=2)
+    Path("script").write_text("raise SystemExit(3)\n")
+    assert memlane("explain", "script").code == 3
+
+
 def test_ptx_without_line_information_is_its_own_source_text(memlane: Command, written: Write) -> None:
     answer = memlane("trace", written("fill.ptx", FILL), *ONE_WARP, "--arg", "u4[32]", "--arg", "7:u4")
     assert any(line.split(maxsplit=1)[1:] == ["st.global.u32 [%rd2], %r1;"] for line in answer.lines)
@@ -511,7 +526,7 @@ def test_unknown_format_names_those_that_exist(memlane: Command, record: Path) -
     [
         (("trace",), "missing argument 'INPUT'; memlane trace --help lists the options"),
         (("paint",), "no such command 'paint'"),
-        (("lab", "paint"), "no such command 'paint'; memlane lab --help lists the options"),
+        (("lab", "paint"), "no such command 'paint'; memlane lab --help lists the commands"),
         (("trace", "x.py", "--launch", "first"), "invalid value for '--launch': "),
         (("trace", "x.py", "--launch", "-1"), "invalid value for '--launch': "),
         (("export", "x.parquet"), "missing option '--to'; memlane export --help lists the options"),

@@ -70,8 +70,8 @@ def test_top_brief_and_kernel_choose_what_is_shown(memlane: Command, record: str
     assert "2. uncoalesced" not in one
     assert "1 of 2 findings; --top 2 shows all, --why how each cost was found." in one
     brief = memlane("explain", record, "--brief").lines
-    assert brief[0].startswith("1. transpose.cu:33  shared-memory bank conflict, tiled: ")
-    assert brief[1].startswith("2. transpose.cu:18  uncoalesced global access, naive: ")
+    assert brief[0].startswith("1. transpose.cu:33 (tile)  shared-memory bank conflict, tiled: ")
+    assert brief[1].startswith("2. transpose.cu:18 (out)  uncoalesced global access, naive: ")
     of_naive = memlane("explain", record, "--kernel", "naive").out
     assert "tiled" not in of_naive
     assert "uncoalesced global access, naive" in of_naive

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from memlane.cli.lab_table import fitted
+from memlane.cli.lab_table import fitted, remarks
 from memlane.lab import Table
 
 LATENCIES = Table(
@@ -59,6 +59,35 @@ def test_what_a_table_can_spare_goes_first_and_then_the_last_columns() -> None:
         ("mean", "median", "claims"),
         ("mean", "median", "error", "claims"),
     ]
+
+
+PAPER = Table(
+    ("case", "kernel", "paper", "why"),
+    (
+        ("k-means, 512", 0.8, 3.1, "only the bytes are known."),
+        ("particles, 512", 0.9, 1.2, None),
+        ("rows, 16", 1.0, 1.4, "each row is a launch."),
+    ),
+    remarks=("why",),
+)
+
+
+def test_sentences_stand_below_the_table_and_need_no_column() -> None:
+    lines, left_out = printed(PAPER, 40)
+    assert left_out == ()
+    assert [line.split() for line in lines] == [
+        ["case", "kernel", "paper"],
+        ["k-means,", "512", "0.8", "3.1"],
+        ["particles,", "512", "0.9", "1.2"],
+        ["rows,", "16", "1.0", "1.4"],
+    ]
+    assert remarks(PAPER) == ["k-means, 512: only the bytes are known.", "rows, 16: each row is a launch."]
+    lines_alike = (("(0, 0)", "simple", "-", "unknown"), ("(0, 0)", "paper", "-", "unknown"))
+    alike = Table(("view", "stamps", "r", "remark"), lines_alike, remarks=("remark",))
+    assert remarks(alike) == ["unknown"]
+    some = Table(alike.head, (*alike.lines, ("(9, 0)", "paper", "+0.5", "")), remarks=("remark",))
+    assert remarks(some) == ["(0, 0), simple, -; (0, 0), paper, -: unknown"]
+    assert remarks(LATENCIES) == []
 
 
 def test_a_short_label_stays_on_one_line() -> None:

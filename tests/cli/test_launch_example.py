@@ -37,12 +37,40 @@ def test_the_message_has_a_launch_and_the_one_of_the_source(memlane: Command) ->
     assert answer.code == 2
     assert answer.err == (
         "memlane: particles.cu: give a launch of advance(Particle*, int, float), because main() is not run; for example: "
-        "--grid 4 --block 256 --arg 'p:u1[1048576]' --arg 1024:i4 --arg 1.0:f4 "
+        "--grid 4 --block 256 --arg 'p:u1[1048576]' --arg 1024:i4 --arg 0.01:f4 "
         "(the source launches advance<<<(n + 255) / 256, 256>>>(p, n, 0.01f))\n"
     )
     answer = memlane("explain", "particles.cu", *example(answer.err))
     assert answer.code == 0
     assert "uncoalesced global access, advance" in answer.out
+
+
+COLUMNS = """\
+    template <int N> __global__ void columns(const float* a, float* out, int rows, float scale) {
+        int c = blockIdx.x * N + threadIdx.x;
+        for (int r = threadIdx.y; r < rows; r += blockDim.y) out[c] += scale * a[r * gridDim.x * N + c];
+    }
+    __global__ void other(float* out) { out[threadIdx.x] = 1; }
+    int main() { columns<32><<<LAUNCH>>>(0, 0, 1000u, 2); other<<<1, 32>>>(0); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "shape"),
+    [
+        ("32, dim3(32, 8)", "--grid 32 --block 32,8"),
+        ("dim3{4, 2}, 64, 0, stream", "--grid 4,2 --block 64"),
+        ("blocks, dim3(32, 4)", "--grid 64,64 --block 32,4"),
+        ("16, dim3(N, 4)", "--grid 64,64 --block 16,16"),
+    ],
+)
+def test_numbers_of_the_launch_in_the_source_are_taken_from_there(memlane: Command, written: str, shape: str) -> None:
+    Path("k.cu").write_text(textwrap.dedent(COLUMNS.replace("LAUNCH", written)))
+    answer = memlane("explain", "k.cu")
+    assert answer.err == "memlane: k.cu has several kernels: other, columns; choose one with --kernel\n"
+    answer = memlane("explain", "k.cu", "--kernel", "columns")
+    assert f"give a launch of columns<32>(float const*, float*, int, float), because main() is not run; for example: {shape} " in answer.err
+    assert "--arg 1000:i4 --arg 2.0:f4 (the source launches columns<32><<<" in answer.err
 
 
 @pytest.mark.parametrize("linkage", ["", 'extern "C" '])

@@ -126,7 +126,7 @@ def test_a_kernel_of_a_file_is_drawn(memlane: Command) -> None:
         (("transpose.cu:18", "no.py"), "no file no.py"),
         (("transpose.cu:18", SCRIPT, "--chip", "g80"), "--chip g80: unknown chip 'g80'; known chips: "),
         (("transpose.cu:18", SCRIPT, "--launch", "7", "--", "64"), f"{SCRIPT} made 3 launches, numbered from 0; there is no launch 7"),
-        (("transpose.cu:19", SCRIPT, "--", "64"), "transpose.cu:19 has no memory access; the nearest that have: line 18: ld.global.f32, "),
+        (("transpose.cu:19", SCRIPT, "--", "64"), "transpose.cu:19 has no memory access; the nearest ones are in line 18 (ld.global.f32, "),
     ],
 )
 def test_what_cannot_be_drawn_is_said(memlane: Command, words: tuple[object, ...], message: str) -> None:

@@ -29,7 +29,9 @@ def test_one_of_a_kind_is_not_several() -> None:
     (one,) = found(trace([accesses(LOCAL, 40, (1, 1, 1))], [counted(LOCAL, 1, sectors=4, ideal_sectors=4)]), "local-memory")
     assert "1 request to local memory" in str(one)
     atomic = counted(site(0, "atom.global.add.u32"), 1, addresses=1)
-    assert "update the same address, on average over 1 request," in str(explain(counts(atomic))[0])
+    assert "lanes of a request update the same address one after the other (on average over 1 request), because the lanes" in str(
+        explain(counts(atomic))[0]
+    )
     row_of_one = trace(
         [accesses(site(0, "ld.global.u8"), 400, (1, 1, 40))],
         [counted(site(0, "ld.global.u8"), 40, sectors=16, ideal_sectors=1)],

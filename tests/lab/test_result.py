@@ -91,7 +91,7 @@ def test_a_file_that_exists_is_not_overwritten(mine: Path) -> None:
     shipped = chip.load("h200")
     text = chip_file(shipped, latency_facts({"l2": 281.8}, SOURCE))
     path = write_chip(shipped, text, force=False)
-    with pytest.raises(CommandError, match=r"h200\.toml exists and may hold what somebody else measured; --force overwrites it"):
+    with pytest.raises(CommandError, match=r"h200\.toml exists and may hold other measurements; pass --force to overwrite it"):
         write_chip(shipped, text, force=False)
     assert write_chip(shipped, chip_file(shipped, latency_facts({"l2": 300.0}, SOURCE)), force=True) == path
     assert chip.load("h200").latency.l2 == 300

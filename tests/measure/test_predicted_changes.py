@@ -15,7 +15,9 @@ from memlane.cli import main
 from memlane.measure.prediction import predict_launch
 from memlane.number_format import duration
 from memlane.record import LaunchInfo, Trace
+from memlane.report.html import render_page
 from memlane.report.html.resources import PREDICTED, resources_of
+from tests.report.html.reading import read
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "transpose.cu"
 N = 256
@@ -59,6 +61,9 @@ def test_findings_say_by_how_much_the_launch_would_be_shorter(tmp_path: Path) ->
         assert 0 < finding.saved_us < finding.launch_us  # type: ignore[operator]
         left = f"{duration(1e3 * (finding.launch_us - finding.saved_us))} instead of {duration(1e3 * finding.launch_us)}"  # type: ignore[operator]
         assert finding.launch == f"The kernel would take {left} (modelled, without probes)"
+    facts = read(render_page(trace)).by_id("finding-1").all("dl")[0]
+    assert [one.text for one in facts.all("dt")] == ["Cause", "Cost", "Fix"]
+    assert facts.all("dd")[1].text == f"{finding.launch}."
     plain = ml.explain(traced("naive", predictions=False))[0]
     assert (plain.launch_us, plain.saved_us, plain.launch) == (None, None, "")
 
@@ -87,6 +92,28 @@ def test_findings_are_ranked_by_how_much_the_launch_would_be_shorter() -> None:
         assert saved == sorted(saved, reverse=True)
         rules.add(findings[0].rule)
     assert rules == {"uncoalesced-global", "bank-conflict"}
+
+
+def test_the_start_of_a_launch_is_not_part_of_what_a_finding_could_save() -> None:
+    """No warp lives in it, so a finding that would save nearly all the rest comes before one that costs half of the warps' time."""
+    code = """extern "C" __global__ void histogram(const unsigned char* data, int* bins) {
+        atomicAdd(&bins[data[blockIdx.x * blockDim.x + threadIdx.x]], 1);
+    }"""
+    target, tracer = ml.target("emulator:h200"), ml.Tracer(predictions=True)
+    data = target.array(np.random.default_rng(7).integers(0, 256, 16384, "u1"))
+    with tracer:
+        target.load(ml.cuda(code))["histogram"][64, 256](data, target.zeros(256, "i4"))
+    trace = tracer.finish()
+    predicted = first(trace).predicted
+    assert predicted is not None
+    costs = {one.rule: one.cost_cycles for one in ml.explain(trace)}
+    assert costs["uncoalesced-global"] < costs["narrow-access"]
+    kernel_us = predicted.launch_us / 4  # the launch takes five times as long, and the finding saves 0.9 of its last fifth
+    changes = tuple(replace(one, us=predicted.launch_us + 0.1 * kernel_us) for one in predicted.changes)
+    changed = replace(predicted, us=predicted.launch_us + kernel_us, changes=changes)
+    findings = ml.explain(replace(trace, launches=(replace(first(trace), predicted=changed),)))
+    assert findings[0].saved_us == pytest.approx(0.9 * kernel_us)
+    assert [one.rule for one in findings].index("narrow-access") > 0
 
 
 def test_arrays_are_left_as_the_program_left_them() -> None:

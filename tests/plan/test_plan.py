@@ -137,8 +137,8 @@ def test_json_names_each_buffer_once_and_leaves_out_what_is_as_usual() -> None:
     ("text", "message"),
     [
         ("[1", "this is not a plan: "),
-        ("[]", "this is not a plan of version 1: it says None under 'memlane_plan'"),
-        ('{"memlane_plan": 2}', "this is not a plan of version 1: it says 2 under 'memlane_plan'"),
+        ("[]", "this is not a plan that memlane can read: it has no version in 'memlane_plan', but must have 1"),
+        ('{"memlane_plan": 2}', "this is not a plan that memlane can read: it has version 2 in 'memlane_plan', but must have 1"),
         ('{"memlane_plan": 1}', "this plan is damaged: buffers is missing"),
         (
             '{"memlane_plan": 1, "buffers": [], "steps": [{"is": "Jump"}]}',

@@ -225,7 +225,7 @@ def test_places() -> None:
             "k.cu:7",
             "",
             "",
-            "k.cu:7 has no memory access; the nearest that have: line 2: st.global.f32; line 3: st.shared.f32",
+            "k.cu:7 has no memory access; the nearest ones are in line 2 (st.global.f32); line 3 (st.shared.f32)",
         ),
         (a_trace(BAD), "k.cu:2", "ld", "", "k.cu:2 has no access ld; it has st.global.f32"),
         (a_trace(BAD), "k.cu:3", "", "", "no warp executed the access at k.cu:3"),

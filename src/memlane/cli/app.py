@@ -158,7 +158,8 @@ def _refuse(error: Any, arguments: Sequence[str]) -> int:
     for theirs, ours in _PLAINLY:
         said = theirs.sub(ours, said)
     command = error.ctx.command_path if error.ctx is not None else " ".join(["memlane", *takewhile(_is_command, arguments)])
-    print(f"memlane: {said[:1].lower()}{said[1:]}; {command} --help lists the options", file=sys.stderr)
+    listed = "commands" if said.startswith("No such command") else "options"
+    print(f"memlane: {said[:1].lower()}{said[1:]}; {command} --help lists the {listed}", file=sys.stderr)
     return int(error.exit_code)
 
 

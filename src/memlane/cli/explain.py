@@ -51,8 +51,8 @@ def explain(
 ) -> None:
     """Explain what is wrong with the memory accesses of a program or a record file, most expensive first.
 
-    A program is traced and its transactions are counted. On a GPU each launch runs once more for that; it is left out where memory cannot
-    be put back in between.
+    A program is traced and its transactions are counted. On a GPU, each launch runs a second time for that, and is not counted if the
+    memory that it writes cannot be restored in between.
     """
     if program.is_record:
         program.refuse_options(launch=launch, target=target, deterministic=deterministic, counts=counts)

@@ -88,7 +88,7 @@ def latency(
     ] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="With --write-chip: overwrite a chip file that exists.")] = False,
 ) -> None:
-    """Measure how long accesses take at each level of the memory, and what every scheme of tracing says of it."""
+    """Measure the latency of each memory level, and what each probe of `memlane trace` records for it."""
     chosen = targets.target(target or None)
     _check_chip_file(chosen, save_chip, force)
     result, where = _run("latency", chosen, quick, out, only)
@@ -106,10 +106,10 @@ def bandwidth(
         bool, typer.Option("--write-chip", help="Write the numbers into your own chip file, which takes precedence over the shipped one.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", "-f", help="With --write-chip: change a chip file that exists; its other entries stay.")
+        bool, typer.Option("--force", "-f", help="With --write-chip: change a chip file that exists, and keep its other entries.")
     ] = False,
 ) -> None:
-    """Measure how fast this machine copies, reads and writes, and what copies, launches and graphs cost besides."""
+    """Measure how fast this machine copies, reads and writes, and how long copies, launches and graphs take to start."""
     chosen = targets.target(target or None)
     _check_chip_file(chosen, save_chip, force)
     result, where = _run("bandwidth", chosen, quick, out, only)
@@ -133,7 +133,7 @@ def reduction(
         list[int] | None, typer.Option("--block", metavar="N", help="Threads per block, 64 to 1024; repeat for several. Default: 128.")
     ] = None,
 ) -> None:
-    """Measure a sum in the seven steps of the reduction course and five more: how quick each is, why, and beside PyTorch and CuPy."""
+    """Measure the seven steps of the reduction course and five more: how fast each is, why, and compared with PyTorch and CuPy."""
     settings = reduction_settings.settings_of(size or (), block or ())
     said = [word for name, values in (("--size", size), ("--block", block)) for value in values or () for word in (name, str(value))]
     chosen = targets.target(target or None)
@@ -150,14 +150,14 @@ def remap(
         typer.Option("--matrix", metavar="FILE", help="A MatrixMarket file for the sparse product; repeat for several."),
     ] = None,
 ) -> None:
-    """Measure what laying an array out anew costs on its way to the device, and what four kernels gain by it."""
+    """Measure what it costs to change the layout of an array during its upload, and what four kernels gain by it."""
     said = [word for path in matrix or () for word in ("--matrix", path.name)]
     chosen = targets.target(target or None)
     _run("remap", chosen, quick, out, only, lambda to, request: remaps.run_with(to, request, matrix or ()), said)
 
 
 def shift(target: LabTarget = "", quick: Quick = False, out: Out = None, only: Only = "") -> None:
-    """Measure what shifts and other layouts of shared memory gain, over patterns, widths and warps, and what their addresses cost."""
+    """Measure what shifted and other layouts of shared memory gain, and what it costs to compute their addresses."""
     _run("shift", targets.target(target or None), quick, out, only)
 
 
@@ -182,7 +182,7 @@ def stencil(
         typer.Option("--devices", "-n", metavar="N", help="The largest number of devices; default: all GPUs, or 4 emulated devices."),
     ] = None,
 ) -> None:
-    """Predict and measure how many steps several devices should make between two exchanges, as was published in 2012."""
+    """Predict and measure how many time steps a stencil on several devices should make between two exchanges, as in a paper of 2012."""
     settings = stencil_cases.settings_of(size or (), devices)
     said = [word for text in size or () for word in ("--size", text)]
     said += ["--devices", str(devices)] if devices is not None else []
@@ -206,7 +206,7 @@ def volume(
     size: Annotated[int | None, typer.Option("--size", metavar="N", help="Voxels along each side of the volume.")] = None,
     image: Annotated[int | None, typer.Option("--image", metavar="N", help="Pixels along each side of the image.")] = None,
 ) -> None:
-    """Measure whether the access times of a trace explain how fast volume rendering is, as was published in 2012."""
+    """Measure whether the access times in a trace explain the speed of volume rendering, as in a paper of 2012."""
     settings = scene.settings_of(view or (), shape or (), size, image)
     said = [word for name, values in (("--view", view), ("--shape", shape)) for value in values or () for word in (name, value)]
     said += [word for name, number in (("--size", size), ("--image", image)) if number is not None for word in (name, str(number))]
@@ -257,6 +257,8 @@ def _run(
         show(texts.Text(f"{title}, on {target.name}" + (", modelled" if target.modelled else "") + unit, style="bold"))
         made = lab_table.fitted(table, columns())
         show(made.grid, width=max(columns(), made.width))
+        for remark in lab_table.remarks(table):
+            show(texts.Text(remark, style="dim"))
         if made.left_out:
             show(texts.Text(f"columns not shown here: {', '.join(made.left_out)}; {title}.csv has all of them", style="dim"))
         show(texts.Text())

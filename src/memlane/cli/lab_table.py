@@ -1,9 +1,10 @@
-"""A lab's table on a terminal: lines break between words, and columns for which there is no room are left out, by name."""
+"""A lab's table on a terminal: lines break between words, columns without room are left out by name, sentences stand below."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 
 from rich.table import Table as Grid
 from rich.text import Text
@@ -13,6 +14,8 @@ from memlane.lab import Table
 LABELS = 2
 """The first columns say what a line is about; they and one number always stay."""
 _GAP, _SHORT = 2, 14
+_MOST_LABELS = 3
+"""So many first columns, if they have words, name a line in front of a remark on it."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,22 @@ def fitted(table: Table, width: int) -> Fitted:
         grid.add_column(Text(titles[number]), justify="left" if number < LABELS or words else "right", width=widths[number])
     for line in table.lines:
         grid.add_row(*(Text(_cell(line[number])) for number in shown))
-    return Fitted(grid, _total(widths.values()), tuple(title for number, title in enumerate(titles) if number not in widths))
+    left_out = (title for number, title in enumerate(titles) if number not in widths and table.head[number] not in table.remarks)
+    return Fitted(grid, _total(widths.values()), tuple(left_out))
+
+
+def remarks(table: Table) -> list[str]:
+    """Return the sentences of a table's columns of remarks: one that several lines have once, with the labels of these lines."""
+    found: dict[str, list[str]] = {}
+    columns = range(min(len(table.head), _MOST_LABELS))
+    labelled = list(takewhile(lambda number: all(isinstance(line[number], str) for line in table.lines), columns))
+    for line in table.lines:
+        for column in (table.head.index(name) for name in table.remarks):
+            if remark := line[column]:
+                found.setdefault(str(remark), []).append(", ".join(str(line[number]) for number in labelled))
+    if len(found) == 1 and sum(map(len, found.values())) == len(table.lines) > 1:
+        return list(found)
+    return [f"{'; '.join(dict.fromkeys(labels))}: {remark}" for remark, labels in found.items()]
 
 
 def in_cycles(table: Table) -> bool:
@@ -57,7 +75,7 @@ def _narrowest(text: str, is_label: bool) -> int:
 
 def _shown(table: Table, least: list[int], width: int) -> list[int]:
     """The columns for which there is room at their narrowest: what the table can spare goes first, then the last ones."""
-    shown = list(range(len(least)))
+    shown = [number for number in range(len(least)) if table.head[number] not in table.remarks]
     spare = [table.head.index(name) for name in table.spare]
     going = [*spare, *(number for number in reversed(shown[LABELS:]) if number not in spare)]
     while len(shown) > LABELS + 1 and _total(least[number] for number in shown) > width:

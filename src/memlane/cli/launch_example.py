@@ -35,33 +35,39 @@ _SHARED_BYTES = 4096
 _DEEPEST, _MOST_MEMBERS = 4, 40
 """Structures inside each other, and members of one, that are written out."""
 _LONGEST_CALL = 160
+_SHAPES = {1: ("4", "256"), 2: ("64,64", "16,16"), 3: ("16,16,16", "8,8,8")}
+"""A grid and a block, by the number of axes."""
 
 
 def launch_example(kernel: Kernel) -> str:
     """Return options that launch a kernel: a grid, a block and an argument for each parameter, of types that fit and sizes to adapt.
 
-    Where the source launches the kernel itself, its text is quoted behind them.
+    Numbers that stand in the source's own launch of the kernel are taken from there, and its text is quoted behind the options.
     """
+    call = _own_launch(kernel)
+    configuration, values = _parts(call)
     names = front_ends.parameter_names(kernel.module, kernel.function)
     types = _types(kernel.title) or front_ends.parameter_types(kernel.module, kernel.function)
-    words = [_shape(kernel)]
+    words = _shape(kernel, configuration)
     for position, param in enumerate(kernel.function.params):
         name = names[position] if position < len(names) else ""
         written = types[position] if len(types) == len(kernel.function.params) else ""
-        text = _argument(param, written, name) if param.shape is None else _structure(kernel, written, param.nbytes)
+        value = values[position] if len(values) == len(kernel.function.params) else ""
+        text = _argument(param, written, name, value) if param.shape is None else _structure(kernel, written, param.nbytes)
         words.append(f"--arg {shlex.quote(text)}")
     if _has_dynamic_shared(kernel):
         words.append(f"--shared {_SHARED_BYTES}")
-    call = _own_launch(kernel)
-    return " ".join(words) + (f" (the source launches {call})" if call else "")
+    quoted = call if len(call) <= _LONGEST_CALL else ""
+    return " ".join(words) + (f" (the source launches {quoted})" if quoted else "")
 
 
-def _shape(kernel: Kernel) -> str:
-    """Return a grid and a block with as many dimensions as the kernel reads thread indices."""
+def _shape(kernel: Kernel, configuration: list[str]) -> list[str]:
+    """Return a grid and a block: those of the source if they are numbers, else as many dimensions as the kernel reads thread indices."""
     indices = special_registers(kernel.module, kernel.function)
-    if "%tid.z" in indices:
-        return "--grid 16,16,16 --block 8,8,8"
-    return "--grid 64,64 --block 16,16" if "%tid.y" in indices else "--grid 4 --block 256"
+    axes = 3 if "%tid.z" in indices else 2 if "%tid.y" in indices else 1
+    grid, block = _SHAPES[axes]
+    own_grid, own_block = (*map(_extent, configuration[:2]), "", "")[:2]
+    return [f"--grid {own_grid if own_block and own_grid else grid}", f"--block {own_block or block}"]
 
 
 def _has_dynamic_shared(kernel: Kernel) -> bool:
@@ -72,18 +78,34 @@ def _has_dynamic_shared(kernel: Kernel) -> bool:
     return any(not dynamic.isdisjoint(names_in(operand)) for one in functions for each in one.instructions() for operand in each.operands)
 
 
-def _argument(param: Variable, written: str, name: str) -> str:
+def _parts(call: str) -> tuple[list[str], list[str]]:
+    """Return what stands between the angle brackets of a launch, and its arguments: `f<<<1, n>>>(a)` -> `1`, `n` and `a`."""
+    head, _, arguments = call.partition(">>>")
+    return list(_split(head.partition("<<<")[2])), list(_split(arguments.strip().removeprefix("(").removesuffix(")")))
+
+
+def _extent(text: str) -> str:
+    """Return a grid or a block of plain numbers as the command line has it, else nothing: `dim3(32, 8)` -> `32,8`."""
+    found = re.fullmatch(r"(?:dim3\s*[({])?([\d\s,]+)[)}]?", text.strip())
+    return ",".join(found[1].replace(",", " ").split()) if found else ""
+
+
+def _argument(param: Variable, written: str, name: str, own: str) -> str:
     if written.endswith("*") or (not written and param.nbytes == 8 and not param.type.startswith("f")):
         is_input = "const" in written.split("*")[0].split()
         element = " ".join(word for word in written.rstrip("*").split() if word not in ("const", "volatile", "__restrict__"))
         dtype = _DTYPES.get(element, "u1" if written else "f4")
         fill = "=random:7" if is_input and dtype.startswith("f") else ""
         return f"{name}:{dtype}[{_ELEMENTS}]{fill}" if name else f"{dtype}[{_ELEMENTS}]{fill}"
-    return _number(_DTYPES.get(written or param.type, "u8" if param.nbytes == 8 else "i4"))
+    return _number(_DTYPES.get(written or param.type, "u8" if param.nbytes == 8 else "i4"), own)
 
 
-def _number(dtype: str) -> str:
+def _number(dtype: str, own: str = "") -> str:
+    """Return a number with its type; `own` is what the source passes, which is taken if it is a literal."""
     value = "1.0" if dtype.startswith("f") else "1" if dtype in ("bool", "i1", "u1") else str(_SIDE)
+    number = re.fullmatch(r"(-?\d+)[uUlL]*|(-?\d+\.\d*(?:[eE]-?\d+)?)[fF]?", own)
+    if number and (number[1] or dtype.startswith("f")):
+        value = number[2] or (f"{number[1]}.0" if dtype.startswith("f") else number[1])
     return f"{value}:{dtype}"
 
 
@@ -127,7 +149,7 @@ def _types(title: str) -> list[str]:
 def _split(text: str) -> Iterator[str]:
     depth = start = 0
     for place, character in enumerate(text):
-        depth += (character in "(<[") - (character in ")>]")
+        depth += (character in "(<[{") - (character in ")>]}")
         if character == "," and not depth:
             yield text[start:place].strip()
             start = place + 1
@@ -136,10 +158,9 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _own_launch(kernel: Kernel) -> str:
-    """Return the first launch of the kernel in its source, in one line; empty where there is none, or a long one."""
+    """Return the first launch of the kernel in its source, in one line; empty where there is none."""
     name = re.escape(kernel.title.partition("(")[0].partition("<")[0].rpartition(" ")[2].rpartition("::")[2])
     for text in kernel.module.sources.values():
         if found := re.search(rf"\b{name}\s*(<[^<>;]*>)?\s*<<<[^;]*?>>>\s*\([^;]*\)(?=\s*;)", text):
-            call = " ".join(found[0].split())
-            return call if len(call) <= _LONGEST_CALL else ""
+            return " ".join(found[0].split())
     return ""

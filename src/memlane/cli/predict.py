@@ -10,6 +10,7 @@ from memlane.cli import options as o
 from memlane.cli.command import runs_program
 from memlane.cli.failure import passing_on, why
 from memlane.cli.later import later
+from memlane.cli.output import wrong_use
 from memlane.cli.programs import Program, nothing_launched
 from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import show, show_json
@@ -52,7 +53,8 @@ def predict(
     as_json: o.Json = False,
 ) -> None:
     """Predict how long the launches of a program take on other chips, and what limits them."""
-    chips = [chip_files.load(name.strip()) for name in chip.split(",") if name.strip()]
+    with wrong_use():
+        chips = [chip_files.load(name.strip()) for name in chip.split(",") if name.strip()]
     if not chips:
         raise CommandError(f"--chip is empty; known chips: {', '.join(chip_files.names())}")
     predictor = predicting.Forecaster(chips, every_block=every_block, only_launch=launch, most_cycles=most_cycles)

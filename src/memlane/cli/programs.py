@@ -144,6 +144,13 @@ class Program:
             raise CommandError(f"{self.path} is a record file, not a program: name the script, .cu or .ptx file that it was recorded from")
         if self.path.suffix not in SOURCE_SUFFIXES and b"\0" in start:
             raise CommandError(f"{self.path} is not a text file; name a Python script, or a .cu or .ptx file")
+        if self.path.suffix.lower() in _CPP:
+            raise CommandError(
+                f"{self.path} is not compiled as CUDA C++, because its name does not end in .cu or .cuh; "
+                f"copy it to {self.path.with_suffix('.cu')}"
+            )
+        if self.path.suffix.lower() in _NO_PROGRAM:
+            raise CommandError(f"{self.path} is not a program; name a Python script, or a .cu or .ptx file")
 
     def run(self, target_name: str, observer: Observer, deterministic: bool = False) -> Failure | None:
         """Run it with every launch under `observer`, on emulators of one core if `deterministic`. Return how it broke off; None if it ended
@@ -175,6 +182,9 @@ def nothing_launched(program: Program, seen: int, any_taken: bool, launch: int |
     return None
 
 
+_CPP = {".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp"}
+_NO_PROGRAM = {".csv", ".html", ".ipynb", ".json", ".ll", ".log", ".md", ".npy", ".npz", ".rst", ".svg", ".toml", ".txt", ".yaml", ".yml"}
+"""Suffixes of files that people name by mistake. Any other file, also one without a suffix, is taken for a Python script."""
 _OPTION = {"arguments": "--arg", "shared_bytes": "--shared", "include": "-I"}
 """Options that are not called as their field is."""
 
@@ -230,7 +240,7 @@ def run_kernel(
         if not (options.grid or options.block or options.arguments):
             example = launch_example.launch_example(kernel)
             reason = "" if path.suffix == ".ptx" else ", because main() is not run"
-            raise CommandError(f"{path}: give a launch of {kernel.title}{reason}; for example: {example}")
+            raise CommandError(f"{path}: give a launch of {kernel.title.removeprefix('void ')}{reason}; for example: {example}")
         grid, block = specs.parse_extent("--grid", options.grid), specs.parse_extent("--block", options.block)
         cluster = specs.parse_extent("--cluster", options.cluster) if options.cluster else None
         given = [specs.parse_argument(text) for text in options.arguments]

@@ -45,10 +45,10 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             transactions=entry.lanes,
             ideal=addresses,
             what=(
-                f"{plural(entry.lanes_per_address, 'lane')} of a request update the same address, on average over "
-                f"{plural(entry.requests, 'request')}"
+                f"{plural(entry.lanes_per_address, 'lane')} of a request update the same address one after the other (on average over "
+                f"{plural(entry.requests, 'request')})"
             ),
-            cause="updates of one address run one after the other",
+            cause="the lanes do not combine their updates first",
             remedy=_remedy(site.space.startswith("shared")),
             cost=_cost(
                 evidence, entry, float(entry.lanes - addresses), max(one.share for one in (found, line) if one) if found or line else 0.0
@@ -73,10 +73,10 @@ def _of_line(evidence: Evidence, entry: SiteCounts, found: BusyLine) -> Verdict:
         transactions=max(entry.addresses or 0, ideal + 1),
         ideal=ideal,
         what=(
-            f"one 128-byte line receives {plural(round(found.sectors), 'sector')} of updates from all warps; at {rounded(found.rate)} per "
-            f"cycle, they take {percent(found.share)} of the launch's time"
+            f"updates of one 128-byte line keep it busy for {percent(found.share)} of the launch's time "
+            f"({plural(round(found.sectors), 'sector')} at {rounded(found.rate)} per cycle)"
         ),
-        cause="updates of one line run one after the other, whichever warp they come from",
+        cause="updates of one line run one after the other, also those of different warps",
         remedy=f"{_LESS_OFTEN}each address. {_COPIES}",
         cost=_cost(evidence, entry, float((entry.addresses or 0) - ideal), found.share),
         requests=entry.requests,
@@ -94,10 +94,10 @@ def _of_warps(evidence: Evidence, entry: SiteCounts, found: Busy) -> Verdict:
         transactions=max(entry.addresses or 0, ideal + 1),
         ideal=ideal,
         what=(
-            f"each address of its array receives {plural(round(each), 'update')} or more from all warps; at one cycle each, they take "
-            f"{percent(found.share)} of the launch's time"
+            f"the updates of one address take {percent(found.share)} of the launch's time "
+            f"({plural(round(each), 'update')} or more of each address of its array, one per cycle)"
         ),
-        cause="updates of one address run one after the other, whichever warp they come from",
+        cause="updates of one address run one after the other, also those of different warps",
         remedy=f"{_LESS_OFTEN}the address. {_COPIES}",
         cost=_cost(evidence, entry, float((entry.addresses or 0) - ideal), found.share),
         requests=entry.requests,

@@ -22,7 +22,8 @@ class Finding:
         worst.rule, worst.file, worst.line, worst.op, worst.excess_bytes, worst.cost_cycles
 
     Findings are ranked by `cost_cycles`: the warp cycles that a fix would save, summed over all warps; `method` says how they were
-    estimated. Without recorded times it is the minimum that the excess transactions take, and `cost_measured` is False.
+    estimated. Without recorded times it is the minimum that the excess transactions take, and `cost_measured` is False. If `saved_us` is
+    known, the rank follows from it instead.
     """
 
     rule: str

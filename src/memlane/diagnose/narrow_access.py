@@ -48,14 +48,14 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         found = _cost(evidence, entry, fewer)
         if found.cycles < _least(evidence, found.measured):
             continue
-        width = "a byte" if site.nbytes == 1 else f"{plural(site.nbytes, 'byte')}"
+        width = plural(site.nbytes, "byte")
         yield in_cycles(
             site,
             found.cycles / fewer,
             found,
-            f"each lane of {plural(entry.requests, 'request')} accesses {width}, so a request moves "
-            f"{plural(entry.bytes / entry.requests, 'byte')} of a possible {WIDTH * evidence.lanes_per_warp()}",
-            f"a thread {_verb(site.kind)} one element at a time",
+            f"a request moves {plural(entry.bytes / entry.requests, 'byte')} of a possible {WIDTH * evidence.lanes_per_warp()} "
+            f"({plural(entry.requests, 'request')})",
+            f"each thread {_verb(site.kind)} only {width} at a time",
             f"Let each thread {VERBS[site.kind]} {WIDTH // site.nbytes} neighbouring elements at once, or more "
             f"({_VECTORS[site.nbytes]}), with correspondingly fewer threads or iterations.",
             entry.requests,

@@ -132,11 +132,12 @@ def _weight(finding: Finding, evidence: Evidence) -> float:
     """Return the sort key of a finding in warp cycles.
 
     With a predicted gain, it is the same share of the warps' time: cycles waited at an access are not saved if the warps then wait for
-    something else.
+    something else. The start of a launch, in which no warp lives, is not part of the whole.
     """
     if finding.saved_us is None or not finding.launch_us or evidence.life <= 0:
         return finding.cost_cycles
-    return max(0.0, finding.saved_us) / finding.launch_us * evidence.life
+    started = sum(launch.predicted.launch_us for launch in evidence.launches if launch.predicted is not None)
+    return min(1.0, max(0.0, finding.saved_us) / max(finding.launch_us - started, 1e-3)) * evidence.life
 
 
 def uncounted_launches(trace: Trace) -> tuple[LaunchInfo, ...]:

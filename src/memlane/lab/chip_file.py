@@ -35,7 +35,7 @@ def check_chip_file(chip: Chip, force: bool) -> Path:
     except OSError as error:
         raise CommandError(f"cannot write the chip file {path}: {error.strerror}") from None
     if exists and not force:
-        raise CommandError(f"{path} exists and may hold what somebody else measured; --force overwrites it")
+        raise CommandError(f"{path} exists and may hold other measurements; pass --force to overwrite it")
     return path
 
 

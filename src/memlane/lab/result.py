@@ -173,6 +173,8 @@ class Table:
     lines: tuple[tuple[str | float | None, ...], ...]
     printed: bool = True
     """Whether it is printed; else it is for spreadsheets only."""
+    remarks: tuple[str, ...] = ()
+    """Columns of sentences, which a terminal shows below the table."""
     spare: tuple[str, ...] = ()
     """Columns that a narrow terminal may drop, the first one first; of the others the last."""
 

@@ -46,7 +46,8 @@ def from_json(text: str) -> Plan:
         raise BadPlan(f"this is not a plan: {shortened(str(error))}") from None
     version = whole.get("memlane_plan") if isinstance(whole, dict) else None
     if version != VERSION:
-        raise BadPlan(f"this is not a plan of version {VERSION}: it says {shortened(repr(version))} under 'memlane_plan'")
+        which = "no version" if version is None else f"version {shortened(repr(version))}"
+        raise BadPlan(f"this is not a plan that memlane can read: it has {which} in 'memlane_plan', but must have {VERSION}")
     try:
         known = {one.name: one for one in _from_plain(tuple[_Buffer, ...], whole.get("buffers"), {}, "buffers")}
         buffers = {name: Buffer(name, one.nbytes, one.home) for name, one in known.items()}

@@ -132,21 +132,28 @@ def _number(value: float) -> str:
     return short(round(value)) if abs(value - round(value)) < 0.005 or abs(value) >= 100 else f"{value:.3g}"
 
 
+_EXCEPTION = (
+    "There is one exception: on a GPU, the counts of an operation may depend on the order in which threads run if its addresses or its "
+    "number of executions depend on the result of an atomic operation or a volatile load."
+)
+
+
 def footer_notes(comparison: Comparison) -> list[str]:
     """Return notes, a sentence or two each, on the meaning and the reliability of the numbers."""
-    notes = [
-        f"From {comparison.names[0]} to {comparison.names[1]}. Counts are deterministic, so every difference shown is real. There is "
-        "one exception: on a GPU, the counts of an operation may depend on the order in which threads run if its addresses or its "
-        "number of executions depend on the result of an atomic operation or a volatile load."
-    ]
     changes = [change for kernel in comparison.kernels for change in (kernel.cycles_of_life, *_times(kernel.lines))]
-    if any(change.difference is not None and not change.is_exact for change in changes):
+    compared = [change for change in changes if change.difference is not None]
+    are_modelled = bool(compared) and all(change.is_exact for change in compared)
+    notes = [
+        f"From {comparison.names[0]} to {comparison.names[1]}. Counts are deterministic, so every difference shown is real."
+        + ("" if are_modelled else f" {_EXCEPTION}")
+    ]
+    if compared and not are_modelled:
         notes.append(
             f"Cycles are medians over the warps. ~ marks a change within the noise: zero lies inside the {percent(CERTAINTY)} confidence "
             "interval of the difference, found by resampling warps (or launches if there are enough). ? marks a change with too few warps "
             "to judge."
         )
-    elif any(change.difference is not None for change in changes):
+    elif are_modelled:
         notes.append("Cycles are medians over the warps. Both sides are modelled, so there is no noise.")
     if any(kernel.cycles_of_life.difference is not None and kernel.time_ns.difference is None for kernel in comparison.kernels):
         notes.append(

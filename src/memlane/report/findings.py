@@ -58,7 +58,7 @@ def headline(finding: Finding) -> str:
 
 
 def _line(finding: Finding) -> str:
-    return f"{finding.rank}. {finding.place}  {finding.title}, {kernel_label(finding.kernel)}: {headline(finding)}"
+    return f"{finding.rank}. {finding.where}  {finding.title}, {kernel_label(finding.kernel)}: {headline(finding)}"
 
 
 def _short(finding: Finding) -> list[RenderableType]:
@@ -152,7 +152,10 @@ def render_findings(
     if findings:
         origins = dict.fromkeys(f"{finding.how}, by the rules of {finding.chip}" for finding in findings)
         parts += [Text()] if clean else []
-        parts.append(plain(f"Transactions were {'; '.join(origins)}. Ranked by cost: the warp cycles that fixing each would save.", "dim"))
+        predicted = any(one.saved_us is not None for one in findings)
+        more = " If the kernel's time without a finding is predicted, its rank follows from that." if predicted else ""
+        ranked = f"Ranked by cost: the warp cycles that fixing each would save.{more}"
+        parts.append(plain(f"Transactions were {'; '.join(origins)}. {ranked}", "dim"))
     elif not clean:
         what = "no memory access that could be observed" if skipped else "no access to memory"
         parts.append(plain(f"Nothing was counted, because {what} was executed; there is nothing to explain."))

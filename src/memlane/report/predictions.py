@@ -38,8 +38,12 @@ def render_predictions(forecasts: Sequence[Forecast], chips: Sequence[str], note
         parts += [Text(), plain(f"{kernel_label(forecast.kernel)}, {plural(forecast.blocks, 'block')} of {forecast.threads}", "bold")]
         parts += [line for one in forecast.predictions for line in _explained(one)]
         parts += [plain(f"  {chip}: {why}", "yellow") for chip, why in forecast.refused.items()]
-    parts += [Text(), plain(f"Predicted with warm caches, between two events. Not modelled: {'; '.join(NOT_MODELLED)}.", "dim")]
-    return Group(*parts, *(plain(note, "yellow") for note in notes))
+    footer = (
+        "Predicted with warm caches, between two events.",
+        "busy: the share of the launch's time in which a part of the chip works. warps: what the warps spend their time on.",
+        f"Not modelled: {'; '.join(NOT_MODELLED)}.",
+    )
+    return Group(*parts, Text(), *(plain(line, "dim") for line in footer), *(plain(note, "yellow") for note in notes))
 
 
 def _explained(one: Prediction) -> list[Text]:
@@ -48,7 +52,7 @@ def _explained(one: Prediction) -> list[Text]:
     if one.not_sampled:
         how += f"; all blocks ran, {one.not_sampled}"
     if one.share < 1:
-        how += f"; sampled: {percent(one.share)} of the blocks ran, +-{duration(1e3 * one.spread_us)} between parts of the sample"
+        how += f"; {percent(one.share)} of the blocks ran; parts of this sample differ by +-{duration(1e3 * one.spread_us)}"
     lines = [Text.assemble(f"  {one.chip}: {duration(1e3 * one.us)}, limited by ", (one.limiting, "bold"), f" ({how})")]
     busy = [f"{part.name} {percent(one.utilization(part))}" + (f" ({part.moved})" if part.moved else "") for part in one.parts[:_PARTS]]
     lines += [plain(f"    busy: {text}", "" if number == 0 else "dim") for number, text in enumerate(busy)]

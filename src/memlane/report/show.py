@@ -117,8 +117,8 @@ def _sites_at(trace: Trace, place: SourcePlace) -> list[Site]:
         )
     if not here:
         nearest = sorted(dict.fromkeys(site.line for site in sites), key=lambda line: (abs(line - place.line), line))[:_NEAREST]
-        known = "; ".join(f"line {line}: {', '.join(_ops(sites, line))}" for line in sorted(nearest))
-        raise CommandError(f"{place} has no memory access; the nearest that have: {known}", exit_code=1)
+        known = "; ".join(f"line {line} ({', '.join(_ops(sites, line))})" for line in sorted(nearest))
+        raise CommandError(f"{place} has no memory access; the nearest ones are in {known}", exit_code=1)
     if place.column is not None and (in_column := [site for site in here if site.column == place.column]):
         here = in_column
     elif place.column is not None:

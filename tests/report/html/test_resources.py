@@ -44,6 +44,19 @@ def test_shares_and_roofs_are_amounts_over_rates() -> None:
     assert roofs["DRAM"] == pytest.approx(asked / dram / 1e9)
 
 
+def test_the_axis_of_the_roofline_is_written_out_and_ends_at_roofs_that_matter() -> None:
+    trace = modelled()
+    time = modelled_time(H200, 100_000, traffic(fetched=1_000_000, wavefronts=25))  # the LSU takes 0.025 % of the time
+    roofline = resources_of(replace(trace, launches=(replace(trace.launches[0], time=time), trace.launches[1])), H200).roofline
+    assert roofline is not None
+    assert [mark.label.partition(":")[0] for mark in roofline.rows[0].roofs] == ["DRAM"]
+    launch = replace(trace.launches[0], time=modelled_time(H200, 100_000_000, traffic(fetched=10, wavefronts=100_000)))
+    roofline = resources_of(replace(trace, launches=(launch, trace.launches[1])), H200).roofline
+    assert roofline is not None
+    assert not any("e" in tick.label for tick in roofline.ticks)
+    assert {"0.0001", "0.1", "1"} & {tick.label for tick in roofline.ticks}
+
+
 def test_times_without_probes_are_preferred_and_with_probes_the_page_says_so() -> None:
     trace = modelled()
     text = read(render_page(trace)).by_id("resources").text

@@ -93,7 +93,7 @@ def run(target: Target, request: Request) -> Result:
 
 
 BANDWIDTH = Lab(
-    "bandwidth", "How fast this machine copies, reads and writes, and what copies, launches and graphs cost besides.", CASES, run
+    "bandwidth", "How fast this machine copies, reads and writes, and how long copies, launches and graphs take to start.", CASES, run
 )
 
 
@@ -163,6 +163,6 @@ def _figures(rows: Sequence[Row]) -> dict[str, Bars]:
         own = [row for row in rows if row.metric == metric]
         if own:
             series = {"measured": [row.value for row in own], "chip file": [row.peer.get("chip file") for row in own]}
-            title = "Copies, reads and writes" if metric == RATE else "Besides the bytes: copies, launches, graphs"
+            title = "Copies, reads and writes" if metric == RATE else "Time to start copies, launches and graphs"
             figures[name] = Bars(title, axis, tuple(row.case for row in own), series, logarithmic=True)
     return figures

@@ -49,7 +49,7 @@ def run(target: Target, request: Request) -> Result:
     return Result("latency", tuple(rows), {name: table for name, table in tables.items() if table.lines}, _figures(measured, fenced))
 
 
-LATENCY = Lab("latency", "How long accesses take at each level of the memory, and what every scheme of tracing says of it.", CASES, run)
+LATENCY = Lab("latency", "Latency of each memory level, and what each probe of `memlane trace` records for it.", CASES, run)
 
 
 def chip_latencies(rows: Sequence[Row]) -> dict[str, float]:
@@ -143,7 +143,7 @@ def _figures(measured: Sequence[Measured], fenced: Sequence[Fenced]) -> dict[str
         series: dict[str, Sequence[float | None]] = {"truth": [one.truth for one in waiting]}
         series |= {scheme: [_finite(one.recorded[scheme].mean) for one in waiting] for scheme in schemes}
         labels = tuple(one.place.name for one in waiting)
-        figures["latency"] = Bars("What each scheme records, raw, beside the truth", "cycles", labels, series, logarithmic=True)
+        figures["latency"] = Bars("What each probe records, and the true latency", "cycles", labels, series, logarithmic=True)
     if fenced:
         levels = tuple(dict.fromkeys(one.level for one in fenced))
         truths = {one.level: one.truth for one in fenced}

@@ -97,7 +97,7 @@ def _peers(target: Target, request: Request, effort: Effort, settings: Settings,
         return
     array = random_array(target, max(effort.beside), np.int32)
     for n in effort.beside:
-        request.tell(f"{size_name(n)} beside the peers")
+        request.tell(f"{size_name(n)}, and the same with PyTorch and CuPy")
         found.beside.append(compare_with_peers(target, head(array, n), size_name(n), effort.rounds))
     request.tell("one call")
     found.called = eager(target, head(array, 1 << 16), 20 * effort.rounds)
@@ -122,4 +122,9 @@ def _beyond(target: Target, request: Request, effort: Effort, settings: Settings
 
 _PARTS = {LADDER: _ladder, REASONS: _reasons, PREDICTED: _predicted, PEERS: _peers, AXES: _axes, BEYOND: _beyond}
 
-REDUCTION = Lab("reduction", "A sum in seven steps and beyond: how quick each is, why, and beside PyTorch and CuPy.", CASES, run)
+REDUCTION = Lab(
+    "reduction",
+    "The seven steps of the reduction course and five more: how fast each is, why, and compared with PyTorch and CuPy.",
+    CASES,
+    run,
+)

@@ -67,34 +67,34 @@ STEPS = (
         1,
         "interleaved, divergent",
         "step1_divergent.cu",
-        "The start: a tree over neighbours, whose `%` leaves few lanes of each warp at work.",
+        "None: this is the start, a tree over neighbours in which `%` leaves only some lanes of each warp active.",
     ),
     Step(
         2,
         "interleaved, strided",
         "step2_strided.cu",
-        "Divergent branches: the first threads do the work, so whole warps work or rest; their strides meet in banks instead.",
+        "Divergent branches: the first threads do the work, so whole warps are active or idle. But their strides cause bank conflicts.",
     ),
     Step(3, "sequential", "step3_sequential.cu", "Bank conflicts: lane k accesses element k."),
     Step(
         4,
         "first add while loading",
         "step4_first_add.cu",
-        "Threads that only load: each loads two elements and adds, and half the blocks do.",
+        "Threads that only load: each thread loads two elements and adds them, so half as many blocks are needed.",
         per_thread=2,
     ),
     Step(
         5,
         "last warp unrolled",
         "step5_last_warp.cu",
-        "Barriers and tests of the last six turns: one warp is left, and waits for itself alone.",
+        "Barriers and tests in the last six iterations: only one warp is left, and it needs no barrier of the block.",
         per_thread=2,
     ),
     Step(
         6,
         "completely unrolled",
         "step6_unrolled.cu",
-        "Instructions that keep count: the block's size is known to the compiler.",
+        "Loop instructions: the compiler knows the size of the block.",
         per_thread=2,
         template=True,
     ),
@@ -102,7 +102,7 @@ STEPS = (
         7,
         "many elements a thread",
         "step7_many.cu",
-        "Trees: one for each resident block instead of one for each two elements of a thread.",
+        "Trees: one per resident block, instead of one for every two elements of a thread.",
         per_thread=0,
         template=True,
     ),
@@ -119,7 +119,7 @@ STEPS = (
         9,
         "loads of 16 bytes",
         "step9_wide.cu",
-        "Load instructions: a quarter of them brings the same bytes.",
+        "Load instructions: a quarter of them loads the same bytes.",
         per_thread=0,
         template=True,
         tree_in_shared=False,
@@ -128,7 +128,7 @@ STEPS = (
         10,
         "loads in flight",
         "step10_in_flight.cu",
-        "Waiting: eight loads of each thread are under way at once.",
+        "Waiting: each thread has eight loads in flight.",
         per_thread=0,
         template=True,
         tree_in_shared=False,
@@ -137,7 +137,7 @@ STEPS = (
         11,
         "one launch",
         "step11_one_launch.cu",
-        "The second launch: the last block to finish adds up.",
+        "The second launch: the last block to finish adds up the sums of all blocks.",
         per_thread=0,
         template=True,
         tree_in_shared=False,
@@ -147,7 +147,7 @@ STEPS = (
         12,
         "sum and count in one word",
         "step12_one_word.cu",
-        "The fence and the second reading: one atomic addition leaves the sum and draws the number.",
+        "The fence and the second read: one atomic addition adds a block's sum and counts the block.",
         per_thread=0,
         template=True,
         tree_in_shared=False,
@@ -155,7 +155,9 @@ STEPS = (
     ),
 )
 COURSE = STEPS[:7]
-UNSAFE = Step(5, "last warp unrolled, as it was taught", "step5_unsafe.cu", "Correct only where warps run in step.", per_thread=2)
+UNSAFE = Step(
+    5, "last warp unrolled, as it was taught", "step5_unsafe.cu", "Correct only if the lanes of a warp run in lockstep.", per_thread=2
+)
 
 
 @dataclass(frozen=True, eq=False)

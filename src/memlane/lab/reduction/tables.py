@@ -56,7 +56,7 @@ def tables(found: Measurements) -> dict[str, Table]:
     made = {f"ladder-{size_name(n)}-{block}".replace(",", ""): _ladder_table(found, of) for (n, block), of in ladders(found).items()}
     if found.timed:
         steps = {one.step.number: one.step for one in found.timed}.values()
-        made["removed"] = Table(("step", "bottleneck that is gone"), tuple((one.title, one.removed) for one in steps))
+        made["removed"] = Table(("step", "what it removes"), tuple((one.title, one.removed) for one in steps))
     if found.reasons:
         made["reasons"] = _reason_table(found)
     if found.predicted:

@@ -59,7 +59,7 @@ def run(target: Target, request: Request) -> Result:
     return Result("shift", (*numbers, *failed), made, figures(measured))
 
 
-SHIFT = Lab("shift", "What shifts and other layouts of shared memory gain, and what their addresses cost.", CASES, run)
+SHIFT = Lab("shift", "What shifted and other layouts of shared memory gain, and what it costs to compute their addresses.", CASES, run)
 
 
 def _cases(pattern: str, effort: Effort) -> Iterator[Case]:

@@ -64,7 +64,12 @@ def run_with(target: Target, request: Request, settings: Settings) -> Result:
     return Result(RESULT, (*made, *failed), tables(predicted, measured, kernels, said, clock), figures(predicted, measured, kernels, clock))
 
 
-STENCIL = Lab("stencil", "Stencils on several devices: how many steps between two exchanges, as was published in 2012.", CASES, run)
+STENCIL = Lab(
+    "stencil",
+    "How many time steps a stencil on several devices should make between two exchanges, compared with a paper of 2012.",
+    CASES,
+    run,
+)
 
 
 def _measured(case: Case, devices: Sequence[Target], effort: Effort, request: Request) -> tuple[list[Measured], list[Row]]:

@@ -102,8 +102,8 @@ def _shares(frames: Frames) -> list[Claim]:
     """Check figure 5."""
     found, ends = [], (frames.of[FRONT, SLOW], frames.of[FRONT, FAST])
     texts = {
-        SIMPLE: "stamps that wait for nothing put 20 % (1x128) and 13 % (128x1) of the time into accesses: arithmetic seems the limit",
-        DEPENDENT: "stamps that wait put 80 % (1x128) and 50 % (128x1) into accesses: memory is the limit",
+        SIMPLE: "probes that do not wait put 20 % (1x128) and 13 % (128x1) of the time into accesses, so arithmetic seems to be the limit",
+        DEPENDENT: "probes that wait put 80 % (1x128) and 50 % (128x1) of the time into accesses, so memory is the limit",
     }
     tests: dict[str, Callable[[float], bool]] = {SIMPLE: lambda share: share < 0.5, DEPENDENT: lambda share: share >= 0.5}
     for scheme, text in texts.items():
@@ -117,25 +117,33 @@ def _shares(frames: Frames) -> list[Claim]:
     faster = ends[1].per_second / ends[0].per_second
     here = f"128x1 has {faster:.2f} times the frame rate of 1x128"
     holds = YES if faster >= 1 + ALIKE else NO if faster <= 1 / (1 + ALIKE) else f"frame rates hardly differ ({100 * (faster - 1):+.1f} %)"
-    return [*found, Claim("5", "seen from (0, 0, 0), 128x1 is the fast shape and 1x128 the slow one", here, faster, holds)]
+    return [*found, Claim("5", "seen from (0, 0, 0), 128x1 is the fastest shape and 1x128 the slowest", here, faster, holds)]
 
 
 def _correlations(frames: Frames, view: View, strong_hits: bool) -> list[Claim]:
     """Check figures 6 and 7, or 8 and 9."""
     hits, rates = ("6", "7") if strong_hits else ("8", "9")
-    ours = f"seen from {view}, the access frequency of stamps that wait "
-    theirs = f"seen from {view}, that of stamps that wait for nothing "
+    ours = f"seen from {view}, the access frequency by probes that wait "
+    theirs = f"seen from {view}, the access frequency by probes that do not wait "
     found = []
     if strong_hits:
-        found.append(_strong(frames, view, HIT, f"{hits}a", ours + "goes strongly with the hit rate of the texture cache"))
-        found.append(_opposite(frames, view, HIT, f"{hits}b", theirs + "goes against the hit rate from 8 threads in x on"))
-        found.append(_strong(frames, view, RATE, f"{rates}a", ours + "goes strongly with the frame rate"))
-        found.append(_opposite(frames, view, RATE, f"{rates}b", theirs + "goes against the frame rate from 8 threads in x on"))
+        found.append(_strong(frames, view, HIT, f"{hits}a", ours + "correlates strongly with the hit rate of the texture cache"))
+        found.append(
+            _opposite(
+                frames, view, HIT, f"{hits}b", theirs + "correlates negatively with the hit rate if blocks have 8 or more threads in x"
+            )
+        )
+        found.append(_strong(frames, view, RATE, f"{rates}a", ours + "correlates strongly with the frame rate"))
+        found.append(
+            _opposite(
+                frames, view, RATE, f"{rates}b", theirs + "correlates negatively with the frame rate if blocks have 8 or more threads in x"
+            )
+        )
     else:
-        found.append(_weak(frames, view, DEPENDENT, HIT, f"{hits}a", ours + "does not always go with the hit rate"))
-        found.append(_weak(frames, view, SIMPLE, HIT, f"{hits}b", theirs + "does not go with the hit rate"))
-        found.append(_strong(frames, view, RATE, f"{rates}a", ours + "goes with the frame rate, on the whole"))
-        found.append(_weak(frames, view, SIMPLE, RATE, f"{rates}b", theirs + "does not follow the frame rate"))
+        found.append(_weak(frames, view, DEPENDENT, HIT, f"{hits}a", ours + "does not always correlate with the hit rate"))
+        found.append(_weak(frames, view, SIMPLE, HIT, f"{hits}b", theirs + "does not correlate with the hit rate"))
+        found.append(_strong(frames, view, RATE, f"{rates}a", ours + "mostly correlates with the frame rate"))
+        found.append(_weak(frames, view, SIMPLE, RATE, f"{rates}b", theirs + "does not correlate with the frame rate"))
     found.append(_better(frames, view, f"{rates}"))
     return found
 
@@ -176,14 +184,14 @@ def _opposite(frames: Frames, view: View, against: str, figure: str, text: str) 
 
 
 def _better(frames: Frames, view: View, figure: str) -> Claim:
-    """Compare our correlation with the frame rate with that of stamps that wait for nothing."""
-    text = f"seen from {view}, stamps that wait follow the frame rate better than stamps that wait for nothing"
+    """Compare our correlation with the frame rate to that of probes that do not wait."""
+    text = f"seen from {view}, probes that wait follow the frame rate better than probes that do not wait"
     ours, theirs = (correlation(frames, view, scheme, RATE) for scheme in (DEPENDENT, SIMPLE))
     apart = spread(frames, view)
     if ours is None:
         return Claim(figure, text, ALL_SAME, None, UNKNOWN)
     said = "constant" if theirs is None else f"r = {theirs.value:+.2f}"
-    here = f"r = {ours.value:+.2f}, and {said} for stamps that wait for nothing"
+    here = f"r = {ours.value:+.2f}, and {said} for probes that do not wait"
     if apart < ALIKE:
         return Claim(figure, text, here, ours.value, f"frame rates hardly differ ({100 * apart:.1f} %)")
     return Claim(figure, text, here, ours.value, _word(theirs is None or ours.value > theirs.value))
@@ -208,7 +216,9 @@ def _warps(warps: Mapping[str, Observed], frames: Frames) -> list[Claim]:
     ends = [_ends(one) for one in (tall, wide)]
     here = f"the outer tenths take {100 * ends[0]:.0f} % (2x64) and {100 * ends[1]:.0f} % (8x16) of what the others take"
     holds = ALIKE_TIMES if max(abs(1.0 - end) for end in ends) < SAME else _word(max(ends) < 1)
-    found.append(Claim("10", "warps at both ends of those that meet the volume have short access times", here, max(ends), holds))
+    found.append(
+        Claim("10", "of the warps that meet the volume, the first and the last tenth have short access times", here, max(ends), holds)
+    )
     inside = [float(np.std(one.series(one.chosen))) for one in (tall, wide)]
     here = f"standard deviation over the accesses of a warp {inside[0]:.1f} (2x64) and {inside[1]:.1f} cycles (8x16)"
     found.append(_compared("11", "inside a warp, too, access times vary more with 8x16", here, inside, min(times)))

@@ -63,7 +63,7 @@ def run_with(target: Target, request: Request, settings: Settings) -> Result:
 
 
 VOLUME = Lab(
-    "volume", "Volume rendering: whether the access times of a trace explain how fast it is, as was published in 2012.", CASES, run
+    "volume", "Whether the access times in a trace explain the speed of volume rendering, compared with a paper of 2012.", CASES, run
 )
 
 
@@ -97,5 +97,5 @@ def _image_row(renderer: Renderer, view: View, expected: Picture) -> Row:
     scene = renderer.scene
     note = f"{scene.size}^3 voxels, {scene.image} x {scene.image} pixels"
     if apart > TOLERANCE:
-        note += "; the kernel renders something else than NumPy, so nothing below is worth anything"
+        note += "; the kernel renders another image than NumPy, so the numbers below are not valid"
     return Row(f"image, seen from {view}", "largest difference from NumPy's, of 255", float(apart), "", TOLERANCE, note=note)

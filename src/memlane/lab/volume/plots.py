@@ -16,7 +16,7 @@ from memlane.lab.volume.frames import DEPENDENT, SCHEMES, SIMPLE
 
 FRAMES, WARPS, SERIES = "frames", "warps", "series"
 """Tables from which figures are made."""
-_SAID = {DEPENDENT: "stamps that wait", SIMPLE: "stamps that wait for nothing"}
+_SAID = {DEPENDENT: "probes that wait", SIMPLE: "probes that do not wait"}
 _NUMBERS = (("fig_6", "fig_7"), ("fig_8", "fig_9"))
 
 Line = Mapping[str, str | float | None]

@@ -130,7 +130,7 @@ def _paper(frames: Frames) -> Table:
         seen = one.observed[scheme] if one else None
         if one is not None and seen is not None:
             lines.append((scheme, shape, 100.0 * seen.share, 100.0 * published, one.predicted_us))
-    return Table(("stamps", "shape", "% of time", "published, %", "frame predicted, us"), tuple(lines))
+    return Table(("probe", "shape", "% of time", "published, %", "frame predicted, us"), tuple(lines))
 
 
 def _frames(frames: Frames) -> Table:
@@ -165,7 +165,7 @@ def _correlations(frames: Frames) -> Table:
             what = linear.case.partition(": ")[2].removeprefix(f"{FREQUENCY} and ")
             scheme = linear.case.partition(": ")[0].rpartition(", ")[2]
             lines.append((str(view), scheme, what, _interval(linear), _interval(ranked), linear.note))
-    return Table(("view", "stamps", "access frequency and", PEARSON, SPEARMAN, "remark"), tuple(lines))
+    return Table(("view", "probe", "access frequency and", PEARSON, SPEARMAN, "remark"), tuple(lines), remarks=("remark",))
 
 
 def _interval(row: Row) -> str:

@@ -25,7 +25,7 @@ WARPS = "warps"
 NOT_MODELLED = (
     "descriptors of arrays and bulk prefetches",
     "texture caches",
-    "TLBs and where in DRAM lines meet",
+    "TLBs, and conflicts in the rows and banks of DRAM",
     "instruction fetch",
 )
 GROUPS: Mapping[str, str] = {"issue slots": "SM", "barriers": "SM", "L1 and shared memory": "L1", "L2": "L2", "DRAM": "DRAM"}
@@ -112,7 +112,7 @@ class Prediction:
             lines.append(f"  all blocks ran, {self.not_sampled}")
         if self.share < 1:
             spread = duration(1e3 * self.spread_us)
-            lines.append(f"  sampled: {percent(self.share)} of the blocks ran, +-{spread} between parts of the sample")
+            lines.append(f"  {percent(self.share)} of the blocks ran; parts of this sample differ by +-{spread}")
         return "\n".join([*lines, *(f"  {one}" for one in self.doubts)])
 
     def utilization(self, part: Part) -> float:

@@ -74,6 +74,7 @@ def _card(finding: Finding, drawing: str) -> FindingCard:
         source=finding.source,
         headline=headline(finding),
         cause=_sentence(cause_in_short(finding)),
+        launch=_sentence(finding.launch),
         fix=_sentence(finding.remedy),
         derivation=tuple((name, text) for name, text in parts if text),
         drawing=Markup(drawing),  # made by us, with all text in it escaped

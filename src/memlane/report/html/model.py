@@ -118,6 +118,8 @@ class FindingCard:
     headline: str
     """The most important number: the share of time that it costs, or else its excess traffic."""
     cause: str
+    launch: str
+    """How much shorter the launches would be without it; empty if that was not predicted."""
     fix: str
     derivation: tuple[tuple[str, str], ...]
     """Derivation of its cost: (name, text)."""

@@ -17,6 +17,8 @@ WITH_PROBES = "modelled, with its probes"
 PREDICTED = "predicted, without probes"
 CHART_WIDTH, ROW_HEIGHT, NAME_WIDTH, MARGIN = 860, 34, 170, 40
 """Sizes of the roofline, in its own units."""
+LEAST_SHARE = 0.001
+"""The roof of a part that takes less of the time than this is not drawn."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,7 @@ def _rate(asked: int | None, us: float) -> float | None:
 
 def _roofline(kernels: Sequence[KernelResources]) -> Roofline | None:
     known = [one for one in kernels if one.gb_per_s]
-    rates = [rate for one in known for rate in (one.gb_per_s, *(part.roof_gb_per_s for part in one.resources)) if rate]
+    rates = [rate for one in known for rate in (one.gb_per_s, *(part.roof_gb_per_s for part in _roofs(one))) if rate]
     if not rates:
         return None
     low, high = 10 ** math.floor(math.log10(min(rates))), 10 ** math.ceil(math.log10(max(rates) * 1.001))
@@ -204,15 +206,20 @@ def _roofline(kernels: Sequence[KernelResources]) -> Roofline | None:
 
     rows = []
     for index, one in enumerate(known):
-        roofs = sorted((part for part in one.resources if part.roof_gb_per_s), key=lambda part: part.roof_gb_per_s or 0.0)
         assert one.gb_per_s is not None
         rows.append(
             RooflineRow(
                 one.kernel,
                 (index + 0.5) * ROW_HEIGHT,
                 Mark(x(one.gb_per_s), f"{one.kernel}: {rounded(one.gb_per_s)} GB/s"),
-                tuple(Mark(x(part.roof_gb_per_s or low), f"{part.name}: {rounded(part.roof_gb_per_s)} GB/s") for part in roofs),
+                tuple(Mark(x(part.roof_gb_per_s or low), f"{part.name}: {rounded(part.roof_gb_per_s)} GB/s") for part in _roofs(one)),
             )
         )
-    ticks = [Mark(x(10.0**power), f"{10.0**power:,g}") for power in range(round(math.log10(low)), round(math.log10(high)) + 1)]
+    ticks = [Mark(x(10.0**power), f"{10.0**power:,.15g}") for power in range(round(math.log10(low)), round(math.log10(high)) + 1)]
     return Roofline(tuple(rows), tuple(ticks), len(rows) * ROW_HEIGHT)
+
+
+def _roofs(kernel: KernelResources) -> list[Resource]:
+    """Return the parts whose roofs are drawn, the lowest roof first. The others would only stretch the axis."""
+    drawn = [part for part in kernel.resources if part.roof_gb_per_s and part.share >= LEAST_SHARE]
+    return sorted(drawn, key=lambda part: part.roof_gb_per_s or 0.0)

@@ -67,8 +67,8 @@ def _sectors(drawing: Drawing) -> list[Text]:
     found.append(_frame(width, "", "└" + "┴".join([bar] * per_line) + "┘", ""))
     legend = Text()
     legend.append(_ASKED, _STYLES[_ASKED]).append(" requested   ")
-    legend.append(_MOVED, _STYLES[_MOVED]).append(" moves too   ")
-    legend.append(_STAYS, _STYLES[_STAYS]).append(f" stays     ({_WORD} B a character, {SECTOR_BYTES} B a box)")
+    legend.append(_MOVED, _STYLES[_MOVED]).append(" moved but not requested   ")
+    legend.append(_STAYS, _STYLES[_STAYS]).append(f" not moved     ({_WORD} B a character, {SECTOR_BYTES} B a box)")
     return [*found, legend]
 
 
