@@ -30,7 +30,7 @@ from functools import cache
 from typing import Any, Final
 
 from memlane.chip import Chip
-from memlane.emulate.clock.levels import CACHES, DIRTY, LEVEL
+from memlane.emulate.clock.levels import CACHES, DIRTY, LEVEL, PRESENT, line_words
 from memlane.emulate.clock.places import bring_near, find
 from memlane.emulate.clock.queues import QUEUES, atomic_work, cost, packets, ring, since, wait_at_dram, wait_at_l2, wait_in
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, Variable, constant, vector
@@ -288,19 +288,19 @@ def _line(rule: _Rule, kind: str) -> Helper:
         with e.each_lane(sectors) as sector:
             if kind == LOAD:
                 slot = e.element(near, sector, I64)
-                arrival = e.load(slot, typ=I64)
-                with e.if_else(e.icmp_signed("!=", arrival, constant(I64, 0))) as (hit, miss):
+                arrival = _held(e, slot)
+                with e.if_else(e.icmp_unsigned("!=", arrival, constant(I64, 0))) as (hit, miss):
                     with hit:
                         _note(e, latest, levels, L1, _wait(e, rule, l2, arrival, time, rule.l1))
                     with miss:
                         latency = beyond(sector)
                         missed.set(e.add(missed.get(), constant(I64, 1 << 40)))
-                        e.store(e.add(e.add(time, latency), constant(I64, 1)), slot)
+                        _hold(e, slot, e.add(e.add(time, latency), constant(I64, 1)))
                         _note(e, latest, levels, 0, latency)
             else:
                 if kind == ATOMIC:
                     with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(near, I64), constant(I64, 0))):
-                        e.store(constant(I64, 0), e.element(near, sector, I64))
+                        _hold(e, e.element(near, sector, I64), constant(I64, 0))
                 _note(e, latest, levels, 0, beyond(sector))
         if kind == ATOMIC:
             _count_atomics(e, rule, l2, far_place.get(), sectors, busy)
@@ -310,9 +310,9 @@ def _line(rule: _Rule, kind: str) -> Helper:
 
 
 def _count_atomics(e: Emit, rule: _Rule, l2: Value, place: Value, sectors: Value, busy: Value) -> None:
-    """Count the sectors of a request with atomic operations in the line whose arrivals are at `place`, and for how long they take."""
-    distance = e.sub(e.ptrtoint(place, I64), e.get(l2, LEVEL, "arrivals"))
-    own = e.at(e.get_pointer(l2, LEVEL, "atomics"), e.shl(e.udiv(distance, constant(I64, rule.sectors)), constant(I64, 1)))
+    """Count the sectors of a request with atomic operations in the line whose words are at `place`, and for how long they take."""
+    distance = e.sub(e.ptrtoint(place, I64), e.get(l2, LEVEL, "lines"))
+    own = e.at(e.get_pointer(l2, LEVEL, "atomics"), e.shl(e.udiv(distance, constant(I64, line_words(rule.sectors))), constant(I64, 1)))
     longer = e.at(own, 8)
     e.store(e.add(e.load(longer, typ=I64), busy), longer)
     share, of = rule.spread
@@ -327,13 +327,13 @@ def _from_l2(e: Emit, rule: _Rule, kind: str, l2: Value, slot: Value, time: Valu
     at_hit = rule.atomic if kind == ATOMIC else rule.l2
     extra = rule.atomic - rule.l2 if kind == ATOMIC else 0
     dirty = constant(I64, DIRTY if kind in (STORE, ATOMIC) else 0)
-    held = e.load(slot, typ=I64)
+    held = _held(e, slot)
     latency = e.variable(constant(I64, at_hit))
-    with e.if_else(e.icmp_signed("!=", held, constant(I64, 0))) as (hit, miss):
+    with e.if_else(e.icmp_unsigned("!=", held, constant(I64, 0))) as (hit, miss):
         with hit:
             if kind in (STORE, ATOMIC):
                 with e.if_then(e.icmp_unsigned("<", held, dirty), likely=False):  # as a store to memory that is clean costs time
-                    e.store(e.or_(held, dirty), slot)
+                    _hold(e, slot, e.or_(held, dirty))
             if kind != STORE:
                 arrival = e.and_(held, constant(I64, ~DIRTY))
                 latency.set(e.intrinsic("smax", [_wait(e, rule, l2, arrival, time, rule.l2), constant(I64, rule.l2)]))
@@ -343,15 +343,25 @@ def _from_l2(e: Emit, rule: _Rule, kind: str, l2: Value, slot: Value, time: Valu
             fetched = rule.l2 if kind == STORE else rule.dram
             name = "allocated" if kind == STORE else "fetched"
             e.bump(l2, LEVEL, name)
-            # The arrivals of a pair of sectors are 8 bytes each, at an even multiple of 8 and behind it.
-            other = e.load(e.inttoptr(e.xor(e.ptrtoint(slot, I64), constant(I64, 8)), POINTER), typ=I64)
+            # The words of a pair of sectors are 8 bytes each, at an even multiple of 8 and behind it.
+            other = _held(e, e.inttoptr(e.xor(e.ptrtoint(slot, I64), constant(I64, 8)), POINTER))
             is_first = e.zext(e.icmp_unsigned("==", other, constant(I64, 0)), I64)
             e.bump(l2, LEVEL, f"{name}_pairs", is_first)
             latency.set(constant(I64, fetched + extra))
             latency.set(e.add(latency.get(), _wait_for_dram(e, kind, l2, time, is_first)))
-            e.store(e.or_(e.add(e.add(time, latency.get()), constant(I64, 1)), dirty), slot)
+            _hold(e, slot, e.or_(e.add(e.add(time, latency.get()), constant(I64, 1)), dirty))
             levels.set(e.or_(levels.get(), constant(I64, L2 if kind == STORE else DRAM)))
     return latency.get()
+
+
+def _held(e: Emit, slot: Value) -> Value:
+    """What the word of a sector says of its arrival."""
+    return e.and_(e.load(slot, typ=I64), constant(I64, PRESENT))
+
+
+def _hold(e: Emit, slot: Value, held: Value) -> None:
+    """Change what the word of a sector says of its arrival."""
+    e.store(e.or_(e.and_(e.load(slot, typ=I64), constant(I64, ~PRESENT)), held), slot)
 
 
 def _wait_for_dram(e: Emit, kind: str, l2: Value, time: Value, is_first: Value) -> Value:
