@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from memlane.chip import Chip
 from memlane.emulate.clock.queues import BUSY_PARTS, Queues
 
+HOST_LINE_BYTES = 64
 LEAST_WAYS, MOST_WAYS = 16, 32
 """Ways of a set: of L1 at least, on average, and of any set at most."""
 
@@ -80,9 +82,9 @@ class Level:
         self.ways = _ways(lines, self.sets, UNEVEN if is_far else 0.0)
         """Of each set."""
         shape = (count, self.sets, int(self.ways.max()))
-        self._sets = np.zeros(shape[:2], SET)
+        self._sets = _zeros(shape[:2], SET)
         self._sets["ages"] = _ages(self.ways)
-        self._lines = np.zeros((*shape, line_words(chip.line_bytes // chip.sector_bytes)), np.uint64)
+        self._lines = _zeros((*shape, line_words(chip.line_bytes // chip.sector_bytes)), np.dtype(np.uint64))
         self._atomics = np.zeros((*shape, 2) if is_far else 0, np.uint64)
         self.records = np.zeros(count, LEVEL)
         self.records["set_mask"] = self.sets - 1
@@ -108,6 +110,8 @@ class Level:
         """Return for how long the atomic operations of the busiest lines keep their part of L2 busy, and for how long those of the launch
         would keep one part busy that did them all."""
         total = float(self.records["atomic_busy"].sum()) / BUSY_PARTS
+        if not total:
+            return 0.0, 0.0
         busy = self._atomics[..., 1]
         touched = busy > 0
         lines = _numbers(self._lines[touched])
@@ -145,6 +149,14 @@ def _numbers(lines: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     parts = lines[:, :LINE_WORDS] >> np.uint64(ARRIVAL_BITS)
     shifts = (64 - ARRIVAL_BITS) * np.arange(LINE_WORDS, dtype=np.uint64)
     return (parts << shifts).sum(axis=1, dtype=np.uint64) - np.uint64(1)
+
+
+def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """An array of zeros that begins at the beginning of a line of the host's cache, so that no set or line has a part in one more."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    raw = np.zeros(nbytes + HOST_LINE_BYTES, np.uint8)
+    start = -raw.ctypes.data % HOST_LINE_BYTES
+    return raw[start : start + nbytes].view(dtype).reshape(shape)
 
 
 def line_words(sectors: int) -> int:

@@ -11,16 +11,30 @@ from functools import cache
 
 import llvmlite.ir as ir
 
-from memlane.chip import LANES, SECTOR_BYTES
+from memlane.chip import SECTOR_BYTES
 from memlane.emulate.clock.levels import ARRIVAL_BITS, DIRTY_BIT, LEVEL, LINE_WORDS, NO_WAY, PRESENT, SET, line_words
 from memlane.emulate.clock.queues import QUEUES, cost, write_to_dram
-from memlane.emulate.code.build import I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, vector
+from memlane.emulate.code.build import I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, spread, vector
 from memlane.emulate.layout import offset
 from memlane.emulate.runtime.helper import Helper
 
 _QUARTERS = ir.VectorType(I64, LINE_WORDS)
 COVERED = 0.9
 """Of the bytes of sectors that stores wrote parts of: from there on, others are taken to have written the rest of each."""
+
+
+def _quarters(e: Emit, line: Value) -> Value:
+    """What tells a line from others, as its words have it."""
+    bits = 64 - ARRIVAL_BITS
+    shifted = e.lshr(spread(e, e.add(line, constant(I64, 1)), LINE_WORDS), ir.Constant(_QUARTERS, [bits * quarter for quarter in range(LINE_WORDS)]))
+    return e.and_(shifted, ir.Constant(_QUARTERS, [(1 << bits) - 1] * LINE_WORDS))
+
+
+def is_at(e: Emit, line: Value, place: Value) -> Value:
+    """Whether a line is at a place."""
+    there = e.lshr(e.load(place, typ=_QUARTERS, align=8), ir.Constant(_QUARTERS, [ARRIVAL_BITS] * LINE_WORDS))
+    different = e.icmp_unsigned("!=", there, _quarters(e, line))
+    return e.icmp_unsigned("==", e.bitcast(different, ir.IntType(LINE_WORDS)), ir.Constant(ir.IntType(LINE_WORDS), 0))
 
 
 class _Set:
@@ -52,29 +66,13 @@ class _Set:
         e = self._e
         return e.element(e.get_pointer(self._level, LEVEL, "lines"), e.mul(self.place_number(way), constant(I64, line_words(sectors))), I64)
 
-    def is_at(self, place: Value) -> Value:
-        """Whether the line is at a place."""
-        e = self._e
-        there = e.lshr(e.load(place, typ=_QUARTERS, align=8), ir.Constant(_QUARTERS, [ARRIVAL_BITS] * LINE_WORDS))
-        different = e.icmp_unsigned("!=", there, self._quarters())
-        return e.icmp_unsigned("==", e.bitcast(different, ir.IntType(LINE_WORDS)), ir.Constant(ir.IntType(LINE_WORDS), 0))
-
     def put(self, sectors: int, place: Value, way: Value) -> None:
         """Put the line at the place of a way, with all sectors absent."""
         e = self._e
         e.store(self.mark, e.element(self.address, way, I8))
-        e.store(e.shl(self._quarters(), ir.Constant(_QUARTERS, [ARRIVAL_BITS] * LINE_WORDS)), place, align=8)
+        e.store(e.shl(_quarters(e, self._line), ir.Constant(_QUARTERS, [ARRIVAL_BITS] * LINE_WORDS)), place, align=8)
         for word in range(LINE_WORDS, line_words(sectors)):
             e.store(constant(I64, 0), e.at(place, 8 * word))
-
-    def _quarters(self) -> Value:
-        """What tells the line from others, as its words have it."""
-        e, none = self._e, ir.Constant(_QUARTERS, ir.Undefined)
-        first = e.insert_element(none, e.add(self._line, constant(I64, 1)), constant(I32, 0))
-        number = e.shuffle_vector(first, none, ir.Constant(ir.VectorType(I32, LINE_WORDS), None))
-        bits = 64 - ARRIVAL_BITS
-        shifted = e.lshr(number, ir.Constant(_QUARTERS, [bits * quarter for quarter in range(LINE_WORDS)]))
-        return e.and_(shifted, ir.Constant(_QUARTERS, [(1 << bits) - 1] * LINE_WORDS))
 
     def _ages(self) -> Value:
         return self._e.at(self.address, offset(SET, "ages"))
@@ -107,7 +105,7 @@ def find(sectors: int, allocate: bool, is_far: bool = False) -> Helper:
         with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):
             candidate = e.zext(e.lowest_bit(left.get()), I64)
             place = where.place(sectors, candidate)
-            with e.if_then(where.is_at(place), likely=True):
+            with e.if_then(is_at(e, line, place), likely=True):
                 where.use(candidate)
                 e.ret(place)
             left.set(e.and_(left.get(), e.sub(left.get(), constant(I32, 1))))
@@ -168,47 +166,26 @@ def _is_dirty(e: Emit, word: Value) -> Value:
 
 
 @cache
-def bring_near(sectors: int, looks: bool, is_past_l1: bool) -> Helper:
-    """`(l1, l2, lines: <32 x i64>*, wanted: <32 x i32>*, lanes: i32)`: fetch what the host holds of these lines into its own caches, for
-    all of them at once. One line after the other would wait for memory several times each. `wanted` are the sectors, a bit each. `looks`:
-    whether L1 may have them; `is_past_l1`: whether it is not even asked."""
+def bring_near(sectors: int, allocate: bool) -> Helper:
+    """`(level, lines: <32 x i64>*, lanes: i32)`: fetch what the host holds of these lines into its own caches, for all of them at once,
+    and with `allocate` also what lines that are not there will take the place of. One after the other they would wait for memory several
+    times each."""
 
-    def build(e: Emit, l1: Value, l2: Value, lines: Value, wanted: Value, lanes: Value) -> None:
-        places = e.local(ir.ArrayType(I64, LANES))
-
-        def set_of(level: Value, lane: Value) -> _Set:
+    def build(e: Emit, level: Value, lines: Value, lanes: Value) -> None:
+        def set_of(lane: Value) -> _Set:
             return _Set(e, level, e.load(e.element(lines, lane, I64), typ=I64))
 
-        def bring_sets(level: Value, of: Value) -> None:
-            with e.each_lane(of) as lane:
-                e.prefetch(set_of(level, lane).address)
+        with e.each_lane(lanes) as lane:
+            e.prefetch(set_of(lane).address)
+        with e.each_lane(lanes) as lane:
+            one = set_of(lane)
+            found = one.candidates()
+            is_there = e.icmp_unsigned("!=", found, constant(I32, 0))
+            way = e.zext(e.lowest_bit(found), I64)
+            if allocate:
+                e.prefetch(one.place(sectors, e.select(is_there, way, one.oldest())))
+            else:
+                with e.if_then(is_there):
+                    e.prefetch(one.place(sectors, way))
 
-        def bring_places(level: Value, of: Value) -> Value:
-            """Fetch the lines, or what they take the place of; the lanes whose lines are not there."""
-            missing = e.variable(constant(I32, 0))
-            with e.each_lane(of) as lane:
-                one = set_of(level, lane)
-                found = one.candidates()
-                is_missing = e.icmp_unsigned("==", found, constant(I32, 0))
-                place = one.place(sectors, e.select(is_missing, one.oldest(), e.zext(e.lowest_bit(found), I64)))
-                e.prefetch(place)
-                e.store(place, e.element(places, lane, I64))
-                missing.set(e.or_(missing.get(), e.shl(e.zext(is_missing, I32), lane)))
-            return missing.get()
-
-        far = e.variable(constant(I32, 0) if looks else lanes)
-        if not is_past_l1:
-            bring_sets(l1, lanes)
-        if looks:
-            missing = bring_places(l1, lanes)
-            far.set(missing)
-            with e.each_lane(e.and_(lanes, e.not_(missing))) as lane:  # the line is there, but maybe not the sector
-                sector = e.zext(e.lowest_bit(e.load(e.element(wanted, lane, I32), typ=I32)), I64)
-                word = e.load(e.element(e.load(e.element(places, lane, I64), typ=POINTER), sector, I64), typ=I64)
-                is_absent = e.icmp_unsigned("==", e.and_(word, constant(I64, PRESENT)), constant(I64, 0))
-                far.set(e.or_(far.get(), e.shl(e.zext(is_absent, I32), lane)))
-        bring_sets(l2, far.get())
-        bring_places(l2, far.get())
-
-    name = f"memlane_bring_near_{looks:d}{is_past_l1:d}_{sectors}"
-    return Helper(name, VOID, (POINTER, POINTER, POINTER, POINTER, I32), build)
+    return Helper(f"memlane_bring_near{'_place' if allocate else ''}_{sectors}", VOID, (POINTER, POINTER, I32), build)
