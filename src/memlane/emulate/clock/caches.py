@@ -25,6 +25,7 @@ Launches on one device share `l2`; L1 is empty at the start of each launch, as o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import cache
 
@@ -32,7 +33,7 @@ import llvmlite.ir as ir
 
 from memlane.chip import LANES, Chip
 from memlane.emulate.clock.levels import CACHES, LEVEL, line_words
-from memlane.emulate.clock.places import bring_near
+from memlane.emulate.clock.places import Sets
 from memlane.emulate.clock.queues import atomic_work, cost, packets, ring, since, wait_at_l2, wait_in
 from memlane.emulate.clock.sectors import ATOMIC, DRAM, L1, L2, LOAD, LOAD_PAST_L1, STORE, Rule, access_l2, load_beyond_l1, look_in_l1
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, Variable, constant, vector
@@ -84,17 +85,22 @@ def _access(rule: Rule, kind: str) -> Helper:
         if kind == LOAD:
             _load(e, rule, lines, l1, l2, time, found)
         else:
-            if kind != LOAD_PAST_L1:
-                lines.bring_near(l1, lines.all.get(), allocate=False)
-            lines.bring_near(l2, lines.all.get(), allocate=True)
+            near, far = lines.sets(l1), lines.sets(l2)
+            with lines.if_many():
+                if kind != LOAD_PAST_L1:
+                    near.bring_near(lines.all.get())
+                far.bring_near(lines.all.get())
+                far.bring_places_near(lines.all.get())
             with e.each_lane(lines.all.get()) as lane:
-                line, sectors, here = lines.number(lane), lines.sectors(lane), lines.lanes(lane)
+                there, sectors, here = far.of(lane), lines.sectors(lane), lines.lanes(lane)
+                place = e.inttoptr(constant(I64, 0), POINTER) if kind == LOAD_PAST_L1 else near.of(lane).find(allocate=False)
                 busy = constant(I64, 0)
                 if rule.packet:
                     busy = atomic_work(e, (rule.line_bytes, rule.sector_bytes), rule.packet, rule.whole_packet, lanes, here, nbytes)
                     found.busy.set(e.add(found.busy.get(), busy))
                 allocated = e.get(l2, LEVEL, "allocated")
-                found.serve(e, invoke(e, access_l2(rule, kind), l1, l2, line, sectors, time, busy))
+                arguments = (place, l2, there.number, there.mark, there.line, sectors, time, busy)
+                found.serve(e, invoke(e, access_l2(rule, kind), *arguments))
                 if kind == STORE:
                     brought = e.sub(e.get(l2, LEVEL, "allocated"), allocated)
                     found.add_stored(e, rule, l2, e.zext(e.popcount(sectors), I64), here, nbytes, brought)
@@ -109,7 +115,12 @@ def _access(rule: Rule, kind: str) -> Helper:
 
 def _load(e: Emit, rule: Rule, lines: _Lines, l1: Value, l2: Value, time: Value, found: _Found) -> None:
     """Serve a load: look for all lines in L1 first, and then beyond it for what is not there yet."""
-    lines.bring_near(l1, lines.all.get(), allocate=True)
+    near, far, missing = lines.sets(l1), lines.sets(l2), e.variable(constant(I32, 0))
+    with lines.if_many():
+        near.bring_near(lines.all.get())
+        far.bring_near(lines.all.get())
+        missing.set(near.bring_places_near(lines.all.get()))
+        far.bring_places_near(missing.get())
     places, words = e.local(ir.ArrayType(I64, LANES), align=64), e.local(ir.ArrayType(I64, LANES * line_words(rule.sectors)), align=64)
     beyond, in_l1 = e.variable(constant(I32, 0)), e.variable(constant(I32, 0))
 
@@ -118,17 +129,19 @@ def _load(e: Emit, rule: Rule, lines: _Lines, l1: Value, l2: Value, time: Value,
 
     with e.each_lane(lines.all.get()) as lane:
         sectors = lines.sectors(lane)
-        there = invoke(e, look_in_l1(rule), l1, lines.number(lane), sectors, time, *kept(lane))
+        there = look_in_l1(e, rule, near.of(lane), sectors, time, *kept(lane))
         in_l1.set(e.or_(in_l1.get(), there))
         others = e.xor(sectors, there)
         lines.set_sectors(lane, others)
         beyond.set(e.or_(beyond.get(), e.shl(e.zext(e.icmp_unsigned("!=", others, constant(I32, 0)), I32), lane)))
     hit = e.zext(e.icmp_unsigned("!=", in_l1.get(), constant(I32, 0)), I64)
     found.serve(e, e.mul(hit, constant(I64, rule.l1 | L1 << 32)))
-    lines.bring_near(l2, beyond.get(), allocate=True)
+    with lines.if_many():  # of lines that are there without the sectors
+        far.bring_places_near(e.and_(beyond.get(), e.not_(missing.get())))
     with e.each_lane(beyond.get()) as lane:
-        place, word = kept(lane)
-        served = invoke(e, load_beyond_l1(rule), l2, lines.number(lane), lines.sectors(lane), time, e.load(place, typ=POINTER), word)
+        (place, word), there = kept(lane), far.of(lane)
+        arguments = (there.number, there.mark, there.line, lines.sectors(lane), time, e.load(place, typ=POINTER), word)
+        served = invoke(e, load_beyond_l1(rule), l2, *arguments)
         found.serve(e, served)
         missed = e.lshr(served, constant(I64, 40))
         found.missed.set(e.add(found.missed.get(), missed))
@@ -146,7 +159,7 @@ class _Lines:
 
     def __init__(self, e: Emit, rule: Rule, kind: str, lanes: Value, mask: Value, nbytes: Value, found: _Found) -> None:
         self._e, self._rule = e, rule
-        lines = e.lshr(lanes, constant(vector(I64), _bits(rule.line_bytes)))
+        self._lines = lines = e.lshr(lanes, constant(vector(I64), _bits(rule.line_bytes)))
         wanted = _sectors_of_lanes(e, rule, lanes, nbytes)
         self._numbers = e.local(vector(I64), align=64)
         self._sectors, self._lanes = (e.local(vector(I32), align=64) for _ in range(2))
@@ -180,11 +193,14 @@ class _Lines:
         """Mask of the lanes that touch the line."""
         return self._e.load(self._e.element(self._lanes, lane, I32), typ=I32)
 
-    def bring_near(self, level: Value, of: Value, allocate: bool) -> None:
-        """Fetch what the host holds of some of the lines, if they are many."""
+    def sets(self, level: Value) -> Sets:
+        """The sets of the lines in a cache."""
+        return Sets(self._e, self._rule.sectors, level, self._lines)
+
+    def if_many(self) -> AbstractContextManager[None]:
+        """What the block does is worth its time only for many lines."""
         e = self._e
-        with e.if_then(e.icmp_unsigned(">=", e.popcount(of), constant(I32, MANY_LINES)), likely=False):
-            invoke(e, bring_near(self._rule.sectors, allocate), level, self._numbers, of)
+        return e.if_then(e.icmp_unsigned(">=", e.popcount(self.all.get()), constant(I32, MANY_LINES)), likely=False)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ LEVEL = np.dtype(
         ("lines", "u8"),
         ("set_mask", "u8"),
         ("set_bits", "u8"),
-        ("places", "u8"),
+        ("way_bytes", "u8"),
         ("atomics", "u8"),
         ("atomic_busy", "u8"),
         ("queues", "u8"),
@@ -55,8 +55,8 @@ LEVEL = np.dtype(
         *((name, "u8") for name in (*TRAFFIC, *FAR)),
     ]
 )
-"""One cache. `sets` points to its `SET`s; `lines` to u64[sets, places, words], the lines that these hold, each way of a set at its place.
-`atomics`, of L2, to u64[sets, places, 2]: of requests of this launch with atomic operations in the line, their sectors, and for
+"""One cache. `sets` points to its `SET`s; `lines` to u64[ways, sets, words], the lines that these hold, `way_bytes` from way to way: lines
+that are neighbours are so in the host's memory, too, if they came one after the other. `atomics`, of L2, to u64[ways, sets, 2]: of requests of this launch with atomic operations in the line, their sectors, and for
 how many `BUSY_PARTS` of a clock they keep a part of L2 busy; null of an L1. `atomic_busy` is the sum of the latter over all lines.
 `queues`, of L2, points to the queues of a launch; `delay` is for how long the last fetch from DRAM waited there. `part_sectors` are those
 that stores brought in which wrote parts of them, and `part_bytes` what such stores wrote."""
@@ -81,15 +81,14 @@ class Level:
         self.sets = 1 << max(0, (lines // least).bit_length() - 1)
         self.ways = _ways(lines, self.sets, UNEVEN if is_far else 0.0)
         """Of each set."""
-        shape = (count, self.sets, int(self.ways.max()))
-        self._sets = _zeros(shape[:2], SET)
+        shape = (count, int(self.ways.max()), self.sets, line_words(chip.line_bytes // chip.sector_bytes))
+        self._sets, self._lines = _zeros(((count, self.sets), SET), (shape, np.dtype(np.uint64)))
         self._sets["ages"] = _ages(self.ways)
-        self._lines = _zeros((*shape, line_words(chip.line_bytes // chip.sector_bytes)), np.dtype(np.uint64))
-        self._atomics = np.zeros((*shape, 2) if is_far else 0, np.uint64)
+        self._atomics = np.zeros((*shape[:3], 2) if is_far else 0, np.uint64)
         self.records = np.zeros(count, LEVEL)
         self.records["set_mask"] = self.sets - 1
         self.records["set_bits"] = max(1, self.sets.bit_length() - 1)
-        self.records["places"] = shape[-1]
+        self.records["way_bytes"] = self._lines.strides[1]
         for name, array in (("sets", self._sets), ("lines", self._lines)):
             self.records[name] = array.ctypes.data + array.strides[0] * np.arange(count, dtype=np.uint64)
         if is_far:
@@ -151,12 +150,15 @@ def _numbers(lines: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return (parts << shifts).sum(axis=1, dtype=np.uint64) - np.uint64(1)
 
 
-def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """An array of zeros that begins at the beginning of a line of the host's cache, so that no set or line has a part in one more."""
-    nbytes = math.prod(shape) * dtype.itemsize
-    raw = np.zeros(nbytes + HOST_LINE_BYTES, np.uint8)
-    start = -raw.ctypes.data % HOST_LINE_BYTES
-    return raw[start : start + nbytes].view(dtype).reshape(shape)
+def _zeros(*arrays: tuple[tuple[int, ...], np.dtype[Any]]) -> list[npt.NDArray[Any]]:
+    """Arrays of zeros in one piece of memory, which then is large enough for large pages of the host. Each begins with a line of the host's
+    cache, so that no set and no line is in one more than it has to."""
+    sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in arrays]
+    starts = np.cumsum([0, *(size + -size % HOST_LINE_BYTES for size in sizes)])
+    memory = np.zeros(starts[-1] + HOST_LINE_BYTES, np.uint8)
+    memory = memory[-memory.ctypes.data % HOST_LINE_BYTES :]
+    parts = zip(starts, sizes, arrays, strict=False)
+    return [memory[start : start + size].view(dtype).reshape(shape) for start, size, (shape, dtype) in parts]
 
 
 def line_words(sectors: int) -> int:

@@ -14,9 +14,9 @@ import llvmlite.ir as ir
 from memlane.chip import SECTOR_BYTES
 from memlane.emulate.clock.levels import ARRIVAL_BITS, DIRTY_BIT, LEVEL, LINE_WORDS, NO_WAY, PRESENT, SET, line_words
 from memlane.emulate.clock.queues import QUEUES, cost, write_to_dram
-from memlane.emulate.code.build import I8, I32, I64, POINTER, VOID, Emit, Value, constant, lane_numbers, spread, vector
+from memlane.emulate.code.build import I8, I32, I64, POINTER, Emit, Value, constant, lane_numbers, spread, vector
 from memlane.emulate.layout import offset
-from memlane.emulate.runtime.helper import Helper
+from memlane.emulate.runtime.helper import Helper, invoke
 
 _QUARTERS = ir.VectorType(I64, LINE_WORDS)
 COVERED = 0.9
@@ -37,41 +37,70 @@ def is_at(e: Emit, line: Value, place: Value) -> Value:
     return e.icmp_unsigned("==", e.bitcast(different, ir.IntType(LINE_WORDS)), ir.Constant(ir.IntType(LINE_WORDS), 0))
 
 
-class _Set:
-    """The set of a line, in code that looks for it."""
+class Sets:
+    """The sets of 32 lines in a cache, in code that looks for these."""
 
-    def __init__(self, e: Emit, level: Value, line: Value) -> None:
-        self._e, self._level, self._line = e, level, line
+    def __init__(self, e: Emit, sectors: int, level: Value, lines: Value) -> None:
+        self._e, self._sectors, self._level = e, sectors, level
         bits = e.get(level, LEVEL, "set_bits")
-        upper = e.lshr(line, bits)
-        fold = e.xor(line, upper)
-        fold = e.xor(fold, e.lshr(fold, e.shl(bits, constant(I64, 1))))
-        self.number = e.and_(fold, e.get(level, LEVEL, "set_mask"))
-        self.address = e.at(e.get_pointer(level, LEVEL, "sets"), e.mul(self.number, constant(I64, SET.itemsize)))
-        self.mark = e.intrinsic("umax", [e.trunc(upper, I8), constant(I8, 1)])  # 0 is where there is no line
-        """Different ones for lines near each other that share the set."""
+        upper = e.lshr(lines, e.splat(bits))
+        fold = e.xor(lines, upper)
+        fold = e.xor(fold, e.lshr(fold, e.splat(e.shl(bits, constant(I64, 1)))))
+        numbers = e.and_(fold, e.splat(e.get(level, LEVEL, "set_mask")))
+        self._marks, self._numbers, self._lines = e.local(vector(I8), 64), e.local(vector(I64), 64), e.local(vector(I64), 64)
+        e.store_lanes(e.intrinsic("umax", [e.trunc(upper, vector(I8)), constant(vector(I8), 1)]), self._marks)  # 0 is where no line is
+        e.store_lanes(numbers, self._numbers)
+        e.store_lanes(lines, self._lines)
+
+    def of(self, lane: Value) -> Set:
+        """The set of the line of a lane."""
+        e = self._e
+        mark = e.load(e.element(self._marks, lane, I8), typ=I8)
+        number, line = (e.load(e.element(one, lane, I64), typ=I64) for one in (self._numbers, self._lines))
+        return Set(e, self._sectors, self._level, number, mark, line)
+
+    def bring_near(self, lanes: Value) -> None:
+        """Fetch the sets of some lanes into the host's own caches, for all of them at once: one after the other would wait for memory."""
+        with self._e.each_lane(lanes) as lane:
+            self._e.prefetch(self.of(lane).address)
+
+    def bring_places_near(self, lanes: Value) -> Value:
+        """Fetch the lines of some lanes likewise, or what they take the place of; the lanes whose lines are not there."""
+        e, missing = self._e, self._e.variable(constant(I32, 0))
+        with e.each_lane(lanes) as lane:
+            one = self.of(lane)
+            found = one.candidates()
+            is_missing = e.icmp_unsigned("==", found, constant(I32, 0))
+            e.prefetch(one.place(e.select(is_missing, one.oldest(), e.zext(e.lowest_bit(found), I64))))
+            missing.set(e.or_(missing.get(), e.shl(e.zext(is_missing, I32), lane)))
+        return missing.get()
+
+
+class Set:
+    """The set of a line in a cache."""
+
+    def __init__(self, e: Emit, sectors: int, level: Value, number: Value, mark: Value, line: Value) -> None:
+        self._e, self._sectors, self._level = e, sectors, level
+        self.number, self.mark, self.line = number, mark, line
+        self.address = e.at(e.get_pointer(level, LEVEL, "sets"), e.mul(number, constant(I64, SET.itemsize)))
 
     def candidates(self) -> Value:
         """Mask of the ways whose lines have the mark."""
         e = self._e
         return e.mask_of(e.icmp_unsigned("==", e.load_lanes(self.address, I8), e.splat(self.mark)))
 
-    def place_number(self, way: Value) -> Value:
-        """The number of a way's place among those of all sets; i64."""
-        e = self._e
-        return e.add(e.mul(self.number, e.get(self._level, LEVEL, "places")), way)
-
-    def place(self, sectors: int, way: Value) -> Value:
+    def place(self, way: Value) -> Value:
         """Where the words of the line in a way are."""
         e = self._e
-        return e.element(e.get_pointer(self._level, LEVEL, "lines"), e.mul(self.place_number(way), constant(I64, line_words(sectors))), I64)
+        first = e.at(e.get_pointer(self._level, LEVEL, "lines"), e.mul(self.number, constant(I64, 8 * line_words(self._sectors))))
+        return e.at(first, e.mul(way, e.get(self._level, LEVEL, "way_bytes")))
 
-    def put(self, sectors: int, place: Value, way: Value) -> None:
+    def put(self, place: Value, way: Value) -> None:
         """Put the line at the place of a way, with all sectors absent."""
         e = self._e
         e.store(self.mark, e.element(self.address, way, I8))
-        e.store(e.shl(_quarters(e, self._line), ir.Constant(_QUARTERS, [ARRIVAL_BITS] * LINE_WORDS)), place, align=8)
-        for word in range(LINE_WORDS, line_words(sectors)):
+        e.store(e.shl(_quarters(e, self.line), ir.Constant(_QUARTERS, [ARRIVAL_BITS] * LINE_WORDS)), place, align=8)
+        for word in range(LINE_WORDS, line_words(self._sectors)):
             e.store(constant(I64, 0), e.at(place, 8 * word))
 
     def _ages(self) -> Value:
@@ -92,19 +121,29 @@ class _Set:
         is_own = e.icmp_unsigned("==", lane_numbers(I8), e.splat(e.trunc(way, I8)))
         e.store_lanes(e.select(is_own, constant(vector(I8), 0), older), self._ages())
 
+    def find(self, allocate: bool, is_far: bool = False) -> Value:
+        """As the helper `find`."""
+        return invoke(self._e, find(self._sectors, allocate, is_far), self._level, self.number, self.mark, self.line)
+
+
+def place_number(e: Emit, sectors: int, level: Value, place: Value) -> Value:
+    """The number of a place among those of all sets and ways; i64."""
+    distance = e.sub(e.ptrtoint(place, I64), e.get(level, LEVEL, "lines"))
+    return e.udiv(distance, constant(I64, 8 * line_words(sectors)))
+
 
 @cache
 def find(sectors: int, allocate: bool, is_far: bool = False) -> Helper:
-    """`(level: ptr, line: i64) -> ptr`: the arrivals of the sectors of a line, marked as used just now. If the line is not there: null,
+    """`(level: ptr, set: i64, mark: i8, line: i64) -> ptr`: the words of a line, which is the one used last from then on. If the line is not there: null,
     or with `allocate` the place of the one used longest ago, with all sectors absent. Of L2, which `is_far`, what goes is counted, and
     keeps DRAM busy."""
 
-    def build(e: Emit, level: Value, line: Value) -> None:
-        where = _Set(e, level, line)
+    def build(e: Emit, level: Value, number: Value, mark: Value, line: Value) -> None:
+        where = Set(e, sectors, level, number, mark, line)
         left = e.variable(where.candidates())
         with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):
             candidate = e.zext(e.lowest_bit(left.get()), I64)
-            place = where.place(sectors, candidate)
+            place = where.place(candidate)
             with e.if_then(is_at(e, line, place), likely=True):
                 where.use(candidate)
                 e.ret(place)
@@ -113,23 +152,23 @@ def find(sectors: int, allocate: bool, is_far: bool = False) -> Helper:
             e.ret(e.inttoptr(constant(I64, 0), POINTER))
             return
         way = where.oldest()
-        place = where.place(sectors, way)
+        place = where.place(way)
         if is_far:
-            _write_back(e, sectors, level, place, where.place_number(way))
-        where.put(sectors, place, way)
+            _write_back(e, sectors, level, place)
+        where.put(place, way)
         where.use(way)
         e.ret(place)
 
     return Helper(
         f"memlane_find{'_place' if allocate else ''}{'_far' if is_far else ''}_{sectors}",
         POINTER,
-        (POINTER, I64),
+        (POINTER, I64, I8, I64),
         build,
     )
 
 
-def _write_back(e: Emit, sectors: int, level: Value, place: Value, number: Value) -> None:
-    """Count the sectors at `place` that were stored to, and begin anew to count the atomics at the line of this number."""
+def _write_back(e: Emit, sectors: int, level: Value, place: Value) -> None:
+    """Count the sectors at `place` that were stored to, and begin anew to count the atomics at the line there."""
     back = constant(I64, 0)
     for sector in range(sectors):
         back = e.add(back, _is_dirty(e, e.load(e.at(place, 8 * sector), typ=I64)))
@@ -137,10 +176,10 @@ def _write_back(e: Emit, sectors: int, level: Value, place: Value, number: Value
     _keep_dram_busy(e, sectors, level, place, back)
     # Where there were none all counts are 0, and their memory is better not touched.
     with e.if_then(e.icmp_unsigned("!=", e.get(level, LEVEL, "hottest"), constant(I64, 0)), likely=False):
+        number = place_number(e, sectors, level, place)
+        own = e.element(e.get_pointer(level, LEVEL, "atomics"), e.shl(number, constant(I64, 1)), I64)
         for word in range(2):
-            e.store(
-                constant(I64, 0), e.at(e.element(e.get_pointer(level, LEVEL, "atomics"), e.shl(number, constant(I64, 1)), I64), 8 * word)
-            )
+            e.store(constant(I64, 0), e.at(own, 8 * word))
 
 
 def _keep_dram_busy(e: Emit, sectors: int, level: Value, place: Value, back: Value) -> None:
@@ -163,29 +202,3 @@ def _keep_dram_busy(e: Emit, sectors: int, level: Value, place: Value, back: Val
 def _is_dirty(e: Emit, word: Value) -> Value:
     """1 for a word whose sector was stored to; else 0."""
     return e.and_(e.lshr(word, constant(I64, DIRTY_BIT)), constant(I64, 1))
-
-
-@cache
-def bring_near(sectors: int, allocate: bool) -> Helper:
-    """`(level, lines: <32 x i64>*, lanes: i32)`: fetch what the host holds of these lines into its own caches, for all of them at once,
-    and with `allocate` also what lines that are not there will take the place of. One after the other they would wait for memory several
-    times each."""
-
-    def build(e: Emit, level: Value, lines: Value, lanes: Value) -> None:
-        def set_of(lane: Value) -> _Set:
-            return _Set(e, level, e.load(e.element(lines, lane, I64), typ=I64))
-
-        with e.each_lane(lanes) as lane:
-            e.prefetch(set_of(lane).address)
-        with e.each_lane(lanes) as lane:
-            one = set_of(lane)
-            found = one.candidates()
-            is_there = e.icmp_unsigned("!=", found, constant(I32, 0))
-            way = e.zext(e.lowest_bit(found), I64)
-            if allocate:
-                e.prefetch(one.place(sectors, e.select(is_there, way, one.oldest())))
-            else:
-                with e.if_then(is_there):
-                    e.prefetch(one.place(sectors, way))
-
-    return Helper(f"memlane_bring_near{'_place' if allocate else ''}_{sectors}", VOID, (POINTER, POINTER, I32), build)

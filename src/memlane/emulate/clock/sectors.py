@@ -9,9 +9,9 @@ from typing import Final
 import llvmlite.ir as ir
 
 from memlane.emulate.clock.levels import DIRTY, LEVEL, PRESENT, line_words
-from memlane.emulate.clock.places import find, is_at
+from memlane.emulate.clock.places import Set, is_at, place_number
 from memlane.emulate.clock.queues import QUEUES, cost, ring, since, wait_at_dram, wait_in
-from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, Variable, constant, spread
+from memlane.emulate.code.build import I8, I32, I64, POINTER, Emit, Value, Variable, constant, spread
 from memlane.emulate.runtime.helper import Helper, invoke
 
 LOAD: Final = "load"
@@ -53,33 +53,27 @@ class Rule:
         )
 
 
-@cache
-def look_in_l1(rule: Rule) -> Helper:
-    """`(l1, line: i64, sectors: i32, time: i64, place: ptr*, words: i64*) -> i32`: the sectors of a line that a load finds in L1; the line is
-    there from now on. `place` gets where, and `words` what it held."""
+def look_in_l1(e: Emit, rule: Rule, one: Set, sectors: Value, time: Value, place: Value, kept: Value) -> Value:
+    """Return the sectors of a line that a load finds in L1, where the line is from now on. `place` gets where, and `kept` its words."""
     words = ir.VectorType(I64, line_words(rule.sectors))
-
-    def build(e: Emit, l1: Value, line: Value, sectors: Value, time: Value, place: Value, kept: Value) -> None:
-        where = invoke(e, find(rule.sectors, True), l1, line)
-        word = e.load(where, typ=words, align=8)
-        e.store(where, place)
-        e.store(word, kept, align=8)
-        arrival = e.sub(e.and_(word, constant(words, PRESENT)), constant(words, 1))  # of an absent one: a number like no time
-        there = e.icmp_unsigned("<=", arrival, spread(e, e.add(time, constant(I64, rule.l1)), words.count))
-        e.ret(e.and_(sectors, e.zext(e.bitcast(there, ir.IntType(words.count)), I32)))
-
-    return Helper(f"memlane_look_in_l1_{rule.name}", I32, (POINTER, I64, I32, I64, POINTER, POINTER), build)
+    where = one.find(allocate=True)
+    word = e.load(where, typ=words, align=8)
+    e.store(where, place)
+    e.store(word, kept, align=8)
+    arrival = e.sub(e.and_(word, constant(words, PRESENT)), constant(words, 1))  # of an absent one: a number like no time
+    there = e.icmp_unsigned("<=", arrival, spread(e, e.add(time, constant(I64, rule.l1)), words.count))
+    return e.and_(sectors, e.zext(e.bitcast(there, ir.IntType(words.count)), I32))
 
 
 @cache
 def load_beyond_l1(rule: Rule) -> Helper:
-    """`(l2, line: i64, sectors: i32, time: i64, place, words) -> i64`: the latency of the slowest of some sectors of a line that a load did
+    """`(l2, set: i64, mark: i8, line: i64, sectors: i32, time: i64, place, words) -> i64`: the latency of the slowest of some sectors of a line that a load did
     not find in L1, the levels << 32, and << 40 how many of the sectors were absent there, and not only on their way. `place` and `words` are
     those of `look_in_l1`."""
 
-    def build(e: Emit, l2: Value, line: Value, sectors: Value, time: Value, place: Value, words: Value) -> None:
+    def build(e: Emit, l2: Value, number: Value, mark: Value, line: Value, sectors: Value, time: Value, place: Value, words: Value) -> None:
         latest, levels, missed = (e.variable(constant(I64, 0)) for _ in range(3))
-        far = _FarLine(e, rule, LOAD, l2, line, time)
+        far = _FarLine(e, rule, LOAD, l2, Set(e, rule.sectors, l2, number, mark, line), time)
         is_there = is_at(e, line, place)  # unless another line of the same access needed its place
         with e.each_lane(sectors) as sector:
             arrival = _held(e, e.element(words, sector, I64))
@@ -94,18 +88,17 @@ def load_beyond_l1(rule: Rule) -> Helper:
                     _note(e, latest, levels, 0, latency)
         e.ret(e.or_(missed.get(), e.or_(latest.get(), e.shl(levels.get(), constant(I64, 32)))))
 
-    return Helper(f"memlane_load_beyond_l1_{rule.name}", I64, (POINTER, I64, I32, I64, POINTER, POINTER), build)
+    return Helper(f"memlane_load_beyond_l1_{rule.name}", I64, (POINTER, I64, I8, I64, I32, I64, POINTER, POINTER), build)
 
 
 @cache
 def access_l2(rule: Rule, kind: str) -> Helper:
-    """`(l1, l2, line: i64, sectors: i32, time: i64, busy: i64) -> i64`: the latency of the slowest of the sectors of one line and the
-    levels << 32, of an access that L1 does not serve. `busy`: of atomic operations, for how many `BUSY_PARTS` of a clock."""
+    """`(near: ptr, l2, set: i64, mark: i8, line: i64, sectors: i32, time: i64, busy: i64) -> i64`: the latency of the slowest of the sectors
+    of one line and the levels << 32, of an access that L1 does not serve. `near` is where L1 has the line, or null; `busy`: of atomic operations, for how many `BUSY_PARTS` of a clock."""
 
-    def build(e: Emit, l1: Value, l2: Value, line: Value, sectors: Value, time: Value, busy: Value) -> None:
+    def build(e: Emit, near: Value, l2: Value, number: Value, mark: Value, line: Value, sectors: Value, time: Value, busy: Value) -> None:
         latest, levels = (e.variable(constant(I64, 0)) for _ in range(2))
-        near = None if kind == LOAD_PAST_L1 else invoke(e, find(rule.sectors, False), l1, line)
-        far = _FarLine(e, rule, kind, l2, line, time)
+        far = _FarLine(e, rule, kind, l2, Set(e, rule.sectors, l2, number, mark, line), time)
         with e.each_lane(sectors) as sector:
             if kind == ATOMIC:
                 with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(near, I64), constant(I64, 0))):
@@ -115,28 +108,28 @@ def access_l2(rule: Rule, kind: str) -> Helper:
             _count_atomics(e, rule, l2, far.place.get(), sectors, busy)
         e.ret(e.or_(latest.get(), e.shl(levels.get(), constant(I64, 32))))
 
-    return Helper(f"memlane_access_l2_{kind}_{rule.name}", I64, (POINTER, POINTER, I64, I32, I64, I64), build)
+    return Helper(f"memlane_access_l2_{kind}_{rule.name}", I64, (POINTER, POINTER, I64, I8, I64, I32, I64, I64), build)
 
 
 class _FarLine:
     """A line in L2, which is looked for when the first of its sectors is asked for."""
 
-    def __init__(self, e: Emit, rule: Rule, kind: str, l2: Value, line: Value, time: Value) -> None:
-        self._e, self._rule, self._kind, self._l2, self._line, self._time = e, rule, kind, l2, line, time
+    def __init__(self, e: Emit, rule: Rule, kind: str, l2: Value, one: Set, time: Value) -> None:
+        self._e, self._rule, self._kind, self._l2, self._set, self._time = e, rule, kind, l2, one, time
         self.place = e.variable(e.inttoptr(constant(I64, 0), POINTER))
 
     def serve(self, sector: Value, levels: Variable) -> Value:
         """Serve a sector from L2 or DRAM: its latency."""
         e, rule = self._e, self._rule
         with e.if_then(e.icmp_unsigned("==", e.ptrtoint(self.place.get(), I64), constant(I64, 0))):
-            self.place.set(invoke(e, find(rule.sectors, True, True), self._l2, self._line))
+            self.place.set(self._set.find(allocate=True, is_far=True))
         return _from_l2(e, rule, self._kind, self._l2, e.element(self.place.get(), sector, I64), self._time, levels)
 
 
 def _count_atomics(e: Emit, rule: Rule, l2: Value, place: Value, sectors: Value, busy: Value) -> None:
     """Count the sectors of a request with atomic operations in the line whose words are at `place`, and for how long they take."""
-    distance = e.sub(e.ptrtoint(place, I64), e.get(l2, LEVEL, "lines"))
-    own = e.at(e.get_pointer(l2, LEVEL, "atomics"), e.shl(e.udiv(distance, constant(I64, line_words(rule.sectors))), constant(I64, 1)))
+    number = place_number(e, rule.sectors, l2, place)
+    own = e.element(e.get_pointer(l2, LEVEL, "atomics"), e.shl(number, constant(I64, 1)), I64)
     longer = e.at(own, 8)
     e.store(e.add(e.load(longer, typ=I64), busy), longer)
     share, of = rule.spread
