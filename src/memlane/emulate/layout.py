@@ -10,6 +10,8 @@ import numpy as np
 from memlane.chip import LANES
 from memlane.launch import SPACE_NUMBERS as SPACE_NUMBERS  # in faults too they are those of the rows
 
+HOST_LINE_BYTES = 64
+"""A line of the host's caches, on nearly all processors."""
 FULL = (1 << LANES) - 1
 """The mask of all lanes of a warp."""
 START_PARTS = 256
@@ -313,6 +315,7 @@ WARP = np.dtype(
         ("number", "u4"),
         ("subcore", "u4"),
         ("time", "i8"),
+        ("near", "u8"),
         ("began", "i8"),
         ("outstanding", "i8"),
         ("late", "i8"),
@@ -333,7 +336,8 @@ WARP = np.dtype(
 
 `waiting` lanes are at a barrier (`at_barrier[id]`) or at a warp-synchronous instruction (`at_sync`, `at_warp_barrier`); `deferred` lanes
 spent their budget and let the others go first; where all live lanes stopped `together` in the clock layer, they go on at `pc`, whatever
-`pcs` says; `frontier` is the lowest of the places where lanes that could run go on.
+`pcs` says, and read the lines of the host's cache behind `REGISTERS` that have a bit in `near`; `frontier` is the lowest of the places where
+lanes that could run go on.
 
 Of the barrier of the cluster: lanes that arrived in this phase (`cluster_arrived`), that may go on but have not waited yet
 (`cluster_passed`), and that wait (`at_cluster`; these arrived too).

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from memlane.chip import Chip
 from memlane.emulate.clock.queues import BUSY_PARTS, Queues
+from memlane.emulate.layout import HOST_LINE_BYTES
 
-HOST_LINE_BYTES = 64
 LEAST_WAYS, MOST_WAYS = 16, 32
 """Ways of a set: of L1 at least, on average, and of any set at most."""
 

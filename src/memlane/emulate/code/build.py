@@ -206,11 +206,11 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
 
     @contextmanager
     def each_lane(self, mask: Value) -> Iterator[Value]:
-        """The numbers of the set bits of `mask`, lowest first, as i32."""
+        """The numbers of the set bits of `mask`, lowest first, as integers of its type."""
         left = self.variable(mask)
-        with self.while_(lambda: self.icmp_unsigned("!=", left.get(), constant(I32, 0))):
+        with self.while_(lambda: self.icmp_unsigned("!=", left.get(), constant(mask.type, 0))):
             bits = left.get()
-            left.set(self.and_(bits, self.sub(bits, constant(I32, 1))))
+            left.set(self.and_(bits, self.sub(bits, constant(mask.type, 1))))
             yield self.lowest_bit(bits)
 
     @contextmanager

@@ -221,7 +221,8 @@ class LiveOut:
         self._names = tuple(dict.fromkeys(name for used, _ in local for name in used))
         self._numbers = {name: number for number, name in enumerate(self._names)}
         self._named = [self._bits_of({*used, *written}) for used, written in local]
-        used, written = [self._bits_of(one) for one, _ in local], [self._bits_of(one) for _, one in local]
+        self._used = used = [self._bits_of(one) for one, _ in local]
+        written = [self._bits_of(one) for _, one in local]
         self._out = self._solve(places, used, written)
         self._undefined = used[0] | self._out[0] & ~written[0] if places else 0
 
@@ -258,6 +259,10 @@ class LiveOut:
     def named_in(self, place: int) -> frozenset[str]:
         """Return those of the registers that are needed behind a place that the place reads or writes."""
         return self._names_of(self._out[place] & self._named[place])
+
+    def read_by(self, place: int) -> frozenset[str]:
+        """Return the registers whose values a place needs from others."""
+        return self._names_of(self._used[place])
 
     def spans(self) -> dict[str, tuple[int, int]]:
         """Return the first and the last place where each register that is needed behind some place is named, or holds what is needed. In

@@ -68,6 +68,7 @@ class Flow:
         k, e = self._k, self._k.e
         late = e.icmp_signed(">", e.get(k.warp, WARP, "time"), e.get(k.context, CONTEXT, "limit"))
         with e.if_then(late):
+            e.put(constant(I64, k.near_lines(self._needed.read_by(place.number))), k.warp, WARP, "near")
             with e.if_then(e.icmp_unsigned("==", k.mask, e.get(k.warp, WARP, "live"))):  # nobody else has to be looked at
                 for field, value in (("together", 1), ("pc", place.number), ("frontier", NONE)):
                     e.put(value, k.warp, WARP, field)
