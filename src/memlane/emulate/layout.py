@@ -336,8 +336,8 @@ WARP = np.dtype(
 
 `waiting` lanes are at a barrier (`at_barrier[id]`) or at a warp-synchronous instruction (`at_sync`, `at_warp_barrier`); `deferred` lanes
 spent their budget and let the others go first; where all live lanes stopped `together` in the clock layer, they go on at `pc`, whatever
-`pcs` says, and read the lines of the host's cache behind `REGISTERS` that have a bit in `near`; `frontier` is the lowest of the places where
-lanes that could run go on.
+`pcs` says; `near` has a bit for each of the 64 lines of the host's cache behind `REGISTERS` that are read when the warp goes on;
+`frontier` is the lowest of the places where lanes that could run go on.
 
 Of the barrier of the cluster: lanes that arrived in this phase (`cluster_arrived`), that may go on but have not waited yet
 (`cluster_passed`), and that wait (`at_cluster`; these arrived too).

@@ -35,7 +35,7 @@ from memlane.chip import LANES, Chip
 from memlane.emulate.clock.levels import CACHES, LEVEL, line_words
 from memlane.emulate.clock.places import Sets
 from memlane.emulate.clock.queues import atomic_work, cost, packets, ring, since, wait_at_l2, wait_in
-from memlane.emulate.clock.sectors import ATOMIC, DRAM, L1, L2, LOAD, LOAD_PAST_L1, STORE, Rule, access_l2, load_beyond_l1, look_in_l1
+from memlane.emulate.clock.sectors import ATOMIC, L1, LOAD, LOAD_PAST_L1, STORE, Rule, access_l2, load_beyond_l1, look_in_l1
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, Variable, constant, vector
 from memlane.emulate.code.sorting import before
 from memlane.emulate.layout import FULL

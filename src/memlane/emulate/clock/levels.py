@@ -27,12 +27,12 @@ was not there already; those that stores brought in without a fetch, and their p
 another one; and the most sectors of requests that had atomic operations in one line."""
 
 SET = np.dtype([("marks", "u1", MOST_WAYS), ("ages", "u1", MOST_WAYS)])
-"""One set of a cache, in one line of the host's cache: what is looked at first. `marks` holds a byte of each line's number, so that few other
-lines than the one that is looked for have to be compared with it; `ages`, for how many lines of the set were used since: 0 for the one
-that was used last, and `NO_WAY` where the set has no such way."""
+"""One set of a cache, which fills one line of the host's cache. `marks` holds a byte of each line's number, or 0 where no line is: a search
+compares the numbers of those lines alone whose mark fits. `ages` counts how many other lines of the set were used since each line was: 0
+for the one used last, and `NO_WAY` where the set has no such way."""
 NO_WAY = 0xFF
 LINE_WORDS = 4
-"""A line has so many words, or one for each sector if these are more."""
+"""A line has this many words, or one for each sector if these are more."""
 ARRIVAL_BITS, DIRTY_BIT = 48, 47
 PRESENT = (1 << ARRIVAL_BITS) - 1
 DIRTY = 1 << DIRTY_BIT
@@ -55,9 +55,10 @@ LEVEL = np.dtype(
         *((name, "u8") for name in (*TRAFFIC, *FAR)),
     ]
 )
-"""One cache. `sets` points to its `SET`s; `lines` to u64[ways, sets, words], the lines that these hold, `way_bytes` from way to way: lines
-that are neighbours are so in the host's memory, too, if they came one after the other. `atomics`, of L2, to u64[ways, sets, 2]: of requests of this launch with atomic operations in the line, their sectors, and for
-how many `BUSY_PARTS` of a clock they keep a part of L2 busy; null of an L1. `atomic_busy` is the sum of the latter over all lines.
+"""One cache. `sets` points to its `SET`s; `lines` to u64[ways, sets, words], the lines that these hold, `way_bytes` from way to way: so
+neighbouring lines that come one after the other lie side by side in the host's memory too. `atomics`, of L2, points to u64[ways, sets, 2]:
+of requests of this launch with atomic operations in the line, their sectors, and for how many `BUSY_PARTS` of a clock they keep a part of
+L2 busy; null of an L1. `atomic_busy` is the sum of the latter over all lines.
 `queues`, of L2, points to the queues of a launch; `delay` is for how long the last fetch from DRAM waited there. `part_sectors` are those
 that stores brought in which wrote parts of them, and `part_bytes` what such stores wrote."""
 
@@ -147,12 +148,12 @@ def _numbers(lines: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """The numbers of lines, given their words."""
     parts = lines[:, :LINE_WORDS] >> np.uint64(ARRIVAL_BITS)
     shifts = (64 - ARRIVAL_BITS) * np.arange(LINE_WORDS, dtype=np.uint64)
-    return (parts << shifts).sum(axis=1, dtype=np.uint64) - np.uint64(1)
+    return np.asarray(np.bitwise_or.reduce(parts << shifts, axis=1) - np.uint64(1), np.uint64)
 
 
 def _zeros(*arrays: tuple[tuple[int, ...], np.dtype[Any]]) -> list[npt.NDArray[Any]]:
-    """Arrays of zeros in one piece of memory, which then is large enough for large pages of the host. Each begins with a line of the host's
-    cache, so that no set and no line is in one more than it has to."""
+    """Return arrays of zeros in one piece of memory, which then is large enough for large pages of the host. Each begins with a line of the
+    host's cache, so that no set and no line is spread over more of these than it has to."""
     sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in arrays]
     starts = np.cumsum([0, *(size + -size % HOST_LINE_BYTES for size in sizes)])
     memory = np.zeros(starts[-1] + HOST_LINE_BYTES, np.uint8)

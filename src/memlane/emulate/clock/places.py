@@ -12,13 +12,14 @@ from functools import cache
 import llvmlite.ir as ir
 
 from memlane.chip import SECTOR_BYTES
-from memlane.emulate.clock.levels import ARRIVAL_BITS, DIRTY_BIT, LEVEL, LINE_WORDS, NO_WAY, PRESENT, SET, line_words
+from memlane.emulate.clock.levels import ARRIVAL_BITS, DIRTY_BIT, LEVEL, LINE_WORDS, NO_WAY, SET, line_words
 from memlane.emulate.clock.queues import QUEUES, cost, write_to_dram
 from memlane.emulate.code.build import I8, I32, I64, POINTER, Emit, Value, constant, lane_numbers, spread, vector
 from memlane.emulate.layout import offset
 from memlane.emulate.runtime.helper import Helper, invoke
 
 _QUARTERS = ir.VectorType(I64, LINE_WORDS)
+"""The parts of a line's number, as its first words hold them."""
 COVERED = 0.9
 """Of the bytes of sectors that stores wrote parts of: from there on, others are taken to have written the rest of each."""
 
@@ -26,7 +27,8 @@ COVERED = 0.9
 def _quarters(e: Emit, line: Value) -> Value:
     """What tells a line from others, as its words have it."""
     bits = 64 - ARRIVAL_BITS
-    shifted = e.lshr(spread(e, e.add(line, constant(I64, 1)), LINE_WORDS), ir.Constant(_QUARTERS, [bits * quarter for quarter in range(LINE_WORDS)]))
+    shifts = ir.Constant(_QUARTERS, [bits * quarter for quarter in range(LINE_WORDS)])
+    shifted = e.lshr(spread(e, e.add(line, constant(I64, 1)), LINE_WORDS), shifts)
     return e.and_(shifted, ir.Constant(_QUARTERS, [(1 << bits) - 1] * LINE_WORDS))
 
 
@@ -134,9 +136,9 @@ def place_number(e: Emit, sectors: int, level: Value, place: Value) -> Value:
 
 @cache
 def find(sectors: int, allocate: bool, is_far: bool = False) -> Helper:
-    """`(level: ptr, set: i64, mark: i8, line: i64) -> ptr`: the words of a line, which is the one used last from then on. If the line is not there: null,
-    or with `allocate` the place of the one used longest ago, with all sectors absent. Of L2, which `is_far`, what goes is counted, and
-    keeps DRAM busy."""
+    """`(level: ptr, set: i64, mark: i8, line: i64) -> ptr`: the words of a line, which is the one used last from then on. If the line is
+    not there: null, or with `allocate` the place of the one used longest ago, with all sectors absent. Of L2, which `is_far`, what goes is
+    counted, and keeps DRAM busy."""
 
     def build(e: Emit, level: Value, number: Value, mark: Value, line: Value) -> None:
         where = Set(e, sectors, level, number, mark, line)

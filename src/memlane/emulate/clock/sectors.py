@@ -67,9 +67,9 @@ def look_in_l1(e: Emit, rule: Rule, one: Set, sectors: Value, time: Value, place
 
 @cache
 def load_beyond_l1(rule: Rule) -> Helper:
-    """`(l2, set: i64, mark: i8, line: i64, sectors: i32, time: i64, place, words) -> i64`: the latency of the slowest of some sectors of a line that a load did
-    not find in L1, the levels << 32, and << 40 how many of the sectors were absent there, and not only on their way. `place` and `words` are
-    those of `look_in_l1`."""
+    """`(l2, set: i64, mark: i8, line: i64, sectors: i32, time: i64, place, words) -> i64`: serve sectors of a line that a load did not find
+    in L1. The latency of the slowest, the levels << 32, and << 40 how many of the sectors were absent in L1, and not only on their way.
+    `place` and `words` are those of `look_in_l1`."""
 
     def build(e: Emit, l2: Value, number: Value, mark: Value, line: Value, sectors: Value, time: Value, place: Value, words: Value) -> None:
         latest, levels, missed = (e.variable(constant(I64, 0)) for _ in range(3))
@@ -93,8 +93,9 @@ def load_beyond_l1(rule: Rule) -> Helper:
 
 @cache
 def access_l2(rule: Rule, kind: str) -> Helper:
-    """`(near: ptr, l2, set: i64, mark: i8, line: i64, sectors: i32, time: i64, busy: i64) -> i64`: the latency of the slowest of the sectors
-    of one line and the levels << 32, of an access that L1 does not serve. `near` is where L1 has the line, or null; `busy`: of atomic operations, for how many `BUSY_PARTS` of a clock."""
+    """`(near: ptr, l2, set: i64, mark: i8, line: i64, sectors: i32, time: i64, busy: i64) -> i64`: serve the sectors of one line of an
+    access that L1 does not serve. The latency of the slowest and the levels << 32. `near` is where L1 has the line, or null; `busy`: of
+    atomic operations, for how many `BUSY_PARTS` of a clock they take."""
 
     def build(e: Emit, near: Value, l2: Value, number: Value, mark: Value, line: Value, sectors: Value, time: Value, busy: Value) -> None:
         latest, levels = (e.variable(constant(I64, 0)) for _ in range(2))

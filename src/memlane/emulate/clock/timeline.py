@@ -194,7 +194,8 @@ def _bring_near(e: Emit, context: Value, heap: Value) -> None:
             e.prefetch(e.at(warp, e.add(constant(I64, REGISTERS), e.mul(line, constant(I64, HOST_LINE_BYTES)))))
         bring_rings_near(e, e.get_pointer(block, BLOCK, "sm_state"), e.get(warp, WARP, "subcore"), _time(e, heap))
         l1 = e.get_pointer(e.get_pointer(context, CONTEXT, "caches"), CACHES, "l1")
-        lines(e.at(l1, e.mul(e.zext(e.get(block, BLOCK, "sm"), I64), constant(I64, LEVEL.itemsize))), 0, -(-LEVEL.itemsize // HOST_LINE_BYTES))
+        own = e.at(l1, e.mul(e.zext(e.get(block, BLOCK, "sm"), I64), constant(I64, LEVEL.itemsize)))
+        lines(own, 0, -(-LEVEL.itemsize // HOST_LINE_BYTES))
 
 
 def _after_step(e: Emit, context: Value, warp: Value, status: Value) -> None:
