@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlane.chip import Chip, load, names
-from memlane.emulate.clock.caches import ATOMIC, DRAM, L1, L2, LOAD, LOAD_PAST_L1, STORE, access_helper
+from memlane.emulate.clock.caches import access_helper
 from memlane.emulate.clock.levels import FAR, TRAFFIC, Caches, Level, l1_bytes
+from memlane.emulate.clock.sectors import ATOMIC, DRAM, L1, L2, LOAD, LOAD_PAST_L1, STORE
 from tests.emulate.machine import callable_of
 
 FULL = 0xFFFFFFFF
@@ -36,9 +37,12 @@ class SlowLevel:
         """By line: sectors of requests with atomic operations."""
         self.written_back = 0
 
-    def find(self, line: int, allocate: bool) -> dict[int, int] | None:
+    def set_of(self, line: int) -> int:
         fold = line ^ line >> self.bits
-        number = (fold ^ fold >> 2 * self.bits) % self.sets
+        return (fold ^ fold >> 2 * self.bits) % self.sets
+
+    def find(self, line: int, allocate: bool) -> dict[int, int] | None:
+        number = self.set_of(line)
         lines = self.lines[number]
         if line not in lines and not allocate:
             return None
@@ -211,6 +215,17 @@ def test_stores_keep_what_l1_holds_and_bring_nothing_in() -> None:
     assert {run(H200, caches, STORE, line, time=5000)[1] for line in (held, other)} == {L2}
     assert run(H200, caches, LOAD, held, time=9000)[1] == L1
     assert run(H200, caches, LOAD, other, time=9000)[1] == L2
+
+
+def test_lines_with_the_same_mark_in_one_set_are_told_apart() -> None:
+    level = Level(H200, H200.l1_bytes)
+    slow, first = SlowLevel(level.sets, level.ways), BASE // 128
+    apart = (slow.sets * 256 * n for n in range(1, 200_000))  # the byte of its number that marks a line is the same
+    second = next(first + n for n in apart if slow.set_of(first + n) == slow.set_of(first))
+    caches = Caches(H200, sm_count=1)
+    for time, served in ((0, DRAM), (10_000, L1)):
+        for line in (first, second):
+            assert run(H200, caches, LOAD, np.full(32, 128 * line, np.uint64), mask=1, time=time)[1] == served
 
 
 def test_launches_share_l2_and_begin_with_an_empty_l1() -> None:

@@ -10,6 +10,8 @@ import numpy as np
 from memlane.chip import LANES
 from memlane.launch import SPACE_NUMBERS as SPACE_NUMBERS  # faults use the same numbers as rows
 
+HOST_LINE_BYTES = 64
+"""A line of the host's caches, on nearly all processors."""
 FULL = (1 << LANES) - 1
 """Mask of all lanes of a warp."""
 START_PARTS = 256
@@ -321,6 +323,7 @@ WARP = np.dtype(
         ("number", "u4"),
         ("subcore", "u4"),
         ("time", "i8"),
+        ("near", "u8"),
         ("began", "i8"),
         ("outstanding", "i8"),
         ("late", "i8"),
@@ -343,8 +346,9 @@ WARP = np.dtype(
 
 `mask` holds the active lanes of the running fragment, `pcs` where each other lane resumes. `waiting` lanes are at a barrier
 (`at_barrier[id]`) or at a warp-synchronous instruction (`at_sync`, `at_warp_barrier`); `deferred` lanes spent their budget and let the
-others go first. If all live lanes stopped `together` in the clock layer, they resume at `pc`, whatever `pcs` holds. `frontier` is the
-lowest place at which runnable lanes resume.
+others go first. If all live lanes stopped `together` in the clock layer, they resume at `pc`, whatever `pcs` holds. `near` has a bit for
+each of the 64 lines of the host's cache behind `REGISTERS` that are read when the warp resumes. `frontier` is the lowest place at which
+runnable lanes resume.
 
 Cluster barrier: lanes that arrived in this phase (`cluster_arrived`), that may pass but have not waited yet (`cluster_passed`), and that
 wait (`at_cluster`; these arrived too). `stopped_at` is the index of the barrier instruction at which a lane waits, `partners` the mask that

@@ -22,8 +22,9 @@ from collections.abc import Callable
 from functools import cache
 
 from memlane.chip import LANES, Chip
-from memlane.emulate.clock.caches import LOAD_PAST_L1, access_helper
+from memlane.emulate.clock.caches import access_helper
 from memlane.emulate.clock.issue import Clock
+from memlane.emulate.clock.sectors import LOAD_PAST_L1
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, Variable, constant, lane_numbers, vector
 from memlane.emulate.layout import BLOCK, CONTEXT, FULL, WARP
 from memlane.emulate.runtime.helper import Helper, invoke

@@ -25,58 +25,24 @@ Launches on one device share `l2`; L1 is empty at the start of each launch, as o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, Final
 
-from memlane.chip import Chip
-from memlane.emulate.clock.levels import CACHES, DIRTY, LEVEL
-from memlane.emulate.clock.places import bring_near, find
-from memlane.emulate.clock.queues import QUEUES, atomic_work, cost, packets, ring, since, wait_at_dram, wait_at_l2, wait_in
+import llvmlite.ir as ir
+
+from memlane.chip import LANES, Chip
+from memlane.emulate.clock.levels import CACHES, LEVEL, line_words
+from memlane.emulate.clock.places import Sets
+from memlane.emulate.clock.queues import atomic_work, cost, packets, ring, since, wait_at_l2, wait_in
+from memlane.emulate.clock.sectors import ATOMIC, L1, LOAD, LOAD_PAST_L1, STORE, Rule, access_l2, load_beyond_l1, look_in_l1
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, Variable, constant, vector
 from memlane.emulate.code.sorting import before
 from memlane.emulate.layout import FULL
 from memlane.emulate.runtime.helper import Helper, invoke
 
-LOAD: Final = "load"
-LOAD_PAST_L1: Final = "load_past_l1"
-STORE: Final = "store"
-ATOMIC: Final = "atomic"
-"""Kinds of access. `LOAD_PAST_L1`: `ld.cg`, volatile, relaxed and acquire loads beyond the block; `ATOMIC`: also reductions."""
-L1, L2, DRAM = 1, 2, 4
 MANY_LINES = 4
 """Of one access: from so many on it pays to fetch what is known of all of them before the first is looked at."""
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """What of a chip shapes the code."""
-
-    line_bytes: int
-    sector_bytes: int
-    lines_per_pass: int
-    l1: int
-    l2: int
-    dram: int
-    atomic: int
-    load_lines: bool
-    """Whether a load that misses L1 brings the whole line."""
-    packet: int = 0
-    """For how many `BUSY_PARTS` of a clock a packet of atomic operations keeps its part of L2 busy."""
-    whole_packet: int = 0
-    spread: tuple[int, int] = (1, 1)
-    """Of that time, the share that counts where the lines are many: what waits for its own last result leaves the part to others."""
-
-    @property
-    def sectors(self) -> int:
-        return self.line_bytes // self.sector_bytes
-
-    @property
-    def name(self) -> str:
-        return (
-            f"{self.line_bytes}_{self.sector_bytes}_{self.lines_per_pass}_{self.l1}_{self.l2}_{self.dram}_{self.atomic}_{self.load_lines:d}"
-            f"_{self.packet}_{self.whole_packet}_{'_'.join(map(str, self.spread))}"
-        )
 
 
 def access_helper(chip: Chip, kind: str, operation: str = "") -> Helper:
@@ -89,7 +55,7 @@ def access_helper(chip: Chip, kind: str, operation: str = "") -> Helper:
     latency = chip.latency
     packet, whole = packets(chip, operation) if kind == ATOMIC else (0, 0)
     return _access(
-        _Rule(
+        Rule(
             chip.line_bytes,
             chip.sector_bytes,
             chip.coalescing.lines_per_wavefront,
@@ -107,41 +73,37 @@ def access_helper(chip: Chip, kind: str, operation: str = "") -> Helper:
 
 
 @cache
-def _access(rule: _Rule, kind: str) -> Helper:
-    line_helper = _line(rule, kind)
-
+def _access(rule: Rule, kind: str) -> Helper:
     def build(e: Emit, caches: Value, sm: Value, addresses: Value, distance: Value, mask: Value, nbytes: Value, time: Value) -> None:
+        with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
+            e.ret(constant(I64, 0))
         l1 = e.at(e.get_pointer(caches, CACHES, "l1"), e.mul(e.zext(sm, I64), constant(I64, LEVEL.itemsize)))
         l2 = e.get_pointer(caches, CACHES, "l2")
         lanes = e.add(e.load_lanes(addresses, I64), e.splat(distance))
-        lines = e.lshr(lanes, constant(vector(I64), _bits(rule.line_bytes)))
-        wanted = _sectors_of_lanes(e, rule, lanes, nbytes)
-        leaders = e.and_(mask, e.or_(e.mask_of(e.icmp_unsigned("!=", lines, before(e, lines))), constant(I32, 1)))
-        numbers, sectors_of_lanes = e.local(vector(I64), align=64), e.local(vector(I32), align=64)
-        e.store_lanes(lines, numbers)
-        with e.if_then(e.icmp_unsigned(">=", e.popcount(leaders), constant(I32, MANY_LINES)), likely=False):
-            e.store_lanes(wanted, sectors_of_lanes)
-            invoke(e, bring_near(rule.sectors, kind == LOAD, kind == LOAD_PAST_L1), l1, l2, numbers, sectors_of_lanes, leaders)
-        left, far_before, found = e.variable(mask), _of_dram(e, l2), _Found.of(e)
-        with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):
-            line = e.load(e.element(numbers, e.lowest_bit(left.get()), I64), typ=I64)
-            here = e.and_(e.mask_of(e.icmp_unsigned("==", lines, e.splat(line))), left.get())
-            left.set(e.xor(left.get(), here))
-            sectors = e.reduce("or", e.select(e.lanes_of(here), wanted, constant(vector(I32), 0)))
-            if rule.load_lines and kind == LOAD:
-                sectors = constant(I32, (1 << rule.sectors) - 1)
-            busy = (
-                atomic_work(e, (rule.line_bytes, rule.sector_bytes), rule.packet, rule.whole_packet, lanes, here, nbytes)
-                if rule.packet
-                else constant(I64, 0)
-            )
-            allocated = e.get(l2, LEVEL, "allocated")
-            found.add(e, invoke(e, line_helper, l1, l2, line, sectors, time, busy), e.zext(e.popcount(sectors), I64), busy, kind == LOAD)
-            if kind == STORE:
-                brought = e.sub(e.get(l2, LEVEL, "allocated"), allocated)
-                found.add_stored(e, rule, l2, e.zext(e.popcount(sectors), I64), here, nbytes, brought)
-        with e.if_then(e.icmp_unsigned("==", mask, constant(I32, 0)), likely=False):
-            e.ret(constant(I64, 0))
+        far_before, found = _of_dram(e, l2), _Found.of(e)
+        lines = _Lines(e, rule, kind, lanes, mask, nbytes, found)
+        if kind == LOAD:
+            _load(e, rule, lines, l1, l2, time, found)
+        else:
+            near, far = lines.sets(l1), lines.sets(l2)
+            with lines.if_many():
+                if kind != LOAD_PAST_L1:
+                    near.bring_near(lines.all.get())
+                far.bring_near(lines.all.get())
+                far.bring_places_near(lines.all.get())
+            with e.each_lane(lines.all.get()) as lane:
+                there, sectors, here = far.of(lane), lines.sectors(lane), lines.lanes(lane)
+                place = e.inttoptr(constant(I64, 0), POINTER) if kind == LOAD_PAST_L1 else near.of(lane).find(allocate=False)
+                busy = constant(I64, 0)
+                if rule.packet:
+                    busy = atomic_work(e, (rule.line_bytes, rule.sector_bytes), rule.packet, rule.whole_packet, lanes, here, nbytes)
+                    found.busy.set(e.add(found.busy.get(), busy))
+                allocated = e.get(l2, LEVEL, "allocated")
+                arguments = (place, l2, there.number, there.mark, there.line, sectors, time, busy)
+                found.serve(e, invoke(e, access_l2(rule, kind), *arguments))
+                if kind == STORE:
+                    brought = e.sub(e.get(l2, LEVEL, "allocated"), allocated)
+                    found.add_stored(e, rule, l2, e.zext(e.popcount(sectors), I64), here, nbytes, brought)
         _count_traffic(e, kind, l1, found)
         passes = e.intrinsic("umax", [_ceiling(e, found.lines.get(), rule.lines_per_pass), _ceiling(e, found.sectors.get(), rule.sectors)])
         far = e.sub(_of_dram(e, l2), far_before)
@@ -149,6 +111,96 @@ def _access(rule: _Rule, kind: str) -> Helper:
         e.ret(e.or_(latency, e.or_(e.shl(found.levels.get(), constant(I64, 32)), e.shl(passes, constant(I64, 40)))))
 
     return Helper(f"memlane_access_{kind}_{rule.name}", I64, (POINTER, I32, POINTER, I64, I32, I32, I64), build)
+
+
+def _load(e: Emit, rule: Rule, lines: _Lines, l1: Value, l2: Value, time: Value, found: _Found) -> None:
+    """Serve a load: look for all lines in L1 first, and then beyond it for what is not there yet."""
+    near, far, missing = lines.sets(l1), lines.sets(l2), e.variable(constant(I32, 0))
+    with lines.if_many():
+        near.bring_near(lines.all.get())
+        far.bring_near(lines.all.get())
+        missing.set(near.bring_places_near(lines.all.get()))
+        far.bring_places_near(missing.get())
+    places, words = e.local(ir.ArrayType(I64, LANES), align=64), e.local(ir.ArrayType(I64, LANES * line_words(rule.sectors)), align=64)
+    beyond, in_l1 = e.variable(constant(I32, 0)), e.variable(constant(I32, 0))
+
+    def kept(lane: Value) -> tuple[Value, Value]:
+        return e.element(places, lane, I64), e.element(words, e.mul(lane, constant(I32, line_words(rule.sectors))), I64)
+
+    with e.each_lane(lines.all.get()) as lane:
+        sectors = lines.sectors(lane)
+        there = look_in_l1(e, rule, near.of(lane), sectors, time, *kept(lane))
+        in_l1.set(e.or_(in_l1.get(), there))
+        others = e.xor(sectors, there)
+        lines.set_sectors(lane, others)
+        beyond.set(e.or_(beyond.get(), e.shl(e.zext(e.icmp_unsigned("!=", others, constant(I32, 0)), I32), lane)))
+    hit = e.zext(e.icmp_unsigned("!=", in_l1.get(), constant(I32, 0)), I64)
+    found.serve(e, e.mul(hit, constant(I64, rule.l1 | L1 << 32)))
+    with lines.if_many():  # of lines that are there without the sectors
+        far.bring_places_near(e.and_(beyond.get(), e.not_(missing.get())))
+    with e.each_lane(beyond.get()) as lane:
+        (place, word), there = kept(lane), far.of(lane)
+        arguments = (there.number, there.mark, there.line, lines.sectors(lane), time, e.load(place, typ=POINTER), word)
+        served = invoke(e, load_beyond_l1(rule), l2, *arguments)
+        found.serve(e, served)
+        missed = e.lshr(served, constant(I64, 40))
+        found.missed.set(e.add(found.missed.get(), missed))
+        found.missed_lines.set(e.add(found.missed_lines.get(), e.zext(e.icmp_unsigned("!=", missed, constant(I64, 0)), I64)))
+
+
+def _differs(e: Emit, lines: Value, mask: Value) -> Value:
+    """Mask of the lanes whose line is another one than that of the lane before, or which have no active lane before them."""
+    follows = e.and_(e.mask_of(e.icmp_unsigned("==", lines, before(e, lines))), e.shl(mask, constant(I32, 1)))
+    return e.not_(follows)
+
+
+class _Lines:
+    """The lines that an access touches, each under the number of its first lane."""
+
+    def __init__(self, e: Emit, rule: Rule, kind: str, lanes: Value, mask: Value, nbytes: Value, found: _Found) -> None:
+        self._e, self._rule = e, rule
+        self._lines = lines = e.lshr(lanes, constant(vector(I64), _bits(rule.line_bytes)))
+        wanted = _sectors_of_lanes(e, rule, lanes, nbytes)
+        self._numbers = e.local(vector(I64), align=64)
+        self._sectors, self._lanes = (e.local(vector(I32), align=64) for _ in range(2))
+        e.store_lanes(lines, self._numbers)
+        e.store_lanes(wanted, self._sectors)
+        self.all = e.variable(constant(I32, 0))
+        with e.each_lane(e.and_(mask, _differs(e, lines, mask))) as lane:
+            here = e.and_(e.mask_of(e.icmp_unsigned("==", lines, e.splat(self.number(lane)))), mask)
+            own = e.shl(constant(I32, 1), lane)
+            with e.if_then(e.icmp_unsigned("==", e.and_(here, e.sub(own, constant(I32, 1))), constant(I32, 0)), likely=True):
+                self.all.set(e.or_(self.all.get(), own))
+                e.store(here, e.element(self._lanes, lane, I32))
+                with e.if_then(e.icmp_unsigned("!=", here, own)):
+                    self.set_sectors(lane, e.reduce("or", e.select(e.lanes_of(here), wanted, constant(vector(I32), 0))))
+                if rule.load_lines and kind == LOAD:
+                    self.set_sectors(lane, constant(I32, (1 << rule.sectors) - 1))
+                found.sectors.set(e.add(found.sectors.get(), e.zext(e.popcount(self.sectors(lane)), I64)))
+        found.lines.set(e.zext(e.popcount(self.all.get()), I64))
+
+    def number(self, lane: Value) -> Value:
+        return self._e.load(self._e.element(self._numbers, lane, I64), typ=I64)
+
+    def sectors(self, lane: Value) -> Value:
+        """Of those that the access touches, a bit each."""
+        return self._e.load(self._e.element(self._sectors, lane, I32), typ=I32)
+
+    def set_sectors(self, lane: Value, sectors: Value) -> None:
+        self._e.store(sectors, self._e.element(self._sectors, lane, I32))
+
+    def lanes(self, lane: Value) -> Value:
+        """Mask of the lanes that touch the line."""
+        return self._e.load(self._e.element(self._lanes, lane, I32), typ=I32)
+
+    def sets(self, level: Value) -> Sets:
+        """The sets of the lines in a cache."""
+        return Sets(self._e, self._rule.sectors, level, self._lines)
+
+    def if_many(self) -> AbstractContextManager[None]:
+        """What the block does is worth its time only for many lines."""
+        e = self._e
+        return e.if_then(e.icmp_unsigned(">=", e.popcount(self.all.get()), constant(I32, MANY_LINES)), likely=False)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -173,18 +225,12 @@ class _Found:
     def of(cls, e: Emit) -> _Found:
         return cls(*(e.variable(constant(I64, 0)) for _ in fields(cls)))
 
-    def add(self, e: Emit, served: Value, sectors: Value, busy: Value, looks: bool) -> None:
-        """Add a line, given what its helper returned; `looks`: whether L1 was asked for it."""
+    def serve(self, e: Emit, served: Value) -> None:
+        """Note a latency, and the levels << 32."""
         self.latest.set(e.intrinsic("umax", [self.latest.get(), e.and_(served, constant(I64, FULL))]))
         self.levels.set(e.or_(self.levels.get(), e.and_(e.lshr(served, constant(I64, 32)), constant(I64, 0xFF))))
-        more = [(self.lines, constant(I64, 1)), (self.sectors, sectors), (self.busy, busy)]
-        if looks:
-            missed = e.lshr(served, constant(I64, 40))
-            more += [(self.missed, missed), (self.missed_lines, e.zext(e.icmp_unsigned("!=", missed, constant(I64, 0)), I64))]
-        for total, by in more:
-            total.set(e.add(total.get(), by))
 
-    def add_stored(self, e: Emit, rule: _Rule, l2: Value, sectors: Value, lanes: Value, nbytes: Value, brought: Value) -> None:
+    def add_stored(self, e: Emit, rule: Rule, l2: Value, sectors: Value, lanes: Value, nbytes: Value, brought: Value) -> None:
         """Add what `lanes` store to so many sectors of a line, of which the store brought some into L2."""
         whole = e.intrinsic("umin", [sectors, _filled(e, rule, lanes, nbytes)])
         is_part = e.zext(e.icmp_unsigned("!=", whole, sectors), I64)
@@ -200,7 +246,7 @@ def _of_dram(e: Emit, l2: Value) -> Value:
     return e.add(e.shl(e.get(l2, LEVEL, "fetched_pairs"), constant(I64, 1)), e.get(l2, LEVEL, "written_back"))
 
 
-def _moved(e: Emit, rule: _Rule, kind: str, found: _Found) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
+def _moved(e: Emit, rule: Rule, kind: str, found: _Found) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
     """What an access moves between its multiprocessor and L2, by the names of costs: sectors, and the lines that they are in."""
     lines, sectors = found.lines.get(), found.sectors.get()
     if kind == LOAD:
@@ -215,7 +261,7 @@ def _moved(e: Emit, rule: _Rule, kind: str, found: _Found) -> tuple[Mapping[str,
     return {"written": whole, "partly_written": e.sub(sectors, whole)}, by_line
 
 
-def _wait_for_l2(e: Emit, rule: _Rule, kind: str, caches: Value, found: _Found, far: Value, time: Value) -> Value:
+def _wait_for_l2(e: Emit, rule: Rule, kind: str, caches: Value, found: _Found, far: Value, time: Value) -> Value:
     """For how long an access waits for L2 and for the way there or back; 0 for what L1 serves. `far`: sectors between L2 and DRAM."""
     queues, waited = e.get_pointer(caches, CACHES, "queues"), e.variable(constant(I64, 0))
     asked = found.missed.get() if kind == LOAD else found.sectors.get()
@@ -256,127 +302,18 @@ def _count_traffic(e: Emit, kind: str, l1: Value, found: _Found) -> None:
         e.bump(l1, LEVEL, name, count)
 
 
-def _filled(e: Emit, rule: _Rule, lanes: Value, nbytes: Value) -> Value:
+def _filled(e: Emit, rule: Rule, lanes: Value, nbytes: Value) -> Value:
     """No fewer sectors than so many lanes with `nbytes` each can write whole."""
     return e.zext(e.lshr(e.mul(e.popcount(lanes), nbytes), constant(I32, _bits(rule.sector_bytes))), I64)
 
 
-def _sectors_of_lanes(e: Emit, rule: _Rule, lanes: Value, nbytes: Value) -> Value:
+def _sectors_of_lanes(e: Emit, rule: Rule, lanes: Value, nbytes: Value) -> Value:
     """Bit k of each lane: it touches sector k of its line."""
     first = e.and_(
         e.lshr(e.trunc(lanes, vector(I32)), constant(vector(I32), _bits(rule.sector_bytes))), constant(vector(I32), rule.sectors - 1)
     )
     count = e.udiv(e.add(nbytes, constant(I32, rule.sector_bytes - 1)), constant(I32, rule.sector_bytes))
     return e.shl(e.splat(e.sub(e.shl(constant(I32, 1), count), constant(I32, 1))), first)
-
-
-def _line(rule: _Rule, kind: str) -> Helper:
-    """`(l1, l2, line: i64, sectors: i32, time: i64, busy: i64) -> i64`: the latency of the slowest of the sectors
-    of one line, the levels << 32, and for a `LOAD` << 40 how many of the sectors L1 did not have. `busy`: of atomic operations."""
-
-    def build(e: Emit, l1: Value, l2: Value, line: Value, sectors: Value, time: Value, busy: Value) -> None:
-        latest, levels, missed = (e.variable(constant(I64, 0)) for _ in range(3))
-        near = None if kind == LOAD_PAST_L1 else invoke(e, find(rule.sectors, kind == LOAD), l1, line)
-        far_place = e.variable(e.inttoptr(constant(I64, 0), POINTER))
-
-        def beyond(sector: Value) -> Value:
-            """Serve a sector from L2 or DRAM: its latency."""
-            with e.if_then(e.icmp_unsigned("==", e.ptrtoint(far_place.get(), I64), constant(I64, 0))):
-                far_place.set(invoke(e, find(rule.sectors, True, True), l2, line))
-            return _from_l2(e, rule, kind, l2, e.element(far_place.get(), sector, I64), time, levels)
-
-        with e.each_lane(sectors) as sector:
-            if kind == LOAD:
-                slot = e.element(near, sector, I64)
-                arrival = e.load(slot, typ=I64)
-                with e.if_else(e.icmp_signed("!=", arrival, constant(I64, 0))) as (hit, miss):
-                    with hit:
-                        _note(e, latest, levels, L1, _wait(e, rule, l2, arrival, time, rule.l1))
-                    with miss:
-                        latency = beyond(sector)
-                        missed.set(e.add(missed.get(), constant(I64, 1 << 40)))
-                        e.store(e.add(e.add(time, latency), constant(I64, 1)), slot)
-                        _note(e, latest, levels, 0, latency)
-            else:
-                if kind == ATOMIC:
-                    with e.if_then(e.icmp_unsigned("!=", e.ptrtoint(near, I64), constant(I64, 0))):
-                        e.store(constant(I64, 0), e.element(near, sector, I64))
-                _note(e, latest, levels, 0, beyond(sector))
-        if kind == ATOMIC:
-            _count_atomics(e, rule, l2, far_place.get(), sectors, busy)
-        e.ret(e.or_(missed.get(), e.or_(latest.get(), e.shl(levels.get(), constant(I64, 32)))))
-
-    return Helper(f"memlane_line_{kind}_{rule.name}", I64, (POINTER, POINTER, I64, I32, I64, I64), build)
-
-
-def _count_atomics(e: Emit, rule: _Rule, l2: Value, place: Value, sectors: Value, busy: Value) -> None:
-    """Count the sectors of a request with atomic operations in the line whose arrivals are at `place`, and for how long they take."""
-    distance = e.sub(e.ptrtoint(place, I64), e.get(l2, LEVEL, "arrivals"))
-    own = e.at(e.get_pointer(l2, LEVEL, "atomics"), e.shl(e.udiv(distance, constant(I64, rule.sectors)), constant(I64, 1)))
-    longer = e.at(own, 8)
-    e.store(e.add(e.load(longer, typ=I64), busy), longer)
-    share, of = rule.spread
-    e.bump(l2, LEVEL, "atomic_busy", e.udiv(e.mul(busy, constant(I64, share)), constant(I64, of)))
-    total = e.add(e.load(own, typ=I64), e.zext(e.popcount(sectors), I64))
-    e.store(total, own)
-    e.put(e.intrinsic("umax", [e.get(l2, LEVEL, "hottest"), total]), l2, LEVEL, "hottest")
-
-
-def _from_l2(e: Emit, rule: _Rule, kind: str, l2: Value, slot: Value, time: Value, levels: Any) -> Value:
-    """The latency of one sector that L2 is asked for; brings it in if it is not there."""
-    at_hit = rule.atomic if kind == ATOMIC else rule.l2
-    extra = rule.atomic - rule.l2 if kind == ATOMIC else 0
-    dirty = constant(I64, DIRTY if kind in (STORE, ATOMIC) else 0)
-    held = e.load(slot, typ=I64)
-    latency = e.variable(constant(I64, at_hit))
-    with e.if_else(e.icmp_signed("!=", held, constant(I64, 0))) as (hit, miss):
-        with hit:
-            if kind in (STORE, ATOMIC):
-                with e.if_then(e.icmp_unsigned("<", held, dirty), likely=False):  # as a store to memory that is clean costs time
-                    e.store(e.or_(held, dirty), slot)
-            if kind != STORE:
-                arrival = e.and_(held, constant(I64, ~DIRTY))
-                latency.set(e.intrinsic("smax", [_wait(e, rule, l2, arrival, time, rule.l2), constant(I64, rule.l2)]))
-                latency.set(e.add(latency.get(), constant(I64, extra)))
-            levels.set(e.or_(levels.get(), constant(I64, L2)))
-        with miss:
-            fetched = rule.l2 if kind == STORE else rule.dram
-            name = "allocated" if kind == STORE else "fetched"
-            e.bump(l2, LEVEL, name)
-            # The arrivals of a pair of sectors are 8 bytes each, at an even multiple of 8 and behind it.
-            other = e.load(e.inttoptr(e.xor(e.ptrtoint(slot, I64), constant(I64, 8)), POINTER), typ=I64)
-            is_first = e.zext(e.icmp_unsigned("==", other, constant(I64, 0)), I64)
-            e.bump(l2, LEVEL, f"{name}_pairs", is_first)
-            latency.set(constant(I64, fetched + extra))
-            latency.set(e.add(latency.get(), _wait_for_dram(e, kind, l2, time, is_first)))
-            e.store(e.or_(e.add(e.add(time, latency.get()), constant(I64, 1)), dirty), slot)
-            levels.set(e.or_(levels.get(), constant(I64, L2 if kind == STORE else DRAM)))
-    return latency.get()
-
-
-def _wait_for_dram(e: Emit, kind: str, l2: Value, time: Value, is_first: Value) -> Value:
-    """For how long a sector waits that L2 does not have. A store waits for what makes room for it; `is_first`: 1 if no other sector of
-    its pair is there."""
-    queues = e.get_pointer(l2, LEVEL, "queues")
-    if kind == STORE:
-        return invoke(e, wait_in, ring(e, queues, "dram"), since(e, queues, time), constant(I64, 0))
-    amount = e.add(e.get(queues, QUEUES, "fetched"), cost(e, queues, "fetched_pairs", is_first))
-    waited = invoke(e, wait_at_dram, queues, time, amount)
-    e.put(waited, l2, LEVEL, "delay")
-    return waited
-
-
-def _wait(e: Emit, rule: _Rule, l2: Value, arrival: Value, time: Value, latency: int) -> Value:
-    """The latency of a sector that is there or on its way: no less than `latency`, no more than a miss."""
-    left = e.sub(e.sub(arrival, constant(I64, 1)), time)
-    most = e.add(constant(I64, max(latency, rule.dram)), e.get(l2, LEVEL, "delay"))
-    return e.intrinsic("smin", [e.intrinsic("smax", [left, constant(I64, latency)]), most])
-
-
-def _note(e: Emit, latest: Any, levels: Any, level: int, latency: Value) -> None:
-    latest.set(e.intrinsic("umax", [latest.get(), latency]))
-    if level:
-        levels.set(e.or_(levels.get(), constant(I64, level)))
 
 
 def _ceiling(e: Emit, number: Value, by: int) -> Value:

@@ -27,12 +27,18 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import LANES, Chip
-from memlane.emulate.clock.rings import RING_BYTES, STEP_BYTES, reserve, reserve_many
+from memlane.emulate.clock.rings import RING_BYTES, STEP_BYTES, bring_near, reserve, reserve_many
 from memlane.emulate.code.build import I32, I64, POINTER, Emit, Value, constant
 from memlane.emulate.runtime.helper import Helper, invoke
 
 PIPES = ("alu", "fma", "imul", "fp64", "sfu", "convert", "shuffle", "vote", "tensor")
 """Pipes of a sub-core: fields of `Throughput`."""
+
+
+PORT_BYTES = STEP_BYTES * (1 + len(PIPES))
+"""From the issue port of a sub-core, with its pipes, to the next."""
+_NEAR = (("alu", 2), ("imul", 2))
+"""Pipes that nearly all warps use, with the cycles of a slot on most chips."""
 
 
 class Clock:
@@ -45,8 +51,7 @@ class Clock:
         self._subcores = chip.schedulers
         self._issue_interval = interval_of(chip, "issue")
         self._intervals = {pipe: interval_of(chip, pipe) for pipe in PIPES}
-        self._port_bytes = STEP_BYTES * (1 + len(PIPES))
-        self._lsu_offset = self._port_bytes * chip.schedulers
+        self._lsu_offset = PORT_BYTES * chip.schedulers
         self._barrier_offset = self._lsu_offset + STEP_BYTES
         self.sm_bytes = self._barrier_offset + STEP_BYTES
         self.wavefront_cycles = max(1, round(chip.warp_size / chip.throughput.memory))
@@ -65,17 +70,17 @@ class Clock:
         sub-core, and then of the pipe if that is given and is occupied for more than a cycle."""
         interval = self._intervals[pipe] if pipe else 1
         ring = PIPES.index(pipe) + 1 if interval > 1 else 0
-        return _issue(self._port_bytes, ring, interval, self._is_counted, self._issue_interval)
+        return _issue(ring, interval, self._is_counted, self._issue_interval)
 
     def occupy(self, pipe: str) -> Helper:
         """As `issue`, for an instruction that has its issue slot and takes the pipe once more."""
         interval = self._intervals[pipe]
-        return _issue(self._port_bytes, PIPES.index(pipe) + 1 if interval > 1 else 0, interval, self._is_counted, 0)
+        return _issue(PIPES.index(pipe) + 1 if interval > 1 else 0, interval, self._is_counted, 0)
 
     def pass_over(self) -> Helper:
         """`(sm: ptr, subcore: i32, time: i64, count: i32) -> i64`: the cycle behind so many instructions in a row that only take issue
         slots; `time` for none."""
-        return _pass_over(self._port_bytes, self._is_counted, self._issue_interval)
+        return _pass_over(self._is_counted, self._issue_interval)
 
     def fresh(self, sm_count: int) -> npt.NDArray[np.uint8]:
         """The state of `sm_count` idle multiprocessors, a row each."""
@@ -92,16 +97,24 @@ class Clock:
 
     def issued(self, state: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
         """Instructions that each sub-core of each multiprocessor issued, given what `fresh` made: [multiprocessor, sub-core]."""
-        return np.stack([_count_behind(state, self._port_bytes * subcore) for subcore in range(self._subcores)], axis=1)
+        return np.stack([_count_behind(state, PORT_BYTES * subcore) for subcore in range(self._subcores)], axis=1)
 
     def pipe_cycles(self, state: npt.NDArray[np.uint8]) -> dict[str, npt.NDArray[np.int64]]:
         """Cycles for which each pipe that takes more than one for an instruction was occupied: [multiprocessor, sub-core]."""
         found = {}
         for number, (pipe, interval) in enumerate(self._intervals.items()):
-            places = [self._port_bytes * subcore + (1 + number) * STEP_BYTES for subcore in range(self._subcores)]
+            places = [PORT_BYTES * subcore + (1 + number) * STEP_BYTES for subcore in range(self._subcores)]
             if interval > 1:
                 found[pipe] = interval * np.stack([_count_behind(state, place) for place in places], axis=1)
         return found
+
+
+def bring_rings_near(e: Emit, sm: Value, subcore: Value, time: Value) -> None:
+    """Fetch the reservations that a warp will first meet, at about `time`, into the host's own caches."""
+    port = e.at(sm, e.mul(e.zext(subcore, I64), constant(I64, PORT_BYTES)))
+    bring_near(e, port, time)
+    for pipe, interval in _NEAR:
+        bring_near(e, e.at(port, (PIPES.index(pipe) + 1) * STEP_BYTES), e.udiv(time, constant(I64, interval)))
 
 
 def _count_behind(state: npt.NDArray[np.uint8], ring: int) -> npt.NDArray[np.int64]:
@@ -115,12 +128,12 @@ def interval_of(chip: Chip, pipe: str) -> int:
 
 
 @cache
-def _issue(port_bytes: int, ring: int, interval: int, is_counted: bool, port_interval: int) -> Helper:
+def _issue(ring: int, interval: int, is_counted: bool, port_interval: int) -> Helper:
     """`ring` is the place of the pipe's ring behind the issue port, 0 for no pipe. `port_interval`: cycles that a slot of the port takes, 0
     for an instruction that needs none."""
 
     def build(e: Emit, sm: Value, subcore: Value, time: Value) -> None:
-        port = e.at(sm, e.mul(e.zext(subcore, I64), constant(I64, port_bytes)))
+        port = e.at(sm, e.mul(e.zext(subcore, I64), constant(I64, PORT_BYTES)))
         start = time
         if port_interval:
             slot = invoke(e, reserve, port, e.udiv(time, constant(I64, port_interval)) if port_interval > 1 else time)
@@ -135,13 +148,13 @@ def _issue(port_bytes: int, ring: int, interval: int, is_counted: bool, port_int
             start = e.intrinsic("umax", [start, e.mul(slot, constant(I64, interval))])
         e.ret(start)
 
-    return Helper(f"memlane_issue_{port_bytes}_{ring}_{interval}_{is_counted:d}_{port_interval}", I64, (POINTER, I32, I64), build)
+    return Helper(f"memlane_issue_{ring}_{interval}_{is_counted:d}_{port_interval}", I64, (POINTER, I32, I64), build)
 
 
 @cache
-def _pass_over(port_bytes: int, is_counted: bool, port_interval: int) -> Helper:
+def _pass_over(is_counted: bool, port_interval: int) -> Helper:
     def build(e: Emit, sm: Value, subcore: Value, time: Value, count: Value) -> None:
-        port = e.at(sm, e.mul(e.zext(subcore, I64), constant(I64, port_bytes)))
+        port = e.at(sm, e.mul(e.zext(subcore, I64), constant(I64, PORT_BYTES)))
         cycles = constant(I64, port_interval)
         slot = e.variable(e.udiv(time, cycles) if port_interval > 1 else time)
         with e.if_then(e.icmp_unsigned("==", count, constant(I32, 0))):
@@ -152,7 +165,7 @@ def _pass_over(port_bytes: int, is_counted: bool, port_interval: int) -> Helper:
                 _count_one(e, port)
         e.ret(e.mul(slot.get(), cycles))
 
-    return Helper(f"memlane_pass_over_{port_bytes}_{is_counted:d}_{port_interval}", I64, (POINTER, I32, I64, I32), build)
+    return Helper(f"memlane_pass_over_{is_counted:d}_{port_interval}", I64, (POINTER, I32, I64, I32), build)
 
 
 def _count_one(e: Emit, ring: Value) -> None:

@@ -12,111 +12,176 @@ from functools import cache
 import llvmlite.ir as ir
 
 from memlane.chip import SECTOR_BYTES
-from memlane.emulate.clock.levels import DIRTY_BIT, FEW_WAYS, LEVEL, MOST_WAYS
+from memlane.emulate.clock.levels import ARRIVAL_BITS, DIRTY_BIT, LEVEL, LINE_WORDS, NO_WAY, SET, line_words
 from memlane.emulate.clock.queues import QUEUES, cost, write_to_dram
-from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
-from memlane.emulate.code.sorting import permute
-from memlane.emulate.runtime.helper import Helper
+from memlane.emulate.code.build import I8, I32, I64, POINTER, Emit, Value, constant, lane_numbers, spread, vector
+from memlane.emulate.layout import offset
+from memlane.emulate.runtime.helper import Helper, invoke
 
-HOST_LINE_BYTES = 64
+_QUARTERS = ir.VectorType(I64, LINE_WORDS)
+"""The parts of a line's number, as its first words hold them."""
 COVERED = 0.9
 """Of the bytes of sectors that stores wrote parts of: from there on, others are taken to have written the rest of each."""
 
 
-def _row(e: Emit, level: Value, line: Value) -> Value:
-    """The number of the first place of a line's set; i64."""
-    bits = e.get(level, LEVEL, "set_bits")
-    fold = e.xor(line, e.lshr(line, bits))
-    fold = e.xor(fold, e.lshr(fold, e.shl(bits, constant(I64, 1))))
-    return e.mul(e.and_(fold, e.get(level, LEVEL, "set_mask")), e.get(level, LEVEL, "places"))
+def _quarters(e: Emit, line: Value) -> Value:
+    """What tells a line from others, as its words have it."""
+    bits = 64 - ARRIVAL_BITS
+    shifts = ir.Constant(_QUARTERS, [bits * quarter for quarter in range(LINE_WORDS)])
+    shifted = e.lshr(spread(e, e.add(line, constant(I64, 1)), LINE_WORDS), shifts)
+    return e.and_(shifted, ir.Constant(_QUARTERS, [(1 << bits) - 1] * LINE_WORDS))
 
 
-def _has_many_ways(e: Emit, level: Value) -> Value:
-    return e.icmp_unsigned("!=", e.get(level, LEVEL, "places"), constant(I64, FEW_WAYS))
+def is_at(e: Emit, line: Value, place: Value) -> Value:
+    """Whether a line is at a place."""
+    there = e.lshr(e.load(place, typ=_QUARTERS, align=8), ir.Constant(_QUARTERS, [ARRIVAL_BITS] * LINE_WORDS))
+    different = e.icmp_unsigned("!=", there, _quarters(e, line))
+    return e.icmp_unsigned("==", e.bitcast(different, ir.IntType(LINE_WORDS)), ir.Constant(ir.IntType(LINE_WORDS), 0))
 
 
-def _match(e: Emit, level: Value, row: Value, line: Value) -> Value:
-    """Mask of the places in a row where the line is: of one, or of none."""
-    tags, tag = e.element(e.get_pointer(level, LEVEL, "tags"), row, I64), e.add(line, constant(I64, 1))
+class Sets:
+    """The sets of 32 lines in a cache, in code that looks for these."""
 
-    def equal(first: int, count: int) -> Value:
-        kind = ir.VectorType(I64, count)
-        same = e.icmp_unsigned("==", e.load(e.at(tags, 8 * first), typ=kind, align=8), permute(e, e.splat(tag), [0] * count))
-        return e.bitcast(same, ir.IntType(count))
+    def __init__(self, e: Emit, sectors: int, level: Value, lines: Value) -> None:
+        self._e, self._sectors, self._level = e, sectors, level
+        bits = e.get(level, LEVEL, "set_bits")
+        upper = e.lshr(lines, e.splat(bits))
+        fold = e.xor(lines, upper)
+        fold = e.xor(fold, e.lshr(fold, e.splat(e.shl(bits, constant(I64, 1)))))
+        numbers = e.and_(fold, e.splat(e.get(level, LEVEL, "set_mask")))
+        self._marks, self._numbers, self._lines = e.local(vector(I8), 64), e.local(vector(I64), 64), e.local(vector(I64), 64)
+        e.store_lanes(e.intrinsic("umax", [e.trunc(upper, vector(I8)), constant(vector(I8), 1)]), self._marks)  # 0 is where no line is
+        e.store_lanes(numbers, self._numbers)
+        e.store_lanes(lines, self._lines)
 
-    found = e.variable(e.zext(equal(0, FEW_WAYS), I32))
-    with e.if_then(_has_many_ways(e, level)):
-        others = e.zext(equal(FEW_WAYS, MOST_WAYS - FEW_WAYS), I32)
-        found.set(e.or_(found.get(), e.shl(others, constant(I32, FEW_WAYS))))
-    return found.get()
+    def of(self, lane: Value) -> Set:
+        """The set of the line of a lane."""
+        e = self._e
+        mark = e.load(e.element(self._marks, lane, I8), typ=I8)
+        number, line = (e.load(e.element(one, lane, I64), typ=I64) for one in (self._numbers, self._lines))
+        return Set(e, self._sectors, self._level, number, mark, line)
+
+    def bring_near(self, lanes: Value) -> None:
+        """Fetch the sets of some lanes into the host's own caches, for all of them at once: one after the other would wait for memory."""
+        with self._e.each_lane(lanes) as lane:
+            self._e.prefetch(self.of(lane).address)
+
+    def bring_places_near(self, lanes: Value) -> Value:
+        """Fetch the lines of some lanes likewise, or what they take the place of; the lanes whose lines are not there."""
+        e, missing = self._e, self._e.variable(constant(I32, 0))
+        with e.each_lane(lanes) as lane:
+            one = self.of(lane)
+            found = one.candidates()
+            is_missing = e.icmp_unsigned("==", found, constant(I32, 0))
+            e.prefetch(one.place(e.select(is_missing, one.oldest(), e.zext(e.lowest_bit(found), I64))))
+            missing.set(e.or_(missing.get(), e.shl(e.zext(is_missing, I32), lane)))
+        return missing.get()
 
 
-def _arrivals(e: Emit, sectors: int, level: Value, row: Value, way: Value) -> Value:
-    """Where the arrivals of the sectors of a place are."""
-    return e.element(e.get_pointer(level, LEVEL, "arrivals"), e.mul(e.add(row, way), constant(I64, sectors)), I64)
+class Set:
+    """The set of a line in a cache."""
+
+    def __init__(self, e: Emit, sectors: int, level: Value, number: Value, mark: Value, line: Value) -> None:
+        self._e, self._sectors, self._level = e, sectors, level
+        self.number, self.mark, self.line = number, mark, line
+        self.address = e.at(e.get_pointer(level, LEVEL, "sets"), e.mul(number, constant(I64, SET.itemsize)))
+
+    def candidates(self) -> Value:
+        """Mask of the ways whose lines have the mark."""
+        e = self._e
+        return e.mask_of(e.icmp_unsigned("==", e.load_lanes(self.address, I8), e.splat(self.mark)))
+
+    def place(self, way: Value) -> Value:
+        """Where the words of the line in a way are."""
+        e = self._e
+        first = e.at(e.get_pointer(self._level, LEVEL, "lines"), e.mul(self.number, constant(I64, 8 * line_words(self._sectors))))
+        return e.at(first, e.mul(way, e.get(self._level, LEVEL, "way_bytes")))
+
+    def put(self, place: Value, way: Value) -> None:
+        """Put the line at the place of a way, with all sectors absent."""
+        e = self._e
+        e.store(self.mark, e.element(self.address, way, I8))
+        e.store(e.shl(_quarters(e, self.line), ir.Constant(_QUARTERS, [ARRIVAL_BITS] * LINE_WORDS)), place, align=8)
+        for word in range(LINE_WORDS, line_words(self._sectors)):
+            e.store(constant(I64, 0), e.at(place, 8 * word))
+
+    def _ages(self) -> Value:
+        return self._e.at(self.address, offset(SET, "ages"))
+
+    def oldest(self) -> Value:
+        """The way whose line was used longest ago, or never; i64."""
+        e, ages = self._e, self._e.load_lanes(self._ages(), I8)
+        ways = e.popcount(e.mask_of(e.icmp_unsigned("!=", ages, constant(vector(I8), NO_WAY))))
+        last = e.splat(e.trunc(e.sub(ways, constant(I32, 1)), I8))
+        return e.zext(e.lowest_bit(e.mask_of(e.icmp_unsigned("==", ages, last))), I64)
+
+    def use(self, way: Value) -> None:
+        """Make a way the one that was used last."""
+        e, ages = self._e, self._e.load_lanes(self._ages(), I8)
+        own = e.load(e.element(self._ages(), way, I8), typ=I8)
+        older = e.sub(ages, e.sext(e.icmp_unsigned("<", ages, e.splat(own)), vector(I8)))
+        is_own = e.icmp_unsigned("==", lane_numbers(I8), e.splat(e.trunc(way, I8)))
+        e.store_lanes(e.select(is_own, constant(vector(I8), 0), older), self._ages())
+
+    def find(self, allocate: bool, is_far: bool = False) -> Value:
+        """As the helper `find`."""
+        return invoke(self._e, find(self._sectors, allocate, is_far), self._level, self.number, self.mark, self.line)
 
 
-def _prefetch_way(e: Emit, sectors: int, level: Value, row: Value, way: Value) -> None:
-    e.prefetch(_arrivals(e, sectors, level, row, way))
-    e.prefetch(e.element(e.get_pointer(level, LEVEL, "stamps"), e.add(row, way), I64))
-
-
-def _prefetch_row(e: Emit, level: Value, row: Value, field: str) -> None:
-    first = e.element(e.get_pointer(level, LEVEL, field), row, I64)
-    for distance in range(0, 8 * FEW_WAYS, HOST_LINE_BYTES):
-        e.prefetch(e.at(first, distance))
-    with e.if_then(_has_many_ways(e, level)):
-        for distance in range(8 * FEW_WAYS, 8 * MOST_WAYS, HOST_LINE_BYTES):
-            e.prefetch(e.at(first, distance))
+def place_number(e: Emit, sectors: int, level: Value, place: Value) -> Value:
+    """The number of a place among those of all sets and ways; i64."""
+    distance = e.sub(e.ptrtoint(place, I64), e.get(level, LEVEL, "lines"))
+    return e.udiv(distance, constant(I64, 8 * line_words(sectors)))
 
 
 @cache
 def find(sectors: int, allocate: bool, is_far: bool = False) -> Helper:
-    """`(level: ptr, line: i64) -> ptr`: the arrivals of the sectors of a line, marked as used just now. If the line is not there: null,
-    or with `allocate` the place of the one used longest ago, with all sectors absent. Of L2, which `is_far`, what goes is counted, and
-    keeps DRAM busy."""
+    """`(level: ptr, set: i64, mark: i8, line: i64) -> ptr`: the words of a line, which is the one used last from then on. If the line is
+    not there: null, or with `allocate` the place of the one used longest ago, with all sectors absent. Of L2, which `is_far`, what goes is
+    counted, and keeps DRAM busy."""
 
-    def build(e: Emit, level: Value, line: Value) -> None:
-        first = _row(e, level, line)
-        stamps = e.element(e.get_pointer(level, LEVEL, "stamps"), first, I64)
-        found = _match(e, level, first, line)
-        way = e.variable(e.zext(e.lowest_bit(found), I64))
-        with e.if_then(e.icmp_unsigned("==", found, constant(I32, 0)), likely=False):
-            if not allocate:
-                e.ret(e.inttoptr(constant(I64, 0), POINTER))
-            else:
-                way.set(_oldest(e, level, first))
-                tags = e.element(e.get_pointer(level, LEVEL, "tags"), first, I64)
-                e.store(e.add(line, constant(I64, 1)), e.element(tags, way.get(), I64))
-                place = _arrivals(e, sectors, level, first, way.get())
-                if is_far:
-                    _write_back(e, sectors, level, place, e.add(first, way.get()))
-                for sector in range(sectors):
-                    e.store(constant(I64, 0), e.at(place, 8 * sector))
-        e.store(e.bump(level, LEVEL, "uses"), e.element(stamps, way.get(), I64))
-        e.ret(_arrivals(e, sectors, level, first, way.get()))
+    def build(e: Emit, level: Value, number: Value, mark: Value, line: Value) -> None:
+        where = Set(e, sectors, level, number, mark, line)
+        left = e.variable(where.candidates())
+        with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I32, 0))):
+            candidate = e.zext(e.lowest_bit(left.get()), I64)
+            place = where.place(candidate)
+            with e.if_then(is_at(e, line, place), likely=True):
+                where.use(candidate)
+                e.ret(place)
+            left.set(e.and_(left.get(), e.sub(left.get(), constant(I32, 1))))
+        if not allocate:
+            e.ret(e.inttoptr(constant(I64, 0), POINTER))
+            return
+        way = where.oldest()
+        place = where.place(way)
+        if is_far:
+            _write_back(e, sectors, level, place)
+        where.put(place, way)
+        where.use(way)
+        e.ret(place)
 
     return Helper(
         f"memlane_find{'_place' if allocate else ''}{'_far' if is_far else ''}_{sectors}",
         POINTER,
-        (POINTER, I64),
+        (POINTER, I64, I8, I64),
         build,
     )
 
 
-def _write_back(e: Emit, sectors: int, level: Value, place: Value, number: Value) -> None:
-    """Count the sectors at `place` that were stored to, and begin anew to count the atomics at the line of this number."""
+def _write_back(e: Emit, sectors: int, level: Value, place: Value) -> None:
+    """Count the sectors at `place` that were stored to, and begin anew to count the atomics at the line there."""
     back = constant(I64, 0)
     for sector in range(sectors):
-        back = e.add(back, e.lshr(e.load(e.at(place, 8 * sector), typ=I64), constant(I64, DIRTY_BIT)))
+        back = e.add(back, _is_dirty(e, e.load(e.at(place, 8 * sector), typ=I64)))
     e.bump(level, LEVEL, "written_back", back)
     _keep_dram_busy(e, sectors, level, place, back)
     # Where there were none all counts are 0, and their memory is better not touched.
     with e.if_then(e.icmp_unsigned("!=", e.get(level, LEVEL, "hottest"), constant(I64, 0)), likely=False):
+        number = place_number(e, sectors, level, place)
+        own = e.element(e.get_pointer(level, LEVEL, "atomics"), e.shl(number, constant(I64, 1)), I64)
         for word in range(2):
-            e.store(
-                constant(I64, 0), e.at(e.element(e.get_pointer(level, LEVEL, "atomics"), e.shl(number, constant(I64, 1)), I64), 8 * word)
-            )
+            e.store(constant(I64, 0), e.at(own, 8 * word))
 
 
 def _keep_dram_busy(e: Emit, sectors: int, level: Value, place: Value, back: Value) -> None:
@@ -128,7 +193,7 @@ def _keep_dram_busy(e: Emit, sectors: int, level: Value, place: Value, back: Val
         pairs = constant(I64, 0)
         for first in range(0, sectors, 2):
             both = e.or_(*(e.load(e.at(place, 8 * (first + one)), typ=I64) for one in range(2)))
-            pairs = e.add(pairs, e.lshr(both, constant(I64, DIRTY_BIT)))
+            pairs = e.add(pairs, _is_dirty(e, both))
         in_pairs = e.get(queues, QUEUES, "fetched_pairs")
         read.set(e.add(e.mul(pairs, in_pairs), cost(e, queues, "fetched", back)))
         by_pairs = e.icmp_unsigned("!=", in_pairs, constant(I64, 0))
@@ -136,81 +201,6 @@ def _keep_dram_busy(e: Emit, sectors: int, level: Value, place: Value, back: Val
     write_to_dram(e, queues, sectors_written.get(), read.get())
 
 
-def _oldest(e: Emit, level: Value, row: Value) -> Value:
-    """The way of a row that was used longest ago, or never; i64."""
-    stamps = e.element(e.get_pointer(level, LEVEL, "stamps"), row, I64)
-    number = e.udiv(row, e.get(level, LEVEL, "places"))
-    ways = e.load(e.element(e.get_pointer(level, LEVEL, "ways"), number, I64), typ=I64)
-    oldest = e.variable(constant(I64, 0))
-
-    def look(count: int) -> None:
-        kind = ir.VectorType(I64, count)
-        numbers = ir.Constant(kind, list(range(count)))
-        exists = e.icmp_unsigned("<", numbers, permute(e, e.splat(ways), [0] * count))
-        ages = e.select(exists, e.load(stamps, typ=kind, align=8), constant(kind, -1))
-        same = e.icmp_unsigned("==", ages, permute(e, e.splat(e.reduce("umin", ages)), [0] * count))
-        oldest.set(e.zext(e.lowest_bit(e.bitcast(same, ir.IntType(count))), I64))
-
-    with e.if_else(_has_many_ways(e, level)) as (many, few):
-        with many:
-            look(MOST_WAYS)
-        with few:
-            look(FEW_WAYS)
-    return oldest.get()
-
-
-@cache
-def bring_near(sectors: int, looks: bool, is_past_l1: bool) -> Helper:
-    """`(l1, l2, lines: <32 x i64>*, wanted: <32 x i32>*, lanes: i32)`: fetch what the host holds of these lines into its own caches, for
-    all of them at once. One line after the other would wait for memory several times each. `wanted` are the sectors, a bit each. `looks`:
-    whether L1 may have them; `is_past_l1`: whether it is not even asked."""
-
-    def build(e: Emit, l1: Value, l2: Value, lines: Value, wanted: Value, lanes: Value) -> None:
-        far = e.variable(constant(I32, 0) if looks else lanes)
-
-        def line_of(lane: Value) -> Value:
-            return e.load(e.element(lines, lane, I64), typ=I64)
-
-        def look_at_tags(level: Value, of: Value) -> None:
-            with e.each_lane(of) as lane:
-                _prefetch_row(e, level, _row(e, level, line_of(lane)), "tags")
-
-        def look_at_places(level: Value, of: Value) -> Value:
-            """The lanes whose lines are not there."""
-            missing = e.variable(constant(I32, 0))
-            with e.each_lane(of) as lane:
-                line = line_of(lane)
-                row = _row(e, level, line)
-                found = _match(e, level, row, line)
-                with e.if_else(e.icmp_unsigned("!=", found, constant(I32, 0))) as (there, absent):
-                    with there:
-                        _prefetch_way(e, sectors, level, row, e.zext(e.lowest_bit(found), I64))
-                    with absent:
-                        missing.set(e.or_(missing.get(), e.shl(constant(I32, 1), lane)))
-                        _prefetch_row(e, level, row, "stamps")
-            return missing.get()
-
-        def look_at_victims(level: Value, of: Value) -> None:
-            with e.each_lane(of) as lane:
-                row = _row(e, level, line_of(lane))
-                e.prefetch(_arrivals(e, sectors, level, row, _oldest(e, level, row)))
-
-        if not is_past_l1:
-            look_at_tags(l1, lanes)
-        if looks:
-            missing = look_at_places(l1, lanes)
-            far.set(missing)
-            with e.each_lane(e.and_(lanes, e.not_(missing))) as lane:  # the line is there, but maybe not the sector
-                line = line_of(lane)
-                row = _row(e, l1, line)
-                way = e.zext(e.lowest_bit(_match(e, l1, row, line)), I64)
-                sector = e.zext(e.lowest_bit(e.load(e.element(wanted, lane, I32), typ=I32)), I64)
-                arrival = e.load(e.element(_arrivals(e, sectors, l1, row, way), sector, I64), typ=I64)
-                with e.if_then(e.icmp_unsigned("==", arrival, constant(I64, 0))):
-                    far.set(e.or_(far.get(), e.shl(constant(I32, 1), lane)))
-            look_at_victims(l1, missing)
-        look_at_tags(l2, far.get())
-        look_at_victims(l2, look_at_places(l2, far.get()))
-
-    name = f"memlane_bring_near_{looks:d}{is_past_l1:d}_{sectors}"
-    return Helper(name, VOID, (POINTER, POINTER, POINTER, POINTER, I32), build)
+def _is_dirty(e: Emit, word: Value) -> Value:
+    """1 for a word whose sector was stored to; else 0."""
+    return e.and_(e.lshr(word, constant(I64, DIRTY_BIT)), constant(I64, 1))

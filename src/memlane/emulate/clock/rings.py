@@ -35,7 +35,7 @@ class _Cursor:
         """
         e = self._e
         number = self._word.get()
-        entry = e.at(self._ring, e.mul(e.and_(number, constant(I64, WORDS - 1)), constant(I64, ENTRY_BYTES)))
+        entry = _entry(e, self._ring, number)
         owner = e.load(e.at(entry, 8), typ=I64)
         taken = e.select(e.icmp_unsigned("==", owner, number), e.load(entry, typ=I64), constant(I64, 0))
         taken = e.select(e.icmp_unsigned(">", owner, number), constant(I64, -1), taken)
@@ -100,9 +100,19 @@ def first_free(e: Emit, ring: Value, slot: Value) -> None:
 def taken_before(e: Emit, ring: Value, slot: Value) -> None:
     """Count how many of the 64 slots in the word before that of `slot` are taken."""
     before = e.sub(e.lshr(slot, constant(I64, 6)), constant(I64, 1))
-    entry = e.at(ring, e.mul(e.and_(before, constant(I64, WORDS - 1)), constant(I64, ENTRY_BYTES)))
+    entry = _entry(e, ring, before)
     is_there = e.icmp_unsigned("==", e.load(e.at(entry, 8), typ=I64), before)
     e.ret(e.select(is_there, e.popcount(e.load(entry, typ=I64)), constant(I64, 0)))
+
+
+def bring_near(e: Emit, ring: Value, slot: Value) -> None:
+    """Fetch what a ring holds of a slot into the host's own caches."""
+    e.prefetch(_entry(e, ring, e.lshr(slot, constant(I64, 6))))
+
+
+def _entry(e: Emit, ring: Value, number: Value) -> Value:
+    """Where the word of this number is."""
+    return e.at(ring, e.mul(e.and_(number, constant(I64, WORDS - 1)), constant(I64, ENTRY_BYTES)))
 
 
 def _is_some(e: Emit, bits: Value) -> Value:

@@ -7,6 +7,8 @@ changes little.
 
 from __future__ import annotations
 
+from memlane.emulate.clock.issue import bring_rings_near
+from memlane.emulate.clock.levels import CACHES, LEVEL
 from memlane.emulate.code.build import I32, I64, POINTER, VOID, Emit, Value, constant
 from memlane.emulate.layout import (
     BLOCK,
@@ -18,6 +20,7 @@ from memlane.emulate.layout import (
     ENDLESS,
     FAILED,
     FINISHED,
+    HOST_LINE_BYTES,
     PAUSED,
     REGISTERS,
     SLACK,
@@ -32,9 +35,6 @@ from memlane.emulate.runtime.schedule import STEP, end_block, prepare_slot, slot
 from memlane.emulate.runtime.window import peer_of
 from memlane.emulate.runtime.workers import claim_cluster
 
-HOST_LINE_BYTES = 64
-NEAR_REGISTERS = 16
-"""Lines with the registers of a warp that are fetched before it runs."""
 _ENTRY = 16
 """Bytes of a heap entry: time and address of a warp's record, both i64."""
 _FOREVER = (1 << 62) - 1
@@ -176,7 +176,8 @@ def run_timeline(e: Emit, context: Value, step: Value) -> None:
 
 def _bring_near(e: Emit, context: Value, heap: Value) -> None:
     """Fetch the records of the warps that come next into the host's caches while another one runs: of those behind the next one what tells
-    of their blocks, of the next one, whose record is near by now, that and its registers too."""
+    of their blocks, of the next one, whose record is near by now, that, the registers it reads first, and what its multiprocessor has
+    reserved about its time."""
 
     def lines(start: Value, first: int, count: int) -> None:
         for number in range(count):
@@ -189,7 +190,12 @@ def _bring_near(e: Emit, context: Value, heap: Value) -> None:
         block = e.get_pointer(warp, WARP, "block")
         lines(block, 0, 2)
         lines(warp, offset(WARP, "pcs"), 2)
-        lines(warp, REGISTERS, NEAR_REGISTERS)
+        with e.each_lane(e.get(warp, WARP, "near")) as line:
+            e.prefetch(e.at(warp, e.add(constant(I64, REGISTERS), e.mul(line, constant(I64, HOST_LINE_BYTES)))))
+        bring_rings_near(e, e.get_pointer(block, BLOCK, "sm_state"), e.get(warp, WARP, "subcore"), _time(e, heap))
+        l1 = e.get_pointer(e.get_pointer(context, CONTEXT, "caches"), CACHES, "l1")
+        own = e.at(l1, e.mul(e.zext(e.get(block, BLOCK, "sm"), I64), constant(I64, LEVEL.itemsize)))
+        lines(own, 0, -(-LEVEL.itemsize // HOST_LINE_BYTES))
 
 
 def _after_step(e: Emit, context: Value, warp: Value, status: Value) -> None:

@@ -52,6 +52,13 @@ def lane_numbers(element: ir.Type, factor: int = 1) -> Value:
     return ir.Constant(vector(element), [lane * factor for lane in range(LANES)])
 
 
+def spread(e: Emit, value: Value, count: int) -> Value:
+    """`value` in all of `count` elements of a vector."""
+    none = ir.Constant(ir.VectorType(value.type, count), ir.Undefined)
+    first = e.insert_element(none, value, constant(I32, 0))
+    return e.shuffle_vector(first, none, ir.Constant(ir.VectorType(I32, count), None))
+
+
 class Emit(ir.IRBuilder):  # type: ignore[misc]
     """Writes instructions at the end of one LLVM basic block."""
 
@@ -109,9 +116,7 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
 
     def splat(self, value: Value) -> Value:
         """Return `value` in all lanes."""
-        kind = vector(value.type)
-        one = self.insert_element(ir.Constant(kind, ir.Undefined), value, constant(I32, 0))
-        return self.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(vector(I32), None))
+        return spread(self, value, LANES)
 
     def lanes_of(self, mask: Value) -> Value:
         """Convert an i32 mask to <32 x i1>."""
@@ -201,11 +206,11 @@ class Emit(ir.IRBuilder):  # type: ignore[misc]
 
     @contextmanager
     def each_lane(self, mask: Value) -> Iterator[Value]:
-        """Loop over the numbers of the set bits of `mask`, lowest first, as i32."""
+        """Loop over the numbers of the set bits of `mask`, lowest first, as integers of its type."""
         left = self.variable(mask)
-        with self.while_(lambda: self.icmp_unsigned("!=", left.get(), constant(I32, 0))):
+        with self.while_(lambda: self.icmp_unsigned("!=", left.get(), constant(mask.type, 0))):
             bits = left.get()
-            left.set(self.and_(bits, self.sub(bits, constant(I32, 1))))
+            left.set(self.and_(bits, self.sub(bits, constant(mask.type, 1))))
             yield self.lowest_bit(bits)
 
     @contextmanager

@@ -230,7 +230,8 @@ class LiveOut:
         self._names = tuple(dict.fromkeys(name for used, _ in local for name in used))
         self._numbers = {name: number for number, name in enumerate(self._names)}
         self._named = [self._bits_of({*used, *written}) for used, written in local]
-        used, written = [self._bits_of(one) for one, _ in local], [self._bits_of(one) for _, one in local]
+        self._used = used = [self._bits_of(one) for one, _ in local]
+        written = [self._bits_of(one) for _, one in local]
         self._out = self._solve(segments, used, written)
         self._undefined = used[0] | self._out[0] & ~written[0] if segments else 0
 
@@ -267,6 +268,10 @@ class LiveOut:
     def named_in(self, segment: int) -> frozenset[str]:
         """Return the registers that are live at the end of a segment and that the segment reads or writes."""
         return self._names_of(self._out[segment] & self._named[segment])
+
+    def read_by(self, segment: int) -> frozenset[str]:
+        """Return the registers that are live at the start of a segment and read in it."""
+        return self._names_of(self._used[segment])
 
     def spans(self) -> dict[str, tuple[int, int]]:
         """Return the first and the last segment of each register that is live at the end of some segment: where it is named, or holds a

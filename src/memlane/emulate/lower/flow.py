@@ -68,6 +68,7 @@ class Flow:
         k, e = self._k, self._k.e
         late = e.icmp_signed(">", e.get(k.warp, WARP, "time"), e.get(k.context, CONTEXT, "limit"))
         with e.if_then(late):
+            e.put(constant(I64, k.near_lines(self._needed.read_by(segment.number))), k.warp, WARP, "near")
             with e.if_then(e.icmp_unsigned("==", k.mask, e.get(k.warp, WARP, "live"))):  # no other lanes have to be considered
                 for field, value in (("together", 1), ("pc", segment.number), ("frontier", NONE)):
                     e.put(value, k.warp, WARP, field)

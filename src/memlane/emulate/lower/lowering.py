@@ -6,6 +6,7 @@ stored for the lanes that ran it. Between segments they are kept in the warp's r
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from memlane.chip import LANES, Chip
 from memlane.emulate.clock.scoreboard import READY_BYTES, Scoreboard
 from memlane.emulate.code.build import FLOATS, I8, I32, I64, INTEGERS, Emit, Value, constant, vector
 from memlane.emulate.layers import CompiledLayers
-from memlane.emulate.layout import BLOCK, CONTEXT, REGISTERS, WARP
+from memlane.emulate.layout import BLOCK, CONTEXT, HOST_LINE_BYTES, REGISTERS, WARP
 from memlane.emulate.lower.body import Step
 from memlane.emulate.lower.protocols import ControlFlow
 from memlane.emulate.lower.special import PREDICATES, SPECIAL
@@ -181,6 +182,16 @@ class Lowering:
     def slot(self, name: str) -> Value:
         """Return the address of a register in the warp's register file."""
         return self.e.at(self.warp, self.registers.offsets[name])
+
+    def near_lines(self, names: Collection[str]) -> int:
+        """Return a mask of the first 64 host cache lines behind `REGISTERS`: those that hold these registers or their ready times."""
+        registers, lines = self.registers, set[int]()
+        for name in registers.offsets.keys() & names:
+            bits, start = registers.bits[name], registers.offsets[name] - REGISTERS
+            lines.update(range(start // HOST_LINE_BYTES, -(-(start + (4 if bits == 1 else 4 * bits)) // HOST_LINE_BYTES)))
+            if name in registers.ready_offsets:
+                lines.add((registers.ready_offsets[name] - REGISTERS) // HOST_LINE_BYTES)
+        return sum(1 << line for line in lines if line < 64)
 
     def register(self, name: str) -> Value:
         """Return a register's value: 32 integers of its width, or an i32 mask for a predicate."""

@@ -10,8 +10,9 @@ import llvmlite.ir as ir
 
 from memlane.chip import ACCESS_KINDS, LANES, AccessKind, Chip
 from memlane.chip.copies import HALF
-from memlane.emulate.clock.caches import ATOMIC, LOAD, LOAD_PAST_L1, STORE, access_helper
+from memlane.emulate.clock.caches import access_helper
 from memlane.emulate.clock.issue import Clock
+from memlane.emulate.clock.sectors import ATOMIC, LOAD, LOAD_PAST_L1, STORE
 from memlane.emulate.code.build import I8, I32, I64, POINTER, VOID, Emit, Value, constant, vector
 from memlane.emulate.count.banks import bank_period
 from memlane.emulate.count.copies import copy_helper

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlane.emulate.clock.bulk import bulk_copy_time, peer_copy_time, piece_time
-from memlane.emulate.clock.caches import ATOMIC, LOAD, LOAD_PAST_L1
+from memlane.emulate.clock.sectors import ATOMIC, LOAD, LOAD_PAST_L1
 from memlane.emulate.code.build import I32, I64, Value, constant
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.accounting import accounting, accounting_copy, count_box, count_branch, count_product

@@ -7,7 +7,7 @@ they complete later, and a thread that waits for them continues then.
 from __future__ import annotations
 
 from memlane.chip import LANES
-from memlane.emulate.clock.caches import ATOMIC, LOAD_PAST_L1, STORE
+from memlane.emulate.clock.sectors import ATOMIC, LOAD_PAST_L1, STORE
 from memlane.emulate.code.build import I32, I64, Value, constant, vector
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.observe.instructions import account_bulk, copies_complete

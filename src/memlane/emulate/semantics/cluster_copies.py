@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from memlane.chip import LANES
-from memlane.emulate.clock.caches import LOAD_PAST_L1
+from memlane.emulate.clock.sectors import LOAD_PAST_L1
 from memlane.emulate.code.build import I32, I64, INTEGERS, Value, constant, vector
 from memlane.emulate.layout import CLUSTER_SHIFT, MOST_RANKS, RANK_MASK
 from memlane.emulate.lower.lowering import Lowering

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from memlane.chip import LANES
-from memlane.emulate.clock.caches import ATOMIC, LOAD_PAST_L1, STORE
+from memlane.emulate.clock.sectors import ATOMIC, LOAD_PAST_L1, STORE
 from memlane.emulate.code.build import I32, I64, INTEGERS, Value, Variable, constant, vector
 from memlane.emulate.layout import PARAM_WINDOW, TENSOR_MAP, TENSOR_MAP_MARK, offset
 from memlane.emulate.lower.lowering import Lowering
