@@ -50,6 +50,37 @@ def test_a_tile_without_conflicts_takes_what_the_padded_one_does() -> None:
     assert found.parts[0].us > 0
 
 
+TWO_ARRAYS = """
+extern "C" __global__ void sums(float* out, int rounds) {
+    __shared__ float columns[32 * 32], pairs[64];
+    columns[threadIdx.y * 32 + threadIdx.x] = out[threadIdx.x];
+    if (threadIdx.y == 0) pairs[threadIdx.x] = pairs[threadIdx.x + 32] = out[threadIdx.x];
+    __syncthreads();
+    float sum = 0.0f;
+    for (int i = 0; i < rounds; ++i)
+        sum += columns[threadIdx.x * 32 + (threadIdx.y + i) % 32] * pairs[threadIdx.x * 2 + i % 2];
+    out[(blockIdx.x * 32 + threadIdx.y) * 32 + threadIdx.x] = sum;
+}
+"""
+
+
+def test_arrays_of_one_line_are_changed_one_by_one() -> None:
+    """32 lanes in one bank, and two lanes in each: what either saves is not credited to the other."""
+    target = ml.target("emulator:h200")
+    tracer = ml.Tracer(predictions=True)
+    with tracer:
+        target.load(ml.cuda(TWO_ARRAYS, name="sums.cu"))["sums"][132, (32, 32)](target.zeros(132 * 1024), 32)
+    trace = tracer.finish()
+    predicted = first(trace).predicted
+    assert predicted is not None
+    saved = sorted(predicted.us - change.us for change in predicted.changes)
+    assert len(saved) == 2
+    assert 0 <= saved[0] < 0.2 * saved[1]
+    by_array = {one.arrays[0]: one.saved_us for one in ml.explain(trace) if one.rule == "bank-conflict"}
+    assert by_array["columns"] == pytest.approx(saved[1])
+    assert by_array.get("pairs", saved[0]) == pytest.approx(saved[0])
+
+
 def test_findings_say_by_how_much_the_launch_would_be_shorter(tmp_path: Path) -> None:
     trace = traced("naive")
     trace.save(tmp_path / "t.parquet")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -13,12 +12,10 @@ import numpy.typing as npt
 
 from memlane.chip import LANES, SECTOR_BYTES, Chip, load
 from memlane.errors import ChipError, RecordError
-from memlane.record import COMPLETE, AccessExample, BranchCounts, LaunchInfo, Place, Site, SiteCounts, Trace
+from memlane.record import COMPLETE, AccessExample, BranchCounts, LaunchInfo, Site, SiteCounts, Trace, access_groups
+from memlane.record.accesses import SAME as SAME
 
 Numbers = npt.NDArray[np.float64]
-
-SAME = 0.05
-"""Largest relative difference between sectors, or wavefronts, per request that still count as equal."""
 
 COUNTS, TIMES, BRANCHES, CALIBRATION, RESIDENCY, ORIGINS, WHOLE = (
     "transaction counts",
@@ -120,39 +117,9 @@ class Evidence:
 
     @cached_property
     def _access_groups(self) -> Mapping[int, tuple[int, ...]]:
-        """Index of each instruction -> indices of the instructions that form one access with it, itself included.
-
-        Instructions at one place form one access, unless they differ in array, column or call path and also in the transactions per
-        request: two arrays of one line with the same access pattern are one access, named after both.
-        """
-        places: dict[Place, dict[Hashable, list[int]]] = {}
-        for site in self.own_sites:
-            key = site.array, site.argument, site.column, site.calls, site.inlined
-            places.setdefault(site.place, {}).setdefault(key, []).append(site.instruction)
-        found: dict[int, tuple[int, ...]] = {}
-        for parts in places.values():
-            for group in self._group_by_transactions(list(parts.values())):
-                found.update(dict.fromkeys(group, tuple(group)))
-        return found
-
-    def _group_by_transactions(self, parts: Sequence[list[int]]) -> list[list[int]]:
-        """Return the parts of a place grouped by equal transactions per request; uncounted parts join the first group."""
-        groups: list[tuple[tuple[float, float], list[int]]] = []
-        silent: list[int] = []
-        for part in parts:
-            counted = [self.by_site[one] for one in part if one in self.by_site]
-            requests = sum(one.requests for one in counted)
-            if not requests:
-                silent += part
-                continue
-            moved = sum(one.sectors or 0 for one in counted) / requests, sum(one.wavefronts or 0 for one in counted) / requests
-            same = next((group for figures, group in groups if all(map(_same, figures, moved))), None)
-            if same is None:
-                groups.append((moved, part))
-            else:
-                same += part
-        found = [sorted(group) for _, group in groups]
-        return [sorted(found[0] + silent), *found[1:]] if found else [sorted(silent)]
+        """Index of each instruction -> indices of the instructions that form one access with it, itself included."""
+        groups = access_groups(self.own_sites, self.by_site)
+        return {number: tuple(group) for group in groups for number in group}
 
     @cached_property
     def own_accesses(self) -> tuple[Site, ...]:
@@ -320,10 +287,6 @@ class Evidence:
         if need == ORIGINS:
             return not any(one.address_parameters or one.address_loads for one in self.own_sites)
         return any(launch.sample is not None for launch in self.launches)
-
-
-def _same(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=SAME)
 
 
 def _resident_blocks(launch: LaunchInfo) -> int | None:

@@ -22,7 +22,7 @@ from memlane.model.kernel import Prediction, Sampled, Wait, predicted
 from memlane.model.scheduling import scheduled
 from memlane.number_format import plural
 from memlane.ptx import Function, Instruction, Module, memory_access, values_read, values_written
-from memlane.record import Change, PredictedPart, PredictedTime, SiteCounts
+from memlane.record import Change, PredictedPart, PredictedTime, SiteCounts, access_groups
 from memlane.sass import disassemble
 
 SAMPLED_SMS = 16
@@ -219,16 +219,18 @@ def predicted_time(launch: Launch, counts: Sequence[SiteCounts]) -> PredictedTim
 
 
 def _wasteful(counts: Sequence[SiteCounts]) -> list[frozenset[int]]:
-    """Return the accesses with excess transactions, grouped by place in the source, the costliest first."""
-    found: dict[object, tuple[float, set[int]]] = {}
-    for one in counts:
-        sectors = (one.excess_sectors or 0) if one.site.space != "local" else 0
-        atomics = one.lanes - one.addresses if one.site.is_atomic and one.addresses else 0
-        excess = sectors + (one.conflicts or 0) + atomics
-        if excess > LEAST_EXCESS * one.requests:
-            cost, instructions = found.get(one.site.place, (0.0, set()))
-            found[one.site.place] = cost + excess, instructions | {one.site.instruction}
-    return [frozenset(instructions) for _, instructions in sorted(found.values(), key=lambda pair: -pair[0])[:MOST_CHANGES]]
+    """Return the instructions with excess transactions of each access, the costliest access first."""
+    by_site = {one.site.instruction: one for one in counts}
+    excess = {number: _excess(one) for number, one in by_site.items() if _excess(one) > LEAST_EXCESS * one.requests}
+    groups = [frozenset(group) & excess.keys() for group in access_groups([one.site for one in counts], by_site)]
+    return sorted(filter(None, groups), key=lambda group: -sum(excess[number] for number in group))[:MOST_CHANGES]
+
+
+def _excess(one: SiteCounts) -> int:
+    """Return the transactions of a site beyond those that contiguous lanes need, and the atomic operations beyond one per address."""
+    sectors = (one.excess_sectors or 0) if one.site.space != "local" else 0
+    atomics = one.lanes - one.addresses if one.site.is_atomic and one.addresses else 0
+    return sectors + (one.conflicts or 0) + atomics
 
 
 def sample_of(chip: Chip, launch: Launch, resident: int) -> BlockSample | None:
