@@ -62,15 +62,6 @@ def times_of(launch: Launch, options: TraceOptions, records_per_warp: int | None
     )
 
 
-def interleaved_times(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: int | None, rounds: int) -> list[list[float]]:
-    """Return times in ns of the plain launch and of the launch with each of these probes, interleaved, `rounds` of each.
-
-    The arrays that it was given and the variables of its module are restored before each launch and at the end; other memory that it
-    changes is changed by every launch. The probes write into buffers of their own, with the capacity that a trace has.
-    """
-    return [[one.elapsed_ns for one in way] for way in _interleaved_runs(launch, ways, records_per_warp, rounds)]
-
-
 def _interleaved_runs(launch: Launch, ways: Sequence[TraceOptions], records_per_warp: int | None, rounds: int) -> list[list[LaunchTime]]:
     """Return the times of the plain launch, then of the launch with each of these probes."""
     launch = replace(launch, layers=Layers())  # Observers of the launch do not see these launches.
