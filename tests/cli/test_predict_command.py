@@ -16,7 +16,7 @@ def test_a_column_for_each_chip_and_a_reason_for_each_launch(capsys: pytest.Capt
     assert main(["predict", EXAMPLE, "--chip", "h200,a100", "--launch", "1", "--", "65536"]) == 0
     out = capsys.readouterr().out
     assert [name for name in ("h200", "a100") if name not in out.splitlines()[1]] == []
-    assert [words for words in ("vectors", "limited by", "busy: ", "warps: ", "Not modelled: bulk copies") if words not in out] == []
+    assert [words for words in ("vectors", "limited by", "busy: ", "warps: ", "Not modelled: ") if words not in out] == []
 
 
 def test_a_chip_that_cannot_run_a_launch_has_no_time(capsys: pytest.CaptureFixture[str]) -> None:
