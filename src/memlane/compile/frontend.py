@@ -65,7 +65,7 @@ class Options:
     relocatable: bool = False
 
     def flags(self) -> tuple[str, ...]:
-        """Return the compiler's command line. Constants and `constexpr` functions that remain from host code are compiled for the
+        """Return the compiler's command line. Remaining host declarations (constants, `constexpr` functions) are compiled for the
         device.
         """
         return (
@@ -200,9 +200,8 @@ class _Compilation:
         return any(nvrtc_headers.is_left_whole(Path(error.file), self.options.include) for error in own)
 
     def _replace_libraries(self, log: str) -> bool:
-        """Replace headers of CUDA's host libraries by stand-ins if they do not compile, and return whether this changed anything.
-
-        The headers of a wheel do not compile if its version does not match that of CUDA's own headers.
+        """Replace CUDA's host library headers by stand-ins if they do not compile (a wheel of another CUDA version); return if any
+        changed.
         """
         if not (there := [name for name in self.program.library if libraries.is_for_host(name)]) or not any(
             libraries.is_for_host(Path(found).name) for found in _FAILING_FILE.findall(log)
@@ -260,9 +259,7 @@ class _Compilation:
         return {file.name: self._device_text(file) for file in self.program.files}
 
     def _request(self, texts: Mapping[str, str], device: Mapping[str, str]) -> nvrtc.Request:
-        """Return the compiler request for `texts`; `device` holds the texts without host code, which decide what is needed of the
-        libraries.
-        """
+        """Return the compiler request for `texts`; `device` holds the texts without host code, which decide which libraries are needed."""
         tokens = [tokenize(text) for text in texts.values()]
         types = standard.global_names(tokens) - {define.partition("=")[0] for define in self.options.define}
         thrust = _names_thrust(device)
@@ -336,10 +333,7 @@ class _Compilation:
         return CompileError(message, "\n".join(parts))
 
     def _without_stand_ins(self, answer: nvrtc.Answer) -> nvrtc.Answer:
-        """Return the answer without the warnings of stand-ins for missing headers, and store those headers in `absent`.
-
-        Only headers that the compiler really included count, because an `#include` may stand in a conditional that does not hold.
-        """
+        """Return the answer without warnings of stand-ins. Store the headers they stand for, which the compiler included, in `absent`."""
         self.absent = tuple(dict.fromkeys(found["header"] for found in _STAND_IN.finditer(answer.log)))
         if not self.absent:
             return answer
