@@ -129,7 +129,7 @@ def _run(application: typer.Typer, arguments: Sequence[str]) -> int:
         return error.exit_code
     except _UsageError as error:
         return _refuse(error, arguments)
-    except SystemExit as stop:  # The end of a completion.
+    except SystemExit as stop:  # Typer raises it after a shell completion.
         code = stop.code if isinstance(stop.code, int) else 0
     except (KeyboardInterrupt, typer.Abort):  # Before a command began, or while its error was printed.
         code = INTERRUPTED
@@ -192,9 +192,7 @@ def _loaded(module: str, function: str) -> Callable[..., None]:
 
 
 def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with all its modules loaded first, and with Ctrl-C turned into a CommandError; Typer would end without a
-    message.
-    """
+    """Return the command with its modules loaded first and Ctrl-C turned into a CommandError; Typer would end without a message."""
 
     @wraps(command)
     def run(*args: Any, **options: Any) -> None:

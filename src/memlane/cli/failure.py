@@ -155,9 +155,7 @@ def passing_on(failure: Failure | None) -> Iterator[None]:
 
 
 def finished(finish: Callable[[], _T], failure: Failure | None) -> _T:
-    """Return the result of `finish`. If that fails because the program's failure lost the records (a GPU error does), raise that
-    failure.
-    """
+    """Return the result of `finish`. If it fails because the program's failure lost the records (a GPU error does), raise the latter."""
     try:
         with _second_interrupt(failure):
             return finish()

@@ -245,9 +245,7 @@ def _run(
     run: Callable[[Target, Request], Result] | None = None,
     said: Sequence[str] = (),
 ) -> tuple[Result, Machine]:
-    """Run a lab, print its tables, write its files. `run` replaces the lab's own function if the command has options of its own; `said`
-    holds those.
-    """
+    """Run a lab, print its tables, write its files. `run` replaces the lab's function if the command has own options, listed in `said`."""
     run, where = run or labs.LABS[name].run, labs.machine(target)
     cases = tuple(word.strip() for word in only.split(";")) if only else ()
     folder = may_fill(out or Path(f"lab-{name}"))

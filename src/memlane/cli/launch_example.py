@@ -62,9 +62,7 @@ def launch_example(kernel: Kernel) -> str:
 
 
 def _shape(kernel: Kernel, configuration: list[str]) -> list[str]:
-    """Return a grid and a block: those of the source if they are numbers, else with as many dimensions as the kernel reads thread
-    indices.
-    """
+    """Return a grid and a block: those of the source if they are numbers, else with as many dimensions as thread indices are read."""
     indices = special_registers(kernel.module, kernel.function)
     axes = 3 if "%tid.z" in indices else 2 if "%tid.y" in indices else 1
     grid, block = _SHAPES[axes]

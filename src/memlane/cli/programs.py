@@ -81,7 +81,7 @@ class Program:
     compile: CompileOptions = CompileOptions()
     launch: LaunchOptions = LaunchOptions()
     patience: int = 0
-    """How many budgets of loop iterations without progress end a launch as endless on an emulator; 0 for the default."""
+    """Number of loop budgets without progress after which an emulator ends a launch as endless; 0 for the default."""
 
     @property
     def is_record(self) -> bool:
@@ -175,9 +175,7 @@ class Program:
 
 
 def nothing_launched(program: Program, seen: int, any_taken: bool, launch: int | None, verb: str) -> Failure | None:
-    """Return the failure of a program that made no launch, or not the launch numbered `launch`; `verb` is the command's action, such as
-    `count`.
-    """
+    """Return the failure of a program without any launch, or without launch number `launch`; `verb` is the command's action, `count`."""
     if not seen:
         text = f"{program.path} launched no kernel through memlane, so there is nothing to {verb}"
         return failure_of(CommandError(f"{text}{unseen_launches(sys.modules)}", exit_code=1))
@@ -335,9 +333,7 @@ def _reopened(stream: TextIO, descriptor: int) -> TextIO:
 
 
 def _join_threads() -> None:
-    """Wait for the threads that the script left running, as Python does at exit. Executors are shut down, because their threads wait for
-    work.
-    """
+    """Wait for threads that the script left running, as Python does at exit; shut down executors, because their threads wait for work."""
     for thread in _running():
         thread.join(_SOON_S)
     if _running():

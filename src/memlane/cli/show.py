@@ -239,9 +239,7 @@ def _emulator(name: str) -> str:
 
 
 def _others(trace: Trace, drawn: Site) -> list[str]:
-    """Return a line that lists the other accesses at the source line, each with the place and options that draw it; empty if there are
-    none.
-    """
+    """Return a line that lists the other accesses at the source line, with the place and options that draw each; empty if none."""
     sites = [trace.sites[number] for number in dict.fromkeys(one.site for one in trace.examples)]
     here = [site for site in sites if (site.file, site.line) == (drawn.file, drawn.line)]
     columns: dict[tuple[str, str], dict[int, None]] = {}

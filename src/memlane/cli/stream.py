@@ -37,9 +37,7 @@ def flush() -> None:
 
 @contextmanager
 def for_a_document(wanted: bool) -> Iterator[None]:
-    """Redirect what a program prints to standard error inside the `with` block if `wanted`, so that standard output has only the
-    document.
-    """
+    """Redirect a program's standard output to standard error inside the `with` block if `wanted`: the document must stand alone."""
     with redirect_stdout(sys.stderr) if wanted else nullcontext():
         yield
 

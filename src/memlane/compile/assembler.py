@@ -141,7 +141,7 @@ def _link_error(name: str, arch: str, log: str, objects: tuple[tuple[str, bytes]
     files = [name, *(file for file, _ in objects)]
 
     def file(group: str) -> str:
-        return found[group] if found[group] in files else name  # the linker mangles what PTX is called
+        return found[group] if found[group] in files else name  # the linker alters the names of PTX inputs
 
     if found["undefined"]:
         missing = demangle(found["undefined"])

@@ -37,9 +37,7 @@ class _Conditional:
 
 
 def hints(log: str, files: Iterable[SourceFile], defines: Iterable[str]) -> list[str]:
-    """Return hints that name the macros to pass with -D for the errors of a log. `defines` holds the command line's macros, `NAME` or
-    `NAME=VALUE`.
-    """
+    """Return hints that name the macros to pass with -D for the errors of a log; `defines` holds those given, `NAME` or `NAME=VALUE`."""
     files = list(files)
     known = {define.partition("=")[0] for define in defines}.union(*(_defined(file) for file in files))
     return [*dict.fromkeys((*_of_undefined(log, files, known), *_of_error_directives(log, files, known)))]

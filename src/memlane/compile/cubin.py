@@ -18,9 +18,7 @@ _SIZED = 4
 _REGISTER_COUNT, _MIN_STACK_SIZE = 0x2F, 0x12
 _LONGEST_NAME = 1 << 16
 _RESERVED = 1024
-"""Bytes of shared memory that the system reserves from sm_90 on. Cubins give the number, except those of nvJitLink 13.0, which only say
-that some is reserved.
-"""
+"""Bytes of shared memory reserved by the system from sm_90 on. Cubins record the number; those of nvJitLink 13.0 only that there is one."""
 
 
 @dataclass(frozen=True)

@@ -120,9 +120,7 @@ def _closing(tokens: Sequence[Token]) -> dict[int, int]:
 
 
 def _statement_expression(tokens: Sequence[Token], closing: dict[int, int], opening: int) -> Iterator[Edit]:
-    """Yield edits that turn `({ ...; value; })`, whose `(` is at `opening`, into a call of a lambda; nothing for an initialiser in a
-    call.
-    """
+    """Yield edits that turn `({ ...; value; })`, whose `(` is at `opening`, into a lambda call; nothing for an initialiser in a call."""
     brace = opening + 1
     end = closing.get(brace, -1)
     if end < 0 or closing.get(opening) != end + 1:

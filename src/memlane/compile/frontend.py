@@ -65,9 +65,7 @@ class Options:
     relocatable: bool = False
 
     def flags(self) -> tuple[str, ...]:
-        """Return the compiler's command line. Remaining host declarations (constants, `constexpr` functions) are compiled for the
-        device.
-        """
+        """Return the compiler's command line. Remaining host declarations (constants, `constexpr` functions) become device code."""
         return (
             f"-arch=compute_{toolkit.compute_capability(self.arch)}",
             f"-std={self.std}",
@@ -200,9 +198,7 @@ class _Compilation:
         return any(nvrtc_headers.is_left_whole(Path(error.file), self.options.include) for error in own)
 
     def _replace_libraries(self, log: str) -> bool:
-        """Replace CUDA's host library headers by stand-ins if they do not compile (a wheel of another CUDA version); return if any
-        changed.
-        """
+        """Replace CUDA's host library headers that do not compile (a wheel of another version) by stand-ins; return whether any were."""
         if not (there := [name for name in self.program.library if libraries.is_for_host(name)]) or not any(
             libraries.is_for_host(Path(found).name) for found in _FAILING_FILE.findall(log)
         ):

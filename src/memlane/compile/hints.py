@@ -35,17 +35,13 @@ def hints(log: str, files: Iterable[SourceFile], path: Path | None, defines: Ite
 
 
 def elsewhere(path: Path | None) -> str:
-    """Return the end of the message for a file without a kernel: neighbouring files that define one, or general advice if there are
-    none.
-    """
+    """Return the end of the message for a file without a kernel: neighbouring files that define one, or general advice if none does."""
     found = [name for name, text in _beside(path, {".cu", ".cuh"}) if _KERNEL.search(text)]
     return f"; name a file that defines one: {_listed(found)}" if found else "; name a file that defines a `__global__` function"
 
 
 def remedy_for_header(header: str, path: Path | None) -> str:
-    """Return the remedy for a missing header as the rest of a sentence: its directory, if a search finds it, or the wheel that contains
-    it.
-    """
+    """Return the remedy for a missing header as the rest of a sentence: its directory, if it is found, or the wheel that contains it."""
     directory = next(_directories_with(header, path), None) if path is not None else None
     if directory is not None:
         return f"name its directory with -I {directory} (include=[{str(directory)!r}] in Python)"

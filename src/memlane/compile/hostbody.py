@@ -34,7 +34,7 @@ class HostFunction:
     name: str
     """The word in front of the parameters; empty for an operator."""
     head_end: int
-    """Where the head ends: at the `{` of the body, or at the `:` of member initialisers."""
+    """End of the head: the position of the body's `{`, or of the `:` of member initialisers."""
     body: Part
     """The braces and the text between them, with `;` as replacement."""
 
@@ -109,9 +109,7 @@ class Body:
                 index = yield from self._statement(index)
 
     def _statement(self, first: int) -> Generator[Part, None, int]:
-        """Yield a statement up to its `;` and, as a separate part, the initial value of its first variable; return the index past the
-        statement.
-        """
+        """Yield a statement up to its `;` and, as a separate part, its first variable's initial value; return the index past it."""
         index, value = first, None
         while self.text(index) not in (";", "}", ""):
             if self.text(index) == "=" and value is None and index > first and self.tokens[index - 1].kind == "word":

@@ -134,7 +134,7 @@ def kernels_alone(ptx: str, without: str) -> str:
     return print_module(replace(module, items=tuple(items)))
 
 
-# -- which functions are read
+# -- which functions are compiled
 
 
 def _reaching(program: Iterable[_File], templates: Iterable[str]) -> frozenset[str]:
@@ -202,7 +202,7 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
         if function is None:
             file.left_out += body.launch_configurations()
         elif function.name and reaching.isdisjoint(_words(file, unit)):
-            # A function that is not read needs a body where it is `inline` or `static`; a constructor's would have to fill the members.
+            # Without its code, an `inline` or `static` function needs an empty body; a constructor's body would have to fill the members.
             instead = ";" if function.head_end < function.body.start else "{}"
             file.left_out.append(Part(function.head_end, unit.end, instead))
         else:
@@ -279,9 +279,7 @@ def _text(file: _File, also_left_out: Sequence[Part] = ()) -> str:
 
 
 def _remains(text: str, tokens: list[Token], part: Part) -> Iterator[str]:
-    """Yield what stays of an omitted part: its directives (a conditional may begin in one statement and end in another), line ends and
-    width.
-    """
+    """Yield what stays of an omitted part: directives (a conditional may end in another statement), line ends and width."""
     position = part.start
     for token in tokens_inside(tokens, Unit(part.start, part.end, "host")):
         if token.kind == "directive" and token.start > part.start and directive(token).name in _CONDITIONAL:

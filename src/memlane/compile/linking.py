@@ -73,9 +73,7 @@ def link(
 
 
 def _check_objects(module: Module, objects: Sequence[tuple[str, bytes]]) -> None:
-    """Raise LinkError for a name that a cubin defines again. nvJitLink 13.0 only reports that on standard error, and uses either
-    definition.
-    """
+    """Raise LinkError for a name that a cubin defines again; nvJitLink 13.0 only prints that to standard error, and uses either."""
     defined = {name: module.name for name in (*module.functions, *module.variables) if _is_strong(module, name)}
     for file, data in objects:
         for name in sorted(defined_names(data)) if object_kind(data) == "CUBIN" else ():

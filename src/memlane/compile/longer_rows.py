@@ -93,9 +93,7 @@ def _variable(module: Module, function: str, name: str) -> Variable | None:
 
 
 def declarations(tokens: Sequence[Token], function: str, name: str) -> Iterator[list[list[Token]]]:
-    """Yield the bracket groups of each declarator of `name` in shared memory; first those behind a mention of the function, nearest
-    first.
-    """
+    """Yield the bracket groups of each shared-memory declarator of `name`, the nearest behind a mention of the function first."""
     mentioned = [place for place, token in enumerate(tokens) if token.text == function]
     found: list[tuple[bool, int, list[list[Token]]]] = []
     for start, token in enumerate(tokens):

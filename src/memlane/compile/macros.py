@@ -60,9 +60,7 @@ def collect(files: Iterable[list[Token]], defines: Iterable[str] = ()) -> Macros
 
 
 def _closure(bodies: Mapping[str, str]) -> frozenset[str]:
-    """Return all words that expand, directly or through other macros, to an execution or memory space, except those that expand to
-    declarations.
-    """
+    """Return the words that expand, also indirectly, to an execution or memory space, except those that expand to declarations."""
     users: dict[str, list[str]] = {}
     for name, body in bodies.items():
         if not _is_declaration(body):

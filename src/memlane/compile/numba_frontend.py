@@ -206,8 +206,6 @@ def _with_grid_barrier(ptx: str) -> str:
 
 
 def _with_plain_name(ptx: str, name: str) -> str:
-    """Return the PTX with the kernel named after its Python function; Numba's name holds module, version and types, and can be very
-    long.
-    """
+    """Return the PTX with the kernel named after its Python function; Numba's long name contains module, version and types."""
     (mangled,) = kernel_names(ptx)
     return ptx.replace(mangled, name) if name.isascii() and name not in (mangled, "<lambda>") else ptx

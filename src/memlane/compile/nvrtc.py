@@ -52,9 +52,7 @@ class Diagnostic:
     """The source line that the log quotes."""
 
     def place(self, text: str) -> tuple[int, int]:
-        """Return start and end (exclusive) of the characters in the file's text that the error is about: a single character, or else the
-        whole line.
-        """
+        """Return start and end (exclusive) of the error in the file's text: a single character, or else the whole line."""
         start = 0
         for _ in range(self.line - 1):
             start = text.find("\n", start) + 1 or len(text)

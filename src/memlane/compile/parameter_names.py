@@ -109,7 +109,7 @@ def _parameters(tokens: Sequence[Token]) -> Iterator[_Parameter]:
                 yield _Parameter(name if words > 1 else "", _type(type_words))
             name, words, is_over, written = "", 0, False, []
             continue
-        if depth == 0 and token.text == "(" and not is_over:  # a pointer or reference to something that has brackets of its own
+        if depth == 0 and token.text == "(" and not is_over:  # a pointer or reference to a function or array
             name, is_over = "", True
         is_array = depth == 0 and token.text == "["
         is_over |= is_array or (depth == 0 and token.text == "=")
@@ -130,4 +130,4 @@ def _type(words: Sequence[str]) -> str:
         if word in _SAYS_NOTHING:
             continue
         text += f" {word}" if text and (word[0].isalpha() or word[0] == "_") and (text[-1].isalnum() or text[-1] in "_*>&") else word
-    return text.removesuffix(" const") if text.endswith("* const") else text  # whether the pointer itself may change
+    return text.removesuffix(" const") if text.endswith("* const") else text  # a pointer's own `const` does not matter

@@ -15,9 +15,7 @@ from memlane.packages import pip_install
 from memlane.ptx import Function, Module, called_functions, names_in
 
 _ALWAYS, _MOST = 16, 1024
-"""Alignments in bytes: the one that every assembler provides, and the largest possible on a GPU, whose shared memory begins with 1024 bytes
-reserved for the system.
-"""
+"""Alignments in bytes: guaranteed by every assembler, and the largest of a GPU, which reserves the first 1024 bytes of shared memory."""
 
 
 def check_dynamic_shared(module: Module, kernels: Mapping[str, KernelUsage]) -> None:

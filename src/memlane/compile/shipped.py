@@ -19,9 +19,7 @@ def path_beside(source: Path) -> Path:
 
 
 def make(source: Path, arch: str = "sm_90") -> str:
-    """Compile a source file that includes no headers of its author, and return the PTX text to keep beside it. Raises what `cuda_to_ptx`
-    raises.
-    """
+    """Compile a source file without headers of its author, and return the PTX text to keep beside it. Raises as `cuda_to_ptx` does."""
     compiled = frontend.cuda_to_ptx(source, name=source.name, arch=arch)
     return f"{_first_line(source.name, compiled.sources[source.name], arch)}\n{compiled.text.lstrip()}"
 

@@ -109,9 +109,7 @@ def with_file_names(ptx: str, name_of: Callable[[str], str]) -> str:
 
 
 def with_short_names(ptx: str, names: Iterable[str]) -> str:
-    """Return the PTX with the compiler's absolute file names replaced: by `names`, or for CUDA's headers by paths relative to the include
-    directory.
-    """
+    """Return the PTX with absolute file names replaced by `names`, or for CUDA's headers by paths relative to the include directory."""
     absolute = {os.path.join(os.getcwd(), name): name for name in (*names, standard.PRELUDE, _BUILTIN)}
     roots = [f"{directory}{os.sep}" for directory in sorted(toolkit.include_directories(), reverse=True)]
 

@@ -195,9 +195,7 @@ def has_designators(files: Iterable[list[Token]]) -> bool:
 
 
 def global_names(files: Iterable[list[Token]]) -> frozenset[str]:
-    """Return the words in the files that a host compiler accepts and NVRTC refuses: integer types of the C library, and the obsolete
-    `register`.
-    """
+    """Return the words in the files that only a host compiler accepts: integer types of the C library, and the obsolete `register`."""
     return frozenset({token.text for tokens in files for token in tokens if token.kind == "word"} & {*_STDINT, *_UNSIGNED, "register"})
 
 
