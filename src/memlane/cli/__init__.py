@@ -1,7 +1,7 @@
-"""The command line: one module per command. `main` runs it.
+"""Run the command line; each command is a module of this package. `main` is the entry point.
 
-What a command says of itself is loaded when it is asked for, and what it needs (`later`) when it runs. Until that is there, Ctrl-C ends
-the process at once, with one line: Python would print where in which import it was.
+A command's help text is loaded only when it is asked for, and the modules it needs (`later`) only when it runs. Until they are loaded,
+Ctrl-C ends the process at once with a one-line message; Python would print a traceback of the import.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from threading import current_thread, main_thread
 __all__ = ["INTERRUPTED", "main"]
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+"""Exit code after Ctrl-C, by the convention of shells: 128 plus the signal's number."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,8 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """While modules are loaded, Ctrl-C ends the process: nothing has begun that would have to be put right, and an exception may end up
-    anywhere in an import. Left alone where somebody else handles it, or where this is not the thread that can."""
+    """End the process at once on Ctrl-C inside the `with` block, which loads modules.
+
+    No work has begun that needs cleaning up, and an exception could surface anywhere in an import. Does nothing outside the main thread, or
+    if another handler for the signal is installed.
+    """
     if current_thread() is not main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return

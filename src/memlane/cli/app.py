@@ -1,4 +1,4 @@
-"""The `memlane` command: its commands, and the one place where an error becomes a line and an exit code."""
+"""Define the `memlane` command with its subcommands, and turn errors into a message and an exit code in one place."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMMANDS = {
     "banks": "Count the wavefronts of shared-memory access patterns under each layout: mean and worst over all offsets in a tile.",
     "doctor": "List what is installed and what this machine can do, with the command that installs each missing part.",
 }
-"""By the module and function of the same name: the first sentence of its help, so that the list of all needs none of them."""
+"""First sentence of each command's help, by the name of its module and function; listing them all loads none of the commands."""
 GROUPS = {
     "layout": ("Search for a shared-memory layout that suits a set of access patterns, or show one.", ("search", "show")),
     "stencil": ("Predict the time of stencils on several GPUs before anything runs.", ("plan",)),
@@ -45,20 +45,22 @@ GROUPS = {
         ("bandwidth", "latency", "reduction", "remap", "shift", "stencil", "volume"),
     ),
 }
-"""By module: its help, and the functions that are its commands."""
+"""Help text and command functions of each group, by its module."""
 EPILOG = """\
 Exit codes: 0, done; 1, the program, its kernel or a file failed, or `check` found something; 2, the command line is wrong;
 130, interrupted. The exit code of a script is passed on. `memlane COMMAND --help` has examples."""
 _COMPLETED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
-"""Where shells leave the line that is to be completed."""
+"""Environment variables in which shells pass the line to complete."""
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
-    """The command line with all commands, of which only that which `arguments` ask for is loaded. It is the first word: options in front of
-    it end the program."""
+    """Return the command line with all commands, loading only the one that `arguments` ask for.
+
+    The command is the first word, because options in front of it end the program.
+    """
     line = " ".join(os.environ.get(name, "") for name in _COMPLETED).split()[1:] if "_MEMLANE_COMPLETE" in os.environ else arguments
     asked = next((word for word in line if not word.startswith("-")), None)
-    bare = "_MEMLANE_COMPLETE" in os.environ or not arguments or arguments[0] != asked  # then options of `memlane` itself may stand there
+    bare = "_MEMLANE_COMPLETE" in os.environ or not arguments or arguments[0] != asked  # then options of `memlane` itself are accepted
     app = typer.Typer(
         name="memlane",
         help="See, count, explain and fix the memory accesses of CUDA kernels, on a GPU or without one.",
@@ -89,15 +91,15 @@ def application(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _helps(here: bool) -> dict[str, list[str]]:
-    """Return the settings of a level of the command line: whether `--help` can stand at it.
+    """Return the settings of one level of the command line: whether it accepts `--help`.
 
-    Where the next word is a command it cannot. Typer would load all that converts values for it, which takes as long as the help itself.
+    It does not if the next word is a command: Typer would load all of its value converters, which takes as long as the help itself.
     """
     return {"help_option_names": ["-h", "--help"] if here else []}
 
 
 def run(application: typer.Typer, arguments: Sequence[str]) -> int:
-    """What `memlane.cli.main` says."""
+    """Run the application and return its exit code, as `memlane.cli.main` describes."""
     stream.replace_what_has_no_code()
     try:
         os.getcwd()
@@ -127,7 +129,7 @@ def _run(application: typer.Typer, arguments: Sequence[str]) -> int:
         return error.exit_code
     except _UsageError as error:
         return _refuse(error, arguments)
-    except SystemExit as stop:  # The end of a completion.
+    except SystemExit as stop:  # Typer raises it after a shell completion.
         code = stop.code if isinstance(stop.code, int) else 0
     except (KeyboardInterrupt, typer.Abort):  # Before a command began, or while its error was printed.
         code = INTERRUPTED
@@ -137,7 +139,7 @@ def _run(application: typer.Typer, arguments: Sequence[str]) -> int:
 
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""What Typer raises for a command line that is wrong. It has no public name of its own in Typer."""
+"""Exception class that Typer raises for a wrong command line; Typer has no public name for it."""
 
 
 _PLAINLY = (
@@ -146,11 +148,11 @@ _PLAINLY = (
     (re.compile(r"\(Possible options: (.*)\)"), r"(did you mean \1?)"),
     (re.compile(r"\. Did you mean (.*)\?$"), r" (did you mean \1?)"),
 )
-"""What Typer says, and how we say it."""
+"""Patterns of Typer's messages, and our wording for them."""
 
 
 def _refuse(error: Any, arguments: Sequence[str]) -> int:
-    """Print what is wrong with a command line in one line, or the help of a command that was called with nothing."""
+    """Print an error of the command line in one line, or the help of a command that was called without arguments."""
     if "Help" in type(error).__name__:
         error.show()
         return int(error.exit_code)
@@ -169,7 +171,7 @@ def _is_command(word: str) -> bool:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"memlane {sys.modules['memlane'].__version__}")  # the facade, which nothing inside imports, is loaded with us
+        typer.echo(f"memlane {sys.modules['memlane'].__version__}")  # loaded already; inner modules may not import it
         raise typer.Exit
 
 
@@ -190,7 +192,7 @@ def _loaded(module: str, function: str) -> Callable[..., None]:
 
 
 def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, with all that it needs loaded first. Ctrl-C is an error like others for it; Typer would end without a word."""
+    """Return the command with its modules loaded first and Ctrl-C turned into a CommandError; Typer would end without a message."""
 
     @wraps(command)
     def run(*args: Any, **options: Any) -> None:

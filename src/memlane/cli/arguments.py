@@ -1,4 +1,4 @@
-"""What `--arg` stands for, once it is parsed: values to make on a target, and structures of them laid out as C++ does."""
+"""Represent parsed `--arg` options: values to create on a target, and structures laid out as in C++."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ POINTER_BYTES = 8
 
 @dataclass(frozen=True)
 class ArgumentSpec:
-    """One `--arg`: an array to make on the target, or a number."""
+    """An array to create on the target, or a number, from one `--arg`."""
 
     text: str
     host: npt.NDArray[Any] | np.generic
 
     def on(self, target: Target) -> object:
-        """The value to pass to the kernel."""
+        """Return the value to pass to the kernel."""
         return self.host if isinstance(self.host, np.generic) else target.array(self.host)
 
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """One `--arg`: a texture, a surface or a tensor map of an array."""
+    """A texture, surface or tensor map of an array, from one `--arg`."""
 
     text: str
     kind: str
-    """Of `_IMAGES`."""
+    """A key of `_IMAGES` in `memlane.cli.specs`."""
     array: ArgumentSpec
     options: Mapping[str, Any]
 
     def on(self, target: Target) -> object:
-        """The value to pass to the kernel. CommandError where there is no such image."""
+        """Return the value to pass to the kernel. Raises CommandError if the target cannot create it."""
         try:
             if self.kind == "texture":
                 return target.texture(self.array.host, **self.options)
@@ -53,14 +53,14 @@ class ImageSpec:
 
 
 class StructureBytes(bytes):
-    """A structure as a kernel gets it, with what its members name: the memory of those must stay."""
+    """The bytes of a structure argument, with references to its members that keep their memory alive."""
 
     members: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True)
 class StructureSpec:
-    """One `--arg`: a structure, laid out as C++ does, each member at a multiple of its alignment."""
+    """A structure from one `--arg`, laid out as in C++: each member at a multiple of its alignment."""
 
     text: str
     members: tuple[Spec, ...]
@@ -68,12 +68,12 @@ class StructureSpec:
 
     @property
     def alignment(self) -> int:
-        """In bytes: that of the member with the largest one, or more where that was asked for."""
+        """Return the alignment in bytes: the largest of the members' alignments, or a larger one given explicitly."""
         return max(self.least_alignment, *(_extent(one)[1] for one in self.members))
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Of each member, in bytes."""
+        """Return the offset of each member in bytes."""
         found, end = [], 0
         for one in self.members:
             nbytes, alignment = _extent(one)
@@ -83,11 +83,11 @@ class StructureSpec:
 
     @property
     def nbytes(self) -> int:
-        """With the bytes that fill it up to its alignment."""
+        """Return the size in bytes, including the padding up to the alignment."""
         return _round_up(self.offsets[-1] + _extent(self.members[-1])[0], self.alignment)
 
     def on(self, target: Target) -> StructureBytes:
-        """The bytes to pass to the kernel, with addresses of arrays and handles of textures."""
+        """Return the bytes to pass to the kernel, with addresses of arrays and handles of textures."""
         values = tuple(one.on(target) for one in self.members)
         data = bytearray(self.nbytes)
         for offset, value in zip(self.offsets, values, strict=True):
@@ -102,7 +102,7 @@ Spec = ArgumentSpec | ImageSpec | StructureSpec
 
 
 def _extent(spec: Spec) -> tuple[int, int]:
-    """Bytes and alignment of a member of a structure."""
+    """Return size and alignment in bytes of a member of a structure."""
     if isinstance(spec, StructureSpec):
         return spec.nbytes, spec.alignment
     if isinstance(spec, ImageSpec) and spec.kind == "tensor_map":
@@ -128,8 +128,10 @@ def _round_up(number: int, multiple: int) -> int:
 
 
 def check_arguments(kernel: Kernel, specs: Sequence[Spec]) -> None:
-    """CommandError where there are not as many as the kernel has parameters, where a structure stands for a parameter that is none or none
-    for one, and where it has another size or alignment: then its members cannot be where the kernel looks for them."""
+    """Raise CommandError if the arguments do not match the kernel's parameters in number, or in which of them are structures.
+
+    A structure must also have the parameter's size and alignment; otherwise its members are not where the kernel reads them.
+    """
     params = kernel.function.params
     if kernel.function.convention is not None:
         return

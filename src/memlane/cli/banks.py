@@ -1,4 +1,4 @@
-"""`memlane banks`: what patterns of accesses cost under layouts of shared memory."""
+"""Implement `memlane banks`: count the wavefronts of access patterns under layouts of shared memory."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _NOTE = (
 
 
 def widths(text: str) -> list[int]:
-    """Bytes, from a list with commas."""
+    """Return the widths in bytes from a comma-separated list."""
     words = layout.split_names(text)
     for word in words:
         if word not in ("1", "2", "4", "8", "16"):
@@ -96,7 +96,7 @@ def widths(text: str) -> list[int]:
 
 
 def _row(word: str, specs: Sequence[Spec], made: Sequence[Sequence[Layout]], chip: str, nbytes: int, kind: AccessKind) -> Iterator[_Cell]:
-    """A pattern under each layout."""
+    """Yield the cell of a pattern under each layout."""
     for spec, layouts in zip(specs, made, strict=True):
         one = layout.pattern(word, layouts[0].rows, layouts[0].columns)
         if spec.random:
@@ -124,7 +124,7 @@ def mean_and_worst(cell: Wavefronts) -> str:
 
 
 def number(value: float) -> str:
-    """Two decimals, none where they are zeros."""
+    """Format a number with two decimals, or none if they are zeros."""
     return f"{value:.0f}" if abs(value - round(value)) < 0.005 else f"{value:.2f}"
 
 

@@ -1,4 +1,4 @@
-"""`memlane check`: what kernels do that no kernel may do."""
+"""Implement `memlane check`: find invalid accesses, data races and misused barriers in kernels."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def check(
 
 
 def _emulator() -> str:
-    """The emulator that the environment names, else the default one: a GPU cannot check."""
+    """Return the emulator that the environment names, or the default one: checks do not run on a GPU."""
     named = os.environ.get(targets.ENVIRONMENT, "")
     return named if named.startswith("emulator") else "emulator"
 
@@ -75,6 +75,6 @@ def _print(checker: Checker, as_json: bool, failure: Failure | None) -> None:
     if as_json:
         show_json(report.reports_document(checker.reports, len(kernels), kernels, why(failure), checker.failures))
         return
-    # What `--stop` stops at is a finding, which says all.
+    # The finding that `--stop` stops at already says why the program ended.
     broken = ("", ()) if failure is not None and isinstance(failure.error, CheckFailed) else (why(failure), checker.failures)
     show(report.render_reports(checker.reports, len(kernels), kernels, checker.sources, *broken))

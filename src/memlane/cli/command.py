@@ -1,4 +1,4 @@
-"""What the commands that run a program have in common: the options that say what to run, declared once."""
+"""Define the options shared by commands that run a program: what to compile and launch."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def _program(
 
 
 def runs_program_or_file(command: Callable[..., None]) -> Callable[..., None]:
-    """The same as `runs_program`, for a command that takes a record file in the place of a program too."""
+    """Wrap a command like `runs_program`, but also accept a record file in place of a program."""
     return runs_program(command, o.InputOrRecord)
 
 
 def runs_program(command: Callable[..., None], source: Any = o.Input) -> Callable[..., None]:
-    """A function of a `Program` and options of its own, as the command line sees it: with the options that make the program in front.
+    """Return the command with the options that describe a program in place of its first parameter, a `Program`.
 
-    Arguments of its own, which are no options, come before those of the program.
+    Its positional arguments come before those of the program; its other options follow them.
     """
     shared = dict(inspect.signature(_program, eval_str=True).parameters)
     shared["source"] = shared["source"].replace(annotation=source)
@@ -52,7 +52,7 @@ def runs_program(command: Callable[..., None], source: Any = o.Input) -> Callabl
         command(program, **options)
 
     before = [one for one in own if any(isinstance(note, ArgumentInfo) for note in get_args(one.annotation))]
-    last = shared.pop("patience")  # behind those of the command, which say where it runs
+    last = shared.pop("patience")  # after the command's own options for where it runs
     everything = [*before, *shared.values(), *(one for one in own if one not in before), last]
     run.__signature__ = inspect.Signature(everything)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in everything}

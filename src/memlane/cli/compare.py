@@ -1,4 +1,4 @@
-"""`memlane compare A B`: what changed between two traces, or two counts."""
+"""Implement `memlane compare A B`: show what changed between two traces, or two counts."""
 
 from __future__ import annotations
 

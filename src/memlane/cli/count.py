@@ -1,4 +1,4 @@
-"""`memlane count`: how many transactions each access costs."""
+"""Implement `memlane count`: count the transactions of each access."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ else:
     report = later("memlane.report")
 
 _FORMS = {".json": "json", ".csv": "csv"}
-"""What the name of an output file says of its format; any other name stands for the table."""
+"""Output format by the suffix of the output file; any other suffix gives a table."""
 
 
 @runs_program
@@ -87,7 +87,7 @@ def count(
 
 
 def _write(counted: _Counted, place: Path, force: bool) -> None:
-    """Write a file; where it cannot be written, there is still the table."""
+    """Write the output file; if that fails, print the table before raising."""
     try:
         with record.replacing(place, force) as stream:
             stream.write(counted.text().encode())
@@ -97,7 +97,7 @@ def _write(counted: _Counted, place: Path, force: bool) -> None:
 
 
 def _form(as_json: bool, as_csv: bool, output: Path | None) -> str:
-    """`json`, `csv` or `table`: what was asked for, else what the name of the file says."""
+    """Return `json`, `csv` or `table`: the format requested by an option, else the one of the output file's suffix."""
     if as_json and as_csv:
         raise CommandError("--json and --csv cannot be combined; pass one of them")
     if as_json or as_csv:
@@ -107,14 +107,14 @@ def _form(as_json: bool, as_csv: bool, output: Path | None) -> str:
 
 @dataclass(frozen=True)
 class _Counted:
-    """What was counted, in the form that was asked for."""
+    """Counts of the launches, in the requested format."""
 
     launches: Sequence[Counts]
     sources: Mapping[str, str]
     failures: Sequence[FailedLaunch]
     form: str
     failed: str
-    """Why the program broke off; empty where it ended well."""
+    """Reason why the program failed; empty if it completed."""
 
     def show(self) -> None:
         if self.form == "json":
@@ -127,7 +127,7 @@ class _Counted:
             typer.echo(report.counts_csv(self.launches), nl=False)
 
     def text(self) -> str:
-        """For a file."""
+        """Return the text to write to a file."""
         if self.form == "table":
             return report.to_text(self._tables(), columns())
         return report.counts_csv(self.launches) if self.form == "csv" else report.to_json(self._document())

@@ -1,4 +1,4 @@
-"""`memlane doctor`: what this machine can do."""
+"""Implement `memlane doctor`: list what this machine can do."""
 
 from __future__ import annotations
 

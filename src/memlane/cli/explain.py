@@ -1,4 +1,4 @@
-"""`memlane explain INPUT`: what is wrong with the memory accesses of a program, or of a record file."""
+"""Implement `memlane explain INPUT`: list problems with the memory accesses of a program or a record file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ else:
     report = later("memlane.report")
 
 FINDINGS = "Which findings, and how"
-"""The group of options that say what is shown."""
+"""Name of the option group for what to show."""
 
 Top = Annotated[
     int | None, typer.Option("--top", metavar="N", min=1, help="Show the N most expensive findings; default: 3.", rich_help_panel=FINDINGS)
@@ -87,7 +87,7 @@ def _tell(done: Recording, program: Program, top: int | None, why: bool, brief: 
 
 
 def _explained(done: Recording, program: Program) -> Findings:
-    """Return the findings of a recording. Raises the program's own error if no launch came far enough to be counted."""
+    """Return the findings of a recording. Raises the program's own error if no launch was counted."""
     try:
         return diagnose.explain(done.trace)
     except RecordError:

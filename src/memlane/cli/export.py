@@ -1,4 +1,4 @@
-"""`memlane export FILE --to csv`: the records in another format."""
+"""Implement `memlane export FILE --to csv`: convert records to another format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ else:
 
 
 FORMATS = ("clog2", "csv", "otf2", "perfetto")
-"""As `memlane.export` has them."""
+"""Formats of `memlane.export`, listed here because a help text must not load that package."""
 
 
 def export(

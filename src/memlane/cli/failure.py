@@ -1,4 +1,4 @@
-"""How a program broke off that a command ran: the command reports what was collected until then, and passes the failure on."""
+"""Describe how a program failed: a command first reports what was collected, and then raises the failure."""
 
 from __future__ import annotations
 
@@ -26,43 +26,45 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a program did not end well."""
+    """The reason why a program failed."""
 
     error: MemlaneError
-    """What the command ends with after its report: the text for standard error, and the exit code."""
+    """Error that the command raises after its report: the text for standard error, and the exit code."""
     why: str
-    """The reason in one line: for tables, documents and record files."""
+    """The reason in one line, for tables, documents and record files."""
 
 
 def why(failure: Failure | None) -> str:
-    """The reason in one line; empty for a program that ended well."""
+    """Return the reason in one line; empty if the program completed."""
     return "" if failure is None else failure.why
 
 
 def message(error: MemlaneError) -> str:
-    """What standard error says of an error: its text and its notes."""
+    """Return the text of an error for standard error, including its notes."""
     return "\n  ".join([f"memlane: {error}", *getattr(error, "__notes__", ())])
 
 
 def failure_of(error: MemlaneError | KeyboardInterrupt) -> Failure:
-    """What a launch, or Ctrl-C, did to a program."""
+    """Return the failure for an error of a launch, or for Ctrl-C."""
     if isinstance(error, KeyboardInterrupt):
         return Failure(CommandError("interrupted", exit_code=INTERRUPTED), "interrupted")
     return Failure(error, _first_line(str(error)))
 
 
 def failure_of_script(path: Path, file: str, error: BaseException) -> Failure | None:
-    """What ended a script, which is called `path` and whose code is of `file`; None for an exit that means success. The text of an
-    exception is the traceback that Python would show."""
+    """Return the failure for the exception that ended a script; None for an exit that means success.
+
+    `path` is the script's name in messages, and `file` is the name in its code objects. The text for an exception is Python's traceback.
+    """
     if isinstance(error, SystemExit):
         return _failure_of_exit(path, error.code)
     if isinstance(error, KeyboardInterrupt):
         return failure_of(error)
     place = _frame_in(file, error)
     if isinstance(error, MemlaneError):
-        if isinstance(error, CommandError):  # Its exit code is about another command line.
+        if isinstance(error, CommandError):  # Its exit code refers to another command line.
             error = CommandError(str(error), exit_code=1)
-        if place is not None and not isinstance(error, DeviceError):  # which is of the machine, wherever it is asked for
+        if place is not None and not isinstance(error, DeviceError):  # a DeviceError is about the machine, not about a line of the script
             error.add_note(f"reached from {path}:{place.lineno}: {place.line}")
         return failure_of(error)
     said = _traceback_in(file, error)
@@ -76,12 +78,14 @@ _LAUNCHERS = {
     "triton": ("triton.runtime", "Triton", "ml.triton(function, types, constants)"),
     "cupy": ("cupy", "CuPy", "ml.cuda(text)"),
 }
-"""By package: the modules of it that launch kernels, its name for people, and what memlane has instead."""
+"""For each package: prefix of its modules that launch kernels, its display name, and the memlane function to use instead."""
 
 
 def unseen_launches(loaded: Collection[str]) -> str:
-    """Return what to do about a script that launched nothing through memlane, as the end of a sentence; empty where none of the `loaded`
-    modules is one that launches kernels by itself."""
+    """Return advice for a script that launched nothing through memlane, as the end of a sentence.
+
+    Empty if none of the `loaded` modules launches kernels itself.
+    """
     for package, (_, name, instead) in _LAUNCHERS.items():
         if package in loaded:
             return f"; launches that {name} makes are not observed: load the kernel with target.load({instead}) and launch that"
@@ -89,8 +93,7 @@ def unseen_launches(loaded: Collection[str]) -> str:
 
 
 def _advice(error: BaseException) -> str:
-    """Return a line for an error that comes out of another package's launch of a kernel: such a launch needs a GPU, and memlane does not
-    see it."""
+    """Return a line of advice for an error raised in another package's kernel launch, which memlane cannot observe; empty otherwise."""
     frames, modules = error.__traceback__, set[str]()
     while frames is not None:
         modules.add(frames.tb_frame.f_globals.get("__name__", ""))
@@ -105,7 +108,10 @@ def _advice(error: BaseException) -> str:
 
 
 def _failure_of_exit(path: Path, code: object) -> Failure | None:
-    """Exit codes as Python has them: None and 0 are success, other numbers are passed on, anything else is a text for standard error."""
+    """Return the failure for a Python exit code; None for None and 0, which mean success.
+
+    Other numbers are passed on; any other object is a text for standard error, with exit code 1.
+    """
     if code is None or (code == 0 and isinstance(code, int)):
         return None
     if isinstance(code, int):
@@ -114,13 +120,13 @@ def _failure_of_exit(path: Path, code: object) -> Failure | None:
 
 
 def _frame_in(file: str, error: BaseException) -> traceback.FrameSummary | None:
-    """The innermost line of the script that an error came through; None if it came from elsewhere, as from a thread of ours."""
+    """Return the innermost frame of the script in an error's traceback; None if there is none, as for an error in one of our threads."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return frames[-1] if frames else None
 
 
 def _traceback_in(file: str, error: BaseException) -> str:
-    """The traceback from the script on: what leads to it is how we run scripts."""
+    """Return the traceback from the script on, without our frames that run the script."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename != file:
         frames = frames.tb_next
@@ -133,7 +139,7 @@ def _first_line(text: str) -> str:
 
 @contextmanager
 def passing_on(failure: Failure | None) -> Iterator[None]:
-    """Inside the `with` block the report is printed and written; then the failure is raised, also where the report found no room."""
+    """Raise the failure after the `with` block, which prints and writes the report, even if the report cannot be written."""
     try:
         yield
     except RecordError as error:
@@ -149,7 +155,7 @@ def passing_on(failure: Failure | None) -> Iterator[None]:
 
 
 def finished(finish: Callable[[], _T], failure: Failure | None) -> _T:
-    """What was collected, from `finish`. After a failure that took it along, as that of a GPU does, the failure is raised."""
+    """Return the result of `finish`. If it fails because the program's failure lost the records (a GPU error does), raise the latter."""
     try:
         with _second_interrupt(failure):
             return finish()
@@ -161,7 +167,7 @@ def finished(finish: Callable[[], _T], failure: Failure | None) -> _T:
 
 @contextmanager
 def _second_interrupt(failure: Failure | None) -> Iterator[None]:
-    """Inside the `with` block, after Ctrl-C, another one ends the process at once: a GPU may never finish what it is waited for."""
+    """End the process at once on a second Ctrl-C inside the `with` block, because a GPU may never finish."""
     interrupted = failure is not None and failure.error.exit_code == INTERRUPTED and current_thread() is main_thread()
     if not interrupted or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield

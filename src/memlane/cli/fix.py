@@ -1,4 +1,4 @@
-"""`memlane fix`: a layout of shared memory that makes a kernel quicker, found by trying."""
+"""Implement `memlane fix`: try layouts of shared memory, and show which make a kernel faster."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _print(fix: Fix) -> None:
     show(texts.Text.assemble((f"{record.kernel_label(fix.kernel)}: {fix.array.title.rpartition('::')[2]}", "bold"), f" on {fix.target}"))
     names = ("wavefronts", "modelled us" if fix.modelled else "us", "times as fast", "registers", "shared bytes", "blocks per SM")
     tried = (fix.original, *fix.tried)
-    # On a terminal that is too narrow for it a long name goes on in the next line; in a file nothing keeps it from being whole.
+    # A terminal that is too narrow wraps a long name; in a file it stays on one line.
     room = 24 if on_terminal() else max(len(_cells(one)[0]) for one in tried)
     widths = [max(8, *map(len, name.split())) for name in names]
     table = rich_tables.Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
@@ -129,7 +129,7 @@ def _print(fix: Fix) -> None:
         show(texts.Text(), texts.Text(fix.advice))
     source = fix.source(o.LAYOUT_FUNCTION).rstrip()
     if source:
-        typer.echo(f"\n{source}")  # text to be copied is not broken
+        typer.echo(f"\n{source}")  # echo does not wrap, so that the text can be copied
     typer.echo()
 
 

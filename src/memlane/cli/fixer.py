@@ -1,4 +1,4 @@
-"""The observer behind `memlane fix`."""
+"""Define the launch observer of `memlane fix`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from memlane.record import kernel_label
 
 
 class Fixer(LaunchObserver):
-    """Tries layouts before a launch happens, which then goes its way: for the first launch of each kernel, or for one launch."""
+    """Launch observer that tries layouts before a launch, and then lets it run unchanged.
+
+    It does so for the first launch of each kernel, or only for the launch numbered `only_launch`.
+    """
 
     def __init__(self, only_launch: int | None, array: str, rows: int | None, columns: int | None) -> None:
         super().__init__(only_launch)
         self.looked_at: list[str] = []
-        """Labels of the kernels that were tried."""
+        """Labels of the kernels for which layouts were tried."""
         self.found: list[Fix] = []
         self.advice: list[LayoutAdvice] = []
-        """Of arrays in global memory, where no array in shared memory was named."""
+        """Layout advice for arrays in global memory, if no array in shared memory was named."""
         self._array, self._rows, self._columns = array, rows, columns
         self._known: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""How the help of a command is laid out: its options in groups, and examples as they are typed."""
+"""Format the help of a command: its options in groups, followed by example command lines."""
 
 from __future__ import annotations
 
@@ -65,28 +65,30 @@ EXAMPLES = {
     ),
     "lab volume": ("memlane lab volume --quick", "memlane lab volume --shape 8x16 --shape 32x4 --view 90,0,90"),
 }
-"""By command."""
+"""Example command lines by command."""
 
 
 _TYPE = re.compile(r" <.*>$")
-"""The type of an argument, as Typer writes it behind the name: `<list[str]>` tells nobody anything."""
+"""Pattern of the type that Typer writes after an argument's name; `<list[str]>` does not help users."""
 _RANGE = re.compile(r"\s*\[x>=\d+\]$")
-"""The least value, as Typer writes it behind a help text that says so in words."""
+"""Pattern of the lower bound that Typer appends to a help text, which already states it in words."""
 
 
 class HelpfulCommand(TyperCommand):
-    """A command whose help lists its options by `rich_help_panel`, in the order in which the groups come up, and ends in its examples."""
+    """Command whose help lists its options by `rich_help_panel`, in order of first use, and ends with examples."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Print the help, where that is asked for first, before any value is converted: what Typer converts values with takes as long to
-        load as all the rest."""
+        """Print the help if it is the first argument, before any value is converted.
+
+        Loading Typer's converters takes as long as everything else.
+        """
         if args and args[0] in ctx.help_option_names and not ctx.resilient_parsing:
             typer.echo(self.get_help(ctx))
             ctx.exit()
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """`[OPTIONS] INPUT [-- ARGS]`."""
+        """Return the pieces of the usage line `[OPTIONS] INPUT [-- ARGS]`."""
         arguments = [one for one in self.get_params(ctx) if one.param_type_name == "argument"]
         names = [str(getattr(one, "metavar", None) or one.name) for one in arguments]
         return [
@@ -107,12 +109,12 @@ class HelpfulCommand(TyperCommand):
                 formatter.write_dl(records)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """What is typed stands in one line, however long."""
+        """Write each example on one line, without wrapping."""
         if self.epilog:
             with formatter.section("Examples"):
                 formatter.write("".join(f"  {line}\n" for line in self.epilog.splitlines()))
 
 
 def examples(command: str) -> str:
-    """A line for each."""
+    """Return the examples of a command, one per line."""
     return "\n".join(EXAMPLES[command])

@@ -1,4 +1,4 @@
-"""`memlane lab NAME`: experiments on this machine. One function for each lab."""
+"""Implement `memlane lab NAME`: run experiments on this machine. Each lab is one function."""
 
 from __future__ import annotations
 
@@ -215,12 +215,12 @@ def volume(
 
 
 def _measured_by(lab: str, where: Machine) -> str:
-    """What a chip file says of where a number is from."""
+    """Return the source that a chip file gives for a measured number."""
     return f"measured: {datetime.date.today().isoformat()}, driver {where.driver}, CUDA {where.cuda}, memlane lab {lab}"
 
 
 def _offer_chip_file(target: Target, measured: Mapping[str, Fact], save_chip: bool, force: bool) -> None:
-    """Write the user's file of a chip, or show what would go into it."""
+    """Write the user's chip file, or print the text that would be written."""
     text = chip_file.chip_file(target.chip, measured)
     if save_chip:
         typer.echo(f"Wrote {chip_file.write_chip(target.chip, text, force=force)}")
@@ -229,7 +229,7 @@ def _offer_chip_file(target: Target, measured: Mapping[str, Fact], save_chip: bo
 
 
 def _check_chip_file(target: Target, save_chip: bool, force: bool) -> None:
-    """Refuse before anything is measured what would be refused afterwards."""
+    """Raise CommandError before measuring if the chip file could not be written afterwards."""
     if save_chip and target.modelled:
         raise CommandError(f"--write-chip: the times of {target.name} come from its chip file; measure on a GPU: --target cuda:0")
     if save_chip:
@@ -245,7 +245,7 @@ def _run(
     run: Callable[[Target, Request], Result] | None = None,
     said: Sequence[str] = (),
 ) -> tuple[Result, Machine]:
-    """Run a lab, print its tables, write its files. `run`: where the command has options of its own, which are `said`."""
+    """Run a lab, print its tables, write its files. `run` replaces the lab's function if the command has own options, listed in `said`."""
     run, where = run or labs.LABS[name].run, labs.machine(target)
     cases = tuple(word.strip() for word in only.split(";")) if only else ()
     folder = may_fill(out or Path(f"lab-{name}"))

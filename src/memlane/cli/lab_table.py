@@ -1,4 +1,4 @@
-"""A lab's table on a terminal: lines break between words, columns without room are left out by name, sentences stand below."""
+"""Fit a lab's table to a terminal: wrap lines between words, leave out columns without room, and print remarks below the table."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from rich.text import Text
 from memlane.lab import Table
 
 LABELS = 2
-"""The first columns say what a line is about; they and one number always stay."""
+"""Number of leading columns that identify a row; they and one number are never left out."""
 _GAP, _SHORT = 2, 14
 _MOST_LABELS = 3
-"""So many first columns, if they have words, name a line in front of a remark on it."""
+"""Maximum number of leading text columns that name a row in front of its remark."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What is printed of a table."""
+    """The printable form of a table."""
 
     grid: Grid
     width: int
-    """Of the grid; more than was asked for only where the labels and one number need it."""
+    """Width of the grid; larger than requested only if the labels and one number need it."""
     left_out: tuple[str, ...]
-    """Titles of the columns that are not in it."""
+    """Titles of the columns that were left out."""
 
 
 def fitted(table: Table, width: int) -> Fitted:
-    """The table in so many columns of text. No word and no number is broken."""
+    """Return the table fitted to `width` characters, without breaking a word or a number."""
     titles = [name.replace("_cycles", "" if in_cycles(table) else ", cycles") for name in table.head]
     texts = [[title, *(_cell(line[number]) for line in table.lines)] for number, title in enumerate(titles)]
     least = [max(_narrowest(text, number < LABELS) for text in column) for number, column in enumerate(texts)]
@@ -49,7 +49,7 @@ def fitted(table: Table, width: int) -> Fitted:
 
 
 def remarks(table: Table) -> list[str]:
-    """Return the sentences of a table's columns of remarks: one that several lines have once, with the labels of these lines."""
+    """Return the remarks of a table's rows as sentences; a remark shared by several rows is given once, with the labels of these rows."""
     found: dict[str, list[str]] = {}
     columns = range(min(len(table.head), _MOST_LABELS))
     labelled = list(takewhile(lambda number: all(isinstance(line[number], str) for line in table.lines), columns))
@@ -63,18 +63,18 @@ def remarks(table: Table) -> list[str]:
 
 
 def in_cycles(table: Table) -> bool:
-    """Whether all its numbers are cycles, so that the title can say so once."""
+    """Return whether all numbers of the table are cycles, so that the unit can be in the title."""
     numbers = [column for column in range(len(table.head)) if any(isinstance(line[column], float) for line in table.lines)]
     return bool(numbers) and all(table.head[column].endswith("_cycles") for column in numbers)
 
 
 def _narrowest(text: str, is_label: bool) -> int:
-    """The narrowest column that shows a text: short labels, as `(90, 0, 90)`, are one word."""
+    """Return the narrowest column that shows a text; a short label such as `(90, 0, 90)` counts as one word."""
     return len(text) if is_label and len(text) <= _SHORT else max((len(word) for word in text.split()), default=0)
 
 
 def _shown(table: Table, least: list[int], width: int) -> list[int]:
-    """The columns for which there is room at their narrowest: what the table can spare goes first, then the last ones."""
+    """Return the columns that fit at their narrowest, leaving out first the table's `spare` columns and then the last ones."""
     shown = [number for number in range(len(least)) if table.head[number] not in table.remarks]
     spare = [table.head.index(name) for name in table.spare]
     going = [*spare, *(number for number in reversed(shown[LABELS:]) if number not in spare)]
@@ -84,7 +84,7 @@ def _shown(table: Table, least: list[int], width: int) -> list[int]:
 
 
 def _spread(widths: dict[int, int], wanted: dict[int, int], room: int) -> None:
-    """Hand out the room that is left, evenly among the columns that still break lines."""
+    """Distribute the remaining width evenly among the columns that still wrap."""
     while room > 0 and (narrow := [number for number in widths if widths[number] < wanted[number]]):
         for number in narrow[:room]:
             widths[number] += 1

@@ -1,12 +1,12 @@
-"""Modules that a command needs when it runs, and not for its help or for what a shell completes.
+"""Load modules lazily that a command needs to run, but not for its help or for shell completion.
 
     if TYPE_CHECKING:
         from memlane import measure
     else:
         measure = later("memlane.measure")
 
-`load` loads all that modules of commands announced so. It is called in one place, in front of the command, where Ctrl-C ends the process at
-once; what was announced later still loads on its first use.
+`load` imports all modules registered by `later`. It is called in one place, just before the command runs, where Ctrl-C ends the process at
+once. Modules registered afterwards load on first use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib import import_module
 
 
 class _Later:
-    """Stands for a module, whose attributes it has."""
+    """Proxy of a module that imports it when an attribute is read."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -28,13 +28,13 @@ _announced: dict[str, None] = {}
 
 
 def later(name: str) -> object:
-    """The module called `name`, not loaded yet."""
+    """Return a proxy of the module `name`, which is not imported yet."""
     _announced[name] = None
     return _Later(name)
 
 
 def load() -> None:
-    """Load what was announced, and what these modules announce in their turn."""
+    """Import all registered modules, and those that they register in turn."""
     loaded: set[str] = set()
     while names := _announced.keys() - loaded:
         for name in sorted(names):

@@ -1,4 +1,4 @@
-"""A launch to start from, for a .cu or .ptx file that was named without one."""
+"""Suggest launch options for a .cu or .ptx file that was named without any."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _DTYPES = {
     "__nv_bfloat16": "u2", "__nv_bfloat162": "u2", "nv_bfloat16": "u2", "nv_bfloat162": "u2",
     "f32": "f4", "f64": "f8", "u32": "i4", "s32": "i4", "b32": "i4", "u16": "u2", "s16": "i2", "u8": "u1", "s8": "i1",
 }  # fmt: skip
-"""By a type of C++ or of PTX, NumPy's name of it, or of the elements of a vector."""
+"""NumPy type by the C++ or PTX type; for a vector, the type of its elements."""
 _ELEMENTS = 1 << 20
 _SIDE = 1 << 10
-"""Numbers are this large, so that both N threads and an N x N matrix fit into arrays of `_ELEMENTS`."""
+"""Value for number arguments, chosen so that both N threads and an N x N matrix fit into arrays of `_ELEMENTS`."""
 _SHARED_BYTES = 4096
-"""Dynamic shared memory: 16 bytes for each of 256 threads, 8 for each of 512."""
+"""Bytes of dynamic shared memory: 16 for each of 256 threads, or 8 for each of 512."""
 _DEEPEST, _MOST_MEMBERS = 4, 40
-"""Structures inside each other, and members of one, that are written out."""
+"""Maximum nesting of structures, and maximum number of members, that are written out."""
 _LONGEST_CALL = 160
 _SHAPES = {1: ("4", "256"), 2: ("64,64", "16,16"), 3: ("16,16,16", "8,8,8")}
-"""A grid and a block, by the number of axes."""
+"""Grid and block by number of dimensions."""
 
 
 def launch_example(kernel: Kernel) -> str:
-    """Return options that launch a kernel: a grid, a block and an argument for each parameter, of types that fit and sizes to adapt.
+    """Return options that launch a kernel: a grid, a block and an argument of a matching type for each parameter, with sizes to adapt.
 
-    Numbers that stand in the source's own launch of the kernel are taken from there, and its text is quoted behind the options.
+    Literal numbers in the source's own launch of the kernel are used, and that launch is quoted after the options.
     """
     call = _own_launch(kernel)
     configuration, values = _parts(call)
@@ -62,7 +62,7 @@ def launch_example(kernel: Kernel) -> str:
 
 
 def _shape(kernel: Kernel, configuration: list[str]) -> list[str]:
-    """Return a grid and a block: those of the source if they are numbers, else as many dimensions as the kernel reads thread indices."""
+    """Return a grid and a block: those of the source if they are numbers, else with as many dimensions as thread indices are read."""
     indices = special_registers(kernel.module, kernel.function)
     axes = 3 if "%tid.z" in indices else 2 if "%tid.y" in indices else 1
     grid, block = _SHAPES[axes]
@@ -71,7 +71,7 @@ def _shape(kernel: Kernel, configuration: list[str]) -> list[str]:
 
 
 def _has_dynamic_shared(kernel: Kernel) -> bool:
-    """Return whether a kernel, or what it calls, uses shared memory whose size the launch decides."""
+    """Return whether a kernel, or a function that it calls, uses dynamic shared memory."""
     variables = kernel.module.variables
     dynamic = {name for name, one in variables.items() if one.space == "shared" and "extern" in one.linkage}
     functions = (kernel.function, *called_functions(kernel.module, kernel.function)) if dynamic else ()
@@ -79,13 +79,13 @@ def _has_dynamic_shared(kernel: Kernel) -> bool:
 
 
 def _parts(call: str) -> tuple[list[str], list[str]]:
-    """Return what stands between the angle brackets of a launch, and its arguments: `f<<<1, n>>>(a)` -> `1`, `n` and `a`."""
+    """Return the configuration and the arguments of a launch: `f<<<1, n>>>(a)` -> `1`, `n` and `a`."""
     head, _, arguments = call.partition(">>>")
     return list(_split(head.partition("<<<")[2])), list(_split(arguments.strip().removeprefix("(").removesuffix(")")))
 
 
 def _extent(text: str) -> str:
-    """Return a grid or a block of plain numbers as the command line has it, else nothing: `dim3(32, 8)` -> `32,8`."""
+    """Return a grid or block of plain numbers in command-line form, `dim3(32, 8)` -> `32,8`; empty for anything else."""
     found = re.fullmatch(r"(?:dim3\s*[({])?([\d\s,]+)[)}]?", text.strip())
     return ",".join(found[1].replace(",", " ").split()) if found else ""
 
@@ -101,7 +101,7 @@ def _argument(param: Variable, written: str, name: str, own: str) -> str:
 
 
 def _number(dtype: str, own: str = "") -> str:
-    """Return a number with its type; `own` is what the source passes, which is taken if it is a literal."""
+    """Return a number with its type; `own`, the argument in the source, is used if it is a literal."""
     value = "1.0" if dtype.startswith("f") else "1" if dtype in ("bool", "i1", "u1") else str(_SIDE)
     number = re.fullmatch(r"(-?\d+)[uUlL]*|(-?\d+\.\d*(?:[eE]-?\d+)?)[fF]?", own)
     if number and (number[1] or dtype.startswith("f")):
@@ -110,14 +110,14 @@ def _number(dtype: str, own: str = "") -> str:
 
 
 def _structure(kernel: Kernel, written: str, nbytes: int) -> str:
-    """Return the members of a structure in braces, as its definition has them; `{MEMBERS}` where that is not known, or of another size."""
+    """Return the members of a structure in braces, by its definition; `{MEMBERS}` if they are unknown or do not match its size."""
     texts = list(kernel.module.sources.values())
     members = _members(written.removeprefix("const ").rpartition("::")[2], texts, front_ends.type_aliases(texts), _DEEPEST)
     return members[0] if members is not None and members[1] == nbytes else "{MEMBERS}"
 
 
 def _members(kind: str, texts: Sequence[str], aliases: Mapping[str, str], depth: int) -> tuple[str, int, int] | None:
-    """Return the members of a structure in braces with its size and alignment; None where they are not known."""
+    """Return the members of a structure in braces, with its size and alignment; None if they are unknown."""
     declared = front_ends.structure_members(texts, kind) if depth else None
     if not declared or sum(one.count for one in declared) > _MOST_MEMBERS:
         return None
@@ -128,7 +128,7 @@ def _members(kind: str, texts: Sequence[str], aliases: Mapping[str, str], depth:
         dtype = _DTYPES.get(plain, "")
         if member.is_pointer:
             word, nbytes, alignment = f"{dtype or 'u1'}[{_ELEMENTS}]", 8, 8
-        elif dtype and not plain[-1].isdigit():  # a vector (`float2`) is none of its elements
+        elif dtype and not plain[-1].isdigit():  # a vector (`float2`) is not a scalar of its element type
             nbytes = alignment = 1 if dtype == "bool" else int(dtype[1:])
             word = _number(dtype)
         elif (inner := _members(plain.rpartition("::")[2], texts, aliases, depth - 1)) is not None:
@@ -158,7 +158,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _own_launch(kernel: Kernel) -> str:
-    """Return the first launch of the kernel in its source, in one line; empty where there is none."""
+    """Return the first launch of the kernel in its source, on one line; empty if there is none."""
     name = re.escape(kernel.title.partition("(")[0].partition("<")[0].rpartition(" ")[2].rpartition("::")[2])
     for text in kernel.module.sources.values():
         if found := re.search(rf"\b{name}\s*(<[^<>;]*>)?\s*<<<[^;]*?>>>\s*\([^;]*\)(?=\s*;)", text):

@@ -1,4 +1,4 @@
-"""`memlane layout search` and `memlane layout show`: a layout for a set of patterns, and what a layout looks like."""
+"""Implement `memlane layout search` and `memlane layout show`: find a layout for a set of patterns, or print one."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def show(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """On a terminal, a bar that goes when the search ends."""
+    """Show a progress bar on a terminal, and remove it when the search ends."""
     console = consoles.Console(stderr=True)
     if not console.is_terminal:
         yield None

@@ -1,4 +1,4 @@
-"""What the compiler front end left out of a program, what a trace will keep, and what an export will take, told to who runs a command."""
+"""Print log messages to standard error while a command runs: omissions of the compiler front end, limits of a trace, long exports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class _ToStandardError(logging.Handler):
-    """One line for each note, and the same note once."""
+    """Log handler that prints one line per message, and each line only once."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -24,21 +24,21 @@ class _ToStandardError(logging.Handler):
 
 @contextmanager
 def compile_notes() -> Iterator[None]:
-    """Inside the `with` block what is left out of a program is told on standard error."""
+    """Print what the compiler front end leaves out of a program, inside the `with` block."""
     with _told(logging.getLogger("memlane.compile")):
         yield
 
 
 @contextmanager
 def plan_notes() -> Iterator[None]:
-    """Inside the `with` block it is told on standard error, before each launch, what a trace may have no room for or leaves out."""
+    """Print before each launch what a trace leaves out or may not have room for, inside the `with` block."""
     with _told(logging.getLogger("memlane.measure")):
         yield
 
 
 @contextmanager
 def export_notes() -> Iterator[None]:
-    """Inside the `with` block it is told on standard error, before anything is written, what will take long."""
+    """Print which steps of an export will take long, before anything is written, inside the `with` block."""
     with _told(logging.getLogger("memlane.export")):
         yield
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, declared once so that they read the same everywhere."""
+"""Define options that several commands share, so that their wording is the same everywhere."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ COMPILE = "Compilation of a .cu file"
 WHAT = "What to observe"
 RUN = "Where and how to run"
 RESULT = "Result"
-"""The groups in which a help lists options, in this order; others come before the last one."""
+"""Headings of option groups in a help, in this order; groups of single commands come before the last one."""
 
 
 def one_of(*words: str) -> Callable[[str], list[str]]:
-    """What a shell completes where one of `words` is wanted."""
+    """Return a shell completion function for one of `words`."""
 
     def completed(incomplete: str) -> list[str]:
         return [word for word in words if word.startswith(incomplete)]
@@ -35,18 +35,18 @@ def one_of(*words: str) -> Callable[[str], list[str]]:
 
 
 def chip_names(incomplete: str) -> list[str]:
-    """Return what a shell completes where the name of a chip is wanted."""
+    """Return the chip names that begin with `incomplete`, for shell completion."""
     return one_of(*chips.names())(incomplete)
 
 
 def target_names(incomplete: str) -> list[str]:
-    """Return what a shell completes where the name of a target is wanted."""
+    """Return the target names that begin with `incomplete`, for shell completion."""
     return one_of("cuda", "cuda:0", "emulator", *(f"emulator:{name}" for name in chips.names()))(incomplete)
 
 
 TARGETS_HELP = "cuda:0, emulator:h200, ... Default: $MEMLANE_TARGET, else the first GPU, else the emulator."
 LAYOUT_FUNCTION = "place"
-"""What a layout that a command prints as a function is called."""
+"""Name of the function in which a command prints a layout."""
 
 Input = Annotated[
     Path, typer.Argument(metavar="INPUT", help="A Python script that launches kernels through memlane, or a .cu or .ptx file.")
@@ -189,7 +189,7 @@ AccessKinds = Annotated[
 
 
 def kernel_pairs(texts: Sequence[str]) -> dict[str, str] | None:
-    """Return by the name of a kernel in the first file its name in the second, from texts such as `naive=tiled`; None for no text.
+    """Return pairs of kernel names, first file -> second file, from texts such as `naive=tiled`; None without texts.
 
     Raises CommandError for a text that is not a pair.
     """
@@ -203,7 +203,7 @@ def kernel_pairs(texts: Sequence[str]) -> dict[str, str] | None:
 
 
 def access_kinds(text: str) -> list[AccessKind]:
-    """What `--access` says. CommandError for anything else."""
+    """Return the access kinds that `--access` lists. Raises CommandError for anything else."""
     kinds: dict[str, list[AccessKind]] = {
         "load": ["load"],
         "store": ["store"],

@@ -1,4 +1,4 @@
-"""Where results go and what is said of them."""
+"""Check output paths, and report written files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 
 @contextmanager
 def wrong_use() -> Iterator[None]:
-    """Inside the `with` block an error is one of the command line, with its exit code."""
+    """Turn any MemlaneError inside the `with` block into a CommandError, whose exit code means a wrong command line."""
     try:
         yield
     except CommandError:
@@ -32,9 +32,9 @@ def wrong_use() -> Iterator[None]:
 
 
 def may_write(path: Path, source: Path, force: bool) -> Path:
-    """`path`, made absolute, because a program may well change the working directory.
+    """Return `path` as an absolute path, because a program may change the working directory.
 
-    CommandError if it is `source` itself, which `force` is not about, if it exists and not `force`, or if it cannot be written.
+    Raises CommandError if it is `source` itself (even with `force`), if it exists without `force`, or if it cannot be written.
     """
     not_the_input(path, source)
     with wrong_use():
@@ -43,7 +43,7 @@ def may_write(path: Path, source: Path, force: bool) -> Path:
 
 
 def may_fill(folder: Path) -> Path:
-    """`folder`, a directory for files, which need not be there yet. CommandError if no files can be made in it."""
+    """Return `folder`, a directory for output files, which may not exist yet. Raises CommandError if no files can be created in it."""
     there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
     if not there.is_dir():
         raise CommandError(f"{there} is a file, but several files will be written to {folder}; name a directory with --out")
@@ -56,9 +56,9 @@ def may_fill(folder: Path) -> Path:
 
 
 def output_path(given: Path | None, source: Path, suffix: str, force: bool, is_replaceable: Callable[[Path], bool] | None = None) -> Path:
-    """The file to write: `given`, else named after `source`, in the working directory.
+    """Return the file to write: `given`, else a name derived from `source`, in the working directory.
 
-    CommandError as for `may_write`, but none for a file that exists and `is_replaceable`.
+    Raises CommandError as `may_write` does, except for an existing file for which `is_replaceable` returns True.
     """
     path = given or Path(source.stem + suffix)
     may_write(path, source, force or (is_replaceable is not None and is_replaceable(path)))
@@ -66,19 +66,19 @@ def output_path(given: Path | None, source: Path, suffix: str, force: bool, is_r
 
 
 def tell_of(path: Path, name: Path | None = None) -> None:
-    """Say that a file was written, under the `name` that it was given: on standard error where it may be standard output itself."""
+    """Print that a file was written, under the `name` the user gave; to standard error if the path may be standard output itself."""
     typer.echo(f"Wrote {name or path}", err=not (path.is_file() or path.is_dir()))
 
 
 def recorded(path: Path) -> Trace:
-    """The trace in a record file. CommandError if there is no such file, RecordError if it is not a record."""
+    """Return the trace in a record file. Raises CommandError if there is no such file, RecordError if it is not a record."""
     if not path.exists():
         raise CommandError(f"{path}: there is no such file")
     return record.load(path)
 
 
 def not_the_input(path: Path, source: Path) -> Path:
-    """`path`; CommandError if it is `source`, or stands for standard output in other programs."""
+    """Return `path`. Raises CommandError if it is `source`, or `-`, which other programs take for standard output."""
     if str(path) == "-":
         raise CommandError("--output - does not mean standard output; name a file, such as out.csv or /dev/stdout")
     if path.exists() and path.samefile(source):

@@ -1,4 +1,4 @@
-"""`memlane predict`: how long the launches of a program would take on GPUs that are not here."""
+"""Implement `memlane predict`: predict how long the launches of a program take on other GPUs."""
 
 from __future__ import annotations
 

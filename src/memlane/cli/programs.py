@@ -1,4 +1,4 @@
-"""What a command runs: a script that launches kernels itself, or one kernel of a .cu or .ptx file."""
+"""Run the program of a command: a script that launches kernels itself, or one kernel of a .cu or .ptx file."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ else:
 
 SOURCE_SUFFIXES = (".cu", ".cuh", ".ptx")
 _ASSEMBLED = (b"\x7fELF", b"\x50\xed\x55\xba")
-"""How cubins and executables, and fat binaries, begin."""
+"""Magic numbers of ELF files (cubins and executables) and of fat binaries."""
 _SOON_S = 0.05
-"""A thread that takes longer to end may wait for something."""
+"""Seconds to wait for a thread; one that takes longer may be waiting for something."""
 OLDEST_COMPILED = (7, 5)
-"""The lowest compute capability that the compiler still knows. Older chips are emulated all the same: the code for this one does."""
+"""Lowest compute capability that the compiler supports. Older chips are emulated with code for this one."""
 
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """How a .cu file is compiled."""
+    """Options for compiling a .cu file."""
 
     define: Sequence[str] = ()
     include: Sequence[Path] = ()
@@ -62,7 +62,7 @@ class CompileOptions:
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """The one launch that a .cu or .ptx file gets, as it stands on the command line."""
+    """The launch of a .cu or .ptx file, as given on the command line."""
 
     kernel: str = ""
     grid: str = ""
@@ -74,18 +74,18 @@ class LaunchOptions:
 
 @dataclass(frozen=True)
 class Program:
-    """What is to be run: a script with its arguments, or a .cu or .ptx file with how to compile and launch it."""
+    """The program to run: a script with its arguments, or a .cu or .ptx file with options to compile and launch it."""
 
     path: Path
     arguments: Sequence[str] = ()
     compile: CompileOptions = CompileOptions()
     launch: LaunchOptions = LaunchOptions()
     patience: int = 0
-    """How long emulators wait for a loop to end; 0 for their default."""
+    """Number of loop budgets without progress after which an emulator ends a launch as endless; 0 for the default."""
 
     @property
     def is_record(self) -> bool:
-        """Whether it is a record file, or called like one."""
+        """Return whether the path is a record file, or has the suffix of one."""
         return self.path.suffix == ".parquet" or (self.path.is_file() and record.is_record(self.path))
 
     @property
@@ -94,7 +94,7 @@ class Program:
 
     @property
     def launch_words(self) -> str:
-        """The options that say how it is compiled and launched, as they are typed."""
+        """Return the compilation and launch options as typed on the command line."""
         words = [f"--{name}={value}" for name in ("define", "include", "instantiate", "link") for value in getattr(self.compile, name)]
         words += [
             f"--{name}={value}" for name in ("std", "arch") if (value := getattr(self.compile, name)) != getattr(CompileOptions, name)
@@ -106,11 +106,11 @@ class Program:
         return "".join(f" {shlex.quote(one)}" for one in words) if not self.is_record else ""
 
     def without_kernel(self) -> Program:
-        """Return a script without the name of a kernel, which there chooses findings and not what is launched."""
+        """Return a script without its kernel name, which selects findings for a script and not the kernel to launch."""
         return replace(self, launch=replace(self.launch, kernel="")) if self.is_script else self
 
     def refuse_options(self, **others: object) -> None:
-        """CommandError for options that a record file has no use for: those of launches, and `others` by name."""
+        """Raise CommandError for options that do not apply to a record file: those of launches, and `others` by name."""
         given = [one for one in self._given() if one != "--kernel"]
         given += [f"--{name}" for name, value in {"patience": self.patience, **others}.items() if value]
         if self.arguments:
@@ -119,14 +119,14 @@ class Program:
             raise CommandError(f"{given[0]} is for programs; {self.path} is a record file of a program that has already run")
 
     def _given(self) -> Iterator[str]:
-        """Yield the options of launches and of compilation that were given."""
+        """Yield the names of the launch and compilation options that were given."""
         without = {**vars(CompileOptions()), **vars(LaunchOptions())}
         for name, value in {**vars(self.compile), **vars(self.launch)}.items():
             if value and value != without[name]:
                 yield _OPTION.get(name, f"--{name}")
 
     def check(self) -> None:
-        """CommandError for a file that is not there, for assembled code, and for what is no program at all."""
+        """Raise CommandError if the file does not exist, holds assembled code, or is not a program."""
         if not self.path.is_file():
             raise CommandError(f"{self.path} is a directory; name a file" if self.path.is_dir() else f"no file {self.path}")
         for linked in self.compile.link:
@@ -153,8 +153,11 @@ class Program:
             raise CommandError(f"{self.path} is not a program; name a Python script, or a .cu or .ptx file")
 
     def run(self, target_name: str, observer: Observer, deterministic: bool = False) -> Failure | None:
-        """Run it with every launch under `observer`, on emulators of one core if `deterministic`. Return how it broke off; None if it ended
-        well. CommandError for what `check` finds, and for options that it has no use for: then nothing was launched."""
+        """Run the program with every launch under `observer`, on single-core emulators if `deterministic`; return its failure, None if it
+        completed.
+
+        Raises CommandError, before anything is launched, for errors that `check` finds and for options that do not apply.
+        """
         self.check()
         with targets.override(None, everywhere=True, patience=self.patience), compile_notes():
             return self._run(target_name, observer, deterministic)
@@ -172,7 +175,7 @@ class Program:
 
 
 def nothing_launched(program: Program, seen: int, any_taken: bool, launch: int | None, verb: str) -> Failure | None:
-    """The failure of a program that made no launch, or none of the number `launch`. `verb`: what was to be done to it, as `count`."""
+    """Return the failure of a program without any launch, or without launch number `launch`; `verb` is the command's action, `count`."""
     if not seen:
         text = f"{program.path} launched no kernel through memlane, so there is nothing to {verb}"
         return failure_of(CommandError(f"{text}{unseen_launches(sys.modules)}", exit_code=1))
@@ -184,13 +187,13 @@ def nothing_launched(program: Program, seen: int, any_taken: bool, launch: int |
 
 _CPP = {".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp"}
 _NO_PROGRAM = {".csv", ".html", ".ipynb", ".json", ".ll", ".log", ".md", ".npy", ".npz", ".rst", ".svg", ".toml", ".txt", ".yaml", ".yml"}
-"""Suffixes of files that people name by mistake. Any other file, also one without a suffix, is taken for a Python script."""
+"""Suffixes of files that users name by mistake. Any other file, even without a suffix, is treated as a Python script."""
 _OPTION = {"arguments": "--arg", "shared_bytes": "--shared", "include": "-I"}
-"""Options that are not called as their field is."""
+"""Options whose name differs from that of their field."""
 
 
 def load_source(path: Path, options: CompileOptions, default_arch: str) -> Module:
-    """The module in a .cu or .ptx file, with the files that are linked to it."""
+    """Return the module in a .cu or .ptx file, linked with the files of `--link`."""
     if options.link:
         return front_ends.link(
             *(path, *options.link),
@@ -220,7 +223,7 @@ def _parsed(path: Path) -> Module:
 
 
 def arch_of(target: Target) -> str:
-    """The architecture to compile for: `sm_90` for compute capability 9.0."""
+    """Return the architecture to compile for: `sm_90` for compute capability 9.0."""
     major, minor = target.chip.compute_capability
     if target.modelled:
         major, minor = max((major, minor), OLDEST_COMPILED)
@@ -230,8 +233,10 @@ def arch_of(target: Target) -> str:
 def run_kernel(
     path: Path, compile_options: CompileOptions, options: LaunchOptions, target_name: str, observer: Observer, deterministic: bool = False
 ) -> Failure | None:
-    """Launch the one kernel of a .cu or .ptx file under `observer`, and return how the launch broke off. CommandError for what the command
-    line says of it that cannot be."""
+    """Launch one kernel of a .cu or .ptx file under `observer`, and return the failure of the launch; None if it completed.
+
+    Raises CommandError for wrong launch options.
+    """
     with wrong_use():
         where = targets.target(target_name or None, deterministic=deterministic)
     loaded = where.load(load_source(path, compile_options, arch_of(where)))
@@ -247,7 +252,7 @@ def run_kernel(
         arguments.check_arguments(kernel, given)
         values = [one.on(where) for one in given]
         call = kernel[grid, block, None, options.shared_bytes, cluster]
-        call.bind(*values)  # refused here or not at all: what goes wrong from now on is no matter of the command line
+        call.bind(*values)  # raises here if the arguments do not fit; later errors are not errors of the command line
     try:
         with launching.observing(observer):
             call(*values)
@@ -258,7 +263,7 @@ def run_kernel(
 
 
 def _only_kernel(path: Path, loaded: LoadedModule) -> str:
-    """The name of the kernel where none was asked for."""
+    """Return the name of the file's only kernel. Raises CommandError if it has none or several."""
     if len(loaded) == 1:
         return next(iter(loaded))
     if not loaded:
@@ -267,9 +272,11 @@ def _only_kernel(path: Path, loaded: LoadedModule) -> str:
 
 
 def run_script(path: Path, arguments: Sequence[str], target_name: str, observer: Observer, deterministic: bool = False) -> Failure | None:
-    """Run a Python script as `python path arguments...` would, with every launch under `observer`, and return how it broke off: with an
-    exception, an exit code of its own, or Ctrl-C."""
-    file = str(path.absolute())  # as Python has it: a script that changes the working directory may still open what lies beside it
+    """Run a Python script as `python path arguments...` would, with every launch under `observer`.
+
+    Returns its failure (an exception, an exit code other than 0, or Ctrl-C); None if it completed.
+    """
+    file = str(path.absolute())  # absolute, as in Python: a script that changes the working directory may still open files beside it
     try:
         with (
             _as_main(path, file, arguments),
@@ -278,14 +285,13 @@ def run_script(path: Path, arguments: Sequence[str], target_name: str, observer:
         ):
             _execute(file)
             _join_threads()
-    except BaseException as error:  # a script raises what it likes, and some errors of libraries are no Exception
+    except BaseException as error:  # a script may raise anything, and some errors of libraries do not derive from Exception
         return failure_of_script(path, file, error)
     return None
 
 
 def _execute(file: str) -> None:
-    """Run the code of a file in the module that is `__main__` now. `runpy` would put the path of the file in the place of the name that was
-    typed."""
+    """Run the code of a file in the current `__main__` module. `runpy` would replace the name that the user typed by the file's path."""
     with io.open_code(file) as stream:
         code = compile(stream.read(), file, "exec", dont_inherit=True)
     exec(code, sys.modules["__main__"].__dict__)
@@ -293,8 +299,11 @@ def _execute(file: str) -> None:
 
 @contextmanager
 def _as_main(path: Path, file: str, arguments: Sequence[str]) -> Iterator[None]:
-    """Inside the `with` block a script finds what it finds when Python runs it. What it makes of these is undone: the report goes where
-    the command's output goes. An error of ours that ends a thread is one message, as one that ends the script is."""
+    """Set up `sys` and `__main__` inside the `with` block as Python does to run a script, and restore them afterwards.
+
+    The report then goes to the command's own output. A MemlaneError that ends a thread prints one message, as one that ends the script
+    does.
+    """
     before = sys.argv, list(sys.path), sys.stdout, sys.stderr, threading.excepthook
 
     def of_thread(ended: threading.ExceptHookArgs) -> None:
@@ -317,15 +326,14 @@ def _as_main(path: Path, file: str, arguments: Sequence[str]) -> Iterator[None]:
 
 
 def _reopened(stream: TextIO, descriptor: int) -> TextIO:
-    """The stream, or where the script has closed it another one for the same file, which Python leaves open."""
+    """Return the stream; if the script closed it, a new one for the same file descriptor, which Python leaves open."""
     if stream is None or not stream.closed:
         return stream
     return open(descriptor, "w", encoding=stream.encoding, errors="replace", closefd=False)
 
 
 def _join_threads() -> None:
-    """Wait for the threads that the script has left running, as Python does before it ends. Those of executors wait for work until
-    their executor is shut down."""
+    """Wait for threads that the script left running, as Python does at exit; shut down executors, because their threads wait for work."""
     for thread in _running():
         thread.join(_SOON_S)
     if _running():
@@ -336,5 +344,5 @@ def _join_threads() -> None:
 
 
 def _running() -> list[threading.Thread]:
-    """The other threads that keep a process alive."""
+    """Return the other threads that keep the process alive."""
     return [one for one in threading.enumerate() if one is not threading.current_thread() and not one.daemon]

@@ -1,4 +1,4 @@
-"""What a person sees while a program runs that takes long."""
+"""Show progress on the terminal while a program runs."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ else:
     record = later("memlane.record")
 
 LONG_S = 2.0
-"""A launch that takes longer has its blocks counted; work on files that takes longer is named."""
+"""Seconds after which a launch's completed blocks are shown, and work on files is named."""
 BAR = 24
-"""Characters of a whole bar."""
+"""Characters of a full bar."""
 
 
 @contextmanager
 def progress(doing: str) -> Iterator[None]:
-    """Inside the `with` block a line on the terminal names the launch that is under way, with a bar where it takes long on the emulator;
-    it goes when the block ends.
+    """Show the current launch in a line on the terminal inside the `with` block, with a bar for a long one on the emulator.
 
-    `doing` is what is done to launches, for example `tracing`. Nothing is shown where standard error is not a terminal.
+    `doing` names the work, for example `tracing`. Nothing is shown if standard error is not a terminal.
     """
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -48,10 +47,10 @@ def progress(doing: str) -> Iterator[None]:
 
 @contextmanager
 def working(doing: str) -> Iterator[None]:
-    """Inside the `with` block, once it has taken long, a line on the terminal says what is done and for how long; it goes when the block
-    ends. For work without launches. Inside it nothing may be printed to standard output.
+    """Show the current work and its elapsed time in a line on the terminal inside the `with` block, once it takes long.
 
-    `doing` is, for example, `reading trace.parquet`. Nothing is shown where standard error is not a terminal.
+    It is for work without launches, which must not print to standard output. `doing` names the work, for example `reading trace.parquet`.
+    Nothing is shown if standard error is not a terminal.
     """
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -67,12 +66,12 @@ def working(doing: str) -> Iterator[None]:
         yield
     finally:
         beginning.cancel()
-        beginning.join()  # It may be about to draw.
+        beginning.join()  # Its thread may be about to draw.
         display.stop()
 
 
 class _Narrator:
-    """An observer that tells of each launch and changes none."""
+    """Observer that displays each launch and changes none."""
 
     def __init__(self, doing: str, display: Progress) -> None:
         self._doing = doing
@@ -92,17 +91,17 @@ class _Narrator:
         return launch
 
     def began(self, stage: str) -> None:
-        """Something has begun that may take seconds, or is done."""
+        """Display a stage that may take seconds; an empty one ends the stage."""
         self._display.update(self._task, description=f"{self._text}: {stage}" if stage else self._text)
 
     def advanced(self, launch: Launch, blocks_done: int) -> None:
-        """Some blocks of the launch have ended."""
+        """Display the number of completed blocks."""
         if time.perf_counter() - self._began >= LONG_S:
             self._display.update(self._task, total=launch.blocks, completed=blocks_done)
 
 
 class _Bar(ProgressColumn):
-    """How many blocks have ended; nothing where that is not known."""
+    """Column with the number of completed blocks; empty if it is unknown."""
 
     def render(self, task: Task) -> Text:
         if task.total is None:

@@ -1,4 +1,4 @@
-"""A program run under a tracer: what `memlane trace`, `explain` and `report` have in common."""
+"""Run a program under a tracer, for `memlane trace`, `explain` and `report`."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ else:
 
 @dataclass(frozen=True)
 class Recording:
-    """What a program left behind."""
+    """The trace of a program, with its failure."""
 
     trace: Trace
     failure: Failure | None = None
-    """How the program broke off; None if it ended well."""
+    """Failure of the program; None if it completed."""
     uncounted: Mapping[str, str] = field(default_factory=dict)
-    """By the title of a kernel why its transactions were not counted."""
+    """Reason why a kernel's transactions were not counted, by the kernel's title."""
 
 
 def record_program(
@@ -49,7 +49,7 @@ def record_program(
     check: bool = False,
     deterministic: bool = False,
 ) -> Recording:
-    """Run a program with its launches traced. Raises its error if there is nothing to report; `verb`: what is done to it, as `trace`."""
+    """Run a program and trace its launches. Raises its error if nothing was recorded. `verb` is the command's action, such as `trace`."""
     tracer = measure.Tracer(
         options, only_launch=launch, counts=counts, perturbation=perturbation, predictions=verb in ("explain", "report")
     )

@@ -1,4 +1,4 @@
-"""`memlane report INPUT`: a program, or a record file, as one page for a browser."""
+"""Implement `memlane report INPUT`: write an HTML page about a program or a record file."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def report(
 
 
 def _write_comparison(program: Program, output: Path | None, force: bool, **unused: object) -> None:
-    """Write the page of two record files. Raises CommandError for options that only a program has a use for."""
+    """Write the page that compares two record files. Raises CommandError for options that apply only to programs."""
     if len(program.arguments) > 1:
         raise CommandError(f"a page shows one record file, or two (before and after); got {1 + len(program.arguments)}")
     other = Path(program.arguments[0])

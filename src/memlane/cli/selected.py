@@ -1,4 +1,4 @@
-"""What `--line`, `--space` and `--kind` choose among: the accesses that the launched kernels have."""
+"""Check that `--line`, `--space` and `--kind` select some access of the launched kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINES_SHOWN = 20
 
 
 class LaunchedKernels(LaunchObserver):
-    """Remembers which kernels were launched and changes no launch."""
+    """Launch observer that collects the launched kernels and changes no launch."""
 
     def __init__(self, only_launch: int | None = None) -> None:
         super().__init__(only_launch)
@@ -27,7 +27,7 @@ class LaunchedKernels(LaunchObserver):
         return launch
 
     def check(self, selection: Selection) -> None:
-        """CommandError, with the accesses that there are, if `selection` leaves out all of them."""
+        """Raise CommandError, listing the existing accesses, if `selection` excludes all of them."""
         sites = [(kernel, site) for kernel in self._kernels.values() for site in site_table(kernel.module).of_kernel[kernel.name].values()]
         if not sites or any(selection.takes(site, kernel.name) for kernel, site in sites):
             return
@@ -38,7 +38,7 @@ class LaunchedKernels(LaunchObserver):
 
 
 def check_plans(plans: Sequence[LaunchPlan]) -> None:
-    """CommandError, with the extents that there are, if no warp of any launch was to be traced."""
+    """Raise CommandError, with the numbers of blocks and warps, if no warp of any launch was selected for tracing."""
     if not plans or any(plan.chosen for plan in plans):
         return
     blocks, warps = max(plan.blocks for plan in plans), max(plan.warps_per_block for plan in plans)
@@ -59,7 +59,7 @@ def _asked(selection: Selection) -> str:
 
 
 def _listed(sites: list[Site]) -> str:
-    """`transpose.cu:17 (global load, global store), ...`, in the order of the text."""
+    """Return the accesses by source line, `transpose.cu:17 (global load, global store), ...`, in source order."""
     kinds: dict[tuple[str, int], dict[str, None]] = {}
     for site in sorted(sites, key=lambda site: (site.file, site.line)):
         kinds.setdefault((PurePath(site.file).name, site.line), {})[f"{site.space} {site.kind}"] = None

@@ -1,4 +1,4 @@
-"""`memlane show FILE:LINE`: one access of a warp, drawn."""
+"""Implement `memlane show FILE:LINE`: draw one access of a warp."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ else:
     targets = later("memlane.targets")
 
 WIDTH = 100
-"""Columns of the picture, whatever the terminal has: narrower it would be none."""
+"""Columns of the picture, independent of the terminal, because a narrower picture is unreadable."""
 
 
 Place = Annotated[
@@ -153,7 +153,7 @@ def _chip(name: str) -> Chip | None:
 
 @dataclass(frozen=True)
 class _Asked:
-    """Which access is to be drawn, as far as that was said."""
+    """The access to draw, as far as options specify it."""
 
     block: int | None
     warp: int | None
@@ -161,7 +161,7 @@ class _Asked:
 
     @property
     def example(self) -> ExampleOf:
-        """The n-th time is that of one warp, by default of the first."""
+        """The example to record. An execution number counts within one warp, the first by default."""
         if self.execution is None:
             return launching.ExampleOf(self.block, self.warp)
         return launching.ExampleOf(self.block or 0, self.warp or 0, self.execution)
@@ -173,9 +173,9 @@ class _Asked:
 
 
 def _recorded(program: Program, place: SourcePlace, asked: _Asked, launch: int | None, target: str) -> Trace | None:
-    """The trace, if the input is a record file. CommandError for options that only a program can answer."""
+    """Return the trace if the input is a record file, else None. Raises CommandError for options that need a program."""
     if not program.path.is_file():
-        return None  # The program says so.
+        return None  # Program.check reports the missing file.
     if not record.is_record(program.path):
         return None
     options = {
@@ -206,7 +206,7 @@ def _chip_of(trace: Trace) -> Chip:
 
 
 def _viewed(program: Program, asked: _Asked, launch: int | None, target: str) -> tuple[Trace, Chip, Failure | None]:
-    """What the program does on the emulator, the chip that it runs on there, and how it broke off."""
+    """Run the program on the emulator; return its trace, the emulated chip, and the failure."""
     program.check()
     viewer = measure.Viewer(asked.example, worst=asked.execution is None, only_launch=launch)
     with progress.progress("viewing"):
@@ -217,7 +217,7 @@ def _viewed(program: Program, asked: _Asked, launch: int | None, target: str) ->
 
 
 def _examples(trace: Trace, place: SourcePlace, which: tuple[str, str], asked: _Asked, failure: Failure | None) -> list[AccessExample]:
-    """The accesses of a place with an opcode and an array, the costliest first. Raises the failure of a program that broke off before."""
+    """Return the accesses at a place with an opcode and an array, most expensive first. Without any, raises the failure of the program."""
     try:
         return places.examples_at(trace, place, which[0], str(asked), which[1])
     except CommandError:
@@ -227,7 +227,7 @@ def _examples(trace: Trace, place: SourcePlace, which: tuple[str, str], asked: _
 
 
 def _emulator(name: str) -> str:
-    """The target to run on: what was asked for, else an emulator of the chip that the program would run on."""
+    """Return the target to run on: the requested one, else an emulator of the chip that the program would run on."""
     found = targets.target(name or None)
     if found.observes:
         return name
@@ -239,7 +239,7 @@ def _emulator(name: str) -> str:
 
 
 def _others(trace: Trace, drawn: Site) -> list[str]:
-    """What else there is to draw at the line, whatever was asked for, each with the place and the options that draw it."""
+    """Return a line that lists the other accesses at the source line, with the place and options that draw each; empty if none."""
     sites = [trace.sites[number] for number in dict.fromkeys(one.site for one in trace.examples)]
     here = [site for site in sites if (site.file, site.line) == (drawn.file, drawn.line)]
     columns: dict[tuple[str, str], dict[int, None]] = {}

@@ -1,4 +1,4 @@
-"""What `--arg`, `--grid` and `--block` say."""
+"""Parse `--arg`, `--grid` and `--block`."""
 
 from __future__ import annotations
 
@@ -26,31 +26,33 @@ _IMAGES = {
     "surface": "surface(f4[64,64])",
     "tensor_map": "tensor_map(f4[64,64]=arange, box=32x32)",
 }
-"""Each with an example."""
+"""Kinds of images, each with an example."""
 _OPTIONS = {
     "texture": ("channels", "filter", "address", "normalized", "read", "layered", "cube", "memory"),
     "surface": ("channels", "layered"),
     "tensor_map": ("box", "swizzle", "fill", "element"),
 }
-"""Those of `Target.texture`, `Target.surface` and `Target.tensor_map` that a word can say."""
+"""Options of `Target.texture`, `Target.surface` and `Target.tensor_map` that can be given as a word."""
 _MOST_DIGITS, _MOST_AXES, _DEEPEST = 18, 32, 16
-"""Of an extent; of an array, as NumPy has it; of structures in each other."""
+"""Maximum digits of an extent, axes of an array (NumPy's limit), and nesting of structures."""
 MOST_ALIGNED = 128
-"""Bytes; no parameter of a kernel is aligned to more."""
+"""Maximum alignment of a kernel parameter in bytes."""
 RANDOM_INTEGER_LIMIT = 256
-"""`random` draws integers from 0 to 255, which fit every integer type but int8, where the limit is 127; floats from 0 to 1."""
+"""Exclusive upper limit of the integers that `random` draws; for int8 it is 128. Floats are drawn from 0 (inclusive) to 1 (exclusive)."""
 
 _BFLOAT16 = frozenset({"bf16", "bfloat16", "__nv_bfloat16"})
 
 
 def parse_argument(text: str) -> Spec:
-    """`in:f4[1024,1024]=random:7`, `f4[16]`, `1024:i4`, `{f4[16], 16:i4}`, `texture(f4[16], filter=linear)`. Raises CommandError that shows
-    the form."""
+    """Parse an `--arg`: `in:f4[1024,1024]=random:7`, `f4[16]`, `1024:i4`, `{f4[16], 16:i4}`, `texture(f4[16], filter=linear)`.
+
+    Raises CommandError with the expected form.
+    """
     return _parsed(text, 0)
 
 
 def _parsed(text: str, depth: int) -> Spec:
-    """A specification inside `depth` others."""
+    """Parse a specification that is nested in `depth` others."""
     if depth > _DEEPEST:
         raise CommandError(f"--arg {text}: structures may be nested at most {_DEEPEST} deep")
     if match := _STRUCTURE.match(text.strip()):
@@ -107,7 +109,7 @@ def _option(text: str, name: str, value: str) -> object:
 
 
 def _pieces(text: str) -> list[str]:
-    """What stands between the commas that are in no bracket."""
+    """Split a text at the commas outside brackets."""
     pieces, depth, start = [], 0, 0
     for place, character in enumerate(text):
         depth += (character in "{[(") - (character in ")]}")
@@ -131,7 +133,7 @@ def _array_or_number(text: str) -> ArgumentSpec:
         kind = _dtype(text, match["dtype"])
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error")  # of a number that becomes infinite
+                warnings.simplefilter("error")  # about a number that becomes infinite
                 number = float(match["value"]) if kind.kind == "f" else int(match["value"], 0)
                 return ArgumentSpec(text, kind.type(number))
         except (ValueError, OverflowError, Warning):
@@ -152,14 +154,14 @@ def _shape(text: str, extents: str) -> tuple[int, ...]:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether a text is a whole number that is not longer than any count can be."""
+    """Return whether a text is a whole number with at most `_MOST_DIGITS` digits."""
     return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def _dtype(text: str, name: str) -> np.dtype[Any]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of names that NumPy is about to forget
+            warnings.simplefilter("error")  # about deprecated type names of NumPy
             kind = np.dtype(name)
     except (TypeError, Warning):
         kind = np.dtype(object)
@@ -178,7 +180,7 @@ def _fill(text: str, shape: tuple[int, ...], kind: np.dtype[Any], fill: str) -> 
     if match := re.fullmatch(r"random(?::(\d{1,18}))?", fill):
         random = np.random.default_rng(int(match[1] or 0))
         if kind.kind == "f":
-            drawn = random.random(shape, np.float32 if kind.itemsize <= 4 else np.float64)  # NumPy draws no other floats
+            drawn = random.random(shape, np.float32 if kind.itemsize <= 4 else np.float64)  # the only float types that NumPy draws
             return drawn.astype(kind, copy=False)
         limit = 2 if kind.kind == "b" else min(RANDOM_INTEGER_LIMIT, int(np.iinfo(kind).max) + 1)
         return random.integers(0, limit, shape, kind.type)
@@ -190,7 +192,7 @@ def _fill(text: str, shape: tuple[int, ...], kind: np.dtype[Any], fill: str) -> 
 def _from_file(text: str, shape: tuple[int, ...], kind: np.dtype[Any], path: Path) -> npt.NDArray[Any]:
     try:
         with path.open("rb") as stream, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of sizes that overflow; then it cannot be read
+            warnings.simplefilter("ignore")  # about sizes that overflow; such a file cannot be read
             host: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     except FileNotFoundError as error:
         raise CommandError(f"--arg {text}: cannot read {path}: {error}") from None
@@ -213,7 +215,7 @@ def _from_file(text: str, shape: tuple[int, ...], kind: np.dtype[Any], path: Pat
 
 
 def parse_extent(option: str, text: str) -> tuple[int, ...]:
-    """`32,32` -> (32, 32)."""
+    """Parse an extent: `32,32` -> (32, 32)."""
     parts = text.split(",")
     if not 1 <= len(parts) <= 3 or not all(_is_whole(part.strip()) for part in parts):
         raise CommandError(

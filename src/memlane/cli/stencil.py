@@ -1,4 +1,4 @@
-"""`memlane stencil plan`: what a step of a stencil takes on several devices, before anything runs."""
+"""Implement `memlane stencil plan`: predict the time of a stencil's step on several devices, without running it."""
 
 from __future__ import annotations
 
@@ -196,14 +196,14 @@ def plan(
 
 
 class _Rules:
-    """Rules that follow each other in a step."""
+    """Rules applied one after the other in a step."""
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         self.rules = rules
 
 
 def _numbers(option: str, text: str, between: str = ",") -> list[int]:
-    """Return the numbers of a list such as `1,2,4-8`, in the order in which they stand."""
+    """Return the numbers of a list such as `1,2,4-8`, in the order given."""
     found: list[int] = []
     for part in text.lower().split(between):
         first, dash, last = (one.strip() for one in part.partition("-"))
@@ -222,7 +222,7 @@ def _is_number(text: str) -> bool:
 
 
 def _types(text: str) -> tuple[str, dict[str, str]]:
-    """Return the type of most fields, and those of single fields, from a text such as `f4,hole=u1`."""
+    """Return the default type of the fields, and the types of single fields, from a text such as `f4,hole=u1`."""
     first, *others = (one.strip() for one in text.split(","))
     single = dict(one.partition("=")[::2] for one in others)
     if "=" in first or not all(single.values()):
@@ -236,7 +236,7 @@ def _boundary(text: str) -> str | list[str]:
 
 
 def _rules(text: str) -> tuple[Rule, ...]:
-    """Return the rules that the command line names. Raises CommandError for a file without them."""
+    """Return the rules of the stencil that the command line names. Raises CommandError for a file without stencils."""
     path, name = text, ""
     if not text.endswith(".py") and ".py:" in text:
         path, _, name = text.rpartition(":")
@@ -255,7 +255,7 @@ def _rules(text: str) -> tuple[Rule, ...]:
 
 
 def _stencils_of(path: Path) -> dict[str, Any]:
-    """Return the stencils of a Python file by name. The file is loaded as a module, so what stands behind `__main__` does not run."""
+    """Return the stencils of a Python file by name. The file is loaded as a module, so code guarded by `__main__` does not run."""
     if not path.is_file():
         raise CommandError(f"{path} is a directory; name a file" if path.is_dir() else f"no file {path}")
     folder = str(path.resolve().parent)
@@ -268,7 +268,7 @@ def _stencils_of(path: Path) -> dict[str, Any]:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever a file raises when it is loaded, SystemExit too
+    except BaseException as error:  # a file may raise anything when it is loaded, even SystemExit
         raise CommandError(f"{path} cannot be loaded: {_said(error, path)}") from error
     finally:
         with suppress(ValueError):
@@ -277,7 +277,7 @@ def _stencils_of(path: Path) -> dict[str, Any]:
 
 
 def _said(error: BaseException, path: Path) -> str:
-    """Return what an error says, in one line, with the line of the file where it came up."""
+    """Return the message of an error in one line, with the line of the file where it was raised."""
     lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if Path(one.filename) == path.resolve()]
     if isinstance(error, SyntaxError) and error.lineno:
         lines = [error.lineno]

@@ -1,4 +1,4 @@
-"""Standard output as a stream, whatever is printed to it."""
+"""Handle errors and encoding of standard output."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 
 _NOT_OURS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
-"""Why standard output may refuse to be written, which is no fault of memlane."""
+"""Error numbers of writes to standard output that are not bugs of memlane."""
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.ENFILE)
-"""Why a file may not be opened or looked at, which is none either."""
+"""Error numbers of opening or inspecting a file that are not bugs of memlane."""
 
 
 def replace_what_has_no_code() -> None:
-    """From now on print a question mark for a character that the encoding lacks, one for one, so that pictures keep their shape."""
+    """Print a question mark for each character that the encoding lacks, so that pictures keep their shape."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def flush() -> None:
-    """Write what is still held back. Where nobody reads any more, the rest is dropped without a word. OSError if it cannot be written."""
-    if sys.stdout is None:  # so Python has it where the shell closed it
+    """Write buffered output. Drops it silently if the reader closed the pipe; raises OSError if it cannot be written."""
+    if sys.stdout is None:  # Python sets None if the shell closed it
         return
     try:
         sys.stdout.flush()
@@ -37,43 +37,43 @@ def flush() -> None:
 
 @contextmanager
 def for_a_document(wanted: bool) -> Iterator[None]:
-    """Inside the `with` block, if `wanted`, what a program prints goes to standard error: standard output is for the document alone."""
+    """Redirect a program's standard output to standard error inside the `with` block if `wanted`: the document must stand alone."""
     with redirect_stdout(sys.stderr) if wanted else nullcontext():
         yield
 
 
 def refusal(error: OSError) -> str | None:
-    """What to say of an error that writing gives; None if it is one of something else."""
+    """Return the message for an error of writing to standard output; None for any other error."""
     if error.errno not in _NOT_OURS or error.filename is not None:
         return None
     return f"standard output cannot be written: {error.strerror}"
 
 
 def refusal_of_file(error: OSError) -> str | None:
-    """What to say where the operating system refuses a file to this user; None if an error is of another kind."""
+    """Return the message for a file that the operating system does not let this user access; None for any other error."""
     if error.errno not in (*_NOT_OURS, *_NOT_ALLOWED) or error.filename is None:
         return None
     return f"{os.fsdecode(error.filename)} is not accessible: {error.strerror}"
 
 
 def is_of_output(error: OSError) -> bool:
-    """Whether an error says that standard output takes no more: its reader has gone, or its disk is full."""
+    """Return whether an error means that standard output cannot be written: its reader closed it, or the disk is full."""
     return isinstance(error, BrokenPipeError) or refusal(error) is not None
 
 
 def give_up(error: OSError) -> None:
-    """Print nothing more to standard output, which gave `error`, and say why on standard error unless its reader has gone."""
+    """Stop printing to standard output after `error`, and report it on standard error unless the reader closed the pipe."""
     _drop_the_rest()
     if not isinstance(error, BrokenPipeError):
         print(f"memlane: {refusal(error)}", file=sys.stderr)
 
 
 def _drop_the_rest() -> None:
-    """Send what is left nowhere: Python would try again when it ends, and say in words of its own that it could not."""
+    """Redirect buffered output to the null device; Python would write it again at exit and print its own error message."""
     try:
         number = sys.stdout.fileno()
     except (OSError, ValueError):
-        return  # no file of the system
+        return  # it has no file descriptor
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, number)
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""Standard output: on a terminal with its colours and its width, in files and pipes as plain text that ends where it ends."""
+"""Print to standard output: with colours and wrapped on a terminal, as plain unwrapped text to files and pipes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 
 
 def show(*parts: RenderableType, width: int | None = None) -> None:
-    """Print the parts one below the other, `width` columns wide; by default as wide as the terminal, `COLUMNS`, or 80."""
+    """Print the parts one below the other, `width` columns wide; the default is the width of the terminal, `COLUMNS`, or 80."""
     console = consoles.Console(width=width)
     if console.is_terminal:
         console.print(consoles.Group(*parts))
@@ -31,7 +31,7 @@ def show(*parts: RenderableType, width: int | None = None) -> None:
 
 
 def show_json(document: Mapping[str, Any]) -> None:
-    """Print the document, with escapes where the encoding of standard output lacks a character."""
+    """Print the document, escaping characters that the encoding of standard output lacks."""
     text = report.to_json(document)
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
@@ -41,10 +41,10 @@ def show_json(document: Mapping[str, Any]) -> None:
 
 
 def on_terminal() -> bool:
-    """Whether somebody looks at standard output now, and not at what became of it."""
+    """Return whether standard output is a terminal at the moment; it may be redirected."""
     return consoles.Console().is_terminal
 
 
 def columns() -> int:
-    """How wide standard output is: the terminal, `COLUMNS`, or 80."""
+    """Return the width of standard output: that of the terminal, `COLUMNS`, or 80."""
     return consoles.Console().width

@@ -1,4 +1,4 @@
-"""`memlane trace`: when each access started and completed."""
+"""Implement `memlane trace`: record when each access started and completed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def trace(
 
 
 def _report(trace: Trace, place: Path, path: Path, force: bool) -> None:
-    """Write the records to `place`, which is called `path`, and show the table: also where the records cannot be written."""
+    """Write the records to `place`, shown to the user as `path`, and print the table even if the records cannot be written."""
     replaced = record.is_broken_off(place)
     try:
         trace.save(place, force=force or replaced)
@@ -92,7 +92,7 @@ def _report(trace: Trace, place: Path, path: Path, force: bool) -> None:
         typer.echo(f"Wrote {path}{instead}: the records up to the failure of the program. Another trace may replace it without --force.")
         return
     typer.echo(f"Wrote {path}{instead}")
-    if place.is_file():  # and no device
+    if place.is_file():  # not a device such as /dev/null
         typer.echo(f"Next: memlane explain {shlex.quote(str(path))}")
 
 
@@ -100,5 +100,5 @@ _T = TypeVar("_T")
 
 
 def _chosen(values: Iterable[_T]) -> frozenset[_T] | None:
-    """What an option that may be repeated chose; None, which chooses all, where it was not given."""
+    """Return the values of a repeatable option; None, which selects everything, if it was not given."""
     return frozenset(values) or None

@@ -1,4 +1,4 @@
-"""The options of `memlane trace`: how is measured, and which part of a program."""
+"""Define the options of `memlane trace`: how to measure, and which part of a program."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ STORES = ("issued", "block", "device")
 STAGINGS = ("auto", "shared", "global")
 SPACES = ("global", "shared", "shared::cluster", "local", "const", "tex", "surf", "generic")
 KINDS = ("load", "store", "atomic", "reduction", "copy", "wait")
-"""All five as `memlane.instrument` has them, which takes too long to load for a help."""
+"""Choices of this option. These five tuples equal those of `memlane.instrument`, which takes too long to load for a help text."""
 PROBE = "Probes"
-"""The group of options that say how is measured."""
+"""Name of the option group for how to measure."""
 
 
 def _named(names: Sequence[str]) -> str:

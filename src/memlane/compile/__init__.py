@@ -1,38 +1,38 @@
-"""CUDA C++, Numba and Triton to PTX, and PTX to a cubin. None of this needs a GPU or a driver.
+"""Compile CUDA C++, Numba and Triton kernels to PTX, and assemble PTX to a cubin. None of this needs a GPU or a driver.
 
-    cuda(path or text)        a Module, with the names of kernels and the text of the sources
-    numba(function, types)    a Module of one kernel, which is called as Numba's users do
-    triton(function, types)   a Module of one kernel, whose block is known
-    link(...)                 one Module of several, of `.cu` and `.ptx` files and of assembled code
-    cuda_to_ptx(...)          the same as text
-    assemble(module)          a Cubin
+    cuda(path or text)        returns a Module with the kernels' source names and the text of the source files
+    numba(function, types)    returns a Module of one kernel, called with the arguments that Numba users pass
+    triton(function, types)   returns a Module of one kernel, whose block size is fixed
+    link(...)                 returns one Module made of modules, `.cu` and `.ptx` files, and assembled code
+    cuda_to_ptx(...)          compiles CUDA C++ to PTX text
+    assemble(module)          returns a Cubin
 
-How a `.cu` file becomes PTX, one module for each step:
+A `.cu` file becomes PTX in these steps, one module for each:
 
-    sources         reads the file and the headers of its author
-    tokens          text to tokens
-    macros          which macros stand for `__device__`
-    declarations    tokens to declarations, each for the device, the host, or either
-    hostcode        blanks what is for the host
-    standard        stand-ins for standard headers (those with a text are in `include/`)
-    libraries       the same for headers of CUDA's libraries, and the wheels that have them
-    dialect         what GCC's dialect has and NVRTC refuses, in standard C++
-    nvrtc           the compiler
-    device_launches leaves out the functions that launch kernels from the device, and their callers
-    hostbody        the parts of a host function that may be left out
-    instantiations  which template kernels the host code launches: the compiler reads it, without these parts
-    frontend        the above in order; cuts further what the compiler refuses
-    hints           what to do about a program that does not compile
-    conditionals    the same where a macro of the program's build is missing
-    notes           what was left out, in few lines
-    shipped         PTX that lies beside its source, for machines without the compiler
+    sources         reads the file and its author's headers
+    tokens          splits text into tokens
+    macros          finds the macros that expand to `__device__` and the like
+    declarations    splits tokens into declarations, each for the device, the host, or either
+    hostcode        blanks the host declarations
+    standard        provides stand-ins for standard headers (the non-empty ones are files in `include/`)
+    libraries       provides stand-ins for host headers of CUDA's libraries, and names the wheels that contain them
+    dialect         rewrites GCC extensions that NVRTC refuses in standard C++
+    nvrtc           calls the compiler
+    device_launches leaves out device functions that launch kernels, and their callers
+    hostbody        finds the parts of a host function that can be left out
+    instantiations  finds the template kernels that the host code launches, by compiling that code without the refused parts
+    frontend        runs the steps above in order, and cuts further what the compiler refuses
+    hints           suggests remedies for a program that does not compile
+    conditionals    suggests macros to define where the program's build would define them
+    notes           summarizes what was left out
+    shipped         finds PTX kept beside its source, for machines without the compiler
 
-What the arguments of a kernel are called in its source is said by `parameter_names`, and what a structure consists of by `structures`;
-`longer_rows` compiles a program again with rows of an array in shared memory that are padded.
+`parameter_names` reads the names of a kernel's parameters from its source, and `structures` the members of a structure. `longer_rows`
+recompiles a program with padded rows of an array in shared memory.
 
-How a Python function does: `numba_frontend` and `triton_frontend`, and for both `python_source`.
+Python functions are compiled by `numba_frontend` and `triton_frontend`; both use `python_source`.
 
-PTX becomes a cubin through `assembler`, with `cubin` to read what each kernel needs. `toolkit` finds the optional packages.
+`assembler` makes a cubin from PTX, and `cubin` reads each kernel's resource usage from it. `toolkit` finds the optional packages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PTX to a cubin through nvJitLink: the same assembler that the driver has, without a driver."""
+"""Assemble PTX to a cubin with nvJitLink, which contains the driver's assembler and needs no driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLACE = re.compile(r"^ptxas (?:application ptx input|[^\n,]*), line (\d+); ", r
 _NEWER = re.compile(r"Unsupported \.version ([\d.]+); current version is '([\d.]+)'")
 _FATBIN, _ELF, _ARCHIVE = b"\x50\xed\x55\xba", b"\x7fELF", b"!<arch>\n"
 _CUDA_MACHINE = b"\xbe\x00"
-"""What an ELF file of a GPU has where others name their processor."""
+"""Machine field (`e_machine`) in the ELF header of GPU code."""
 _LINKING = re.compile(
     r"Undefined reference to '(?P<undefined>[^']+)' in '(?P<user>[^']*)'"
     r"|bad input:(?P<foreign>\S+)|input \((?P<other>[^)\n]*)\) binary format mismatch"
@@ -32,25 +32,25 @@ _TARGET = re.compile(r"^\s*\.target\s+([\w, ]+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Cubin:
-    """Assembled code."""
+    """Assembled code for one architecture."""
 
     data: bytes = field(repr=False)
     arch: str
     kernels: Mapping[str, KernelUsage]
-    """What each kernel needs, by its name in PTX."""
+    """Resource usage of each kernel, by its name in PTX."""
     log: str = field(default="", repr=False)
-    """What the assembler reported, register spills among it."""
+    """The assembler's log, which includes register spills."""
 
 
 def assemble(module: Module | str, *, arch: str = "sm_90", fmad: bool = True, options: Sequence[str] = ()) -> Cubin:
-    """Assembles a module, or PTX text, for one architecture. Source lines are kept.
+    """Assemble a module or PTX text for one architecture, keeping source line information.
 
-    `fmad=False` forbids the assembler to fuse multiplications with additions, as bit-for-bit comparisons need. `options` go to nvJitLink
-    as they are, for example `"-Xptxas=-O0"`.
+    `fmad=False` forbids the assembler to fuse multiplications with additions, as bit-for-bit comparisons need. `options` are passed to
+    nvJitLink unchanged, for example `"-Xptxas=-O0"`.
 
-    Raises CompileError with the assembler's log, whose lines are those of the text, or if the dynamic shared memory of a module does not
-    begin where it is declared to, LinkError if the module and the assembled code that it calls do not fit together, PtxTypeError for a
-    module that makes no sense (some of those would bring the assembler down, and this process with it), and MissingDependency.
+    Raises CompileError with the assembler's log, whose line numbers are those of the text, or if the dynamic shared memory of a module does
+    not begin at its declared alignment; LinkError if the module and the assembled code that it calls do not fit together; PtxTypeError for
+    an invalid module (some of those would crash the assembler, and this process with it); and MissingDependency.
     """
     if isinstance(module, Module):
         verify(module)
@@ -64,14 +64,14 @@ def assemble(module: Module | str, *, arch: str = "sm_90", fmad: bool = True, op
 
 
 def object_kind(data: bytes) -> str:
-    """Return what kind of assembled code this is, by the name that nvJitLink has for it; nothing if it is none."""
+    """Return the kind of assembled code, by nvJitLink's name for it; empty if the data is not assembled code."""
     if data.startswith(_ELF):
         return "CUBIN" if data[18:20] == _CUDA_MACHINE else "OBJECT"
     return "FATBIN" if data.startswith(_FATBIN) else "LIBRARY" if data.startswith(_ARCHIVE) else ""
 
 
 def assembler_version() -> str:
-    """What tells the assembler from others. Raises MissingDependency."""
+    """Return the version of the installed assembler. Raises MissingDependency."""
     try:
         return importlib.metadata.version(_WHEEL)
     except importlib.metadata.PackageNotFoundError:
@@ -79,9 +79,9 @@ def assembler_version() -> str:
 
 
 def architecture(module: Module, compute_capability: tuple[int, int]) -> str:
-    """What to assemble a module for: the device's own architecture, with the suffix that the module asks for.
+    """Return the architecture to assemble a module for: the device's own, with the suffix that the module asks for.
 
-    Raises BadLaunch if the module is for a GPU that this one cannot stand in for.
+    Raises BadLaunch if the module is for a GPU whose code this one cannot run.
     """
     own = compute_capability[0] * 10 + compute_capability[1]
     wanted = module.target[0] if module.target else f"sm_{own}"
@@ -132,7 +132,7 @@ def _log(linker: Any, handle: int, kind: str) -> str:
 
 
 def _link_error(name: str, arch: str, log: str, objects: tuple[tuple[str, bytes], ...]) -> LinkError | None:
-    """The error for what the linker says of assembled code; None if it says nothing of that."""
+    """Return the error for a linker message about assembled code; None if the log has no such message."""
     found = _LINKING.search(log)
     if found is None:
         return None
@@ -141,7 +141,7 @@ def _link_error(name: str, arch: str, log: str, objects: tuple[tuple[str, bytes]
     files = [name, *(file for file, _ in objects)]
 
     def file(group: str) -> str:
-        return found[group] if found[group] in files else name  # the linker mangles what PTX is called
+        return found[group] if found[group] in files else name  # the linker alters the names of PTX inputs
 
     if found["undefined"]:
         missing = demangle(found["undefined"])
@@ -150,7 +150,7 @@ def _link_error(name: str, arch: str, log: str, objects: tuple[tuple[str, bytes]
 
 
 def _refusal(text: str, name: str, arch: str, log: str) -> CompileError:
-    """The error for a log: it names places as `name:line` and quotes the line."""
+    """Return the error for an assembler log, with each place as `name:line` and the line quoted."""
     if newer := _NEWER.search(log):
         return CompileError(
             f"{name} is PTX of version {newer[1]}, and the assembler knows versions up to {newer[2]}; "

@@ -1,8 +1,8 @@
-"""Names the macros that a program must be given with -D, where code lies behind a conditional that does not hold.
+"""Suggest macros to pass with -D where code is skipped by a conditional that does not hold.
 
-A build passes such macros (`nvcc -DSAVE_DETECTORS`), and a file that is compiled by itself lacks them. The compiler then says
-"identifier is undefined" about a function or constant whose definition it skipped, or stops at an `#error`. Conditionals are not evaluated:
-one is known not to hold if it asks, without a negation, for macros that neither the files nor the command line define.
+A build passes such macros (`nvcc -DSAVE_DETECTORS`); they are missing when a file is compiled by itself. The compiler then reports
+"identifier is undefined" for a function or constant whose definition it skipped, or stops at an `#error`. Conditionals are not evaluated:
+one is taken not to hold if it asks, without a negation, for macros that neither the files nor the command line define.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _LISTED = 6
 
 @dataclass
 class _Conditional:
-    """One `#if` with the branches read up to here."""
+    """An `#if` and the branches read so far."""
 
     line: int
     text: str
-    """The first directive, as messages quote it."""
+    """The opening directive, as messages quote it."""
     conditions: list[str] = field(default_factory=list)
-    """The condition of each branch; empty for that of `#else`."""
+    """The condition of each branch; empty for `#else`."""
     negated: bool = False
-    """Whether the branch at hand holds where a macro is not defined."""
+    """Whether the current branch is compiled if a macro is not defined."""
 
 
 def hints(log: str, files: Iterable[SourceFile], defines: Iterable[str]) -> list[str]:
-    """Return the macros to pass with -D for the errors of a log. `defines`: those of the command line, `NAME` or `NAME=VALUE`."""
+    """Return hints that name the macros to pass with -D for the errors of a log; `defines` holds those given, `NAME` or `NAME=VALUE`."""
     files = list(files)
     known = {define.partition("=")[0] for define in defines}.union(*(_defined(file) for file in files))
     return [*dict.fromkeys((*_of_undefined(log, files, known), *_of_error_directives(log, files, known)))]
@@ -77,7 +77,7 @@ def _of_error_directives(log: str, files: list[SourceFile], known: set[str]) -> 
 
 
 def _remedy(macros: list[str]) -> str:
-    """What to pass, as the end of a sentence."""
+    """Return the macro to pass, as the end of a sentence."""
     example = f"-D {macros[0]} (define=[{macros[0]!r}] in Python)"
     if len(macros) == 1:
         return f"pass {example}, as the program's build does"
@@ -85,7 +85,7 @@ def _remedy(macros: list[str]) -> str:
 
 
 def _missing(conditional: _Conditional, known: set[str]) -> list[str]:
-    """The macros for want of which the branch at hand does not hold; empty if it may hold."""
+    """Return the undefined macros that keep the current branch from being compiled; empty if it may be compiled."""
     condition = conditional.conditions[-1]
     if conditional.negated or "!" in condition or "#" in condition:
         return []
@@ -98,7 +98,7 @@ def _words(condition: str) -> list[str]:
 
 
 def _with_conditionals(file: SourceFile) -> Iterator[tuple[int, list[_Conditional]]]:
-    """The index of each token of a file with the conditionals around it, the innermost last."""
+    """Yield the index of each token of a file with its enclosing conditionals, innermost last."""
     stack: list[_Conditional] = []
     for index, token in enumerate(file.tokens):
         line = directive(token) if token.kind == "directive" else None
@@ -116,12 +116,12 @@ def _with_conditionals(file: SourceFile) -> Iterator[tuple[int, list[_Conditiona
 
 
 def _defined(file: SourceFile) -> set[str]:
-    """The macros that a file may define."""
+    """Return the macros that a file may define."""
     return {name for token in file.tokens if (name := _macro(token))}
 
 
 def _macro(token: Token) -> str:
-    """The macro that a token defines; empty if it defines none."""
+    """Return the macro that a token defines; empty if it defines none."""
     if token.kind != "directive" or "define" not in token.text:
         return ""
     line = directive(token)
@@ -130,7 +130,7 @@ def _macro(token: Token) -> str:
 
 
 def _defined_at(tokens: Sequence[Token], index: int, names: Container[str]) -> str:
-    """The one of the names that a token defines as far as its neighbours show, as a macro, function, type or variable; else empty."""
+    """Return the name in `names` that a token defines as a macro, function, type or variable, judging by its neighbours; empty if none."""
     token = tokens[index]
     if token.kind == "directive":
         return name if (name := _macro(token)) in names else ""

@@ -1,7 +1,8 @@
-"""What an assembled program says of itself: registers, shared and local memory of each kernel, read from the ELF file.
+"""Read the registers, shared memory and local memory of each kernel from a cubin.
 
-A cubin is a 64-bit ELF file. The section `.nv.info` holds attributes, each with a format, a number and for the formats used here a size:
-the register count and the stack of each function, by its place in the symbol table. Shared memory is the size of `.nv.shared.<kernel>`.
+A cubin is a 64-bit ELF file. The section `.nv.info` holds attributes, each with a format, a number and, for the formats read here, a size:
+the register count and the stack size of each function, by its index in the symbol table. The size of `.nv.shared.<kernel>` is that of its
+shared memory.
 """
 
 from __future__ import annotations
@@ -13,27 +14,27 @@ from dataclasses import dataclass
 from memlane.errors import CompileError
 
 _SIZED = 4
-"""Format of an attribute whose value is as long as the size in its head; the other formats carry two bytes."""
+"""Format of an attribute whose header gives the size of its value; the other formats carry two bytes."""
 _REGISTER_COUNT, _MIN_STACK_SIZE = 0x2F, 0x12
 _LONGEST_NAME = 1 << 16
 _RESERVED = 1024
-"""Bytes of shared memory that the system takes from sm_90 on. Cubins say how many, but those of nvJitLink 13.0 only that there are some."""
+"""Bytes of shared memory reserved by the system from sm_90 on. Cubins record the number; those of nvJitLink 13.0 only that there is one."""
 
 
 @dataclass(frozen=True)
 class KernelUsage:
-    """What one kernel needs of a multiprocessor."""
+    """Registers, shared memory and local memory that one kernel uses."""
 
     registers: int
-    """Registers of 32 bits for each thread."""
+    """32-bit registers per thread."""
     shared_bytes: int
-    """Static shared memory that the kernel declares, without what the system reserves for itself in each block."""
+    """Static shared memory that the kernel declares, without the bytes that the system reserves in each block."""
     local_bytes: int
     """Stack of each thread in local memory: arrays and spilled registers."""
 
 
 def defined_names(cubin: bytes) -> frozenset[str]:
-    """The functions and variables that assembled code defines for others too. Raises CompileError if this is not a cubin."""
+    """Return the functions and variables that a cubin defines with global binding. Raises CompileError if the data is not a cubin."""
     try:
         sections = {section.name: section for section in _sections(cubin)}
         return frozenset(symbol.name for symbol in _symbols(cubin, sections) if symbol.is_global and symbol.is_defined)
@@ -58,7 +59,7 @@ class _Symbol:
 
 
 def kernel_usage(cubin: bytes) -> dict[str, KernelUsage]:
-    """The needs of each kernel, by its name in PTX. Raises CompileError if this is not a cubin."""
+    """Return the resource usage of each kernel, by its name in PTX. Raises CompileError if the data is not a cubin."""
     try:
         return _kernel_usage(cubin)
     except (struct.error, IndexError, KeyError, OverflowError, ValueError) as cause:
@@ -77,7 +78,7 @@ def _kernel_usage(cubin: bytes) -> dict[str, KernelUsage]:
     reserved = values.get(".nv.reservedSmem.cap", _RESERVED if ".nv.reservedSmem.offset0" in values else 0)
     usage = {}
     for number, symbol in enumerate(symbols):
-        # Only kernels have a bank of constants for their parameters; other functions share that of their caller.
+        # Only kernels have a constant bank for their parameters; other functions use their caller's.
         if not symbol.is_function or f".nv.constant0.{symbol.name}" not in by_name:
             continue
         shared = by_name.get(f".nv.shared.{symbol.name}")
@@ -109,7 +110,7 @@ def _symbols(cubin: bytes, sections: dict[str, _Section]) -> list[_Symbol]:
 
 
 def _attributes(cubin: bytes, section: _Section | None) -> Iterator[tuple[int, int, int]]:
-    """Attribute, symbol and value of each entry that speaks of a symbol."""
+    """Yield attribute, symbol index and value of each entry that refers to a symbol."""
     position, end = (section.offset, section.offset + section.size) if section else (0, 0)
     while position < end:
         form, attribute, size = struct.unpack_from("<BBH", cubin, position)

@@ -1,7 +1,7 @@
-"""Takes a C++ file apart into its declarations, and says of each whether it belongs to the device, to the host, or to either.
+"""Split a C++ file into declarations, and classify each as device code, host code, or either.
 
-This is no C++ parser. It finds where a declaration at namespace or class scope begins and ends and which of a handful of shapes it has
-(function, variable, class, the rest); the inside of a function is never looked at.
+This is not a C++ parser. It finds where a declaration at namespace or class scope begins and ends, and which of a few shapes it has
+(function, variable, class, other). It does not look inside functions.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PARENTHESISED = frozenset(
     {"__launch_bounds__", "__cluster_dims__", "__block_size__", "__maxnreg__", "__align__", "__attribute__", "__declspec"}
     | {"alignas", "alignof", "sizeof", "decltype", "noexcept", "explicit", "requires"}
 )
-"""Words whose parentheses are no parameter list."""
+"""Words whose parentheses are not a parameter list."""
 _DEEPEST_CLASS = 50
-"""Classes in a class, up to which their members are told apart; further inside they belong to the class."""
+"""Depth of nested classes up to which members are separate declarations; deeper ones belong to the enclosing class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Unit:
     start: int
     end: int
     side: str
-    """`device` if it is marked so; `host` if the device cannot use it; `either` for types, constants and the like."""
+    """`device` if it is marked for the device, `host` if the device cannot use it, `either` for types, constants and the like."""
 
 
 def tokens_inside(tokens: list[Token], unit: Unit) -> list[Token]:
@@ -45,13 +45,16 @@ def tokens_inside(tokens: list[Token], unit: Unit) -> list[Token]:
 
 
 def units_of(tokens: list[Token], macros: Macros) -> list[Unit]:
-    """The declarations of a file in order; the members of a class come before the class itself."""
+    """Return the declarations of a file in order; the members of a class precede the class."""
     return list(_Scanner(_structural(tokens), macros).scope(in_class=False))
 
 
 def _structural(tokens: list[Token]) -> list[Token]:
-    """The tokens that give the file its structure: no directives, nothing behind `#if 0`, and of the branches of a conditional only
-    the first if that one opens braces which it does not close (then the others do so too)."""
+    """Return the tokens that define the file's structure.
+
+    Directives and code behind `#if 0` are left out. If the first branch of a conditional opens braces that it does not close, the other
+    branches are left out too, because they open the same braces.
+    """
     kept: list[Token] = []
     stack: list[_Conditional] = []
     for token in tokens:
@@ -75,7 +78,7 @@ def _structural(tokens: list[Token]) -> list[Token]:
 
 @dataclass(slots=True)
 class _Conditional:
-    """One `#if` while its branches are read. `hidden` says whether the tokens of the branch at hand are left out."""
+    """An `#if` whose branches are being read. `hidden` is True if the tokens of the current branch are left out."""
 
     outer_hidden: bool
     hidden: bool
@@ -87,7 +90,7 @@ class _Conditional:
 
 @dataclass(slots=True)
 class _Shape:
-    """What the head of a declaration has shown so far."""
+    """Properties of a declaration found so far in its head."""
 
     marked: bool = False
     constant: bool = False
@@ -98,11 +101,11 @@ class _Shape:
     pointer: bool = False
     enumeration: bool = False
     expansion: str = ""
-    """The side of the macro that the declaration consists of."""
+    """The side of the macro whose expansion is the whole declaration."""
 
 
 class _Scanner:
-    """Walks over the structural tokens. Past the end there is an endless row of empty tokens."""
+    """Scanner that walks over the structural tokens. Past the end, `peek` returns an empty token."""
 
     def __init__(self, tokens: list[Token], macros: Macros) -> None:
         end = tokens[-1].end if tokens else 0
@@ -110,9 +113,9 @@ class _Scanner:
         self.macros = macros
         self.at = 0
         self.depth = 0
-        """Classes around the declaration at hand."""
+        """Number of classes around the current declaration."""
         self.sides: dict[str, str] = {}
-        """Of macros that expand to declarations, by their text."""
+        """Side of each macro that expands to declarations, by its text."""
         self.end_token = Token("end", "", end, end)
 
     def peek(self, ahead: int = 0) -> Token:
@@ -124,7 +127,7 @@ class _Scanner:
         return self.at >= len(self.tokens)
 
     def scope(self, in_class: bool) -> Iterator[Unit]:
-        """The declarations up to the closing brace of this scope, which is consumed, or to the end."""
+        """Yield the declarations up to the closing brace of this scope, which is consumed, or to the end of the file."""
         while not self.done:
             token = self.peek()
             if token.text == "}":
@@ -141,7 +144,7 @@ class _Scanner:
                 yield from self.declaration(in_class)
 
     def _opens_scope(self) -> bool:
-        """Steps behind the brace of `namespace a::b {`, `inline namespace c {` and `extern "C" {`."""
+        """Step over `namespace a::b {`, `inline namespace c {` or `extern "C" {`; return whether one was there."""
         ahead = 1 if self.peek().text == "inline" else 0
         if self.peek(ahead).text == "namespace":
             while self.peek(ahead).text not in ("{", ";", "=", ""):
@@ -156,7 +159,7 @@ class _Scanner:
         return True
 
     def declaration(self, in_class: bool) -> Iterator[Unit]:
-        """One declaration with all members of the class that it may define."""
+        """Yield one declaration, preceded by all members of the class that it may define."""
         first = self.at
         start = self.peek().start
         shape = _Shape()
@@ -166,7 +169,7 @@ class _Scanner:
         yield Unit(start, self.tokens[min(self.at, len(self.tokens)) - 1].end, _side(shape, in_class))
 
     def _walk(self, shape: _Shape) -> Iterator[Unit]:
-        """Reads one declaration up to its `;` or the `}` of its body; yields the members of a class."""
+        """Read one declaration up to its `;` or the `}` of its body; yield the members of a class."""
         while not self.done:
             token = self.peek()
             if token.text == ";":
@@ -195,7 +198,7 @@ class _Scanner:
                 self._head_token(token, shape)
 
     def _head_token(self, token: Token, shape: _Shape) -> None:
-        """Takes one token (or group) of the head of a declaration into account."""
+        """Read one token or group in the head of a declaration, and update `shape`."""
         text = token.text
         if text in ("(", "["):
             shape.pointer |= text == "(" and self.peek(1).text in ("*", "&") and not shape.parameters
@@ -229,7 +232,7 @@ class _Scanner:
             shape.enumeration |= word == "enum"
 
     def _initialiser(self, shape: _Shape) -> None:
-        """Behind `=`: `default`, `delete` or 0 of a function, or the value of a variable up to its `;`."""
+        """Read what follows `=`: `default`, `delete` or `0` of a function, or the value of a variable up to its `;`."""
         if shape.parameters and self.peek().text in ("default", "delete", "0"):
             shape.kept_function = True
             return
@@ -237,7 +240,7 @@ class _Scanner:
             self.skip_group()
 
     def _skip_operator(self) -> None:
-        """Behind `operator`: its symbol or its type, up to the parameter list."""
+        """Skip the symbol or type that follows `operator`, up to the parameter list."""
         if self.peek().text == "(" and self.peek(1).text == ")":
             self.at += 2
         while not self.done and self.peek().text not in ("(", ";", "{"):
@@ -247,7 +250,7 @@ class _Scanner:
                 self.at += 1
 
     def _skip_member_initialisers(self) -> None:
-        """Behind the `:` of a constructor: `a(1), b{2}, base<T>(x)...`, up to the brace of the body."""
+        """Skip the initialisers that follow the `:` of a constructor, `a(1), b{2}, base<T>(x)...`, up to the brace of the body."""
         while not self.done:
             while self.peek().text not in ("(", "{", ";", ""):
                 if self.peek().text == "<":
@@ -261,13 +264,13 @@ class _Scanner:
                 return
 
     def _skip_handlers(self) -> None:
-        """The `catch (...) { }` of a function whose body is a try block."""
+        """Skip the `catch (...) { }` clauses of a function whose body is a try block."""
         while self.skip_if("catch"):
             self.skip_group()
             self.skip_group()
 
     def side_of_expansion(self, text: str) -> str:
-        """The side of what a macro expands to: that of the device if any of it is."""
+        """Return the side of a macro's expansion: `device` if any part of it is for the device."""
         if text not in self.sides:
             inner = replace(self.macros, declarations={})
             sides = {unit.side for unit in units_of(tokenize(text), inner)}
@@ -275,14 +278,14 @@ class _Scanner:
         return self.sides[text]
 
     def skip_if(self, *texts: str) -> bool:
-        """Steps over these tokens if they come next."""
+        """Step over the given tokens if they come next; return whether they did."""
         if all(self.peek(ahead).text == text for ahead, text in enumerate(texts)):
             self.at += len(texts)
             return True
         return False
 
     def skip_group(self) -> None:
-        """Steps over a bracketed group with all groups in it, or over one token."""
+        """Step over a bracketed group, including nested groups, or over one token."""
         expected: list[str] = []
         missing = Counter[str]()
         while not self.done:
@@ -299,7 +302,7 @@ class _Scanner:
                 return
 
     def skip_angles(self) -> None:
-        """Steps over `< ... >`; comparisons inside it are in parentheses, as C++ demands of `>`."""
+        """Step over `< ... >`. A comparison with `>` inside it must be in parentheses, as C++ requires."""
         depth = 0
         while not self.done and self.peek().text not in (";", "{"):
             text = self.peek().text

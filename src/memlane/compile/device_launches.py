@@ -1,8 +1,8 @@
-"""Leaves out the functions for the device that launch kernels or call the CUDA runtime (dynamic parallelism), and those that call them.
+"""Leave out device functions that launch kernels or call the CUDA runtime (dynamic parallelism), and their callers.
 
-The compiler refuses a whole program for one of them. `DeviceLaunches.cut` finds the functions that its errors are in and overwrites them:
-a kernel with blanks, another function from its body on with `= delete;`, so that the choice among overloads stays as it was and each caller
-is an error in turn. Every line and column that remains stays where it was.
+A single such function makes the compiler refuse the whole program. `DeviceLaunches.cut` finds the functions that the compiler's errors are
+in and overwrites them: a kernel with blanks, any other function from its body on with `= delete;`. Overload resolution then stays the same,
+and each caller becomes an error in turn. Lines and columns of the remaining code do not change.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ RUNTIME_CALL = re.compile(
     r'device-side kernel launch|identifier "cuda(?:Malloc|Free|Mem|Stream|Event|Device|GetLast|PeekAt|Graph)\w*" is'
     r'|function "cuda\w+\([^"]*" was referenced but not defined'
 )
-"""This matches what the compiler says about a launch from the device, or a call of the runtime there."""
+"""Pattern of the compiler's errors about a kernel launch or a runtime call in device code."""
 _CALL = re.compile(r'(?:identifier|function) "(cuda\w+)')
 _NAMED = re.compile(r'([^\W\d]\w*)\s*(?=[<("])')
-"""A name that is called, or that the compiler quotes."""
+"""Pattern of a name that is called, or that the compiler quotes."""
 _DELETE = "=delete;"
 _ROOM = re.compile(" " * len(_DELETE))
 _REMEDY = "launch the inner kernel from the host"
 
 
 class DeviceLaunches:
-    """Collects the functions that were left out of a program so far."""
+    """The functions left out of a program so far."""
 
     def __init__(self) -> None:
         self.log = ""
-        """The log keeps what the compiler said at first; it is empty while nothing was left out."""
+        """The compiler's first log with such errors; empty while nothing is left out."""
         self.notes: list[str] = []
-        """For each function one sentence, in the order of their discovery."""
+        """One sentence for each function, in order of discovery."""
         self.kernels: dict[str, str] = {}
-        """The name of each kernel that was left out, and its sentence."""
+        """Name of each kernel that was left out -> the sentence about it."""
         self._functions: dict[str, str] = {}
-        """The name of each other function, and what it does."""
+        """Name of each other function that was left out -> what it does."""
 
     def cut(self, log: str, files: Sequence[SourceFile], codes: Mapping[str, DeviceCode]) -> dict[str, SourceFile]:
-        """Return the files that change, by their names, without the functions that the errors of `log` are in.
+        """Return the files that change, by name, without the functions that the errors of `log` are in.
 
-        Empty if no error is about a launch from the device, a call of the runtime, or a call of what was left out before.
+        Empty if no error is about a launch from the device, a call of the runtime, or a call of a function left out earlier.
         """
         cut: dict[str, SourceFile] = {}
         for error in nvrtc.errors(log):
@@ -62,7 +62,7 @@ class DeviceLaunches:
         return cut
 
     def _does(self, error: nvrtc.Diagnostic) -> str:
-        """Return what the function that the error is in does, as the end of a sentence; empty if the error is another one."""
+        """Return what the function with the error does, as the end of a sentence; empty for an error of another kind."""
         if RUNTIME_CALL.search(error.message):
             call = _CALL.search(error.message)
             return f"calls `{call[1]}` of the CUDA runtime" if call else "launches a kernel from the device"
@@ -72,7 +72,7 @@ class DeviceLaunches:
         return ""
 
     def _without(self, file: SourceFile, error: nvrtc.Diagnostic, code: DeviceCode) -> str:
-        """Return the text of the file without the function that an error is in; empty if that cannot be left out alone."""
+        """Return the text of the file without the function that an error is in; empty if that function cannot be left out alone."""
         start, end = error.place(file.text)
         units = [unit for unit in (*code.functions, *code.kernels) if unit.start < end and unit.end > start]
         unit = min(units, key=lambda unit: unit.end - unit.start, default=None)
@@ -91,7 +91,7 @@ class DeviceLaunches:
         alike = [one for one in code.functions if one != unit and _is_named(file, one, function.name)]
         declarations = [one for one in alike if _function(file, one) is None]
         text = "" if declarations else _deleted(file, unit, function)
-        if not text and len(alike) > len(declarations):  # without its declaration another overload might be called in silence
+        if not text and len(alike) > len(declarations):  # without its declaration, a call could silently resolve to another overload
             return ""
         self._functions[function.name] = does.rpartition("which ")[2]
         self.notes.append(f"{where}: the function {sentence}")
@@ -99,7 +99,7 @@ class DeviceLaunches:
 
 
 def _deleted(file: SourceFile, unit: Unit, function: HostFunction) -> str:
-    """Return the text of the file with `= delete;` for the body of a function; empty if there is no room for it."""
+    """Return the text of the file with a function's body replaced by `= delete;`; empty if the body holds directives or is too short."""
     if any(token.kind == "directive" for token in tokens_inside(file.tokens, unit)):
         return ""
     text = blank(file.text, file.tokens, [Unit(function.head_end, unit.end, "device")])
@@ -118,7 +118,7 @@ def _is_instance(file: SourceFile, unit: Unit, name: str) -> bool:
 
 
 def _is_named(file: SourceFile, unit: Unit, name: str) -> bool:
-    """Return whether a declaration is of a function of this name, or defines one."""
+    """Return whether a declaration declares or defines a function of this name."""
     function = _function(file, unit)
     if function is not None:
         return function.name == name
@@ -127,7 +127,7 @@ def _is_named(file: SourceFile, unit: Unit, name: str) -> bool:
 
 
 def _with_text(file: SourceFile, text: str) -> SourceFile:
-    """Return the file with another text of the same length, which has the same directives."""
+    """Return the file with another text of the same length and with the same directives."""
     tokens = tokenize(text)
     index_at = {token.start: index for index, token in enumerate(tokens)}
     includes = {index_at[file.tokens[old].start]: name for old, name in file.includes.items() if file.tokens[old].start in index_at}

@@ -1,13 +1,14 @@
-"""What nvcc's dialect of C++ has and NVRTC refuses, written in standard C++. Most of it is GCC's, which is nvcc's compiler for the host.
+"""Rewrite constructs that nvcc accepts and NVRTC refuses in standard C++. Most are extensions of GCC, nvcc's host compiler.
 
     ({ int a = *p; a + 1; })      ([&]{ int a = *p; return a + 1; }())     a statement expression
     (Point){1, 2}                  Point {1, 2}                            a compound literal
     extern "C"__global__          extern "C" __global__
-    const __restrict__ T* p       const T* p                              a pointer's word in front of the type, where GCC ignores it
-    __GNUC__                      _mlGNUC_                                 in files that do not know NVRTC; `include/nvcc.h` defines it
+    const __restrict__ T* p       const T* p                              a pointer qualifier in front of the type, which GCC ignores
+    __GNUC__                      _mlGNUC_                                 in files without `__CUDACC_RTC__`; `include/nvcc.h` defines it
 
-Lines stay, and columns too except behind what became longer. Macros that do for the rest (`__typeof__`, `__builtin_popcount`) are in
-`include/nvcc.h`. What is left to the compiler, which refuses it: a statement expression with a jump out of it, a literal of an array.
+Line numbers do not change; columns change only behind a replacement that is longer. Extensions that a macro can replace (`__typeof__`,
+`__builtin_popcount`) are in `include/nvcc.h`. The compiler still refuses statement expressions with a jump out of them and compound
+literals of arrays.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SUSPECT = re.compile(
     | [(,;{}te]\s*__restrict | \]\s*(?:\\\s*)?__(?:device|host)__""",
     re.VERBOSE,
 )
-"""What every text with such a form contains: most texts have none, and are not read further."""
+"""Pattern that every text with such a construct matches; most texts do not, and are returned unchanged."""
 _GNU = {"__GNUC__": "_mlGNUC_", "__GNUC_MINOR__": "_mlGNUC_MINOR_", "__GNUC_PATCHLEVEL__": "_mlGNUC_PATCHLEVEL_", "__GNUG__": "_mlGNUG_"}
 _GNU_WORD = re.compile(r"\b__GNU(?:C(?:_MINOR|_PATCHLEVEL)?|G)__")
 _JUMPS = frozenset({"return", "goto", "co_return"})
@@ -36,20 +37,20 @@ _RESTRICT, _BEFORE_TYPE = frozenset({"__restrict__", "__restrict"}), frozenset({
 _SPACES, _BEHIND_SPACES = frozenset({"__device__", "__host__"}), frozenset({"(", "{", "mutable"})
 _LEFT_OUT = frozenset({"const", "struct", "class", "volatile"})
 _LONGEST_SYMBOL = 4
-"""Tokens of the symbol of an operator."""
+"""Maximum tokens in an operator's symbol."""
 _LONGEST_TYPE = 40
-"""Tokens of the type of a compound literal."""
+"""Maximum tokens in the type of a compound literal."""
 
 Edit = tuple[int, int, str]
-"""Characters of a text, from and to, and what stands there instead."""
+"""Start and end (exclusive) of the characters to replace, and their replacement."""
 
 
 @lru_cache(maxsize=256)
 def in_standard_cxx(text: str) -> str:
-    """The text with GCC's forms in the place of which NVRTC takes others."""
+    """Return the text with GCC extensions rewritten in standard C++."""
     if _SUSPECT.search(text) is None:
         return text
-    if "__GNU" in text and "__CUDACC_RTC__" not in text:  # a header that knows NVRTC is to take this for it
+    if "__GNU" in text and "__CUDACC_RTC__" not in text:  # a header that tests for `__CUDACC_RTC__` supports NVRTC itself
         text = _GNU_WORD.sub(lambda found: _GNU[found[0]], text)
     edits = sorted(_edits(text, 0))
     pieces, position = [], 0
@@ -60,7 +61,7 @@ def in_standard_cxx(text: str) -> str:
 
 
 def _edits(text: str, offset: int) -> Iterator[Edit]:
-    """The edits of a text that begins at `offset`; those of the definitions of macros in it too."""
+    """Yield the edits of a text that begins at `offset`, including those inside macro definitions."""
     tokens = tokenize(text)
     plain = [token for token in tokens if token.kind != "directive"]
     closing = _closing(plain)
@@ -84,7 +85,10 @@ def _edits(text: str, offset: int) -> Iterator[Edit]:
 
 
 def _lambda_spaces(tokens: Sequence[Token], closing: int) -> Iterator[Edit]:
-    """The `__host__` and `__device__` behind the captures of a lambda, whose `]` is at `closing`; nothing behind an attribute or array."""
+    """Yield edits that blank `__host__` and `__device__` behind a lambda's captures, whose `]` is at `closing`.
+
+    Yields nothing if the `]` ends an attribute or an array subscript.
+    """
     depth, opening = 0, closing
     while opening >= 0 and (depth := depth + (tokens[opening].text == "]") - (tokens[opening].text == "[")):
         opening -= 1
@@ -96,7 +100,7 @@ def _lambda_spaces(tokens: Sequence[Token], closing: int) -> Iterator[Edit]:
 
 
 def _begins_type(tokens: Sequence[Token], index: int) -> bool:
-    """Whether a type and no name of a variable begins there: a word that a pointer, another word or template arguments follow."""
+    """Return whether a type, not a variable's name, begins at `index`: a word followed by another word, `*`, `::` or template arguments."""
     if index + 1 >= len(tokens):
         return False
     first, following = tokens[index], tokens[index + 1]
@@ -104,7 +108,7 @@ def _begins_type(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _closing(tokens: Sequence[Token]) -> dict[int, int]:
-    """Index of each opening bracket -> index of its closing one."""
+    """Return a map from the index of each opening bracket to that of its closing bracket."""
     found: dict[int, int] = {}
     opened: list[int] = []
     for index, token in enumerate(tokens):
@@ -116,7 +120,7 @@ def _closing(tokens: Sequence[Token]) -> dict[int, int]:
 
 
 def _statement_expression(tokens: Sequence[Token], closing: dict[int, int], opening: int) -> Iterator[Edit]:
-    """`({ ...; value; })` whose `(` is at `opening`, as the call of a lambda; nothing if it is an initialiser in a call."""
+    """Yield edits that turn `({ ...; value; })`, whose `(` is at `opening`, into a lambda call; nothing for an initialiser in a call."""
     brace = opening + 1
     end = closing.get(brace, -1)
     if end < 0 or closing.get(opening) != end + 1:
@@ -141,7 +145,7 @@ def _statement_expression(tokens: Sequence[Token], closing: dict[int, int], open
 
 
 def _is_operator_name(tokens: Sequence[Token], end: int) -> bool:
-    """Whether the tokens up to `end` (exclusive) are `operator` and its symbol, so that parameters follow."""
+    """Return whether the tokens before `end` are `operator` and its symbol, so that parameters follow."""
     index = end - 1
     while index > 0 and tokens[index].kind == "punct" and end - index < _LONGEST_SYMBOL:
         index -= 1
@@ -149,7 +153,7 @@ def _is_operator_name(tokens: Sequence[Token], end: int) -> bool:
 
 
 def _compound_literal(tokens: Sequence[Token], closing: dict[int, int], opening: int) -> Iterator[Edit]:
-    """`(type){...}` whose `(` is at `opening`, without the parentheses."""
+    """Yield edits that blank the parentheses of `(type){...}`, whose `(` is at `opening`."""
     end = closing.get(opening, -1)
     if not opening < end - 1 < opening + _LONGEST_TYPE or end + 1 >= len(tokens) or tokens[end + 1].text != "{":
         return

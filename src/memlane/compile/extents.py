@@ -1,9 +1,9 @@
-"""Extents of arrays in shared memory as a program writes them, without a compiler: for what is read from a record file.
+"""Read the extents of arrays in shared memory from a program's text, without a compiler, for programs that come from a record file.
 
     #define T 16
     template <int R> __global__ void f() { __shared__ float tile[T][T + 2 * R]; }       f<2>: tile has 16 rows of 20 floats
 
-Macros, constants and template parameters of the text are followed; whatever else an extent needs makes it unknown.
+Macros, constants and template parameters in the text are resolved; an extent that needs anything else is unknown.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _BYTES = {
     **dict.fromkeys(("double", "int64_t", "uint64_t", "size_t", "float2", "int2", "uint2"), 8),
     **dict.fromkeys(("float4", "int4", "uint4", "double2"), 16),
 }
-"""Of an element, by the name of its type."""
+"""Bytes of an element, by the name of its type."""
 _DEFINE = re.compile(r"#\s*define\s+(\w+)\s+(.+)")
 _CONSTANTS = ("const", "constexpr")
 _DEEPEST = 16
-"""Names within names that are followed."""
+"""Maximum depth of names that are defined by other names."""
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -43,18 +43,18 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 
 @dataclass(frozen=True)
 class Rows:
-    """An array of two or more dimensions."""
+    """The rows of an array of two or more dimensions."""
 
     columns: int
     """Elements in a row."""
     element_bytes: int | None
-    """None for a type that is not known here."""
+    """Bytes of an element; None for a type that `_BYTES` does not list."""
 
 
 def written_rows(text: str, kernel: str, name: str) -> Rows | None:
-    """Return the rows of an array in shared memory from the text of a program; None where they do not follow from it.
+    """Return the rows of an array in shared memory, from the text of a program; None if the text does not determine them.
 
-    `kernel` is the title of the kernel that uses it, for example `void f<2>(float*)`, and `name` is the array's.
+    `kernel` is the title of the kernel that uses the array, for example `void f<2>(float*)`, and `name` is the array's name.
     """
     tokens = tokenize(text)
     known = {**_constants(tokens), **_template_arguments(tokens, kernel)}
@@ -66,14 +66,14 @@ def written_rows(text: str, kernel: str, name: str) -> Rows | None:
 
 
 def is_dynamic(text: str, name: str) -> bool:
-    """Return whether a program declares an array in shared memory without a length, which then is that of the launch."""
+    """Return whether a program declares an array in shared memory without a length, so that the launch determines its size."""
     tokens = [one.text for one in tokenize(text)]
     ends = [place for place, one in enumerate(tokens) if one == name and tokens[place + 1 : place + 3] == ["[", "]"]]
     return any("extern" in tokens[max(0, end - 8) : end] and "__shared__" in tokens[max(0, end - 8) : end] for end in ends)
 
 
 def _constants(tokens: Sequence[Token]) -> dict[str, str]:
-    """The texts of macros without parameters, and of constants that begin with `const` or `constexpr`."""
+    """Return the texts of macros without parameters, and of variables declared with `const` or `constexpr`, by name."""
     found: dict[str, str] = {}
     for place, token in enumerate(tokens):
         if token.kind == "directive" and (defined := _DEFINE.match(token.text)):
@@ -87,7 +87,7 @@ def _constants(tokens: Sequence[Token]) -> dict[str, str]:
 
 
 def _template_arguments(tokens: Sequence[Token], kernel: str) -> dict[str, str]:
-    """By the name of a template parameter of the kernel its argument."""
+    """Return the kernel's template arguments, by the name of the template parameter."""
     label, name = kernel_label(kernel), plain_name(kernel)
     if "<" not in label:
         return {}
@@ -103,7 +103,7 @@ def _template_arguments(tokens: Sequence[Token], kernel: str) -> dict[str, str]:
 
 
 def _split(arguments: str) -> list[str]:
-    """Template arguments, those of templates in them left whole."""
+    """Split template arguments at commas, keeping nested template arguments whole."""
     parts, depth = [""], 0
     for character in arguments:
         depth += (character == "<") - (character == ">")
@@ -115,7 +115,7 @@ def _split(arguments: str) -> list[str]:
 
 
 def _value(text: str, known: Mapping[str, str], depth: int = 0) -> int | None:
-    """What an expression comes to; None where it holds something else than whole numbers and names of such."""
+    """Return the value of an expression; None if it contains anything but whole numbers and names of such."""
     if depth > _DEEPEST:
         return None
     try:
@@ -137,7 +137,7 @@ def _folded(tree: ast.expr, known: Mapping[str, str], depth: int) -> int | None:
 
 
 def _element_bytes(tokens: Sequence[Token], behind: Token) -> int | None:
-    """Of the type in front of the declarator whose first bracket this is."""
+    """Return the bytes of the element type in front of a declarator whose first bracket is `behind`; None for an unknown type."""
     place = next(at for at, one in enumerate(tokens) if one.start == behind.start)
     begun = next(at for at in range(place, -1, -1) if tokens[at].text == "__shared__")
     return next((_BYTES[one.text] for one in tokens[begun:place] if one.text in _BYTES), None)

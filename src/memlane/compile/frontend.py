@@ -1,4 +1,4 @@
-"""CUDA C++ to PTX: a `.cu` file as people have it, with its `main`, its launches and its standard headers."""
+"""Compile a complete `.cu` file, with its `main`, its launches and its standard headers, to PTX."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_HEADER = re.compile(
     r'^(?P<file>[^\n]+)\((?P<line>\d+)\): catastrophic error: cannot open source file "(?P<header>[^"]*)"', re.MULTILINE
 )
 _STAND_IN = re.compile(r'^[^\n]*: #warning directive: "memlane has no (?P<header>[^"\n]+)"\n[^\n]*\n\s*\^\n\n?', re.MULTILINE)
-"""A warning that stands for a header that was not found."""
+"""Pattern of the warning that our stand-in for a missing header emits."""
 _FAILING_FILE = re.compile(r"^([^\n(]+)\(\d+\): error", re.MULTILINE)
 _REMARK = re.compile(r"^Remark: The warnings can be suppressed with [^\n]*\n+", re.MULTILINE)
 _BAD_EXPRESSION = re.compile(r"^__nv_name_map\(\d+\): error: [^\n]*\n(?:\s*#pragma nv_mangled_name (?P<expression>[^\n]*))?", re.MULTILINE)
@@ -33,27 +33,27 @@ _BAD_EXPRESSION = re.compile(r"^__nv_name_map\(\d+\): error: [^\n]*\n(?:\s*#prag
 
 @dataclass(frozen=True)
 class CompiledPtx:
-    """What came of a program."""
+    """The PTX of a program, with its sources and what was left out."""
 
     text: str = field(repr=False)
-    """The PTX. Its `.file` directives name the files as `sources` does."""
+    """The PTX. Its `.file` directives use the names in `sources`."""
     sources: Mapping[str, str] = field(repr=False)
-    """Name -> text of the files of the program, the main one first, with their host code."""
+    """Name -> text of the program's files, the main file first, including their host code."""
     kernels: Mapping[str, str]
     """Name in the PTX -> name as the programmer wrote it, for example `void block_sum<float>(float*, float const*, int)`."""
     instantiated: Mapping[str, str] = field(default_factory=dict)
-    """Each instantiation that was asked for, or that the host code launches, with the name of its kernel in the PTX."""
+    """Each instantiation that was requested or that the host code launches -> the name of its kernel in the PTX."""
     log: str = field(default="", repr=False)
-    """Warnings of the compiler."""
+    """The compiler's warnings."""
     notes: tuple[str, ...] = ()
-    """What was left out that a reader might miss: headers that were not found, declarations that the compiler refused."""
+    """Sentences about omissions that matter to the user: headers that were not found, declarations that the compiler refused."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """The name of each kernel that was left out because it launches kernels, with the sentence that says so."""
+    """Name of each kernel that was left out because it launches kernels -> the sentence that says so."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile; see `cuda_to_ptx`."""
+    """Compilation options; see `cuda_to_ptx`."""
 
     arch: str = "sm_90"
     std: str = "c++17"
@@ -65,7 +65,7 @@ class Options:
     relocatable: bool = False
 
     def flags(self) -> tuple[str, ...]:
-        """The command line of the compiler. What host code leaves behind (constants, `constexpr` functions) is for the device."""
+        """Return the compiler's command line. Remaining host declarations (constants, `constexpr` functions) become device code."""
         return (
             f"-arch=compute_{toolkit.compute_capability(self.arch)}",
             f"-std={self.std}",
@@ -83,7 +83,7 @@ class Options:
 
 
 def is_path(path_or_source: str | os.PathLike[str]) -> bool:
-    """Whether this is the path of a file rather than the text of a program."""
+    """Return whether the argument is a file path rather than the text of a program."""
     if not isinstance(path_or_source, str):
         return True
     return "\n" not in path_or_source and path_or_source.endswith(SOURCE_SUFFIXES)
@@ -103,16 +103,16 @@ def cuda_to_ptx(
     relocatable: bool = False,
     text: str | None = None,
 ) -> CompiledPtx:
-    """Compiles CUDA C++ to PTX. Neither a GPU nor a driver is needed.
+    """Compile CUDA C++ to PTX. Neither a GPU nor a driver is needed.
 
-    `path_or_source` is a path that ends in .cu, .cuh, .h or .hpp, or the text of a program. `name` is how the program is called in messages
-    and in the line table. `define` holds `NAME` or `NAME=VALUE`; `instantiate` names kernels with their template arguments,
-    `"reduce<float, 256>"`; those that the file itself launches need not be named if their arguments are known at file scope. `options`
-    go to NVRTC as they are. `relocatable` keeps functions and variables that no kernel of the file uses, for other modules, and needs no
-    kernel. `text` is compiled in place of the program's own, with the headers that lie beside that.
+    `path_or_source` is a path that ends in .cu, .cuh, .h or .hpp, or the text of a program. `name` is the program's name in messages and in
+    the line table. `define` holds `NAME` or `NAME=VALUE`. `instantiate` names kernels with their template arguments, `"reduce<float,
+    256>"`; kernels that the file itself launches need not be named if their arguments are known at file scope. `options` are passed to
+    NVRTC unchanged. `relocatable` keeps functions and variables that no kernel of the file uses, for other modules, and needs no kernel.
+    `text` is compiled in place of the program's own text, with the headers beside that program.
 
-    Raises CompileError with the compiler's log, whose lines are those of the file, also where a quoted header or a directory of `include`
-    is missing; and MissingDependency.
+    Raises CompileError with the compiler's log, whose line numbers are those of the file, also if a quoted header or a directory of
+    `include` is missing; and MissingDependency.
     """
     path = Path(path_or_source) if is_path(path_or_source) else None
     if path is not None:
@@ -136,15 +136,16 @@ def cuda_to_ptx(
 
 
 class _Compilation:
-    """One program on its way through the compiler.
+    """The compilation of one program, which cuts what the compiler refuses and tries again.
 
-    What is surely host code is cut at once. A declaration that could be for either side (a constant, an alias, a struct) stays, and is
-    cut only when the compiler refuses it. So is an instantiation that the host code launches with arguments that mean nothing outside it,
-    and, where a header is missing, a device function that cannot do without: a kernel that calls it fails, and then its error is told.
+    Code that is certainly host code is cut first. A declaration that may be for either side (a constant, an alias, a struct) is cut only
+    when the compiler refuses it. So is an instantiation that the host code launches with arguments that have no meaning at file scope.
+    Where a header is missing, a device function that needs it is cut too: a kernel that calls the function then fails, and that error is
+    reported.
     """
 
     def __init__(self, program: Program, options: Options, path: Path | None) -> None:
-        """`path`: of the main file; None if there is none."""
+        """Prepare the program. `path` is that of the main file; None if the program is text."""
         self.program, self.path = program, path
         self.sources = {file.name: file.text for file in program.files}
         self.device_launches = DeviceLaunches()
@@ -168,7 +169,7 @@ class _Compilation:
         self.host: instantiations.Launched | None = None
 
     def run(self) -> CompiledPtx:
-        """Compiles until the compiler is content, or nothing is left to cut."""
+        """Compile until the compiler reports no error. Raises CompileError if it does and nothing is left to cut."""
         if instantiations.undecided(self.program.files, self.code):
             self._ask_host_code()
         while True:
@@ -192,13 +193,12 @@ class _Compilation:
                 raise self._refusal(answer.log)
 
     def _fails_in_library(self, log: str) -> bool:
-        """Whether the compiler does not take a header that was left to it, whatever the program makes of it."""
+        """Return whether the compiler refuses a header that was passed to it unchanged, independently of the program's instantiations."""
         own = [error for error in nvrtc.errors(log) if error.file not in self.sources and "detected during" not in error.message]
         return any(nvrtc_headers.is_left_whole(Path(error.file), self.options.include) for error in own)
 
     def _replace_libraries(self, log: str) -> bool:
-        """Whether headers of libraries for the host are left out from now on, as where they are not there: those of a wheel that does not
-        go with CUDA's own headers do not compile."""
+        """Replace CUDA's host library headers that do not compile (a wheel of another version) by stand-ins; return whether any were."""
         if not (there := [name for name in self.program.library if libraries.is_for_host(name)]) or not any(
             libraries.is_for_host(Path(found).name) for found in _FAILING_FILE.findall(log)
         ):
@@ -208,7 +208,7 @@ class _Compilation:
         return True
 
     def _leave_out_device_launches(self, log: str) -> bool:
-        """Whether kernels that launch kernels, or functions that do, are left out from now on."""
+        """Leave out kernels that launch kernels, and functions that do; return whether the log led to any."""
         if not (changed := self.device_launches.cut(log, self.program.files, self.code)):
             return False
         self.program = replace(self.program, files=tuple(changed.get(file.name, file) for file in self.program.files))
@@ -219,13 +219,13 @@ class _Compilation:
         return True
 
     def _ask_host_code(self) -> None:
-        """Adds the instantiations that only a reading of the host code shows. Once; where it fails, nothing is added."""
+        """Add the instantiations that only compiling the host code reveals. Runs once; adds nothing if it fails."""
         self.asked_host = True
         device, logs = self._device_texts(), [""]
 
         def compiler(texts: Mapping[str, str]) -> nvrtc.Answer:
             request = self._host_request(texts, device)
-            # Nothing is optimised, which is quicker. Not relocatable: there NVRTC declares the runtime's functions, which host code calls.
+            # Unoptimised code (-G) compiles faster. Relocatable code would make NVRTC declare the runtime functions that host code calls.
             options = (*(option for option in request.options if option not in ("-lineinfo", "-rdc=true")), "-G")
             logs.append((answer := nvrtc.compile_request(replace(request, options=options, expressions=()))).log)
             return answer
@@ -238,14 +238,14 @@ class _Compilation:
             self.launches += [launch for launch in self.host.kernels if _plain(launch) not in known]
 
     def _host_request(self, texts: Mapping[str, str], device: Mapping[str, str]) -> nvrtc.Request:
-        """The request for texts with host code in them; `device` are those without."""
+        """Return the compiler request for texts that include host code; `device` holds the texts without it."""
         request = self._request(texts, device)
         host = standard.host_containers(_names_thrust(device), self.program.absent)
         headers = tuple((name, text + host if name == standard.PRELUDE else text) for name, text in request.headers)
         return replace(request, headers=headers)
 
     def _with_unnamed(self, answer: nvrtc.Answer, device: Mapping[str, str]) -> nvrtc.Answer:
-        """The answer with the kernels that host code launches with its lambdas, which cannot be asked for by name."""
+        """Return the answer, extended by kernels that host code instantiates with its lambdas; those cannot be requested by name."""
         if self.host is None or not self.host.unnamed:
             return answer
         again = nvrtc.compile_request(self._host_request(self.host.texts, device))
@@ -255,7 +255,7 @@ class _Compilation:
         return {file.name: self._device_text(file) for file in self.program.files}
 
     def _request(self, texts: Mapping[str, str], device: Mapping[str, str]) -> nvrtc.Request:
-        """The request for `texts`; `device` are those without host code, which decide what of the libraries is needed."""
+        """Return the compiler request for `texts`; `device` holds the texts without host code, which decide which libraries are needed."""
         tokens = [tokenize(text) for text in texts.values()]
         types = standard.global_names(tokens) - {define.partition("=")[0] for define in self.options.define}
         thrust = _names_thrust(device)
@@ -281,7 +281,7 @@ class _Compilation:
         return in_standard_cxx(sources.with_includes(file, text))
 
     def _drop_launches(self, log: str) -> bool:
-        """Forgets the launches of the host code that the compiler could not make sense of; says whether there were any."""
+        """Drop the launches of the host code whose kernels the compiler refuses to instantiate; return whether there were any."""
         refused = _refused_expressions(log)
         dropped = [launch for launch in self.launches if _plain(launch) in refused]
         self.launches = [launch for launch in self.launches if launch not in dropped]
@@ -291,7 +291,7 @@ class _Compilation:
         return bool(dropped)
 
     def _remove_refused(self, log: str, in_instantiations: bool = True) -> bool:
-        """Cuts the smallest removable declarations in which the compiler found errors; says whether there were any."""
+        """Cut the smallest removable declarations in which the compiler found errors; return whether there were any."""
         if not self.constexpr and "dynamic initialization is not supported" in log:
             self.constexpr = True
             return True
@@ -329,8 +329,7 @@ class _Compilation:
         return CompileError(message, "\n".join(parts))
 
     def _without_stand_ins(self, answer: nvrtc.Answer) -> nvrtc.Answer:
-        """The answer with a log that does not speak of stand-ins for headers that were not found; those that were asked for are noted. An
-        `#include` may stand in a conditional that does not hold."""
+        """Return the answer without warnings of stand-ins. Store the headers they stand for, which the compiler included, in `absent`."""
         self.absent = tuple(dict.fromkeys(found["header"] for found in _STAND_IN.finditer(answer.log)))
         if not self.absent:
             return answer
@@ -378,7 +377,7 @@ class _Compilation:
 
 
 def kernel_names(ptx: str) -> list[str]:
-    """The names of the kernels in PTX text, in its order."""
+    """Return the names of the kernels in PTX text, in order."""
     return _ENTRY.findall(ptx)
 
 
@@ -387,7 +386,7 @@ def _names_thrust(texts: Mapping[str, str]) -> bool:
 
 
 def _refused_expressions(log: str) -> set[str]:
-    """The instantiations, without white space, that the log complains about."""
+    """Return the instantiations that the log complains about, without white space."""
     return {_plain(found["expression"]) for found in _BAD_EXPRESSION.finditer(log) if found["expression"]}
 
 

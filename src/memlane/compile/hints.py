@@ -1,4 +1,4 @@
-"""What to do about a program that does not compile, where the compiler's own words do not say it."""
+"""Suggest remedies for a program that does not compile, where the compiler's message does not give one."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from memlane.compile.sources import SourceFile
 _TEXTURE_REFERENCE = re.compile(r"\b(?:texture|surface)\s*<[^;{}<>]*>\s*(\w+)")
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _WITHOUT_SYNC = frozenset({"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot"})
-"""Functions that work with the lanes that happen to run: CUDA has ended them for chips from sm_70 on."""
+"""Warp functions without a lane mask, which act on the lanes that happen to be active; CUDA removed them from sm_70 on."""
 _KERNEL = re.compile(r"\b__global__\b[^;{}]*\{")
 _SOURCES = frozenset({".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp"})
 _MOST_FILES, _MOST_BYTES = 200, 1 << 20
-"""How many neighbours are looked at, and how large one may be."""
+"""Maximum number of neighbouring files to search, and maximum bytes of each."""
 _LISTED = 3
 _HIGHEST, _LEAST_DEPTH = 6, 3
-"""Directories above a file in which a header is looked for, and how deep these lie at least: what is above is the system's."""
+"""Number of parent directories to search for a header, and their least depth: directories nearer the root belong to the system."""
 
 
 def hints(log: str, files: Iterable[SourceFile], path: Path | None, defines: Iterable[str] = ()) -> list[str]:
-    """Return what to do about errors that nvcc would not give, or that memlane has a reason for."""
+    """Return remedies for errors that nvcc would not report, or whose cause memlane knows."""
     files = list(files)
     told = [*_of_runtime(log), *_of_textures(log, files), *_of_intrinsics(log, files), *_of_dialect(log)]
     told += (*conditionals.hints(log, files, defines), *of_pieces(path))
@@ -35,13 +35,13 @@ def hints(log: str, files: Iterable[SourceFile], path: Path | None, defines: Ite
 
 
 def elsewhere(path: Path | None) -> str:
-    """Return the files beside one without a kernel that have some, as the end of its message; nothing if there are none."""
+    """Return the end of the message for a file without a kernel: neighbouring files that define one, or general advice if none does."""
     found = [name for name, text in _beside(path, {".cu", ".cuh"}) if _KERNEL.search(text)]
     return f"; name a file that defines one: {_listed(found)}" if found else "; name a file that defines a `__global__` function"
 
 
 def remedy_for_header(header: str, path: Path | None) -> str:
-    """Return what to do about a header that was not found, as the rest of a sentence: where it lies, or its wheel."""
+    """Return the remedy for a missing header as the rest of a sentence: its directory, if it is found, or the wheel that contains it."""
     directory = next(_directories_with(header, path), None) if path is not None else None
     if directory is not None:
         return f"name its directory with -I {directory} (include=[{str(directory)!r}] in Python)"
@@ -49,7 +49,7 @@ def remedy_for_header(header: str, path: Path | None) -> str:
 
 
 def _directories_with(header: str, path: Path) -> Iterator[Path]:
-    """The directories above a file, and those in these, from which the header is found by the name it is included by."""
+    """Yield the directories from which a header is found by its included name: the file's parent directories and those inside them."""
     above = path.parent
     for _ in range(_HIGHEST):
         if len(above.resolve().parts) < _LEAST_DEPTH:
@@ -83,7 +83,7 @@ def _of_intrinsics(log: str, files: Iterable[SourceFile]) -> Iterator[str]:
 
 
 def textures(files: Iterable[SourceFile]) -> list[str]:
-    """Return what to do about the texture and surface references of a program none of whose kernels was compiled."""
+    """Return remedies for the texture and surface references of a program that compiled to no kernel."""
     return [*_of_textures("", files, every=True)]
 
 
@@ -123,7 +123,7 @@ def _of_dialect(log: str) -> Iterator[str]:
 
 
 def of_pieces(path: Path | None) -> Iterator[str]:
-    """A file that another one includes in the middle of its text need not be a program by itself."""
+    """Yield a hint if other files include this one: it may be a fragment that does not compile alone."""
     if path is None:
         return
     include = re.compile(rf'^[ \t]*#[ \t]*include[ \t]*["<](?:[^">\n]*/)?{re.escape(path.name)}[">]', re.MULTILINE)
@@ -133,7 +133,7 @@ def of_pieces(path: Path | None) -> Iterator[str]:
 
 
 def _beside(path: Path | None, suffixes: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Name and text of the files in the directory of a file, in that above, and in the directories beside it."""
+    """Yield name and text of the files in the directory of a file and in its parent directory."""
     if path is None:
         return
     own = path.resolve()

@@ -1,7 +1,7 @@
-"""Takes the body of a host function apart into the pieces that can be left out one by one.
+"""Split the body of a host function into parts that can be left out one by one.
 
-No piece is understood: what may go is a whole statement, the condition of an `if`, `for`, `while` or `switch`, a label, or the initial
-value of a variable. Each has a text that may stand in its place, so that what is left is still a function.
+The code is not analysed. A part is a whole statement, the condition of an `if`, `for`, `while` or `switch`, a label, or the initial value
+of a variable. Each part has a replacement text, so that the rest is still a function.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from memlane.compile.declarations import PARENTHESISED
 from memlane.compile.tokens import Token
 
 _CONDITIONS = {"if": "true", "while": "false", "switch": "0", "for": ";;"}
-"""What can stand between the parentheses of each."""
+"""Replacement for the text in the parentheses of each statement."""
 _LONGEST_CONFIGURATION = 400
-"""Tokens between `<<<` and `>>>`."""
+"""Maximum tokens between `<<<` and `>>>`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The characters `start` to `end` (exclusive) of a file, and the text that may stand there instead."""
+    """The characters `start` to `end` (exclusive) of a file, and their replacement."""
 
     start: int
     end: int
@@ -29,37 +29,37 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class HostFunction:
-    """A function of the host."""
+    """The definition of a host function."""
 
     name: str
-    """The word in front of its parameters; empty for an operator."""
+    """The word in front of the parameters; empty for an operator."""
     head_end: int
-    """Where its head ends: at the `{` of the body, or at the `:` of member initialisers."""
+    """End of the head: the position of the body's `{`, or of the `:` of member initialisers."""
     body: Part
-    """The braces and what is between them; `;` can stand there instead."""
+    """The braces and the text between them, with `;` as replacement."""
 
 
 class Body:
-    """The tokens of one declaration, without directives, and the functions that find parts in them."""
+    """The tokens of one declaration, without directives, and methods that find parts in them."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
         self.ends = _group_ends(tokens)
 
     def text(self, index: int) -> str:
-        """The text of a token; empty behind the end."""
+        """Return the text of a token; empty past either end."""
         return self.tokens[index].text if 0 <= index < len(self.tokens) else ""
 
     def end(self, index: int) -> int:
-        """Behind the bracketed group that begins at `index`, or behind the one token."""
+        """Return the index past the bracketed group that begins at `index`, or past the single token there."""
         return self.ends.get(index, index + 1)
 
     def part(self, first: int, end: int, instead: str = "") -> Part:
-        """The part from token `first` to token `end` (exclusive)."""
+        """Return the part from token `first` to token `end` (exclusive)."""
         return Part(self.tokens[first].start, self.tokens[min(end, len(self.tokens)) - 1].end, instead)
 
     def function(self) -> HostFunction | None:
-        """The function that the declaration defines; None if it defines none."""
+        """Return the function that the declaration defines; None if it defines none."""
         name, initialisers = None, 0
         index = self._behind_template()
         while index < len(self.tokens):
@@ -78,7 +78,7 @@ class Body:
         return None
 
     def _behind_template(self) -> int:
-        """The first token behind `template < ... >`, which may stand there several times."""
+        """Return the index of the first token past all leading `template < ... >`."""
         index = 0
         while self.text(index) == "template" and self.text(index + 1) == "<":
             depth, index = 0, index + 1
@@ -90,7 +90,7 @@ class Body:
         return index
 
     def statements(self) -> Iterator[Part]:
-        """The parts of each statement that can be left out."""
+        """Yield the parts of each statement that can be left out."""
         index = 0
         while index < len(self.tokens):
             text = self.text(index)
@@ -109,7 +109,7 @@ class Body:
                 index = yield from self._statement(index)
 
     def _statement(self, first: int) -> Generator[Part, None, int]:
-        """A statement up to its `;` and, as a part of its own, what its first variable is initialised with; returns where it ends."""
+        """Yield a statement up to its `;` and, as a separate part, its first variable's initial value; return the index past it."""
         index, value = first, None
         while self.text(index) not in (";", "}", ""):
             if self.text(index) == "=" and value is None and index > first and self.tokens[index - 1].kind == "word":
@@ -124,7 +124,7 @@ class Body:
         return index
 
     def exception_handling(self) -> Iterator[Part]:
-        """Each `try` and each `catch (...) { ... }`, which device code does not have."""
+        """Yield each `try` and each `catch (...) { ... }`; device code has no exceptions."""
         for index, token in enumerate(self.tokens):
             if token.text == "try":
                 yield self.part(index, index + 1)
@@ -132,12 +132,12 @@ class Body:
                 yield self.part(index, self.end(self.end(index + 1)))
 
     def launches_other_than(self, kernels: Container[str]) -> bool:
-        """Whether a launch is of something that is not called like one of the kernels: of a parameter or variable of the function."""
+        """Return whether a launch names something other than one of `kernels`: a parameter or variable of the function."""
         before = [self.tokens[index - 1] for index, token in enumerate(self.tokens) if token.text == "<<<" and index]
         return any(token.text in (")", "]") or (token.kind == "word" and token.text not in kernels) for token in before)
 
     def launch_configurations(self) -> Iterator[Part]:
-        """Each `<<<grid, block>>>`. Without it a launch is a call, which names the same instantiation of the kernel."""
+        """Yield each `<<<grid, block>>>`. Without it, a launch becomes a call of the same instantiation of the kernel."""
         for index, token in enumerate(self.tokens):
             at = index + 1 if token.text == "<<<" else len(self.tokens)
             while at < min(len(self.tokens), index + _LONGEST_CONFIGURATION) and self.text(at) not in (";", "}", "<<<"):
@@ -148,7 +148,7 @@ class Body:
 
 
 def _group_ends(tokens: Sequence[Token]) -> dict[int, int]:
-    """Index of each opening bracket -> the index behind its closing one."""
+    """Return a map from the index of each opening bracket to the index past its closing bracket."""
     ends: dict[int, int] = {}
     opened: list[int] = []
     for index, token in enumerate(tokens):

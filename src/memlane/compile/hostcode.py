@@ -1,9 +1,9 @@
-"""Cuts the host code out of a `.cu` file, so that a device compiler accepts the rest.
+"""Cut the host code out of a `.cu` file, so that a device compiler accepts the rest.
 
-NVRTC refuses functions and variables of the host: `main`, launches with `<<<>>>`, `std::vector<int> v;`. `cut` overwrites them with
-blanks, so that every line and column that remains stays where it was. What remains is what nvcc too would give to its device
-compiler: whatever is marked for the device, types, aliases, templates of classes, constants and `constexpr` functions. Directives
-stay, because a conditional may begin in one function and end in another.
+NVRTC refuses host functions and variables: `main`, launches with `<<<>>>`, `std::vector<int> v;`. `cut` overwrites them with blanks, so
+that lines and columns of the remaining code do not change. The rest is what nvcc would also pass to its device compiler: declarations
+marked for the device, types, aliases, class templates, constants and `constexpr` functions. Directives stay, because a conditional may
+begin in one function and end in another.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from memlane.compile.tokens import Token, directive
 _KEPT_DIRECTIVES = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "define", "undef"})
 
 CONSTEXPR = "_mlcx"
-"""Name of a macro that stands for `constexpr`."""
+"""Name of a macro that expands to `constexpr`."""
 _FLOATING_CONSTANT = re.compile(r"(?:static\s+)?(const)\s+(?:float|double)\s+\w+\s*=")
 
 
@@ -30,29 +30,29 @@ class DeviceCode:
     """A file without its host code."""
 
     text: str
-    """The text, as long as the original line by line."""
+    """The text, with line lengths unchanged."""
     removable: tuple[Unit, ...]
-    """Declarations that stayed although nothing marks them for the device; without them the rest may well compile."""
+    """Remaining declarations that nothing marks for the device; the rest may compile without them."""
     functions: tuple[Unit, ...]
-    """What is marked for the device and is not a kernel: what kernels may call, or may never have needed."""
+    """Declarations marked for the device that are not kernels; kernels may or may not need them."""
     launches: tuple[str, ...]
-    """Template kernels as the host code launches them, for example `block_sum<float, 256>`, in order and once each."""
+    """Template kernels as the host code launches them, for example `block_sum<float, 256>`, in order, without duplicates."""
     direct_launches: int
-    """How many launches these are."""
+    """Number of these launches, with duplicates."""
     templates: tuple[str, ...]
     """Names of the template kernels."""
     host: tuple[Unit, ...]
     """Declarations that were cut."""
     inner_includes: tuple[int, ...] = ()
-    """Directives inside a declaration, as indices of tokens: a header that is included there is a piece of it."""
+    """Indices of the directive tokens inside declarations; a header included there is a fragment of the declaration."""
     kernels: tuple[Unit, ...] = ()
     """Kernels and templates of kernels."""
     is_piece: bool = False
-    """Whether the file is included inside a declaration of another one."""
+    """Whether the file is included inside a declaration of another file."""
 
 
 def cut(text: str, tokens: list[Token], macros: Macros) -> DeviceCode:
-    """Blanks the host code of `text`, whose tokens are `tokens`."""
+    """Return the device code of `text`, whose tokens are `tokens`, with the host code overwritten by blanks."""
     units = units_of(tokens, macros)
     host = [unit for unit in units if unit.side == "host"]
     launches = [launch for unit in host for launch in launches_in(text, tokens_inside(tokens, unit))]
@@ -75,14 +75,14 @@ def cut(text: str, tokens: list[Token], macros: Macros) -> DeviceCode:
 
 
 def uncut(text: str) -> DeviceCode:
-    """A file that is a piece of a function or class of another file, and stays whole."""
+    """Return a file that is a fragment of a function or class of another file, without cutting anything."""
     return DeviceCode(text, (), (), (), 0, (), (), is_piece=True)
 
 
 def with_constexpr(text: str, units: Iterable[Unit]) -> str:
-    """`text` where the constants of floating point among the units are `constexpr`, by a macro as long as the word `const`.
+    """Return `text` with the floating-point constants among the units made `constexpr`, by a macro as long as the word `const`.
 
-    One constant may stand in the initial value of another with nvcc. NVRTC calls that a dynamic initialisation.
+    With nvcc, such a constant may appear in the initial value of another; NVRTC refuses that as a dynamic initialisation.
     """
     for unit in units:
         if found := _FLOATING_CONSTANT.match(text, unit.start, unit.end):
@@ -101,7 +101,7 @@ def _directives_inside(tokens: list[Token], units: list[Unit]) -> Iterator[int]:
 
 
 def blank(text: str, tokens: list[Token], units: list[Unit]) -> str:
-    """Overwrites the units with blanks; line ends, tabs and directives inside them stay."""
+    """Return the text with the units overwritten by blanks; line ends, tabs and directives inside them stay."""
     pieces: list[str] = []
     position = 0
     for unit in sorted(units, key=lambda unit: unit.start):

@@ -1,14 +1,14 @@
-"""Finds the instantiations of template kernels that a program launches, by letting the device compiler read its host code.
+"""Find the instantiations of template kernels that a program launches, by having the device compiler compile its host code.
 
-Which kernel `run<4>()` launches may hang on template arguments, on defaults, on overloads and on the types of variables: only a compiler of
-C++ knows. NVRTC is one, and with `-default-device` it reads host functions too. So the functions from which a template kernel is
-reached are given to it, with each `kernel<<<grid, block>>>(...)` turned into a call. What means nothing on the device (calls of the
-runtime, containers, streams) it refuses, and the smallest part that holds the error is left out, until the rest compiles. The kernels in
-the PTX of that are the ones that the program launches. The PTX itself is thrown away: the kernels are then instantiated by name.
+Which kernel `run<4>()` launches can depend on template arguments, defaults, overloads and the types of variables, so only a C++ compiler
+can tell. NVRTC is one, and with `-default-device` it compiles host functions too. It therefore gets the functions from which a template
+kernel is reachable, with each `kernel<<<grid, block>>>(...)` turned into a call. It refuses what has no meaning on the device (calls of the
+runtime, containers, streams); the smallest part that contains each error is left out until the rest compiles. The kernels in the resulting
+PTX are the ones that the program launches. That PTX is discarded, and the kernels are instantiated by name.
 
-A parser without types is no help here. tree-sitter with its CUDA grammar (MIT, tree-sitter-cuda 0.21.2, wheels for Python 3.10 and later)
-finds `<<<` and the template arguments written in front of it, which the tokens give as well. It has no deduction, no defaults, no overloads
-and no constant expressions, and it does not expand macros.
+A parser without types does not help here. tree-sitter with its CUDA grammar (MIT, tree-sitter-cuda 0.21.2, wheels for Python 3.10 and
+later) finds `<<<` and the template arguments written in front of it, which the tokens give as well. It has no deduction, no defaults, no
+overloads and no constant expressions, and it does not expand macros.
 """
 
 from __future__ import annotations
@@ -30,50 +30,50 @@ from memlane.ptx.initializers import initial_values
 from memlane.walks import reachable
 
 _ROUNDS = 40
-"""How often the compiler is asked; in each round it names up to a hundred errors."""
+"""Maximum number of compilations; each reports up to a hundred errors."""
 _KERNEL = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+(_Z[\w$.]+)", re.MULTILINE)
 _MACRO_LAUNCH = re.compile(r"<<<[^;]*?>>>(?=\s*\()")
 _MACRO_THROW = re.compile(r"\bthrow\b(?=\s*[\w:])")
 _MAIN = "_mln"
-"""How `main` is called where it is read: `main` cannot be `inline`."""
+"""Name that replaces `main`, which cannot be `inline`."""
 _BEFORE_INLINE = frozenset({"template", "inline", "static", "friend"})
 _CONDITIONAL = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "define", "undef"})
 
 
 @dataclass
 class _File:
-    """One file of the program with the parts of its host code."""
+    """A file of the program with the parts of its host code."""
 
     source: SourceFile
     code: DeviceCode
     parts: list[Part] = field(default_factory=list)
-    """What may be left out."""
+    """Parts that can be left out."""
     left_out: list[Part] = field(default_factory=list)
     without_code: list[Part] = field(default_factory=list)
-    """Bodies of kernels, which take long to compile, and changes for which no code is written for host functions: the launches stay."""
+    """Edits that save compile time: empty kernel bodies, and `inline` host functions, for which no code is generated. Launches stay."""
 
 
 @dataclass(frozen=True)
 class Launched:
-    """What the host code launches."""
+    """The template kernels that the host code launches."""
 
     kernels: tuple[str, ...]
-    """Template kernels with their arguments, as expressions that mean the same at file scope."""
+    """Template kernels with their arguments, as expressions that are valid at file scope."""
     lost: tuple[str, ...]
-    """Errors of the compiler for which something was left out that may lead to a launch."""
+    """Compiler errors for which a part was left out that may lead to a launch."""
     unnamed: bool = False
-    """Whether there are others whose arguments cannot be named at file scope: lambdas of the functions that launch them."""
+    """Whether there are kernels whose arguments cannot be named at file scope: lambdas of the functions that launch them."""
     texts: Mapping[str, str] = field(default_factory=dict)
-    """The texts of the files with what was read of the host code: these instantiate all of them."""
+    """File texts with the host code that compiled; these instantiate all of the kernels."""
 
 
 def launched(
     files: Sequence[SourceFile], codes: Mapping[str, DeviceCode], compiler: Callable[[Mapping[str, str]], Answer]
 ) -> Launched | None:
-    """Finds the template kernels with their arguments that the host code launches.
+    """Return the template kernels, with their arguments, that the host code launches.
 
-    `codes` holds each file without its host code, by its name. `compiler` compiles the texts of the files, by their names. None if the
-    compiler finds errors that are not in the host code, or new ones in every round.
+    `codes` holds each file without its host code, by name. `compiler` compiles the texts of the files, given by name. Returns None if the
+    compiler finds errors outside the host code, or new ones in every round.
     """
     program = {file.name: _File(file, codes[file.name]) for file in files}
     reaching = _reaching(program.values(), {name for code in codes.values() for name in code.templates})
@@ -98,7 +98,7 @@ def launched(
 
 
 def undecided(files: Sequence[SourceFile], codes: Mapping[str, DeviceCode]) -> bool:
-    """Whether the host code names a template kernel otherwise than in a launch with arguments that mean the same at file scope."""
+    """Return whether the host code names a template kernel other than in a launch whose arguments are valid at file scope."""
     templates = {name for code in codes.values() for name in code.templates}
     if not templates:
         return False
@@ -116,8 +116,10 @@ def undecided(files: Sequence[SourceFile], codes: Mapping[str, DeviceCode]) -> b
 
 
 def kernels_alone(ptx: str, without: str) -> str:
-    """The PTX of `Launched.texts` with its kernels and what they use, and without what is there of the host. `without`: the PTX of the
-    files without their host code, whose functions and variables stay too: other modules may use them."""
+    """Return the PTX of `Launched.texts` reduced to its kernels and what they use, without the host functions in it.
+
+    `without` is the PTX of the files without their host code; its functions and variables stay too, because other modules may use them.
+    """
     module, known = parse(ptx, "<ptx>"), parse(without, "<ptx>")
     roots = [one for name, one in module.functions.items() if one.is_entry or name in known.functions]
     functions = {called.name: called for root in roots for called in (root, *called_functions(module, root))}
@@ -132,12 +134,14 @@ def kernels_alone(ptx: str, without: str) -> str:
     return print_module(replace(module, items=tuple(items)))
 
 
-# -- which functions are read
+# -- which functions are compiled
 
 
 def _reaching(program: Iterable[_File], templates: Iterable[str]) -> frozenset[str]:
-    """The words that lead to a template kernel: its name, functions and macros that use it, and so on. So do functions that launch what
-    they are given."""
+    """Return the words that lead to a template kernel: its name, functions and macros that use it, and so on transitively.
+
+    Functions that launch a parameter or variable lead there too.
+    """
     program = list(program)
     users: dict[str, list[str]] = {}
     launchers: list[str] = []
@@ -163,17 +167,17 @@ def _reaching(program: Iterable[_File], templates: Iterable[str]) -> frozenset[s
 
 
 def _body(file: _File, unit: Unit) -> Body:
-    """The tokens of a declaration."""
+    """Return the tokens of a declaration, without directives."""
     return Body([token for token in tokens_inside(file.source.tokens, unit) if token.kind != "directive"])
 
 
 def _pastes_a_launch(token: Token) -> bool:
-    """Whether a directive defines a macro that launches a kernel whose name it may put together (`name##_kernel<N><<<...>>>`)."""
+    """Return whether a directive defines a macro that launches a kernel whose name it may paste together (`name##_kernel<N><<<...>>>`)."""
     return "<<<" in token.text and "##" in token.text
 
 
 def _words(file: _File, unit: Unit) -> set[str]:
-    """The words of a declaration, and the names of the files that are included in it."""
+    """Return the words of a declaration, and the names of the files that are included in it."""
     tokens = file.source.tokens
     first = bisect_left(tokens, unit.start, key=lambda token: token.start)
     inside = range(first, bisect_left(tokens, unit.end, key=lambda token: token.start))
@@ -182,7 +186,7 @@ def _words(file: _File, unit: Unit) -> set[str]:
 
 
 def _take_apart(file: _File, reaching: frozenset[str]) -> None:
-    """Fills in the parts of a file: host functions that reach a kernel are read, of others only the head."""
+    """Fill in the parts of a file: host functions that reach a kernel are compiled whole, others only by their heads."""
     file.parts += [Part(unit.start, unit.end) for unit in file.code.removable]
     file.parts += _device_functions(file)
     for unit in file.code.kernels:
@@ -198,7 +202,7 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
         if function is None:
             file.left_out += body.launch_configurations()
         elif function.name and reaching.isdisjoint(_words(file, unit)):
-            # A function that is not read needs a body where it is `inline` or `static`; a constructor's would have to fill the members.
+            # Without its code, an `inline` or `static` function needs an empty body; a constructor's body would have to fill the members.
             instead = ";" if function.head_end < function.body.start else "{}"
             file.left_out.append(Part(function.head_end, unit.end, instead))
         else:
@@ -206,8 +210,10 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
 
 
 def _device_functions(file: _File) -> Iterator[Part]:
-    """The functions for the device, and their bodies: which kernels are launched hardly hangs on them, and the compiler may refuse one that
-    no kernel needs."""
+    """Yield the device functions and their bodies, which may be left out.
+
+    The launched kernels hardly depend on them, and the compiler may refuse one that no kernel needs.
+    """
     for unit in file.code.functions:
         yield Part(unit.start, unit.end)
         function = _body(file, unit).function()
@@ -223,10 +229,11 @@ def _take_function_apart(file: _File, body: Body, function: HostFunction) -> Non
 
 
 def _without_code(file: _File, body: Body, function: HostFunction) -> Iterator[Part]:
-    """What makes the compiler read a function and write no code for it: it is `inline`, and nothing calls it.
+    """Yield the edits that make the compiler check a function without generating code for it: it becomes `inline`, and nothing calls it.
 
-    The compiler cannot write the call of a kernel that takes a class with a copy constructor (`half2`). A function of one line stays as it
-    is: its columns tell which part of it an error is in."""
+    The compiler cannot generate the call of a kernel that takes a class with a copy constructor (`half2`). A one-line function stays
+    unchanged, because its columns identify the part that an error is in.
+    """
     first = body.tokens[2] if body.text(0) == "extern" and body.tokens[1].kind == "string" else body.tokens[0]
     if first.text in _BEFORE_INLINE or first.kind != "word" or "\n" not in file.source.text[function.body.start : function.body.end]:
         return
@@ -236,7 +243,7 @@ def _without_code(file: _File, body: Body, function: HostFunction) -> Iterator[P
 
 
 def _take_statements_apart(file: _File, body: Body, inner: Body) -> None:
-    """`inner`: the statements of the function `body`, or all of a file that is included in one."""
+    """Add the parts of the statements in `inner`: those of the function `body`, or of a file that is included in a function."""
     file.parts += inner.statements()
     file.left_out += body.launch_configurations()
     file.left_out += body.exception_handling()
@@ -246,7 +253,7 @@ def _take_statements_apart(file: _File, body: Body, inner: Body) -> None:
 
 
 def _refused(files: Mapping[str, _File], log: str) -> dict[tuple[str, Part], str]:
-    """The smallest parts in which the compiler found errors, with the name of their file -> the error."""
+    """Return the smallest parts in which the compiler found errors, each with its file name -> the error."""
     chosen: dict[tuple[str, Part], str] = {}
     for error in errors(log):
         if file := files.get(error.file):
@@ -258,7 +265,7 @@ def _refused(files: Mapping[str, _File], log: str) -> dict[tuple[str, Part], str
 
 
 def _text(file: _File, also_left_out: Sequence[Part] = ()) -> str:
-    """The text of the file with what is left out replaced, so that what stays keeps its line and column."""
+    """Return the text of the file with the omitted parts replaced, so that the remaining code keeps its lines and columns."""
     pieces: list[str] = []
     position = 0
     text, tokens = with_constexpr(file.source.text, file.code.removable), file.source.tokens
@@ -272,7 +279,7 @@ def _text(file: _File, also_left_out: Sequence[Part] = ()) -> str:
 
 
 def _remains(text: str, tokens: list[Token], part: Part) -> Iterator[str]:
-    """The directives of a part (a conditional may begin in one statement and end in another), its line ends, and its width."""
+    """Yield what stays of an omitted part: directives (a conditional may end in another statement), line ends and width."""
     position = part.start
     for token in tokens_inside(tokens, Unit(part.start, part.end, "host")):
         if token.kind == "directive" and token.start > part.start and directive(token).name in _CONDITIONAL:
@@ -285,7 +292,7 @@ def _remains(text: str, tokens: list[Token], part: Part) -> Iterator[str]:
 
 
 def _macros(tokens: Iterable[Token]) -> Iterator[Part]:
-    """The definitions of macros that launch kernels or throw exceptions, as they read without `<<<grid, block>>>` and `throw`."""
+    """Yield edits of macro definitions that launch kernels or throw exceptions, with `<<<grid, block>>>` and `throw` removed."""
     for token in tokens:
         if token.kind == "directive" and ("<<<" in token.text or "throw" in token.text) and directive(token).name == "define":
             without = _MACRO_LAUNCH.sub(lambda found: "\\\n" * found.group().count("\n"), token.text)
@@ -296,7 +303,7 @@ def _macros(tokens: Iterable[Token]) -> Iterator[Part]:
 
 
 def _expression(kernel: str) -> str:
-    """The kernel with its template arguments as C++ writes it; empty if it is no template or is of a type that has no name."""
+    """Return a kernel with its template arguments as a C++ expression; empty if it is not a template or an argument's type has no name."""
     title = demangle(kernel)
     if "<" not in title or "{" in title or title == kernel:
         return ""

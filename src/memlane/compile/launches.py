@@ -1,7 +1,7 @@
-"""Which template kernels a program needs, read from the launches in its host code.
+"""Find the template kernels that a program launches, from the launches written in its host code.
 
-A compiler of host code would instantiate `block_sum<float, BLOCK>` when it meets `block_sum<float, BLOCK><<<grid, BLOCK>>>(...)`. Here the
-expression in front of `<<<` is handed to the device compiler, with the constants of the function around it put in.
+A host compiler instantiates `block_sum<float, BLOCK>` when it meets `block_sum<float, BLOCK><<<grid, BLOCK>>>(...)`. Here the expression in
+front of `<<<` is passed to the device compiler, with the constants of the enclosing function substituted.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from memlane.compile.hostbody import Body
 from memlane.compile.tokens import Token
 
 _LONGEST_EXPRESSION = 500
-"""Words of a template kernel with its arguments; longer ones are not instantiated."""
+"""Maximum words of a template kernel with its arguments; longer ones are not instantiated."""
 
 
 def launches_in(text: str, tokens: list[Token]) -> list[str]:
-    """The template kernels that a host function launches; without those whose arguments depend on its own template parameters."""
+    """Return the template kernels that a host function launches, except those whose arguments depend on its own template parameters."""
     tokens = [token for token in tokens if token.kind != "directive"]
     parameters = _template_parameters(tokens)
     constants = _constants(text, tokens)
@@ -32,7 +32,7 @@ def launches_in(text: str, tokens: list[Token]) -> list[str]:
 
 
 def template_kernel(tokens: list[Token]) -> str | None:
-    """The name of the kernel if this declaration is a template of one."""
+    """Return the name of the kernel if this declaration is a kernel template; None otherwise."""
     texts = [token.text for token in tokens if token.kind != "directive"]
     if texts[:2] != ["template", "<"] or texts[2:3] == [">"] or "__global__" not in texts:
         return None
@@ -47,7 +47,7 @@ def template_kernel(tokens: list[Token]) -> str | None:
 
 
 def _up_to_template_end(tokens: list[Token]) -> list[Token]:
-    """`template < ... >` at the start of the tokens; nothing if they do not begin so."""
+    """Return the tokens of a leading `template < ... >`; empty if there is none."""
     if not tokens or tokens[0].text != "template":
         return []
     depth = 0
@@ -59,7 +59,7 @@ def _up_to_template_end(tokens: list[Token]) -> list[Token]:
 
 
 def _template_parameters(tokens: list[Token]) -> set[str]:
-    """The names of the parameters in `template <typename T, int N = 3>` in front of a function."""
+    """Return the names of the parameters in `template <typename T, int N = 3>` in front of a function."""
     head = _up_to_template_end(tokens)
     return {
         token.text
@@ -69,7 +69,7 @@ def _template_parameters(tokens: list[Token]) -> set[str]:
 
 
 def _start_of_name(tokens: list[Token], last: int) -> int | None:
-    """Where `a::b<c, d<e>>` begins whose closing `>` is at `last`."""
+    """Return the index of the first token of `a::b<c, d<e>>`, whose closing `>` is at `last`; None if no name is found."""
     depth = 0
     for index in range(last, max(-1, last - _LONGEST_EXPRESSION), -1):
         depth += (tokens[index].text == ">") - (tokens[index].text == "<")
@@ -84,7 +84,7 @@ def _start_of_name(tokens: list[Token], last: int) -> int | None:
 
 
 def _constants(text: str, tokens: list[Token]) -> dict[str, list[Token]]:
-    """`const int n = 4, m = n + 1;` inside a function: the name of each constant that is defined once, and its value."""
+    """Return the value of each constant that a function defines exactly once, by name, from `const int n = 4, m = n + 1;`."""
     values: dict[str, list[Token]] = {}
     ambiguous: set[str] = set()
     constant, name = False, ""
@@ -112,10 +112,9 @@ def _constants(text: str, tokens: list[Token]) -> dict[str, list[Token]]:
 
 
 def _substituted(text: str, tokens: list[Token], constants: dict[str, list[Token]], level: int = 0) -> list[str]:
-    """The words of an expression with white space as it was, constants replaced by their values.
+    """Return the words of an expression, with its white space, and with constants replaced by their values.
 
-    Constants of constants may come to more than any memory holds: of an expression that is too long the beginning is given, of that length
-    at least.
+    Nested constants may expand to more than memory holds. Expansion therefore stops once the result exceeds `_LONGEST_EXPRESSION` words.
     """
     words: list[str] = []
     for index, token in enumerate(tokens):

@@ -1,7 +1,7 @@
-"""Headers of CUDA's libraries, which come with wheels of their own: what device code finds in those for the host, and the wheel of each.
+"""Provide stand-ins for host headers of CUDA's libraries, and name the wheel that contains each.
 
-A program that calls cuBLAS on the host includes `cublas_v2.h`, and its kernels use what that includes in turn: `half`, `cuComplex`. So
-these headers need not be there. What kernels call (`curand_kernel.h`) has to be.
+A program that calls cuBLAS on the host includes `cublas_v2.h`, and its kernels use what that header includes in turn: `half`, `cuComplex`.
+With a stand-in, the header itself need not be installed. Headers that kernels call (`curand_kernel.h`) must be.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TEXTS = {
     **dict.fromkeys(("curand.h", "cudnn.h", "nvml.h", "nvjpeg.h", "nvToolsExt.h", "nvtx3/nvToolsExt.h", "nvtx3/nvtx3.hpp"), ""),
     "nccl.h": "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n",
 }
-"""Header for the host -> what it brings that device code may use."""
+"""Host header -> the declarations in it that device code may use."""
 _WHEELS = (
     ("cublas", "nvidia-cublas"),
     ("cufft", "nvidia-cufft"),
@@ -39,28 +39,28 @@ _WHEELS = (
     ("nvtx3/", "nvidia-nvtx"),
     ("npp", "nvidia-npp"),
 )
-"""How names of headers begin, and the wheel that has them."""
+"""Prefixes of header names, and the wheel that contains those headers."""
 
 _REPOSITORIES = (
     ("cute/", "CUTLASS", "include"),
     ("cutlass/", "CUTLASS", "include"),
     ("helper_", "NVIDIA's cuda-samples", "Common"),
 )
-"""How names of headers begin, the project that has them, and the directory of that to search."""
+"""Prefixes of header names, the project that contains those headers, and its include directory."""
 
 
 def is_for_host(header: str) -> bool:
-    """Whether a header declares functions of the host, and nothing that a kernel calls."""
+    """Return whether a header declares only host functions, which no kernel calls."""
     return header in _TEXTS
 
 
 def stand_in(header: str) -> str:
-    """What stands in the place of a header that was not found."""
+    """Return the text that replaces a header that was not found; empty for an unknown one."""
     return _TEXTS.get(header, "")
 
 
 def remedy(header: str) -> str:
-    """Return what to do about a header that was not found, as the rest of a sentence."""
+    """Return the remedy for a header that was not found, as the rest of a sentence."""
     wheel = next((wheel for start, wheel in _WHEELS if header.startswith(start)), "")
     given = "name its directory with -I DIR (include=[DIR] in Python)"
     for start, project, directory in _REPOSITORIES:

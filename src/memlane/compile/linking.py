@@ -1,4 +1,4 @@
-"""Source files, PTX and assembled code linked into one module, as nvcc links what it compiled with `-rdc=true`."""
+"""Link source files, PTX and assembled code into one module, as nvcc links objects compiled with `-rdc=true`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ def link(
 
     module = ml.link("main.cu", "physics.cu", "tables.ptx", include=["inc"])
 
-    Each part is a Module or the path of a file. A .cu, .cuh, .h or .hpp file is compiled as relocatable code, with the keywords as
-    `ml.cuda` takes them; a .ptx file is read. Assembled code (a .cubin, .fatbin, .o or .a file made by nvcc with `-rdc=true`) is handed to
-    the linker on a GPU: its functions can be called there, but neither traced nor emulated. Compile a module that is to be linked with
-    `ml.cuda(..., relocatable=True)`.
+    Each part is a Module or a file path. A .cu, .cuh, .h or .hpp file is compiled as relocatable code, with the same keywords as `ml.cuda`;
+    a .ptx file is parsed. Assembled code (a .cubin, .fatbin, .o or .a file made by nvcc with `-rdc=true`) is passed to the linker on a GPU:
+    its functions can be called there, but neither traced nor emulated. Compile a module to be linked with `ml.cuda(..., relocatable=True)`.
 
-    Raises LinkError for a name that is defined twice, that two parts declare differently, or that is used and not defined, for parts of
-    different architectures, and for a file that is none of these; CompileError and MissingDependency as `ml.cuda` does; and
-    PtxSyntaxError for a .ptx file.
+    Raises LinkError for a name that is defined twice, declared differently by two parts, or used but not defined, for parts of different
+    architectures, and for a file of any other type; CompileError and MissingDependency as `ml.cuda` does; and PtxSyntaxError for a .ptx
+    file.
     """
     modules: list[Module] = []
     objects: list[tuple[str, bytes]] = []
@@ -74,7 +73,7 @@ def link(
 
 
 def _check_objects(module: Module, objects: Sequence[tuple[str, bytes]]) -> None:
-    """LinkError for a name that a cubin defines again: nvJitLink 13.0 reports that on standard error, and takes either."""
+    """Raise LinkError for a name that a cubin defines again; nvJitLink 13.0 only prints that to standard error, and uses either."""
     defined = {name: module.name for name in (*module.functions, *module.variables) if _is_strong(module, name)}
     for file, data in objects:
         for name in sorted(defined_names(data)) if object_kind(data) == "CUBIN" else ():
@@ -84,7 +83,7 @@ def _check_objects(module: Module, objects: Sequence[tuple[str, bytes]]) -> None
 
 
 def _is_strong(module: Module, name: str) -> bool:
-    """Whether a function or variable is defined under this name for other modules too, and for good."""
+    """Return whether a module defines a function or variable with external (`.visible`), non-weak linkage."""
     item = module.functions.get(name) or module.variables[name]
     return "visible" in item.linkage and "weak" not in item.linkage
 
@@ -104,6 +103,6 @@ def _parsed(path: Path, data: bytes) -> Module:
 
 
 def ptx_module(text: str, name: str) -> Module:
-    """The module in the text of a .ptx file. Without line information its own lines are the source, so their text goes along."""
+    """Parse the text of a .ptx file into a module. Without line information, the PTX itself becomes the source text of the module."""
     module = parse(text, name)
     return module if module.files else replace(module, sources={module.name: text})

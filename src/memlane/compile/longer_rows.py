@@ -1,9 +1,9 @@
-"""A program with longer rows of an array in shared memory, compiled again: what padding does in the source itself.
+"""Recompile a program with longer rows of an array in shared memory, as padding in the source would.
 
     __shared__ float tile[T][T + 1], other[T];       ->       __shared__ float tile[T][(T + 1) + 3], other[T];
 
-Extents are left as they are written, so that macros, constants and template parameters mean what they did; what they come to is read from
-the size that the compiler gives the array.
+Extents keep their text, so that macros, constants and template parameters keep their meaning; their values follow from the size that the
+compiler gives the array.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ _SHARED = ("__shared__",)
 
 @dataclass(frozen=True)
 class DeclaredArray:
-    """The declaration of an array in shared memory with rows: of two or more dimensions."""
+    """The declaration of an array of two or more dimensions in shared memory."""
 
     module: Module
     function: str
-    """The PTX name of the function that declares it; empty for one of the module."""
+    """PTX name of the function that declares the array; empty for a module-scope array."""
     variable: str
-    """Its PTX name."""
+    """PTX name of the array."""
     rows: int
     columns: int
-    """Elements in a row, by the declared type."""
+    """Elements in a row, counted in the declared type."""
     element_bytes: int
     line: int
     extents: tuple[str, ...]
-    """As they are written."""
+    """The extents as the source writes them."""
     place: tuple[int, int]
-    """The last extent's characters of the main file's text."""
+    """Start and end (exclusive) of the last extent in the main file's text."""
 
     def padded(self, pad: int) -> Module:
-        """Return the module with rows that are longer by `pad` elements. Raises what `cuda` raises."""
+        """Return the module compiled with rows that are `pad` elements longer. Raises what `cuda` raises."""
         changed = recompiled(self.module, _with_pad(self.module, self.place, pad))
         if _variable(changed, self.function, self.variable) is None:
             raise CompileError(f"{self.variable} is not there any more when its rows are longer")
         return changed
 
     def declaration(self, name: str, pad: int) -> str:
-        """Return the array's declarator with longer rows, as `tile[T][T + 1]`."""
+        """Return the declarator of the array with longer rows, for example `tile[T][T + 1]`."""
         last = self.extents[-1]
         wrapped = last if last.replace("_", "").isalnum() else f"({last})"
         return f"{name}{''.join(f'[{one}]' for one in self.extents[:-1])}[{wrapped} + {pad}]"
 
 
 def declared_array(module: Module, function: str, variable: str, title: str) -> DeclaredArray | None:
-    """Return the declaration of an array in shared memory whose extents the compiler tells; None where there is none.
+    """Return the declaration of an array in shared memory, with the extents that the compiler computes; None if there is none.
 
-    `function` and `variable` are names in PTX, `title` is the array as a person knows it. There is none in text that was not compiled here,
-    of one dimension, with an alignment of its own, or in a header.
+    `function` and `variable` are PTX names; `title` is the array's name as shown to users, for example `f<2>::tile`. Returns None for a
+    module that was not compiled here, and for an array of one dimension, with explicit alignment, or declared in a header.
     """
     before = _variable(module, function, variable)
     if before is None or not isinstance(module.recipe, Recipe):
@@ -93,7 +93,7 @@ def _variable(module: Module, function: str, name: str) -> Variable | None:
 
 
 def declarations(tokens: Sequence[Token], function: str, name: str) -> Iterator[list[list[Token]]]:
-    """Yield the groups in brackets behind each declarator of that name, those behind a mention of the function first."""
+    """Yield the bracket groups of each shared-memory declarator of `name`, the nearest behind a mention of the function first."""
     mentioned = [place for place, token in enumerate(tokens) if token.text == function]
     found: list[tuple[bool, int, list[list[Token]]]] = []
     for start, token in enumerate(tokens):
@@ -112,7 +112,7 @@ def declarations(tokens: Sequence[Token], function: str, name: str) -> Iterator[
 
 
 def _groups(tokens: Sequence[Token], place: int) -> list[list[Token]]:
-    """Return the groups in brackets that follow each other from a place on, each with its brackets."""
+    """Return the consecutive bracket groups that begin at `place`, each with its brackets."""
     found: list[list[Token]] = []
     while place < len(tokens) and tokens[place].text == "[":
         depth, end = 0, place

@@ -1,7 +1,7 @@
-"""What the macros of a file say about the functions that are written with them.
+"""Find the macros that stand for execution spaces or whole functions.
 
-Execution spaces hide behind macros (`#define HD __host__ __device__`), and so do whole functions. The definitions are collected
-without evaluating conditionals: a macro that is `__device__` in one branch and empty in the other counts as `__device__`.
+Macros can hide execution spaces (`#define HD __host__ __device__`) and whole functions. Definitions are collected without evaluating
+conditionals: a macro that is `__device__` in one branch and empty in the other counts as `__device__`.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from memlane.compile.tokens import Token, directive
 from memlane.walks import reachable
 
 DEVICE_WORDS = frozenset({"__device__", "__global__", "__constant__", "__shared__", "__managed__"})
-"""What marks a declaration as existing on the device."""
+"""Words that mark a declaration as existing on the device."""
 
 _LIBRARY_MACRO = re.compile(r"(_CCCL|_CUB|_THRUST|THRUST|CUB|TORCH|C10|EIGEN|KOKKOS)_\w*(DEVICE|API)\w*\Z")
-"""Macros of well-known libraries, whose headers are not read."""
+"""Pattern of macros of well-known libraries whose headers are not read."""
 
 _DEFINITION = re.compile(r"(?P<name>\w+)(?P<parameters>\([^)]*\))?\s*(?P<body>[\s\S]*)")
 
 
 @dataclass(frozen=True)
 class Macros:
-    """The macros that are defined anywhere in a set of files."""
+    """The macros defined anywhere in a set of files."""
 
     device: frozenset[str] = frozenset()
-    """Words that stand for `__device__`, `__global__` and the like, those themselves included."""
+    """Words that expand to `__device__`, `__global__` and the like, including those words."""
     declarations: Mapping[str, str] = field(default_factory=dict)
-    """Function-like macros that expand to whole declarations -> the text that they expand to."""
+    """Function-like macros that expand to whole declarations -> their expansion."""
 
     def marks_device(self, word: str) -> bool:
-        """Whether a declaration that bears this word exists on the device."""
+        """Return whether this word marks a declaration as existing on the device."""
         return word in self.device or _LIBRARY_MACRO.match(word) is not None
 
 
 def collect(files: Iterable[list[Token]], defines: Iterable[str] = ()) -> Macros:
-    """The macros of all files together; `defines` are those of the command line, `NAME` or `NAME=text`."""
+    """Return the macros of all files together. `defines` holds the command line's macros, `NAME` or `NAME=text`."""
     bodies: dict[str, str] = {}
     functions: dict[str, str] = {}
     for define in defines:
@@ -60,7 +60,7 @@ def collect(files: Iterable[list[Token]], defines: Iterable[str] = ()) -> Macros
 
 
 def _closure(bodies: Mapping[str, str]) -> frozenset[str]:
-    """All words that expand, through any number of macros, to an execution or memory space and that are no whole declarations."""
+    """Return the words that expand, also indirectly, to an execution or memory space, except those that expand to declarations."""
     users: dict[str, list[str]] = {}
     for name, body in bodies.items():
         if not _is_declaration(body):

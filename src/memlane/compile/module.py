@@ -1,4 +1,4 @@
-"""CUDA C++ to a Module."""
+"""Compile CUDA C++ to a Module."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def cuda(
 
     module = ml.cuda("transpose.cu", define=["TILE=32"], instantiate=["reduce<float, 256>"])
 
-    `path_or_source` is a path that ends in .cu, .cuh, .h or .hpp, or the text of a program; `name` is how it is called in messages and in
-    the line table. `arch` is the architecture, `std` the language, `include` directories of headers, `define` macros as `NAME` or
-    `NAME=VALUE`. `instantiate` names template kernels with their arguments, `"reduce<float, 256>"`; what the file itself launches with
-    arguments known at file scope is there already. `options` go to NVRTC as they are.
-    `relocatable` keeps what other modules may use, for `ml.link`: then a file needs no kernel.
+    `path_or_source` is a path that ends in .cu, .cuh, .h or .hpp, or the text of a program; `name` is the program's name in messages and in
+    the line table. `arch` is the architecture, `std` the language standard, `include` lists header directories, and `define` macros as
+    `NAME` or `NAME=VALUE`. `instantiate` names template kernels with their arguments, `"reduce<float, 256>"`; kernels that the file itself
+    launches with arguments known at file scope are instantiated without it. `options` are passed to NVRTC unchanged. `relocatable` keeps
+    what other modules may use, for `ml.link`; the file then needs no kernel.
 
-    Where the compiler is not installed, PTX that lies beside the file (see `memlane.compile.shipped`) is taken if it was made from
+    If the compiler is not installed, PTX kept beside the file (see `memlane.compile.shipped`) is used, provided that it was made from
     exactly this source.
 
-    Raises CompileError with the compiler's log, whose lines are those of the file, and MissingDependency. What was left out of the
-    program beyond host code is logged as information.
+    Raises CompileError with the compiler's log, whose line numbers are those of the file, and MissingDependency. Omissions other than host
+    code are logged at level INFO.
     """
     recipe = Recipe(
         path_or_source, name, arch, std, tuple(include), tuple(define), tuple(instantiate), lineinfo, tuple(options), relocatable
@@ -63,7 +63,7 @@ def cuda(
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a program was compiled: the arguments of `cuda`."""
+    """The arguments of `cuda` that a program was compiled with."""
 
     path_or_source: str | os.PathLike[str]
     name: str | None
@@ -94,7 +94,7 @@ class Recipe:
 
 
 def recompiled(module: Module, text: str) -> Module:
-    """Return the module that the front end makes of another text of its main file.
+    """Return the module that results from compiling another text in place of its main file.
 
     Raises CompileError for a module that was not compiled from CUDA C++ here, and what `cuda` raises.
     """
@@ -105,7 +105,7 @@ def recompiled(module: Module, text: str) -> Module:
 
 def _module(compiled: CompiledPtx, recipe: Recipe) -> Module:
     main = next(iter(compiled.sources))
-    # Places in the PTX are not places in the program: whoever names one by the text that it lies in must not take the file's name for it.
+    # Line numbers in the PTX are not those of the source, so errors that cite PTX lines need a name other than the file's.
     module = parse(compiled.text, f"{main} (PTX)")
     return replace(
         module,
@@ -118,6 +118,6 @@ def _module(compiled: CompiledPtx, recipe: Recipe) -> Module:
 
 
 def _by_ptx_name(sources: Mapping[str, str], module: Module) -> dict[str, str]:
-    """The texts by the names that the PTX has for them: of a name beyond ASCII NVRTC makes an absolute path."""
+    """Return the texts by their file names in the PTX; NVRTC makes a name with non-ASCII characters an absolute path."""
     named = {Path(name).absolute(): name for name in module.files.values() if name not in sources}
     return {named.get(Path(name).absolute(), name): text for name, text in sources.items()}

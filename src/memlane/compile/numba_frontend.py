@@ -1,7 +1,7 @@
-"""Numba kernels to a Module.
+"""Compile Numba kernels to a Module.
 
-Numba passes an array as 5 + 2 n parameters, n its number of dimensions: two pointers for Python objects, which are null on a GPU, then the
-number of elements, the size of one in bytes, the address, and extents and strides in bytes. A number is one parameter.
+Numba passes an array as 5 + 2 n parameters for n dimensions: two pointers to Python objects, which are null on a GPU, then the number of
+elements, the bytes of one, the address, and the extents and strides, the latter in bytes. A number is one parameter.
 """
 
 from __future__ import annotations
@@ -75,8 +75,11 @@ $L_done:
 }
 """,
 }
-"""What Numba's `this_grid()` and its `sync()` call, which is in a library that cannot be linked without the GPU's assembler. The words that
-the driver passes in registers lead to the workspace of the launch: a counter at 4 bytes, whose highest bit turns when all blocks came."""
+"""PTX bodies of the functions that Numba's `this_grid()` and its `sync()` call; their library cannot be linked without the GPU's assembler.
+
+The driver passes the address of the launch's workspace in environment registers. The barrier is a counter at byte 4, whose highest bit
+flips once all blocks have arrived.
+"""
 _ARRAY = ("zero", "zero", "size", "itemsize", "address", "shape", "strides")
 
 
@@ -91,17 +94,17 @@ def numba(
 ) -> Module:
     """Compile a Numba CUDA kernel to a module, without a GPU or a driver.
 
-    `function` is a Python function as `numba.cuda.jit` takes it, or what that made of it. `signature` holds the types of its arguments in
-    Numba's words: `"void(float32[:], float32[:, ::1], int32)"`, or a tuple of types, or a Numba signature. `[::1]` promises C order, which
-    arrays of a target have, and gives simpler code than `[:]`. `max_threads` is the largest block that it will be launched with.
+    `function` is a Python function as `numba.cuda.jit` takes it, or the result of that decorator. `signature` gives the argument types in
+    Numba's notation: `"void(float32[:], float32[:, ::1], int32)"`, a tuple of types, or a Numba signature. `[::1]` promises C order, which
+    arrays of a target have, and gives simpler code than `[:]`. `max_threads` is the largest block that the kernel will be launched with.
 
-    The module has one kernel, under the name of the Python function. It is called as in Numba, with arrays of the target and numbers:
-    memlane fills in the parameters that Numba makes of an array.
+    The module has one kernel, named after the Python function. Call it as in Numba, with arrays of the target and numbers: memlane fills in
+    the parameters that Numba makes of an array.
 
         module = ml.numba(add, "void(float32[::1], float32[::1], float32[::1], int32)")
         target.load(module)["add"][8, 128](out, a, b, 1024)
 
-    Raises CompileError with what Numba said, and MissingDependency.
+    Raises CompileError with Numba's message, and MissingDependency.
     """
     cuda, core = _packages()
     function = getattr(function, "py_func", function)
@@ -116,7 +119,7 @@ def numba(
 
 
 def _packages() -> tuple[Any, Any]:
-    """`numba.cuda` and `numba.core`. Raises MissingDependency."""
+    """Return the modules `numba.cuda` and `numba.core`. Raises MissingDependency, and CompileError if Numba's simulator is on."""
     try:
         import numba_cuda  # noqa: F401  # Numba's own CUDA target is an older one, which this replaces
         from numba import core, cuda
@@ -128,7 +131,7 @@ def _packages() -> tuple[Any, Any]:
 
 
 def _capability(arch: str) -> tuple[int, int] | tuple[int, int, str]:
-    """`(9, 0)` for `sm_90`, `(9, 0, "a")` for `sm_90a`."""
+    """Return the compute capability of an architecture: `(9, 0)` for `sm_90`, `(9, 0, "a")` for `sm_90a`."""
     number = toolkit.compute_capability(arch)
     digits = number.rstrip("af")
     plain = int(digits[:-1]), int(digits[-1])
@@ -150,7 +153,7 @@ def _argument_types(core: Any, function: Callable[..., object], signature: objec
 
 
 def _form(core: Any, function: Callable[..., object], number: int, one: Any) -> Single | SpreadArray:
-    """How a caller passes an argument of a Numba type."""
+    """Return how a caller passes an argument of a Numba type. Raises CompileError for a type that a launch cannot pass."""
     from numba.np.numpy_support import as_dtype
 
     if isinstance(one, core.types.Array):
@@ -175,7 +178,7 @@ def _compile(cuda: Any, core: Any, function: Callable[..., object], types: tuple
         raise MissingDependency("compiling Numba kernels", "numba") from cause
     except (core.errors.NumbaError, TypeError, RuntimeError, AttributeError) as cause:
         if isinstance(cause, AttributeError) and "module 'numpy' has no attribute" in str(cause):
-            # Not of the kernel, of which Numba would say so as an error of its own: numba-cuda 0.30 was written before NumPy 2.5.
+            # This is not an error of the kernel, which Numba would wrap in its own exception: numba-cuda 0.30 predates NumPy 2.5.
             beside = f"numba-cuda {version('numba-cuda')} does not go with NumPy {version('numpy')}: {cause}"
             raise MissingDependency(f"compiling Numba kernels ({beside})", "numba") from cause
         raise CompileError(f"Numba does not compile {function.__name__}", str(cause)) from cause
@@ -184,8 +187,10 @@ def _compile(cuda: Any, core: Any, function: Callable[..., object], types: tuple
 
 @contextmanager
 def _instead_of_a_device(cuda: Any, capability: object) -> Iterator[None]:
-    """Numba compiles a function that a kernel calls for the GPU it finds, and fails where it finds none. Here that too is for
-    `capability`."""
+    """Make Numba compile functions that a kernel calls for `capability` inside the `with` block.
+
+    By default Numba compiles them for the GPU that it finds, and fails if there is none.
+    """
     dispatcher = cuda.dispatcher
     ask = dispatcher.get_current_device
     dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
@@ -196,11 +201,11 @@ def _instead_of_a_device(cuda: Any, capability: object) -> Iterator[None]:
 
 
 def _with_grid_barrier(ptx: str) -> str:
-    """The PTX with a body for the functions of the runtime library that it calls."""
+    """Return the PTX with bodies for the runtime library functions of `_GRID_BARRIER` that it declares."""
     return _LIBRARY.sub(lambda found: _GRID_BARRIER[found[1]], ptx)
 
 
 def _with_plain_name(ptx: str, name: str) -> str:
-    """The kernel under the name of its Python function: Numba's own holds module, version and types, and runs to hundreds of letters."""
+    """Return the PTX with the kernel named after its Python function; Numba's long name contains module, version and types."""
     (mangled,) = kernel_names(ptx)
     return ptx.replace(mangled, name) if name.isascii() and name not in (mangled, "<lambda>") else ptx

@@ -1,4 +1,4 @@
-"""The NVRTC library: one call from CUDA C++ text to PTX text, without a driver."""
+"""Compile CUDA C++ text to PTX text with one call of the NVRTC library, without a driver."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from memlane.errors import CompileError
 
 @dataclass(frozen=True)
 class Request:
-    """Everything that decides what the compiler answers."""
+    """A complete compiler input: everything that determines the answer."""
 
     name: str
     text: str
     headers: tuple[tuple[str, str], ...] = ()
-    """Names and texts of the headers that are given in memory; they go before those of the disk."""
+    """Names and texts of headers passed in memory; they take precedence over files on disk."""
     options: tuple[str, ...] = ()
     expressions: tuple[str, ...] = ()
     """Names of kernels with their template arguments, to be instantiated."""
     directory: str = field(default_factory=os.getcwd)
-    """Where the compiler works. It writes that into the names of files, so what it says in one directory does not hold in another."""
+    """Working directory of the compiler. File names in its output contain it, so an answer holds for one directory only."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the compiler said. `ptx` is empty if it refused."""
+    """The compiler's output. `ptx` is empty if the program does not compile."""
 
     ptx: str
     log: str
@@ -40,25 +40,25 @@ class Answer:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """An error in the log of the compiler."""
+    """An error in the compiler's log."""
 
     file: str
     line: int
     column: int | None
-    """Where in the line, from 0; None where the log does not say it for certain."""
+    """Column in the line, from 0; None if the log does not determine it."""
     message: str
-    """All lines of the log that belong to it."""
+    """All lines of the log that belong to the error."""
     source: str = ""
-    """The line of source that the log shows."""
+    """The source line that the log quotes."""
 
     def place(self, text: str) -> tuple[int, int]:
-        """The characters of the file's text that the error is about, as start and end (exclusive): one, or else the whole line."""
+        """Return start and end (exclusive) of the error in the file's text: a single character, or else the whole line."""
         start = 0
         for _ in range(self.line - 1):
             start = text.find("\n", start) + 1 or len(text)
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
-        # A line that became longer (`memlane.compile.dialect`) has its columns no more.
+        # Columns are wrong in a line that `memlane.compile.dialect` made longer.
         if self.column is not None and start + self.column < end and len(self.source.rstrip()) <= end - start:
             return start + self.column, start + self.column + 1
         return start, end
@@ -68,7 +68,7 @@ _ERROR = re.compile(r"^(?P<file>[^\n]+)\((?P<line>\d+)\): (?:catastrophic )?erro
 
 
 def errors(log: str) -> Iterator[Diagnostic]:
-    """The errors of a log in order. The compiler prints a line of source with two more blanks in front, and a caret below it."""
+    """Yield the errors of a log in order. The compiler indents the source line by two spaces and puts a caret below it."""
     for found in _ERROR.finditer(log):
         message = log[found.start() :].split("\n\n", 1)[0]
         lines = message.split("\n")
@@ -81,7 +81,10 @@ def errors(log: str) -> Iterator[Diagnostic]:
 
 @lru_cache(maxsize=64)
 def compile_request(request: Request) -> Answer:
-    """Compiles. Raises MissingDependency, and CompileError where the library itself fails; a program that is wrong gives an Answer."""
+    """Compile the program and return the compiler's answer, which has no PTX if the program is wrong.
+
+    Raises MissingDependency, and CompileError if the library itself fails.
+    """
     nvrtc = toolkit.nvrtc_bindings()
     names, texts = [name for name, _ in request.headers], [text for _, text in request.headers]
     program = _checked(
@@ -113,7 +116,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _checked(nvrtc: Any, result: tuple[Any, ...]) -> Any:
-    """The value behind the status that every function of the bindings returns first."""
+    """Return the value that follows the status in a result of the bindings. Raises CompileError if the status is an error."""
     status, *values = result
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         _, message = nvrtc.nvrtcGetErrorString(status)
@@ -122,7 +125,7 @@ def _checked(nvrtc: Any, result: tuple[Any, ...]) -> Any:
 
 
 def _text(nvrtc: Any, size: Callable[..., Any], fill: Callable[..., Any], program: Any) -> str:
-    # The library writes into this object. Python shares the object of one zero byte, which stays a zero byte.
+    # The library writes into this object. For an empty text it is Python's shared one-byte object, which keeps its zero byte.
     buffer = bytes(_checked(nvrtc, size(program)))
     _checked(nvrtc, fill(program, buffer))
     return buffer.partition(b"\0")[0].decode("utf-8", errors="replace")

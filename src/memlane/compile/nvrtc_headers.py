@@ -1,8 +1,8 @@
-"""Libraries of headers that know NVRTC, as CUTLASS and CuTe do: the compiler takes them from the disk as they are.
+"""Find header libraries that support NVRTC, as CUTLASS and CuTe do; the compiler reads these from disk unchanged.
 
-Headers of an author are read and their host code is cut, because they were written for nvcc. A library that asks for `__CUDACC_RTC__` has
-cut its host code itself, and may have a megabyte of headers that nobody needs to read. Only its macros matter: a program that marks its
-functions with `CUTE_HOST_DEVICE` has them for the device.
+Other headers of a program are read here and their host code is cut, because they were written for nvcc. A library that tests for
+`__CUDACC_RTC__` excludes its host code itself, and its headers may amount to a megabyte, so they are not read. Only its macros are: a
+program that marks its functions with `CUTE_HOST_DEVICE` has them for the device.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _DEFINITION = re.compile(r"^[ \t]*#[ \t]*define\b(?:\\\r?\n|[^\n])*", re.MULTILI
 
 
 def is_left_whole(header: Path, include: Sequence[Path]) -> bool:
-    """Whether the compiler takes a header as it is.
+    """Return whether the compiler gets a header unchanged.
 
-    It lies in a folder below a directory of `include`, and in that folder, or in one above it, a header names `__CUDACC_RTC__`.
+    That is so if the header lies in a folder below a directory of `include`, and a header in that folder, or in one between, contains
+    `__CUDACC_RTC__`.
     """
     root = next((one for one in include if header.is_relative_to(one)), None)
     if root is None:
@@ -34,12 +35,12 @@ def is_left_whole(header: Path, include: Sequence[Path]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _names_nvrtc(folder: Path) -> bool:
-    """Whether a header in the folder asks for NVRTC's macro."""
+    """Return whether a header in the folder contains `__CUDACC_RTC__`."""
     return any(path.suffix in _HEADERS and path.is_file() and _KNOWS in path.read_bytes() for path in sorted(folder.iterdir()))
 
 
 def texts(names: Iterable[str], include: Sequence[Path]) -> dict[str, str]:
-    """Return the texts of those files of a line table that were left whole, so that findings can quote them."""
+    """Return the texts of the files in a line table that were left unchanged, so that findings can quote them."""
     paths = {name: Path(name) for name in names}
     return {name: _read(path) for name, path in sorted(paths.items()) if path.is_file() and is_left_whole(path, include)}
 
@@ -49,7 +50,7 @@ def _read(path: Path) -> str:
 
 
 def macros_of(headers: Sequence[Path], include: Sequence[Path]) -> list[Token]:
-    """Return the definitions of macros in these headers, and in those that they include from `include` or from beside them."""
+    """Return the macro definitions in these headers, and in those that they include from `include` or from their own directory."""
     seen: set[Path] = set()
     found: list[Token] = []
     pending = list(headers)

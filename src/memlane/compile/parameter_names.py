@@ -1,7 +1,7 @@
-"""What the parameters of a kernel are called in its source, which PTX does not say.
+"""Find the names of a kernel's parameters in its source; PTX does not have them.
 
-Numba and Triton leave the names in the kernel's `Convention`. Those of CUDA C++ are read here from the text of the definition; the
-compiler has numbered them (`norms_param_0`).
+Numba and Triton store the names in the kernel's `Convention`. For CUDA C++ they are read from the text of the definition, because the
+compiler numbers its parameters (`norms_param_0`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _NO_NAMES = frozenset(
     ("auto", "bool", "char", "const", "double", "enum", "float", "int", "long", "restrict", "short", "signed", "struct", "typename",
      "union", "unsigned", "void", "volatile", "wchar_t")
 )  # fmt: skip
-"""Words of a type, behind which a parameter may be left without a name."""
+"""Words of a type, after which a parameter may have no name."""
 _SAYS_NOTHING = frozenset({"__restrict__", "__restrict", "restrict", "volatile", "struct", "typename", "enum", "__grid_constant__"})
 
 
 def parameter_names(module: Module, kernel: Function) -> tuple[str, ...]:
-    """Return the names of a kernel's arguments as the source has them, in order; nothing where the source is not known.
+    """Return the names of a kernel's parameters in the source, in order; empty if the source is unknown.
 
-    A name that the declaration leaves out is empty. Nothing is returned where kernels of the same name disagree.
+    A parameter that the declaration leaves unnamed has an empty name. The result is empty if kernels of the same name disagree.
     """
     if kernel.convention is not None:
         return kernel.convention.names
@@ -37,9 +37,10 @@ def parameter_names(module: Module, kernel: Function) -> tuple[str, ...]:
 
 
 def parameter_types(module: Module, kernel: Function) -> tuple[str, ...]:
-    """Return the types of a kernel's arguments as the source writes them, `const float*`, in order; nothing where they are not known.
+    """Return the types of a kernel's parameters as the source writes them, `const float*`, in order; empty if they are unknown.
 
-    The name of a kernel has its types, unless that is `extern "C"`. Those of its template's parameters are what the template calls them.
+    A mangled kernel name contains the types, unless the kernel is `extern "C"`. Types that depend on template parameters keep the
+    template's names for them.
     """
     fitting = {tuple(one.type for one in parameters) for parameters in _fitting(module, kernel)}
     return fitting.pop() if len(fitting) == 1 and kernel.convention is None else ()
@@ -52,14 +53,14 @@ class _Parameter:
 
 
 def _fitting(module: Module, kernel: Function) -> list[tuple[_Parameter, ...]]:
-    """The parameters of each definition of a kernel that has as many as the kernel."""
+    """Return the parameters of each definition of the kernel's name that has as many parameters as the kernel."""
     declared = _declared(module).get(plain_name(kernel.title).rpartition("::")[2], ())
     return [parameters for parameters in declared if len(parameters) == len(kernel.params)]
 
 
 @once_for_each
 def _declared(module: Module) -> dict[str, tuple[tuple[_Parameter, ...], ...]]:
-    """Return by plain name of a kernel the parameters that its definitions have."""
+    """Return the parameters of each kernel definition, by the plain name of the kernel."""
     files = {name: tokenize(text) for name, text in module.sources.items()}
     marks = collect(files.values()).device
     found: dict[str, tuple[tuple[_Parameter, ...], ...]] = {}
@@ -73,7 +74,7 @@ def _declared(module: Module) -> dict[str, tuple[tuple[_Parameter, ...], ...]]:
 
 
 def _definition(tokens: Sequence[Token], place: int) -> Iterator[tuple[str, tuple[_Parameter, ...]]]:
-    """Yield the name and the parameters of the function defined behind a mark; nothing of a mere declaration, or of no function."""
+    """Yield name and parameters of the function defined after a mark; nothing for a declaration without body, or if no function follows."""
     while place < len(tokens) and tokens[place].text not in (";", "{", "}", "="):
         if tokens[place].text != "(":
             place += 1
@@ -87,7 +88,7 @@ def _definition(tokens: Sequence[Token], place: int) -> Iterator[tuple[str, tupl
 
 
 def _end(tokens: Sequence[Token], place: int) -> int:
-    """Return the place behind the group that an opening parenthesis begins."""
+    """Return the index past the parenthesised group that begins at `place`."""
     depth = 0
     for at in range(place, len(tokens)):
         depth += (tokens[at].text == "(") - (tokens[at].text == ")")
@@ -97,7 +98,7 @@ def _end(tokens: Sequence[Token], place: int) -> int:
 
 
 def _parameters(tokens: Sequence[Token]) -> Iterator[_Parameter]:
-    """Yield each parameter. Its name is the last word of its own in front of a default value or the extents of an array."""
+    """Yield each parameter. Its name is its last identifier in front of a default value or array extents."""
     depth, words, is_over = 0, 0, False
     name, named_at = "", 0
     written: list[str] = []
@@ -108,7 +109,7 @@ def _parameters(tokens: Sequence[Token]) -> Iterator[_Parameter]:
                 yield _Parameter(name if words > 1 else "", _type(type_words))
             name, words, is_over, written = "", 0, False, []
             continue
-        if depth == 0 and token.text == "(" and not is_over:  # a pointer or reference to something that has brackets of its own
+        if depth == 0 and token.text == "(" and not is_over:  # a pointer or reference to a function or array
             name, is_over = "", True
         is_array = depth == 0 and token.text == "["
         is_over |= is_array or (depth == 0 and token.text == "=")
@@ -123,10 +124,10 @@ def _parameters(tokens: Sequence[Token]) -> Iterator[_Parameter]:
 
 
 def _type(words: Sequence[str]) -> str:
-    """The words of a type as C++ is written: `unsigned char*`, without what says nothing of its values."""
+    """Return the words of a type in C++ spelling, `unsigned char*`, without qualifiers that do not affect its values."""
     text = ""
     for word in words:
         if word in _SAYS_NOTHING:
             continue
         text += f" {word}" if text and (word[0].isalpha() or word[0] == "_") and (text[-1].isalnum() or text[-1] in "_*>&") else word
-    return text.removesuffix(" const") if text.endswith("* const") else text  # whether the pointer itself may change
+    return text.removesuffix(" const") if text.endswith("* const") else text  # a pointer's own `const` does not matter

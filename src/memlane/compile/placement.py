@@ -1,7 +1,7 @@
-"""Whether an assembler put dynamic shared memory where it is declared to begin.
+"""Check that the assembler aligned dynamic shared memory as declared.
 
-nvJitLink 13.0 puts it 16 bytes behind the static variables at best, whatever `.align` says; later ones obey. A cubin does not say where the
-dynamic part begins, but that is where its section of shared memory ends.
+nvJitLink 13.0 aligns it to at most 16 bytes behind the static variables, whatever `.align` says; later versions obey. A cubin does not
+record where the dynamic part begins, but that is where its section of shared memory ends.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from memlane.packages import pip_install
 from memlane.ptx import Function, Module, called_functions, names_in
 
 _ALWAYS, _MOST = 16, 1024
-"""Alignments in bytes: what every assembler gives, and what a GPU can give, whose shared memory begins with 1024 bytes of the system's."""
+"""Alignments in bytes: guaranteed by every assembler, and the largest of a GPU, which reserves the first 1024 bytes of shared memory."""
 
 
 def check_dynamic_shared(module: Module, kernels: Mapping[str, KernelUsage]) -> None:
-    """Raises CompileError if a kernel was assembled with a dynamic variable of shared memory at an address that is less aligned than its
-    declaration says. Where a kernel has several, any may be meant, and nothing is said."""
+    """Raise CompileError if a kernel was assembled with a dynamic variable of shared memory below its declared alignment.
+
+    A kernel that uses several dynamic variables is not checked, because the one in use is unknown.
+    """
     dynamic = {name: one for name, one in module.variables.items() if one.space == "shared" and "extern" in one.linkage and not one.nbytes}
     if all(variable.alignment <= _ALWAYS for variable in dynamic.values()):
         return
@@ -37,6 +39,6 @@ def check_dynamic_shared(module: Module, kernels: Mapping[str, KernelUsage]) -> 
 
 
 def _named(module: Module, kernel: Function) -> set[str]:
-    """The variables that a kernel and what it calls name."""
+    """Return the variables that a kernel and the functions it calls refer to."""
     functions = (kernel, *called_functions(module, kernel))
     return {name for function in functions for one in function.instructions() for operand in one.operands for name in names_in(operand)}

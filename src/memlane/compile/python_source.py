@@ -1,4 +1,4 @@
-"""What the front ends for kernels written in Python share: their PTX with its files named as people call them, and the texts of those."""
+"""Make modules from the PTX of kernels written in Python, with source files under their display names and their texts attached."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from memlane.ptx import Convention, Function, Module, parse
 
 
 def module_of(ptx: str, name: str, convention: Convention) -> Module:
-    """The module of one kernel, called as `convention` says. `name` is the file that the kernel was written in.
+    """Return the module of one kernel, called as `convention` says. `name` is the file that the kernel was written in.
 
-    The line table of a compiler holds absolute paths; here a file below the working directory is called by its path from there, as the
-    files of CUDA C++ are. Texts come from where Python finds them for tracebacks, so that those of a notebook are found too.
-    Triton keeps what it compiled by the text of a function alone, so its line table may say where the file was then: in a folder that was
-    renamed since, or among the cells of an earlier kernel of the notebook.
+    A compiler's line table holds absolute paths; a file below the working directory is shown by its relative path, as files of CUDA C++
+    are. Source texts come from Python's `linecache`, as for tracebacks, so notebook cells are found too. Triton caches compiled code by the
+    function's text alone, so its line table may give an outdated path: a folder renamed since, or an earlier cell of the notebook.
     """
     texts: dict[str, str] = {}
     is_moved = name not in sources.file_names(ptx)

@@ -1,7 +1,7 @@
-"""PTX that is kept beside its source, so that a machine without the CUDA packages can use it.
+"""Keep PTX beside its source, so that a machine without the CUDA packages can use it.
 
-`examples/transpose.cu` has its PTX in `examples/ptx/transpose.ptx`. The first line there says which source it was made from; PTX of
-another version of the source is never taken.
+The PTX of `examples/transpose.cu` is in `examples/ptx/transpose.ptx`. Its first line identifies the source by its hash; PTX of another
+version of the source is never used.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from memlane.ptx import demangle
 
 
 def path_beside(source: Path) -> Path:
-    """Where the PTX of a source file is kept."""
+    """Return the path of the PTX for a source file."""
     return source.parent / "ptx" / f"{source.stem}.ptx"
 
 
 def make(source: Path, arch: str = "sm_90") -> str:
-    """Compiles a source file that includes no header of its author's; the text to keep beside it. Raises what `cuda_to_ptx` raises."""
+    """Compile a source file without headers of its author, and return the PTX text to keep beside it. Raises as `cuda_to_ptx` does."""
     compiled = frontend.cuda_to_ptx(source, name=source.name, arch=arch)
     return f"{_first_line(source.name, compiled.sources[source.name], arch)}\n{compiled.text.lstrip()}"
 
 
 def find(source: Path, arch: str, name: str | None = None) -> frontend.CompiledPtx | None:
-    """The PTX beside a source file; None if there is none, or if it is not of this very source and architecture."""
+    """Return the PTX beside a source file; None if there is none, or if it was made from another source or for another architecture."""
     kept = path_beside(source)
     if not source.is_file() or not kept.is_file():
         return None

@@ -1,6 +1,6 @@
-"""The files of a program: the `.cu` file and the headers of its author, found through `#include`.
+"""Collect the files of a program: the `.cu` file and its author's headers, found through `#include`.
 
-Headers of the author are read here, because they too hold host code. Headers of CUDA are left to the compiler.
+The author's headers are read here because they may contain host code. Headers of CUDA are left to the compiler.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from memlane.errors import CompileError
 
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]*)(")', re.MULTILINE)
 _BUILTIN = "__nv_nvrtc_builtin_header.h"
-"""How the compiler calls the header that it has in itself."""
+"""The compiler's name for its built-in header."""
 _INCLUDE = re.compile(r'(?P<open>[<"])(?P<name>[^>"]+)[>"]')
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of the program. `name` is how messages and `.file` directives call it."""
+    """A file of the program. `name` is its name in messages and `.file` directives."""
 
     name: str
     text: str = field(repr=False)
     tokens: list[Token] = field(repr=False)
     includes: dict[int, str] = field(repr=False)
-    """Index of an include directive among the tokens -> the name of the file of the program that it includes."""
+    """Token index of an include directive -> name of the program file that it includes."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """All files of a program, the main one first."""
+    """All files of a program, the main file first."""
 
     files: tuple[SourceFile, ...]
     absent: tuple[str, ...]
-    """Headers in angle brackets that were found nowhere: of the system or of libraries for the host, as a rule."""
+    """Headers in angle brackets that were not found, usually of the system or of host libraries."""
     library: tuple[str, ...]
-    """Headers of CUDA that the files include, by the names written in `#include`."""
+    """CUDA headers that the files include, by the names in `#include`."""
     whole: tuple[Path, ...] = ()
-    """Headers of libraries that know NVRTC, which the compiler reads itself."""
+    """Headers of libraries that support NVRTC; the compiler reads these itself."""
 
 
 def read(path: Path) -> str:
-    """The text of a file, without the byte order mark that it may begin with. Raises CompileError."""
+    """Return the text of a file without its byte order mark. Raises CompileError."""
     try:
         return path.read_text(encoding="utf-8-sig", errors="surrogateescape")
     except OSError as cause:
@@ -54,10 +54,10 @@ def read(path: Path) -> str:
 
 
 def gather(name: str, text: str, directory: Path, include: Sequence[Path], *, read_all: bool = False) -> Program:
-    """The program whose main file is `text`. Quoted headers are looked for beside the file that includes them, then in `include`.
+    """Return the program whose main file is `text`. Quoted headers are searched beside the including file, then in `include`.
 
-    Headers of libraries that know NVRTC are left to the compiler, unless `read_all` says otherwise.
-    A quoted header that is nowhere is left to the compiler, which knows whether the conditionals around its `#include` hold.
+    Headers of libraries that support NVRTC are left to the compiler, unless `read_all` is True. A quoted header that is not found is left
+    to the compiler too, because only it can tell whether the conditionals around the `#include` hold.
     """
     files: dict[str, SourceFile] = {}
     absent: dict[str, None] = {}
@@ -92,25 +92,24 @@ def gather(name: str, text: str, directory: Path, include: Sequence[Path], *, re
 
 
 def display(path: Path) -> str:
-    """How a file is called: relative to the working directory if it lies below it."""
+    """Return the name of a file in messages: its relative path if it lies below the working directory."""
     name = os.path.normpath(path)
     relative = os.path.relpath(name)
     return name if relative.startswith("..") else relative
 
 
 def file_names(ptx: str) -> set[str]:
-    """The files of a line table."""
+    """Return the file names in the line table of PTX text."""
     return {found[2] for found in _FILE.finditer(ptx)}
 
 
 def with_file_names(ptx: str, name_of: Callable[[str], str]) -> str:
-    """PTX whose line table calls each file what `name_of` makes of its name."""
+    """Return the PTX with each file name in its line table replaced by `name_of(name)`."""
     return _FILE.sub(lambda found: f"{found[1]}{name_of(found[2])}{found[3]}", ptx)
 
 
 def with_short_names(ptx: str, names: Iterable[str]) -> str:
-    """The compiler makes the names of files absolute; here they become again what we call them, and those of CUDA's headers relative to
-    the include directory."""
+    """Return the PTX with absolute file names replaced by `names`, or for CUDA's headers by paths relative to the include directory."""
     absolute = {os.path.join(os.getcwd(), name): name for name in (*names, standard.PRELUDE, _BUILTIN)}
     roots = [f"{directory}{os.sep}" for directory in sorted(toolkit.include_directories(), reverse=True)]
 
@@ -124,7 +123,7 @@ def with_short_names(ptx: str, names: Iterable[str]) -> str:
 
 
 def with_includes(file: SourceFile, text: str) -> str:
-    """`text`, which is the text of the file with parts blanked, where each header of the program is included by its name in it."""
+    """Return `text`, the file's text with parts blanked, with each include of a program file rewritten to use that file's name."""
     for index, name in sorted(file.includes.items(), reverse=True):
         token = file.tokens[index]
         if text.startswith(token.text, token.start):
@@ -149,7 +148,7 @@ def _find(name: str, directories: Sequence[Path]) -> Path | None:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether a file is there; what no file can be called is none."""
+    """Return whether a file exists; False for a string that is not a valid file name."""
     try:
         return path.is_file()
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
-"""The standard library as device code may use it: stand-ins for headers that mean nothing to a device compiler.
+"""Provide the standard library for device code: stand-ins for headers that a device compiler cannot use.
 
-The C headers that define macros and integer types are files in `include/`; all others are empty, so that `#include <vector>` for the
-sake of the host code costs nothing. What device code names in `std::` is then brought in name by name: from our own few lines, from the
-compiler's built-in functions, or from CCCL's `cuda::std`, whose larger headers take half a second each.
+The C headers that define macros and integer types are files in `include/`; all others are empty, so that an `#include <vector>` for host
+code costs nothing. Names of `std::` that device code uses are then added one by one: from our own definitions, from the compiler's built-in
+functions, or from CCCL's `cuda::std`, whose larger headers take half a second each to compile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from memlane.compile import toolkit
 from memlane.compile.tokens import Token
 
 _ALWAYS = ("memlane/nvcc.h", "limits.h", "math.h", "stdlib.h", "stddef.h")
-"""Headers whose macros nvcc gives to every file; for all but the first it includes those of the host."""
+"""Headers whose macros nvcc provides in every file; for all but the first it includes the host's version."""
 PRELUDE = "memlane/std.h"
 """Name of the header that is included before the first line of every file."""
 
@@ -51,7 +51,7 @@ _HOST_ONLY = frozenset(
     cuda_egl_interop.h cuda_gl_interop.h cuda_occupancy.h cuda_profiler_api.h cuda_vdpau_interop.h nvJitLink.h nvrtc.h nvvm.h
 """)
 )
-"""CUDA's headers that declare functions of the host and nothing else."""
+"""CUDA headers that declare only host functions."""
 
 _OWN = {
     "min": "template <class T> __device__ constexpr const T& min(const T& a, const T& b) { return b < a ? b : a; }",
@@ -77,7 +77,7 @@ _STDINT = (
     *_words("intptr_t uintptr_t intmax_t uintmax_t"),
 )
 _UNSIGNED = {"uint": "int", "ushort": "short", "ulong": "long", "u_char": "char", "u_int": "int", "u_short": "short", "u_long": "long"}
-"""Names of the C library for unsigned types, and what is unsigned."""
+"""Unsigned types of the C library -> the type that each is the unsigned form of."""
 _CCCL = {
     "array": _words("array"),
     "atomic": _words("atomic atomic_ref memory_order memory_order_relaxed memory_order_acquire memory_order_release memory_order_acq_rel"),
@@ -100,23 +100,23 @@ _CCCL = {
     "utility": _words("pair make_pair exchange declval integer_sequence index_sequence make_index_sequence"),
     "variant": _words("variant visit monostate"),
 }
-"""Header of `cuda/std` -> the names that are taken from it."""
+"""Header of `cuda/std` -> the names taken from it."""
 _TUPLE_PROTOCOL = frozenset(_words("tuple_size tuple_size_v tuple_element tuple_element_t"))
-"""Names that CCCL itself puts into `std`, for structured bindings; its tuple brings them."""
+"""Names for structured bindings that CCCL itself declares in `std`; `cuda/std/tuple` provides them."""
 _UNQUALIFIED = _words("numeric_limits is_same is_same_v enable_if enable_if_t conditional_t")
 _CUB_IN_KERNELS = (
     *(f"block/block_{name}" for name in _words("adjacent_difference discontinuity exchange histogram load radix_sort reduce scan store")),
     *(f"warp/warp_{name}" for name in _words("exchange load reduce scan store")),
 )
 _THRUST_IN_KERNELS = ("thrust/tuple.h", "thrust/pair.h", "thrust/functional.h", "thrust/complex.h", "thrust/iterator/")
-"""Headers of Thrust that device code can use. The first three come with all others, many of which include them."""
+"""Thrust headers that device code can use. The first three replace all other Thrust headers, many of which include them."""
 NEEDED_BY_THRUST = frozenset({"declval", "size_t", "ptrdiff_t", "memcpy"})
-"""What these headers take from `std`."""
+"""Names in `std` that these Thrust headers use."""
 
 
 @cache
 def stand_ins() -> dict[str, str]:
-    """Header name to text: every standard header, and the usual ones of the system."""
+    """Return a map from header name to text for every standard header and common system headers."""
     headers = {"memlane/nvcc.h": _included("nvcc.h")} | {name: _with_long_int64(name) for name in _INT64_HEADERS}
     headers |= {name: _included(name) for name in _SYSTEM_HEADERS}
     headers |= dict.fromkeys(_CXX_HEADERS, "")
@@ -130,13 +130,13 @@ def stand_ins() -> dict[str, str]:
 
 
 def _included(name: str) -> str:
-    """The text of a header in `include/`; empty if there is none."""
+    """Return the text of a header in `include/`; empty if there is none."""
     file = Path(__file__).parent / "include" / name
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 def _with_long_int64(name: str) -> str:
-    """A header of CUDA whose integers of 64 bits are `long`, as nvcc has them on Linux; for NVRTC the header itself has `long long`."""
+    """Return a CUDA header with 64-bit integers defined as `long`, as nvcc defines them on Linux; for NVRTC the header uses `long long`."""
     for directory in toolkit.include_directories():
         header = directory / name
         if header.is_file():
@@ -145,18 +145,20 @@ def _with_long_int64(name: str) -> str:
 
 
 def host_containers(thrust: bool, absent: Iterable[str] = ()) -> str:
-    """Declarations of the containers that host code uses; without those of Thrust if the real ones are there, and with tensors of PyTorch
-    if its headers are among the `absent` ones."""
+    """Return declarations of the containers that host code uses.
+
+    Thrust's are left out if the real ones are there (`thrust`); PyTorch tensors are added if its headers are among the `absent` ones.
+    """
     tensors = any(header.startswith(("torch/", "ATen/", "c10/")) for header in absent)
     names = ("containers.h", *(() if thrust else ("thrust_containers.h",)), *(("torch_tensors.h",) if tensors else ()))
     return "".join(map(_included, names))
 
 
 def library_stand_ins(headers: Iterable[str], uses_thrust: bool) -> dict[str, str]:
-    """Stand-ins for those of CUDA's own headers that NVRTC cannot digest as a whole.
+    """Return stand-ins for CUDA headers that NVRTC cannot compile whole.
 
-    Of CUB and of Thrust the parts that run inside a kernel stay, of Thrust nothing unless device code names it, and nothing of what is for
-    the host alone."""
+    The parts of CUB and Thrust that run inside a kernel stay, those of Thrust only if device code uses it. Host-only headers become empty.
+    """
     found: dict[str, str] = {}
     for header in headers:
         if header == "cub/cub.cuh":
@@ -169,7 +171,7 @@ def library_stand_ins(headers: Iterable[str], uses_thrust: bool) -> dict[str, st
 
 
 def names_in_std(files: Iterable[list[Token]]) -> frozenset[str]:
-    """The names that the files take from `std::`; after `using namespace std` also the templates that device code likes to use."""
+    """Return the names that the files use from `std::`; after `using namespace std`, also common templates that are used unqualified."""
     names: set[str] = set()
     for tokens in files:
         opened = any(
@@ -184,7 +186,7 @@ def names_in_std(files: Iterable[list[Token]]) -> frozenset[str]:
 
 
 def has_designators(files: Iterable[list[Token]]) -> bool:
-    """Whether a file has an initialiser like `{.x = 1}`, which nvcc takes in any dialect and NVRTC from C++20 on."""
+    """Return whether a file has an initialiser like `{.x = 1}`, which nvcc accepts in any C++ version and NVRTC from C++20 on."""
     return any(
         a.text in ("{", ",") and b.text == "." and c.kind == "word" and d.text in ("=", "{")
         for tokens in files
@@ -193,14 +195,16 @@ def has_designators(files: Iterable[list[Token]]) -> bool:
 
 
 def global_names(files: Iterable[list[Token]]) -> frozenset[str]:
-    """The words that a file may use with a compiler of host code and not with NVRTC: integer types of the C library, and `register`, which
-    no longer means anything."""
+    """Return the words in the files that only a host compiler accepts: integer types of the C library, and the obsolete `register`."""
     return frozenset({token.text for tokens in files for token in tokens if token.kind == "word"} & {*_STDINT, *_UNSIGNED, "register"})
 
 
 def prelude(names: frozenset[str], types: frozenset[str] = frozenset(), limits: bool = False) -> str:
-    """The header that puts these names into `std` and these types into the global namespace; names it does not know are left to the
-    compiler, which may know them or complain. `limits` asks for those of numbers too, as `FLT_MAX`, which missing headers would give."""
+    """Return the header that declares these names in `std` and these types in the global namespace.
+
+    Unknown names are left to the compiler, which may define them or report an error. `limits` adds macros of numeric limits such as
+    `FLT_MAX`, which missing headers would have defined.
+    """
     includes: dict[str, None] = dict.fromkeys(_ALWAYS)
     includes |= {"stdint.h": None} if types & {*_STDINT} else {}
     includes |= {"cuda/std/tuple": None} if names & _TUPLE_PROTOCOL else {}

@@ -1,6 +1,7 @@
-"""The members of structures, as a program's text declares them: what a launch has to be given for an argument of such a type.
+"""Read the members of structures from a program's text, to find the values that a launch must supply for such an argument.
 
-No compiler is asked. What is not plain data (a base class, virtual functions, bit fields, lengths that are not numbers) is not known.
+No compiler is used. A structure that is not plain data (a base class, virtual functions, bit fields, lengths that are not literals) is
+unknown.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ _IGNORED = frozenset(
 )
 _NO_MEMBER = frozenset({"static", "using", "typedef", "friend", "enum", "template", "constexpr"})
 _LONGEST_ALIAS = 12
-"""Tokens of the definition of an alias, its `;` included."""
+"""Maximum tokens in the definition of an alias, including its `;`."""
 _CLOSING = {"{": "}", "(": ")", "[": "]"}
 
 
 @dataclass(frozen=True)
 class Member:
-    """One member of a structure, or an array of `count` of them."""
+    """A member of a structure, or an array of `count` elements."""
 
     type: str
-    """The type without `const` and the like, or what a pointer points to."""
+    """The type without `const` and similar qualifiers; for a pointer, the type it points to."""
     is_pointer: bool
     count: int = 1
 
 
 def structure_members(texts: Iterable[str], name: str) -> list[Member] | None:
-    """Return the members of the structure of this name in order; None where no text defines it, or where they are not known."""
+    """Return the members of a structure in order; None if no text defines it, or if its members cannot be determined."""
     for text in texts:
         if name in text and (body := dict(_bodies(_plain(text))).get(name)) is not None:
             return _members(body)
@@ -38,7 +39,7 @@ def structure_members(texts: Iterable[str], name: str) -> list[Member] | None:
 
 
 def type_aliases(texts: Iterable[str]) -> Mapping[str, str]:
-    """Return what simple `typedef float T;`, `using T = float;` and `#define T float` stand for."""
+    """Return the types that simple `typedef float T;`, `using T = float;` and `#define T float` stand for, by alias."""
     found: dict[str, str] = {}
     for text in texts:
         for token in tokenize(text):
@@ -62,7 +63,7 @@ def _plain(text: str) -> list[Token]:
 
 
 def _bodies(tokens: Sequence[Token]) -> Iterator[tuple[str, Sequence[Token]]]:
-    """The name of each structure, or of a `typedef` of one, and the tokens between its braces."""
+    """Yield the name of each structure, or of a `typedef` of one, and the tokens between its braces."""
     for index, token in enumerate(tokens[:-2]):
         if token.text not in ("struct", "class"):
             continue
@@ -80,7 +81,7 @@ def _bodies(tokens: Sequence[Token]) -> Iterator[tuple[str, Sequence[Token]]]:
 
 
 def _behind_group(tokens: Sequence[Token], index: int) -> int:
-    """The index behind the bracketed group, or the one token, at `index`."""
+    """Return the index past the bracketed group, or the single token, at `index`."""
     depth = 0
     while index < len(tokens):
         depth += (tokens[index].text in _CLOSING) - (tokens[index].text in _CLOSING.values())
@@ -106,7 +107,7 @@ def _members(body: Sequence[Token]) -> list[Member] | None:
 
 
 def _declarations(body: Sequence[Token]) -> Iterator[list[Token]]:
-    """What ends in `;`, or in the braces of a function."""
+    """Yield the declarations in a body that end in `;`; function definitions are skipped."""
     index, declaration = 0, list[Token]()
     while index < len(body):
         end = _behind_group(body, index)
@@ -122,7 +123,7 @@ def _declarations(body: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def _of_declaration(texts: Sequence[str]) -> list[Member] | None:
-    """The members of `float2 *a, b[3], c`; None if it is not of that form."""
+    """Return the members declared by a text like `float2 *a, b[3], c`; None if it has another form."""
     parts: list[list[str]] = [[]]
     for text in texts:
         if text == ",":

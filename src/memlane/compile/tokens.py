@@ -1,7 +1,7 @@
-"""CUDA C++ as tokens with their places in the text.
+"""Split CUDA C++ text into tokens with their positions.
 
-The text is not preprocessed: a directive is one token, and both branches of a conditional are there. Nothing is ever refused; a
-character that starts no token (in prose behind `#if 0`, say) is a token of its own.
+The text is not preprocessed: a directive is one token, and both branches of a conditional are kept. No input is refused; a character that
+starts no token (in prose behind `#if 0`, for example) is a token by itself.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """A preprocessor line taken apart: `#define F(x) x + 1` has name `define` and body `F(x) x + 1`, without comments and continuations."""
+    """A parsed preprocessor line: `#define F(x) x + 1` has name `define` and body `F(x) x + 1`, without comments and continuations."""
 
     name: str
     body: str
@@ -55,7 +55,8 @@ class Directive:
 def tokenize(text: str) -> list[Token]:
     """Return the tokens of the text in order, without white space and comments.
 
-    The list is shared: a program is compiled several times, most of its files as before."""
+    Callers must not change the list: it is cached, because a program is compiled several times with most files unchanged.
+    """
     tokens: list[Token] = []
     position, line_is_empty = 0, True
     match = _TOKEN.match
@@ -78,7 +79,7 @@ _SPLICE_OR_COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*")|\\\r?\n|//.*\Z|/\*[\s\
 
 
 def directive(token: Token) -> Directive:
-    """Takes a token of kind `directive` apart."""
+    """Parse a token of kind `directive`."""
     plain = _SPLICE_OR_COMMENT.sub(lambda found: found.group(1) or " ", token.text)[1:].strip()
     name = re.match(r"\w*", plain)
     word = name.group() if name else ""

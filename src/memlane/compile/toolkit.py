@@ -1,4 +1,4 @@
-"""Where the CUDA headers are, and the optional packages that memlane compiles with."""
+"""Locate the CUDA headers and import the optional packages that memlane compiles with."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from types import ModuleType
 from memlane.errors import CompileError, MissingDependency
 
 _LANDMARKS = {"nvidia-cuda-runtime": "cuda_runtime.h", "nvidia-cuda-cccl": "cuda/std/cstdint"}
-"""The wheels with headers, and for each a header whose place shows the include directory."""
+"""Wheels with headers -> a header in each, whose path reveals the include directory."""
 
 
 def compute_capability(arch: str) -> str:
-    """`90a` for `sm_90a`. Raises CompileError for what is not an architecture: nvJitLink crashes on some of them."""
+    """Return the compute capability in an architecture name: `90a` for `sm_90a`.
+
+    Raises CompileError for an invalid architecture, because nvJitLink crashes on some.
+    """
     match = re.fullmatch(r"sm_([1-9]\d\d?)([af]?)", arch)
     if match is None:
         raise CompileError(f"no architecture {arch!r}; write it like sm_90")
@@ -25,7 +28,7 @@ def compute_capability(arch: str) -> str:
 
 
 def nvrtc_bindings() -> ModuleType:
-    """The module `cuda.bindings.nvrtc`. Raises MissingDependency."""
+    """Return the module `cuda.bindings.nvrtc`. Raises MissingDependency."""
     try:
         from cuda.bindings import nvrtc
 
@@ -36,7 +39,7 @@ def nvrtc_bindings() -> ModuleType:
 
 
 def nvjitlink_bindings() -> ModuleType:
-    """The module `cuda.bindings.nvjitlink`. Raises MissingDependency."""
+    """Return the module `cuda.bindings.nvjitlink`. Raises MissingDependency."""
     try:
         from cuda.bindings import nvjitlink
 
@@ -48,7 +51,8 @@ def nvjitlink_bindings() -> ModuleType:
 
 @cache
 def include_directories() -> tuple[Path, ...]:
-    """The directories of the CUDA runtime headers and of CCCL (`cuda/std`, CUB, Thrust): from the wheels, else from an installed toolkit.
+    """Return the include directories of the CUDA runtime and of CCCL (`cuda/std`, CUB, Thrust): from the wheels, else from an installed
+    toolkit.
 
     Raises MissingDependency.
     """
@@ -75,7 +79,7 @@ def _from_wheel(wheel: str, landmark: str) -> Path | None:
 
 
 def _from_directories(landmark: str) -> Path | None:
-    """Looks into the namespace package of the wheels (whatever their layout) and into a toolkit that the environment names."""
+    """Search the wheels' namespace package, in any layout, and a toolkit named by the environment; None if the header is in neither."""
     roots: list[Path] = []
     package = importlib.util.find_spec("nvidia")
     for place in (package.submodule_search_locations or ()) if package else ():

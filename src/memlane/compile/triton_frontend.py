@@ -1,7 +1,7 @@
-"""Triton kernels to a Module.
+"""Compile Triton kernels to a Module.
 
-Triton fixes the block when it compiles (32 threads for each of `num_warps`), asks for its shared memory as dynamic, drops what is
-`constexpr` from the parameters, and appends pointers to scratch memory of its own, which are null where a kernel needs none.
+Triton fixes the block size when it compiles (32 threads for each of `num_warps`), requests its shared memory as dynamic, drops `constexpr`
+parameters, and appends pointers to its own scratch memory, which are null if a kernel needs none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ELEMENTS = {
     "fp64": "f8",
     **dict.fromkeys(("bf16", "fp8e4nv", "fp8e4b8", "fp8e4b15", "fp8e5", "fp8e5b16")),
 }
-"""Triton's types -> NumPy's; None for those that NumPy does not have: arrays of them may be of any type."""
+"""Triton's types -> NumPy's; None for a type that NumPy lacks: arrays of any type are then accepted."""
 _DESCRIPTOR = re.compile(r"tensordesc<\s*(?P<element>\w+)\s*\[(?P<block>[\d,\s]+)\]\s*>")
 _IN_MAPS = {"fp16": "f16", "bf16": "bf16", "fp32": "f32", "fp64": "f64", "i8": "u8", "u8": "u8", "i16": "u16", "u16": "u16"} | {
     "i32": "s32",
@@ -35,10 +35,10 @@ _IN_MAPS = {"fp16": "f16", "bf16": "bf16", "fp32": "f32", "fp64": "f64", "i8": "
     "u64": "u64",
     **dict.fromkeys(("fp8e4nv", "fp8e4b8", "fp8e4b15", "fp8e5", "fp8e5b16"), "u8"),
 }
-"""Triton's types -> the elements of a tensor map."""
+"""Triton's types -> the element types of a tensor map."""
 _SWIZZLES = ("none", "32B", "64B", "128B")
 _BETWEEN = re.compile(r",(?![^\[]*\])")
-"""A comma that does not stand in brackets."""
+"""Pattern of a comma outside brackets."""
 _TYPE = re.compile(r"(?P<pointer>\*k?)?(?P<element>\w+)(?P<multiple>:16)?")
 
 _INLINE = re.compile(r"// begin inline asm.*?// end inline asm", re.DOTALL)
@@ -50,7 +50,7 @@ class _Parameter:
     """A parameter that is not `constexpr`."""
 
     type: str
-    """In Triton's words, without a promise."""
+    """Type in Triton's notation, without the `:16` suffix."""
     form: Single | SpreadTensorMap
 
 
@@ -66,22 +66,22 @@ def triton(
 ) -> Module:
     """Compile a Triton kernel to a module, without a GPU or a driver.
 
-    `function` is a Python function as `triton.jit` takes it, or what that made of it. `constexprs` has the values of its `tl.constexpr`
-    parameters by name, and of others that shall be compiled in. `signature` has the types of all other parameters in Triton's words, by
-    name or in their order: `{"out": "*fp32", "n": "i32"}`, `"*fp32, i32"`. `:16` behind a type (`"*fp32:16, i32:16"`) promises a multiple
-    of 16, for a pointer in bytes. Triton makes wide accesses only where this is promised; its own launcher finds out from the arguments,
-    and all arrays of a target keep it. `tensordesc<fp16[64, 32]>` is an array in blocks, as `TensorDescriptor` says it of tensors: a launch
-    passes the array, or a tensor map. `num_stages` is the depth of software pipelines. `fp_fusion` lets it fuse multiplications with
-    additions.
+    `function` is a Python function as `triton.jit` takes it, or the result of that decorator. `constexprs` gives the values of its
+    `tl.constexpr` parameters by name, and of any others to be compiled in. `signature` gives the types of all other parameters in Triton's
+    notation, by name or in order: `{"out": "*fp32", "n": "i32"}`, `"*fp32, i32"`. The suffix `:16` (`"*fp32:16, i32:16"`) promises a
+    multiple of 16, in bytes for a pointer. Triton makes wide accesses only where this is promised; its own launcher derives it from the
+    arguments, and all arrays of a target satisfy it. `tensordesc<fp16[64, 32]>` is an array accessed in blocks, as `TensorDescriptor`
+    describes tensors: a launch passes the array, or a tensor map. `num_stages` is the depth of software pipelines. `fp_fusion` allows
+    fusing multiplications with additions.
 
-    The module has one kernel. Its block and its shared memory are known: `kernel[grid,](out, n)`, and a launch with another block is
-    BadLaunch. An `fp16` number is passed as `np.float16`.
+    The module has one kernel. Its block size and shared memory are fixed: launch it as `kernel[grid,](out, n)`; a launch with another block
+    raises BadLaunch. Pass an `fp16` number as `np.float16`.
 
         module = ml.triton(add, "*fp32:16, *fp32:16, *fp32:16, i32", {"BLOCK": 1024})
         target.load(module)["add"][8,](out, a, b, 8192)
 
-    With `arch="sm_90"` matrix products use instructions that only Hopper has; with `"sm_80"` the same kernel runs on all later GPUs.
-    Raises CompileError with what Triton said, and MissingDependency.
+    With `arch="sm_90"`, matrix products use instructions that only Hopper has; with `"sm_80"`, the same kernel runs on all later GPUs.
+    Raises CompileError with Triton's message, and MissingDependency.
     """
     kernel = _kernel(function)
     constants = _constants(kernel, constexprs or {})
@@ -98,7 +98,7 @@ def triton(
 
 
 def _kernel(function: Any) -> Any:
-    """The function as `triton.jit` makes it, without what tunes it. Raises MissingDependency."""
+    """Return the function as a `triton.JITFunction`, without wrappers such as the autotuner. Raises MissingDependency."""
     try:
         import triton
     except ImportError as cause:
@@ -113,7 +113,7 @@ def _kernel(function: Any) -> Any:
 
 
 def _constants(kernel: Any, constexprs: Mapping[str, object]) -> dict[str, object]:
-    """The values of what is compiled in, defaults of the function among them."""
+    """Return the values compiled into the kernel, by parameter name, including defaults of the function."""
     for name in constexprs:
         if name not in kernel.arg_names:
             raise CompileError(f"{kernel.__name__} has no parameter {name}; it has: {', '.join(kernel.arg_names)}")
@@ -124,7 +124,7 @@ def _constants(kernel: Any, constexprs: Mapping[str, object]) -> dict[str, objec
 
 
 def _parameters(kernel: Any, signature: str | Sequence[str] | Mapping[str, str], constants: Mapping[str, object]) -> dict[str, _Parameter]:
-    """What a launch passes, by name in the order of the function."""
+    """Return the parameters that a launch passes, by name, in the order of the function."""
     names = [name for name in kernel.arg_names if name not in constants]
     if not isinstance(signature, Mapping):
         types = [one.strip() for one in _BETWEEN.split(signature)] if isinstance(signature, str) else list(signature)
@@ -139,7 +139,7 @@ def _parameters(kernel: Any, signature: str | Sequence[str] | Mapping[str, str],
 def _with_boxes(
     kernel: Any, parameters: Mapping[str, _Parameter], described: Sequence[Mapping[str, Any]]
 ) -> tuple[Single | SpreadTensorMap, ...]:
-    """How the parameters are passed, with the boxes and swizzles that Triton has chosen for those that are arrays in blocks."""
+    """Return how the parameters are passed, with the boxes and swizzles that Triton chose for arrays in blocks."""
     forms: list[Single | SpreadTensorMap] = []
     left = list(described)
     for name, parameter in parameters.items():
@@ -191,6 +191,9 @@ def _compile(
 
 
 def _with_true_lines(ptx: str) -> str:
-    """Triton writes its accesses as inline assembly, and LLVM takes the n-th line of that for n lines further down in the Python source.
-    The line that was in force before is the true one."""
+    """Return the PTX without `.loc` directives inside inline assembly.
+
+    Triton writes its accesses as inline assembly, and LLVM places its n-th line n lines further down in the Python source. The line in
+    force before it is the correct one.
+    """
     return _INLINE.sub(lambda found: _LINE.sub("", found[0]), ptx)
