@@ -74,8 +74,8 @@ def look_in_l1(e: Emit, rule: Rule, one: Set, sectors: Value, time: Value, place
 def load_beyond_l1(rule: Rule) -> Helper:
     """Return the helper that serves the sectors of a line that a load did not find in L1.
 
-    `(l2, set: i64, mark: i8, line: i64, sectors: i32, time: i64, place, words) -> i64`: latency of the slowest sector, levels << 32, and the
-    number of sectors that were absent in L1 << 40; sectors in flight to L1 do not count as absent. `place` and `words` are those that
+    `(l2, set: i64, mark: i8, line: i64, sectors: i32, time: i64, place, words) -> i64`: latency of the slowest sector, levels << 32, and
+    the number of sectors that were absent in L1 << 40; sectors in flight to L1 do not count as absent. `place` and `words` are those that
     `look_in_l1` stored."""
 
     def build(e: Emit, l2: Value, number: Value, mark: Value, line: Value, sectors: Value, time: Value, place: Value, words: Value) -> None:
