@@ -1,4 +1,4 @@
-"""Facts of each GPU with their source; the arithmetic of one warp access (`access`, `batch`) and of occupancy.
+"""Describe GPUs: their numbers with sources, and the rules for the cost of a warp access (`access`, `batch`) and for occupancy.
 
 chip = load("h200")
 chip.latency.l2                      # 283.0 cycles

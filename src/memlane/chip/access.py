@@ -1,17 +1,17 @@
-"""What one access of a warp costs: the reference definitions, one access at a time. `batch` has the same functions over many.
+"""Compute the cost of one access of a warp: the reference definitions. `batch` has the same functions for arrays of accesses.
 
-An access is the addresses of the 32 lanes (uint64, bytes; what an inactive lane holds is ignored), the mask of its active lanes (bit i is
-lane i, or 32 booleans), and the bytes that each lane asks for: 1, 2, 4, 8 or 16, naturally aligned as PTX demands. An access without an
-active lane costs nothing. Words are those of Nsight Compute: a *sector* is an aligned piece of 32 bytes, a *wavefront* a pass through the
+An access is the addresses of the 32 lanes (uint64, bytes; those of inactive lanes are ignored), the mask of its active lanes (bit i is
+lane i, or 32 booleans), and the bytes that each lane requests: 1, 2, 4, 8 or 16, naturally aligned as PTX requires. An access without an
+active lane costs nothing. Terms are those of Nsight Compute: a *sector* is an aligned piece of 32 bytes, a *wavefront* a pass through the
 memory pipe.
 
 Sources. Sectors, lines, tags: answers of the Nsight Compute team on NVIDIA's developer forum, for Volta and later. Banks: the CUDA C++
-Programming Guide for accesses of up to 4 bytes; for 8 and 16 bytes what NVIDIA said on the forum of compute capability 7.x, and what
-Nsight Compute counts on an H200 in a hundred patterns. Segments and single broadcast: the CUDA C Programming Guide 4.2, sections F.3.2
+Programming Guide for accesses of up to 4 bytes; for 8 and 16 bytes NVIDIA's statements on the forum about compute capability 7.x, and the
+counts of Nsight Compute on an H200 for a hundred patterns. Segments and single broadcast: the CUDA C Programming Guide 4.2, sections F.3.2
 and F.3.3. Local memory, whose copies are interleaved by words: the page on local memory statistics of Nsight's documentation. The numbers
 in these rules are data of the chip (`BankRule`, `CoalescingRule`).
 
-Loads, stores and atomics may follow different rules; which, and who says so, is data of the chip too (`Chip.bank_rule`,
+Loads, stores and atomics may follow different rules; these and their sources are data of the chip too (`Chip.bank_rule`,
 `Chip.piece_bytes`).
 """
 
@@ -38,24 +38,23 @@ from memlane.chip.model import LANES, AccessKind, Chip
 
 
 def transactions(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
-    """Pieces of memory that move: sectors, lines where L1 is filled by the line, or segments of 32 to 128 bytes."""
+    """Return the number of transactions: sectors, lines where L1 is filled by whole lines, or segments of 32 to 128 bytes."""
     return sum(1 for group in coalescing_groups(chip, addresses, active, nbytes) for _ in moved_pieces(chip, group, nbytes, kind))
 
 
 def sectors(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
-    """Sectors that move: those of the distinct pieces that hold a byte asked for, counted in each group of lanes that is served
-    together."""
+    """Return the sectors that move: those of the distinct transactions of each group of lanes that is served together."""
     moved = sum(size for group in coalescing_groups(chip, addresses, active, nbytes) for _, size in moved_pieces(chip, group, nbytes, kind))
     return moved // chip.sector_bytes
 
 
 def ideal_sectors(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
-    """Sectors that the distinct bytes asked for would fill if they lay side by side."""
+    """Return the sectors that the distinct requested bytes would fill if they were contiguous."""
     return -(-len(asked_bytes(active_lanes(addresses, active, nbytes), nbytes)) // chip.sector_bytes)
 
 
 def local_sectors(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
-    """Sectors of local memory, each lane's address being one in its own copy.
+    """Return the sectors of an access to local memory, where each lane's address is in its own copy.
 
     The copies of a warp are interleaved by words of 4 bytes: word k of all lanes is one line of 128 bytes.
     """
@@ -65,13 +64,13 @@ def local_sectors(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -
 
 
 def ideal_local_sectors(chip: Chip, active: Mask, nbytes: int) -> int:
-    """Sectors that the words asked for would fill if they lay side by side: no two lanes share a word."""
+    """Return the sectors that the requested words of local memory would fill if they were contiguous: no two lanes share a word."""
     lanes = active_lanes([0] * LANES, active, nbytes)
     return -(-len(lanes) * max(LOCAL_WORD, nbytes) // chip.sector_bytes)
 
 
 def tag_wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> int:
-    """Passes that a global access needs to look up the tags of its distinct lines."""
+    """Return the passes that a global access needs to look up the tags of its distinct lines."""
     lines = (
         len({byte // chip.line_bytes for byte in asked_bytes(group, nbytes)})
         for group in coalescing_groups(chip, addresses, active, nbytes)
@@ -80,7 +79,7 @@ def tag_wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) 
 
 
 def wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
-    """Wavefronts of a shared-memory access: those of its passes through the banks that have an active lane."""
+    """Return the wavefronts of a shared-memory access, summed over its passes through the banks that have an active lane."""
     rule = chip.bank_rule(kind)
     return (rule.times or 1) * sum(
         conflict_degree(rule, group, width) + rule.extra(width)
@@ -90,10 +89,11 @@ def wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind
 
 
 def bank_cycles(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
-    """Cycles for which a shared-memory access keeps the banks: one for each wavefront of a pass, but no less than one for each pass.
+    """Return the cycles for which a shared-memory access occupies the banks: one per wavefront, and at least one per pass.
 
-    A pass without an active lane takes its cycle too. Passes merge in pairs where those of the whole warp do, also with conflicts, which
-    are counted as if they did not: so this may be less than the wavefronts. Measured on an H200; elsewhere assumed.
+    A pass without an active lane takes a cycle too. Where all passes of the warp would merge in pairs, they do so here even with bank
+    conflicts, while `wavefronts` counts such passes separately: the cycles can be fewer than the wavefronts. Measured on an H200; assumed
+    for other chips.
     """
     rule = chip.bank_rule(kind)
     cycles = 0
@@ -108,7 +108,7 @@ def bank_cycles(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kin
 
 
 def ideal_wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
-    """Wavefronts of the same passes if the distinct bytes of each were spread evenly over the banks."""
+    """Return the wavefronts of the same passes if the distinct bytes of each were spread evenly over the banks."""
     rule = chip.bank_rule(kind)
     row_bytes = rule.banks * rule.bank_bytes * rule.row_words
     return (rule.times or 1) * sum(
@@ -119,11 +119,11 @@ def ideal_wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int
 
 
 def conflicts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> int:
-    """Wavefronts beyond the ideal: bank conflicts, and lanes of an atomic that wait for each other at one word."""
+    """Return the wavefronts in excess of the ideal: bank conflicts, and the serialization of atomics at the same word."""
     return wavefronts(chip, addresses, active, nbytes, kind) - ideal_wavefronts(chip, addresses, active, nbytes, kind)
 
 
 def distinct_addresses(addresses: Addresses, active: Mask, nbytes: int) -> tuple[int, int]:
-    """The different addresses of the active lanes, and the most lanes at one of them."""
+    """Return the number of distinct addresses of the active lanes, and the most lanes at one address."""
     lanes = Counter(address for _, address in active_lanes(addresses, active, nbytes))
     return len(lanes), max(lanes.values(), default=0)

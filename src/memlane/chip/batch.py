@@ -1,7 +1,7 @@
-"""What many accesses of warps cost: the functions of `access`, which defines them, over arrays.
+"""Compute the costs of many accesses of warps at once: vectorized versions of the functions of `access`, which defines them.
 
-`addresses` is uint64[n, 32] in bytes, `active` uint32[n] (bit i is lane i), `nbytes` the bytes a lane asks for, one number for all or
-integers [n]. Each function gives int64[n]. Natural alignment is relied upon: an access lies within one sector, line and row of banks.
+`addresses` is uint64[n, 32] in bytes, `active` uint32[n] (bit i is lane i), `nbytes` the bytes that a lane requests, one number for all or
+integers [n]. Each function returns int64[n]. Accesses must be naturally aligned: each lies within one sector, line and row of banks.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ Flags = npt.NDArray[np.bool_]
 
 _Rule = Callable[[Chip, Addresses, Flags, int], Counts]
 _CHUNK = 1 << 12
-"""Accesses worked on at a time: bounds the memory for intermediate arrays, and keeps them in cache."""
+"""Accesses processed at a time: bounds the memory of intermediate arrays and keeps them in cache."""
 
 
 def transactions(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths, kind: AccessKind = "load") -> Counts:
-    """As `access.transactions`."""
+    """Return `access.transactions` of each access."""
     if chip.coalescing.transactions != "sectors":
         return _one_by_one(access.transactions, chip, addresses, active, nbytes)
     return _each(partial(_pieces, kind=kind), chip, addresses, active, nbytes)
 
 
 def sectors(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths, kind: AccessKind = "load") -> Counts:
-    """As `access.sectors`."""
+    """Return `access.sectors` of each access."""
     if chip.coalescing.transactions != "sectors":
         return _one_by_one(access.sectors, chip, addresses, active, nbytes)
     return transactions(chip, addresses, active, nbytes, kind) * (chip.piece_bytes(kind) // chip.sector_bytes)
 
 
 def ideal_sectors(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
-    """As `access.ideal_sectors`."""
+    """Return `access.ideal_sectors` of each access."""
     return _each(_ideal_sectors, chip, addresses, active, nbytes)
 
 
 def tag_wavefronts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
-    """As `access.tag_wavefronts`."""
+    """Return `access.tag_wavefronts` of each access."""
     return _each(_tag_wavefronts, chip, addresses, active, nbytes)
 
 
 def wavefronts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths, kind: AccessKind = "load") -> Counts:
-    """As `access.wavefronts`."""
+    """Return `access.wavefronts` of each access."""
     rule = chip.bank_rule(kind)
     if rule.broadcast != "every word" or rule.wide != "at once":
         return _one_by_one(partial(access.wavefronts, kind=kind), chip, addresses, active, nbytes)
@@ -60,7 +60,7 @@ def wavefronts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths, 
 
 
 def ideal_wavefronts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths, kind: AccessKind = "load") -> Counts:
-    """As `access.ideal_wavefronts`."""
+    """Return `access.ideal_wavefronts` of each access."""
     rule = chip.bank_rule(kind)
     if rule.wide != "at once":
         return _one_by_one(partial(access.ideal_wavefronts, kind=kind), chip, addresses, active, nbytes)
@@ -68,12 +68,12 @@ def ideal_wavefronts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Wi
 
 
 def conflicts(chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths, kind: AccessKind = "load") -> Counts:
-    """As `access.conflicts`."""
+    """Return `access.conflicts` of each access."""
     return wavefronts(chip, addresses, active, nbytes, kind) - ideal_wavefronts(chip, addresses, active, nbytes, kind)
 
 
 def _each(rule: _Rule, chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths) -> Counts:
-    """`rule` over the accesses of each width, some thousands at a time."""
+    """Apply `rule` to the accesses of each width, in chunks; raise ValueError for an invalid width."""
     count = np.zeros(len(addresses), np.int64)
     widths = np.broadcast_to(np.asarray(nbytes), len(addresses))
     for width in np.unique(widths):
@@ -90,7 +90,7 @@ def _each(rule: _Rule, chip: Chip, addresses: Addresses, active: Masks, nbytes: 
 def _one_by_one(
     rule: Callable[[Chip, Addresses, int, int], int], chip: Chip, addresses: Addresses, active: Masks, nbytes: Widths
 ) -> Counts:
-    """For the rules of compute capability 1.x, whose greedy choices do not vectorise."""
+    """Apply `rule` to one access at a time, for rules that do not vectorize, such as the greedy ones of compute capability 1.x."""
     widths = np.broadcast_to(np.asarray(nbytes), len(addresses))
     return np.array([rule(chip, a, int(m), int(w)) for a, m, w in zip(addresses, active, widths, strict=True)], np.int64)
 
@@ -116,7 +116,7 @@ def _over_passes(
     rule: BankRule,
     degrees: Callable[[BankRule, Addresses, Flags, int], Counts],
 ) -> Counts:
-    """The sum of `degrees` over the passes of each access that have an active lane, merged passes taken together."""
+    """Sum `degrees` over the passes of each access that have an active lane; merged passes count as one."""
     size = rule.lanes(nbytes)
     apart = _of_groups(rule, addresses, lanes, nbytes, size, degrees)
     if rule.merge != "neighbours" or size == LANES:
@@ -135,14 +135,16 @@ def _of_groups(
     lanes_in_group: int,
     degrees: Callable[[BankRule, Addresses, Flags, int], Counts],
 ) -> Counts:
-    """int64[accesses, groups]: the degree of each group of lanes, 0 without an active one."""
+    """Return the degree of each group of lanes, 0 without an active lane; int64[accesses, groups]."""
     places, on = _grouped(addresses, lanes, lanes_in_group)
     return np.where(on.any(axis=2), degrees(rule, places, on, nbytes), 0)
 
 
 def _merges(addresses: Addresses, lanes: Flags, lanes_in_group: int) -> Flags:
-    """[accesses, groups] whose every active lane has the address of lane^1; all of an access if every one has that of lane^2. Inactive
-    neighbours agree with any."""
+    """Return which groups of lanes merge into one pass; bool[accesses, groups].
+
+    A group merges if each active lane has the address of lane^1; all groups of an access merge if each active lane has that of lane^2.
+    Inactive neighbours count as equal."""
     number = np.arange(LANES)
     agree = [(addresses == addresses[:, number ^ step]) | ~lanes | ~lanes[:, number ^ step] for step in (1, 2)]
     in_group = agree[0].reshape(len(addresses), -1, lanes_in_group).all(axis=2)
@@ -150,16 +152,15 @@ def _merges(addresses: Addresses, lanes: Flags, lanes_in_group: int) -> Flags:
 
 
 def _conflict_degrees(rule: BankRule, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
-    """Wavefronts of each pass; arrays are [accesses, passes, lanes of a pass].
+    """Return the wavefronts of each pass; arrays are [accesses, passes, lanes of a pass].
 
-    An access wider than a bank fills a run of banks from its first to its last byte, and every bank of the run sees the same rows: the
-    runs are counted as if each were one wide bank.
+    An access wider than a bank covers a run of banks, and every bank of the run has the same rows, so each run counts as one wide bank.
     """
     wide_bytes = max(nbytes, rule.bank_bytes)
     wide_banks = rule.banks * rule.bank_bytes // wide_bytes
     bank = addresses // np.uint64(wide_bytes) % np.uint64(wide_banks)
     row = addresses // np.uint64(rule.banks * rule.bank_bytes * rule.row_words)
-    # One number for each cell (row, bank) of the memory: sorted, the first of each run of equal ones is a distinct row of its bank.
+    # One number for each cell (row, bank) of the memory: when sorted, the first of each run of equal numbers is a distinct row of its bank.
     cells, fresh = row * np.uint64(wide_banks) + bank, lanes
     if rule.same_word == "together":
         cells, fresh = _first_of_each(cells, lanes)
@@ -171,29 +172,29 @@ def _conflict_degrees(rule: BankRule, addresses: Addresses, lanes: Flags, nbytes
 
 
 def _spread_degrees(rule: BankRule, addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
-    """Wavefronts of each pass if its distinct bytes lay evenly over the banks."""
+    """Return the wavefronts of each pass if its distinct bytes were spread evenly over the banks."""
     return np.maximum(1, -(-_distinct_bytes(addresses, lanes, nbytes) // (rule.banks * rule.bank_bytes * rule.row_words)))
 
 
 def _grouped(values: Addresses, on: Flags, lanes_in_group: int) -> tuple[Addresses, Flags]:
-    """[n, 32] as [n, groups, lanes of a group]."""
+    """Reshape arrays [n, 32] to [n, groups, lanes of a group]."""
     shape = (len(values), LANES // lanes_in_group, lanes_in_group)
     return values.reshape(shape), on.reshape(shape)
 
 
 def _distinct_bytes(addresses: Addresses, lanes: Flags, nbytes: int) -> Counts:
-    """Bytes asked for, each counted once, along the last axis: naturally aligned accesses of one width are equal or disjoint."""
+    """Count the distinct requested bytes along the last axis: naturally aligned accesses of one width are equal or disjoint."""
     return _distinct(addresses, lanes) * nbytes
 
 
 def _distinct(values: Addresses, on: Flags) -> Counts:
-    """Distinct values along the last axis where `on`."""
+    """Count the distinct values along the last axis where `on`."""
     count: Counts = _first_of_each(values, on)[1].sum(axis=-1, dtype=np.int64)
     return count
 
 
 def _first_of_each(values: Addresses, on: Flags) -> tuple[Addresses, Flags]:
-    """The values along the last axis sorted, and which of them are the first of their kind among those that are `on`."""
+    """Sort the values along the last axis, and mark the first of each run of equal values that are `on`."""
     none = ~np.uint64(0)
     ordered = np.sort(np.where(on, values, none), axis=-1)
     first = ordered != none

@@ -1,12 +1,12 @@
-"""Finds and reads chip data files.
+"""Find and read chip data files.
 
 A file `<name>.toml` describes the chip `<name>`. Directories are searched in order: `$MEMLANE_CHIPS` if it is set, else
-`~/.config/memlane/chips`; then the files that come with memlane. To add a chip, copy `data/h200.toml` and change what is said there.
+`~/.config/memlane/chips`; then the files that come with memlane. To add a chip, copy `data/h200.toml` and change its entries.
 
     product = "NVIDIA H200"
     compute_capability = [9, 0]
 
-    [sources]                                   # names for what is quoted more than once
+    [sources]                                   # names for sources that several entries cite
     chase = "measured: a pointer chase by one warp"
 
     [latency]
@@ -15,13 +15,13 @@ A file `<name>.toml` describes the chip `<name>`. Directories are searched in or
 
 A source is a name from `[sources]`, or a text that begins with `measured:`, `cited:`, `derived:` or `assumed:`. The table `[chip]` holds
 the fields of `Chip`, `[banks]`, `[coalescing]`, `[latency]` and `[throughput]` those of the classes of that name in `model.py`. The
-tables `[store_banks]`, `[atomic_banks]` and `[increment_banks]` hold what is different from `[banks]` for stores and atomics,
-`[compare_swap_banks]` what is different from `[atomic_banks]`; they may be missing. So may `[bandwidth]` and `[links]` and each of their
-entries, which are those of `Bandwidth` and `Links`: what needs a missing one says so. Other missing and unknown entries, wrong types and
-wrong units are errors that name the entry.
+optional tables `[store_banks]`, `[atomic_banks]` and `[increment_banks]` hold entries that differ from `[banks]` for stores and atomics,
+`[compare_swap_banks]` those that differ from `[atomic_banks]`. The tables `[bandwidth]` and `[links]`, with the fields of `Bandwidth` and
+`Links`, are optional too, and so is each of their entries. Other missing entries, unknown entries, wrong types and wrong units are errors
+that name the entry.
 
-A file that says `like = "gtx480"` holds only what is different from the chip of that name beside it, or else among those that come with
-memlane: so a user's `h200.toml` can be like the shipped one.
+A file with `like = "gtx480"` holds only the entries that differ from the chip of that name, which is looked up in the same directory first
+and then among the shipped files: so a user's `h200.toml` can be like the shipped one.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from memlane.source import shortened
 
 _TABLES: Mapping[str, type] = {"banks": BankRule, "coalescing": CoalescingRule, "latency": Latency, "throughput": Throughput}
 _VARIANTS = {"store_banks": "banks", "atomic_banks": "banks", "increment_banks": "banks", "compare_swap_banks": "atomic_banks"}
-"""Tables that may be missing: each says what is different from another one."""
+"""Optional tables, each with the entries that differ from those of another table."""
 _RATES: Mapping[str, type] = {"bandwidth": Bandwidth, "links": Links}
-"""Tables that may be missing, and so may each of their entries."""
+"""Optional tables whose entries are optional too."""
 _OPTIONAL = ("sources", *_RATES, *_VARIANTS)
 _HEAD = ("product", "compute_capability", "sources", "chip", *_TABLES, *_RATES, *_VARIANTS)
 _NOT_IN_THE_CHIP_TABLE = {"name", "product", "compute_capability", "calibrated", "facts", *_TABLES, *_RATES, *_VARIANTS}
@@ -67,13 +67,13 @@ _OF_ITS_OWN = (
     *(f"bandwidth.{one.name}" for one in fields(Bandwidth) if not one.name.startswith("sm_")),
     *(f"links.{one.name}" for one in fields(Links)),
 )
-"""Facts that no chip has from a relative: they come with the whole chip and its memory."""
+"""Facts that `nearest` does not take from another chip, because they depend on the whole chip and its memory."""
 
 MOST, MOST_OF_A_RULE = 1 << 50, 1024
-"""Numbers of a chip are at most the first, those of the rules for banks and coalescing the second: products of them fit 64 bits, and arrays
-with an element for each bank the memory."""
+"""Largest numbers of a chip, and of the rules for banks and coalescing, so that products fit 64 bits, and arrays with an element for each
+bank fit the memory."""
 LEAST = 1e-6
-"""Numbers are at least this: cycles, which are amounts over rates, fit 64 bits."""
+"""Smallest positive number, so that cycles, which are amounts over rates, fit 64 bits."""
 WIDEST_ACCESS_BYTES = 16
 _FILE_NAME = re.compile(r"[^/\\\x00-\x1f]{1,200}")
 _MAY_BE_ZERO = ("[chip] reserved_shared_bytes", "[chip] l1_bytes", "[chip] l2_bytes")
@@ -95,23 +95,23 @@ _ATTRIBUTES: Mapping[str, tuple[str, int]] = {
     "l2_cache_size": ("l2_bytes", 1),
     "total_memory": ("dram_bytes", 1),
 }
-"""Device attributes of the CUDA driver, in lower case without CU_DEVICE_ATTRIBUTE_: the field that each one gives, and its divisor."""
+"""Field of `Chip`, and divisor, for each device attribute of the CUDA driver (lower case, without CU_DEVICE_ATTRIBUTE_)."""
 
 
 SHIPPED = Path(__file__).parent / "data"
-"""The chip files that come with memlane."""
+"""Directory of the chip files that come with memlane."""
 
 
 FILES = DataFiles("chip", "MEMLANE_CHIPS", SHIPPED, ChipError)
 
 
 def user_directory() -> Path | None:
-    """Return where chip files of the user lie, whether or not it exists; None for a user without a home."""
+    """Return the user's directory of chip files, which need not exist; None for a user without a home directory."""
     return FILES.user_directory()
 
 
 def directories() -> tuple[Path, ...]:
-    """Return where chip files are looked for, first match first."""
+    """Return the directories that are searched for chip files, in order."""
     return FILES.directories()
 
 
@@ -121,7 +121,7 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Chip:
-    """Return the chip called `name`; ChipError names those that exist."""
+    """Return the chip called `name`; raise ChipError, with the known names, if there is none."""
     path = FILES.find(name)
     if path is None:
         raise ChipError(f"unknown chip {name!r}; known chips: {', '.join(names())}{unread_directory()}")
@@ -129,12 +129,12 @@ def load(name: str) -> Chip:
 
 
 def unread_directory() -> str:
-    """Return why the user's directory is not read although it is there, as the end of a sentence; empty where it is read or absent."""
+    """Return why an existing directory of the user is not read, as the end of a sentence; empty if it is read or absent."""
     return FILES.unread_directory()
 
 
 def from_file(path: str | Path) -> Chip:
-    """The chip that a data file describes."""
+    """Return the chip that a data file describes; raise ChipError if the file is unreadable or invalid."""
     path = Path(path)
     try:
         changed = path.stat().st_mtime_ns
@@ -144,11 +144,11 @@ def from_file(path: str | Path) -> Chip:
 
 
 def nearest(compute_capability: tuple[int, int], attributes: Mapping[str, int], product: str = "") -> Chip:
-    """The chip for a device that calls itself `product`: its own data file if there is one, else what its `attributes` say with the
-    rules, latencies and throughputs of the chip nearest in compute capability (of equals the best known), and `calibrated` False.
+    """Return the chip whose data file has the name `product`, or else a chip assembled from the device's `attributes`.
 
-    `attributes` has the driver's device attributes as `cuda.core` spells them (`multiprocessor_count`, `clock_rate` in kHz, ...), and
-    `total_memory` in bytes. Names without a meaning here are ignored.
+    The latter takes rules, latencies and throughputs from the chip nearest in compute capability (of several, the one with the fewest
+    assumed numbers), and has `calibrated` False. `attributes` are the driver's device attributes as `cuda.core` spells them
+    (`multiprocessor_count`, `clock_rate` in kHz, ...), and `total_memory` in bytes. Unknown names are ignored.
     """
     chips = [load(name) for name in names()]
     for chip in chips:
@@ -187,18 +187,18 @@ def nearest(compute_capability: tuple[int, int], attributes: Mapping[str, int], 
 
 
 def _distance(chip: tuple[int, int], wanted: tuple[int, int]) -> tuple[int, int, bool]:
-    """Same major first, then the nearest minor; of two equally far, the older."""
+    """Return a sort key for nearness: same major version first, then the nearest minor version, then the older chip."""
     return abs(chip[0] - wanted[0]), abs(chip[1] - wanted[1]), chip > wanted
 
 
 @lru_cache(maxsize=64)
 def _read(path: Path, changed: int) -> Chip:
-    """`changed` is the modification time: an edited file is read again."""
+    """Read a chip file, cached by path and `changed`, its modification time, so that an edited file is read again."""
     return _ChipFile(path, _text(path)).chip()
 
 
 def _text(path: Path, users: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """What a file says, together with what the file says that it is `like`. `users` are the files that are like this one."""
+    """Return the entries of a file, merged over those of the file that it is `like`; `users` are the files that are like this one."""
     text = FILES.read(path)
     if "like" not in text:
         return text
@@ -221,7 +221,7 @@ def _text(path: Path, users: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 @cache
 def _entries(kind: type) -> Mapping[str, tuple[Any, str, bool]]:
-    """Per field of a dataclass that a table fills: the type of its value, its unit, and whether it may be missing."""
+    """Return the type, the unit and whether it is optional for each field of a dataclass that a table fills."""
     hints = get_type_hints(kind, include_extras=True)
     entries = {}
     for one in fields(kind):
@@ -235,12 +235,12 @@ def _entries(kind: type) -> Mapping[str, tuple[Any, str, bool]]:
 
 
 def _shown(value: Any) -> str:
-    """A value as a message quotes it."""
+    """Return a value as messages quote it, shortened."""
     if isinstance(value, int) and value.bit_length() > 64:
         return f"a number of {plural(value.bit_length(), 'bit')}"
     try:
         return shortened(repr(value))
-    except ValueError:  # Python writes no number of thousands of digits
+    except ValueError:  # Python refuses to print an integer of thousands of digits
         return "what it is"
 
 
@@ -248,8 +248,9 @@ _PLACE = re.compile(r"\[(?P<table>\w+)\](?: (?:has no entry '\w+'|has an unknown
 
 
 def _line_of(path: Path, what: str) -> int | None:
-    """The line of a file that a message is about, which begins with the table and the entry; that of the table where the entry is missing.
-    None where the file has neither, as one that is like another."""
+    """Return the line of a file that the message `what`, which begins with a table and an entry, refers to.
+
+    This is the line of the table if the entry is missing, and None if the file has neither, as in one that is `like` another."""
     found = _PLACE.match(what)
     if found is None:
         return None
@@ -265,7 +266,7 @@ def _line_of(path: Path, what: str) -> int | None:
 
 
 class _ChipFile:
-    """One data file on its way to a `Chip`; gathers `facts` as it goes."""
+    """Parser of one data file into a `Chip`; collects `facts` on the way."""
 
     def __init__(self, path: Path, text: dict[str, Any]) -> None:
         self.path = path
@@ -320,7 +321,7 @@ class _ChipFile:
         )
 
     def table(self, name: str, kind: type, whole: bool = True) -> dict[str, Any]:
-        """The values of one table, each checked against the field that it fills; all that must be there, if it is to be `whole`."""
+        """Return the checked values of one table, by field of `kind`; if `whole`, fail for missing entries that are not optional."""
         given = self.text[name]
         if not isinstance(given, dict):
             raise self.fail(f"{name!r} must be a table: [{name}]")
@@ -369,7 +370,7 @@ class _ChipFile:
         return value
 
     def source(self, where: str, entry: Mapping[str, Any]) -> tuple[str, str]:
-        """Kind and text of an entry's source."""
+        """Return the kind and the text of an entry's source."""
         named = entry.get("source", "")
         if not isinstance(named, str):
             raise self.fail(f"{where}: the source must be a string, not {_shown(named)}")

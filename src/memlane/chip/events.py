@@ -1,4 +1,4 @@
-"""What a launch did, as models of its time need it: instructions, wavefronts, sectors, and how long its warps took for themselves."""
+"""Hold the events of a launch that models of its time need: instructions, traffic, and the cycles of blocks and warps."""
 
 from __future__ import annotations
 
@@ -13,46 +13,45 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 STALL_FIELDS = ("issued", "dependency", "contention")
-"""What is added up for each instruction: how often warps issued it, and the cycles that they waited for its operands, and then for an issue
-slot and a pipe."""
+"""Counters of each instruction: times that warps issued it, cycles of waiting for its operands, and then for an issue slot and a pipe."""
 
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """What the clock layer saw of a launch, or of the blocks of it that are a sample."""
+    """Events that the clock layer recorded of a launch, or of a sample of its blocks."""
 
     blocks: int
-    """Of the whole grid."""
+    """Blocks of the whole grid."""
     threads_per_block: int
     resident_blocks: int
     """Blocks that a multiprocessor holds."""
     sms: int
-    """Multiprocessors that ran: those of the chip, or of the sample."""
+    """Simulated multiprocessors: those of the chip, or of the sample."""
     finishes: npt.NDArray[np.int64]
-    """The cycle in which each of the blocks that ran ended, in that order, from the beginning of the launch."""
+    """Cycle, from the start of the launch, in which each simulated block ended; in the order of completion."""
     issued: npt.NDArray[np.int64]
     """Instructions that warps issued: [multiprocessor, scheduler]."""
     pipe_cycles: Mapping[str, npt.NDArray[np.int64]]
-    """By pipe, the cycles for which it was occupied: [multiprocessor, scheduler]."""
+    """Cycles for which each pipe was occupied, by name: [multiprocessor, scheduler]."""
     traffic: Traffic
     l2_lines: int
-    """Lines that L2 held at the end."""
+    """Lines in L2 at the end of the launch."""
     atomic_cycles: tuple[float, float]
-    """For how long atomic operations keep the part of L2 busy that does those of the busiest lines, by these alone; and for how long they
-    would in all, if one part did them all."""
+    """Cycles for which the atomic operations of the busiest group of lines occupy their part of L2, and cycles for which all atomic
+    operations would occupy one part."""
     barrier_cycles: npt.NDArray[np.int64]
     """Cycles for which each multiprocessor counted arrivals at barriers."""
     warp_cycles: int
-    """Cycles that warps lived, summed."""
+    """Sum of the lifetimes of all warps in cycles."""
     stalls: npt.NDArray[Any] | None = None
-    """`STALL_FIELDS` by instruction, where they were asked for."""
+    """`STALL_FIELDS` of each instruction; None if not recorded."""
 
     @property
     def cycles(self) -> int:
-        """Until the last block ended."""
+        """Return the cycles until the last block ended; 0 if none ran."""
         return int(self.finishes[-1]) if len(self.finishes) else 0
 
     @property
     def fraction(self) -> float:
-        """Blocks that ran over those of the grid."""
+        """Return the share of the grid's blocks that were simulated."""
         return len(self.finishes) / self.blocks

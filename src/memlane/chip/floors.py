@@ -1,8 +1,8 @@
-"""What a launch takes at least: its sectors over the bandwidths of L2 and DRAM, its wavefronts over that of the load-store units.
+"""Compute lower bounds of a launch's time: sectors over the bandwidths of L2 and DRAM, wavefronts over the rate of the load-store units.
 
-The floors are plain arithmetic on what moved (`Traffic`), for the chip and for the multiprocessor that moved most. Reads from L2 and writes
-to it go different ways, so each is a floor of its own. A floor is no prediction: what queues, which banks of L2 or rows of DRAM are hit and
-how long a TLB needs is not in it.
+The floors are plain arithmetic on the traffic of a launch (`Traffic`), for the chip and for the multiprocessor with the longest time. Reads
+from L2 and writes to it use different paths, so each has its own floor. A floor is not a prediction: it leaves out queues, conflicts in the
+banks of L2 and the rows of DRAM, and TLB misses.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from memlane.chip.model import SECTOR_BYTES, Chip
 from memlane.number_format import duration, percent, plural, rounded
 
 LATENCY = "latency"
-"""What rules where no floor does: the warps wait for each other, for issue slots and for the latency of their accesses."""
+"""Limit of a launch where no floor dominates: its warps wait for each other, for issue slots and for the latency of their accesses."""
 L2_READS = "L2 reads"
-"""The floor of what L2 delivers to all multiprocessors."""
+"""Name of the floor of reads from L2 by all multiprocessors."""
 ATOMICS_OF_ONE_LINE = "atomics of one line"
-"""The floor of the line of L2 that gets the most atomic operations."""
+"""Name of the floor of the line of L2 with the most atomic operations."""
 RULING_SHARE = 0.7
-"""Of the modelled time that a floor has to take by itself to be called the one that rules."""
+"""Share of the modelled time from which on a floor is reported as the limit."""
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a launch moved."""
+    """Traffic of a launch, by part of the chip."""
 
     sms: Mapping[str, Sequence[int]]
-    """By multiprocessor: sectors `read` from L2, `written` to it whole, `partly_written`, `atomic`; the lines of each request that these
-    are in, `read_lines`, `written_lines`, `partly_written_lines`; the `partly_written_bytes` in lines of which a part is written;
+    """Counts per multiprocessor, by name: sectors `read` from L2, `written` to it whole, `partly_written`, `atomic`; the lines of these
+    sectors, once per request, `read_lines`, `written_lines`, `partly_written_lines`; `partly_written_bytes`, stored to the latter lines;
     `wavefronts` of the load-store unit."""
     fetched: int
-    """Sectors that L2 had from DRAM."""
+    """Sectors that L2 read from DRAM."""
     written_back: int
     """Sectors that L2 wrote to DRAM while the launch ran."""
     hottest: int = 0
-    """The most sectors of requests that had atomic operations in one line of L2."""
+    """Sectors of requests with atomic operations in the line of L2 that has the most of them."""
     wavefront_cycles: int = 1
     fetched_pairs: int = 0
-    """Aligned pairs of the sectors that L2 had from DRAM: what DRAM delivers at once on recent chips."""
+    """Aligned pairs of sectors that L2 read from DRAM: the unit in which DRAM delivers on recent chips."""
     allocated: int = 0
     """Sectors that stores brought into L2 without a fetch."""
     allocated_pairs: int = 0
@@ -52,41 +52,41 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Floor:
-    """The least time that one part of the chip needs for what it moved."""
+    """Least time that one part of the chip needs for its traffic."""
 
     name: str
     """`DRAM`, `L2 reads`, `L2 writes`, `L2 reads of one SM`, `L2 writes of one SM`, `atomics of one line`, `LSU of one SM`."""
     cycles: float
     moved: str
-    """How much it moved, and at what rate, in words."""
+    """Amount and rate, in words."""
 
 
 @dataclass(frozen=True)
 class ModelledTime:
-    """How long a launch takes by the clock of the emulator, and what made it so long."""
+    """Time of a launch by the clock of the emulator, and its limits."""
 
     cycles: int
-    """The longest of the floors and of what the warps took."""
+    """Maximum of the floors and `scoreboard`."""
     scoreboard: int
-    """What the warps took: latencies, issue slots, conflicts, and waiting for what all multiprocessors share."""
+    """Cycles that the warps took: latencies, issue slots, conflicts, and waits in the queues of L2 and DRAM."""
     floors: tuple[Floor, ...]
-    """The longest first; without those of parts that moved nothing."""
+    """Floors, longest first; parts without traffic are left out."""
     missing: tuple[str, ...] = ()
-    """Floors that could not be computed, because the file of the chip has no rate: of what, as in `lines read (L2 reads)`."""
+    """Traffic whose floor could not be computed because the file of the chip has no rate, as in `lines read (L2 reads)`."""
     chip: str = ""
 
     @property
     def limited_by(self) -> str:
-        """The name of the floor that takes nearly all of the time by itself, or `latency`."""
+        """Return the name of the longest floor if it takes at least `RULING_SHARE` of the time, else `latency`."""
         return self.floors[0].name if self.floors and self.floors[0].cycles >= RULING_SHARE * self.cycles else LATENCY
 
     @property
     def short(self) -> str:
-        """What limited the launch, in a few words."""
+        """Describe in a few words what limited the launch."""
         return f"limited by {self.limited_by}" + (f", {plural(len(self.missing), 'limit')} not known" if self.missing else "")
 
     def sentence(self, clock_mhz: float) -> str:
-        """Return the time, what limited it, and what is not known."""
+        """Describe the time, what limited it, and which limits are not known."""
 
         def time(cycles: float) -> str:
             return duration(1e3 * cycles / clock_mhz)
@@ -106,7 +106,7 @@ class ModelledTime:
 
 
 def modelled_time(chip: Chip, scoreboard: int, traffic: Traffic) -> ModelledTime:
-    """The time of a launch whose warps took `scoreboard` cycles."""
+    """Return the time of a launch whose warps took `scoreboard` cycles: at least its longest floor."""
     found, missing = [], []
     for one in (*_of_dram(chip, traffic), *_of_l2(chip, traffic), *_of_lsu(traffic)):
         if isinstance(one, str):
@@ -119,7 +119,7 @@ def modelled_time(chip: Chip, scoreboard: int, traffic: Traffic) -> ModelledTime
 
 
 _Found = Iterator[Floor | str]
-"""Floors, and what there is no rate of."""
+"""Floors, and the names of traffic without a known rate."""
 
 
 def _of_dram(chip: Chip, traffic: Traffic) -> _Found:
@@ -145,7 +145,7 @@ _L2: dict[str, tuple[tuple[tuple[str, str, str], ...], ...]] = {
         ),
     ),
 }
-"""By direction: what limits it, each a sum of amounts over rates: names in `Traffic`, in `Bandwidth`, and in words."""
+"""Limits of each direction, each a sum of amounts over rates. Triples hold the names in `Traffic` and in `Bandwidth`, and words for it."""
 
 
 def _of_l2(chip: Chip, traffic: Traffic) -> _Found:
@@ -166,7 +166,7 @@ def _of_l2(chip: Chip, traffic: Traffic) -> _Found:
 def _direction(
     chip: Chip, traffic: Traffic, name: str, where: Literal["l2", "sm"], limits: Sequence[Sequence[tuple[str, str, str]]]
 ) -> _Found:
-    """The longest of the floors in one direction whose rates are known."""
+    """Yield the longest floor of one direction among those with known rates, and the names of traffic without a rate."""
     known = []
     for limit in limits:
         moved = [(counted, chip.bandwidth.rate(where, way), words) for counted, way, words in limit if traffic.total(counted)]
@@ -180,7 +180,7 @@ def _direction(
 
 
 def _amounts(traffic: Traffic, where: Literal["l2", "sm"], names: Sequence[str]) -> list[tuple[int, ...]]:
-    """What moved, by name: of the chip, or of each multiprocessor."""
+    """Return the counts called `names`: one tuple for the whole chip, or one for each multiprocessor."""
     if where == "l2":
         return [tuple(traffic.total(name) for name in names)]
     return list(zip(*(traffic.sms[name] for name in names), strict=True))

@@ -1,6 +1,6 @@
-"""Which lanes of one warp access are served together: the groups whose bytes are coalesced, and the passes through the banks.
+"""Group the lanes of one warp access that are served together: groups for coalescing, and passes through the banks.
 
-`access` counts what they cost, `served` tells them apart one by one.
+`access` computes the cost of the groups, `served` lists them one by one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from memlane.number_format import plural
 Addresses = npt.NDArray[np.uint64] | Sequence[int]
 Mask = int | npt.NDArray[np.bool_] | Sequence[bool]
 Lane = tuple[int, int]
-"""Number and address of an active lane."""
+"""Index and address of an active lane."""
 
 LOCAL_WORD, LOCAL_ROW = 4, 4 * LANES
-"""Bytes: the copies of a warp's lanes in local memory are interleaved by such words, one of all lanes being one such row."""
+"""Bytes of the words by which local memory interleaves the lanes of a warp, and of a row: one word of each lane."""
 
 
 def active_lanes(addresses: Addresses, active: Mask, nbytes: int) -> list[Lane]:
-    """The active lanes in order; ValueError for what is no access."""
+    """Return the active lanes in order; raise ValueError for an invalid number of bytes."""
     if nbytes not in WIDTHS:
         raise ValueError(f"a lane cannot access {plural(nbytes, 'byte')}; choose one of {WIDTHS}")
     if isinstance(active, int | np.integer):
@@ -35,12 +35,12 @@ def active_lanes(addresses: Addresses, active: Mask, nbytes: int) -> list[Lane]:
 
 
 def asked_bytes(lanes: Iterable[Lane], nbytes: int) -> set[int]:
-    """The addresses of all bytes that the lanes ask for, each once."""
+    """Return the set of the addresses of all bytes that the lanes request."""
     return {address + offset for _, address in lanes for offset in range(nbytes)}
 
 
 def coalescing_groups(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> list[list[Lane]]:
-    """The active lanes that are served together, groups without one left out."""
+    """Return the groups of active lanes that are served together; groups without an active lane are left out."""
     size = chip.coalescing.lanes(nbytes)
     lanes = active_lanes(addresses, active, nbytes)
     groups = (within(lanes, first, size) for first in range(0, LANES, size))
@@ -48,7 +48,7 @@ def coalescing_groups(chip: Chip, addresses: Addresses, active: Mask, nbytes: in
 
 
 def moved_pieces(chip: Chip, group: list[Lane], nbytes: int, kind: AccessKind) -> list[tuple[int, int]]:
-    """Address and size in bytes of what moves for one group of lanes."""
+    """Return the address and size in bytes of each transaction of one group of lanes."""
     if chip.coalescing.transactions == "sectors":
         size = chip.piece_bytes(kind)
         return [(number * size, size) for number in sorted({byte // size for byte in asked_bytes(group, nbytes)})]
@@ -69,7 +69,7 @@ def moved_pieces(chip: Chip, group: list[Lane], nbytes: int, kind: AccessKind) -
 
 
 def requests(rule: BankRule, addresses: Addresses, nbytes: int) -> list[tuple[list[int], int]]:
-    """The requests that an access is made of: their addresses, and the bytes that each lane asks for."""
+    """Split an access into requests: the addresses of the 32 lanes, and the bytes that each lane requests."""
     starts = [int(address) for address in addresses]
     if rule.wide == "at once" or nbytes <= rule.bank_bytes or nbytes not in WIDTHS:
         return [(starts, nbytes)]
@@ -77,7 +77,7 @@ def requests(rule: BankRule, addresses: Addresses, nbytes: int) -> list[tuple[li
 
 
 def bank_passes(rule: BankRule, addresses: Addresses, active: Mask, nbytes: int) -> list[list[Lane]]:
-    """The lanes of each pass through the banks that has any; passes that merge are one."""
+    """Return the active lanes of each pass through the banks; merged passes are one, and passes without an active lane are left out."""
     lanes, size = active_lanes(addresses, active, nbytes), rule.lanes(nbytes)
     if size == LANES:
         return [lanes] if lanes else []
@@ -91,18 +91,18 @@ def bank_passes(rule: BankRule, addresses: Addresses, active: Mask, nbytes: int)
 
 
 def within(lanes: list[Lane], first: int, count: int) -> list[Lane]:
-    """Those of the `count` lanes from `first` on."""
+    """Return those of `lanes` whose index is among the `count` from `first` on."""
     return [one for one in lanes if first <= one[0] < first + count]
 
 
 def partners_agree(lanes: list[Lane], step: int) -> bool:
-    """Whether every lane has the address of lane^step, as far as that is among them."""
+    """Return whether every lane has the address of lane^step, or lane^step is not among `lanes`."""
     at = dict(lanes)
     return all(at.get(lane ^ step, address) == address for lane, address in lanes)
 
 
 def conflict_degree(rule: BankRule, lanes: list[Lane], nbytes: int) -> int:
-    """Wavefronts of one pass with an active lane."""
+    """Return the wavefronts of one pass, which must have an active lane."""
     row_bytes = rule.banks * rule.bank_bytes * rule.row_words
     if rule.same_word == "one by one":
         asked = Counter(bank for lane in lanes for bank in {byte // rule.bank_bytes % rule.banks for byte in asked_bytes([lane], nbytes)})
@@ -116,9 +116,9 @@ def conflict_degree(rule: BankRule, lanes: list[Lane], nbytes: int) -> int:
 
 
 def _single_broadcast_steps(rule: BankRule, lanes: list[Lane], nbytes: int) -> int:
-    """Steps when each can hand one word to many lanes and from every other bank one word to one lane.
+    """Return the steps of a pass when each step broadcasts one word, and serves one lane from every other bank.
 
-    Which word is broadcast is unspecified; taken is that of the first lane left, and in each other bank that bank's first lane.
+    The choice of the broadcast word is not specified; this takes the word of the first lane left, and in each other bank the first lane.
     """
     words = sorted({(lane, (address + offset) // rule.bank_bytes) for lane, address in lanes for offset in range(nbytes)})
     steps = 0

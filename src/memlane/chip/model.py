@@ -1,7 +1,7 @@
-"""What memlane knows of a GPU: a `Chip` is one data file under `data/`, read into these frozen dataclasses.
+"""Define the data of a GPU: a `Chip` holds one data file under `data/`, read into these frozen dataclasses.
 
-A field's type carries its unit: `l2: Cycles` is a number that its data file must give in cycles. `Chip.facts` keeps, for each number,
-where it comes from.
+A field's type carries its unit: `l2: Cycles` is a number that its data file must give in cycles. `Chip.facts` keeps the source of
+each number.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ LinesPerClock = Annotated[float, "lines/clock"]
 LinesPerClockOfSm = Annotated[float, "lines/clock/SM"]
 
 LANES = 32
-"""Lanes of a warp. PTX leaves it to the GPU (`WARP_SZ`), but masks of 32 bits and the fragments of matrices rely on it."""
+"""Lanes of a warp. PTX leaves the number to the GPU (`WARP_SZ`), but 32-bit masks and matrix fragments depend on it."""
 WIDTHS = (1, 2, 4, 8, 16)
-"""Bytes that a lane may access at once."""
+"""Bytes that a lane may access in one instruction."""
 SECTOR_BYTES = 32
-"""The unit in which everything that moves is counted, also on chips that move more at once."""
+"""Bytes of a sector, the unit in which all traffic is counted, also on chips whose transactions are larger."""
 STATIC_SHARED_BYTES, CONSTANT_BYTES = 48 << 10, 64 << 10
-"""What a module may have on every chip that PTX of today is compiled for: static shared memory of a block, and variables in constant
+"""Limits of a module on every chip that current PTX is compiled for, in bytes: static shared memory of a block, and variables in constant
 memory."""
 
 KINDS = ("measured", "cited", "derived", "assumed")
-"""How a number came to be known. `assumed` ones are placeholders that no source backs; `Chip.assumed` lists them."""
+"""Kinds of source of a number. `assumed` numbers are placeholders without a source; `Chip.assumed` lists them."""
 
 OLDEST_COMPILED = (5, 0)
-"""The oldest compute capability that PTX of today is compiled for; those before it are history, emulated for their counts."""
+"""The oldest compute capability that current PTX is compiled for. Older chips are emulated only for their counts."""
 
 AccessKind = Literal["load", "load_past_l1", "store", "atomic", "compare_swap", "increment"]
-"""What an access does, as far as a chip's rules ask. `load_past_l1`: a load that L1 does not serve; `atomic`: also reductions;
-`compare_swap` and `increment` (a 32-bit addition of the constant one whose result nobody reads) are atomics with rules of their own."""
+"""Kinds of access that a chip's rules distinguish. `load_past_l1`: a load that bypasses L1; `atomic`: also reductions; `compare_swap` and
+`increment` (a 32-bit addition of the constant 1 whose result is unused) are atomics with their own rules."""
 ACCESS_KINDS: tuple[AccessKind, ...] = ("load", "load_past_l1", "store", "atomic", "compare_swap", "increment")
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One number of a chip and its origin."""
+    """A number of a chip with its unit and source."""
 
     value: object
     unit: str
     kind: str
     """One of `KINDS`."""
     source: str
-    """Who says so, or how it was measured."""
+    """Publication that states the number, or how it was measured."""
 
     def __str__(self) -> str:
         return f"{self.value}{' ' if self.unit else ''}{self.unit} ({self.kind}: {self.source})"
@@ -68,11 +68,11 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class BankRule:
-    """How shared memory serves the lanes of one access.
+    """Rule by which shared memory serves the lanes of one access.
 
-    Lanes are served in groups of consecutive lanes, one group a pass; a pass costs as many wavefronts as the fullest bank has distinct
-    rows, and none if no lane of it is active. The fields are data, so that half-warp service over 16 banks (compute capability 1.x) and
-    8-byte banks (3.x) are rows of a table as well.
+    Each pass serves a group of consecutive lanes. It costs as many wavefronts as the bank with the most has distinct rows, and none if no
+    lane of the group is active. The fields also cover half-warp service over 16 banks (compute capability 1.x) and 8-byte banks
+    (3.x).
     """
 
     banks: Count
@@ -80,59 +80,60 @@ class BankRule:
     row_words: Count
     """Words of one bank that a wavefront delivers together: 2 where words i and i + banks of an aligned pair of rows do not conflict."""
     lanes_4: Lanes
-    """Lanes in a pass when each asks for 4 bytes or fewer."""
+    """Lanes of a pass when each requests 4 bytes or fewer; `lanes_8` and `lanes_16`: when each requests 8 or 16."""
     lanes_8: Lanes
     lanes_16: Lanes
     merge: Annotated[Literal["neighbours", "never"], ""]
-    """`neighbours`: two neighbouring passes become one when the address of every active lane in them equals that of lane^1, and all do
-    when that of every active lane of the warp equals that of lane^2; an inactive neighbour counts as equal. So they do only where the one
-    has no conflict."""
+    """Rule for merging passes in pairs, where the merged pass has no bank conflict.
+
+    `neighbours`: two neighbouring passes merge if every active lane in them has the address of lane^1, and all pairs merge if every active
+    lane of the warp has the address of lane^2; an inactive neighbour counts as equal."""
     broadcast: Annotated[Literal["every word", "one word"], ""]
-    """How many words a wavefront can hand to several lanes at once."""
+    """Words that one wavefront can broadcast to several lanes."""
     same_word: Annotated[Literal["together", "one by one"], ""] = "together"
-    """Lanes that meet in a word: served by one wavefront, or each by one of its own, as by an atomic that is done in turn."""
+    """Service of lanes at the same word: `together` in one wavefront, or `one by one` in a wavefront each, as for serialized atomics."""
     wide: Annotated[Literal["at once", "word by word"], ""] = "at once"
-    """Lanes that ask for several words: `word by word` is a request for each of their words, one after the other."""
+    """Service of accesses wider than a bank: `word by word` splits them into one request for each word."""
     extra_16: Count | None = None
-    """Wavefronts that each pass of an access of 16 bytes a lane takes besides; None: no more."""
+    """Additional wavefronts of each pass of an access of 16 bytes per lane; None: 0."""
     times: Count | None = None
-    """How often an access goes through the banks; None: once."""
+    """Times that an access goes through the banks; None: once."""
 
     def lanes(self, nbytes: int) -> int:
-        """Lanes in one pass of an access of `nbytes` a lane, before any merging."""
+        """Return the lanes of one pass of an access of `nbytes` per lane, before passes merge."""
         return self.lanes_4 if nbytes <= 4 else self.lanes_8 if nbytes == 8 else self.lanes_16
 
     def extra(self, nbytes: int) -> int:
-        """Wavefronts that each pass of an access of `nbytes` a lane takes besides those of its fullest bank."""
+        """Return the wavefronts that each pass of an access of `nbytes` per lane takes in addition to those for bank conflicts."""
         return self.extra_16 or 0 if nbytes == 16 else 0
 
 
 @dataclass(frozen=True, slots=True)
 class CoalescingRule:
-    """How global memory serves the lanes of one access."""
+    """Rule by which global memory serves the lanes of one access."""
 
     transactions: Annotated[Literal["sectors", "segments"], ""]
-    """`sectors`: each aligned sector touched by a group moves once. `segments`: the protocol of compute capability 1.2 and 1.3, one
-    aligned segment of 32 to 128 bytes at a time, halved while one half holds all that is asked for."""
+    """Unit of transactions. `sectors`: each aligned sector that a group of lanes touches moves once. `segments`: the protocol of compute
+    capability 1.2 and 1.3, aligned segments of 32 to 128 bytes, each halved while one half holds all requested bytes."""
     lanes_4: Lanes
-    """Lanes served together when each asks for 4 bytes or fewer."""
+    """Lanes served together when each requests 4 bytes or fewer; `lanes_8` and `lanes_16`: when each requests 8 or 16."""
     lanes_8: Lanes
     lanes_16: Lanes
     lines_per_wavefront: Count
     """Distinct lines whose tags are looked up in one pass."""
     load_bytes: Bytes | None = None
-    """What moves at once for a load that L1 serves, where that is more than a sector: the 128-byte lines of compute capability 2.x."""
+    """Bytes of a transaction of a load through L1, where that is more than a sector: the 128-byte lines of compute capability 2.x."""
 
     def lanes(self, nbytes: int) -> int:
-        """Lanes served together in an access of `nbytes` a lane."""
+        """Return the lanes that are served together in an access of `nbytes` per lane."""
         return self.lanes_4 if nbytes <= 4 else self.lanes_8 if nbytes == 8 else self.lanes_16
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Cycles from the issue of an instruction to the issue of the first one that needs its result, nothing else running.
+    """Cycles from the issue of an instruction to the issue of the first one that needs its result, on an otherwise idle chip.
 
-    Memory latencies are those of a conflict-free access by one warp that is served by the level named.
+    Memory latencies are those of a conflict-free access by one warp that the named level serves.
     """
 
     shared: Cycles
@@ -144,7 +145,7 @@ class Latency:
     constant: Cycles
     """A constant or kernel parameter that hits the first constant cache."""
     constant_miss: Cycles
-    """The same, served by the second-level constant cache."""
+    """A constant or kernel parameter that the second-level constant cache serves."""
     shared_atomic: Cycles
     global_atomic: Cycles
     fence_block: Cycles
@@ -152,7 +153,7 @@ class Latency:
     alu: Cycles
     """Integer and logical operations, moves, selects, comparisons."""
     predicate: Cycles
-    """From an instruction that sets a predicate to the one that is guarded by it."""
+    """From an instruction that sets a predicate to one that it guards."""
     fma: Cycles
     """32-bit floating-point add, multiply, multiply-add."""
     imul: Cycles
@@ -171,7 +172,7 @@ class Latency:
     special: Cycles
     """A read of any other special register."""
     tensor: Cycles | None = None
-    """A product of a warp by tensor cores."""
+    """A matrix product of one warp (`mma`) on tensor cores."""
     shared_cluster: Cycles | None = None
     """A load from the shared memory of another block of the cluster; None where there are no clusters."""
 
@@ -191,19 +192,19 @@ class Throughput:
     memory: PerClock
     """Addresses that the load-store units accept."""
     barrier: PerClock | None = None
-    """Threads that arrive at barriers; None: nobody measured it."""
+    """Threads that arrive at barriers; None: not measured."""
     issue: PerClock | None = None
-    """Threads of the instructions that all schedulers together issue, of whatever kind; None: a warp of each scheduler in every clock."""
+    """Threads of the instructions that all schedulers together issue; None: one warp instruction per scheduler and clock."""
     tensor: PerClock | None = None
-    """Elements of a product of matrices of halves with a depth of 16, by tensor cores and `mma`; None: nobody measured it."""
+    """Elements that `mma` computes on tensor cores, each a product of halves with a depth of 16; None: not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """How much moves at most in a clock of the multiprocessors, by way. None: not known, or the chip has no such part.
+    """Peak rates of transfers, per clock of the multiprocessors. None: not known, or the chip has no such part.
 
-    Between a multiprocessor and L2 a request goes line by line, so that requests of many lines are limited by these, whatever they need of
-    each, and requests of few by their sectors of 32 bytes.
+    A request goes from a multiprocessor to L2 line by line. A request to many lines is therefore limited by the rate of lines, however
+    little of each it needs, and a request to few lines by the rate of sectors of 32 bytes.
     """
 
     l2_read: SectorsPerClock | None = None
@@ -212,17 +213,17 @@ class Bandwidth:
     l2_write: SectorsPerClock | None = None
     """Whole sectors, from all multiprocessors together to L2."""
     l2_partial_write: SectorsPerClock | None = None
-    """Sectors of which a request writes only a part; None: not known to be slower than whole ones."""
+    """Sectors that a request writes partly; None: not known to be slower than whole sectors."""
     l2_write_lines: LinesPerClock | None = None
-    """Lines of which a request writes whole sectors only."""
+    """Lines in which a request writes only whole sectors."""
     l2_partial_write_lines: LinesPerClock | None = None
-    """Lines in which a request writes a part of some sector; None: not known to be slower than the others."""
+    """Lines with a sector that a request writes partly; None: not known to be slower than other lines."""
     l2_atomic: SectorsPerClock | None = None
-    """Sectors in which a request does atomic operations; None: not known to be slower than whole ones that are written."""
+    """Sectors in which a request has atomic operations; None: not known to be slower than writes of whole sectors."""
     line_atomic: SectorsPerClock | None = None
-    """Sectors of requests whose atomic operations are done at one line."""
+    """Sectors of requests whose atomic operations all go to the same line."""
     sm_read: SectorsPerClockOfSm | None = None
-    """From L2 to one multiprocessor; the other `sm_` numbers as those of L2."""
+    """From L2 to one multiprocessor; the other `sm_` rates correspond to the `l2_` rates."""
     sm_read_lines: LinesPerClockOfSm | None = None
     sm_write: SectorsPerClockOfSm | None = None
     sm_partial_write: SectorsPerClockOfSm | None = None
@@ -230,28 +231,29 @@ class Bandwidth:
     sm_partial_write_lines: LinesPerClockOfSm | None = None
     sm_atomic: SectorsPerClockOfSm | None = None
     atomic_packets: PacketsPerClock | None = None
-    """What one part of L2 does of atomic operations. Of the lanes of a request that meet in one sector, those at different words are a
-    packet; lanes at one word are packets one behind the other."""
+    """Packets of atomic operations that one part of L2 executes. A packet holds lanes of a request at different words of one sector; lanes
+    at the same word need successive packets."""
     atomic_whole: PacketsPerClock | None = None
-    """The same of packets that have operations for all bytes of their sector; None: as others."""
+    """Packets that cover all bytes of their sector; None: same rate as other packets."""
     atomic_floats: PacketsPerClock | None = None
-    """The same of additions of floats; None: as others."""
+    """Packets of additions of floats; None: same rate as other packets."""
     atomic_parts: Count | None = None
-    """Parts of L2 that do atomic operations, each for other lines; None: all in one."""
+    """Parts of L2 that execute atomic operations, each for different lines; None: one part."""
     blocks: BlocksPerClock | None = None
     """Blocks that begin on all multiprocessors together."""
     dram_piece: Bytes | None = None
-    """What DRAM delivers at once; None: a sector."""
+    """Bytes that DRAM delivers in one access; None: a sector."""
     dram_mixed: Gigabytes | None = None
-    """What reads and writes reach together, as much of the ones as of the others."""
+    """Sum of reads and writes in an equal mix."""
     dram_read: Gigabytes | None = None
-    """What a long read reaches; None: the rated bandwidth counts."""
+    """Bandwidth of a long read; None: use the rated bandwidth."""
     dram_write: Gigabytes | None = None
     dram_write_alone: Gigabytes | None = None
 
     def rate(self, where: Literal["l2", "sm"], way: str) -> float | None:
-        """Amount a clock of the chip (`l2`) or of one multiprocessor (`sm`) in one way, `read` or `partial_write_lines`; where a way is not
-        known to be slower than writing whole sectors, the rate of that."""
+        """Return the rate of `way`, such as `read` or `partial_write_lines`, per clock of the chip (`l2`) or of one multiprocessor (`sm`).
+
+        Return the rate of writes of whole sectors, or of their lines, where the own rate of partial writes or atomics is None."""
         rate: float | None = getattr(self, f"{where}_{way}")
         whole = {"partial_write": "write", "partial_write_lines": "write_lines", "atomic": "write"}.get(way)
         return getattr(self, f"{where}_{whole}") if rate is None and whole else rate
@@ -259,51 +261,51 @@ class Bandwidth:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """What copies and launches take in a machine with this chip, besides what their kernels do. None: not known.
+    """Costs of copies, launches and ordering in a machine with this chip, apart from the kernels' own time. None: not known.
 
-    A copy takes its latency and its bytes over the rate. These are numbers of a machine as much as of a chip: another host has others.
+    A copy takes its latency plus its bytes over the rate. The numbers depend on the host as much as on the chip.
     """
 
     host_gb_per_s: Gigabytes | None = None
     """Between pinned memory of the host and the device, in one direction."""
     host_us: Microseconds | None = None
-    """A copy of few bytes between pinned memory and the device, inside a graph."""
+    """A small copy between pinned memory and the device, inside a graph."""
     to_host_gb_per_s: Gigabytes | None = None
     """From the device to pinned memory, where that differs."""
     to_host_us: Microseconds | None = None
     pageable_gb_per_s: Gigabytes | None = None
-    """From ordinary memory of the host to the device."""
+    """From pageable memory of the host to the device."""
     pageable_us: Microseconds | None = None
-    """A copy of few bytes between ordinary memory and the device, inside a graph, where that differs from pinned memory."""
+    """A small copy between pageable memory and the device, inside a graph, where that differs from pinned memory."""
     pageable_to_host_gb_per_s: Gigabytes | None = None
-    """From the device to ordinary memory, where that differs."""
+    """From the device to pageable memory, where that differs."""
     peer_gb_per_s: Gigabytes | None = None
     """Between two devices of one machine, in one direction."""
     peer_us: Microseconds | None = None
     flag_us: Microseconds | None = None
-    """From a flag that a kernel of one device raises in memory of another to the end of a wait that polls it there."""
+    """From the store of a flag by a kernel of one device into memory of another to the end of the wait that polls it there."""
     peer_order_us: Microseconds | None = None
-    """Ordering takes this for each exchange by copies between peers, in a step of a graph over several devices, besides the copies."""
+    """Cost of ordering each exchange by copies between peers, in a step of a graph over several devices, in addition to the copies."""
     host_order_us: Microseconds | None = None
-    """Ordering takes this for each exchange by copies through pinned memory of the host, besides what copies take there."""
+    """Cost of ordering each exchange by copies through pinned memory of the host, in addition to the copies."""
     flag_order_us: Microseconds | None = None
-    """Ordering takes this for each exchange by kernels that store to neighbours and raise flags, with a graph for each device."""
+    """Cost of ordering each exchange by kernels that store to neighbours and raise flags, with a graph for each device."""
     device_us: Microseconds | None = None
-    """A copy of few bytes inside the device; large ones go at `Chip.copy_gb_per_s`, reading and writing."""
+    """A small copy inside the device; large ones take `Chip.copy_gb_per_s`, which counts reads and writes."""
     event_us: Microseconds | None = None
-    """Between two events inside a graph around a kernel that does nothing."""
+    """Between two events inside a graph around an empty kernel."""
     launch_us: Microseconds | None = None
-    """From the end of a kernel to the start of one that waits for it, inside a graph."""
+    """From the end of a kernel to the start of a dependent one, inside a graph."""
 
 
 @dataclass(frozen=True)
 class Chip:
-    """One GPU model. Equal chips have equal numbers; where the numbers come from is `facts`."""
+    """Numbers and rules of one GPU model. Comparison ignores `facts`, which holds their sources."""
 
     name: str
-    """The name of the data file without its ending: what a user types, `h200`."""
+    """Name of the data file without its suffix, as in `h200`."""
     product: str
-    """The name that the CUDA driver gives the device."""
+    """Name of the device in the CUDA driver."""
     compute_capability: tuple[int, int]
 
     sm_count: Count
@@ -323,18 +325,18 @@ class Chip:
     max_registers_per_block: Count
     max_registers_per_thread: Count
     register_scope: Annotated[Literal["warp", "block"], ""]
-    """What registers are allocated to."""
+    """Unit that registers are allocated to."""
     register_unit: Count
-    """The number of registers handed to a warp (or block) is a multiple of this."""
+    """Granularity of register allocation: the registers of a warp (or block) are a multiple of this."""
     register_partitions: Count
     """Separate register files; a warp lives in one of them."""
     shared_bytes_per_sm: Bytes
     max_static_shared_bytes: Bytes
-    """What a block may have without asking for more."""
+    """Limit of a block without opting in to more."""
     max_shared_bytes: Bytes
-    """What a block may have after asking for more."""
+    """Limit of a block that opts in to more."""
     reserved_shared_bytes: Bytes
-    """Taken by the system from each resident block's share."""
+    """Bytes that the system reserves for each resident block."""
     shared_unit_bytes: Bytes
 
     sector_bytes: Annotated[Literal[32], "bytes"]
@@ -342,14 +344,14 @@ class Chip:
     line_bytes: Bytes
     constant_bytes: Bytes
     l1_bytes: Bytes
-    """First-level data cache and shared memory together, where they are one."""
+    """Bytes of the L1 data cache, together with shared memory where both are one memory."""
     l2_bytes: Bytes
     dram_bytes: Bytes
     dram_gb_per_s: Gigabytes
     """The rated bandwidth of device memory, 10^9 bytes a second."""
 
     banks: BankRule
-    """Of loads from shared memory."""
+    """Rule for loads from shared memory."""
     coalescing: CoalescingRule
     latency: Latency
     throughput: Throughput
@@ -357,29 +359,31 @@ class Chip:
     bandwidth: Bandwidth = Bandwidth()
     links: Links = Links()
     l2_kept_bytes: Bytes | None = None
-    """What of L2 a launch finds there that reads the same again; None: all. Each half of the L2 of recent large chips keeps copies of what
-    lies behind the other one, so that it holds fewer lines than it has places."""
+    """Bytes that stay in L2 for a launch that reads the same data again; None: all of L2. Each half of the L2 of recent large chips keeps
+    copies of lines of the other half, so that it holds fewer distinct lines than it has places."""
     copy_gb_per_s: Gigabytes | None = None
-    """What a large device-to-device copy reaches, bytes read plus bytes written; None where nobody measured it."""
+    """Bandwidth of a large device-to-device copy, bytes read plus bytes written; None: not measured."""
     fp32_gflops: Gigaflops | None = None
-    """What a kernel of multiplications and additions of 32-bit floats reaches; None where nobody measured it."""
+    """Rate that a kernel of 32-bit multiply-adds reaches; None: not measured."""
     store_banks: BankRule | None = None
-    """Of stores to shared memory, where they differ from loads."""
+    """Rule for stores to shared memory, where it differs from that for loads."""
     atomic_banks: BankRule | None = None
-    """Of atomics and reductions on shared memory, where they differ from loads."""
+    """Rule for atomics and reductions on shared memory, where it differs from that for loads."""
     compare_swap_banks: BankRule | None = None
-    """Of compare-and-swap, where it differs from other atomics."""
+    """Rule for compare-and-swap, where it differs from that for other atomics."""
     increment_banks: BankRule | None = None
-    """Of additions of one without a result, where they differ from other atomics."""
+    """Rule for additions of 1 without a result, where it differs from that for other atomics."""
     calibrated: bool = True
-    """False for a GPU that has no data file and borrows the rules of its nearest relative."""
+    """False for a GPU without a data file, which uses the rules of the nearest chip."""
     facts: Mapping[str, Fact] = field(default_factory=dict, compare=False, repr=False)
-    """Each number with its origin: `l2_bytes`, `latency.l2`, ..."""
+    """Source of each number, by name: `l2_bytes`, `latency.l2`, ..."""
 
     @property
     def launch_limits(self) -> Chip:
-        """The chip whose limits an emulated launch is held to: this one, but no less than what every chip allows that PTX of today can
-        be compiled for. So a chip older than those can count for programs that it could never have run."""
+        """Return a chip with the limits that apply to emulated launches.
+
+        They are those of this chip, raised to the least that every target of current PTX allows: so a chip older than these can count the
+        accesses of programs that it could never have run."""
         if self.compute_capability >= OLDEST_COMPILED:
             return self
         return replace(
@@ -396,7 +400,7 @@ class Chip:
         return self.max_threads_per_sm // self.warp_size
 
     def bank_rule(self, kind: AccessKind) -> BankRule:
-        """How shared memory serves an access of this kind."""
+        """Return the rule by which shared memory serves an access of this kind."""
         if kind == "store":
             return self.store_banks or self.banks
         if kind in ("load", "load_past_l1"):
@@ -405,22 +409,23 @@ class Chip:
         return own or self.atomic_banks or self.banks
 
     def piece_bytes(self, kind: AccessKind) -> int:
-        """What moves at once between global memory and an access of this kind; of no meaning under the rule of segments."""
+        """Return the bytes of one transaction of an access of this kind to global memory; meaningless for chips that move `segments`."""
         return (self.coalescing.load_bytes if kind == "load" else None) or self.sector_bytes
 
     def issue_interval(self, pipe: str) -> float:
-        """Cycles for which one warp instruction occupies the pipe of its sub-core; `pipe` is a field of `Throughput`. 1 for a pipe without
-        a rate."""
+        """Return the cycles for which one warp instruction occupies a pipe of its sub-core, 1 if the rate is not known.
+
+        `pipe` is a field of `Throughput`."""
         rate: float | None = getattr(self.throughput, pipe)
         return 1.0 if rate is None else self.warp_size * self.schedulers / rate
 
     def fact(self, name: str) -> Fact:
-        """The number `name` (`sm_count`, `latency.l2`) with its unit and origin."""
+        """Return the number `name` (`sm_count`, `latency.l2`) with its unit and source; raise ChipError if there is none."""
         if name not in self.facts:
             raise ChipError(f"{self.name} has no fact named {name!r}; it has {', '.join(sorted(self.facts))}")
         return self.facts[name]
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """Names of the numbers that no source backs."""
+        """Return the names of the numbers without a source."""
         return tuple(name for name, fact in self.facts.items() if fact.kind == "assumed")

@@ -1,4 +1,4 @@
-"""How many blocks of a kernel fit on one multiprocessor at once.
+"""Compute how many blocks of a kernel fit on one multiprocessor at once.
 
 The rules are those of NVIDIA's occupancy calculator (`cuda_occupancy.h` of the CUDA toolkit), with the chip's numbers in them.
 """
@@ -12,22 +12,23 @@ from memlane.chip.model import Chip
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Resident blocks of one multiprocessor and what keeps them from being more."""
+    """Resident blocks of one multiprocessor, and the limits that prevent more."""
 
     blocks: int
-    """0 if the chip cannot run such a block at all."""
+    """Resident blocks; 0 if the chip cannot run such a block at all."""
     limited_by: tuple[str, ...]
-    """Each limit that allows no more than `blocks`: `threads`, `blocks`, `registers`, `shared memory`."""
+    """All limits that allow exactly `blocks`, among `threads`, `blocks`, `registers` and `shared memory`."""
     warps: int
     """Resident warps of those blocks."""
     fraction: float
-    """`warps` over the most that the multiprocessor can hold."""
+    """`warps` divided by the most that the multiprocessor can hold."""
 
 
 def resident_blocks(chip: Chip, threads_per_block: int, registers_per_thread: int, shared_bytes_per_block: int) -> Occupancy:
-    """The occupancy of a kernel; `shared_bytes_per_block` is the static and dynamic part, without what the system reserves.
+    """Return the occupancy of a kernel; raise ValueError for a block without threads and for negative numbers.
 
-    The multiprocessor is taken to give all the shared memory it can (the largest carve-out). Nothing is said of barriers and clusters.
+    `shared_bytes_per_block` is the static and dynamic shared memory, without the bytes that the system reserves. The multiprocessor is
+    assumed to provide the largest carve-out of shared memory. Limits of barriers and clusters are not considered.
     """
     if threads_per_block < 1 or registers_per_thread < 0 or shared_bytes_per_block < 0:
         raise ValueError("a block needs at least one thread, and its registers and bytes must not be negative")
@@ -45,7 +46,7 @@ def resident_blocks(chip: Chip, threads_per_block: int, registers_per_thread: in
 
 
 def _by_registers(chip: Chip, warps_per_block: int, registers_per_thread: int) -> int | None:
-    """Blocks that the register files hold; None if they are no limit."""
+    """Return the blocks that the register files hold; None if they are not a limit."""
     if registers_per_thread == 0:
         return None
     if registers_per_thread > chip.max_registers_per_thread:
@@ -63,7 +64,7 @@ def _by_registers(chip: Chip, warps_per_block: int, registers_per_thread: int) -
 
 
 def _by_shared_memory(chip: Chip, shared_bytes_per_block: int) -> int | None:
-    """Blocks that shared memory holds; None if they are no limit."""
+    """Return the blocks that shared memory holds; None if it is not a limit."""
     if shared_bytes_per_block > chip.max_shared_bytes:
         return 0
     taken = _round_up(shared_bytes_per_block + chip.reserved_shared_bytes, chip.shared_unit_bytes)

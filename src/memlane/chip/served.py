@@ -1,7 +1,7 @@
-"""Which lanes of one warp access are served when: the pieces of memory that move, or the wavefronts of shared memory, one by one.
+"""List the transactions or wavefronts of one warp access, each with the lanes that it serves, so that they can be drawn.
 
-`access` defines how many there are; here they are told apart, so that they can be drawn. A lane's bytes count as one touch, or as one for
-each word where the words of lanes are interleaved (local memory) or served one after another.
+`access` defines how many there are. The bytes of a lane are one touch, or one touch per word where the words of lanes are interleaved
+(local memory) or served one after another.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from memlane.chip.model import AccessKind, BankRule, Chip
 
 @dataclass(frozen=True)
 class Touch:
-    """Bytes that one lane asks for, side by side."""
+    """Contiguous bytes that one lane requests."""
 
     lane: int
     address: int
@@ -35,23 +35,23 @@ class Touch:
 
 @dataclass(frozen=True)
 class Piece:
-    """An aligned piece of memory that moves at once for some lanes: a sector, or several."""
+    """Aligned piece of memory that moves in one transaction: one sector or several."""
 
     start: int
     nbytes: int
     touches: tuple[Touch, ...]
-    """All that it holds of what was asked for."""
+    """All requested bytes in it."""
 
 
 @dataclass(frozen=True)
 class Wavefront:
-    """One pass through the banks of shared memory. One without a touch only takes its time."""
+    """One pass through the banks of shared memory. A wavefront without touches serves no lane and only takes time."""
 
     touches: tuple[Touch, ...]
 
 
 def pieces(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> list[Piece]:
-    """What moves for an access to global memory; the sectors in it are those that `access.sectors` counts."""
+    """Return the transactions of an access to global memory; their sectors are those that `access.sectors` counts."""
     found = []
     for group in coalescing_groups(chip, addresses, active, nbytes):
         touches = [Touch(lane, address, nbytes) for lane, address in group]
@@ -60,9 +60,9 @@ def pieces(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: Ac
 
 
 def local_pieces(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) -> list[Piece]:
-    """What moves for an access to local memory, whose addresses are those of each lane in its own copy.
+    """Return the sectors of an access to local memory, where each lane's address is in its own copy.
 
-    Pieces lie where the words of all lanes lie: byte b of word w of lane i at 128 w + 4 i + b.
+    Addresses of pieces are those of the interleaved copies: byte b of word w of lane i is at 128 w + 4 i + b.
     """
     width = min(nbytes, LOCAL_WORD)
     touches = [
@@ -75,7 +75,7 @@ def local_pieces(chip: Chip, addresses: Addresses, active: Mask, nbytes: int) ->
 
 
 def wavefronts(chip: Chip, addresses: Addresses, active: Mask, nbytes: int, kind: AccessKind = "load") -> list[Wavefront]:
-    """The wavefronts of an access to shared memory in an order in which they may come, as many as `access.wavefronts` counts."""
+    """Return the wavefronts of an access to shared memory in a possible order, as many as `access.wavefronts` counts."""
     rule = chip.bank_rule(kind)
     found = []
     for starts, width in requests(rule, addresses, nbytes):
@@ -91,13 +91,13 @@ def _piece(start: int, size: int, touches: Iterable[Touch]) -> Piece:
 
 
 def _served(rule: BankRule, lanes: Sequence[Lane], nbytes: int) -> list[list[Touch]]:
-    """What each wavefront of one pass serves."""
+    """Return the touches that each wavefront of one pass serves."""
     if rule.same_word != "one by one" and rule.broadcast == "one word":
         return _by_single_broadcast(rule, lanes, nbytes)
     found: list[list[Touch]] = []
     met: dict[int, list[int]] = {}
     for lane, address in lanes:
-        # All lanes ask for as much and are aligned to it, so those that share one bank share all.
+        # All lanes request the same number of bytes, naturally aligned, so lanes that share one bank share all their banks.
         row, bank = address // (rule.banks * rule.bank_bytes * rule.row_words), address // rule.bank_bytes % rule.banks
         rows = met.setdefault(bank, [])
         if rule.same_word == "one by one" or row not in rows:
@@ -110,7 +110,7 @@ def _served(rule: BankRule, lanes: Sequence[Lane], nbytes: int) -> list[list[Tou
 
 
 def _by_single_broadcast(rule: BankRule, lanes: Sequence[Lane], nbytes: int) -> list[list[Touch]]:
-    """The steps of a rule that hands one word to many lanes and from every other bank one word to one lane."""
+    """Return the touches of each step of a rule that broadcasts one word, and serves one lane from every other bank."""
     width = min(nbytes, rule.bank_bytes)
     left = [Touch(lane, at, width) for lane, address in lanes for at in range(address, address + nbytes, width)]
     steps = []

@@ -1,29 +1,29 @@
-"""Stencils: a Python function that updates one cell becomes kernels of CUDA C++, and plans that launch them.
+"""Turn a Python function that updates one cell of a grid into kernels of CUDA C++, and into plans that launch them.
 
     definition   the text of a function, with loops and helper functions written out
     language     that text -> a Rule; errors with carets
-    expression   what a rule says, as a tree; `rule` what is known of it without a grid
+    expression   the update of a rule as a tree; `rule` derives properties that need no grid
     grid         shape, types, boundaries
-    problem      rules on a grid, and what changes places after a step
-    reference    what all that means: the function itself on shifted NumPy views
+    problem      rules on a grid, and the fields that swap after a step
+    reference    reference semantics: the function itself on shifted NumPy views
     cell         the update of one cell in CUDA C++, which every kernel of a rule calls
-    access       text that kernels share: cells and rows with the boundary in them
+    access       code that kernels share: accesses to cells and rows, with boundary conditions
     geometry     a problem with three axes, as kernels index it
     variant      how a kernel is cut into blocks, vectors and marches
-    direct       kernels of one step; `rows` says what a thread holds of each field and how it is loaded
-    fused        kernels of several steps; `schedule` says what they compute where
-    choice       how kernels are cut, by a model of the chip
+    direct       kernels of one step; `rows` chooses the cells that a thread holds in registers, and loads them
+    fused        kernels of several steps; `schedule` maps the steps to planes, rows and cells
+    choice       variants of kernels, ranked by a model of the chip
     code         the kernels of a problem as one text and as a module
-    points       kernels for single cells: sources, probes, and the search for what is not finite
+    points       kernels for single cells: sources, probes, and the search for values that are not finite
     stages       steps as plans
-    exchange     steps on several devices as plans: `decomposition` says which cells each has, `turns` what it computes between exchanges,
-                 `boxes` which cells a launch computes
-    faces        how cells for neighbours are packed
-    puts         the same where devices signal each other without the host; `borders` store into the halos of neighbours themselves
-    persistent   kernels that stay on their devices for many steps; `persistent_stage` plans them
-    resident     the same where the cells of a device stay on its multiprocessors, in `tiles`
-    messages     the same where each subdomain belongs to a process of its own
-    scaling      times on several devices, predicted; it is loaded on its own
+    exchange     steps on several devices as plans: `decomposition` assigns cells to devices, `turns` lays out the launches between
+                 exchanges, `boxes` the cells that a launch computes
+    faces        packing of cells for neighbours into messages
+    puts         plans whose devices signal each other without the host; kernels of `borders` store into the halos of neighbours themselves
+    persistent   kernels that run on their devices for many steps; `persistent_stage` plans them
+    resident     persistent kernels that keep the cells of a device in shared memory, in `tiles`
+    messages     plans for MPI ranks, each with its own subdomain
+    scaling      predicted times on several devices; imported separately
 
 Nothing here holds an address or calls a target; `timeloop` runs the plans.
 """

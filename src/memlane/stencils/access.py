@@ -1,4 +1,4 @@
-"""Text that kernels share: access to cells with the boundary in it, reductions over a block, and how statements are laid out."""
+"""Generate code that kernels share: accesses to cells with boundary conditions, reductions over a block, and the layout of statements."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def combined(kind: str, first: str, second: str) -> str:
 
 
 def access_functions(geometry: Geometry, dtypes: list[str]) -> Iterator[str]:
-    """Yield the functions by which kernels find cells. The accesses themselves stand in the kernel, where the compiler ascribes them to the
-    line of the rule that reads or writes."""
+    """Yield the functions that compute addresses of cells. The accesses themselves are inlined in the kernel, where the compiler attributes
+    them to the line of the rule that reads or writes."""
     yield "template <typename T> __device__ __forceinline__ const T* cell_at(const T* field, int z, int y, int x) {"
     yield "    return field + (inside_z(z) * PLANE + inside_y(y) * PITCH + inside_x(x));"
     yield "}"
@@ -41,21 +41,21 @@ def access_functions(geometry: Geometry, dtypes: list[str]) -> Iterator[str]:
 
 
 _CHUNKS = {"f2": "ushort", "f4": "float", "f8": "double", "u1": "uchar"}
-"""How CUDA calls vectors of the types in memory, without the number of their elements."""
+"""Names of CUDA's vector types, without the number of elements, by type in memory."""
 
 
 def chunk(dtype: str, vector: int) -> int:
-    """Return how many cells one access takes: what fits in 16 bytes, and no more than four."""
+    """Return the number of cells of one vector access: as many as fit in 16 bytes, at most four."""
     return min(vector, 2 if dtype == "f8" else 4)
 
 
 def chunk_type(dtype: str, cells: int) -> str:
-    """Return the type of an access of so many cells."""
+    """Return the C++ type of an access of so many cells."""
     return STORED[dtype] if cells == 1 else f"{_CHUNKS[dtype]}{cells}"
 
 
 def _chunk_functions(dtype: str) -> Iterator[str]:
-    """Yield the functions that take the accesses of a type apart and put them together."""
+    """Yield the functions that unpack and pack the vector accesses of a type."""
     stored, register = STORED[dtype], REGISTER[dtype]
     for cells in (1, 2) if dtype == "f8" else (1, 2, 4):
         kind, name = chunk_type(dtype, cells), f"{_CHUNKS[dtype]}{cells}"
@@ -70,12 +70,12 @@ def _chunk_functions(dtype: str) -> Iterator[str]:
 
 
 def packed(dtype: str, cells: int, value: str) -> str:
-    """Return the access of so many cells that is made of the values that begin at `value`."""
+    """Return the vector of so many cells that is packed from the values that begin at `value`."""
     return f"pack_{_CHUNKS[dtype]}{cells}({value})"
 
 
 def has_numbers(geometry: Geometry) -> bool:
-    """Return whether a cell may be read behind a face with a number."""
+    """Return whether cells outside a face with a constant value may be read."""
     return any(geometry.numbers(axis) for axis in range(3))
 
 
@@ -84,14 +84,14 @@ def outside_name(dtype: str) -> str:
 
 
 def march_begins(geometry: Geometry, names: list[str]) -> list[str]:
-    """Return what a kernel for a range of cells begins with: pointers to where cell 0 of the fields would lie."""
+    """Return the beginning of a kernel for a range of cells: pointers to where cell 0 of each field would lie."""
     strides = zip(range(3), (" * PLANE", " * PITCH", ""), strict=True)
     before = " + ".join(f"{range_name(0, axis)}{stride}" for axis, stride in strides if geometry.cut[axis])
     return [f"{plain(name)}_field -= {before};" for name in names] if before else []
 
 
 def march(geometry: Geometry, block: str, planes: int) -> str:
-    """Return the definition of the planes through which a block marches: from `first` up to the one before `end`."""
+    """Return the definitions of the planes through which a block marches: from `first` to before `end`."""
     begin = f"{RANGE[3]} + " if geometry.cut[0] else ""
     return f"const int first = {begin}{block} * {planes}, end = min(first + {planes}, {geometry.end(0)});"
 
@@ -137,7 +137,7 @@ def body_loads(dtype: str, field: str, to: str, first: int, where: tuple[str, st
 
 
 def store_row(dtype: str, field: str, value: str, where: tuple[str, str, str], vector: int) -> list[str]:
-    """Return the accesses that write a vector of cells. Nothing of it is read again soon, so it is marked to leave the caches first."""
+    """Return the accesses that write a vector of cells, with the hint to evict them first, because they are not read again soon."""
     cells = chunk(dtype, vector)
     lines = []
     for first in range(0, vector, cells):
@@ -154,14 +154,14 @@ def store_row(dtype: str, field: str, value: str, where: tuple[str, str, str], v
 
 
 def _outside(geometry: Geometry, axis: int, at: str) -> list[str]:
-    """Return the conditions under which a cell lies behind a face of an axis that has a number."""
+    """Return the conditions under which a cell lies outside a face of an axis with a constant value."""
     if at in ("z", "y", "x0", "first"):
         return []  # the thread's own
     return [test.replace("zyx"[axis], at, 1) for test, _ in geometry.numbers(axis)]
 
 
 def helpers(problem: Problem) -> str:
-    """Return the functions that kernels of a problem need whatever its shape."""
+    """Return the functions that kernels of a problem need for any shape of the grid."""
     exact = problem.exact_sums and "sum" in problem.reductions.values()
     kinds = sorted(set(problem.reductions.values()) - ({"sum"} if exact else set()))
     half = "f2" in {problem.grid.dtype, *(problem.dtype(name) for name in problem.fields)}
@@ -193,8 +193,8 @@ def each(cells: int, statement: str) -> list[str]:
 
 
 def either(near: str, inner: list[str], other: list[str]) -> list[str]:
-    """Return both texts of what happens where no boundary changes anything and where one may. What they have in common stands twice,
-    because registers that a branch may change would be moved before it."""
+    """Return a branch between the code for interior cells and the code for cells at a boundary. Common code is duplicated, because the
+    compiler would otherwise move registers that only one branch changes."""
     lines = [f"if ({near}) {{  // no boundary changes anything", *indented(inner, 1), "} else {"]
     return [*lines, '    asm volatile("");  // without it the compiler would join the two again', *indented(other, 1), "}"]
 

@@ -1,8 +1,8 @@
-"""Kernels of borders that store what they compute into the halo of a neighbour, too, and raise its flag: the exchange is a part of them.
+"""Generate border kernels that also store their results into the halo of a neighbour and raise its flag, so that they do the exchange.
 
-Such a kernel is that of one step with a second place for each field that it writes. The last of its blocks raises the flag behind a fence
-for the whole system, as a put does (`targets/signals.cu`), so the border needs no put behind it. That holds where all that neighbours need
-is what the border has just written: with one launch between two exchanges, in slabs.
+Such a kernel is that of one step with a second destination for each field that it writes. The last of its blocks raises the flag after a
+system-wide fence, as a put does (`targets/signals.cu`), so the border needs no put. This works where neighbours need only what the border
+has just written: with one launch between two exchanges, in slabs.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from memlane.stencils.variant import Variant
 
 
 class BorderKernel(DirectKernel):
-    """The text of a kernel that makes one step of a border, whose cells go to a neighbour, too.
+    """Text of a kernel that makes one step of a border and sends its cells to a neighbour.
 
-    Behind the parameters of a launch for a part it has for each field that it writes the memory of the neighbour, the plane with which that
-    begins and the planes that go there; then two words in which it counts, and the flag.
+    After the parameters of a launch for a part, it takes for each field that it writes the memory of the neighbour, the plane at which
+    that begins, and the planes to send; then two words for counting, and the flag.
     """
 
     def __init__(self, problem: Problem, rule: Rule, variant: Variant, *, fmad: bool = True) -> None:
@@ -32,12 +32,12 @@ class BorderKernel(DirectKernel):
 
     @classmethod
     def of(cls, kernel: StepKernel) -> BorderKernel:
-        """Return the kernel of borders that computes as one of a step does."""
+        """Return the border kernel that computes the same step as a direct kernel."""
         return cls(kernel.problem, kernel.rule, kernel.variant, fmad=kernel.cell.fmad)
 
     @staticmethod
     def fits(kernel: StepKernel) -> bool:
-        """Return whether a kernel of a step may have one of borders beside it: that of the only rule, in slabs."""
+        """Return whether a kernel of one step may have a border kernel: if it is that of the only rule, in slabs."""
         is_alone = len(kernel.problem.rules) == 1 and kernel.problem.cut == (0,) and kernel.problem.grid.dimensions > 1
         return is_alone and type(kernel) is DirectKernel and not kernel.reductions
 
@@ -76,8 +76,8 @@ if (threadIdx.x == 0 && threadIdx.y == 0) {
 
 
 def stores_borders(turn: Turn, wanted: Mapping[str, Margins]) -> dict[str, str]:
-    """Return for each field that neighbours get behind a turn the one that its launch writes there; empty where borders cannot store it
-    themselves, because other fields or those of earlier launches are sent, or because a neighbour sends nothing back."""
+    """Map each field that neighbours get after a turn to the field that the launch writes. The map is empty where borders cannot store it
+    themselves: because other fields or results of earlier launches are sent too, or because a neighbour sends nothing back."""
     (one, *more) = turn.launches
     up, down = turn.faces(wanted, 0)
     if more or not BorderKernel.fits(one.kernel) or not up or not down:

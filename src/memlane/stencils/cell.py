@@ -1,7 +1,7 @@
-"""The update of one cell as a function of CUDA C++: `read the values, compute, return what is written and reduced`.
+"""Generate the update of one cell as a function of CUDA C++, from the values that it reads to those that it writes and reduces.
 
-Operations stand in the order of the rule, each in the type that NumPy would give it. The compiler is told not to contract products and
-sums; where fused multiply-adds are wanted they are written here, so every kernel of a rule rounds alike, however it is unrolled.
+Operations are emitted in the order of the rule, each in the type that NumPy would give it. The compiler must not contract products and
+sums; fused multiply-adds, where requested, are emitted explicitly. So every kernel of a rule rounds alike, however it is unrolled.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from memlane.stencils.problem import Problem
 from memlane.stencils.rule import Rule
 
 REGISTER = {"f2": "float", "f4": "float", "f8": "double", "u1": "unsigned char"}
-"""The type in which a kernel computes with a field's values. Those of f2 are rounded to half after each operation."""
+"""C++ type in which a kernel computes with the values of a field. f2 values are rounded to half after each operation."""
 STORED = {"f2": "unsigned short", "f4": "float", "f8": "double", "u1": "unsigned char"}
-"""The type of a field's elements in memory."""
+"""C++ type of the elements of a field in memory."""
 _ORDER = {"u1": 0, "f2": 1, "f4": 2, "f8": 3}
 
 
@@ -31,42 +31,42 @@ class _Value:
     type: str
     number: int | float = 0
     factors: tuple[str, str] | None = None
-    """The two factors of a product, which a sum may take in."""
+    """The two factors of a product, which a sum may fuse into a multiply-add."""
 
 
 def plain(name: str) -> str:
-    """Return a name of Python as C++ takes it, to be continued with an underscore and something of ours."""
+    """Convert a Python name to a valid C++ prefix, to be followed by an underscore and a suffix."""
     return "".join(one if one.isascii() else f"u{ord(one):x}" for one in name)
 
 
 def scalar_name(name: str, index: int | None) -> str:
-    """Return how a kernel calls a scalar or an element of coefficients."""
+    """Return the C++ name of a scalar or of an element of an array of coefficients."""
     return f"{plain(name)}_" if index is None else f"{plain(name)}_{index}"
 
 
 def value_name(name: str, offsets: tuple[int, ...]) -> str:
-    """Return how a kernel calls the value of a field at some offsets: `u_m1_0_p2`."""
+    """Return the C++ name of the value of a field at some offsets, such as `u_m1_0_p2`."""
     return "_".join([plain(name), *(f"{'m' if one < 0 else 'p' if one else ''}{abs(one)}" for one in offsets)])
 
 
 def line_directive(rule: Rule, line: int) -> str:
-    """Return the directive by which the compiler ascribes what follows to a line of the rule."""
+    """Return the `#line` directive that attributes the following code to a line of the rule."""
     name = rule.source.name.replace("\\", "/").replace('"', "'")
     return f'#line {line} "{name}"'
 
 
 def ascribed(rule: Rule, line: int, statements: list[str]) -> list[str]:
-    """Return statements each of which the compiler ascribes to a line of the rule."""
+    """Return statements with directives that attribute each of them to a line of the rule."""
     directive = line_directive(rule, line)
     return [part for one in statements for part in ((one,) if one.startswith("#") else (directive, one))]
 
 
 GENERATED = "#line @"
-"""Stands for the directive that leads back to the generated text, whose line is known when all of it is."""
+"""Placeholder of the directive that returns to the generated text; its line is known only when the text is complete."""
 
 
 class CellFunction:
-    """Writes the function of a rule; `text` is its definition, `call` one call of it."""
+    """Generator of the function of a rule: `text` is its definition, `call` returns a call of it."""
 
     def __init__(self, problem: Problem, rule: Rule, fmad: bool, reduces: bool) -> None:
         self.problem, self.rule, self.fmad = problem, rule, fmad
@@ -81,7 +81,7 @@ class CellFunction:
         self.text = self._definition()
 
     def arguments(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Return what the function reads, in the order of its parameters."""
+        """Return the values that the function reads, in the order of its parameters."""
         return [(name, offsets) for name, several in self.rule.reads.items() for offsets in several]
 
     def results(self) -> list[tuple[str, str]]:
@@ -172,7 +172,7 @@ class CellFunction:
         return _Value(f"({texts[0]} {one.name} {texts[1]})", "bool")
 
     def _common(self, one: Operation, values: list[_Value], otherwise: str = "") -> str:
-        """Return the type in which an operation is done: the widest of its operands."""
+        """Return the type of an operation: the widest of its operands' types."""
         kinds = [value.type for value in values if value.type in _ORDER]
         kind = max(kinds, key=_ORDER.__getitem__, default=otherwise)
         if not kind or kind == "u1" or (otherwise == "" and all(value.type in ("bool", "number") for value in values)):
@@ -214,7 +214,7 @@ def _truth(value: _Value) -> str:
 
 
 def literal(value: int | float, kind: str) -> str:
-    """Return a constant of a type: exactly what NumPy makes of the number in it."""
+    """Return a C++ literal of a type, with exactly the value to which NumPy rounds the number."""
     if kind == "u1":
         return str(int(value))
     exact = np.dtype(kind).type(value)

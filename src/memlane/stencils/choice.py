@@ -1,12 +1,12 @@
-"""Variants of the kernels of a rule, and how fast a model of the chip expects them to be.
+"""Enumerate variants of the kernels of a rule, and estimate their speed by a model of the chip.
 
-A launch takes the longest of three times: that of the bytes it must move, at the rate of a copy; that of the instructions it issues; and
-that of the turns in which a block of several steps marches, each of which waits for memory and for the other warps. The bytes are one read
-of each field and one write of each result, over the steps of the launch. Tiles of several steps also compute the cells by which they
-overlap, and read them from L2, half of them from memory again; so they do with fields that no step changes, which each step of a launch
-reads again. A few numbers are fitted to kernels that were measured on an H200 (a 7-point rule in three dimensions, a 5-point rule in two,
-Himeno's): what a kernel of one step reaches of the copy, what one of several steps reaches of the rate of L2, and the instructions issued
-for each operation of the rule and for each cell of a launch.
+The time of a launch is the longest of three: the bytes that it must move, at the rate of a copy; the instructions that it issues; and, for
+several steps, the march of a block, each turn of which waits for memory and for the other warps. The bytes are one read of each field and
+one write of each result, over the steps of the launch. Tiles of several steps also compute the cells by which they overlap, and read them
+from L2, half of them from memory again; the same holds for fields that no step changes, which each step of a launch reads again. A few
+numbers are fitted to kernels that were measured on an H200 (a 7-point rule in three dimensions, a 5-point rule in two,
+Himeno's): the share of the rate of a copy that kernels of one step reach, the share of the rate of L2 that kernels of several steps
+reach, and the instructions for each operation of the rule and for each cell of a launch.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from memlane.stencils.schedule import FusedSchedule, Stream, cannot_fuse
 from memlane.stencils.variant import Variant, preferred_vector
 
 _DIRECT_SHARE = 0.88
-"""What kernels of one step reach of the rate of a copy: measured 0.82 to 0.95 on an H200."""
+"""Share of the rate of a copy that kernels of one step reach: measured 0.82 to 0.95 on an H200."""
 _L2_SHARE = 0.75
-"""What kernels of several steps reach of the rate at which L2 is read."""
+"""Share of the rate of reads from L2 that kernels of several steps reach."""
 _SLOTS = {True: 0.95, False: 0.58}
-"""Instructions issued for each operation of the rule in kernels of several steps: of grids without y, and with it (a product and a sum are
-often one instruction)."""
+"""Instructions for each operation of the rule in kernels of several steps, for grids without and with an axis y. A product and a sum are
+often one instruction."""
 _SLOTS_A_FETCH = 4
-"""What an instruction takes that fetches a value from another lane or from shared memory, in slots of arithmetic."""
+"""Cost of an instruction that fetches a value from another lane or from shared memory, in slots of arithmetic."""
 _SLOTS_A_LAUNCH = {True: 15, False: 32}
-"""Instructions issued for each cell of a launch of several steps beside all that, waiting included."""
+"""Additional instructions for each cell of a launch of several steps, waiting included."""
 _SEAM_MISSES = 0.5
-"""Share of what tiles read twice, because they overlap, that comes from DRAM again and not from L2."""
+"""Share of the overlap of tiles, which is read twice, that comes from DRAM again instead of L2."""
 _STEP_CYCLES = 225
-"""What each step of a turn takes in kernels of several steps, barrier included, where it has few cells."""
+"""Cycles of each step of a turn with few cells in kernels of several steps, barrier included."""
 RESIDENT, EVICTED = 0.70, 0.84
-"""Shares of L2: fields of fewer bytes stay there between launches, of fields of more bytes nothing does."""
+"""Shares of L2: fields up to the first stay in L2 between launches, fields from the second on do not stay at all."""
 RATED_SHARE = 0.88
-"""What copies reach of the rated bandwidth, for chips whose copy nobody has measured."""
+"""Share of the rated bandwidth that copies are assumed to reach on chips without a measurement."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A variant and how many cells a second it updates by the model, with what limits it."""
+    """A variant, its modelled rate in cells per second, and what limits it."""
 
     variant: Variant
     cells_per_s: float
@@ -56,7 +56,7 @@ class Estimate:
 
 
 def default_variant(problem: Problem, rule: Rule) -> Variant:
-    """Return the variant for launches of one step: short marches, which keep many blocks under way and balance them."""
+    """Return the variant for launches of one step: short marches, which keep many blocks in flight and balance the load."""
     nz, ny, _ = Geometry(problem, rule).extents
     vector = preferred_vector(problem, rule)
     if ny == 1:
@@ -73,17 +73,17 @@ _MOST_BLOCKS = 65535
 
 
 def _planes(wanted: int, nz: int) -> int:
-    """Return through how many planes a block marches: more than is wanted where there would be too many blocks."""
+    """Return the number of planes through which a block marches: more than requested where there would be too many blocks."""
     return max(min(wanted, nz), ceil(nz / _MOST_BLOCKS))
 
 
 def _threads(wanted: int, ny: int) -> int:
-    """Return how many threads a block has along y."""
+    """Return the number of threads of a block along y."""
     return min(max(wanted, ceil(ny / _MOST_BLOCKS)), 32)
 
 
 def direct_variants(problem: Problem, rule: Rule) -> list[Variant]:
-    """Return variants of one step that are worth a look, the default one first."""
+    """Return the candidate variants of one step, the default one first."""
     first = default_variant(problem, rule)
     nz, ny, _ = Geometry(problem, rule).extents
     if ny == 1:
@@ -100,7 +100,7 @@ def direct_variants(problem: Problem, rule: Rule) -> list[Variant]:
 
 
 def fused_variants(problem: Problem, rule: Rule) -> list[Variant]:
-    """Return variants of several steps that are worth a look, where steps can share a launch."""
+    """Return the candidate variants of several steps; none where steps cannot share a launch."""
     nz, ny, _ = Geometry(problem, rule).extents
     vector = preferred_vector(problem, rule)
     if ny == 1:
@@ -121,7 +121,7 @@ _REGISTERS, _MOST_REGISTERS, OTHER_REGISTERS = 65536, 255, 8
 
 
 def _fits(kernel: FusedSchedule) -> bool:
-    """Return whether the values of a thread fit in its registers: kernels that keep some in local memory are several times slower."""
+    """Return whether the values of a thread fit in its registers: kernels that spill are several times slower."""
     return kernel.value_registers + OTHER_REGISTERS <= min(_MOST_REGISTERS, _REGISTERS // (LANES * kernel.warps))
 
 
@@ -131,18 +131,18 @@ by one."""
 
 
 def _rotating(kernel: FusedSchedule) -> Variant:
-    """Return the variant with as many turns of the loop at once as there are planes in registers, which then never move, or nearly as many,
-    and no turn too many."""
+    """Return the variant with its loop unrolled by the number of planes in registers, or nearly so, such that registers never move and no
+    turn is wasted."""
     variant, turns = kernel.variant, min(kernel.depth(Stream(kernel.problem.swap[0], 1)), _MOST_TURNS)
     around = kernel.steps * (kernel.reach[0][0] + kernel.lag)
     return replace(variant, unroll=turns, planes=variant.planes + -(variant.planes + around) % turns)
 
 
 def beside_border(problem: Problem, rule: Rule, variant: Variant, chip: Chip) -> Variant:
-    """Return a variant with as many planes a block as let all blocks end together where one border of the part is launched before them.
+    """Return a variant whose planes per block let all blocks end together if one border of the part is launched before them.
 
-    A border has few planes and as many tiles as they. Where the last layer of blocks finds no room beside it, it begins when the border
-    has ended, and is to be so much thinner than the others."""
+    A border has few planes, and as many tiles as one layer of the other blocks. If the last layer does not fit next to it, that layer
+    starts when the border has ended, and should be thinner than the others accordingly."""
     kernel = FusedSchedule(problem, rule, variant)
     around, border = kernel.steps * (kernel.reach[0][0] + kernel.lag), kernel.steps * max(kernel.reach[0])
     between = kernel.geometry.extents[0] - border
@@ -159,13 +159,13 @@ def beside_border(problem: Problem, rule: Rule, variant: Variant, chip: Chip) ->
 
 
 def estimates(problem: Problem, rule: Rule, chip: Chip) -> list[Estimate]:
-    """Return the estimates of all variants worth a look, the fastest first."""
+    """Return the estimates of all candidate variants, the fastest first."""
     found = [estimate(problem, rule, one, chip) for one in [default_variant(problem, rule), *fused_variants(problem, rule)]]
     return sorted(found, key=lambda one: -one.cells_per_s)
 
 
 def estimate(problem: Problem, rule: Rule, variant: Variant, chip: Chip) -> Estimate:
-    """Return how fast a variant is by the model."""
+    """Estimate the speed of a variant by the model."""
     bandwidth = 1e9 * (chip.copy_gb_per_s or RATED_SHARE * chip.dram_gb_per_s)
     moving = sum(itemsize(problem.dtype(name)) for name in rule.reads if name not in problem.constant)
     kept = sum(itemsize(problem.dtype(name)) for name in rule.reads if name in problem.constant)
@@ -191,20 +191,20 @@ def estimate(problem: Problem, rule: Rule, variant: Variant, chip: Chip) -> Esti
 
 
 def missed_share(nbytes: float, chip: Chip) -> float:
-    """Return which share of the bytes comes from DRAM where fields of so many bytes are used again and again."""
+    """Return the share of the bytes that comes from DRAM if fields of so many bytes are used repeatedly."""
     share = nbytes / chip.l2_bytes if chip.l2_bytes else 2.0
     return min(max((share - RESIDENT) / (EVICTED - RESIDENT), 0.0), 1.0)
 
 
 def places(kernel: FusedSchedule, chip: Chip) -> int:
-    """Return how many blocks the chip has room for at the same time."""
+    """Return the number of blocks that are resident on the chip at the same time."""
     threads = LANES * kernel.warps
     registers = chip.registers_per_sm // (threads * (kernel.value_registers + OTHER_REGISTERS))
     return max(1, min(chip.max_threads_per_sm // threads, registers)) * chip.sm_count
 
 
 def _turns_us(kernel: FusedSchedule, chip: Chip) -> float:
-    """Return what the blocks take for the turns of their marches, where these have few cells."""
+    """Return the time of the turns of the blocks' marches in microseconds, where turns have few cells."""
     problem, variant = kernel.problem, kernel.variant
     missed = missed_share(problem.grid.cells * sum(itemsize(problem.dtype(name)) for name in problem.fields), chip)
     memory = chip.latency.l2 + missed * (chip.latency.dram - chip.latency.l2)
@@ -213,7 +213,7 @@ def _turns_us(kernel: FusedSchedule, chip: Chip) -> float:
 
 
 def _inside(kernel: FusedSchedule) -> float:
-    """Return which share of the cells of a plane of all tiles are results."""
+    """Return the share of the cells of a plane of all tiles that are results."""
     _, ny, nx = kernel.geometry.extents
     blocks_x, blocks_y, _ = kernel.grid
     tiles = blocks_x * (kernel.warps if kernel.flat else 1)
@@ -221,13 +221,13 @@ def _inside(kernel: FusedSchedule) -> float:
 
 
 def _useful(kernel: FusedSchedule) -> float:
-    """Return which share of the cells that tiles compute are results."""
+    """Return the share of the cells that tiles compute that are results."""
     nz, blocks_z = kernel.geometry.extents[0], kernel.grid[2]
     return _inside(kernel) * nz / (nz + blocks_z * kernel.steps * (kernel.reach[0][0] + kernel.lag))
 
 
 def _waves(kernel: FusedSchedule, chip: Chip) -> float:
-    """Return which share of the time all multiprocessors are busy: the last blocks leave some without work."""
+    """Return the share of the time for which all multiprocessors are busy: the last wave of blocks leaves some idle."""
     resident = 1 if not kernel.flat else max(1, 16 // kernel.warps)
     waves = kernel.blocks / (chip.sm_count * resident)
     return waves / ceil(waves)

@@ -1,4 +1,4 @@
-"""The generated program of a problem: its kernels as one text, and as a module."""
+"""Assemble the generated program of a problem: its kernels as one text, and compiled as a module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FINISH_THREADS = 256
 
 
 class KernelText(Protocol):
-    """A kernel that a program has beside those of its steps."""
+    """Kernel of a program in addition to the kernels of its steps."""
 
     @property
     def text(self) -> str: ...
@@ -32,18 +32,18 @@ class KernelText(Protocol):
 class Code:
     """Kernels of one problem, and the text that defines them.
 
-    Kernels round as the rule says, operation by operation, and are compiled without contraction of products and sums. Fused multiply-adds
-    stand in the text where they are wanted.
+    Kernels round operation by operation, as in the rule, and are compiled without contraction of products and sums. Fused multiply-adds are
+    explicit in the text where they are requested.
     """
 
     problem: Problem
     kernels: tuple[StepKernel, ...]
     more: tuple[KernelText, ...] = ()
-    """Kernels that make many steps and are not launched for one."""
+    """Kernels that make many steps in one launch."""
 
     @property
     def reducing(self) -> tuple[StepKernel, ...]:
-        """The kernels of a step that reduces: for each rule its reducing kernel, if it has one."""
+        """Kernels of a step that reduces: the reducing kernel of each rule, if it has one."""
         with_totals = {kernel.rule.name: kernel for kernel in self.kernels if kernel.reductions}
         single = {kernel.rule.name: kernel for kernel in self.kernels if kernel.variant.steps == 1}
         return tuple(with_totals.get(rule.name, single[rule.name]) for rule in self.problem.rules)
@@ -72,7 +72,7 @@ class Code:
         return re.sub(r"^#line .*\n", "", self.text, flags=re.MULTILINE)
 
     def module(self, arch: str) -> Module:
-        """Compile the program. Raises StencilError with the line of a rule that the compiler refuses, and MissingDependency."""
+        """Compile the program. Raise StencilError with the line of a rule that the compiler rejects, or MissingDependency."""
         try:
             module = cuda(self.text, name=self.name, arch=arch, options=("-fmad=false",))
         except CompileError as error:
@@ -87,12 +87,12 @@ class Code:
 
     @property
     def sources(self) -> dict[str, str]:
-        """Source texts by the names that the line table of the compiled program uses."""
+        """Source texts, by file name in the line table of the compiled program."""
         return {self.name: self.text, **{rule.source.name: rule.source.text for rule in self.problem.rules}}
 
 
 def _finish(kernel: StepKernel) -> str:
-    """Return the kernel that reduces what the blocks of a step left, in the same order each time: block b word b of all reductions."""
+    """Return the kernel that reduces the partial values of the blocks of a step, always in the same order: block b reduces word b."""
     lines = [f'extern "C" __global__ void __launch_bounds__({FINISH_THREADS})']
     lines.append(f"{kernel.finish_name}(double* __restrict__ total, const double* __restrict__ all, int count) {{")
     lines.append("    const double* __restrict__ partial = all + (long long)blockIdx.x * count;")
@@ -116,7 +116,7 @@ def _finish(kernel: StepKernel) -> str:
 
 
 def _exact_finish(first: int, words: int) -> list[str]:
-    """Return the text that adds the words of blocks, which are integers."""
+    """Return the text that adds the integer words of the blocks."""
     return [
         f"    if (blockIdx.x >= {first} && blockIdx.x < {first + words}) {{",
         "        __shared__ unsigned long long sum;",

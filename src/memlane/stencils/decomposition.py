@@ -1,4 +1,4 @@
-"""Which cells of a grid each of several devices has: its subdomain, a slab along the first axis or a box, with cells of neighbours."""
+"""Divide a grid into subdomains, one for each of several devices: slabs along the first axis or boxes, with halos."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from memlane.stencils.geometry import ALIGNED, stored_shape
 from memlane.stencils.grid import Grid
 
 Widths = tuple[int, int]
-"""Cells before the first and behind the last of a subdomain along one axis, or at its low and its high side."""
+"""Numbers of cells at the low and at the high side of a subdomain along one axis."""
 Margins = tuple[Widths, ...]
 """Widths along each axis of the grid."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """The cells of one device along one axis, in cells of the whole grid: it computes `start` up to the one before `stop`."""
+    """Cells of one device along one axis, in indices of the whole grid: it computes `start` to before `stop`."""
 
     start: int
     stop: int
     below: int = 0
     """Cells of halo before `start`; 0 at the end of the grid."""
     above: int = 0
-    """Cells of halo behind the last."""
+    """Cells of halo from `stop` on."""
     unused: int = 0
-    """Cells of the memory before the halo, so that a row begins where vectors of the whole grid do."""
+    """Padding cells of the memory before the halo, so that rows are aligned to the vectors of the whole grid."""
 
     @property
     def cells(self) -> int:
@@ -37,24 +37,24 @@ class Span:
 
     @property
     def origin(self) -> int:
-        """The cell that the memory begins with. It is negative where the halo continues behind the other end of a periodic grid."""
+        """Index of the first cell in memory; negative where the halo wraps around a periodic grid."""
         return self.start - self.below - self.unused
 
     @property
     def held(self) -> int:
-        """How many cells the memory has."""
+        """Number of cells in memory."""
         return self.unused + self.below + self.cells + self.above
 
     def rows(self, first: int, last: int) -> slice:
-        """Return where cells `first` up to the one before `last` lie in the memory of the device."""
+        """Return the slice of cells `first` to before `last` in the memory of the device."""
         return slice(first - self.origin, last - self.origin)
 
 
 @dataclass(frozen=True)
 class Subdomain:
-    """The cells of a grid that one device has: a slab of whole planes, or a box where other axes than the first are cut.
+    """Cells of a grid on one device: a slab of whole planes, or a box where other axes than the first are cut.
 
-    What is said of planes is said of the first axis; `spans` has all axes.
+    Properties about planes refer to the first axis; `spans` has all axes.
     """
 
     device: int
@@ -68,7 +68,7 @@ class Subdomain:
 
     @property
     def stop(self) -> int:
-        """The plane behind the last that the device computes."""
+        """The plane after the last that the device computes."""
         return self.spans[0].stop
 
     @property
@@ -78,22 +78,22 @@ class Subdomain:
 
     @property
     def above(self) -> int:
-        """Planes of halo behind the last."""
+        """Planes of halo from `stop` on."""
         return self.spans[0].above
 
     @property
     def planes(self) -> int:
-        """How many planes the device computes."""
+        """Number of planes that the device computes."""
         return self.spans[0].cells
 
     @property
     def origin(self) -> int:
-        """The plane that the memory begins with. It is negative where the halo continues behind the other end of a periodic grid."""
+        """Index of the first plane in memory; negative where the halo wraps around a periodic grid."""
         return self.spans[0].origin
 
     @property
     def held(self) -> int:
-        """How many planes the memory has."""
+        """Number of planes in memory."""
         return self.spans[0].held
 
     @property
@@ -102,17 +102,17 @@ class Subdomain:
         return prod(span.cells for span in self.spans)
 
     def rows(self, first: int, last: int) -> slice:
-        """Return where planes `first` up to the one before `last` lie in the memory of the device."""
+        """Return the slice of planes `first` to before `last` in the memory of the device."""
         return self.spans[0].rows(first, last)
 
     @property
     def own(self) -> tuple[slice, ...]:
-        """Where the cells that the device computes lie in its memory."""
+        """Slices of the computed cells in the memory of the device."""
         return tuple(span.rows(span.start, span.stop) for span in self.spans)
 
     @property
     def region(self) -> tuple[slice, ...]:
-        """Where the cells that the device computes lie in the whole grid."""
+        """Slices of the computed cells in the whole grid."""
         return tuple(slice(span.start, span.stop) for span in self.spans)
 
 
@@ -123,20 +123,20 @@ class Decomposition:
     grid: Grid
     subdomains: tuple[Subdomain, ...]
     process_grid: tuple[int, ...]
-    """How many subdomains there are along each axis, whether devices of one process or ranks compute them."""
+    """Number of subdomains along each axis, on devices of one process or on ranks."""
 
     @property
     def cut(self) -> tuple[int, ...]:
-        """The axes along which the grid is cut."""
+        """Axes along which the grid is cut."""
         return tuple(axis for axis, count in enumerate(self.process_grid) if count > 1)
 
     @property
     def neighbours(self) -> list[tuple[Subdomain, Subdomain]]:
-        """Each pair of subdomains that touch, axis by axis: the second one's cells follow those of the first."""
+        """Pairs of subdomains that touch, axis by axis: the cells of the second follow those of the first."""
         return [pair for axis in range(self.grid.dimensions) for pair in self.neighbours_along(axis)]
 
     def neighbours_along(self, axis: int) -> list[tuple[Subdomain, Subdomain]]:
-        """Return each pair of subdomains that touch along an axis: the second one's cells follow those of the first."""
+        """Return the pairs of subdomains that touch along an axis: the cells of the second follow those of the first."""
         count, around = self.process_grid[axis], self._is_periodic(axis)
         stride = prod(self.process_grid[axis + 1 :])
         if count == 1:
@@ -148,7 +148,7 @@ class Decomposition:
         ]
 
     def has_neighbour(self, subdomain: Subdomain, axis: int) -> tuple[bool, bool]:
-        """Return whether a subdomain has a neighbour at its low and at its high side, whether or not it needs any cells of it."""
+        """Return whether a subdomain has a neighbour at its low and at its high side, also if it reads no cells of it."""
         count = self.process_grid[axis]
         if count == 1:
             return False, False
@@ -159,7 +159,7 @@ class Decomposition:
         return self.grid.conditions[axis][0] == "periodic"
 
     def with_halos(self, *halos: Widths) -> Decomposition:
-        """Return the decomposition with halos of so many cells along each axis towards each neighbour. Raises StencilError where a
+        """Return the decomposition with halos of so many cells along each axis towards each neighbour. Raise StencilError if a
         subdomain has fewer cells than the halo of its neighbour."""
         for axis in self.cut:
             thin = min(self.subdomains, key=lambda subdomain: subdomain.spans[axis].cells)
@@ -181,25 +181,25 @@ class Decomposition:
         return replace(subdomain, spans=tuple(spans))
 
     def stored_shape(self, subdomain: Subdomain) -> tuple[int, ...]:
-        """Return the shape of the memory of a field on the device of a subdomain: rows, and rows of a plane, are as many on all devices."""
+        """Return the shape of a field's memory on the device of a subdomain; the number and length of rows are equal on all devices."""
         most = [max(one.spans[axis].held for one in self.subdomains) for axis in range(self.grid.dimensions)]
         return stored_shape((subdomain.held, *most[1:]) if self.grid.dimensions > 1 else tuple(most))
 
     def planes_of(self, subdomain: Subdomain) -> list[int]:
-        """Return which planes of the grid the memory of a subdomain holds, one after another."""
+        """Return the indices of the grid's planes in the memory of a subdomain, in order."""
         return self.cells_of(subdomain, 0)
 
     def cells_of(self, subdomain: Subdomain, axis: int) -> list[int]:
-        """Return which cells of the grid the memory of a subdomain holds along an axis, one after another."""
+        """Return the indices of the grid's cells in the memory of a subdomain along an axis, in order."""
         extent, span = self.grid.shape[axis], subdomain.spans[axis]
         return [cell % extent for cell in range(span.origin, span.origin + span.held)]
 
 
 def decomposed(grid: Grid, speeds: Sequence[float], process_grid: Sequence[int] | None = None) -> Decomposition:
-    """Return a grid in subdomains without halos, as large as the devices are fast. `speeds`: a number for each device; only their ratio
-    counts. `process_grid` is how many subdomains there are along each axis; by default they are slabs along the first.
+    """Divide a grid into subdomains without halos, in proportion to the speeds of the devices.
 
-    Raises StencilError where the grid cannot be cut so.
+    `speeds` has a number for each device; only ratios matter. `process_grid` is the number of subdomains along each axis; by default they
+    are slabs along the first. Raise StencilError if the grid cannot be cut so.
     """
     counts = (len(speeds), *[1] * (grid.dimensions - 1)) if process_grid is None else tuple(process_grid)
     if len(counts) != grid.dimensions or prod(counts) != len(speeds) or min(counts) < 1:
@@ -222,7 +222,7 @@ def decomposed(grid: Grid, speeds: Sequence[float], process_grid: Sequence[int] 
 
 
 def _ends(extent: int, speeds: Sequence[float], aligned: int) -> list[int]:
-    """Return 0 and where subdomains along an axis end: at multiples of `aligned` cells where each has many of them."""
+    """Return 0 and the ends of the subdomains along an axis, at multiples of `aligned` cells where each has many of these."""
     count, total, ends, before = len(speeds), sum(speeds), [0], 0.0
     step = aligned if extent >= 8 * aligned * count else 1
     for at, speed in enumerate(speeds):

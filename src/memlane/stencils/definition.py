@@ -1,7 +1,7 @@
-"""The definition of a rule's function in its file, with loops unrolled and helper functions put in.
+"""Read the definition of a rule's function from its file, unroll its loops and inline its helper functions.
 
-Both roads go through this: kernels are made of what it returns, and the reference on NumPy arrays executes it. A part that comes from a
-helper keeps its own place in the text where both stand in one file, and has the place of the call otherwise.
+Both kernels and the NumPy reference are made of the result. Code from a helper keeps its own position in the text if the helper is in the
+same file as the rule; otherwise it has the position of the call.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _DEEPEST = 32
 
 
 def definition_of(function: Callable[..., Any]) -> tuple[Source, ast.FunctionDef]:
-    """Return the file of a function and its definition there: without loops, and without calls of other functions of Python.
+    """Return the file of a function and its definition, with loops unrolled and helper functions inlined.
 
-    Raises StencilError where the text cannot be found, or a loop or a helper cannot be written out.
+    Raise StencilError if the text cannot be found, a loop cannot be unrolled, or a helper cannot be inlined.
     """
     source, node = _found(function)
     node = copy.deepcopy(node)
@@ -49,7 +49,7 @@ def definition_of(function: Callable[..., Any]) -> tuple[Source, ast.FunctionDef
 
 
 def outside_value(function: Callable[..., Any], name: str) -> Any:
-    """Return what a name means in a function that neither takes nor assigns it, or None."""
+    """Return the value of a global or closure variable of a function, or None."""
     code = function.__code__
     if name in code.co_freevars and function.__closure__:
         try:
@@ -60,7 +60,7 @@ def outside_value(function: Callable[..., Any], name: str) -> Any:
 
 
 def constant_of(node: ast.expr, value_of: Callable[[str], Any]) -> Any:
-    """Return what an expression of constants gives, or None if it is none. `value_of` gives what a name means."""
+    """Evaluate an expression of constants; return None if it is not constant. `value_of` returns the value of a name."""
     try:
         return _evaluated(node, value_of)
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError):
@@ -68,20 +68,20 @@ def constant_of(node: ast.expr, value_of: Callable[[str], Any]) -> Any:
 
 
 def span_of(source: Source, node: ast.expr | ast.stmt) -> Span:
-    """Return the place of a node in the text of its file."""
+    """Return the span of a node in the text of its file."""
     start = _offset(source, node.lineno, node.col_offset)
     end = _offset(source, node.end_lineno or node.lineno, node.end_col_offset or 0)
     return Span(source, start, max(end, start + 1))
 
 
 def name_span(source: Source, node: ast.FunctionDef) -> Span:
-    """Return the place of a function's name."""
+    """Return the span of a function's name."""
     at = source.text.find(node.name, _offset(source, node.lineno, node.col_offset))
     return Span(source, at, at + len(node.name))
 
 
 def _offset(source: Source, line: int, column: int) -> int:
-    """Return the position in the text of a place that the parser names by line and byte."""
+    """Convert the parser's line and byte column to an offset in the text."""
     start = sum(len(one) + 1 for one in source.text.split("\n")[: line - 1])
     return start + len(source.line(line).encode()[:column].decode(errors="ignore"))
 
@@ -159,7 +159,7 @@ class _Scope:
 
 
 class _Expansion:
-    """Statements without loops and without calls of helpers, in place of those that have them."""
+    """Expansion of statements into ones without loops and without calls of helpers."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -184,7 +184,7 @@ class _Expansion:
         return found
 
     def _unrolled(self, loop: ast.For, scope: _Scope) -> list[ast.stmt]:
-        """Return the body of a loop once for each of its constant values."""
+        """Repeat the body of a loop for each of its constant values."""
         if loop.orelse:
             self.refuse(loop.orelse[0], "a loop of a stencil has no else: write these lines behind it")
         names = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
@@ -218,7 +218,7 @@ class _Expansion:
             self.refuse(target, f"{value!r} does not fit {ast.unparse(target)}")
 
     def called(self, node: ast.Call, function: FunctionType, scope: _Scope, before: list[ast.stmt]) -> ast.expr:
-        """Return what stands for the result of a helper; its statements are appended to `before`."""
+        """Inline a helper: append its statements to `before` and return the expression of its result."""
         if scope.depth >= _DEEPEST:
             self.refuse(node, f"{function.__name__} calls itself, or {_DEEPEST} functions call each other: a stencil has no recursion")
         try:
@@ -275,7 +275,7 @@ class _Expansion:
 
 
 class _Written(ast.NodeTransformer):
-    """Writes one statement or expression with what its names stand for, and puts helpers in."""
+    """Transformer that substitutes the names of one statement or expression, and inlines helpers."""
 
     def __init__(self, expansion: _Expansion, scope: _Scope, before: list[ast.stmt]) -> None:
         self.expansion, self.scope, self.before = expansion, scope, before
@@ -291,7 +291,7 @@ class _Written(ast.NodeTransformer):
             if isinstance(stands, ast.Name):
                 stands = ast.Name(stands.id, node.ctx)
             return ast.copy_location(stands, node)
-        if scope.depth and isinstance(node.ctx, ast.Load):  # a name outside a helper means something there only
+        if scope.depth and isinstance(node.ctx, ast.Load):  # a global name of a helper has a meaning only in the helper's module
             value = scope.value_of(name)
             if _is_constant(value):
                 return self._constant(value, node)

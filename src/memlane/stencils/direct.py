@@ -1,6 +1,6 @@
-"""Kernels of one step: each thread has a vector of cells along x and marches along z with the planes that it needs again in registers.
+"""Generate kernels of one step: each thread marches along z with a vector of cells along x, and keeps planes that it reuses in registers.
 
-Rows of neighbours come through the L1 cache. Boundaries are handled where values are read, so there is no pass of their own for them.
+Rows of neighbours come through the L1 cache. Boundary conditions are applied where values are read, without a separate pass.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from memlane.stencils.variant import WARP, Variant
 
 
 class DirectKernel:
-    """The text of a kernel that makes one step by one rule."""
+    """Text of a kernel that makes one step of one rule."""
 
     def __init__(self, problem: Problem, rule: Rule, variant: Variant, *, fmad: bool = True, reduces: bool = False) -> None:
         self.problem, self.rule, self.variant = problem, rule, variant
@@ -56,7 +56,7 @@ class DirectKernel:
         return self.grid_of(self.geometry.extents[0])
 
     def grid_of(self, planes: int, rows: int | None = None, cells: int | None = None) -> tuple[int, int, int]:
-        """Return the blocks along x, y and z of a launch that computes so many planes, rows of each and cells of a row; all by default."""
+        """Return the blocks along x, y and z of a launch for so many planes, rows per plane and cells per row; by default for all."""
         _, ny, nx = (full if given is None else given for full, given in zip(self.geometry.extents, (planes, rows, cells), strict=True))
         (bx, by), one = self.variant.block, self.variant
         return ceil(nx / (bx * one.vector)), ceil(ny / (by * one.rows)), ceil(planes / one.planes)
@@ -79,7 +79,7 @@ class DirectKernel:
 
     @property
     def words(self) -> dict[str, int]:
-        """How many words of 8 bytes each reduction has, in their order."""
+        """Number of words of 8 bytes of each reduction, in order."""
         return words_of(self.reductions, self.problem.exact_sums)
 
     @property
@@ -127,15 +127,15 @@ class DirectKernel:
         return [f'extern "C" __global__ void __launch_bounds__({bx * by})', f"{self.name}({', '.join(given)}) {{"]
 
     def _more_parameters(self) -> list[str]:
-        """Return parameters that a kernel has behind all others."""
+        """Return additional parameters at the end of the kernel's list."""
         return []
 
     def _ending(self) -> list[str]:
-        """Return what all threads of a block do at the end."""
+        """Return the code that all threads of a block execute at the end."""
         return []
 
     def _places(self, name: str) -> list[tuple[str, str]]:
-        """Return where a thread stores the cells of a field: pointers and the conditions under which it does."""
+        """Return the destinations of a thread's cells of a field: pointers, each with the condition of the store."""
         return [(f"{plain(name)}_field", self._writes)]
 
     def _position(self) -> list[str]:
@@ -171,10 +171,10 @@ class DirectKernel:
         ]
 
     def _block_order(self) -> list[str]:
-        """Return which part of the grid a block has: blocks start in the order of their numbers."""
+        """Return the code that maps a block's number, which determines the order of starts, to its part of the grid."""
         (x, y, _), group = self.grid, self.variant.group
         if any(self.geometry.cut[1:]):
-            group = 0  # how many blocks there are differs from launch to launch
+            group = 0  # the number of blocks differs between launches
         if not 0 < group < y or self.blocks >= 1 << 31:
             return ["const int block_x = blockIdx.x, block_y = blockIdx.y, block_z = blockIdx.z;"]
         return [
@@ -227,7 +227,7 @@ class DirectKernel:
 
     @property
     def _overruns(self) -> bool:
-        """Whether the last turns of a loop of several turns at once may be behind the end of the march."""
+        """Whether the last turns of an unrolled loop may lie after the end of the march."""
         extent, one = self.geometry.extents[0], self.variant
         return one.unroll > 1 and (one.planes % one.unroll != 0 or extent % one.planes != 0 or self.geometry.cut[0])
 
@@ -238,13 +238,13 @@ class DirectKernel:
 
     @property
     def _apart(self) -> bool:
-        """Whether warps at a boundary have a text of their own: where planes stay in their registers a branch inside would move them, and
-        elsewhere it costs less than the longer text."""
+        """Whether warps at a boundary have separate code. Where planes stay in their registers, a branch inside the common code would move
+        registers; elsewhere the branch costs less than the longer code."""
         return self.geometry.keeps_cells and self.variant.unroll > 1
 
     @property
     def _near(self) -> str:
-        """Return the condition under which no boundary keeps a cell of the thread."""
+        """Return the condition under which no cell of the thread is kept by a boundary."""
         return " && ".join(["is_inner", *self.geometry.kept_test(0, "z")])
 
     @property
@@ -252,11 +252,11 @@ class DirectKernel:
         return f"[{self.variant.rows}]" if self.variant.rows > 1 else ""
 
     def _result(self, name: str, row: int) -> str:
-        """Return the array of what the thread computes for a row."""
+        """Return the name of the array of results of a row of the thread."""
         return f"{plain(name)}_value" + (f"[{row}]" if self.variant.rows > 1 else "")
 
     def _update(self, near: bool) -> list[str]:
-        """Return the update of all cells of a thread and where it goes; where `near`, no boundary keeps any of them."""
+        """Return the update of all cells of a thread and its stores; with `near`, no boundary keeps any of the cells."""
         lines = self._computed()
         for row in range(self.variant.rows):
             updated = "" if near else self._updated(row)
@@ -277,16 +277,16 @@ class DirectKernel:
         return lines
 
     def _may_be_behind(self, row: int) -> bool:
-        """Return whether a row of a thread may lie behind those that a launch computes."""
+        """Return whether a row of a thread may lie after those that a launch computes."""
         return row > 0 and (self.geometry.cut[1] or self.geometry.extents[1] % self.variant.rows != 0)
 
     def _updated(self, row: int) -> str:
-        """Return the condition under which cell c of a row of the thread is updated; empty where all are."""
+        """Return the condition under which cell c of a row of the thread is updated; empty if it always is."""
         place = enumerate(("z", shifted("y", row), "x0 + c"))
         return " && ".join(test for axis, at in place for test in self.geometry.kept_test(axis, at))
 
     def _is_inner(self) -> str:
-        """Return the condition under which no boundary along x and y keeps a cell of the thread, or of its warp."""
+        """Return the condition under which no cell of the thread, or of its warp, is kept by a boundary along x or y."""
         (low, high), vector = self.geometry.fixed[2], self.variant.vector
         tests = [test for row in (0, self.variant.rows - 1) for test in self.geometry.kept_test(1, shifted("y", row))]
         tests += [f"x0 >= {low}"] if low else []
@@ -356,7 +356,7 @@ _START = {"sum": "0.0", "min": "__longlong_as_double(0x7ff0000000000000LL)", "ma
 
 
 def scalar_loads(problem: Problem, rule: Rule) -> list[str]:
-    """Return the loads of a step's scalars, which lie side by side in the order of the problem."""
+    """Return the loads of a step's scalars, which are contiguous in the order of the problem."""
     places, count = {}, 0
     for name, length in problem.scalars.items():
         places[name] = count

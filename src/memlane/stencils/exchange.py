@@ -1,20 +1,20 @@
-"""Steps of a problem on several devices as plans: launches for each subdomain, and the exchange of the cells that neighbours need.
+"""Plan the steps of a problem on several devices: the launches for each subdomain, and the exchange of halos.
 
-A turn makes `rounds` launches of every kernel and exchanges once. Halos are as wide as all launches of a turn reach, so that only the first
-launch needs what was exchanged; each later one computes fewer planes of them. Where a subdomain is thick enough, every launch is cut into
-its borders and the planes between them:
+A turn makes `rounds` launches of every kernel and exchanges once. Halos are as wide as the reach of all launches of a turn, so that only
+the first launch needs the exchanged cells; each later launch computes fewer planes of the halos. If a subdomain is thick enough, every
+launch is split into its borders and the planes between them:
 
-- A border holds the planes that neighbours get, and is wider in earlier launches, so that the launches of a border depend on each other
-  alone. They run on a queue of their own, and planes are exchanged when the last of them is complete. None overwrites what launches between
+- A border holds the planes that neighbours get, and is wider in earlier launches, so that the launches of a border depend only on each
+  other. They run on their own queue, and planes are exchanged when the last of them is complete. None overwrites data that launches between
   the borders still read: two buffers for each field suffice.
-- The planes between the borders never read a halo. Their launches follow each other while borders and exchanges are under way, also those
-  of the next turn.
+- The planes between the borders never read a halo. Their launches follow each other, into the next turn too, while borders and exchanges
+  are in flight.
 
-The same holds for boxes, with a border at each side of each axis that is cut; the borders of a launch then wait for all of the launch
-before, because they meet at the edges. Boxes exchange axis after axis: what is sent along one holds the halos that arrived along those
-before it, so that edges and corners pass through a neighbour that both have. That is two messages for each axis instead of one for each of
-the 8 or 26 boxes around. Where no launch reads edges, all axes are exchanged at once. Planes lie side by side in memory and are copied;
-faces along other axes are packed by a kernel into one message, with all fields, and unpacked behind the copy.
+Boxes work likewise, with a border at each side of each axis that is cut; the borders of a launch then wait for the whole previous launch,
+because they meet at the edges. Boxes exchange one axis after another: a message along one axis includes the halos that arrived along the
+earlier axes, so that edges and corners pass through a common neighbour. That takes two messages for each axis instead of one for each of
+the 8 or 26 surrounding boxes. If no launch reads edges, all axes are exchanged at once. Planes are contiguous in memory and are copied;
+faces along other axes are packed by a kernel into one message, with all fields, and unpacked after the copy.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ from memlane.stencils.stages import REDUCTIONS, SCALARS, Point, field_buffers, l
 from memlane.stencils.turns import Round, Turn
 
 INNER, LOW, HIGH, UPWARDS, DOWNWARDS, FROM_BELOW, FROM_ABOVE, MORE = range(8)
-"""The queues of a device: planes between the borders, the border at each side, what is sent to each side, and what arrives through the host
-from each side. What is sent would wait for what arrives, from device to device, if both stood in one queue. From `MORE` on the same along
-the second and the third axis: first two queues of borders for each, then four of the exchange."""
+"""Queues of a device: the planes between the borders, the border at each side, messages sent to each side, and messages received through
+the host from each side. Sends have queues of their own, because otherwise they would wait for receives, from device to device. From `MORE`
+on, queues for the second and the third axis: first two queues of borders for each, then four of the exchange."""
 SIDES = ("low", "high")
 
 
 @dataclass(frozen=True)
 class SharedStage:
-    """Turns that follow each other on all devices, `turns` of them, with an exchange behind each."""
+    """Stage of `turns` consecutive turns on all devices, each followed by an exchange."""
 
     decomposition: Decomposition
     turn: Turn
     turns: int
     wanted: Mapping[str, Margins]
-    """What halos hold before and after each turn: the needs of the longest turn of a run."""
+    """Cells of the halos that are valid before and after each turn: the needs of the longest turn of a run."""
     scalar_rows: int = 1
     """Rows of the table of scalars: 1 where they stay the same, else one for each step of the stage."""
     strips: Mapping[str, StepKernel] = field(default_factory=dict)
-    """By rules whose kernels reduce, those that do not: they compute planes of halos."""
+    """For rules whose kernels reduce: kernels that do not, which compute planes of halos."""
     overlaps: bool = True
-    """Whether launches are cut into borders and what lies between them, where a subdomain is thick enough."""
+    """Whether launches on subdomains that are thick enough are split into borders and interior."""
     through_host: bool = False
     """Whether planes travel through pinned memory of the host, not from device to device."""
     points: Mapping[int, tuple[Point, ...]] = field(default_factory=dict)
-    """By device, what happens at single cells after each step, where each step is a launch. A source is added to every copy of its cell, in
-    halos too, because neighbours compute from these until the next exchange. Such a device is not cut into borders."""
+    """Sources and probes by device, executed after each step; each step is then a launch. A source is added to every copy of its cell, in
+    halos too, because devices compute from these until the next exchange. Launches on such a device are not split into borders."""
 
     corners: bool = True
     """Whether launches read halos along two axes at once, so that axes are exchanged one after another; without them, all at once."""
@@ -70,11 +70,11 @@ class SharedStage:
 
     @property
     def subdomains(self) -> tuple[Subdomain, ...]:
-        """The subdomains of the devices that the plan is for; the place of one is the number of its device in the plan."""
+        """Subdomains of the devices of the plan, in the order of the device numbers."""
         return self.decomposition.subdomains
 
     def names_after(self) -> dict[str, str]:
-        """Return for each name that moves whose memory at the beginning it has at the end."""
+        """Map each name that moves to the name whose initial memory it has at the end."""
         return self.turn.names_after(self.turn.rounds * self.turns)
 
     def plan(self, refs: Mapping[str, KernelRef]) -> Plan:
@@ -83,16 +83,16 @@ class SharedStage:
 
 
 def on_device(name: str, device: int) -> str:
-    """Return how a plan calls the memory of a name on one device."""
+    """Return the name of a buffer of a plan: the memory of a name on one device."""
     return f"{name}@{device}"
 
 
 @dataclass
 class SubdomainSteps:
-    """Steps of one part in one turn for which others wait, or which wait for them."""
+    """Steps of one part in one turn that other steps depend on, or that depend on others."""
 
     first: list[StepRef] = field(default_factory=list)
-    """The first launches that read what was exchanged, or overwrite what is sent."""
+    """First launches that read exchanged cells, or overwrite sent cells."""
     inner: list[StepRef] = field(default_factory=list)
     """The launches between the borders; none where the part is not cut."""
     borders: dict[tuple[int, int], StepRef] = field(default_factory=dict)
@@ -100,11 +100,11 @@ class SubdomainSteps:
     whole: list[StepRef] = field(default_factory=list)
     """The last launch of a part that is not cut."""
     copies: list[StepRef] = field(default_factory=list)
-    """What is sent from and to the part."""
+    """Copies from and to the part."""
 
     @property
     def last(self) -> list[StepRef]:
-        """The last launches that read what was exchanged, or compute what is sent."""
+        """Last launches that read exchanged cells, or compute cells to send."""
         return [*self.whole, *self.borders.values()]
 
     def face(self, axis: int, side: int) -> list[StepRef]:
@@ -114,18 +114,18 @@ class SubdomainSteps:
 
 @dataclass(frozen=True)
 class Stores:
-    """The stores of a border's launch into memory of a neighbour, and the flags that it raises there."""
+    """Stores of a border launch into the memory of a neighbour, and the flags that it raises there."""
 
     kernel: str = ""
-    """The name of the kernel that does so."""
+    """Name of the border kernel."""
     arguments: Sequence[View | int] = ()
-    """What it gets behind the arguments of the kernel of a step."""
+    """Additional arguments, after those of the kernel of a step."""
     writes: Sequence[View] = ()
     raises: Sequence[View] = ()
 
 
 class Writer:
-    """Writes the plan of one stage whose devices are all in one process."""
+    """Builder of the plan of one stage whose devices are all in one process."""
 
     whole_planes = False
     """Whether messages along the first axis hold whole planes."""
@@ -197,7 +197,7 @@ class Writer:
         return SubdomainSteps(first=found[:1], whole=found[-1:])
 
     def _launches(self, builder: PlanBuilder, subdomain: Subdomain, one: Round) -> list[StepRef]:
-        """Add a launch for all cells of a part; one that reduces leaves the cells of halos to another kernel."""
+        """Add a launch for all cells of a part; if it reduces, another kernel computes the cells of halos."""
         computed, own = self.boxes.computed(subdomain, one), tuple((span.start, span.stop) for span in subdomain.spans)
         if not one.kernel.reductions:
             return [self._launch(builder, subdomain, one, computed, INNER)]
@@ -206,7 +206,7 @@ class Writer:
         return [self._reduce(builder, subdomain, one), *(self._launch(builder, subdomain, strips, box, INNER) for box in around)]
 
     def _points(self, builder: PlanBuilder, subdomain: Subdomain, one: Round) -> list[StepRef]:
-        """Add what happens at single cells after a step, of which `one` is the last launch."""
+        """Add the launches for sources and probes after a step, whose last launch is `one`."""
         found = []
         for point in self.stage.points.get(subdomain.device, ()):
             holder = one.holders.get(point.field, point.field)
@@ -243,7 +243,7 @@ class Writer:
         after: Sequence[StepRef],
         label: str,
     ) -> StepRef:
-        """Add the launch of a border at a face, an axis and its side. Writers override it whose borders do more than to compute."""
+        """Add the launch of a border at a face, given by axis and side. Override it in writers whose borders do more than compute."""
         return self._launch(builder, subdomain, one, box, queue, after, label)
 
     def _launch(
@@ -253,7 +253,7 @@ class Writer:
         return self._add_launch(builder, subdomain, one, box, queue, after, [], label)
 
     def _reduce(self, builder: PlanBuilder, subdomain: Subdomain, one: Round) -> StepRef:
-        """Add the launch of a kernel that reduces over the cells of a part, and the one that reduces what its blocks leave."""
+        """Add the launch of a kernel that reduces over the cells of a part, and the one that reduces the partial values of its blocks."""
         kernel, total = one.kernel, self.views[REDUCTIONS, subdomain.device]
         own = tuple((span.start, span.stop) for span in subdomain.spans)
         blocks, place = prod(self.boxes.blocks(kernel, own)), self.reducing.index(kernel)
@@ -303,7 +303,7 @@ class Writer:
         return step
 
     def launch_added(self, builder: PlanBuilder, subdomain: Subdomain, step: StepRef, queue: int) -> None:
-        """Take notice of a launch for a part that the present turn has got. Writers override it whose exchange needs all of them."""
+        """Do nothing: a hook for each launch added to the current turn, for writers whose exchange needs all launches."""
 
     def _row(self, one: Round) -> Any:
         """Return the row of the table of scalars that a launch reads."""
@@ -314,7 +314,7 @@ class Writer:
     # -- the exchange ------------------------------------------------------------------------------------------------------------
 
     def _exchange(self, builder: PlanBuilder, steps: Mapping[int, SubdomainSteps], repeats: bool) -> None:
-        """Add what neighbours send each other, axis after axis, as soon as borders are complete."""
+        """Add the exchange between neighbours, axis after axis, as soon as borders are complete."""
         for axis in self.axes:
             if axis == 0:
                 self._exchange_planes(builder, steps)
@@ -322,7 +322,7 @@ class Writer:
                 self._exchange_faces(builder, steps, axis, repeats)
 
     def _exchange_planes(self, builder: PlanBuilder, steps: Mapping[int, SubdomainSteps]) -> None:
-        """Add the copies of planes, which lie side by side in memory."""
+        """Add the copies of planes, which are contiguous in memory."""
         after = self.turn.names_after(self.turn.rounds)
         for lower, upper in self.stage.decomposition.neighbours_along(0):
             waits = [*steps[lower.device].face(0, 1), *steps[upper.device].face(0, 0)]
@@ -350,7 +350,7 @@ class Writer:
         return builder.copy(to, staged, queue=arrival, after=[arrived], label=f"{label}, from the host")
 
     def _exchange_faces(self, builder: PlanBuilder, steps: Mapping[int, SubdomainSteps], axis: int, repeats: bool) -> None:
-        """Add the messages along an axis across which faces do not lie side by side. They hold what arrived along the axes before."""
+        """Add the packed messages along an axis whose faces are not contiguous. They include the halos that arrived along earlier axes."""
         up, down = self.turn.faces(self.stage.wanted, axis)
         before = {device: list(one.copies) if self.stage.corners else [] for device, one in steps.items()}
         for lower, upper in self.stage.decomposition.neighbours_along(axis):
@@ -391,14 +391,14 @@ class Writer:
             builder, self.refs, UNPACK, arriving, halos,
             device=there, queue=arrival, after=[step, *waits_there], label=f"unpack {label}", is_urgent=True,
         )  # fmt: skip
-        if repeats:  # what a message was copied from is free for that of the next turn
+        if repeats:  # the source buffer of a message is free for the next turn
             for user, overwriting in zip([*copies, unpacked], [packed, *copies], strict=True):
                 builder.carry(user, [overwriting])
         return packed, unpacked
 
 
 def _cycles(moves: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Return the groups in which names change places, each name followed by the one whose memory it takes."""
+    """Return the cycles of names that swap: each name is followed by the one whose memory it takes."""
     found: list[tuple[str, ...]] = []
     for name in moves:
         if any(name in cycle for cycle in found) or moves[name] == name:

@@ -1,7 +1,7 @@
-"""The update of one cell as a tree: what a rule's function means, with the place in its text that each part comes from.
+"""Define the expression tree of the update of one cell; each node keeps its span in the text of the rule.
 
 Sums are not reordered and nothing is simplified except operations on two constants, because the order of roundings is part of the
-meaning. That is why no library of symbolic algebra stands behind this: those normalise sums and products.
+meaning. Libraries of symbolic algebra are not used for this reason: they normalise sums and products.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ FUNCTIONS = {
     "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1, "tanh": 1, "floor": 1, "ceil": 1, "abs": 1,
     "min": 2, "max": 2, "pow": 2, "atan2": 2, "hypot": 2,
 }  # fmt: skip
-"""The functions that a rule may call, each with the number of its arguments."""
+"""Functions that a rule may call, with the number of arguments of each."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A constant. Like a number of Python beside an array it takes the type of what it is combined with."""
+    """A constant. Like a Python number combined with an array, it takes the type of the other operand."""
 
     value: int | float
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -29,7 +29,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number that is the same for all cells of a step: a parameter, or an element of an array of coefficients."""
+    """A value that is equal for all cells of a step: a parameter, or an element of an array of coefficients."""
 
     name: str
     index: int | None = None
@@ -38,7 +38,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Read:
-    """The value of a field at a constant distance from the cell, in the order of the axes."""
+    """The value of a field at a constant offset from the cell, one offset per axis."""
 
     name: str
     offsets: tuple[int, ...]
@@ -47,7 +47,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Local:
-    """A value that the rule has given a name."""
+    """A local variable of the rule."""
 
     name: str
     span: Span | None = field(default=None, compare=False, repr=False)

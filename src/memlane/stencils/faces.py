@@ -1,4 +1,4 @@
-"""Faces of boxes that do not lie side by side in memory: kernels that pack them into one message with all fields, and unpack it."""
+"""Generate kernels that pack faces that are not contiguous in memory into one message with all fields, and unpack it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memlane.plan import KernelRef, PlanBuilder, StepRef, View
 from memlane.stencils.decomposition import Span, Subdomain, Widths
 
 _ALIGNED = 64
-"""Each face begins at a multiple of so many bytes of a message."""
+"""Alignment of each face in a message, in bytes."""
 _THREADS, _MOST_BLOCKS = 256, 1024
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 
@@ -34,7 +34,7 @@ class Message:
 
 
 class Faces:
-    """The cells of messages, as views of the memory that fields have at the end of a turn."""
+    """Cells of messages, as views of the memory of fields at the end of a turn."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class Faces:
         corners: bool,
         whole_planes: bool,
     ) -> None:
-        """`views`: by field and device. `after`: the name whose memory a field has at the end of the turn. `cut`: the axes along which the
-        grid is cut. `corners`: messages hold the halos of the axes that were exchanged before theirs. `whole_planes`: messages along the
-        first axis hold all that memory has of their planes, which is contiguous."""
+        """Set up the views. `views` are by field and device; `after` maps a field to the name whose memory it has at the end of the turn;
+        `cut` holds the axes along which the grid is cut; with `corners`, messages include the halos of axes exchanged earlier; with
+        `whole_planes`, messages along the first axis hold whole planes of the memory, which are contiguous."""
         self.views, self.after, self.cut, self.corners, self.whole_planes = views, after, cut, corners, whole_planes
 
     def sent(self, message: Message) -> list[View]:
-        """Return the cells of a message where they are computed."""
+        """Return the cells of a message on the device that computes them."""
         span = message.source.spans[message.axis]
         return [
             self._face(message, message.source, name, (span.stop - width, span.stop) if message.side else (span.start, span.start + width))
@@ -67,12 +67,12 @@ class Faces:
         ]
 
     def own(self, span: Span, axis: int) -> slice:
-        """Return where a part's own cells lie along an axis: everywhere, if it is not cut."""
+        """Return the slice of a part's own cells along an axis; all cells if the axis is not cut."""
         return span.rows(span.start, span.stop) if axis in self.cut else slice(None)
 
     def _face(self, message: Message, subdomain: Subdomain, name: str, cells: Widths) -> View:
-        """Return cells of a field along the axis of a message: along the axes before, which are exchanged already, all that memory holds,
-        if corners are read; along the others the part's own."""
+        """Return a face of a field along the axis of a message. If corners are read, it includes the halos along earlier axes, which are
+        exchanged already; along the other axes it has the part's own cells."""
         if self.whole_planes and not message.axis:
             return self.views[self.after.get(name, name), subdomain.device][subdomain.rows(*cells)]
         parts = [slice(None) if at < message.axis and self.corners else self.own(span, at) for at, span in enumerate(subdomain.spans)]
@@ -81,7 +81,7 @@ class Faces:
 
 
 def message_places(faces: Sequence[View]) -> tuple[list[int], int]:
-    """Return at which byte of a message each face begins, and how many bytes the message has."""
+    """Return the offset in bytes of each face of a message, and the size of the message."""
     places, end = [], 0
     for face in faces:
         places.append(end)
@@ -90,12 +90,12 @@ def message_places(faces: Sequence[View]) -> tuple[list[int], int]:
 
 
 def kernel_name(way: str, sizes: Iterable[int]) -> str:
-    """Return the name of the kernel that packs or unpacks faces whose elements have so many bytes."""
+    """Return the name of the kernel that packs or unpacks faces with elements of the given sizes in bytes."""
     return "_".join([way, *map(str, sizes)])
 
 
 def add_move(builder: PlanBuilder, refs: Mapping[str, KernelRef], way: str, message: View, faces: Sequence[View], **where: Any) -> StepRef:
-    """Add the launch that packs faces into a message, or unpacks it into them. `where`: device, queue, what it waits for, label."""
+    """Add the launch that packs faces into a message, or unpacks it. `where` holds device, queue, dependencies and label."""
     arguments: list[int | View] = []
     for face, place in zip(faces, message_places(faces)[0], strict=True):
         shape, strides = (1,) * (3 - len(face.shape)) + face.shape, (0,) * (3 - len(face.strides)) + face.strides
@@ -108,7 +108,7 @@ def add_move(builder: PlanBuilder, refs: Mapping[str, KernelRef], way: str, mess
 
 
 def face_kernels(sizes: Iterable[Sequence[int]]) -> str:
-    """Return the text of the kernels that pack and unpack messages, for each of some lists of bytes of the faces' elements."""
+    """Return the text of the kernels that pack and unpack messages, for each list of element sizes in bytes."""
     parts = [_MOVE]
     for several in sizes:
         for way in (PACK, UNPACK):

@@ -1,8 +1,8 @@
-"""Kernels of several steps: a tile of columns marches along z, and each step follows the one before it by a few planes.
+"""Generate kernels of several steps: a tile of columns marches along z, and each step lags a few planes behind the previous one.
 
 A warp holds rows of 32 vectors of cells in registers, so neighbours along x come by shuffles; rows of other warps come through shared
-memory. Every step calls the same function of one cell as kernels of one step, and cells are kept or replaced at boundaries between the
-steps, so the results are the same bit by bit.
+memory. Every step calls the same cell function as kernels of one step, and boundary conditions are applied between the steps, so the
+results are bit-identical.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from memlane.stencils.variant import WARP, Variant
 
 
 class FusedKernel(FusedSchedule):
-    """The text of a kernel that makes several steps by one rule."""
+    """Text of a kernel that makes several steps of one rule."""
 
     reductions: dict[str, str] = {}
     finish_name = ""
@@ -106,7 +106,7 @@ class FusedKernel(FusedSchedule):
 
     @property
     def is_torn(self) -> bool:
-        """Whether the vector of a thread may begin at one end of a row and go on at the other."""
+        """Whether the vector of a thread may wrap around the end of a row."""
         is_around = "periodic" in self.geometry.conditions[2] and not self.geometry.cut[2]
         return is_around and self.geometry.extents[2] % self.vector != 0
 
@@ -141,7 +141,7 @@ class FusedKernel(FusedSchedule):
         begin, behind = self.steps * self.reach[0][0], self.steps * self.lag
         unroll, (low, high) = self.variant.unroll, self._border(0)
         body: list[str] = [f"const int turn = i - first + {begin};"] if self.rings else []
-        if self._keeps and self.flat:  # one test a turn; where a turn has many cells, two of it would take too many registers
+        if self._keeps and self.flat:  # one test per turn; if a turn has many cells, two copies of it would take too many registers
             near = f"is_inner && i - {behind} >= {low} && i < NZ - {high}"
             body += either(near, self._turn(keeps=False), self._turn(keeps=True))
         else:
@@ -167,10 +167,10 @@ class FusedKernel(FusedSchedule):
         return any(self._keep_cells(cycle, 1, "z_1") or self._kept(Stream(cycle, 0), "i", None) for cycle in self.problem.swap)
 
     def _turn(self, keeps: bool) -> list[str]:
-        """Return all steps of a turn, each for a plane behind that of the step before it."""
+        """Return all steps of a turn; each computes an earlier plane than the previous step."""
         last_read = max(1, min(self.steps, max(len(cycle) for cycle in self.problem.swap) - 1))
         lines: list[str] = []
-        for cycle in self.problem.swap:  # the newest plane of the values at the beginning was loaded a turn before, or earlier
+        for cycle in self.problem.swap:  # the newest plane of the initial values was loaded in the previous turn, or earlier
             stream = Stream(cycle, 0)
             lines += [*(self._kept(stream, "i", None) if keeps else []), *self._publish(stream)]
         for step in range(1, self.steps + 1):
@@ -181,7 +181,7 @@ class FusedKernel(FusedSchedule):
         return lines
 
     def _load(self, cycle: tuple[str, ...], z: str, plane: int = 0) -> list[str]:
-        """Return the load of a plane of the values at the beginning, as soon as the oldest has been read for the last time."""
+        """Return the load of a plane of the initial values, placed after the last read of the oldest plane."""
         lines = []
         for row in range(self.rows):
             lines += self._load_row(cycle[1], f"{Stream(cycle, 0).name}[{plane}][{row}]", 0, z, shifted("y0", row))
@@ -208,7 +208,7 @@ class FusedKernel(FusedSchedule):
         ]  # fmt: skip
 
     def _step(self, step: int, keeps: bool) -> list[str]:
-        """Return one step: the neighbourhoods of the cells, their update, and where it goes."""
+        """Return the code of one step: the neighbourhoods of the cells, their update, and its stores."""
         z = f"z_{step}"
         lines = [f"const int {z} = i - {step * self.lag};  // step {step}"]
         for cycle in self.problem.swap:
@@ -234,7 +234,7 @@ class FusedKernel(FusedSchedule):
         return [*lines, *indented(inner, 1), "}"]
 
     def _neighbourhood(self, name: str, offsets: list[Offset3], step: int, z: str) -> list[str]:
-        """Return the array of the values of a field around the cells of a thread, by plane, row and cell."""
+        """Return an array of the values of a field around the cells of a thread, by plane, row and cell."""
         place = next(((cycle, cycle.index(name)) for cycle in self.problem.swap if name in cycle), None)
         stream = None if place is None or step - place[1] < 0 else Stream(place[0], step - place[1])
         (z_low, z_high), (y_low, y_high), (x_low, x_high) = bounds(offsets)
@@ -284,8 +284,8 @@ class FusedKernel(FusedSchedule):
         return [f"unpack(*{place}, {to} + {low + number * cells});" for number, place in enumerate(places)]
 
     def _shared(self, begin: int, plane: str, warp: str, row: int, first: int, const: str = "") -> str:
-        """Return a pointer to the cells from `first` of the vector of the thread's lane, in a row in shared memory. Lanes access side by
-        side what they access at once."""
+        """Return a pointer to the cells from `first` of the vector of the thread's lane, in a row in shared memory. Simultaneous accesses
+        of the lanes are contiguous."""
         cells = chunk(self.shared_dtype, self.vector)
         at = f"(({plane}) * {self.warps} + {warp}) * {len(self.published)} + {row}"
         place = (
@@ -294,7 +294,7 @@ class FusedKernel(FusedSchedule):
         return f"reinterpret_cast<{const}{chunk_type(self.shared_dtype, cells)}*>({place})"
 
     def _shuffled(self, to: str, low: int, cells: set[int]) -> list[str]:
-        """Return the shuffles that bring the cells beside the vector of a thread."""
+        """Return the shuffles that fetch the cells next to the vector of a thread."""
         lines = []
         for cell in sorted({dx + one for dx in cells for one in range(self.vector)} - set(range(self.vector))):
             lanes, element = divmod(cell, self.vector)
@@ -321,14 +321,14 @@ class FusedKernel(FusedSchedule):
     # -- boundaries --------------------------------------------------------------------------------------------------------------
 
     def _outside(self, z: str, y: str, x: str) -> str:
-        """Return the condition under which a cell lies behind a face with a number."""
+        """Return the condition under which a cell lies outside a face with a constant value."""
         found = []
         for axis, at in enumerate((z, y, x)):
             found += [test.replace("zyx"[axis], at, 1) for test, _ in self.geometry.numbers(axis)]
         return " || ".join(found)
 
     def _kept(self, stream: Stream, z: str, value: str | None) -> list[str]:
-        """Return the replacement of cells behind faces with numbers."""
+        """Return the replacement of cells outside faces with constant values."""
         if not has_numbers(self.geometry):
             return []
         to = f"{stream.name}[{self.early(stream)}][r][c]" if value is None else f"{value}[r][c]"
@@ -341,7 +341,7 @@ class FusedKernel(FusedSchedule):
         return self.geometry.fixed[axis]
 
     def _keep_cells(self, cycle: tuple[str, ...], step: int, z: str) -> list[str]:
-        """Return what boundaries make of the cells of a step: fixed ones keep their value, those behind faces have their number."""
+        """Return the code that applies boundaries to the cells of a step: fixed cells keep their value, cells outside get the constant."""
         value = f"{plain(cycle[0])}_value"
         tests = [*self.geometry.kept_test(0, z), *self.geometry.kept_test(1, "y0 + r"), *self.geometry.kept_test(2, "x0 + c")]
         lines = []
@@ -375,7 +375,7 @@ class FusedKernel(FusedSchedule):
         return lines
 
     def _store(self, cycle: tuple[str, ...], step: int, z: str) -> list[str]:
-        """Return the store of a step whose values the launch leaves: the last one, and those before it that the cycle keeps."""
+        """Return the store of a step whose values remain after the launch: the last one, and earlier ones that the cycle keeps."""
         back = self.steps - step
         if back >= len(cycle) - 1:
             return []

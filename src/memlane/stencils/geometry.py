@@ -1,4 +1,4 @@
-"""A problem as kernels index it: always three axes, z (along which blocks march), y and x (along which elements lie side by side).
+"""Map a problem to the three axes of kernels: z, along which blocks march, y, and x, along which elements are contiguous.
 
 A grid of two dimensions has the axes z and x, and one row in y; a grid of one dimension has x only.
 """
@@ -21,12 +21,12 @@ ROW_ELEMENTS = 32
 Offset3 = tuple[int, int, int]
 
 RANGE = ("origin", "read_first", "read_last", "range_first", "range_end")
-"""What a launch for a range of planes is told in planes of the whole grid: the first that its memory holds, the first and the last that it
-may read, the first that it computes and the one behind the last. Names for y and x end in `_y` and `_x`."""
+"""Parameters of a launch for a range of planes, as planes of the whole grid: the first in its memory, the first and the last that it may
+read, the first that it computes and the end (exclusive). Names for y and x end in `_y` and `_x`."""
 
 ALIGNED = 8
-"""Where rows are cut, memory and the parts of a launch begin at a multiple of so many cells of the whole grid: the most of a thread's
-vector. So vectors lie as they do in the whole grid."""
+"""Alignment in cells of memory and of the parts of a launch where rows are cut: the widest vector of a thread, so that vectors are aligned
+as in the whole grid."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Geometry:
 
     @cached_property
     def axes(self) -> tuple[int | None, int | None, int | None]:
-        """The axis of the grid that is z, y and x; None where the grid has none."""
+        """Axis of the grid that maps to z, y and x; None where the grid lacks it."""
         return ((None, None, 0), (0, None, 1), (0, 1, 2))[self.problem.grid.dimensions - 1]
 
     def offsets(self, given: tuple[int, ...]) -> Offset3:
@@ -74,7 +74,7 @@ class Geometry:
 
     @cached_property
     def fixed(self) -> tuple[tuple[int, int], ...]:
-        """Cells that keep their value at the low and the high side of z, y and x."""
+        """Numbers of fixed cells at the low and the high side of z, y and x."""
         cells = self.problem.grid.fixed(self.rule)
         return tuple((0, 0) if axis is None else cells[axis] for axis in self.axes)
 
@@ -89,7 +89,7 @@ class Geometry:
         return any(map(any, self.fixed))
 
     def reads(self) -> dict[str, tuple[Offset3, ...]]:
-        """Return where each field is read. Fields whose values fixed cells take are among them."""
+        """Return the offsets at which each field is read, including fields that supply the values of fixed cells."""
         found = {name: tuple(map(self.offsets, several)) for name, several in self.rule.reads.items()}
         if self.keeps_cells:
             for name in self.rule.writes:
@@ -99,8 +99,8 @@ class Geometry:
         return found
 
     def constants(self, clamped: bool = False) -> list[str]:
-        """Return the definitions that generated code begins with, and its functions that map cells outside the grid to cells inside;
-        with `clamped` also those that lie further outside than the rule reads."""
+        """Return the first definitions of generated code, and its functions that map cells outside the grid to cells inside; with `clamped`
+        they also map cells farther outside than the rule reads."""
         nz, ny, nx = self.extents
         lines = [
             f"constexpr int NZ = {nz}, NY = {ny}, NX = {nx}, PITCH = {self.pitch};  // cells along z, y and x; elements from row to row",
@@ -123,28 +123,28 @@ class Geometry:
         before = {"periodic": f"{name} + {extent}", "reflecting": f"-1 - {name}"}.get(str(low), "0")
         behind = {"periodic": f"{name} - {extent}", "reflecting": f"2 * {extent} - 1 - {name}"}.get(str(high), f"{extent} - 1")
         value = f"{name} < 0 ? {before} : {name} >= {extent} ? {behind} : {name}"
-        if axis == 2 or clamped:  # a vector of cells may reach further behind the grid than the rule does
+        if axis == 2 or clamped:  # a vector of cells may extend farther outside the grid than the rule reads
             value = f"min(max({value}, 0), {extent} - 1)"
         return f"__device__ __forceinline__ int inside_{name}(int {name}) {{ return {value}; }}  // {low}, {high}"
 
     def held(self, at: str, axis: int = 0) -> str:
-        """Return where a launch reads for `at` along an axis: of a range of cells none outside of what the launch may read."""
+        """Return the index that a launch reads for `at` along an axis; in a launch for a range, clamped to the cells that it may read."""
         if not self.cut[axis] or at in ("y", "x0"):  # the thread's own
             return at
         return f"min(max({at}, {range_name(1, axis)}), {range_name(2, axis)})"
 
     def begin(self, axis: int) -> str:
-        """Return the first cell that a launch computes along y or x, in whole vectors, as something to be added; empty where it is 0."""
+        """Return the first cell that a launch computes along y or x, in whole vectors, as a term to add; empty if it is 0."""
         if not self.cut[axis]:
             return ""
         return f"{range_name(3, axis)} + " if axis < 2 else f"({range_name(3, axis)} & -{ALIGNED}) + "
 
     def end(self, axis: int) -> str:
-        """Return the cell behind the last that a launch computes."""
+        """Return the end (exclusive) of the cells that a launch computes."""
         return range_name(4, axis) if self.cut[axis] else ("NZ", "NY", "NX")[axis]
 
     def numbers(self, axis: int) -> list[tuple[str, float]]:
-        """Return the conditions under which a cell lies behind a face with a number, and the numbers."""
+        """Return the conditions under which a cell lies outside a face with a constant value, and the constants."""
         name, extent = "zyx"[axis], ("NZ", "NY", "NX")[axis]
         sides = zip(self.conditions[axis], self.radius[axis], (f"{name} < 0", f"{name} >= {extent}"), strict=True)
         return [(test, float(condition)) for condition, reach, test in sides if reach and not isinstance(condition, str)]
@@ -156,7 +156,7 @@ class Geometry:
 
 
 def range_name(which: int, axis: int) -> str:
-    """Return how kernels call one of `RANGE` along an axis."""
+    """Return the parameter name of one of `RANGE` along an axis."""
     return RANGE[which] + ("", "_y", "_x")[axis]
 
 

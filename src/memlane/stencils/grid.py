@@ -1,4 +1,4 @@
-"""A grid: shape, type of the elements, and what a rule reads outside of it."""
+"""Define grids: shape, element type and boundary conditions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memlane.stencils.language import is_number
 from memlane.stencils.rule import Rule
 
 Condition = str | int | float
-"""What lies outside one face: `fixed`, `periodic`, `reflecting`, or a number."""
+"""Boundary condition of one face: `fixed`, `periodic`, `reflecting`, or a number."""
 Boundary = Condition | Sequence[Any] | Callable[["Face"], Condition]
 
 _MOST_CELLS = 2**31 - 2**16
@@ -40,23 +40,23 @@ class Grid:
     ml.Grid((512, 512), boundary=("periodic", ("reflecting", 0.0)))
     ml.Grid((512, 512), boundary=lambda face: 1.0 if face == Face(0, "low") else "reflecting")
 
-    `dtype` is f2, f4 or f8: the type of scalars, and of fields for which `prepare` is not told another one.
-    `boundary` says what holds at each face. It is one condition for all, a sequence with one for each axis, each of which may be a pair for
-    the low and the high side, or a function that is called with each `Face`:
+    `dtype` is f2, f4 or f8: the type of scalars, and of fields unless `prepare` gets another type for them.
+    `boundary` is one condition for all faces, a sequence with one for each axis, each of which may be a pair for the low and the high side,
+    or a function that is called with each `Face`:
 
-    - `fixed`: a cell from which the rule would read across this face keeps its value.
-    - `periodic`: reads continue at the other side; both faces of the axis have to be periodic.
+    - `fixed`: cells whose update would read across this face keep their value.
+    - `periodic`: reads wrap around to the other side; both faces of the axis must be periodic.
     - `reflecting`: reads are mirrored at the face, so index -1 is cell 0 and -2 is cell 1: nothing flows through it.
     - a number: every cell outside has this value, in all fields.
 
-    Where cells outside two faces are read, each axis is mapped by itself; of two numbers that of the last axis counts. Raises StencilError.
+    For cells outside two faces, each axis is mapped separately; if both have numbers, that of the last axis applies. Raises StencilError.
     """
 
     shape: tuple[int, ...]
     dtype: str = "f4"
     boundary: Any = "fixed"
     conditions: tuple[tuple[Condition, Condition], ...] = field(init=False, compare=True, repr=False)
-    """For each axis what holds at its low and its high face."""
+    """Conditions of the low and the high face of each axis."""
 
     def __post_init__(self) -> None:
         shape = (self.shape,) if isinstance(self.shape, int) else tuple(self.shape)
@@ -86,7 +86,7 @@ class Grid:
             pairs = [(given, given)] * self.dimensions
         else:
             if self.dimensions == 1 and len(given) == 2:
-                given = (given,)  # of one axis both sides can be meant only
+                given = (given,)  # with one axis, a pair can only mean both sides
             if len(given) != self.dimensions:
                 raise StencilError(f"the boundary has {len(given)} entries for {self.dimensions} axes: give one for each, or one for all")
             pairs = [(one, one) if isinstance(one, str) or not isinstance(one, Sequence) else tuple(one) for one in given]
@@ -113,7 +113,7 @@ class Grid:
                     )
 
     def fixed(self, rule: Rule) -> tuple[tuple[int, int], ...]:
-        """Return for each axis how many cells a rule leaves as they are at the low and at the high side."""
+        """Return the number of cells that a rule does not update at the low and at the high side of each axis."""
         reaches = zip(rule.footprint.low, rule.footprint.high, strict=True)
         return tuple(
             (low if first == "fixed" else 0, high if last == "fixed" else 0)
@@ -126,9 +126,9 @@ class Grid:
         return tuple(slice(min(low, extent), max(min(low, extent), extent - high)) for (low, high), extent in pairs)
 
     def outside(self, array: npt.NDArray[Any], low: Sequence[int], high: Sequence[int]) -> npt.NDArray[Any]:
-        """Return an array with as many cells more on each side as given, which hold what a rule reads there.
+        """Return an array extended by the given numbers of cells on each side, with the values that a rule reads there.
 
-        Behind fixed faces nothing is read, so NaN stands there (zero in arrays of whole numbers).
+        Cells outside fixed faces are never read and hold NaN (zero in integer arrays).
         """
         for axis, (first, last) in enumerate(self.conditions):
             if first == "periodic":

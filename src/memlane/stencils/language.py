@@ -1,6 +1,6 @@
-"""A Python function to a rule: its text is read, never executed (`definition` has written out its loops and helpers before).
+"""Parse the text of a Python function into a rule, without executing it. `definition` has unrolled loops and inlined helpers before.
 
-Every refusal names file, line and column, quotes the line and has carets under the expression.
+Every error names file, line and column, quotes the line and has carets under the expression.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _SPELLED = {
     "minimum": "min", "maximum": "max", "fabs": "abs", "absolute": "abs", "power": "pow",
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
 }  # fmt: skip
-"""What NumPy calls functions that have another name in C."""
+"""Keys of `FUNCTIONS` for functions that have another name in NumPy or Python's math."""
 _HIGHEST_POWER = 16
 
 
 def read_rule(function: Callable[..., Any], coefficients: Sequence[str] = ()) -> Rule:
-    """Return the rule that a Python function states. Raises StencilError, which points at what has no meaning.
+    """Return the rule that a Python function states. Raise StencilError, which points at the unsupported code.
 
     `coefficients` names parameters that are arrays of coefficients; that is needed only for rules of one dimension, where `a[0]` could be
     the field's own cell.
@@ -188,14 +188,14 @@ class _Reader:
         return self._constant(node)
 
     def _constant(self, node: ast.Name | ast.Attribute) -> Number:
-        """Return the number that a name outside the function stands for."""
+        """Return the number that a global or closure name refers to."""
         value = self._outside(node)
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.refuse(node, f"{ast.unparse(node)} is not declared: make it a parameter, a local name, or a number outside the function")
         return Number(value, self.span(node))
 
     def _outside(self, node: ast.expr) -> Any:
-        """Return what an expression of names outside the function gives, or None."""
+        """Evaluate an expression of global or closure names; return None if it has no value."""
         inside = (*self.parameters, *self.locals)
         return constant_of(node, lambda name: None if name in inside else outside_value(self.function, name))
 
@@ -268,7 +268,7 @@ class _Reader:
         return found
 
     def _function(self, node: ast.Call) -> str:
-        """Return the name of the function that is called, as `FUNCTIONS` has it."""
+        """Return the key in `FUNCTIONS` of the called function."""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
         return _SPELLED.get(name, name)
 
@@ -319,7 +319,7 @@ class _Reader:
         return tuple(found)
 
     def _integer(self, node: ast.expr) -> int | None:
-        """Return the constant whole number that an expression is, or None."""
+        """Return the integer constant that an expression is, or None."""
         value = self._outside(node)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 

@@ -1,9 +1,9 @@
-"""Steps of one part as the plan of one process, which exchanges cells with other processes by messages.
+"""Plan the steps of one part for one process, which exchanges cells with other processes by messages.
 
-The launches are those of `exchange`. Cells that neighbours need are copied to memory of the host, one piece for each neighbour with all
-fields, a host function sends and receives all messages of the process along an axis, and what arrived is copied to the halos. Faces that
-do not lie side by side are packed before and unpacked behind. All this waits for the borders only, so that what lies between them is
-computed meanwhile.
+The launches are those of `exchange`. Cells that neighbours need are copied to host memory, one piece for each neighbour with all fields; a
+host function sends and receives all messages of the process along an axis; received cells are copied to the halos. Faces that are not
+contiguous are packed before and unpacked afterwards. The exchange waits only for the borders, so it overlaps with the computation of the
+cells between them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from memlane.stencils.faces import PACK, UNPACK, Message, add_move, message_plac
 
 @dataclass(frozen=True)
 class RankStage(SharedStage):
-    """Turns of one part of a grid whose other parts belong to other processes; `own` is the number of its part.
+    """Stage of the turns of one part of a grid; other processes have the other parts. `own` is the number of this part.
 
     `function` names the host function that exchanges messages. Its arguments are how many messages are sent, then for each message the
     number of the other process and the bytes: first those that are sent, then those that are received.
@@ -39,20 +39,20 @@ class RankStage(SharedStage):
 
 @dataclass(frozen=True)
 class _Face:
-    """Memory of the device that goes to another process, or comes from it: planes of a field, or a packed message."""
+    """Device memory that is sent to another process or received from it: planes of a field, or a packed message."""
 
     memory: View
     label: str
     queue: int
     waits: list[StepRef]
-    """The steps that write the memory, or that read what is overwritten."""
+    """Steps that write the memory to send, or read the memory to overwrite."""
     unpack: Callable[[StepRef], StepRef] | None = None
-    """What adds the launch that unpacks a message behind its arrival."""
+    """Function that adds the launch to unpack a message after its arrival."""
 
 
 @dataclass
 class _Message:
-    """All that goes to one other process in one exchange along an axis, or comes from it."""
+    """All faces sent to one other process, or received from it, in one exchange along an axis."""
 
     faces: list[_Face] = field(default_factory=list)
 
@@ -79,7 +79,7 @@ class _Exchange:
 
 
 class _RankWriter(Writer):
-    """Writes the plan of one stage for the part of one process."""
+    """Builder of the plan of one stage for the part of one process."""
 
     stage: RankStage
     whole_planes = True
@@ -124,7 +124,7 @@ class _RankWriter(Writer):
                 builder.carry(one, [call])
 
     def _add_faces(self, builder: PlanBuilder, found: _Exchange, own: SubdomainSteps, lower: Subdomain, upper: Subdomain) -> None:
-        """Add what is sent between two neighbours, of which this process is one, or both. Both ends list it in the same order."""
+        """Add the faces sent between two neighbours, one or both of which are this process. Both ends list them in the same order."""
         axis, before = found.axis, list(own.copies)
         for side, sent, source, goal in zip((1, 0), self.turn.faces(self.stage.wanted, axis), (lower, upper), (upper, lower), strict=True):
             if not sent:
@@ -151,7 +151,7 @@ class _RankWriter(Writer):
                 found.received.setdefault(source.device, _Message()).faces += to_take
 
     def _planes(self, message: Message, faces: Sequence[View], queue: int, waits: list[StepRef]) -> list[_Face]:
-        """Return planes of each field, which lie side by side."""
+        """Return the contiguous planes of each field."""
         way = "up" if message.side else "down"
         return [_Face(face, f"{name} {way}", queue, waits) for (name, _), face in zip(message.sent, faces, strict=True)]
 

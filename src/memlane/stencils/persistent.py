@@ -1,21 +1,21 @@
-"""Steps on several devices by kernels that stay on them: one launch on each device makes many steps, and devices signal each other in it.
+"""Generate persistent kernels for several devices: one launch on each device makes many steps, and devices signal each other during it.
 
 A kernel makes turns, as plans of `exchange` do: `every` steps, each of them every rule in order, and one exchange. The blocks of a launch
-compute tile after tile of a rule and meet at a barrier of the grid behind it, so a step has neither a launch nor an exchange of its own.
-That pays where steps are short: where the fields of a device stay in L2.
+compute tile after tile of a rule and then synchronize at a grid barrier, so a step needs no launch and no exchange of its own. That pays
+if steps are short: if the fields of a device stay in L2.
 
 - The first rule of a turn reads what neighbours have sent. Its tiles at the borders come first, and wait for the neighbours' flags.
-- The last rule of a turn computes the borders first. The blocks store what neighbours need into their halos, too, all fields at once; the
-  block that is the last to do so raises flags in the neighbours' memory. The other planes are computed meanwhile.
+- The last rule of a turn computes the borders first. The blocks also store them into the halos of the neighbours, all fields at once; the
+  last block to finish raises flags in the neighbours' memory. The other planes are computed meanwhile.
 
-What the flags order. A device raises its flags for turn n behind all its borders of turn n, so behind all its reads of halos and all its
-stores into those of the neighbours. It begins the borders of turn n + 1 behind both neighbours' flags for turn n. So it reads halos that
-have arrived. What it stores goes to memory that no launch of the neighbour touches in the same turn, because fields have changed places;
-or the neighbour says by another flag when its last launch that does so is complete (`free_after`). Where that is the last launch of the
-turn, borders are stored behind it, in a pass of their own.
+Ordering by flags. A device raises its flags for turn n after all its borders of turn n, so after all its reads of halos and all its stores
+into those of the neighbours. It begins the borders of turn n + 1 after both neighbours' flags for turn n, so it reads halos that have
+arrived. Its stores go to memory that no launch of the neighbour touches in the same turn, because fields have swapped; or the neighbour
+signals by another flag that its last such launch is complete (`free_after`). If that is the last launch of the turn, borders are stored
+after it, in a separate pass.
 
-Counts of turns lie in memory of the devices and go on from launch to launch. The kernel has the text of `DirectKernel` as a function for
-each rule, without promises that fields do not overlap: what they read changes while the kernel runs.
+Counts of turns are kept in device memory and continue from launch to launch. The kernel has the text of `DirectKernel` as a function for
+each rule, without promising that fields do not overlap, because the fields that it reads change while it runs.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from memlane.stencils.problem import Problem
 from memlane.stencils.turns import Turn, reach_of
 
 SIGNAL_WORDS = 32
-"""Words of a row of the memory in which a device is signalled: a line of the cache, so that nothing else moves with a flag."""
+"""Words of a row of a device's memory for signals: a cache line, so that each flag has its own."""
 FROM_LOW, FROM_HIGH, LOW_IS_FREE, HIGH_IS_FREE, STATE = range(5)
-"""Rows of it: the flags that neighbours raise when they have sent and when their halos are free, and what the device keeps for itself."""
+"""Rows of the memory for signals: neighbours have sent; halos of neighbours are free; the device's own words."""
 SIGNAL_ROWS = 5
 GAVE_UP = 3
-"""The word of the last row, and those behind it, that say which wait gave up: the number of its row and 1, what was seen, and what was
-waited for."""
+"""First of the words of the last row that describe a wait that gave up: the number of its row + 1, the value seen, and the value
+expected."""
 
 
 def cannot_stay(problem: Problem) -> str:
-    """Return why no kernel can make many steps of a problem by staying on its device; empty if one can."""
+    """Return why a problem cannot have a persistent kernel; empty if it can."""
     if problem.cut != (0,):
         return "the grid has to be cut along its first axis alone"
     if problem.grid.dimensions == 1:
@@ -54,7 +54,7 @@ def cannot_stay(problem: Problem) -> str:
 
 
 def free_after(turn: Turn, names: Sequence[str]) -> int:
-    """Return the number of the last launch of a turn that touches halos into which neighbours store `names` behind it; -1 if none does."""
+    """Return the index of a turn's last launch that touches halos into which neighbours store `names` after the turn; -1 if none does."""
     after = turn.names_after(turn.rounds)
     sent = {after.get(name, name) for name in names}
     found = -1
@@ -67,7 +67,7 @@ def free_after(turn: Turn, names: Sequence[str]) -> int:
 
 
 class _TileFunction(DirectKernel):
-    """The text of a function that makes a tile of one step by one rule."""
+    """Text of a function that computes a tile of one step of one rule."""
 
     def _signature(self) -> list[str]:
         given = ["const int block_x", "const int block_y", "const int block_z"]
@@ -79,7 +79,7 @@ class _TileFunction(DirectKernel):
         return []
 
     def tiles(self, planes: int) -> int:
-        """Return into how many tiles so many planes are cut."""
+        """Return the number of tiles for so many planes."""
         x, y, _ = self.grid
         return x * y * ceil(planes / self.variant.planes)
 
@@ -88,38 +88,38 @@ class PersistentKernel:
     """The text of a kernel that makes many steps on one of several devices, with an exchange after every `every` of them or fewer."""
 
     def __init__(self, problem: Problem, kernels: Sequence[StepKernel], every: int, *, fmad: bool = True) -> None:
-        """`kernels`: for each rule, in order, that of one step. All get the block of the first."""
+        """Take the one-step kernel of each rule, in order; all get the block shape of the first."""
         self.problem = problem
         self.block = kernels[0].block
         cuts = [replace(one.variant, block=self.block) for one in kernels]
         self.functions = [_TileFunction(problem, one.rule, cut, fmad=fmad) for one, cut in zip(kernels, cuts, strict=True)]
         self.turn = Turn(problem, tuple(self.functions), every)
-        """The longest turn that the kernel makes."""
+        """Longest turn that the kernel makes."""
         self.name = f"{'_'.join(plain(one.rule.name) for one in kernels)}_persistent"
         turns = [Turn(problem, tuple(self.functions), rounds) for rounds in range(1, every + 1)]
         self.sent = [name for name in problem.fields if any(name in turn.needs for turn in turns)]
         """The fields that neighbours may need."""
 
     def signal_rows(self, planes: int) -> int:
-        """Return the rows of the memory in which a device with so many planes is signalled."""
+        """Return the rows of the memory for signals of a device with so many planes."""
         return SIGNAL_ROWS
 
     @property
     def memories(self) -> list[str]:
-        """The names whose memory sent fields may have, after some steps."""
+        """Names whose memory the sent fields may have after some number of steps."""
         names = {other for name in self.sent for other in self._cycle(name)}
         return [name for name in self.problem.fields if name in names]
 
     def blocks(self, planes: int) -> int:
-        """Return how many blocks are useful for a part of so many planes."""
+        """Return the largest useful number of blocks for a part of so many planes."""
         tiles = []
         for function, (low, high) in zip(self.functions, self._halos(self.turn.rounds - 1), strict=True):
             most = planes + low + high
-            tiles.append(function.tiles(most) + 2 * function.tiles(1))  # borders begin tiles of their own
+            tiles.append(function.tiles(most) + 2 * function.tiles(1))  # borders have separate tiles
         return max(tiles)
 
     def _halos(self, left: int) -> list[tuple[int, int]]:
-        """Return for each rule how many planes of halo it computes where so many steps of a turn are left."""
+        """Return the planes of halo that each rule computes when `left` more steps of a turn follow."""
         launches, rules = self.turn.launches, len(self.functions)
         first = len(launches) - (left + 1) * rules
         return [one.halo[0] for one in launches[first : first + rules]]
@@ -166,7 +166,7 @@ class PersistentKernel:
         return _chosen(f"at_{len(group)}", names)
 
     def _rule(self, at: int) -> str:
-        """Return what happens in a step by one rule."""
+        """Return the code of one rule in a step."""
         function, last = self.functions[at], len(self.functions) - 1
         (bx, by), one, (gx, gy, _) = self.block, function.variant, function.grid
         halos = [self._halos(left)[at] for left in range(self.turn.rounds)]

@@ -1,4 +1,4 @@
-"""Steps on several devices as launches that stay there (`persistent`): the plan, and which memory its kernels get."""
+"""Plan steps on several devices as launches of persistent kernels (`persistent`), and assign memory to them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from memlane.stencils.resident import ResidentKernel
 from memlane.stencils.stages import SCALARS, field_buffers, scalar_type, scalars_shape
 
 SIGNALS = "signals"
-"""The buffer of flags and counts of a device."""
+"""Name of the buffer of flags and counts of a device."""
 ARRIVED = "arrived"
-"""The buffer for planes of its neighbours, where they do not store into its halo."""
+"""Name of the buffer for planes of the neighbours, where they do not store into the halo."""
 StayingKernel = PersistentKernel | ResidentKernel
 MOST_STEPS = 1000
-"""Steps of one launch: behind each the host can stop."""
+"""Most steps of one launch; the host can stop between launches."""
 
 
 @dataclass(frozen=True)
 class PersistentStage(SharedStage):
-    """Turns by launches that stay on their devices, with the steps of `turn` between two exchanges."""
+    """Stage of turns by persistent kernels, with the steps of `turn` between two exchanges."""
 
     kernel: StayingKernel | None = None
     blocks: tuple[int, ...] = ()
-    """How many blocks each device has room for at the same time."""
+    """Blocks that are resident at the same time on each device."""
     polls: int = field(default=1 << 28, compare=False)
     """Polls of a flag after which a device gives up."""
 
@@ -36,7 +36,7 @@ class PersistentStage(SharedStage):
 
 
 class _Writer:
-    """Writes the plan of one stage."""
+    """Builder of the plan of one stage."""
 
     def __init__(self, stage: PersistentStage, refs: Mapping[str, KernelRef]) -> None:
         assert stage.kernel is not None
@@ -109,8 +109,8 @@ class _Writer:
         )  # fmt: skip
 
     def _borders(self, has_low: bool, has_high: bool) -> list[int]:
-        """Return which neighbours there are, the planes of the borders, and those of each field that are sent."""
-        # Where anything is sent each device has a border at each neighbour, because borders raise the flags.
+        """Return the existing neighbours, the planes of the borders, and the planes of each field to send."""
+        # If anything is sent, each device has a border at each neighbour, because borders raise the flags.
         low, high = self.turn.with_borders(self.stage.wanted)[-1].border[0]
         borders = [max(1, low), max(1, high)] if self.up or self.down else [0, 0]
         found = [int(has_low), int(has_high), *borders]
@@ -120,7 +120,7 @@ class _Writer:
         return found
 
     def _neighbours(self, subdomain: Subdomain) -> tuple[Subdomain | None, Subdomain | None]:
-        """Return the parts whose planes come before and behind those of one."""
+        """Return the parts before and after a part along the first axis."""
         pairs = self.stage.decomposition.neighbours_along(0)
         lower = next((low for low, high in pairs if high is subdomain), None)
         return lower, next((high for low, high in pairs if low is subdomain), None)

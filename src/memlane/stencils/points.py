@@ -1,4 +1,4 @@
-"""Kernels for single cells: what is added at sources, what is recorded at probes, and where a field is not finite."""
+"""Generate kernels for single cells: add at sources, record at probes, and find values that are not finite."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from memlane.stencils.cell import HALF_HELPERS, HELPERS, STORED
 
 ADD, RECORD, FIND = "add_at_points", "record_points", "find_not_finite"
 NOWHERE = 0xFFFF_FFFF_FFFF_FFFF
-"""What `find_not_finite` leaves where every cell is finite."""
+"""Result of `find_not_finite` if every cell is finite."""
 
 
 def point_kernel(kernel: str, dtype: str) -> str:
-    """Return what a plan calls the kernel for cells of fields of one type."""
+    """Return the name of a kernel for cells of fields of one type."""
     return f"{kernel} {dtype}"
 
 

@@ -1,4 +1,4 @@
-"""Rules on a grid: types of the fields, which names change places after a step, and what all that means by NumPy."""
+"""Combine rules with a grid: types of the fields, fields that swap after a step, and the reference result in NumPy."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Swap = Sequence[str] | Sequence[Sequence[str]]
 class Problem:
     """Rules on a grid. A step applies each rule in order to the whole grid and then rotates the names in each cycle of `swap` by one.
 
-    After a step with `swap=(("new", "u", "old"),)` what was `new` is `u`, what was `u` is `old`, and `new` has the memory of `old`.
+    After a step with `swap=(("new", "u", "old"),)`, `u` has the former memory of `new`, `old` that of `u`, and `new` that of `old`.
     """
 
     rules: tuple[Rule, ...]
     grid: Grid
     swap: tuple[tuple[str, ...], ...] = ()
     dtypes: Mapping[str, str] = field(default_factory=dict)
-    """The type of each field, as `f4`, or `u1` for a mask; the grid's where it is not named."""
+    """Type of each field, as `f4`, or `u1` for a mask; by default the grid's."""
     cut: tuple[int, ...] = ()
-    """The axes along which the grid is cut: a launch is told which cells it computes there, and memory holds only some of the grid's."""
+    """Axes along which the grid is cut: launches get the range of cells to compute there, and memory holds only part of the grid."""
     held: tuple[int, ...] = ()
     """The shape of the memory of a field, where another axis than the first is cut."""
     exact_sums: bool = False
-    """Whether reductions by `+=` are exact and rounded once, and so have the same bits however the cells are shared."""
+    """Whether reductions by `+=` are exact and rounded once, so that their bits do not depend on how the cells are divided."""
 
     def __post_init__(self) -> None:
         for rule in self.rules:
@@ -93,7 +93,7 @@ class Problem:
 
     @cached_property
     def previous(self) -> dict[str, str]:
-        """For each field that is written and swaps, the field whose values its fixed cells take: the one that it becomes."""
+        """For each written field that swaps, the field that supplies the values of its fixed cells: the one that it becomes."""
         return {cycle[0]: cycle[1] for cycle in self.swap}
 
     @cached_property
@@ -102,12 +102,12 @@ class Problem:
         return int(np.lcm.reduce([len(cycle) for cycle in self.swap] or [1]))
 
     def dtype(self, name: str) -> str:
-        """Return the type of a field, or of the memory beside those of a swap that `spares` names."""
+        """Return the type of a field, or of spare memory, as named by `spares`."""
         return self.dtypes.get(name if name in self.fields else name.removesuffix(_SPARE), self.grid.dtype)
 
     @cached_property
     def optional(self) -> set[str]:
-        """The fields that need no initial values, because every cell of theirs is written before it is read."""
+        """Fields that need no initial values, because each of their cells is written before it is read."""
         return {name for name in self.written if name in self.previous or not any(map(any, self.grid.fixed(self._writer(name))))}
 
     def _writer(self, name: str) -> Rule:
@@ -143,7 +143,7 @@ def at_step(value: Any, length: int | None, step: int) -> Any:
 
 
 def field_type(dtype: Any, name: str) -> str:
-    """Return the type of an array for a field. Raises StencilError for one that a field cannot have."""
+    """Return the element type of an array for a field. Raise StencilError for a type that a field cannot have."""
     kind = np.dtype(dtype)
     if kind.str[1:] in ("b1", "u1"):
         return "u1"
@@ -151,15 +151,15 @@ def field_type(dtype: Any, name: str) -> str:
 
 
 def spares(cycle: Sequence[str]) -> list[str]:
-    """Return the names of the memory that a launch of several steps writes: the first of the cycle, and more for longer cycles."""
+    """Return the names of the memory that a launch of several steps writes: the first of the cycle, and spares for longer cycles."""
     return [cycle[0], *(f"{name}{_SPARE}" for name in cycle[2:])]
 
 
 def cycles_of(swap: Swap) -> tuple[tuple[str, ...], ...]:
-    """Return the groups of names that change places after a step, of which a user may give one alone."""
+    """Normalise the groups of names that swap after a step: a single group may be passed without the outer sequence."""
     given: Any = swap
     return (tuple(given),) if given and isinstance(given[0], str) else tuple(tuple(one) for one in given)
 
 
 _SPARE = "_next"
-"""What the name of a field has in addition where it is that of spare memory."""
+"""Suffix of a field's name that names spare memory."""

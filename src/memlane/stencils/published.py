@@ -1,4 +1,4 @@
-"""Rules that publications measure, by the names under which they are known.
+"""Define stencil rules that publications measure, by their usual names.
 
 `7-point` and `himeno` are those of Kawamura, Maruyama and Matsuoka (2012), figures 5 and 6; Himeno without the sum of residuals, as there.
 """
@@ -49,12 +49,12 @@ def himeno(
 
 
 PUBLISHED: dict[str, Callable[..., Any]] = {"7-point": seven_point, "himeno": himeno}
-"""By name: the functions of the rules."""
+"""Functions of the rules, by name."""
 
 
 @cache
 def published_rule(name: str) -> Rule:
-    """Return the rule of a name. Raises StencilError, which names those that exist."""
+    """Return the rule of a name. Raise StencilError, with the known names, if there is none."""
     if name not in PUBLISHED:
         raise StencilError(f"no published rule is called {name!r}; known: {', '.join(PUBLISHED)}")
     return read_rule(PUBLISHED[name])

@@ -1,20 +1,19 @@
-"""Steps on several devices that signal each other: each stores what its neighbours need into their halos, raises flags there, and waits for
-theirs.
+"""Plan steps on devices that signal each other: each stores into the halos of its neighbours, raises flags there, and waits for theirs.
 
-The launches are those of `exchange`. Behind its borders a device makes one put (`memlane.plan.Put`) of all fields to all neighbours along
-an axis, and then one wait for theirs, axis after axis; the next borders stand behind the last wait. So no event and no host lies between
-the devices of a step. Faces with gaps are stored as they lie, without packing. Where a border has just computed all that its neighbour
-needs, its own launch stores that and raises the flag (`borders`), and there is no put.
+The launches are those of `exchange`. After its borders, a device makes one put (`memlane.plan.Put`) of all fields to all neighbours along
+an axis, and then one wait for theirs, axis after axis; the next borders follow the last wait. So a step needs neither events nor the host
+between devices. Strided faces are stored without packing. Where a border has just computed all cells that its neighbour needs, its own
+launch stores them and raises the flag (`borders`), and there is no put.
 
-What a put may overwrite. It stores into halos that launches of the neighbour read or compute. With one launch a turn these belong to the
-memory that the neighbour read in the turn before, because fields change places: it has sent its own cells since, behind all its borders,
-and this device has waited for them, so nothing reads there any more. Where launches of the same turn touch these halos, which they do when
-a turn has more of them, or where the neighbour sends nothing, the neighbour says when they are free: by a put of no elements, behind the
-last launch that touches them in this turn or in the one before. That launch is not the last of the turn, so the signal is mostly there when
-it is waited for. `plan.races` proves both: it knows no order between devices but from a put to its wait.
+Safety of puts. A put stores into halos that launches of the neighbour read or compute. With one launch per turn, these belong to the memory
+that the neighbour read in the previous turn, because fields swap: it has sent its own cells since, after all its borders, and this device
+has waited for them, so nothing reads there any more. Where launches of the same turn touch these halos (if a turn has several launches), or
+where the neighbour sends nothing, the neighbour signals that they are free: by a put of no elements, after the last launch that touches
+them in this turn or in the previous one. That launch is not the last of the turn, so the signal has usually arrived when it is waited for.
+`plan.races` proves both: it assumes no order between devices except from a put to its wait.
 
-All puts and waits of a device stand in one queue, what is raised before what is waited for. So whatever order its work is started in, what
-a device waits for never stands behind that wait on another one, and nothing waits in a circle.
+All puts and waits of a device are in one queue, with each flag raised before the corresponding wait. So, in whatever order work is started,
+the put that a device waits for is never queued after the corresponding wait of the other device, and there is no deadlock.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from memlane.stencils.faces import Message
 from memlane.stencils.turns import Round
 
 SIGNALS = UPWARDS
-"""The queue of puts and waits."""
+"""Queue of puts and waits."""
 
 
 @dataclass(frozen=True)
 class PutStage(SharedStage):
-    """Turns whose devices store into each other's halos and signal each other by flags."""
+    """Stage of turns whose devices store into each other's halos and signal each other by flags."""
 
     border: BorderKernel | None = None
-    """The kernel of a border that stores into the halo of the neighbour itself, where the run has one."""
+    """Border kernel that stores into the halo of the neighbour itself, if the run has one."""
 
     def plan(self, refs: Mapping[str, KernelRef]) -> Plan:
         return _PutWriter(self, refs).plan()
@@ -47,7 +46,7 @@ class PutStage(SharedStage):
 
 @dataclass(frozen=True)
 class _Face:
-    """Cells of one field at a face of one part, which it stores into the halo of another."""
+    """Cells of one field at a face of one part, to be stored into the halo of another."""
 
     axis: int
     side: int
@@ -59,7 +58,7 @@ class _Face:
 
 @dataclass(frozen=True)
 class _Made:
-    """A launch of the present turn."""
+    """A launch of the current turn."""
 
     step: StepRef
     queue: int
@@ -71,14 +70,14 @@ Pair = tuple[int, int]
 
 
 class _PutWriter(Writer):
-    """Writes the plan of one stage whose devices signal each other."""
+    """Builder of the plan of one stage whose devices signal each other."""
 
     def __init__(self, stage: SharedStage, refs: Mapping[str, KernelRef]) -> None:
         super().__init__(stage, refs)
         self._made: dict[int, list[_Made]] = {subdomain.device: [] for subdomain in self.subdomains}
-        """By device its launches, in order."""
+        """Launches of each device, in order."""
         self._stored: dict[tuple[int, int], tuple[StepRef, View]] = {}
-        """By device and side the launch of a border that stores into the halo of the neighbour, and the flag that it raises."""
+        """Border launch that stores into the halo of the neighbour, and the flag that it raises, by device and side."""
         self._border = stage.border if isinstance(stage, PutStage) else None
         self._written = {} if self._border is None else stores_borders(self.turn, stage.wanted)
 
@@ -94,7 +93,7 @@ class _PutWriter(Writer):
         label: str,
     ) -> StepRef:
         found = [message for message in self._messages(0) if message.source is subdomain and message.side == face[1]]
-        # Sources of a neighbour add to its halos, too, and it has to say when they have.
+        # Sources of a neighbour add to its halos too, so it must signal when they have done so.
         if self._border is None or not self._written or any(self.stage.points.get(message.goal.device) for message in found):
             return super().border(builder, subdomain, one, face, box, queue, after, label)
         (message,) = found
@@ -132,8 +131,8 @@ class _PutWriter(Writer):
     def _exchange_along(
         self, builder: PlanBuilder, faces: Sequence[_Face], steps: Mapping[int, SubdomainSteps], freed: Mapping[int, StepRef]
     ) -> None:
-        """Add the puts of some faces along one axis, and the waits for them. A wait along the axis before stands before each put, in the
-        queue that all of them share."""
+        """Add the puts of some faces along one axis, and the waits for them. In the queue that all of them share, the wait along the
+        previous axis precedes each put."""
         ending = f" along axis {faces[0].axis}" if faces[0].axis else ""
         puts = [face for face in faces if (face.of, face.side) not in self._stored]
         flags = {
@@ -161,12 +160,12 @@ class _PutWriter(Writer):
             steps[device].copies.append(self._wait(builder, device, awaited, own_borders, f"wait{ending}"))
 
     def _wait(self, builder: PlanBuilder, device: int, awaited: Mapping[View, StepRef], own: Sequence[StepRef], label: str) -> StepRef:
-        """Add the wait of a device for flags that steps of others raise. What it raises itself, `own`, comes before it."""
+        """Add the wait of a device for flags that steps of others raise; it follows the device's own signals, `own`."""
         after = list(dict.fromkeys([*awaited.values(), *own]))
         return builder.wait(awaited, device=self.home[device], queue=SIGNALS, after=after, label=label)
 
     def _freed(self, builder: PlanBuilder, faces: Sequence[_Face], repeats: bool) -> dict[int, StepRef]:
-        """Let devices say when their halos are free, where cells that arrive do not say so; return by device the wait of its puts."""
+        """Add signals that halos are free, where received cells do not imply it; return the wait that the puts of each device need."""
         touching: dict[Pair, list[StepRef]] = {}
         pairs = dict.fromkeys((face.of, face.to) for face in faces)
         for of, to in pairs:
@@ -180,7 +179,7 @@ class _PutWriter(Writer):
             after = list(dict.fromkeys(step for (of, _), found in touching.items() if of == device for step in found))
             raised = [flag for (of, _), flag in flags.items() if of == device]
             puts[device] = builder.put([], raised, device=self.home[device], queue=SIGNALS, after=after, label="halo is free")
-            for step in self._borders(device) if repeats else ():  # those of the turn before read memory that has another name now
+            for step in self._borders(device) if repeats else ():  # launches of the previous turn read memory that has another name now
                 builder.carry(step, [puts[device]])
         awaited: dict[int, dict[View, StepRef]] = {}
         for (of, to), flag in flags.items():
@@ -194,14 +193,14 @@ class _PutWriter(Writer):
                     yield _Face(axis, message.side, message.source.device, message.goal.device, of, to)
 
     def _messages(self, axis: int) -> Iterator[Message]:
-        """Yield what neighbours along an axis send each other."""
+        """Yield the faces that neighbours along an axis send each other."""
         up, down = self.turn.faces(self.stage.wanted, axis)
         for lower, upper in self.stage.decomposition.neighbours_along(axis):
             yield Message(axis, 1, lower, upper, up)
             yield Message(axis, 0, upper, lower, down)
 
     def _borders(self, device: int) -> list[StepRef]:
-        """Return the last launches of the borders of a device, or of all that it has where it has no borders."""
+        """Return the last launches of the borders of a device, or of all its launches if it has no borders."""
         made = self._made[device]
         return _last([one for one in made if one.queue != INNER] or made)
 

@@ -1,8 +1,8 @@
-"""The meaning of a rule: Python executes its function on shifted NumPy views.
+"""Execute the function of a rule on shifted NumPy views, as the reference result.
 
-The function's own text is compiled again with four changes, because Python's spellings are for one number: `a if c else b`, `and`, `or`,
-`not`, and chains of comparisons act on each cell, and a power with a constant exponent is a product. All else (types, the order of
-roundings) is NumPy's.
+The function's own text is compiled again with four changes, because Python's operators work on one number: `a if c else b`, `and`, `or`,
+`not`, and chains of comparisons act on each cell, and a power with a constant exponent is a product. Everything else (types, the order of
+roundings) is left to NumPy.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Array = npt.NDArray[Any]
 
 
 def apply_rule(rule: Rule, grid: Grid, values: Mapping[str, Any], previous: Mapping[str, str]) -> dict[str, Any]:
-    """Return what one application of a rule gives: the fields that it writes as new arrays, and its reductions as float64.
+    """Apply a rule once; return the written fields as new arrays, and the reductions as float64.
 
-    `values` has all that the rule names; a field that is written needs no value if `previous` names the field whose values its fixed cells
+    `values` has all names of the rule; a field that is written needs no value if `previous` names the field whose values its fixed cells
     take. Other fixed cells keep what `values` has for the written field. Reductions cover the cells that the rule updates.
     """
     low, high = rule.footprint.low, rule.footprint.high
@@ -59,7 +59,7 @@ def apply_rule(rule: Rule, grid: Grid, values: Mapping[str, Any], previous: Mapp
 
 
 class _Shifted:
-    """A field that is read: an index of offsets gives a view of all cells at that distance."""
+    """Field that is read: indexing with offsets returns a view of all cells at that distance."""
 
     def __init__(self, padded: Array, low: tuple[int, ...], shape: tuple[int, ...]) -> None:
         self.padded, self.low, self.shape = padded, low, shape
@@ -71,7 +71,7 @@ class _Shifted:
 
 
 class _Written:
-    """A field that is written."""
+    """Field that is written."""
 
     value: Any = None
 
@@ -80,7 +80,7 @@ class _Written:
 
 
 class _Reduction:
-    """A parameter that is reduced: it gathers the values of `+=`, `min` and `max`, to be reduced in float64 over the updated cells."""
+    """Reduced parameter: collects the operands of `+=`, `min` and `max`, to be reduced in float64 over the updated cells."""
 
     def __init__(self, updated: tuple[slice, ...], value: Any = None) -> None:
         self.updated, self.value = updated, value
@@ -119,7 +119,7 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _of_numbers_too(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that gives a plain number for plain numbers, so that a constant has no type of its own."""
+    """Wrap a NumPy function to return a plain number for plain numbers, so that constants stay untyped."""
 
     def called(*arguments: Any) -> Any:
         value = function(*arguments)
@@ -136,7 +136,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def _where(dtype: str) -> Callable[..., Any]:
-    """Return the choice between two values. Two constants have the type of the grid."""
+    """Select between two values by cell; two constants get the type of the grid."""
 
     def chosen(condition: Any, first: Any, second: Any) -> Any:
         if type(first) in (int, float) and type(second) in (int, float):
@@ -147,7 +147,7 @@ def _where(dtype: str) -> Callable[..., Any]:
 
 
 class _ForArrays(ast.NodeTransformer):
-    """Rewrites what Python does with one number into what NumPy does with many."""
+    """Transformer from Python operators on one number to NumPy operations on arrays."""
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         return _call("where", [self.visit(node.test), self.visit(node.body), self.visit(node.orelse)], node)
@@ -194,7 +194,7 @@ def _call(name: str, arguments: list[ast.expr], at: ast.expr) -> ast.expr:
 
 
 def _executable(rule: Rule, dtype: str) -> Any:
-    """Return the function of a rule for arrays. It returns what its reductions were given."""
+    """Return the function of a rule for arrays; its result holds the operands of its reductions."""
     source, definition = definition_of(rule.function)
     body = [_ForArrays().visit(one) for one in definition.body]
     body.append(

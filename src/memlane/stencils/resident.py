@@ -1,25 +1,24 @@
-"""Kernels that keep the cells of a device on its multiprocessors for many steps: each block has a tile in its shared memory.
+"""Generate kernels that keep the cells of a device in shared memory for many steps: each block has a tile.
 
 A block holds a box of cells, whole rows of some planes, and marches through its planes in every step, with the planes that a cell reads in
-registers. It overwrites the tile in place: a plane is read one turn of the march before it is written, and all threads meet in between. So
-cells are read from memory once in a launch. What moves in a step are faces of tiles: a block also stores the cells that others read to the
-field's memory, which lies in L2, and reads from there those that it needs of others. Planes that do not fit into shared memory lie in L2
-as well.
+registers. It overwrites the tile in place: a plane is read one turn of the march before it is written, with a block barrier in between. So
+cells are read from memory once per launch. A step moves only faces of tiles: a block also stores the cells that others read to the field's
+memory, which stays in L2, and reads the cells that it needs of others from there. Planes that do not fit into shared memory stay in L2 too.
 
-Blocks of a device signal each other, without a barrier of the grid: behind a step a block raises its own flag, and begins the next one when
-the blocks around it have raised theirs. Flags count steps and go on from launch to launch.
+Blocks of a device signal each other, without a grid barrier: after a step a block raises its own flag, and it begins the next step when the
+blocks around it have raised theirs. Flags count steps and continue from launch to launch.
 
-Devices send each other the planes at their ends, each word beside the count of the step that made it. So a plane needs no flag and no
-fence: who reads a word sees whether it has arrived. Blocks at the ends march inwards. So they compute what they send first, and it travels
-while they compute the rest.
+Devices send each other the planes at their ends, each word together with the number of the step that computed it. So a plane needs no flag
+and no fence: each word shows whether it has arrived. Blocks at the ends march inwards, so they compute the planes to send first, and the
+transfer overlaps with the rest.
 
-Which memory is free. Steps write to two memories in turn. A block begins step n + 1 when those around it have made step n, so they have
-read what step n - 1 left in the memory that step n + 1 overwrites. No block is more than one step ahead of another around it. Planes that
-are sent have four memories in turn, and a block sends again when the blocks behind the end have made all steps but two.
+Reuse of memory. Steps alternate between two buffers. A block begins step n + 1 when the blocks around it have made step n, so these have
+read the results of step n - 1 in the buffer that step n + 1 overwrites. No block is more than one step ahead of another around it. Sent
+planes rotate through four buffers, and a block sends again when the blocks across the end have made all steps but two.
 
-Where planes or rows are no multiple of a tile, the last tile begins earlier and shares cells with the one before it. Both compute them, to
-the same bits. That is why a block waits for those at its edges too, also where no cell is read across an edge: they may store what the
-blocks beside them share.
+If planes or rows are not a multiple of a tile, the last tile begins earlier and shares cells with the previous one. Both compute them, to
+the same bits. Therefore a block also waits for the blocks at its edges, even if no cell is read across an edge: they may store cells that
+the blocks next to them share.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from memlane.stencils.variant import WARP
 
 
 class ResidentKernel(DirectKernel):
-    """The text of a kernel that makes many steps by one rule on one of several devices, with an exchange after each."""
+    """Text of a kernel that makes many steps of one rule on one of several devices, with an exchange after each."""
 
     def __init__(self, problem: Problem, rule: Rule, tile: Tile, *, fmad: bool = True) -> None:
         super().__init__(problem, rule, tile.variant, fmad=fmad)
@@ -56,11 +55,11 @@ class ResidentKernel(DirectKernel):
 
     @property
     def shared_bytes(self) -> int:  # type: ignore[override]
-        """Dynamic shared memory of a block: the planes of its tile that lie there."""
+        """Bytes of dynamic shared memory of a block, for the planes of its tile that are stored there."""
         return self.tile.stored * self.tile.height * self.geometry.extents[2] * itemsize(self.problem.dtype(self.moving))
 
     def blocks_of(self, planes: int) -> int:
-        """Return how many tiles a part of so many planes has, each of which is a block."""
+        """Return the number of tiles, and so of blocks, for a part of so many planes."""
         return self.tile.blocks(planes, self.geometry.extents[1])
 
     @property
@@ -69,8 +68,8 @@ class ResidentKernel(DirectKernel):
         return ceil(self.geometry.extents[1] / self.tile.height)
 
     def signal_rows(self, planes: int) -> int:
-        """Return the rows of the memory in which a device is signalled: those of any kernel that stays, one from each neighbouring block of
-        either device, and one for each of its own blocks."""
+        """Return the rows of the memory for signals: those of any persistent kernel, one for each neighbouring block of either device,
+        and one for each own block."""
         return SIGNAL_ROWS + 2 * self.across + self.blocks_of(planes)
 
     @property
@@ -123,12 +122,12 @@ class ResidentKernel(DirectKernel):
 
     @property
     def _words(self) -> int:
-        """Words of the cells of a thread."""
+        """Number of words of the cells of a thread."""
         return self.tile.vector * itemsize(self.problem.dtype(self.moving)) // 4
 
     @property
     def _reach(self) -> tuple[int, int]:
-        """How many planes and rows at the faces of a tile others may read."""
+        """Planes and rows at the faces of a tile that other blocks may read."""
         return max(self.geometry.radius[0]), max(self.geometry.radius[1])
 
     def _wraps(self, axis: int) -> bool:
@@ -137,7 +136,7 @@ class ResidentKernel(DirectKernel):
 
     @cached_property
     def _parameters(self) -> list[tuple[str, str]]:
-        """The parameters of the kernel and their types."""
+        """Parameters of the kernel, with their types."""
         dtype, constant = self.problem.dtype, self.problem.constant
         found = [(f"{plain(name)}_memory", f"const {STORED[dtype(name)]}* __restrict__" if name in constant else f"{STORED[dtype(name)]}*")
                  for name in self.problem.fields]  # fmt: skip
@@ -154,7 +153,7 @@ class ResidentKernel(DirectKernel):
                 for name in fields]  # fmt: skip
 
     def _scalars(self) -> list[str]:
-        """Return the loads of the scalars of a step, which are as those of the step before where a launch has one row of them."""
+        """Return the loads of the scalars of a step, which are equal for all steps if a launch has one row of them."""
         return [line.removeprefix(f"const {REGISTER[self.problem.grid.dtype]} ") for line in scalar_loads(self.problem, self.rule)]
 
     def _whole(self) -> str:
@@ -167,7 +166,7 @@ class ResidentKernel(DirectKernel):
         return " && ".join(tests) or "true"
 
     def _own(self, way: str) -> list[str]:
-        """Return the accesses by which a thread fills its rows of a plane of the tile, or stores them to memory."""
+        """Return the accesses with which a thread fills its rows of a plane of the tile, or stores them to memory."""
         dtype, lines = self.problem.dtype(self.moving), []
         cells = chunk(dtype, self.tile.vector)
         kind = chunk_type(dtype, cells)
@@ -222,8 +221,8 @@ class ResidentKernel(DirectKernel):
         return [*lines, *self._sent()]
 
     def _kept(self, row: int) -> list[str]:
-        """Return the replacement of cells that a boundary keeps. In a tile that no boundary along z and y touches, those at the ends of a
-        row are left."""
+        """Return the replacement of cells that a boundary keeps. In a tile that no boundary along z and y touches, these are only the
+        cells at the ends of rows."""
         updated, lines, (low, high), vector = self._updated(row), [], self.geometry.fixed[2], self.tile.vector
         if not updated:
             return []
@@ -251,7 +250,7 @@ class ResidentKernel(DirectKernel):
         return "" if WARP * tile.segments * tile.vector == self.geometry.extents[2] else " && active"
 
     def _into_memory(self, row: int) -> list[str]:
-        """Return the stores of what other blocks read, and of planes that do not lie in the tile."""
+        """Return the stores of cells that other blocks read, and of planes that are not in shared memory."""
         (planes, rows), tile, dtype = self._reach, self.tile, self.problem.dtype(self.moving)
         value, y = self._result(self.new, row), shifted("y", row)
         line = next(one.line for one in self.rule.body if one.is_field)
@@ -270,8 +269,8 @@ class ResidentKernel(DirectKernel):
         return [f"if (({' || '.join(tests)}){self._and_active}) {{", *ascribed(self.rule, line, indented(stores, 1)), GENERATED, "}"]
 
     def _sent(self) -> list[str]:
-        """Return the stores of what a neighbouring device reads, which are spread over the first half of the march: links are slower than
-        multiprocessors, whose stores would wait for each other."""
+        """Return the stores of cells that a neighbouring device reads. They are spread over the first half of the march: links are slower
+        than multiprocessors, whose stores would queue."""
         before, behind = self.geometry.radius[0]
         planes = behind if self.registers.way > 0 else before
         if not self.geometry.cut[0] or not planes:
@@ -290,7 +289,7 @@ class ResidentKernel(DirectKernel):
 
     @property
     def _pair(self) -> int:
-        """Words that devices send each other at once."""
+        """Words that devices send each other in one store."""
         return 2 if self._words % 2 == 0 else 1
 
 

@@ -1,4 +1,4 @@
-"""The text of kernels that keep the cells of a device on its multiprocessors, with what `resident` fills in behind dollar signs."""
+"""Hold the templates of kernels that keep the cells of a device in shared memory; `resident` fills in the names after dollar signs."""
 
 TILE_ROW = """\
 template <typename P, typename T> __device__ __forceinline__ P* tile_row(T* tile, int plane, int row, int x0) {

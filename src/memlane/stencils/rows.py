@@ -1,6 +1,6 @@
-"""Registers of a thread in a kernel of one step: which cells of each field it holds, and how they are loaded.
+"""Choose the cells of each field that a thread holds in registers in a kernel of one step, and generate their loads.
 
-A thread has, for each row of neighbours, a few planes of a vector of cells with those beside it. The vector is loaded as a whole; cells
+A thread has, for each row of neighbours, a few planes of a vector of cells and the cells next to it. The vector is loaded as a whole; cells
 beside it come from the neighbouring lanes where these hold them, and from memory at the ends of a warp.
 """
 
@@ -19,7 +19,7 @@ from memlane.stencils.variant import WARP, Variant
 
 @dataclass(frozen=True)
 class Row:
-    """The values of one field that a thread holds at one distance along y: planes `first` to `last`, cells `-low` to `vector + high`."""
+    """Values of one field that a thread holds at one distance along y: planes `first` to `last`, cells `-low` to `vector + high`."""
 
     field: str
     dy: int
@@ -61,7 +61,7 @@ def rows_of(reads: dict[str, tuple[Offset3, ...]], variant: Variant, early: Mapp
 
 
 class RowRegisters:
-    """The text that declares and loads the registers in which a thread holds the rows it reads."""
+    """Generator of the declarations and loads of the registers for the rows that a thread reads."""
 
     def __init__(self, geometry: Geometry, variant: Variant, early: Mapping[str, int] | None = None, way: int = 1) -> None:
         """`way`: 1 where a thread marches up, -1 where it marches down. Planes count along the march."""
@@ -80,11 +80,11 @@ class RowRegisters:
         return sorted({one for row in self.rows for newest in (True, False) for one in self._paired(row, newest)})
 
     def declared(self) -> list[str]:
-        """Return the registers, and the loads of what the march begins with."""
+        """Return the declarations of the registers, and the loads before the march."""
         return [*self.declarations(), *self.loads("first", newest=False)]
 
     def declarations(self) -> list[str]:
-        """Return the registers."""
+        """Return the declarations of the registers."""
         vector, lines = self.variant.vector, []
         for row in self.rows:
             kind = REGISTER[self.problem.dtype(row.field)]
@@ -94,7 +94,7 @@ class RowRegisters:
         return lines
 
     def loads(self, at: str, newest: bool) -> list[str]:
-        """Return the loads of the newest plane of each row, or of those before it, which only the start of a block needs."""
+        """Return the loads of the newest plane of each row, or of the earlier planes, which only the start of a block needs."""
         lines = []
         for row in self.rows:
             body = row.planes.get(0) if 0 in row.planes else None
@@ -159,7 +159,7 @@ class RowRegisters:
         # Each lane loads: the first one the cell before those of the warp, all others the one behind them. A branch would cost more.
         loads = self._cell(row, plane, at, edge, -distance, f"beside_{distance}")
         chosen = [f"if (leftmost) {left} = {edge};", f"if (rightmost) {right} = {edge};"]
-        if self.geometry.cut[2] or ceil(self.geometry.extents[2] / vector) % WARP == 1:  # then a first lane has no neighbour at either side
+        if self.geometry.cut[2] or ceil(self.geometry.extents[2] / vector) % WARP == 1:  # then the first lane has no neighbours
             chosen[1] = f"if (rightmost && !leftmost) {right} = {edge};"
             loads.append(f"if (rightmost && leftmost) {self._cell(row, plane, at, right, vector + distance - 1)[0]}")
         return [
@@ -202,7 +202,7 @@ class RowRegisters:
         return lines
 
     def value(self, name: str, offset: Offset3, own: int = 0) -> str:
-        """Return the register with what cell `c` in one of the thread's rows reads at a distance along z, y and x."""
+        """Return the register with the value that cell `c` of one of the thread's rows reads at a distance along z, y and x."""
         dz, dy, dx = offset
         row = next(one for one in self.rows if one.field == name and one.dy == dy + own)
         return f"{row.name}[{self.way * dz - row.first}][{shifted('c', row.low + dx)}]"

@@ -1,4 +1,4 @@
-"""A rule: the update of one cell of a grid, and what can be known of it without a grid."""
+"""Define rules: the update of one cell, and its properties that do not depend on a grid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Offsets = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Footprint:
-    """The reach of a rule along each axis: cells before the cell (`low`) and behind it (`high`), neither negative."""
+    """Reach of a rule along each axis: cells before the cell (`low`) and after it (`high`), neither negative."""
 
     low: Offsets
     high: Offsets
@@ -28,9 +28,9 @@ class Footprint:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """The assignments of a stencil's function in order, over fields, scalars and coefficients.
+    """Assignments of a stencil's function in order, over fields, scalars and coefficients.
 
-    `read_rule` makes one of a Python function. A rule has no shape, no types and no boundary; a grid gives it those.
+    `read_rule` parses a Python function into a rule. A rule has no shape, types or boundaries; these come from a grid.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""When and where each step of a launch of several steps is computed: planes, rows and cells of a tile, and what is kept of each.
+"""Schedule the steps of a launch of several steps: the planes, rows and cells of a tile that each computes, and the values kept of each.
 
-The steps march along z behind each other. A thread keeps the planes that later steps need of its own columns, and publishes in shared
-memory the rows that other warps read. Tiles overlap by as many cells as the steps reach.
+The steps march along z, one behind another. A thread keeps the planes of its own columns that later steps need, and publishes the rows that
+other warps read in shared memory. Tiles overlap by the reach of the steps.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def cannot_fuse(problem: Problem, steps: int) -> str:
 
 @dataclass(frozen=True)
 class Stream:
-    """The values of one cycle of fields after `step` steps of a launch; of step 0 those at its beginning."""
+    """Values of one cycle of fields after `step` steps of a launch; step 0 has the initial values."""
 
     cycle: tuple[str, ...]
     step: int
@@ -49,7 +49,7 @@ class Stream:
 
 
 class FusedSchedule:
-    """The schedule of a kernel of several steps by one rule: which cells it computes in each turn, and which values it keeps."""
+    """Schedule of a kernel of several steps of one rule: the cells that it computes in each turn, and the values that it keeps."""
 
     def __init__(self, problem: Problem, rule: Rule, variant: Variant) -> None:
         self.problem, self.rule, self.variant = problem, rule, variant
@@ -57,14 +57,15 @@ class FusedSchedule:
         self.steps, self.rows, self.vector = variant.steps, variant.rows, variant.vector
         self.warps = variant.block[1]
         self.reads = {name: [self.geometry.offsets(one) for one in several] for name, several in rule.reads.items()}
-        for name in problem.previous.values():  # what kept cells take
+        for name in problem.previous.values():  # source of the values of kept cells
             self.reads[name] = sorted({*self.reads.get(name, []), (0, 0, 0)})
 
     # -- the schedule ------------------------------------------------------------------------------------------------------------
 
     @cached_property
     def lag(self) -> int:
-        """How many planes a step follows the one before it: its own rows may be of this turn of the loop, those of others of the last."""
+        """Planes by which a step lags behind the previous one. Its own rows may come from the same turn of the loop, rows of other warps
+        only from the previous turn."""
         needed = [0]
         for cycle in self.problem.swap:
             for dz, dy, _ in self.reads.get(cycle[1], []):
@@ -72,11 +73,11 @@ class FusedSchedule:
         return max(needed)
 
     def age(self, place: int, dz: int) -> int:
-        """Return how many turns ago the plane at a distance `dz` was made that a step reads of the field at `place` of its cycle."""
+        """Return the age in turns of the plane at distance `dz` that a step reads of the field at `place` of its cycle."""
         return place * self.lag - dz
 
     def depth(self, stream: Stream) -> int:
-        """Return how many planes of a stream a thread keeps."""
+        """Return the number of planes of a stream that a thread keeps."""
         ages = [0]
         for place, name in enumerate(stream.cycle):
             if place and stream.step + place <= self.steps:
@@ -84,11 +85,11 @@ class FusedSchedule:
         return max(ages) + 1 + self.early(stream)
 
     def early(self, stream: Stream) -> int:
-        """Return how many planes of a stream a thread has before a step reads them: those of the beginning are loaded ahead."""
+        """Return the number of planes of a stream that a thread has before a step reads them: initial values are loaded ahead."""
         return self.variant.ahead if stream.step == 0 else 0
 
     def ring(self, cycle: tuple[str, ...]) -> int:
-        """Return how many planes of the rows that other warps read lie in shared memory; 0 where none do."""
+        """Return the number of planes in shared memory of the rows that other warps read; 0 if there are none."""
         ages = [self.age(place, dz) for place, name in enumerate(cycle) if place for dz, dy, _ in self.reads.get(name, []) if dy]
         return max(ages) + 1 if ages else 0
 
@@ -128,8 +129,8 @@ class FusedSchedule:
 
     @property
     def value_registers(self) -> int:
-        """Registers of 32 bits for what a thread holds at least: its planes of all streams, the cells of a step, and what it reads for them
-        of the fields that steps do not change."""
+        """Least number of 32-bit registers of a thread: its planes of all streams, the cells of a step, and the values that these read of
+        fields that steps do not change."""
         cells, moving = self.rows * self.vector, {name for cycle in self.problem.swap for name in cycle}
         held = 0
         for cycle in self.problem.swap:
@@ -160,7 +161,7 @@ class FusedSchedule:
         return self.grid_of(self.geometry.extents[0])
 
     def grid_of(self, planes: int, rows: int | None = None, cells: int | None = None) -> tuple[int, int, int]:
-        """Return the blocks along x, y and z of a launch that computes so many planes, rows of each and cells of a row; all by default."""
+        """Return the blocks along x, y and z of a launch for so many planes, rows per plane and cells per row; by default for all."""
         _, ny, nx = (full if given is None else given for full, given in zip(self.geometry.extents, (planes, rows, cells), strict=True))
         tiles = ceil(nx / self.width)
         return (
@@ -194,7 +195,7 @@ class FusedSchedule:
 
     @cached_property
     def rings(self) -> dict[str, tuple[int, int]]:
-        """For each stream whose rows lie in shared memory where they begin there, in cells, and the planes of its ring."""
+        """Offset in shared memory, in cells, and number of planes of the ring, for each stream with rows there."""
         found, at = {}, 0
         for cycle in self.problem.swap:
             planes = self.ring(cycle)

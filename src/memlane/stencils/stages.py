@@ -1,7 +1,7 @@
-"""Steps of a problem as plans: stages that run one kind of launch again and again, with buffers that change places in between.
+"""Plan the steps of a problem: stages that repeat one kind of launch, with buffers that swap in between.
 
-A plan names memory by the fields' names. What a name stands for moves on from launch to launch; `Stage.names_after` says where each is
-at the end, and whoever binds plans to memory keeps that in mind.
+A plan names memory by the names of fields. The memory of a name changes from launch to launch; `Stage.names_after` returns the assignment
+at the end, which the code that binds plans to memory must track.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ SCALARS, REDUCTIONS = "scalars", "reductions"
 
 @dataclass(frozen=True)
 class Point:
-    """Cells at which something happens after each step: values of a table are added to a field there, or copied into a table."""
+    """Sources or probes: cells at which values of a table are added to a field after each step, or are recorded into a table."""
 
     kernel: str
     field: str
     table: str
-    """The buffer of the table: a row for each step, an element for each cell."""
+    """Buffer of the table: a row for each step, an element for each cell."""
     places: str
-    """The buffer with the places of the cells in the memory of the field."""
+    """Buffer with the indices of the cells in the memory of the field."""
     count: int
     rows: int
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Launches that follow each other: `turns` times the kernels in order, `steps` steps each time."""
+    """Consecutive launches: `turns` times the kernels in order, `steps` steps each time."""
 
     problem: Problem
     kernels: tuple[StepKernel, ...]
@@ -54,7 +54,7 @@ class Stage:
         return rotation(self.problem, self.steps_a_turn)
 
     def names_after(self, turns: int | None = None) -> dict[str, str]:
-        """Return for each name that moves whose memory at the beginning it has after some turns (all, by default)."""
+        """Map each name that moves to the name whose initial memory it has after some turns (by default all)."""
         count = self.turns if turns is None else turns
         return {name: group[(at + count) % len(group)] for group in self.rotation for at, name in enumerate(group)}
 
@@ -64,7 +64,7 @@ class Stage:
 
 
 def rotation(problem: Problem, steps: int) -> tuple[tuple[str, ...], ...]:
-    """Return what changes places after a launch of one step, or of several (which write all that their last steps leave)."""
+    """Return the cycles of names that swap after a launch of one step, or of several steps (which write all final values)."""
     if steps == 1:
         return tuple(tuple(reversed(cycle)) for cycle in problem.swap)
     return tuple((name, spare) for cycle in problem.swap for name, spare in zip(cycle[1:], spares(cycle), strict=True))
@@ -77,7 +77,7 @@ def field_buffers(problem: Problem, fused: bool) -> list[str]:
 
 
 class _Writer:
-    """Writes the plan of one stage."""
+    """Builder of the plan of one stage."""
 
     def __init__(self, stage: Stage, refs: Mapping[str, KernelRef]) -> None:
         self.stage, self.refs, self.builder = stage, refs, PlanBuilder()
@@ -94,7 +94,7 @@ class _Writer:
         self.totals = self._totals()
 
     def _totals(self) -> dict[str, tuple[View, View]]:
-        """Return for each kernel that reduces the partial values of its blocks, and where the totals go."""
+        """Return the buffer of partial values and the place of the totals for each kernel that reduces."""
         reducing = [kernel for kernel in self.stage.kernels if kernel.reductions]
         if not reducing:
             return {}
@@ -150,7 +150,7 @@ class _Writer:
 def launch_point(
     builder: PlanBuilder, ref: KernelRef, point: Point, views: Mapping[str, View], row: Any, device: int = 0, queue: int = 0
 ) -> StepRef:
-    """Add the launch for cells. `views` has the field, the table and the places by their names, `row` is that of the step in the table."""
+    """Add the launch for sources or probes. `views` has the field, the table and the places by name; `row` is that of the step."""
     field, table, places = views[point.field], views[point.table], views[point.places]
     reads, writes = ([places, table, field], [field]) if point.kernel == ADD else ([places, field], [table])
     return builder.launch(
@@ -160,7 +160,7 @@ def launch_point(
 
 
 def scalars_shape(problem: Problem, rows: int) -> tuple[int, int]:
-    """Return the shape of a table of scalars: so many rows, of which each is for a step or for all."""
+    """Return the shape of a table of scalars with so many rows, each for one step or for all."""
     return rows, max(1, scalar_count(problem))
 
 
@@ -170,5 +170,5 @@ def scalar_type(problem: Problem) -> str:
 
 
 def scalar_count(problem: Problem) -> int:
-    """Return how many numbers a step has: scalars and elements of coefficients."""
+    """Return the number of values of a step: scalars and elements of coefficients."""
     return sum(1 if length is None else length for length in problem.scalars.values())

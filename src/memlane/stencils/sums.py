@@ -1,4 +1,4 @@
-"""Sums that are exact and rounded once, so that they have the same bits however the cells are shared and in which order they are added.
+"""Compute exact sums that are rounded once, so that their bits do not depend on the division of the cells or the order of additions.
 
 A sum is a long integer in units of 2^-1074, the least positive double: `LIMBS` words of 32 bits, each kept in 64 bits, so that many numbers
 can be added before anything is carried. Three more words count values that are infinite or not numbers. A thread keeps the words around the
@@ -20,12 +20,12 @@ _UNIT = 1 << 1074
 
 
 def words_of(reductions: Mapping[str, str], is_exact: bool) -> dict[str, int]:
-    """Return how many words of 8 bytes each reduction has, in their order: exact sums are integers of many words."""
+    """Return the number of words of 8 bytes of each reduction, in order: exact sums are integers of many words."""
     return {name: WORDS if is_exact and kind == "sum" else 1 for name, kind in reductions.items()}
 
 
 def exact_value(parts: list[npt.NDArray[np.float64]]) -> float:
-    """Return the sum of which each part has `WORDS` words, as the nearest double. The words are integers in the bytes of doubles."""
+    """Add parts of `WORDS` words each and return the nearest double. The words are integers stored in the bytes of doubles."""
     words = sum(np.array([int(word) for word in part.view(np.int64)], dtype=object) for part in parts)
     assert isinstance(words, np.ndarray)
     above, below, not_numbers = words[LIMBS:]

@@ -1,4 +1,4 @@
-"""Rows that a thread loads of a field in tiles: its own and those beside them, from shared memory, L2, or a neighbouring device."""
+"""Generate the loads of a thread's rows and the rows next to them in tiles: from shared memory, L2, or a neighbouring device."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from memlane.stencils.variant import Variant
 
 
 class TileRows(RowRegisters):
-    """The registers of a thread whose block holds the field that moves in a tile."""
+    """Registers of a thread whose block holds the changing field in a tile."""
 
     def __init__(self, geometry: Geometry, variant: Variant, tile: Tile, moving: str, way: int) -> None:
-        # A plane is overwritten in the turn of the march that computes it, so all threads read it a turn before.
+        # A plane is overwritten in the turn of the march that computes it, so all threads read it one turn earlier.
         super().__init__(geometry, variant, {moving: 1}, way)
         self.tile, self.moving = tile, moving
         reads = {name: tuple((way * dz, dy, dx) for dz, dy, dx in several) for name, several in geometry.reads().items()}
         self._last = {(row.field, row.dy): row.last for row in rows_of(reads, variant)}
 
     def sides(self) -> list[str]:
-        """Return what a thread knows of rows that other threads have: where they lie in the tile, and whether they do."""
+        """Return the definitions about rows of other threads: their places in the tile, and whether they are in it."""
         lines = []
         for row in self.rows:
             if row.field != self.moving or 0 <= row.dy < self.tile.rows:
@@ -63,7 +63,7 @@ class TileRows(RowRegisters):
                 return ["if (!is_end || !at) {  // else it arrives from a neighbouring device", *indented(far, 1), "}"]
             place = _arrived(plane, f"inside_y({shifted('y', row.dy)})", "x0")
             lines = [f"{REGISTER[dtype]} beside[{vector}];", f"arrived_cells({place}, beside, made + at, polls, state, is_low);"]
-            lines += [*each(vector, f"{to}[{row.low} + c] = beside[c];"), *far[vector // cells :]]  # numbers behind faces
+            lines += [*each(vector, f"{to}[{row.low} + c] = beside[c];"), *far[vector // cells :]]  # constants outside faces
             return ["if (is_end && at) {  // a plane of a neighbouring device", *indented(lines, 1), "} else {", *indented(far, 1), "}"]
         test, index, place = self._in_tile(row, plane, at)
         near = [
@@ -79,8 +79,8 @@ class TileRows(RowRegisters):
         return [*lines, *self._behind_block(row, plane, far)]
 
     def arrived(self) -> tuple[list[str], bool]:
-        """Return the loads of the thread's own rows of planes that arrive from a neighbouring device, and whether they come before all
-        others, because cells beside those of the thread come from the lanes that have them."""
+        """Return the loads of the thread's own rows of planes that arrive from a neighbouring device, and whether they must precede all
+        others, because cells next to those of the thread come from the lanes that have them."""
         own = [row for row in self.rows if row.field == self.moving and 0 <= row.dy < self.tile.rows and row.first < 0]
         planes = -min((row.first for row in own), default=0)
         if not self.geometry.cut[0] or not planes:
@@ -123,12 +123,12 @@ class TileRows(RowRegisters):
 
 
 def _unless(tests: list[str], otherwise: str, value: str) -> str:
-    """Return the expression that is `otherwise` where one of some tests holds."""
+    """Return an expression that is `otherwise` if any of the tests is true."""
     return f"({' || '.join(tests)}) ? {otherwise} : {value}" if tests else value
 
 
 def _arrived(plane: int, y: str, x: str) -> str:
-    """Return where a cell of a plane of the neighbour lies; planes count from the end of the device."""
+    """Return the address of a cell of a plane of the neighbour; planes count from the end of the device."""
     return f"arrivals, {-plane - 1}, {y}, {x}"
 
 

@@ -1,7 +1,7 @@
 """Choose the tiles in which multiprocessors keep the cells of a device for many steps, and predict the time of a step.
 
-A step of a block takes as long as its cells do, one after another through the pipelines of the multiprocessor, as its faces do, which all
-blocks store to L2 and read from there, and the synchronisation of blocks: fences, flags and the first loads behind them. All of it is
+The time of a step of a block is the sum of its cells, which pass through the pipelines of the multiprocessor one after another, its faces,
+which all blocks store to L2 and read from there, and the synchronisation of blocks: fences, flags and the first loads after them. All are
 fitted to a 7-point rule in single precision on one H200, in tiles of 256 cells by 8 to 32 rows by 2 to 16 planes: 3.1 us a step for 16,384
 cells, 4.6 for 32,768 and 7.8 for 65,536.
 """
@@ -24,11 +24,11 @@ _SLOTS, _SLOTS_AN_OPERATION = 6.0, 0.95
 _SYNC, _PLANE = 5.2, 0.2
 """Latencies of L2 from the last plane of a step to the first of the next one, and from plane to plane."""
 _SIDES = 0.3
-"""What the rows beside those of a thread take, as a share of the cells of one row."""
+"""Cost of the rows next to those of a thread, as a share of the cells of one row."""
 _FEW_WARPS = 2.0
-"""By how much blocks of few warps are slower: this share over their number, with 16 warps as the measure."""
+"""Slowdown of blocks with few warps: this share divided by their number, relative to 16 warps."""
 _SPILLED = 0.25
-"""How much longer cells take that do not lie in shared memory, as a share."""
+"""Additional time of cells that are not in shared memory, as a share."""
 _FACES = 1.5
 """How often each cell of a face moves at the rate at which L2 is read: it is stored once and read once, in part beside the rest."""
 _CONSTANT_SHARE, _KEPT = 0.42, 0.7
@@ -38,7 +38,7 @@ _MOST_THREADS, _MOST_SPILLED, _OTHER_REGISTERS = 512, 0.25, 40
 
 
 ARRIVALS = 4
-"""Memories that each end of a device has in turn for planes of its neighbour."""
+"""Buffers in rotation at each end of a device for planes of its neighbour."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Tile:
     planes: int
     """Planes of a tile along z."""
     stored: int
-    """Planes of those that lie in shared memory; the others lie in the memory of the field, and so in L2."""
+    """Planes that are stored in shared memory; the others stay in the memory of the field, and so in L2."""
 
     @property
     def height(self) -> int:
@@ -73,7 +73,7 @@ class Tile:
         return Variant(self.vector, (WARP * self.segments, self.warps), self.planes, self.rows, unroll=self.planes)
 
     def blocks(self, planes: int, rows: int) -> int:
-        """Return how many tiles a part of so many planes has, each of which is a block."""
+        """Return the number of tiles, and so of blocks, for a part of so many planes."""
         return ceil(planes / self.planes) * ceil(rows / self.height)
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class Tile:
 
 
 def cannot_reside(problem: Problem) -> str:
-    """Return why no kernel can keep the cells of a problem on the multiprocessors; empty if one can."""
+    """Return why the cells of a problem cannot stay in shared memory; empty if they can."""
     if len(problem.rules) != 1:
         return "a step has several rules"
     (rule,) = problem.rules
@@ -95,14 +95,14 @@ def cannot_reside(problem: Problem) -> str:
 
 
 def best_tile(problem: Problem, planes: Sequence[int], chip: Chip) -> Tile | None:
-    """Return the tile with the fastest step, where devices have so many planes each; None where no tile holds their cells."""
+    """Return the tile with the fastest step for devices with so many planes each; None if no tile holds their cells."""
     if cannot_reside(problem):
         return None
     return min(_tiles(problem, planes, chip), key=lambda one: (tile_us(problem, one, chip), one.planes), default=None)
 
 
 def tile_us(problem: Problem, tile: Tile, chip: Chip) -> float:
-    """Return the time of a step of a device whose blocks have a tile each, without what devices lose to each other."""
+    """Return the time of a step of a device whose blocks have a tile each, without losses between devices."""
     rule, (new, moving) = problem.rules[0], problem.swap[0]
     double = 2 if itemsize(problem.dtype(new)) == 8 else 1
     operations = sum(isinstance(part, Operation) for one in rule.body if not one.reduces for part in parts(one.value))
@@ -124,12 +124,12 @@ def tile_us(problem: Problem, tile: Tile, chip: Chip) -> float:
 
 
 def _tiles(problem: Problem, planes: Sequence[int], chip: Chip) -> Iterator[Tile]:
-    """Yield the tiles of which a device of the chip has no more than multiprocessors."""
+    """Yield the tiles with which a device needs no more blocks than the chip has multiprocessors."""
     rule, (_, moving) = problem.rules[0], problem.swap[0]
     geometry, (_, ny, nx) = Geometry(problem, rule), problem.grid.shape
     vector = next(cells for cells in (4, 2, 1) if cells <= preferred_vector(problem, rule) and nx % cells == 0)
     width = itemsize(problem.dtype(moving))
-    if problem.cut and vector * width < 4:  # devices send each other words
+    if problem.cut and vector * width < 4:  # devices send each other whole words
         return
     segments, row_bytes = ceil(nx / (WARP * vector)), nx * width
     depth, height = (max(1, *geometry.radius[axis]) for axis in range(2))
@@ -143,13 +143,13 @@ def _tiles(problem: Problem, planes: Sequence[int], chip: Chip) -> Iterator[Tile
                 continue
             layers = max(ceil(max(planes) / (chip.sm_count // across)), depth)
             stored = min(layers, chip.max_shared_bytes // (rows * warps * row_bytes))
-            # Each end of a device that has a neighbour is that of one tile.
+            # Each end of a device with a neighbour belongs to one tile.
             if layers + (depth if problem.cut else 0) <= min(planes) and layers - stored <= _MOST_SPILLED * layers:
                 yield Tile(vector, segments, rows, warps, layers, stored)
 
 
 def _registers(geometry: Geometry, variant: Variant, moving: str) -> int:
-    """Return the registers that a thread needs, about."""
+    """Estimate the registers that a thread needs."""
     held = rows_of(geometry.reads(), variant, {moving: 1})
     double = 2 if itemsize(geometry.problem.dtype(moving)) == 8 else 1
     return (

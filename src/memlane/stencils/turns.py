@@ -1,4 +1,4 @@
-"""Launches between two exchanges: which cells of halos each of them needs, and how wide the borders of its part are."""
+"""Lay out the launches between two exchanges: the halo cells that each computes and needs, and the widths of its borders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def no_margins(problem: Problem) -> Margins:
 
 
 def reach_of(kernel: StepKernel, name: str) -> Margins:
-    """Return how many cells a launch reads before and behind those that it computes of one field, along the axes that are cut."""
+    """Return how far a launch reads one field before and after the cells that it computes, along the axes that are cut."""
     geometry, found = kernel.geometry, list(no_margins(kernel.problem))
     moving = any(name in cycle for cycle in kernel.problem.swap)
     for axis in kernel.problem.cut:
@@ -49,15 +49,15 @@ def reach_of(kernel: StepKernel, name: str) -> Margins:
 
 @dataclass(frozen=True)
 class Round:
-    """One launch of a turn: its kernel, the memory that names have then, and which planes it computes beside those of the subdomain."""
+    """One launch of a turn: its kernel, the memory of the names at that time, and the halo cells that it computes."""
 
     kernel: StepKernel
     number: int
-    """How many steps of the turn are complete before it."""
+    """Steps of the turn that are complete before the launch."""
     holders: Mapping[str, str]
-    """For each name whose memory of the beginning of the turn it has."""
+    """Map of each name that moved to the name whose memory at the beginning of the turn it has."""
     halo: Margins
-    """Cells of the halos that it computes, for later launches of the turn."""
+    """Halo cells that the launch computes for later launches of the turn."""
     border: Margins
     """Cells of the borders at the low and the high side of each axis."""
 
@@ -84,12 +84,12 @@ class Turn:
         return rotation(self.problem, self.kernels[0].variant.steps)
 
     def names_after(self, rounds: int) -> dict[str, str]:
-        """Return for each name that moves whose memory at the beginning it has after some rounds."""
+        """Map each name that moves to the name whose initial memory it has after some rounds."""
         return {name: group[(at + rounds) % len(group)] for group in self.rotation for at, name in enumerate(group)}
 
     @cached_property
     def _analysed(self) -> tuple[list[Round], dict[str, Margins]]:
-        """Walk from the last launch to the first: what later ones read of a halo, earlier ones compute or the exchange brings."""
+        """Walk from the last launch to the first: halo cells that later launches read are computed by earlier ones, or exchanged."""
         needed: dict[str, Margins] = {}
         found: list[Round] = []
         none = no_margins(self.problem)
@@ -112,7 +112,7 @@ class Turn:
 
     @property
     def needs(self) -> dict[str, Margins]:
-        """Which fields are read in halos, and how many cells of them along each axis, at the beginning of a turn."""
+        """Fields that a turn reads in halos at its beginning, with the width of the halo along each axis."""
         return self._analysed[1]
 
     @property
@@ -134,7 +134,7 @@ class Turn:
         )
 
     def exchanged(self, wanted: Mapping[str, Margins]) -> dict[str, Margins]:
-        """Return which fields have to be exchanged after the turn, and how many cells, so that halos hold what is `wanted`."""
+        """Return the fields to exchange after the turn, with the widths that make the halos as valid as `wanted`."""
         valid = dict(wanted)
         for one in self.launches:
             valid |= {one.holders.get(name, name): one.halo for name in one.kernel.outputs}
@@ -143,12 +143,12 @@ class Turn:
         return {name: margins for name, margins in wanted.items() if wider(left[name], margins) != left[name]}
 
     def faces(self, wanted: Mapping[str, Margins], axis: int) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-        """Return which fields are sent along an axis, and how many cells of each: upwards, to where indices grow, and downwards."""
+        """Return the fields sent along an axis, with the number of cells: upwards (to larger indices), and downwards."""
         sent = [(name, margins[axis]) for name, margins in self.exchanged(wanted).items()]
         return [(name, low) for name, (low, _) in sent if low], [(name, high) for name, (_, high) in sent if high]
 
     def with_borders(self, wanted: Mapping[str, Margins]) -> list[Round]:
-        """Return the launches with borders, of which the last hold what `exchanged` sends."""
+        """Return the launches with borders; the borders of the last launch hold the cells that `exchanged` sends."""
         sent = widest([no_margins(self.problem), *self.exchanged(wanted).values()])
         axes = [self._borders(axis, pair) for axis, pair in enumerate(sent)]
         return [replace(one, border=border) for one, border in zip(self.launches, zip(*axes, strict=True), strict=True)]
@@ -173,5 +173,5 @@ class Turn:
 
 
 def whole_units(cells: int, unit: int) -> int:
-    """Return the next multiple of a unit."""
+    """Round up to a multiple of a unit."""
     return -(-cells // unit) * unit

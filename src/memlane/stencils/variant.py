@@ -1,4 +1,4 @@
-"""Variants of a kernel: blocks, vectors and marches, which change its speed and not its result."""
+"""Define variants of a kernel: blocks, vectors and marches, which change its speed but not its result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Variant:
-    """The blocks, vectors and marches of a rule's kernel, which change its speed and not its result."""
+    """Blocks, vectors and marches of a rule's kernel, which change its speed but not its result."""
 
     vector: int = 4
     """Cells along x of a thread."""
@@ -26,9 +26,9 @@ class Variant:
     steps: int = 1
     """Steps of one launch."""
     ahead: int = 0
-    """Planes that are loaded before they are needed; in kernels of several steps beyond the one that is loaded a turn before."""
+    """Planes that are loaded ahead of their use; in kernels of several steps, in addition to the one loaded a turn ahead."""
     unroll: int = 1
-    """Planes that the loop along z handles in one turn, so that registers need not move from plane to plane."""
+    """Planes per iteration of the loop along z, unrolled so that registers need not move from plane to plane."""
     group: int = 0
     """Blocks along y that start before those that follow them along z, in kernels of one step, so that L2 still holds the planes which
     blocks share along z; 0: all of them."""
@@ -43,5 +43,5 @@ class Variant:
 
 
 def preferred_vector(problem: Problem, rule: Rule) -> int:
-    """Return the cells of a thread so that the widest field is accessed by 16 bytes."""
+    """Return the number of cells of a thread with which the widest field is accessed by 16 bytes."""
     return max(1, 16 // max(itemsize(problem.dtype(name)) for name in rule.fields))

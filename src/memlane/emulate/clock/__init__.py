@@ -1,1 +1,1 @@
-"""The clock layer: who issues when, how long results take, and the caches behind an access."""
+"""The clock layer: models issue slots, pipes, latencies, caches and DRAM to time each warp instruction."""

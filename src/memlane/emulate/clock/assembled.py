@@ -1,8 +1,8 @@
-"""How many machine instructions a PTX instruction becomes, approximately, and which pipe they take.
+"""Estimate how many machine instructions each PTX instruction becomes, and which pipe they occupy.
 
-What decides is what the assembler does with the common idioms: parameters are operands, a product that is only added to an address is part
-of that addition, a 64-bit addition is two of 32 bits, divisions and square roots are short programs. The lengths of these programs were
-read off `arithmetic` in benchmarks/results/h200/predict_measured.json (instructions that Nsight Compute counts, over operations)."""
+The estimate follows what ptxas does with common idioms: parameters become operands, a product that is only added to an address merges with
+that addition, a 64-bit addition is two of 32 bits, divisions and square roots are short instruction sequences. The lengths of these
+sequences come from `arithmetic` in benchmarks/results/h200/predict_measured.json (instructions by Nsight Compute, over operations)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from memlane.ptx import SCALAR_TYPES, Instruction, Special, values_read, values_
 
 @dataclass(frozen=True)
 class Weight:
-    """What an instruction costs a scheduler."""
+    """Machine instructions of one PTX instruction, and the pipe that they occupy."""
 
     slots: int
-    """Issue slots: machine instructions."""
+    """Issue slots, one per machine instruction; 0 for an instruction that ptxas merges into another one or removes."""
     pipe: str = ""
-    """A field of `Throughput`; empty for one that is never short."""
+    """A field of `Throughput`; empty if no pipe limits the instruction."""
     uses: int = 1
-    """Of the pipe."""
+    """Uses of the pipe: one by each of the first `uses` machine instructions, and any more by the last one."""
     latency: int = 0
-    """Cycles until the result is there, where that is not what the chip file says of the opcode."""
+    """Cycles until the result is ready; 0: the latency that the chip file gives for the opcode."""
 
 
 _SHAPE = re.compile(r"\d+")
@@ -43,14 +43,14 @@ _PROGRAMS = {
     ("div", "int64"): Weight(60, "sfu", 3),
     ("rem", "int64"): Weight(60, "sfu", 3),
 }
-"""Of divisions and roots that are exact; approximate ones are single instructions of the unit for special functions."""
+"""Weights of exact divisions and roots; approximate ones are single instructions of the special function unit."""
 _APPROXIMATE = {"sin": 2, "cos": 2, "ex2": 2, "lg2": 3, "sqrt": 2, "div": 2}
 
 
 def weights(instructions: Sequence[Instruction], skips: Collection[int] = ()) -> list[Weight]:
-    """Return the weight of each of the instructions of a kernel, in the order of its text.
+    """Return the weight of each instruction of a kernel, in program order.
 
-    `skips`: the numbers of branches that leave out some code for a part of the lanes; these meet again at a barrier, which is an
+    `skips` holds the indices of divergent branches over some code: the lanes reconverge at a convergence barrier, which takes one
     instruction to set up and one to wait at."""
     uses = Counter(name for one in instructions for name in values_read(one))
     merged = _merged(instructions, uses)
@@ -71,11 +71,13 @@ _FUSES = {
     "xor": (("and", "or", "xor"), ("int",)),
     "not": (("and", "or", "xor"), ("int",)),
 }
-"""What an instruction of three operands does at once: by the first of two instructions the second ones, and their types."""
+"""Pairs that ptxas fuses into one instruction of three operands: for the first opcode, the possible second opcodes and the types."""
 
 
 def _merged(instructions: Sequence[Instruction], uses: Mapping[str, int]) -> set[int]:
-    """The numbers of instructions that become a part of the only one that uses their result. That one takes up no other, and is no part."""
+    """Return the indices of instructions that merge into the only user of their result.
+
+    A user takes in one instruction at most, and is not itself merged into another one."""
     maker: dict[str, int] = {}
     found: set[int] = set()
     takers: set[int] = set()
@@ -133,18 +135,20 @@ def _plain(one: Instruction, opcode: str, kind: str) -> Weight:
     if opcode in ("mma", "wgmma") and one.slot("shape"):
         return Weight(1, "tensor", _tensor_uses(one))
     if opcode in ("ret", "exit"):
-        return Weight(3)  # with what each kernel begins with: the stack pointer, a descriptor
+        return Weight(3)  # includes the start of each kernel: the stack pointer, a descriptor
     if one.form.effect:
         return Weight(1)
     return Weight(2, "alu", 2) if kind == "int64" else _ONE
 
 
 LEAST_OF_WARPGROUP = 7
-"""Uses of the pipe by the smallest product of a warpgroup: 13 clocks, by benchmarks/results/h200/wgmma.json."""
+"""Fewest uses of the tensor pipe by a `wgmma`: 13 clocks, by benchmarks/results/h200/wgmma.json."""
 
 
 def _tensor_uses(one: Instruction) -> int:
-    """How often 32 elements with a depth of 16 halves are computed; `wgmma` by one of its four warps, at twice the pace of `mma`."""
+    """Return the uses of the tensor pipe, each of which computes 32 elements with a depth of 16 halves.
+
+    For `wgmma`, count those of one of its four warps, which compute at twice the rate of `mma`."""
     rows, columns, depth = map(int, _SHAPE.findall(str(one.slot("shape")))[:3])
     operand = SCALAR_TYPES.get(one.form.types.get("a", "") or one.form.types.get("b", ""))
     bits = 16 if operand is None else min(operand.bits, 16)
@@ -160,7 +164,7 @@ def _conversion(one: Instruction) -> Weight:
 
 
 def _kind(one: Instruction) -> str:
-    """`f64`, `f32` (narrower ones too), `int64`, `int` or empty."""
+    """Classify the type of an instruction as `f64`, `f32` (also narrower floats), `int64` or `int`; empty for predicates and no type."""
     name = next((one.form.types[letter] for letter in ("d", "a", "b") if letter in one.form.types), "")
     type_ = SCALAR_TYPES.get(name)
     if type_ is None or type_.kind == "pred":

@@ -1,19 +1,20 @@
-"""When bulk copies are complete: those of a number of bytes, and those of a box of an array, row by row.
+"""Model when bulk copies complete: copies of a run of bytes, and copies of a box of an array, row by row.
 
     complete = invoke(e, bulk_copy_time(chip, LOAD_PAST_L1), warp, addresses, distance, lanes, sizes, issue)     # i64: a cycle
 
-A copy between global memory and a multiprocessor is divided into pieces of at most `LANES` sectors. A piece takes the passes through shared
-memory that its bytes need, 128 in each, in the ring of the load-store unit: it follows the pieces before it there, and passes between what
-the warps access. From its first pass on it is an access past L1, which looks for its sectors in L2 and waits in the same queues as those of
-warps (`caches`). So a copy takes the latency of its last piece besides the time for the bytes before that piece. A copy between blocks of a
-cluster takes these passes and the latency of the way.
+A copy between global memory and a multiprocessor is divided into pieces of at most `LANES` sectors. A piece reserves passes of 128 bytes
+through shared memory in the ring of the load-store unit: after the earlier pieces, in slots that accesses of warps leave free. From its
+first pass on it is an access past L1, which looks for its sectors in L2 and waits in the same queues as accesses of warps (`caches`). So a
+copy takes the latency of its last piece plus the time for the bytes before that piece. A copy between blocks of a cluster takes these
+passes and the latency between the blocks.
 
-A barrier that counts bytes opens at once in the emulator. When the bytes arrive stands beside it (`mbarriers`), and a thread that finds the
-barrier open goes on no earlier. WARP has when groups of copies are complete (`bulk`) and have read their source (`bulk_reads`).
+A barrier that counts bytes opens at once in the emulator. The cycle in which the bytes arrive is stored next to it (`mbarriers`), and a
+thread that finds the barrier open goes on no earlier. WARP holds the cycles in which groups of copies complete (`bulk`) and have read their
+source (`bulk_reads`).
 
-What a copy engine takes besides is not modelled: fetching the descriptor of an array, and how many requests it has under way. By
-`pipelines of copies` in benchmarks/results/h200/predict_calibration.json, a copy of 4 KiB from L2 takes no longer than a load and the
-passes of its bytes.
+Not modelled: the fetch of a tensor map's descriptor, and the limit on the requests that a copy engine has in flight. By `pipelines
+of copies` in benchmarks/results/h200/predict_calibration.json, a copy of 4 KiB from L2 takes no longer than a load and the passes of its
+bytes.
 """
 
 from __future__ import annotations
@@ -31,15 +32,16 @@ from memlane.emulate.runtime.helper import Helper, invoke
 from memlane.emulate.runtime.window import address_of_lane
 
 PASS_BYTES = 128
-"""Of shared memory, in a pass."""
+"""Bytes of shared memory that one pass moves."""
 
 
 @cache
 def piece_time(chip: Chip, kind: str, element_bytes: int = 0, operation: str = "") -> Helper:
-    """`(warp, address: i64, nbytes: i64, issue: i64) -> i64`: when bytes in a row in global memory, at least one, have been copied.
+    """Return the helper `(warp, address: i64, nbytes: i64, issue: i64) -> i64` for the cycle in which a copy of `nbytes` contiguous bytes
+    of global memory, at least one, completes.
 
-    `kind` is `LOAD_PAST_L1` toward shared memory; `STORE` or `ATOMIC` from there, which count for the group that is open. An `ATOMIC` with
-    its `operation` updates elements of 4 or 8 bytes.
+    `kind` is `LOAD_PAST_L1` for copies to shared memory, `STORE` or `ATOMIC` for copies from there, which count for the open group. An
+    `ATOMIC` applies `operation` to elements of 4 or 8 bytes (`element_bytes`).
     """
     unit = element_bytes or chip.sector_bytes
 
@@ -74,8 +76,9 @@ def piece_time(chip: Chip, kind: str, element_bytes: int = 0, operation: str = "
 
 @cache
 def bulk_copy_time(chip: Chip, kind: str, element_bytes: int = 0, operation: str = "") -> Helper:
-    """`(warp, addresses, distance, lanes, sizes, issue) -> i64`: as `piece_time` for the copies of `lanes`, given their addresses in global
-    memory; `sizes` points to 32 i32."""
+    """Return the helper `(warp, addresses, distance, lanes, sizes, issue) -> i64` for the cycle in which the copies of `lanes` complete.
+
+    `addresses` are those in global memory, `sizes` points to 32 i32 byte counts; the other parameters are those of `piece_time`."""
     piece = piece_time(chip, kind, element_bytes, operation)
 
     def time(e: Emit, warp: Value, address: Value, nbytes: Value, issue: Value) -> Value:
@@ -86,7 +89,9 @@ def bulk_copy_time(chip: Chip, kind: str, element_bytes: int = 0, operation: str
 
 @cache
 def peer_copy_time(chip: Chip) -> Helper:
-    """The same for copies from the shared memory of a block to that of another; where they go makes no difference."""
+    """Return a helper like that of `bulk_copy_time` for copies between the shared memories of two blocks of a cluster.
+
+    The time does not depend on the distance between the blocks."""
     latency = round(chip.latency.shared_cluster or chip.latency.l2)
 
     def time(e: Emit, warp: Value, address: Value, nbytes: Value, issue: Value) -> Value:
@@ -111,7 +116,7 @@ def _for_lanes(name: str, time: Callable[[Emit, Value, Value, Value, Value], Val
 
 
 def _pass(e: Emit, chip: Chip, block: Value, nbytes: Value, issue: Value, read: Variable) -> Value:
-    """Take the passes through shared memory that bytes need; the cycle of the first. `read` becomes the one behind the last."""
+    """Reserve the passes through shared memory for `nbytes` and return the cycle of the first; raise `read` to the cycle after the last."""
     count = e.udiv(e.add(nbytes, constant(I64, PASS_BYTES - 1)), constant(I64, PASS_BYTES))
     clock = Clock(chip)
     start = invoke(e, clock.lsu, e.get_pointer(block, BLOCK, "sm_state"), issue, e.trunc(count, I32))
@@ -121,6 +126,6 @@ def _pass(e: Emit, chip: Chip, block: Value, nbytes: Value, issue: Value, read: 
 
 
 def _note_group(e: Emit, warp: Value, read: Value, complete: Value) -> None:
-    """Let the group that is open be no earlier complete, nor earlier done with its source."""
+    """Delay the open group of copies to complete no earlier than `complete` and to have read its source no earlier than `read`."""
     for name, when in (("bulk_reads", read), ("bulk", complete)):
         e.put(e.intrinsic("smax", [e.get(warp, WARP, name), when]), warp, WARP, name)

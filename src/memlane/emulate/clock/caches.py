@@ -1,25 +1,24 @@
-"""The clock layer's view of the memory behind an access: a first-level cache for each multiprocessor, L2, DRAM.
+"""Model the caches behind an access to global memory: an L1 for each multiprocessor, L2 and DRAM.
 
     caches = Caches(chip, sm_count=4, shared_bytes=49152)              # the state; L1 is what shared memory leaves
     result = invoke(e, access_helper(chip, LOAD), caches_pointer, sm, addresses, distance, mask, nbytes, time)
     # i64: latency in cycles | levels << 32 | passes << 40             levels: L1 = 1, L2 = 2, DRAM = 4
 
 The model
-- Lines of `line_bytes` in sectors of `sector_bytes`; a miss brings only the sectors asked for. Each cache is set associative with exact
-  LRU (`places`): the sets are a power of two, of 16 to 31 ways in L1 and 12 to 23 on average in L2, fewer in tiny caches. Assumed: NVIDIA
-  publishes neither; simulators that were fitted to Volta and later take 48 ways and more in L1.
-- L1 is written through. A store goes to L2; sectors that L1 holds stay valid (they are updated), others are not brought in. The V100
-  white paper and the Turing tuning guide say that L1 caches stores since Volta, but not which ones allocate: that none does is assumed.
-- L2 keeps what is stored, without reading DRAM first (it has byte masks). What is written back keeps DRAM busy.
-- Atomics and reductions are done in L2, and what L1 holds of their sectors is dropped.
-- A sector on its way is not fetched twice: who asks for it meanwhile waits for its arrival. Warps need not be simulated in the order of
-  time, so an arrival can lie further ahead than a whole miss takes; then the access would have been the one that missed, and takes as
-  long as a miss.
-- The latency is that of the slowest sector and one cycle for each pass after the first: `lines_per_wavefront` tags, or the data of one
-  line, a pass. What L1 does not serve waits besides in the queues of L2, of the way there or back, and of DRAM (`queues`). What moved is
-  counted (`TRAFFIC`), for the floors of a launch (`memlane.chip.floors`). TLBs and the two halves of a large L2 are not modelled.
+- Lines of `line_bytes` are divided into sectors of `sector_bytes`; a miss fetches only the requested sectors. Each cache is set
+  associative with exact LRU (`places`): the number of sets is a power of two, with 16 to 31 ways in L1 and on average 12 to 23 in L2, fewer
+  in tiny caches. These are assumptions, since NVIDIA publishes neither; simulators fitted to Volta and later use 48 ways and more in L1.
+- L1 is write-through without write-allocate. A store goes to L2; sectors present in L1 are updated and stay valid. The V100 white paper and
+  the Turing tuning guide say that L1 caches stores since Volta, but not which ones allocate: that none does is assumed.
+- L2 is write-back and allocates stores without reading DRAM first (it has byte masks). A write-back occupies DRAM.
+- Atomics and reductions are executed in L2, and their sectors are invalidated in L1.
+- A sector in flight is not fetched twice: a later access waits for its arrival. Warps need not be simulated in the order of time, so the
+  arrival can lie further ahead than a whole miss takes; then this access would have been the one that missed, and takes as long as a miss.
+- The latency is that of the slowest sector plus one cycle for each pass after the first; a pass handles `lines_per_wavefront` tags, or the
+  data of one line. An access that L1 does not serve also waits in the queues of L2, of the way there or back, and of DRAM (`queues`).
+  Traffic is counted (`TRAFFIC`) for the floors of a launch (`memlane.chip.floors`). TLBs and the two halves of a large L2 are not modelled.
 
-Launches on one device share `l2`; L1 is empty at the start of each launch, as on the hardware. Times must not restart while `l2` lives on.
+Launches on one device share `l2`; L1 is empty at the start of each launch, as on the hardware. Times must not restart while `l2` is in use.
 """
 
 from __future__ import annotations
@@ -42,15 +41,16 @@ from memlane.emulate.layout import FULL
 from memlane.emulate.runtime.helper import Helper, invoke
 
 MANY_LINES = 4
-"""Of one access: from so many on it pays to fetch what is known of all of them before the first is looked at."""
+"""Lines of one access from which on prefetching their sets and places into the host's caches pays."""
 
 
 def access_helper(chip: Chip, kind: str, operation: str = "") -> Helper:
-    """`(caches: ptr, sm: i32, addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32, time: i64) -> i64`, packed as said above.
+    """Return the helper that serves one access of a warp to global or local memory, and returns its latency, levels and passes.
 
-    One access of a warp to global-like memory, `distance` added to each address, that the memory pipe takes at `time`. Naturally aligned.
-    0 without an active lane. The latency of a store or reduction is the time until L2 has it. `operation`: of atomic ones, `float` for
-    additions of floats, `pair` for those with two operands.
+    `(caches: ptr, sm: i32, addresses: <32 x i64>*, distance: i64, mask: i32, nbytes: i32, time: i64) -> i64`, packed as in the module's
+    docstring, 0 without an active lane. `distance` is added to each address, accesses are naturally aligned, and the memory pipe accepts
+    the access at `time`. The latency of a store or reduction is the time until L2 has it. `operation` of atomics is `float` for additions
+    of floats, `pair` for operations with two operands.
     """
     latency = chip.latency
     packet, whole = packets(chip, operation) if kind == ATOMIC else (0, 0)
@@ -114,7 +114,7 @@ def _access(rule: Rule, kind: str) -> Helper:
 
 
 def _load(e: Emit, rule: Rule, lines: _Lines, l1: Value, l2: Value, time: Value, found: _Found) -> None:
-    """Serve a load: look for all lines in L1 first, and then beyond it for what is not there yet."""
+    """Serve a load: look all lines up in L1 first, then fetch the sectors that L1 lacks from L2."""
     near, far, missing = lines.sets(l1), lines.sets(l2), e.variable(constant(I32, 0))
     with lines.if_many():
         near.bring_near(lines.all.get())
@@ -136,7 +136,7 @@ def _load(e: Emit, rule: Rule, lines: _Lines, l1: Value, l2: Value, time: Value,
         beyond.set(e.or_(beyond.get(), e.shl(e.zext(e.icmp_unsigned("!=", others, constant(I32, 0)), I32), lane)))
     hit = e.zext(e.icmp_unsigned("!=", in_l1.get(), constant(I32, 0)), I64)
     found.serve(e, e.mul(hit, constant(I64, rule.l1 | L1 << 32)))
-    with lines.if_many():  # of lines that are there without the sectors
+    with lines.if_many():  # lines that are present in L1 without the requested sectors
         far.bring_places_near(e.and_(beyond.get(), e.not_(missing.get())))
     with e.each_lane(beyond.get()) as lane:
         (place, word), there = kept(lane), far.of(lane)
@@ -149,13 +149,13 @@ def _load(e: Emit, rule: Rule, lines: _Lines, l1: Value, l2: Value, time: Value,
 
 
 def _differs(e: Emit, lines: Value, mask: Value) -> Value:
-    """Mask of the lanes whose line is another one than that of the lane before, or which have no active lane before them."""
+    """Return a mask of the lanes whose line differs from that of the previous lane, or whose previous lane is inactive."""
     follows = e.and_(e.mask_of(e.icmp_unsigned("==", lines, before(e, lines))), e.shl(mask, constant(I32, 1)))
     return e.not_(follows)
 
 
 class _Lines:
-    """The lines that an access touches, each under the number of its first lane."""
+    """Distinct lines that an access touches, each identified by its first lane."""
 
     def __init__(self, e: Emit, rule: Rule, kind: str, lanes: Value, mask: Value, nbytes: Value, found: _Found) -> None:
         self._e, self._rule = e, rule
@@ -183,55 +183,55 @@ class _Lines:
         return self._e.load(self._e.element(self._numbers, lane, I64), typ=I64)
 
     def sectors(self, lane: Value) -> Value:
-        """Of those that the access touches, a bit each."""
+        """Return a mask of the sectors that the access touches in the line of `lane`."""
         return self._e.load(self._e.element(self._sectors, lane, I32), typ=I32)
 
     def set_sectors(self, lane: Value, sectors: Value) -> None:
         self._e.store(sectors, self._e.element(self._sectors, lane, I32))
 
     def lanes(self, lane: Value) -> Value:
-        """Mask of the lanes that touch the line."""
+        """Return a mask of the lanes that touch the line whose first lane is `lane`."""
         return self._e.load(self._e.element(self._lanes, lane, I32), typ=I32)
 
     def sets(self, level: Value) -> Sets:
-        """The sets of the lines in a cache."""
+        """Return the sets of the lines in the cache `level`."""
         return Sets(self._e, self._rule.sectors, level, self._lines)
 
     def if_many(self) -> AbstractContextManager[None]:
-        """What the block does is worth its time only for many lines."""
+        """Execute the block only if the access touches at least `MANY_LINES` lines."""
         e = self._e
         return e.if_then(e.icmp_unsigned(">=", e.popcount(self.all.get()), constant(I32, MANY_LINES)), likely=False)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What the lines of an access add up to, as variables of the generated code."""
+    """Totals over the lines of an access, as variables of the generated code."""
 
     latest: Variable
     levels: Variable
     lines: Variable
     sectors: Variable
     missed: Variable
-    """Of a load: sectors that L1 did not have."""
+    """Sectors of a load that are absent in L1."""
     missed_lines: Variable
     whole: Variable
-    """Of a store: sectors that it writes whole; and the lines, and the bytes in these, that it writes in part."""
+    """Sectors that a store writes whole; `part_lines`: lines with a partly written sector; `part_bytes`: bytes stored to such lines."""
     part_lines: Variable
     part_bytes: Variable
     busy: Variable
-    """Of atomic operations: for how many `BUSY_PARTS` of a clock they keep a part of L2 busy."""
+    """Time for which atomic operations keep a part of L2 busy, in 1 / `BUSY_PARTS` clocks."""
 
     @classmethod
     def of(cls, e: Emit) -> _Found:
         return cls(*(e.variable(constant(I64, 0)) for _ in fields(cls)))
 
     def serve(self, e: Emit, served: Value) -> None:
-        """Note a latency, and the levels << 32."""
+        """Merge the packed result of one line: the latency, and the levels << 32."""
         self.latest.set(e.intrinsic("umax", [self.latest.get(), e.and_(served, constant(I64, FULL))]))
         self.levels.set(e.or_(self.levels.get(), e.and_(e.lshr(served, constant(I64, 32)), constant(I64, 0xFF))))
 
     def add_stored(self, e: Emit, rule: Rule, l2: Value, sectors: Value, lanes: Value, nbytes: Value, brought: Value) -> None:
-        """Add what `lanes` store to so many sectors of a line, of which the store brought some into L2."""
+        """Add a store of `lanes` to `sectors` sectors of a line, `brought` of which it allocated in L2."""
         whole = e.intrinsic("umin", [sectors, _filled(e, rule, lanes, nbytes)])
         is_part = e.zext(e.icmp_unsigned("!=", whole, sectors), I64)
         written = e.mul(is_part, e.zext(e.mul(e.popcount(lanes), nbytes), I64))
@@ -242,12 +242,12 @@ class _Found:
 
 
 def _of_dram(e: Emit, l2: Value) -> Value:
-    """The sectors that L2 had from DRAM, in pairs where it gets pairs, and that it wrote there."""
+    """Return the sectors moved between L2 and DRAM: both sectors of each fetched pair, and those written back."""
     return e.add(e.shl(e.get(l2, LEVEL, "fetched_pairs"), constant(I64, 1)), e.get(l2, LEVEL, "written_back"))
 
 
 def _moved(e: Emit, rule: Rule, kind: str, found: _Found) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
-    """What an access moves between its multiprocessor and L2, by the names of costs: sectors, and the lines that they are in."""
+    """Return the traffic of an access between its multiprocessor and L2, by name of cost: sectors, and their lines."""
     lines, sectors = found.lines.get(), found.sectors.get()
     if kind == LOAD:
         return {"read": found.missed.get()}, {"read_lines": found.missed_lines.get()}
@@ -262,13 +262,15 @@ def _moved(e: Emit, rule: Rule, kind: str, found: _Found) -> tuple[Mapping[str, 
 
 
 def _wait_for_l2(e: Emit, rule: Rule, kind: str, caches: Value, found: _Found, far: Value, time: Value) -> Value:
-    """For how long an access waits for L2 and for the way there or back; 0 for what L1 serves. `far`: sectors between L2 and DRAM."""
+    """Return the cycles for which an access waits for L2 and for the way there or back; 0 if L1 serves it.
+
+    `far` is the number of sectors that it moves between L2 and DRAM."""
     queues, waited = e.get_pointer(caches, CACHES, "queues"), e.variable(constant(I64, 0))
     asked = found.missed.get() if kind == LOAD else found.sectors.get()
     with e.if_then(e.icmp_unsigned("!=", asked, constant(I64, 0))):
         sums = (_sum(e, [cost(e, queues, name, count) for name, count in limit.items()]) for limit in _moved(e, rule, kind, found))
         way = ring(e, queues, "reads" if kind in (LOAD, LOAD_PAST_L1) else "writes")
-        # What comes from DRAM is in L2 only then: where both are busy, one request waits for one of them.
+        # A sector joins the queue of L2 after its wait for DRAM, so an access does not pay for the same busy period twice.
         in_dram = e.intrinsic("smax", [e.sub(found.latest.get(), constant(I64, rule.dram)), constant(I64, 0)])
         arrives = e.add(time, in_dram)
         served = invoke(e, wait_at_l2, queues, arrives, cost(e, queues, "served", e.add(asked, far)))
@@ -284,7 +286,7 @@ def _sum(e: Emit, values: Sequence[Value]) -> Value:
 
 
 def _count_traffic(e: Emit, kind: str, l1: Value, found: _Found) -> None:
-    """Add what an access moves to the counters of its multiprocessor."""
+    """Add the traffic of an access to the counters of its multiprocessor."""
     lines, sectors, part_lines, whole = (one.get() for one in (found.lines, found.sectors, found.part_lines, found.whole))
     counted = {
         LOAD: {"read": found.missed.get(), "read_lines": found.missed_lines.get()},
@@ -303,12 +305,12 @@ def _count_traffic(e: Emit, kind: str, l1: Value, found: _Found) -> None:
 
 
 def _filled(e: Emit, rule: Rule, lanes: Value, nbytes: Value) -> Value:
-    """No fewer sectors than so many lanes with `nbytes` each can write whole."""
+    """Return the most sectors that `lanes`, with `nbytes` each, can write whole."""
     return e.zext(e.lshr(e.mul(e.popcount(lanes), nbytes), constant(I32, _bits(rule.sector_bytes))), I64)
 
 
 def _sectors_of_lanes(e: Emit, rule: Rule, lanes: Value, nbytes: Value) -> Value:
-    """Bit k of each lane: it touches sector k of its line."""
+    """Return a mask for each lane: bit k is set if the lane touches sector k of its line."""
     first = e.and_(
         e.lshr(e.trunc(lanes, vector(I32)), constant(vector(I32), _bits(rule.sector_bytes))), constant(vector(I32), rule.sectors - 1)
     )

@@ -1,4 +1,4 @@
-"""The clock layer's view of a multiprocessor: who may issue when, and how long results take.
+"""Model the issue slots, the pipes and the load-store unit of each multiprocessor.
 
     clock = Clock(chip)
     sms = clock.fresh(sm_count)                                        # uint8[sm_count, clock.sm_bytes], zero: nothing is reserved
@@ -7,16 +7,17 @@
     timing = timing_of(chip, "fma.rn.f32", "f32")                      # while generating code: Timing(latency=4, pipe="fma", issues=1)
 
 Every resource that takes one thing at a time (a sub-core's issue slot, a pipe of a sub-core, the load-store unit of the multiprocessor)
-is a *ring*: a bitmap of its next `SLOTS` slots, in which a request takes the first free one at or after its time. So the outcome hardly
-depends on the order in which warps are simulated: a warp that ran ahead leaves the slots between its instructions to those that come
-after it, which a counter of the next free cycle would not. A slot is one cycle of an issue port (more on chips whose
-schedulers are slower than that), and as many cycles of a pipe as one warp
-instruction occupies it (`Chip.issue_interval`); instructions may start anywhere in their slot, so neighbours can start closer together
-than that, while the rate over time is exact. Wavefronts of one access need not be adjacent; the start that is returned is such that the
-last one is over after `wavefronts` slots. Requests earlier than a full ring before the latest one find nothing free before that ring.
+is a *ring* (`rings`): a bitmap of its next `SLOTS` slots, in which a request takes the first free slot at or after its time. The result
+therefore hardly depends on the order in which warps are simulated: a warp that ran ahead leaves the slots between its instructions free
+for later requests, which a counter of the next free cycle would not. A slot of an issue port is one cycle (more on chips whose schedulers
+are slower); a slot of a pipe is the number of cycles for which one warp instruction occupies it (`Chip.issue_interval`). Instructions may
+start anywhere in their slot, so neighbours can start closer together than that, while the rate over time is exact. The wavefronts of one
+access need not be adjacent; the returned start is `wavefronts` slots before the end of the last one. A request that is earlier than the
+latest one by more than a full ring finds no free slot before that ring.
 
-What is not modelled: instruction fetch, register bank conflicts, dual issue, the depth of queues (an access never stalls the issue of the
-next one). What all multiprocessors share is in `queues`.
+L2, the ways to it and back, and DRAM are shared by all multiprocessors: `queues` models them, and an access that L1 does not serve waits
+there for their bandwidth, which adds to its latency. Not modelled: instruction fetch, register bank conflicts, dual issue, and the depth
+of queues (an access that waits never stalls the issue of the next instruction).
 """
 
 from __future__ import annotations
@@ -36,17 +37,19 @@ PIPES = ("alu", "fma", "imul", "fp64", "sfu", "convert", "shuffle", "vote", "ten
 
 
 PORT_BYTES = STEP_BYTES * (1 + len(PIPES))
-"""From the issue port of a sub-core, with its pipes, to the next."""
+"""Bytes of the rings of one sub-core: its issue port and its pipes."""
 _NEAR = (("alu", 2), ("imul", 2))
-"""Pipes that nearly all warps use, with the cycles of a slot on most chips."""
+"""Pipes whose rings are worth prefetching, because nearly all warps use them, with the cycles of a slot on most chips."""
 
 
 class Clock:
-    """The helpers of one chip, and the layout of the state of a multiprocessor: rings, by sub-core the issue port and then the pipes;
-    last the LSU and what counts arrivals at barriers. Behind each ring stands the count of what passed."""
+    """Helpers of one chip, and the layout of the state of a multiprocessor.
+
+    The state is a sequence of rings: for each sub-core its issue port and its pipes, then the LSU and the unit that counts arrivals at
+    barriers. Each ring is followed by the count of what it served."""
 
     def __init__(self, chip: Chip, is_counted: bool = False) -> None:
-        """`is_counted`: whether each issue port and pipe counts what it passes."""
+        """Lay out the rings of `chip`. With `is_counted`, each issue port and pipe counts the instructions that it serves."""
         self._is_counted = is_counted
         self._subcores = chip.schedulers
         self._issue_interval = interval_of(chip, "issue")
@@ -57,50 +60,54 @@ class Clock:
         self.wavefront_cycles = max(1, round(chip.warp_size / chip.throughput.memory))
         """Cycles for which a wavefront occupies the LSU."""
         self.lsu = _lsu(self._lsu_offset, self.wavefront_cycles)
-        """`(sm: ptr, time: i64, wavefronts: i32) -> i64`: when the first wavefront starts; `time` for 0 wavefronts."""
+        """Helper `(sm: ptr, time: i64, wavefronts: i32) -> i64`: the start of the first wavefront; `time` for 0 wavefronts."""
 
         self._barrier_rate = chip.throughput.barrier
         self.barrier: Helper | None = None
-        """As `lsu`: when a warp arrives at a barrier of its block; None where nobody measured how many do at a time."""
+        """Helper like `lsu`, for arrivals of warps at barriers of their blocks; None where the chip's rate of arrivals is not known."""
         if chip.throughput.barrier is not None:
             self.barrier = _lsu(self._barrier_offset, max(1, round(chip.warp_size / chip.throughput.barrier)))
 
     def issue(self, pipe: str = "") -> Helper:
-        """`(sm: ptr, subcore: i32, time: i64) -> i64`: when an instruction that is ready at `time` starts: it takes an issue slot of its
-        sub-core, and then of the pipe if that is given and is occupied for more than a cycle."""
+        """Return the helper `(sm: ptr, subcore: i32, time: i64) -> i64` for the start of an instruction that is ready at `time`.
+
+        It takes an issue slot of the sub-core, and then a slot of `pipe` if one is given that an instruction occupies for more than a
+        cycle."""
         interval = self._intervals[pipe] if pipe else 1
         ring = PIPES.index(pipe) + 1 if interval > 1 else 0
         return _issue(ring, interval, self._is_counted, self._issue_interval)
 
     def occupy(self, pipe: str) -> Helper:
-        """As `issue`, for an instruction that has its issue slot and takes the pipe once more."""
+        """Return a helper like that of `issue` for an instruction that has its issue slot already and occupies the pipe once more."""
         interval = self._intervals[pipe]
         return _issue(PIPES.index(pipe) + 1 if interval > 1 else 0, interval, self._is_counted, 0)
 
     def pass_over(self) -> Helper:
-        """`(sm: ptr, subcore: i32, time: i64, count: i32) -> i64`: the cycle behind so many instructions in a row that only take issue
-        slots; `time` for none."""
+        """Return the helper `(sm: ptr, subcore: i32, time: i64, count: i32) -> i64` that issues `count` instructions in a row without a
+        pipe. It returns the cycle after the last of them, or `time` if `count` is 0."""
         return _pass_over(self._is_counted, self._issue_interval)
 
     def fresh(self, sm_count: int) -> npt.NDArray[np.uint8]:
-        """The state of `sm_count` idle multiprocessors, a row each."""
+        """Allocate the state of `sm_count` idle multiprocessors, one row each."""
         return np.zeros((sm_count, self.sm_bytes), np.uint8)
 
     def wavefronts(self, state: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """What the LSU of each multiprocessor passed, given what `fresh` made."""
+        """Return the wavefronts that the LSU of each multiprocessor served; `state` is an array from `fresh`."""
         return _count_behind(state, self._lsu_offset)
 
     def barrier_cycles(self, state: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """Cycles for which each multiprocessor counted arrivals at barriers."""
+        """Return the cycles for which each multiprocessor counted arrivals at barriers; 0 where their rate is not known."""
         rate = self._barrier_rate
         return _count_behind(state, self._barrier_offset) * (max(1, round(LANES / rate)) if rate else 0)
 
     def issued(self, state: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """Instructions that each sub-core of each multiprocessor issued, given what `fresh` made: [multiprocessor, sub-core]."""
+        """Return the number of instructions that each sub-core issued: [multiprocessor, sub-core]; `state` is an array from `fresh`."""
         return np.stack([_count_behind(state, PORT_BYTES * subcore) for subcore in range(self._subcores)], axis=1)
 
     def pipe_cycles(self, state: npt.NDArray[np.uint8]) -> dict[str, npt.NDArray[np.int64]]:
-        """Cycles for which each pipe that takes more than one for an instruction was occupied: [multiprocessor, sub-core]."""
+        """Return the cycles for which each pipe was occupied, as [multiprocessor, sub-core].
+
+        Pipes that take a new warp instruction every cycle are left out: nothing reserves them."""
         found = {}
         for number, (pipe, interval) in enumerate(self._intervals.items()):
             places = [PORT_BYTES * subcore + (1 + number) * STEP_BYTES for subcore in range(self._subcores)]
@@ -110,7 +117,7 @@ class Clock:
 
 
 def bring_rings_near(e: Emit, sm: Value, subcore: Value, time: Value) -> None:
-    """Fetch the reservations that a warp will first meet, at about `time`, into the host's own caches."""
+    """Prefetch into the host's caches the ring entries that a warp reads first when it goes on at about `time`."""
     port = e.at(sm, e.mul(e.zext(subcore, I64), constant(I64, PORT_BYTES)))
     bring_near(e, port, time)
     for pipe, interval in _NEAR:
@@ -118,19 +125,21 @@ def bring_rings_near(e: Emit, sm: Value, subcore: Value, time: Value) -> None:
 
 
 def _count_behind(state: npt.NDArray[np.uint8], ring: int) -> npt.NDArray[np.int64]:
-    """What the ring at an offset passed, for each multiprocessor."""
+    """Return the count behind the ring at byte offset `ring`, for each multiprocessor."""
     return np.ascontiguousarray(state[:, ring + RING_BYTES :][:, :8]).view(np.int64)[:, 0]
 
 
 def interval_of(chip: Chip, pipe: str) -> int:
-    """Whole cycles for which a warp instruction occupies its pipe."""
+    """Return the cycles for which a warp instruction occupies `pipe`, rounded to at least 1."""
     return max(1, round(chip.issue_interval(pipe)))
 
 
 @cache
 def _issue(ring: int, interval: int, is_counted: bool, port_interval: int) -> Helper:
-    """`ring` is the place of the pipe's ring behind the issue port, 0 for no pipe. `port_interval`: cycles that a slot of the port takes, 0
-    for an instruction that needs none."""
+    """Build the helper that reserves a slot of the issue port and then one of a pipe.
+
+    `ring` is the index of the pipe's ring behind the issue port, 0 for no pipe. `port_interval` is the number of cycles in a slot of the
+    port, 0 for an instruction that needs no issue slot."""
 
     def build(e: Emit, sm: Value, subcore: Value, time: Value) -> None:
         port = e.at(sm, e.mul(e.zext(subcore, I64), constant(I64, PORT_BYTES)))

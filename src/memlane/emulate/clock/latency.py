@@ -1,9 +1,9 @@
-"""How long each PTX instruction takes on a chip, for the clock layer.
+"""Look up the latency, the pipe and the issue slots of each PTX instruction on a chip.
 
-A row of the table names opcodes, the types that it holds for, and what the assembler makes of them: a chain of classes, each a field of
+A row of the table names opcodes, the types that it applies to, and what the assembler makes of them: a chain of classes, each a field of
 `chip.Latency`. One class is one machine instruction with that latency; a chain of several takes the sum and as many issue slots; `alu|2`
-are two that do not need each other, such as the halves of a 64-bit register. The chains of divisions, square roots and 64-bit integers
-are estimates of the code that ptxas emits for them, since PTX does not show it.
+means two independent instructions, such as those for the halves of a 64-bit register. The chains of divisions, square roots and 64-bit
+integers are estimates of the code that ptxas emits for them, since PTX does not show it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from memlane.ptx.types import SCALAR_TYPES
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What an instruction takes."""
+    """Latency, pipe and issue slots of an instruction."""
 
     latency: int
-    """Cycles from its start to the start of an instruction that needs its result."""
+    """Cycles from the start of the instruction to the earliest start of one that needs its result."""
     pipe: str = ""
-    """The pipe that it occupies, one of `clock.PIPES`; empty if only the issue port."""
+    """The pipe that it occupies, one of `issue.PIPES`; empty if it takes only issue slots."""
     issues: int = 1
-    """Issue slots, one behind the other."""
+    """Consecutive issue slots."""
 
 
 _TABLE: tuple[tuple[str, str, str], ...] = (
@@ -61,7 +61,7 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("bar barrier",                                  "any",            "barrier"),
     ("tex tld4 suld",                                "any",            "texture"),
 )  # fmt: skip
-"""Searched from the top; an opcode with a dot needs that modifier. What is not here takes one `alu`."""
+"""Rows are searched from the top; an opcode with a dot matches only with that modifier. An instruction without a row is one `alu`."""
 
 _MEMORY = {"shared": "shared", "const": "constant", "param": "constant", "local": "l1", "global": "l1", "generic": "l1"}
 _DEVICE_FENCES = {"gl", "sys", "gpu", "cluster"}
@@ -69,11 +69,11 @@ _DEVICE_FENCES = {"gl", "sys", "gpu", "cluster"}
 
 @lru_cache(maxsize=4096)
 def timing_of(chip: Chip, opcode: str, type: str = "", space: str = "", special: str = "") -> Timing:
-    """What the instruction takes on `chip`, its operands being ready.
+    """Return the timing of an instruction on `chip` once its operands are ready.
 
-    `opcode` is the whole dotted opcode, `type` the type that it computes in (of the sources for comparisons), `space` that of the address
-    of a memory instruction, `special` the special register that a `mov` reads. Memory is taken to be served at once by the first level:
-    L1, or the first constant cache; what the lower levels and conflicts add is known only when it runs (`caches`, `Clock.lsu`).
+    `opcode` is the whole dotted opcode, `type` the type that it computes in (of the sources for comparisons), `space` the state space of a
+    memory instruction's address, `special` the special register that a `mov` reads. A memory access is assumed to hit the first level (L1,
+    or the first constant cache) without a conflict; what lower levels and conflicts add is known only at run time (`caches`, `Clock.lsu`).
     """
     base, *modifiers = opcode.split(".")
     if special:
@@ -106,7 +106,7 @@ def _chain(base: str, modifiers: frozenset[str], kinds: frozenset[str]) -> str:
 
 
 def _kinds(base: str, modifiers: list[str], name: str) -> frozenset[str]:
-    """The words of the table's second column that hold for a type."""
+    """Return the words of the table's second column that apply to the type called `name`."""
     kind = SCALAR_TYPES.get(name)
     if kind is None or kind.kind == "pred":
         return frozenset({"any"})
@@ -117,7 +117,7 @@ def _kinds(base: str, modifiers: list[str], name: str) -> frozenset[str]:
 
 
 def _is_plain_integer(modifiers: list[str]) -> bool:
-    """Whether a conversion goes from integer to integer: an extension or a cut, which the integer pipe does."""
+    """Return whether a conversion is from integer to integer: an extension or truncation, which the integer pipe does."""
     types = [SCALAR_TYPES[word] for word in modifiers if word in SCALAR_TYPES]
     return bool(types) and all(kind.kind in "usb" for kind in types)
 

@@ -1,4 +1,4 @@
-"""The state of the clock layer's caches: arrays that generated code works on (`clock.caches`), with what moved between them."""
+"""Hold the state of the clock layer's caches: arrays that generated code reads and writes (`caches`), with counters of the traffic."""
 
 from __future__ import annotations
 
@@ -14,30 +14,37 @@ from memlane.emulate.clock.queues import BUSY_PARTS, Queues
 from memlane.emulate.layout import HOST_LINE_BYTES
 
 LEAST_WAYS, MOST_WAYS = 16, 32
-"""Ways of a set: of L1 at least, on average, and of any set at most."""
+"""Fewest ways of a set of L1 on average, and most ways of any set."""
 
 TRAFFIC = ("read", "read_lines", "written", "written_lines", "partly_written", "partly_written_lines", "partly_written_bytes", "atomic")
-"""What goes between a multiprocessor and L2, counted in the level of its L1: sectors `read` past or through L1; `written` whole, and
-`partly_written`, of which a request writes fewer than all bytes; with `atomic` operations. `_lines`: the lines that these are in, counted
-anew in each request; those where some sector is written in part are `partly_written_lines`, and the bytes that requests write to these
-lines `partly_written_bytes`."""
+"""Counters of the traffic between a multiprocessor and L2, kept in the `LEVEL` of its L1.
+
+Sectors: `read` from L2 (misses of L1, and loads past it); `written` whole; `partly_written`, where a request writes only some of the bytes;
+`atomic`, with atomic operations. `_lines` counts the lines of these sectors, once per request; a line with a partly written sector counts
+in `partly_written_lines` only, and `partly_written_bytes` are the bytes that requests write to such lines."""
 FAR = ("fetched", "fetched_pairs", "allocated", "allocated_pairs", "written_back", "hottest")
-"""What is counted in the level of L2: sectors that came from DRAM, and the aligned pairs of sectors that these are in where the other one
-was not there already; those that stores brought in without a fetch, and their pairs; those that went to DRAM when their line made room for
-another one; and the most sectors of requests that had atomic operations in one line."""
+"""Counters of the `LEVEL` of L2.
+
+`fetched`: sectors from DRAM, and in `fetched_pairs` the aligned pairs of sectors whose other sector was absent; `allocated`,
+`allocated_pairs`: likewise for sectors that stores brought in without a fetch; `written_back`: dirty sectors of evicted lines; `hottest`:
+sectors of requests with atomic operations in the line that has the most of them."""
 
 SET = np.dtype([("marks", "u1", MOST_WAYS), ("ages", "u1", MOST_WAYS)])
-"""One set of a cache, which fills one line of the host's cache. `marks` holds a byte of each line's number, or 0 where no line is: a search
-compares the numbers of those lines alone whose mark fits. `ages` counts how many other lines of the set were used since each line was: 0
-for the one used last, and `NO_WAY` where the set has no such way."""
+"""One set of a cache, which fills one line of the host's cache.
+
+`marks` holds for each way a byte of the tag, or 0 where the way is empty: a search compares whole tags only where the mark matches. `ages`
+is the LRU order: the number of other lines of the set that were used since the line was, 0 for the most recent, `NO_WAY` where the set has
+no such way."""
 NO_WAY = 0xFF
 LINE_WORDS = 4
-"""A line has this many words, or one for each sector if these are more."""
+"""Fewest words of a line; a line with more sectors has one word for each sector."""
 ARRIVAL_BITS, DIRTY_BIT = 48, 47
 PRESENT = (1 << ARRIVAL_BITS) - 1
 DIRTY = 1 << DIRTY_BIT
-"""The parts of a line's word. In the lower `ARRIVAL_BITS`: the cycle in which a sector arrives + 1, or 0 where it is absent; in L2 with
-`DIRTY` where it was stored to. Above, in each of the first `LINE_WORDS` words, 16 bits of the line's number + 1, the lowest ones first."""
+"""Fields of a word of a line.
+
+The lower `ARRIVAL_BITS` hold the cycle in which the sector arrives + 1, or 0 where it is absent; in L2 with `DIRTY` set if the sector was
+stored to. Above them, each of the first `LINE_WORDS` words holds 16 bits of the tag (the line's number + 1), the lowest bits first."""
 
 LEVEL = np.dtype(
     [
@@ -55,33 +62,40 @@ LEVEL = np.dtype(
         *((name, "u8") for name in (*TRAFFIC, *FAR)),
     ]
 )
-"""One cache. `sets` points to its `SET`s; `lines` to u64[ways, sets, words], the lines that these hold, `way_bytes` from way to way: so
-neighbouring lines that come one after the other lie side by side in the host's memory too. `atomics`, of L2, points to u64[ways, sets, 2]:
-of requests of this launch with atomic operations in the line, their sectors, and for how many `BUSY_PARTS` of a clock they keep a part of
-L2 busy; null of an L1. `atomic_busy` is the sum of the latter over all lines.
-`queues`, of L2, points to the queues of a launch; `delay` is for how long the last fetch from DRAM waited there. `part_sectors` are those
-that stores brought in which wrote parts of them, and `part_bytes` what such stores wrote."""
+"""Record of one cache.
+
+- `sets` points to its `SET`s; `lines` to u64[ways, sets, words], with `way_bytes` from one way to the next, so that neighbouring lines lie
+  side by side in the host's memory too.
+- `atomics` (null in an L1) points to u64[ways, sets, 2]: for requests of this launch with atomic operations in the line, the number of
+  their sectors, and the time for which they keep a part of L2 busy, in units of 1 / `BUSY_PARTS` clocks. `atomic_busy` sums that time over
+  all lines, scaled by `Rule.spread`.
+- `queues` (L2 only) points to the queues of the launch; `delay` is the number of cycles that the last fetch from DRAM waited there.
+- `part_sectors` counts the sectors that partial stores brought in; `part_bytes` the bytes that such stores wrote."""
 
 LEAST_FAR_WAYS, UNEVEN = 12, 0.1
-"""Ways of a set of L2, at least, on average; and the standard deviation over sets, as a share of that, by `streams` in
-benchmarks/results/h200/predict_calibration.json: what is kept of memory that is a little larger than L2, or a little smaller."""
+"""Fewest ways of a set of L2 on average, and the standard deviation over sets as a share of the average.
+
+Fitted to `streams` in benchmarks/results/h200/predict_calibration.json: the share of a buffer slightly larger or smaller than L2 that stays
+in L2."""
 PAIR_LINES, BLOCK_LINES = 2, 8
-"""Neighbouring lines whose atomic operations one part of L2 does, and those that two parts do: one the pairs 0 and 3 of a block, the other
-1 and 2, by `atomic ladder` in benchmarks/results/h200/predict_calibration.json."""
+"""Neighbouring lines whose atomic operations the same part of L2 executes, and the lines of a block that two parts share.
+
+One part executes the pairs 0 and 3 of a block, the other 1 and 2, by `atomic ladder` in
+benchmarks/results/h200/predict_calibration.json."""
 
 CACHES = np.dtype([("l1", "u8"), ("l2", "u8"), ("queues", "u8")])
-"""Pointers to the first of the `LEVEL`s of the multiprocessors, to that of L2, and to the queues in front of it and behind."""
+"""Pointers to the first `LEVEL` of the multiprocessors' L1s, to the `LEVEL` of L2, and to the queues of the launch."""
 
 
 class Level:
-    """`count` equal caches of `nbytes` each, empty; one of them where it `is_far`, as L2 is."""
+    """`count` equal, empty caches of `nbytes` each; `is_far` marks the L2, whose sets have unequal numbers of ways."""
 
     def __init__(self, chip: Chip, nbytes: int, count: int = 1, is_far: bool = False) -> None:
         lines = max(1, nbytes // chip.line_bytes)
         least = LEAST_FAR_WAYS if is_far else LEAST_WAYS
         self.sets = 1 << max(0, (lines // least).bit_length() - 1)
         self.ways = _ways(lines, self.sets, UNEVEN if is_far else 0.0)
-        """Of each set."""
+        """Ways of each set."""
         shape = (count, int(self.ways.max()), self.sets, line_words(chip.line_bytes // chip.sector_bytes))
         self._sets, self._lines = _zeros(((count, self.sets), SET), (shape, np.dtype(np.uint64)))
         self._sets["ages"] = _ages(self.ways)
@@ -97,18 +111,20 @@ class Level:
 
     @property
     def lines(self) -> int:
-        """Lines that are there."""
+        """Return the number of lines present, in all caches together."""
         return int(np.count_nonzero(self._sets["marks"]))
 
     @property
     def dirty_share(self) -> float:
-        """Of the lines that are there, those that were stored to."""
+        """Return the share of the lines present that are dirty, 0 if there are none."""
         dirty = (self._lines & np.uint64(DIRTY) != 0).any(axis=-1)
         return float(np.count_nonzero(dirty)) / max(1, self.lines)
 
     def atomic_cycles(self) -> tuple[float, float]:
-        """Return for how long the atomic operations of the busiest lines keep their part of L2 busy, and for how long those of the launch
-        would keep one part busy that did them all."""
+        """Return two times in cycles, both 0 without timed atomics.
+
+        The first is the time for which the atomic operations of the busiest group of lines that share a part of L2 keep it busy; the
+        second the time for which all those of the launch would keep one part busy."""
         total = float(self.records["atomic_busy"].sum()) / BUSY_PARTS
         if not total:
             return 0.0, 0.0
@@ -121,7 +137,7 @@ class Level:
         return float(np.bincount(places, busy[touched]).max(initial=0.0)) / BUSY_PARTS, total
 
     def begin_launch(self) -> None:
-        """Count from 0 what moves from now on."""
+        """Reset the traffic counters and the counts of atomic operations."""
         if self.records["hottest"].any():
             self._atomics[:] = 0
         for name in (*TRAFFIC, *FAR, "atomic_busy", "part_sectors", "part_bytes"):
@@ -129,7 +145,7 @@ class Level:
 
 
 def _ways(lines: int, sets: int, uneven: float) -> npt.NDArray[np.uint64]:
-    """How many of so many lines each set has: as many on average, the same in every run."""
+    """Return the number of ways of each set, `lines / sets` on average with a relative spread of `uneven`; same in every run."""
     each = lines / sets
     if not uneven:
         return np.full(sets, lines // sets, np.uint64)
@@ -139,21 +155,22 @@ def _ways(lines: int, sets: int, uneven: float) -> npt.NDArray[np.uint64]:
 
 
 def _ages(ways: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
-    """The ages of sets that hold nothing yet: their first way is the next to be taken."""
+    """Return the ages of empty sets: the first way is the oldest, so it is filled first."""
     ages = ways[:, None].astype(np.int64) - 1 - np.arange(MOST_WAYS)
     return np.where(ages < 0, NO_WAY, ages).astype(np.uint8)
 
 
 def _numbers(lines: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The numbers of lines, given their words."""
+    """Decode the numbers of lines from their words."""
     parts = lines[:, :LINE_WORDS] >> np.uint64(ARRIVAL_BITS)
     shifts = (64 - ARRIVAL_BITS) * np.arange(LINE_WORDS, dtype=np.uint64)
     return np.asarray(np.bitwise_or.reduce(parts << shifts, axis=1) - np.uint64(1), np.uint64)
 
 
 def _zeros(*arrays: tuple[tuple[int, ...], np.dtype[Any]]) -> list[npt.NDArray[Any]]:
-    """Return arrays of zeros in one piece of memory, which then is large enough for large pages of the host. Each begins with a line of the
-    host's cache, so that no set and no line is spread over more of these than it has to."""
+    """Allocate arrays of zeros in one block of memory, which is then large enough for the host's large pages.
+
+    Each array is aligned to a line of the host's cache, so that no set or line straddles more of these than it must."""
     sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in arrays]
     starts = np.cumsum([0, *(size + -size % HOST_LINE_BYTES for size in sizes)])
     memory = np.zeros(starts[-1] + HOST_LINE_BYTES, np.uint8)
@@ -163,22 +180,23 @@ def _zeros(*arrays: tuple[tuple[int, ...], np.dtype[Any]]) -> list[npt.NDArray[A
 
 
 def line_words(sectors: int) -> int:
-    """Return how many words a line of so many sectors has."""
+    """Return the number of words of a line with `sectors` sectors."""
     return max(LINE_WORDS, sectors)
 
 
 @dataclass(frozen=True, eq=False)
 class Caches:
-    """The caches of one launch: fresh L1s, and an L2 that may outlive it. `address` is what generated code gets; keep the object
-    meanwhile."""
+    """Caches of one launch: fresh L1s, and an L2 that may outlive the launch.
+
+    Generated code gets `address`; keep the object alive while such code may run."""
 
     chip: Chip
     sm_count: int
     shared_bytes: int = 0
-    """Shared memory that the resident blocks of a multiprocessor take from L1 where both are one."""
+    """Bytes of shared memory of the resident blocks of a multiprocessor, taken from L1 where both share one memory."""
     l2: Level | None = None
     share: float = 1.0
-    """Of the chip's multiprocessors that these are, of what they pass to L2."""
+    """Simulated share of the chip's multiprocessors, which get the same share of the rates of L2 and DRAM."""
     base: int = 0
     """The cycle in which the launch begins."""
     l1: Level = field(init=False)
@@ -201,7 +219,7 @@ class Caches:
 
 
 def l1_bytes(chip: Chip, shared_bytes: int) -> int:
-    """What shared memory leaves to the first-level cache; all of it where shared memory is apart (older chips)."""
+    """Return the bytes that shared memory leaves to L1; all of L1 where shared memory is separate (older chips)."""
     if chip.l1_bytes <= chip.shared_bytes_per_sm:
         return chip.l1_bytes
     return chip.l1_bytes - min(shared_bytes, chip.shared_bytes_per_sm)

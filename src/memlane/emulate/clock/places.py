@@ -1,8 +1,8 @@
-"""Where lines are in a cache of the clock layer: sets, ways, and which line makes room for another.
+"""Find, insert and evict lines in a cache of the clock layer: sets, ways and LRU replacement.
 
-The set is the line's number with its upper parts folded in, so that power-of-two strides spread. Sets of L2 have more ways or fewer, as if
-lines were spread less evenly over sets of one size: a launch that touches about as much as L2 holds finds part of it there. The line that
-was used longest ago goes.
+The set is a hash of the line's number: its upper bits are folded in, so that power-of-two strides spread over the sets. Sets of L2 differ
+in their number of ways, as if lines were spread unevenly over sets of equal size: a launch that touches about as much as L2 holds finds
+part of it there. The least recently used line is evicted.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from memlane.emulate.layout import offset
 from memlane.emulate.runtime.helper import Helper, invoke
 
 _QUARTERS = ir.VectorType(I64, LINE_WORDS)
-"""The parts of a line's number, as its first words hold them."""
+"""Vector of the pieces of a tag, as the first words of a line hold them."""
 COVERED = 0.9
-"""Of the bytes of sectors that stores wrote parts of: from there on, others are taken to have written the rest of each."""
+"""Share of the bytes of partly written sectors from which on other stores are assumed to have completed each sector."""
 
 
 def _quarters(e: Emit, line: Value) -> Value:
-    """What tells a line from others, as its words have it."""
+    """Return the tag of a line, split into pieces as its words hold it."""
     bits = 64 - ARRIVAL_BITS
     shifts = ir.Constant(_QUARTERS, [bits * quarter for quarter in range(LINE_WORDS)])
     shifted = e.lshr(spread(e, e.add(line, constant(I64, 1)), LINE_WORDS), shifts)
@@ -33,14 +33,14 @@ def _quarters(e: Emit, line: Value) -> Value:
 
 
 def is_at(e: Emit, line: Value, place: Value) -> Value:
-    """Whether a line is at a place."""
+    """Return whether the tag at `place` is that of `line`; i1."""
     there = e.lshr(e.load(place, typ=_QUARTERS, align=8), ir.Constant(_QUARTERS, [ARRIVAL_BITS] * LINE_WORDS))
     different = e.icmp_unsigned("!=", there, _quarters(e, line))
     return e.icmp_unsigned("==", e.bitcast(different, ir.IntType(LINE_WORDS)), ir.Constant(ir.IntType(LINE_WORDS), 0))
 
 
 class Sets:
-    """The sets of 32 lines in a cache, in code that looks for these."""
+    """Sets of the lines of 32 lanes in a cache, for generated code that looks the lines up."""
 
     def __init__(self, e: Emit, sectors: int, level: Value, lines: Value) -> None:
         self._e, self._sectors, self._level = e, sectors, level
@@ -50,24 +50,24 @@ class Sets:
         fold = e.xor(fold, e.lshr(fold, e.splat(e.shl(bits, constant(I64, 1)))))
         numbers = e.and_(fold, e.splat(e.get(level, LEVEL, "set_mask")))
         self._marks, self._numbers, self._lines = e.local(vector(I8), 64), e.local(vector(I64), 64), e.local(vector(I64), 64)
-        e.store_lanes(e.intrinsic("umax", [e.trunc(upper, vector(I8)), constant(vector(I8), 1)]), self._marks)  # 0 is where no line is
+        e.store_lanes(e.intrinsic("umax", [e.trunc(upper, vector(I8)), constant(vector(I8), 1)]), self._marks)  # 0 marks an empty way
         e.store_lanes(numbers, self._numbers)
         e.store_lanes(lines, self._lines)
 
     def of(self, lane: Value) -> Set:
-        """The set of the line of a lane."""
+        """Return the set of the line of a lane."""
         e = self._e
         mark = e.load(e.element(self._marks, lane, I8), typ=I8)
         number, line = (e.load(e.element(one, lane, I64), typ=I64) for one in (self._numbers, self._lines))
         return Set(e, self._sectors, self._level, number, mark, line)
 
     def bring_near(self, lanes: Value) -> None:
-        """Fetch the sets of some lanes into the host's own caches, for all of them at once: one after the other would wait for memory."""
+        """Prefetch the sets of `lanes` into the host's caches, so that the later look-ups do not miss one after another."""
         with self._e.each_lane(lanes) as lane:
             self._e.prefetch(self.of(lane).address)
 
     def bring_places_near(self, lanes: Value) -> Value:
-        """Fetch the lines of some lanes likewise, or what they take the place of; the lanes whose lines are not there."""
+        """Prefetch the lines of `lanes`, or the lines that they will evict; return a mask of the lanes whose lines are absent for sure."""
         e, missing = self._e, self._e.variable(constant(I32, 0))
         with e.each_lane(lanes) as lane:
             one = self.of(lane)
@@ -79,7 +79,7 @@ class Sets:
 
 
 class Set:
-    """The set of a line in a cache."""
+    """Set of a line in a cache."""
 
     def __init__(self, e: Emit, sectors: int, level: Value, number: Value, mark: Value, line: Value) -> None:
         self._e, self._sectors, self._level = e, sectors, level
@@ -87,18 +87,18 @@ class Set:
         self.address = e.at(e.get_pointer(level, LEVEL, "sets"), e.mul(number, constant(I64, SET.itemsize)))
 
     def candidates(self) -> Value:
-        """Mask of the ways whose lines have the mark."""
+        """Return a mask of the ways whose mark matches; their tags remain to be compared."""
         e = self._e
         return e.mask_of(e.icmp_unsigned("==", e.load_lanes(self.address, I8), e.splat(self.mark)))
 
     def place(self, way: Value) -> Value:
-        """Where the words of the line in a way are."""
+        """Return the address of the words of the line in a way."""
         e = self._e
         first = e.at(e.get_pointer(self._level, LEVEL, "lines"), e.mul(self.number, constant(I64, 8 * line_words(self._sectors))))
         return e.at(first, e.mul(way, e.get(self._level, LEVEL, "way_bytes")))
 
     def put(self, place: Value, way: Value) -> None:
-        """Put the line at the place of a way, with all sectors absent."""
+        """Insert the line into a way, at address `place`, with all sectors absent."""
         e = self._e
         e.store(self.mark, e.element(self.address, way, I8))
         e.store(e.shl(_quarters(e, self.line), ir.Constant(_QUARTERS, [ARRIVAL_BITS] * LINE_WORDS)), place, align=8)
@@ -109,14 +109,14 @@ class Set:
         return self._e.at(self.address, offset(SET, "ages"))
 
     def oldest(self) -> Value:
-        """The way whose line was used longest ago, or never; i64."""
+        """Return the least recently used way, empty ways first; i64."""
         e, ages = self._e, self._e.load_lanes(self._ages(), I8)
         ways = e.popcount(e.mask_of(e.icmp_unsigned("!=", ages, constant(vector(I8), NO_WAY))))
         last = e.splat(e.trunc(e.sub(ways, constant(I32, 1)), I8))
         return e.zext(e.lowest_bit(e.mask_of(e.icmp_unsigned("==", ages, last))), I64)
 
     def use(self, way: Value) -> None:
-        """Make a way the one that was used last."""
+        """Mark a way as the most recently used."""
         e, ages = self._e, self._e.load_lanes(self._ages(), I8)
         own = e.load(e.element(self._ages(), way, I8), typ=I8)
         older = e.sub(ages, e.sext(e.icmp_unsigned("<", ages, e.splat(own)), vector(I8)))
@@ -124,21 +124,22 @@ class Set:
         e.store_lanes(e.select(is_own, constant(vector(I8), 0), older), self._ages())
 
     def find(self, allocate: bool, is_far: bool = False) -> Value:
-        """As the helper `find`."""
+        """Call the helper `find` for this set and line."""
         return invoke(self._e, find(self._sectors, allocate, is_far), self._level, self.number, self.mark, self.line)
 
 
 def place_number(e: Emit, sectors: int, level: Value, place: Value) -> Value:
-    """The number of a place among those of all sets and ways; i64."""
+    """Return the index of a line's place among the places of all sets and ways; i64."""
     distance = e.sub(e.ptrtoint(place, I64), e.get(level, LEVEL, "lines"))
     return e.udiv(distance, constant(I64, 8 * line_words(sectors)))
 
 
 @cache
 def find(sectors: int, allocate: bool, is_far: bool = False) -> Helper:
-    """`(level: ptr, set: i64, mark: i8, line: i64) -> ptr`: the words of a line, which is the one used last from then on. If the line is
-    not there: null, or with `allocate` the place of the one used longest ago, with all sectors absent. Of L2, which `is_far`, what goes is
-    counted, and keeps DRAM busy."""
+    """Return the helper `(level: ptr, set: i64, mark: i8, line: i64) -> ptr` that looks a line up and returns the address of its words.
+
+    A hit makes the line the most recently used. A miss returns null, or with `allocate` evicts the least recently used line and returns its
+    place, with all sectors absent. In L2 (`is_far`), an eviction counts the dirty sectors and charges DRAM for their write-back."""
 
     def build(e: Emit, level: Value, number: Value, mark: Value, line: Value) -> None:
         where = Set(e, sectors, level, number, mark, line)
@@ -170,13 +171,13 @@ def find(sectors: int, allocate: bool, is_far: bool = False) -> Helper:
 
 
 def _write_back(e: Emit, sectors: int, level: Value, place: Value) -> None:
-    """Count the sectors at `place` that were stored to, and begin anew to count the atomics at the line there."""
+    """Count the dirty sectors at `place`, charge DRAM for them, and reset the counts of atomics of the line there."""
     back = constant(I64, 0)
     for sector in range(sectors):
         back = e.add(back, _is_dirty(e, e.load(e.at(place, 8 * sector), typ=I64)))
     e.bump(level, LEVEL, "written_back", back)
     _keep_dram_busy(e, sectors, level, place, back)
-    # Where there were none all counts are 0, and their memory is better not touched.
+    # Without atomics all counts are 0: do not touch their memory.
     with e.if_then(e.icmp_unsigned("!=", e.get(level, LEVEL, "hottest"), constant(I64, 0)), likely=False):
         number = place_number(e, sectors, level, place)
         own = e.element(e.get_pointer(level, LEVEL, "atomics"), e.shl(number, constant(I64, 1)), I64)
@@ -185,7 +186,9 @@ def _write_back(e: Emit, sectors: int, level: Value, place: Value) -> None:
 
 
 def _keep_dram_busy(e: Emit, sectors: int, level: Value, place: Value, back: Value) -> None:
-    """Let sectors go to DRAM: pieces of it, whose rest is read first, where stores wrote parts of sectors that no others completed."""
+    """Charge DRAM for writing back the `back` dirty sectors at `place`.
+
+    Where stores left sectors partly written, whole pieces of DRAM are written, and read first."""
     queues = e.get_pointer(level, LEVEL, "queues")
     sectors_written, read = e.variable(back), e.variable(constant(I64, 0))
     covered = e.mul(e.get(level, LEVEL, "part_sectors"), constant(I64, round(SECTOR_BYTES * COVERED)))
@@ -202,5 +205,5 @@ def _keep_dram_busy(e: Emit, sectors: int, level: Value, place: Value, back: Val
 
 
 def _is_dirty(e: Emit, word: Value) -> Value:
-    """1 for a word whose sector was stored to; else 0."""
+    """Return 1 for a word of a dirty sector, else 0; i64."""
     return e.and_(e.lshr(word, constant(I64, DIRTY_BIT)), constant(I64, 1))

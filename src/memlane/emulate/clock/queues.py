@@ -1,17 +1,16 @@
-"""The queues of what all multiprocessors share: the way to L2, the way back, L2 itself, DRAM.
+"""Model the queues of the resources that all multiprocessors share: the ways to L2 and back, L2 itself, and DRAM.
 
-    queues = Queues(chip, share=1.0)                                   # the state: nothing is under way
-    cycles = invoke(e, wait_in, ring, time, cost)                      # i64: for how long something that arrives at `time` waits
+    queues = Queues(chip, share=1.0)                                   # the state: all queues are empty
+    cycles = invoke(e, wait_in, ring, time, cost)                      # i64: cycles for which a request that arrives at `time` waits
 
-A queue is a ring (`rings`) whose slots are `SLOT_CYCLES` long. What passes costs parts of a cycle: a sector of a load, at 141 sectors a
-clock, 1/141. Costs are added up behind the ring, and take a slot whenever they fill one; everything waits for the first slot that is free
-when it arrives. So the rate is exact, a request that arrives at an idle part waits for nothing, and one that arrives at a busy part waits
-for all that came before it.
+A queue is a ring (`rings`) whose slots are `SLOT_CYCLES` long. Each request costs fractions of a cycle: a sector of a load, at 141 sectors
+a clock, 1/141. Costs accumulate behind the ring and take a slot whenever they fill one; every request waits for the first slot that is free
+when it arrives. So the rate is exact: a request to an idle resource does not wait, and a request to a busy one waits for all earlier work.
 
-Accesses take longer even before a queue fills: they do not arrive one by one, they meet in the slices of L2 and in the banks of DRAM, and
-DRAM turns round between reads and writes. The share of slots that were taken shortly before says by how much.
+Accesses slow down even before a queue fills: they arrive in bursts, collide in the slices of L2 and the banks of DRAM, and DRAM turns round
+between reads and writes. The share of slots taken shortly before determines by how much.
 
-A sample of multiprocessors has its `share` of each rate. A rate that the chip's file lacks costs nothing.
+A simulated sample of the multiprocessors gets its `share` of each rate. A rate that is missing in the chip's file costs nothing.
 """
 
 from __future__ import annotations
@@ -29,38 +28,47 @@ from memlane.emulate.runtime.helper import helper, invoke
 SLOT_CYCLES = 8
 BUSY_PARTS = 64
 COST_BITS = 16
-"""Costs are in parts of a cycle, so many bits."""
+"""Fraction bits of a cost: costs are fixed-point numbers of cycles."""
 FULL_SLOT = SLOT_CYCLES << COST_BITS
 WORD_SLOTS = 64
 IN_COMPANY, MIXED, LOADED_L2 = 0.06, 1.2, 1.1
-"""How much longer an access to DRAM takes when others are under way, and besides when DRAM is always busy with writes, between which it
-turns round; and one to L2 when L2 is always busy: each in proportion to the time for which it is. By `occupancy`, `copies by vector width`,
-`strided gathers` and `reduction ladder` in benchmarks/results/h200/predict_measured.json."""
+"""Extra latency under load, as shares of the unloaded latency.
+
+`IN_COMPANY`: of a DRAM access when DRAM was used shortly before; `MIXED`: of a DRAM access, in addition, when DRAM was fully busy with
+writes, because it turns round between the two; `LOADED_L2`: of an L2 access when L2 was fully busy. The latter two scale with the share of
+busy slots. Fitted to `occupancy`, `copies by vector width`, `strided gathers` and `reduction ladder` in
+benchmarks/results/h200/predict_measured.json."""
 RECENT = 512 << COST_BITS
-"""Cycles for which DRAM is busy, of which it is known what share were writes: from then on earlier ones count half."""
+"""Busy time of DRAM, in cost units, over which the share of writes is tracked: both sums are halved whenever it is exceeded."""
 RINGS = ("reads", "writes", "l2", "dram")
 COSTS = (
     *("read", "read_lines", "written", "written_lines", "partly_written", "partly_written_lines", "atomic"),
     *("served", "fetched", "fetched_pairs", "written_back", "turned"),
 )
-"""Of a sector, or a line of a request, as `Traffic` calls them; `served`: of a sector that L2 takes or gives; `turned`: of a
-sector written where as much is read, because DRAM turns round between the two; `atomic`:
-of a sector, or of one of `BUSY_PARTS` of a clock for which a part of L2 is busy, where the chip's file says for how long it is."""
+"""Names of costs: of a sector, or of a line of a request, as `Traffic` names them.
+
+`served`: of a sector that L2 gives or takes, on the side of the multiprocessors or of DRAM; `turned`: the extra cost of a written sector
+when as much is read, because DRAM turns round between the two; `atomic`: of a sector, or of 1 / `BUSY_PARTS` clocks for which a part of L2
+is busy, where the chip's file gives that time."""
 QUEUES = np.dtype(
     [
         *((name, "u1", (STEP_BYTES,)) for name in RINGS),
         *((name, "i8") for name in (*COSTS, "in_company", "mixed", "loaded_l2", "recent", "recent_writes", "base")),
     ]
 )
-"""`in_company`, `mixed`, `loaded_l2`: parts of a cycle by which an access takes longer, the latter two for each of the last `WORD_SLOTS`
-slots that was taken. `recent`, `recent_writes`: what DRAM did lately, and how much of that were writes, in parts of a cycle."""
+"""Record of the queues of a launch; all costs and times are in units of 1 / 2^`COST_BITS` cycles, except `base`, a cycle.
+
+`in_company`, `mixed`, `loaded_l2`: extra latency of an access, the latter two per busy slot among the last `WORD_SLOTS`. `recent`,
+`recent_writes`: recent busy time of DRAM, and the part of it that was writes."""
 
 
 class Queues:
-    """The queues of one launch on a chip, or on a `share` of its multiprocessors. Keep the object while generated code has `address`."""
+    """Queues of one launch on a chip, or on a `share` of its multiprocessors.
+
+    Generated code gets `address`; keep the object alive while such code may run."""
 
     def __init__(self, chip: Chip, share: float = 1.0, base: int = 0) -> None:
-        """`base`: the cycle in which the launch begins, so that a launch takes as long whenever that is."""
+        """Start with empty queues, which count time from `base`, the cycle in which the launch begins."""
         self._record: npt.NDArray[Any] = np.zeros(1, QUEUES)
         for name, cycles in costs(chip).items():
             self._record[name] = round(cycles / share * (1 << COST_BITS))
@@ -75,7 +83,7 @@ class Queues:
 
 
 def costs(chip: Chip) -> dict[str, float]:
-    """Return for how many cycles each thing of `COSTS` keeps its queue busy."""
+    """Return the cycles for which one unit of each of `COSTS` keeps its queue busy; costs without a known rate are absent."""
     rates = chip.bandwidth
     ways = {"read": rates.l2_read, "read_lines": rates.l2_read_lines, "written": rates.l2_write, "written_lines": rates.l2_write_lines}
     ways |= {"partly_written": rates.l2_partial_write, "partly_written_lines": rates.l2_partial_write_lines, "atomic": rates.l2_atomic}
@@ -93,22 +101,22 @@ def costs(chip: Chip) -> dict[str, float]:
 
 
 def ring(e: Emit, queues: Value, name: str) -> Value:
-    """Return where a queue is."""
+    """Return the address of the ring called `name`, one of `RINGS`."""
     return e.at(queues, int(QUEUES.fields[name][1]))  # type: ignore[index]
 
 
 def since(e: Emit, queues: Value, time: Value) -> Value:
-    """Return a time as the cycles since the launch began, in which rings count."""
+    """Convert a cycle to cycles since the launch began, the time base of the rings."""
     return e.sub(time, e.get(queues, QUEUES, "base"))
 
 
 def cost(e: Emit, queues: Value, name: str, count: Value) -> Value:
-    """Return what so many of something cost."""
+    """Return the cost of `count` units of `name`, one of `COSTS`."""
     return e.mul(e.get(queues, QUEUES, name), count)
 
 
 def write_to_dram(e: Emit, queues: Value, sectors: Value, besides: Value) -> None:
-    """Keep DRAM busy with writes of so many sectors, and with what is read for them, from when something else arrives there."""
+    """Charge DRAM for writing `sectors`, plus the cost `besides` of reads that these need. The next request that arrives pays for it."""
     recent, writes = e.get(queues, QUEUES, "recent"), e.get(queues, QUEUES, "recent_writes")
     twice = e.shl(e.sub(recent, writes), constant(I64, 1))
     turned = e.intrinsic(
@@ -124,7 +132,7 @@ def write_to_dram(e: Emit, queues: Value, sectors: Value, besides: Value) -> Non
 
 @helper("wait_in_queue", I64, POINTER, I64, I64)
 def wait_in(e: Emit, queue: Value, time: Value, amount: Value) -> None:
-    """Take what something costs that arrives at `time`; the cycles for which it waits."""
+    """Reserve the slots for a request of cost `amount` that arrives at `time`, and return the cycles for which it waits."""
     debt, arrived = e.at(queue, RING_BYTES), e.udiv(time, constant(I64, SLOT_CYCLES))
     left, place = e.variable(e.add(e.load(debt, typ=I64), amount)), e.variable(arrived)
     with e.while_(lambda: e.icmp_signed(">=", left.get(), constant(I64, FULL_SLOT))):
@@ -137,14 +145,14 @@ def wait_in(e: Emit, queue: Value, time: Value, amount: Value) -> None:
 
 @helper("wait_at_l2", I64, POINTER, I64, I64)
 def wait_at_l2(e: Emit, queues: Value, time: Value, amount: Value) -> None:
-    """As `wait_in` the queue of L2, and what accesses to it take longer besides where it is busy."""
+    """Reserve `amount` in the queue of L2, and return the cycles of waiting plus the extra latency of a busy L2."""
     longer = e.mul(_busy(e, ring(e, queues, "l2"), since(e, queues, time)), e.get(queues, QUEUES, "loaded_l2"))
     e.ret(e.add(invoke(e, wait_in, ring(e, queues, "l2"), since(e, queues, time), amount), e.lshr(longer, constant(I64, COST_BITS))))
 
 
 @helper("wait_at_dram", I64, POINTER, I64, I64)
 def wait_at_dram(e: Emit, queues: Value, time: Value, amount: Value) -> None:
-    """As `wait_in` the queue of DRAM for something that is read, and what reads take longer besides where others are under way."""
+    """Reserve `amount` of reading in the queue of DRAM, and return the cycles of waiting plus the extra latency of a busy DRAM."""
     recent, one = e.bump(queues, QUEUES, "recent", amount), constant(I64, 1)
     with e.if_then(e.icmp_signed(">", recent, constant(I64, RECENT)), likely=False):
         for name in ("recent", "recent_writes"):
@@ -157,12 +165,14 @@ def wait_at_dram(e: Emit, queues: Value, time: Value, amount: Value) -> None:
 
 
 def _busy(e: Emit, queue: Value, time: Value) -> Value:
-    """How many of the last `WORD_SLOTS` slots were taken."""
+    """Return how many of the last `WORD_SLOTS` slots before the word of `time` were taken."""
     return invoke(e, taken_before, queue, e.udiv(time, constant(I64, SLOT_CYCLES)))
 
 
 def packets(chip: Chip, operation: str) -> tuple[int, int]:
-    """For how many `BUSY_PARTS` of a clock a packet keeps a part of L2 busy, and one for all bytes of a sector; 0 where it is not known."""
+    """Return the time for which a packet of `operation` keeps a part of L2 busy, and a packet that covers a whole sector.
+
+    Both are in units of 1 / `BUSY_PARTS` clocks, and 0 where the chip's file has no rate of packets."""
     rates = chip.bandwidth
     if rates.atomic_packets is None:
         return 0, 0
@@ -174,10 +184,10 @@ def packets(chip: Chip, operation: str) -> tuple[int, int]:
 
 
 def atomic_work(e: Emit, sizes: tuple[int, int], packet: int, whole_packet: int, lanes: Value, here: Value, nbytes: Value) -> Value:
-    """For how many `BUSY_PARTS` of a clock the atomic operations of the lanes in one line keep its part of L2 busy.
+    """Return the time for which the atomic operations of the lanes `here` in one line keep its part of L2 busy, in 1 / `BUSY_PARTS` clocks.
 
-    In each sector there are as many packets as lanes at the word that most lanes meet in, and as many for all of its bytes as at the word
-    with the fewest.
+    Each sector needs as many packets as there are lanes at its most contended word; as many of these as there are lanes at its least
+    contended word cover the whole sector.
     """
     line_bytes, sector_bytes = sizes
     words = e.and_(e.lshr(e.trunc(lanes, vector(I32)), constant(vector(I32), 2)), constant(vector(I32), line_bytes // 4 - 1))

@@ -1,8 +1,9 @@
-"""Rings: what takes one thing at a time, as a bitmap of its next slots, in which a request takes the first free one at or after its time.
+"""Reserve time slots of a resource that serves one request at a time.
 
-So the outcome hardly depends on the order in which warps are simulated: a warp that ran ahead leaves the slots between its requests to
-those that come after it, which a counter of the next free slot would not. Requests earlier than a full ring before the latest one find
-nothing free before that ring. What a slot is, its users say (`issue`, `queues`).
+A ring is a bitmap of the next slots of the resource; a request takes the first free slot at or after its time. The result therefore hardly
+depends on the order in which warps are simulated: a warp that ran ahead leaves the slots between its requests free for later requests,
+which a counter of the next free slot would not. A request that is earlier than the latest one by more than a full ring finds no free slot
+before that ring. The length of a slot is defined by the users (`issue`, `queues`).
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from memlane.emulate.runtime.helper import helper
 
 WORDS = 128
 SLOTS = 64 * WORDS
-"""Slots that a ring looks ahead."""
+"""Slots of a ring."""
 ENTRY_BYTES = 16
 RING_BYTES = WORDS * ENTRY_BYTES
-"""An entry is a word of 64 slots and the number of that word since time 0, both u64."""
+"""Bytes of a ring. An entry is a word of 64 slots and the number of that word since time 0, both u64."""
 STEP_BYTES = RING_BYTES + ENTRY_BYTES
-"""From a ring to the next; behind each there is room for a count of its user's."""
+"""Bytes from one ring to the next: a ring, and room for a count that its user keeps behind it."""
 
 
 class _Cursor:
-    """A walk over the words of a ring from a slot on."""
+    """Cursor over the words of a ring, starting at a slot."""
 
     def __init__(self, e: Emit, ring: Value, slot: Value) -> None:
         self._e, self._ring = e, ring
@@ -29,9 +30,9 @@ class _Cursor:
         self._from = e.variable(e.shl(constant(I64, -1), e.and_(slot, constant(I64, 63))))
 
     def free(self) -> tuple[Value, Value, Value, Value]:
-        """The word's number, its entry, its taken slots, and those of its free slots that the walk may take.
+        """Return the current word's number, its entry, its taken slots, and its free slots at or after the start.
 
-        An entry that holds an earlier word is as good as empty; one that holds a later word is past recall: nothing is free.
+        An entry that holds an earlier word counts as empty; an entry that holds a later word has been overwritten: nothing is free.
         """
         e = self._e
         number = self._word.get()
@@ -52,7 +53,7 @@ class _Cursor:
 
 @helper("reserve", I64, POINTER, I64)
 def reserve(e: Emit, ring: Value, slot: Value) -> None:
-    """Take the first free slot of a ring at or after `slot`."""
+    """Take the first free slot of a ring at or after `slot`, and return it."""
     cursor = _Cursor(e, ring, slot)
     with e.while_(lambda: constant(I1, 1)):
         number, entry, taken, free = cursor.free()
@@ -66,14 +67,14 @@ def reserve(e: Emit, ring: Value, slot: Value) -> None:
 
 @helper("reserve_many", I64, POINTER, I64, I32)
 def reserve_many(e: Emit, ring: Value, slot: Value, count: Value) -> None:
-    """Take the first `count` (at least 1) free slots of a ring at or after `slot`; the last of them."""
+    """Take the first `count` (at least 1) free slots of a ring at or after `slot`, and return the last of them."""
     cursor = _Cursor(e, ring, slot)
     left = e.variable(e.zext(count, I64))
     last = e.variable(slot)
     with e.while_(lambda: e.icmp_unsigned("!=", left.get(), constant(I64, 0))):
         number, entry, taken, free = cursor.free()
         with e.if_then(e.icmp_unsigned("!=", free, constant(I64, 0)), likely=True):
-            rest = e.variable(free)  # the free slots that are not wanted, once the lowest ones are gone from it
+            rest = e.variable(free)  # the free slots that stay free: the loop removes those taken, lowest first
             with e.while_(lambda rest=rest: e.and_(_is_some(e, left.get()), _is_some(e, rest.get()))):
                 bits = rest.get()
                 last.set(e.or_(e.shl(number, constant(I64, 6)), e.lowest_bit(bits)))
@@ -86,7 +87,7 @@ def reserve_many(e: Emit, ring: Value, slot: Value, count: Value) -> None:
 
 @helper("first_free", I64, POINTER, I64)
 def first_free(e: Emit, ring: Value, slot: Value) -> None:
-    """Find the first free slot of a ring at or after `slot`, and leave it free."""
+    """Return the first free slot of a ring at or after `slot`, without taking it."""
     cursor = _Cursor(e, ring, slot)
     with e.while_(lambda: constant(I1, 1)):
         number, _, _, free = cursor.free()
@@ -98,7 +99,7 @@ def first_free(e: Emit, ring: Value, slot: Value) -> None:
 
 @helper("taken_before", I64, POINTER, I64)
 def taken_before(e: Emit, ring: Value, slot: Value) -> None:
-    """Count how many of the 64 slots in the word before that of `slot` are taken."""
+    """Return how many of the 64 slots in the word before that of `slot` are taken."""
     before = e.sub(e.lshr(slot, constant(I64, 6)), constant(I64, 1))
     entry = _entry(e, ring, before)
     is_there = e.icmp_unsigned("==", e.load(e.at(entry, 8), typ=I64), before)
@@ -106,12 +107,12 @@ def taken_before(e: Emit, ring: Value, slot: Value) -> None:
 
 
 def bring_near(e: Emit, ring: Value, slot: Value) -> None:
-    """Fetch what a ring holds of a slot into the host's own caches."""
+    """Prefetch the entry of a slot into the host's caches."""
     e.prefetch(_entry(e, ring, e.lshr(slot, constant(I64, 6))))
 
 
 def _entry(e: Emit, ring: Value, number: Value) -> Value:
-    """Where the word of this number is."""
+    """Return the address of the entry that holds word `number`."""
     return e.at(ring, e.mul(e.and_(number, constant(I64, WORDS - 1)), constant(I64, ENTRY_BYTES)))
 
 

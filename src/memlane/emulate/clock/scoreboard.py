@@ -1,8 +1,9 @@
-"""The clock layer in the code of a kernel: an in-order scoreboard for each warp.
+"""Emit an in-order scoreboard for each warp into the code of a kernel.
 
-An instruction is issued when the registers it needs are ready, its sub-core has a free issue slot and its pipe is free; the next one of
-the warp follows a cycle later at the earliest. A result is ready after the instruction's latency; a load does not wait, whoever needs its
-value does. The times at which registers become ready lie behind the registers of the warp, as cycles since the emulator was made.
+An instruction issues when the registers that it needs are ready, its sub-core has a free issue slot and its pipe is free; the next
+instruction of the warp issues a cycle later at the earliest. A result is ready after the instruction's latency: a load does not stall the
+warp, the first use of its value does. The times at which registers become ready are stored behind the registers of the warp, as cycles
+since the emulator was created.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from memlane.ptx import Immediate, Instruction, Special, is_product, values_writ
 
 READY_BYTES = 8
 MOST_USES = 64
-"""Of a pipe by one instruction."""
+"""Most uses of its pipe that an instruction is charged for."""
 STALL_BYTES = 8 * len(STALL_FIELDS)
 _CLOSED = {"cp.async.commit_group": ("copies",), "cp.async.bulk.commit_group": ("bulk", "bulk_reads")}
-"""The fields of WARP in which an instruction makes a group of the copies since the last one."""
+"""Fields of WARP in which a commit instruction closes the group of the copies since the last commit."""
 
 
 class Scoreboard:
-    """The times of the current place, while its code is written."""
+    """Times of the current segment of code, during code generation."""
 
     def __init__(self, k: Emission, chip: Chip, offsets: dict[str, int]) -> None:
         self._k, self._chip, self._clock = k, chip, Clock(chip, is_counted=k.layers.predicts)
@@ -44,16 +45,16 @@ class Scoreboard:
         self._sm = k.e.get_pointer(k.block, BLOCK, "sm_state")
         self._subcore = k.e.get(k.warp, WARP, "subcore")
         self.start: Value = constant(I64, 0)
-        """The cycle in which the current instruction is issued."""
+        """Cycle in which the current instruction issues."""
 
     def begin_place(self) -> None:
-        """The warp's time comes from its record."""
+        """Load the warp's time from its record at the start of a segment."""
         self._time = self._k.e.get(self._k.warp, WARP, "time")
         self._ready.clear()
         self._changed.clear()
 
     def begin(self, step: Step) -> None:
-        """Issue an instruction."""
+        """Emit the code that issues an instruction: wait for its operands, its issue slot and its pipe."""
         if step.resumes:
             self._complete = self._time
             return
@@ -61,7 +62,7 @@ class Scoreboard:
         if made is not None and made.catches_up:
             self._catch_up(step, made.catches_up)
         when = before = self._time
-        # `membar.cta` waits for nothing on sm_90; the other fences wait for every access under way.
+        # `membar.cta` does not wait on sm_90; the other fences wait for every outstanding access.
         if step.instruction.form.effect == "fence" and not (step.instruction.opcode == "membar" and step.instruction.has("cta")):
             when = self._later(when, e.get(self._k.warp, WARP, "outstanding"))
         for name, groups in _awaited_copies(step.instruction):
@@ -73,7 +74,7 @@ class Scoreboard:
             ready = self._ready_time(name)
             when = when if ready is None else self._later(when, ready)
         reads_clock = self._special(step.instruction).startswith("%clock")
-        if reads_clock:  # one read of the clock every few cycles: what two reads with one instruction between them show
+        if reads_clock:  # the clock can be read only every few cycles, as two reads with one instruction between them show
             when = self._later(when, e.get(self._k.warp, WARP, "next_clock"))
         if made is not None and made.skipped != (0, 0):
             self._skip(made)
@@ -90,21 +91,21 @@ class Scoreboard:
             self._pass(made, before, waits)
 
     def weigh(self, instructions: Sequence[Instruction], skips: Collection[int]) -> None:
-        """Take the times of what an assembler would make of the instructions of the kernel, by their indices; `skips` as for `weights`."""
+        """Time each instruction by an estimate of its machine code; `skips` is that of `assembled.weights`."""
         self._weights = weights(instructions, skips)
 
     def _made_of(self, step: Step) -> Made | None:
-        """What the assembler made of an instruction, where that is known and no estimate is better."""
+        """Return the machine code of an instruction; None where it is not known, and for tensor core operations, which are estimated."""
         machine = self._k.layers.machine
         if machine is None or step.index >= len(machine.made) or step.instruction.opcode in ("mma", "wgmma"):
             return None
         return machine.made[step.index]
 
     def _issue_weighed(self, step: Step, timing: Timing, when: Value, made: Made | None) -> bool:
-        """Issue what the assembler makes of an instruction; false where that is nothing."""
+        """Issue the machine instructions of a PTX instruction; return False if it has none."""
         e, weight = self._k.e, self._weights[step.index]
         pipes = made.pipes if made is not None else _pipes(weight)
-        if not pipes:  # a part of another instruction, which waits for the operands
+        if not pipes:  # merged into another instruction, which waits for the operands
             self.start, self._complete = self._time, when
             return False
         first = last = invoke(e, self._clock.issue(pipes[0]), self._sm, self._subcore, when)
@@ -117,7 +118,7 @@ class Scoreboard:
             last = invoke(e, self._clock.barrier, self._sm, last, constant(I32, 1))
         if made is None or not made.is_late:
             self._note_stall(step.index, e.sub(when, self._time), e.sub(last, when))
-        if made is not None and weight.latency:  # of a whole program
+        if made is not None and weight.latency:  # the latency of a whole instruction sequence
             self._complete = e.add(first, constant(I64, weight.latency))
         else:
             self._complete = e.add(last, constant(I64, weight.latency or self._latency(timing, pipes if made is not None else ())))
@@ -125,12 +126,12 @@ class Scoreboard:
         return True
 
     def _latency(self, timing: Timing, pipes: Sequence[str]) -> int:
-        """Of the result of machine instructions, the last of which has issued."""
+        """Return the latency of the result after the last of the machine instructions on `pipes` has issued."""
         known = [round(float(getattr(self._chip.latency, pipe))) for pipe in pipes if pipe]
         return min(timing.latency, max(known)) if known else timing.latency
 
     def _pass(self, made: Made, before: Value, waits: bool) -> None:
-        """Let the warp's time go on as the control words of the assembled code say; what is late keeps nothing waiting."""
+        """Advance the warp's time by the control words of the machine code; a late instruction does not delay the instructions after it."""
         e, warp = self._k.e, self._k.warp
         if made.is_late:
             e.put(self._later(e.get(warp, WARP, "late"), self._time), warp, WARP, "late")
@@ -139,7 +140,7 @@ class Scoreboard:
             self._time = self._later(self._time, e.add(before, constant(I64, made.cycles)))
 
     def _skip(self, made: Made) -> None:
-        """Pass what the branch leaves out where it is no jump: all of it under a guard that holds for no lane."""
+        """Issue the predicated code of a branch that is not a jump in the machine code, if none of the warp's lanes executes that code."""
         e, k = self._k.e, self._k
         is_for_none = e.icmp_unsigned("==", k.active, k.mask)
         slots, accesses = (e.select(is_for_none, constant(I32, amount), constant(I32, 0)) for amount in made.skipped)
@@ -147,7 +148,7 @@ class Scoreboard:
         invoke(e, self._clock.lsu, self._sm, self._time, accesses)
 
     def _catch_up(self, step: Step, turns: int) -> None:
-        """Wait for what was late, at each execution or at that in which so many turns of a loop are complete."""
+        """Wait for late instructions at every `turns`-th execution, as at the end of so many iterations of a loop; 1: at each execution."""
         e, warp, late = self._k.e, self._k.warp, self._later(self._time, self._k.e.get(self._k.warp, WARP, "late"))
         if turns > 1:
             turn = e.add(e.get(warp, WARP, "turn"), constant(I64, 1))
@@ -158,13 +159,13 @@ class Scoreboard:
         self._time = late
 
     def _last_late(self, index: int) -> int:
-        """The last instruction in front of one that is late."""
+        """Return the index of the last late instruction at or before `index`; `index` if there is none."""
         machine = self._k.layers.machine
         assert machine is not None
         return next((number for number in range(index, -1, -1) if machine.made[number].is_late), index)
 
     def _note_stall(self, index: int, dependency: Value, contention: Value, times: int = 1) -> None:
-        """Add what an instruction waited for its operands, and then for its issue slot and its pipe."""
+        """Add to the stall counters of an instruction: executions, cycles of waiting for operands, and then for an issue slot and pipe."""
         e, k = self._k.e, self._k
         row = e.at(e.get_pointer(k.context, CONTEXT, "stalls"), constant(I64, index * STALL_BYTES))
         for number, cycles in enumerate((constant(I64, times), dependency, contention)):
@@ -172,7 +173,7 @@ class Scoreboard:
             e.store(e.add(e.load(place, typ=I64), cycles), place)
 
     def completes(self, when: Value) -> None:
-        """The current instruction, a memory access, completes at another time than the table says."""
+        """Set the cycle `when` in which the current instruction, a memory access, completes, instead of that of the latency table."""
         e, k = self._k.e, self._k
         self._complete = when
         e.put(self._later(e.get(k.warp, WARP, "outstanding"), when), k.warp, WARP, "outstanding")
@@ -180,7 +181,7 @@ class Scoreboard:
             e.put(self._later(e.get(k.warp, WARP, "copies"), when), k.warp, WARP, "copies")
 
     def _close_group(self, name: str) -> None:
-        """The copies since the last group become one, and every older group is one place further from the newest."""
+        """Close the group of the copies since the last commit, and shift every older group by one place."""
         e, warp = self._k.e, self._k.warp
         times = [e.get(warp, WARP, name, place) for place in range(1 + COPY_GROUPS)]
         oldest = self._later(times[-1], times[-2])
@@ -189,18 +190,18 @@ class Scoreboard:
 
     @property
     def copies_complete(self) -> Value:
-        """When all asynchronous copies of the warp are complete, but for those in bulk."""
+        """Return the cycle in which all asynchronous copies of the warp complete, except bulk copies."""
         times = [self._k.e.get(self._k.warp, WARP, "copies", place) for place in range(1 + COPY_GROUPS)]
         return reduce(self._later, times)
 
     def end(self, step: Step) -> None:
-        """The results are ready when the instruction completes."""
+        """Mark the registers that the instruction writes as ready when it completes."""
         for name in values_written(step.instruction):
             self._ready[name] = self._complete
             self._changed.add(name)
 
     def save(self, needed: Iterable[str]) -> None:
-        """Store the warp's time and when the registers that are needed later are ready."""
+        """Store the warp's time and the ready times of the registers `needed` later that changed in this segment."""
         e, warp = self._k.e, self._k.warp
         e.put(self._time, warp, WARP, "time")
         for name in sorted(self._changed.intersection(needed)):
@@ -208,7 +209,7 @@ class Scoreboard:
 
     @property
     def barrier_opens(self) -> Value:
-        """When the threads that arrive now may go on if nobody else is missing."""
+        """Return the cycle in which the barrier opens if the threads that arrive now are the last."""
         return self._complete
 
     def _ready_time(self, name: str) -> Value:
@@ -226,26 +227,29 @@ class Scoreboard:
         return timing_of(self._chip, instruction.name, form.types.get(letter, ""), space, self._special(instruction))
 
     def _special(self, instruction: Instruction) -> str:
-        """The special register that a move reads."""
+        """Return the name of the special register that a `mov` reads, or an empty string."""
         source = instruction.operand("a") if instruction.opcode == "mov" else None
         return source.name if isinstance(source, Special) else ""
 
 
 def _pipes(weight: Weight) -> tuple[str, ...]:
-    """Of each machine instruction that an estimate counts, the pipe that it takes."""
+    """Return the pipe of each estimated machine instruction; empty for one that takes only an issue slot."""
     return tuple(weight.pipe if number < weight.uses else "" for number in range(weight.slots))
 
 
 def _waited_for(instruction: Instruction) -> Iterable[str]:
-    """The registers that have to be ready: of an asynchronous product not what it adds to, for products follow each other in the pipe."""
+    """Return the registers that must be ready at issue.
+
+    The accumulators of an asynchronous product are left out, since consecutive products forward them in the pipe."""
     names = reads(instruction)
     sums = values_written(instruction) if is_product(instruction) else ()
     return [name for name in names if name not in sums]
 
 
 def _awaited_copies(instruction: Instruction) -> Iterable[tuple[str, range]]:
-    """The fields of WARP with the times of the copies that it waits for, and the places there: of all, or of all groups but so many of the
-    newest."""
+    """Yield the field of WARP with the completion times of the copies that an instruction waits for, and the places in that field.
+
+    `wait_all` waits for all copies, `wait_group n` for all groups but the newest n. Other instructions yield nothing."""
     if instruction.opcode != "cp" or not (instruction.has("wait_all") or instruction.has("wait_group")):
         return
     name = "copies" if not instruction.has("bulk") else "bulk_reads" if instruction.has("read") else "bulk"

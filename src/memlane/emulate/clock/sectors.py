@@ -1,4 +1,4 @@
-"""What serves the sectors of one line of an access: L1, L2 or DRAM; the innermost part of `caches`."""
+"""Serve the sectors of one line of an access from L1, L2 or DRAM: the innermost part of `caches`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ LOAD: Final = "load"
 LOAD_PAST_L1: Final = "load_past_l1"
 STORE: Final = "store"
 ATOMIC: Final = "atomic"
-"""Kinds of access. `LOAD_PAST_L1`: `ld.cg`, volatile, relaxed and acquire loads beyond the block; `ATOMIC`: also reductions."""
+"""Kinds of access. `LOAD_PAST_L1`: `ld.cg`, volatile loads, relaxed and acquire loads of a scope wider than the block; `ATOMIC`: also
+reductions."""
 L1, L2, DRAM = 1, 2, 4
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What of a chip shapes the code."""
+    """Parameters of a chip and an operation that the generated code depends on."""
 
     line_bytes: int
     sector_bytes: int
@@ -34,12 +35,14 @@ class Rule:
     dram: int
     atomic: int
     load_lines: bool
-    """Whether a load that misses L1 brings the whole line."""
+    """Whether a load that misses L1 fetches the whole line."""
     packet: int = 0
-    """For how many `BUSY_PARTS` of a clock a packet of atomic operations keeps its part of L2 busy."""
+    """Time for which a packet of atomic operations keeps its part of L2 busy, in 1 / `BUSY_PARTS` clocks; 0 where it is not known."""
     whole_packet: int = 0
     spread: tuple[int, int] = (1, 1)
-    """Of that time, the share that counts where the lines are many: what waits for its own last result leaves the part to others."""
+    """Share of that time, as numerator and denominator, that counts when operations go to many lines.
+
+    An operation that waits for its own previous result leaves the part of L2 free for other lines meanwhile."""
 
     @property
     def sectors(self) -> int:
@@ -54,27 +57,31 @@ class Rule:
 
 
 def look_in_l1(e: Emit, rule: Rule, one: Set, sectors: Value, time: Value, place: Value, kept: Value) -> Value:
-    """Return the sectors of a line that a load finds in L1, where the line is from now on. `place` gets where, and `kept` its words."""
+    """Look a line up in L1, allocating it, and return a mask of the `sectors` that are present or arrive within the latency of L1.
+
+    The address of the line is stored at `place`, and its words as they were at `kept`."""
     words = ir.VectorType(I64, line_words(rule.sectors))
     where = one.find(allocate=True)
     word = e.load(where, typ=words, align=8)
     e.store(where, place)
     e.store(word, kept, align=8)
-    arrival = e.sub(e.and_(word, constant(words, PRESENT)), constant(words, 1))  # of an absent one: a number like no time
+    arrival = e.sub(e.and_(word, constant(words, PRESENT)), constant(words, 1))  # an absent sector becomes -1, later than any time
     there = e.icmp_unsigned("<=", arrival, spread(e, e.add(time, constant(I64, rule.l1)), words.count))
     return e.and_(sectors, e.zext(e.bitcast(there, ir.IntType(words.count)), I32))
 
 
 @cache
 def load_beyond_l1(rule: Rule) -> Helper:
-    """`(l2, set: i64, mark: i8, line: i64, sectors: i32, time: i64, place, words) -> i64`: serve sectors of a line that a load did not find
-    in L1. The latency of the slowest, the levels << 32, and << 40 how many of the sectors were absent in L1, and not only on their way.
-    `place` and `words` are those of `look_in_l1`."""
+    """Return the helper that serves the sectors of a line that a load did not find in L1.
+
+    `(l2, set: i64, mark: i8, line: i64, sectors: i32, time: i64, place, words) -> i64`: latency of the slowest sector, levels << 32, and
+    the number of sectors that were absent in L1 << 40; sectors in flight to L1 do not count as absent. `place` and `words` are those that
+    `look_in_l1` stored."""
 
     def build(e: Emit, l2: Value, number: Value, mark: Value, line: Value, sectors: Value, time: Value, place: Value, words: Value) -> None:
         latest, levels, missed = (e.variable(constant(I64, 0)) for _ in range(3))
         far = _FarLine(e, rule, LOAD, l2, Set(e, rule.sectors, l2, number, mark, line), time)
-        is_there = is_at(e, line, place)  # unless another line of the same access needed its place
+        is_there = is_at(e, line, place)  # unless another line of the same access evicted it
         with e.each_lane(sectors) as sector:
             arrival = _held(e, e.element(words, sector, I64))
             with e.if_else(e.icmp_unsigned("!=", arrival, constant(I64, 0))) as (hit, miss):
@@ -93,9 +100,11 @@ def load_beyond_l1(rule: Rule) -> Helper:
 
 @cache
 def access_l2(rule: Rule, kind: str) -> Helper:
-    """`(near: ptr, l2, set: i64, mark: i8, line: i64, sectors: i32, time: i64, busy: i64) -> i64`: serve the sectors of one line of an
-    access that L1 does not serve. The latency of the slowest and the levels << 32. `near` is where L1 has the line, or null; `busy`: of
-    atomic operations, for how many `BUSY_PARTS` of a clock they take."""
+    """Return the helper that serves the sectors of one line of an access that bypasses L1: a store, an atomic or a load past L1.
+
+    `(near: ptr, l2, set: i64, mark: i8, line: i64, sectors: i32, time: i64, busy: i64) -> i64`: the latency of the slowest sector, and the
+    levels << 32. `near` is the address of the line in L1, or null; `busy` the time for which atomic operations keep a part of L2 busy, in
+    1 / `BUSY_PARTS` clocks."""
 
     def build(e: Emit, near: Value, l2: Value, number: Value, mark: Value, line: Value, sectors: Value, time: Value, busy: Value) -> None:
         latest, levels = (e.variable(constant(I64, 0)) for _ in range(2))
@@ -113,14 +122,14 @@ def access_l2(rule: Rule, kind: str) -> Helper:
 
 
 class _FarLine:
-    """A line in L2, which is looked for when the first of its sectors is asked for."""
+    """Line in L2, looked up at the first request for one of its sectors."""
 
     def __init__(self, e: Emit, rule: Rule, kind: str, l2: Value, one: Set, time: Value) -> None:
         self._e, self._rule, self._kind, self._l2, self._set, self._time = e, rule, kind, l2, one, time
         self.place = e.variable(e.inttoptr(constant(I64, 0), POINTER))
 
     def serve(self, sector: Value, levels: Variable) -> Value:
-        """Serve a sector from L2 or DRAM: its latency."""
+        """Serve a sector from L2 or DRAM, and return its latency."""
         e, rule = self._e, self._rule
         with e.if_then(e.icmp_unsigned("==", e.ptrtoint(self.place.get(), I64), constant(I64, 0))):
             self.place.set(self._set.find(allocate=True, is_far=True))
@@ -128,7 +137,7 @@ class _FarLine:
 
 
 def _count_atomics(e: Emit, rule: Rule, l2: Value, place: Value, sectors: Value, busy: Value) -> None:
-    """Count the sectors of a request with atomic operations in the line whose words are at `place`, and for how long they take."""
+    """Count the sectors of a request with atomic operations, and their `busy` time, for the line whose words are at `place`."""
     number = place_number(e, rule.sectors, l2, place)
     own = e.element(e.get_pointer(l2, LEVEL, "atomics"), e.shl(number, constant(I64, 1)), I64)
     longer = e.at(own, 8)
@@ -141,7 +150,7 @@ def _count_atomics(e: Emit, rule: Rule, l2: Value, place: Value, sectors: Value,
 
 
 def _from_l2(e: Emit, rule: Rule, kind: str, l2: Value, slot: Value, time: Value, levels: Variable) -> Value:
-    """The latency of one sector that L2 is asked for; brings it in if it is not there."""
+    """Return the latency of a request to L2 for one sector; a miss allocates the sector, and fetches it from DRAM unless it is a store."""
     at_hit = rule.atomic if kind == ATOMIC else rule.l2
     extra = rule.atomic - rule.l2 if kind == ATOMIC else 0
     dirty = constant(I64, DIRTY if kind in (STORE, ATOMIC) else 0)
@@ -150,7 +159,7 @@ def _from_l2(e: Emit, rule: Rule, kind: str, l2: Value, slot: Value, time: Value
     with e.if_else(e.icmp_unsigned("!=", held, constant(I64, 0))) as (hit, miss):
         with hit:
             if kind in (STORE, ATOMIC):
-                with e.if_then(e.icmp_unsigned("<", held, dirty), likely=False):  # as a store to memory that is clean costs time
+                with e.if_then(e.icmp_unsigned("<", held, dirty), likely=False):  # a store to host memory costs time: only if clean
                     _hold(e, slot, e.or_(held, dirty))
             if kind != STORE:
                 arrival = e.and_(held, constant(I64, ~DIRTY))
@@ -161,7 +170,7 @@ def _from_l2(e: Emit, rule: Rule, kind: str, l2: Value, slot: Value, time: Value
             fetched = rule.l2 if kind == STORE else rule.dram
             name = "allocated" if kind == STORE else "fetched"
             e.bump(l2, LEVEL, name)
-            # The words of a pair of sectors are 8 bytes each, at an even multiple of 8 and behind it.
+            # The words of a pair of sectors, 8 bytes each, differ in bit 3 of their addresses.
             other = _held(e, e.inttoptr(e.xor(e.ptrtoint(slot, I64), constant(I64, 8)), POINTER))
             is_first = e.zext(e.icmp_unsigned("==", other, constant(I64, 0)), I64)
             e.bump(l2, LEVEL, f"{name}_pairs", is_first)
@@ -173,18 +182,19 @@ def _from_l2(e: Emit, rule: Rule, kind: str, l2: Value, slot: Value, time: Value
 
 
 def _held(e: Emit, slot: Value) -> Value:
-    """What the word of a sector says of its arrival."""
+    """Return the arrival field of the word of a sector, with its dirty bit; 0 if the sector is absent."""
     return e.and_(e.load(slot, typ=I64), constant(I64, PRESENT))
 
 
 def _hold(e: Emit, slot: Value, held: Value) -> None:
-    """Change what the word of a sector says of its arrival."""
+    """Replace the arrival field of the word of a sector, and keep its piece of the tag."""
     e.store(e.or_(e.and_(e.load(slot, typ=I64), constant(I64, ~PRESENT)), held), slot)
 
 
 def _wait_for_dram(e: Emit, kind: str, l2: Value, time: Value, is_first: Value) -> Value:
-    """For how long a sector waits that L2 does not have. A store waits for what makes room for it; `is_first`: 1 if no other sector of
-    its pair is there."""
+    """Return the cycles for which a sector that L2 lacks waits for DRAM. A store waits for earlier work of DRAM, such as write-backs.
+
+    `is_first` is 1 if the other sector of its pair is absent, else 0."""
     queues = e.get_pointer(l2, LEVEL, "queues")
     if kind == STORE:
         return invoke(e, wait_in, ring(e, queues, "dram"), since(e, queues, time), constant(I64, 0))
@@ -195,7 +205,7 @@ def _wait_for_dram(e: Emit, kind: str, l2: Value, time: Value, is_first: Value) 
 
 
 def _wait(e: Emit, rule: Rule, l2: Value, arrival: Value, time: Value, latency: int) -> Value:
-    """The latency of a sector that is there or on its way: no less than `latency`, no more than a miss."""
+    """Return the latency of a sector that is present or in flight: at least `latency`, at most that of a miss."""
     left = e.sub(e.sub(arrival, constant(I64, 1)), time)
     most = e.add(constant(I64, max(latency, rule.dram)), e.get(l2, LEVEL, "delay"))
     return e.intrinsic("smin", [e.intrinsic("smax", [left, constant(I64, latency)]), most])

@@ -1,8 +1,8 @@
-"""Which warp runs next in the clock layer: always the one whose time is earliest, over all resident blocks of all multiprocessors.
+"""Schedule the warps of a launch in order of time: the ready warp with the earliest time runs next.
 
-Warps that can run wait in a heap, ordered by time. A warp runs until its time passes that of the next one by `SLACK` cycles; what it
-reserves meanwhile it takes from rings that leave the slots in between to others (`memlane.emulate.clock.issue`), so that a little slack
-changes little.
+All resident blocks of all multiprocessors share one heap of ready warps, ordered by time. A warp runs until its time exceeds that of the
+next one by `SLACK` cycles. Its reservations in the meantime leave earlier slots of the rings free for other warps (`clock.rings`), so a
+little slack changes the result little.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from memlane.emulate.runtime.window import peer_of
 from memlane.emulate.runtime.workers import claim_cluster
 
 _ENTRY = 16
-"""Bytes of a heap entry: time and address of a warp's record, both i64."""
+"""Bytes of a heap entry: the time of a warp and the address of its record, both i64."""
 _FOREVER = (1 << 62) - 1
 
 
@@ -55,7 +55,7 @@ def _write(e: Emit, entry: Value, time: Value, warp: Value) -> None:
 
 @helper("heap_push", VOID, POINTER, POINTER)
 def push(e: Emit, context: Value, warp: Value) -> None:
-    """Let a warp wait for its turn."""
+    """Insert a ready warp into the heap."""
     heap = e.get_pointer(context, CONTEXT, "heap")
     time = e.get(warp, WARP, "time")
     place = e.variable(e.get(context, CONTEXT, "heap_count"))
@@ -79,7 +79,7 @@ def push(e: Emit, context: Value, warp: Value) -> None:
 
 @helper("heap_pop", POINTER, POINTER)
 def pop(e: Emit, context: Value) -> None:
-    """Take the earliest warp out of the heap, which holds at least one."""
+    """Remove the earliest warp from the heap, which must not be empty, and return its record."""
     heap = e.get_pointer(context, CONTEXT, "heap")
     first = e.load(e.at(heap, 8), typ=I64)
     count = e.bump(context, CONTEXT, "heap_count", -1)
@@ -94,7 +94,7 @@ def pop(e: Emit, context: Value) -> None:
     with e.if_then(e.icmp_unsigned(">=", left, count)):
         e.branch(settled)
     right = e.add(left, constant(I64, 1))
-    # Where there is no right child its entry is the one just removed, which is no earlier than the left one's parent: harmless to compare.
+    # Without a right child, its entry is the one just removed, which is no earlier than the parent of the left one: harmless to compare.
     earlier = e.icmp_signed("<", _time(e, _entry(e, heap, right)), _time(e, _entry(e, heap, left)))
     child = e.select(e.and_(e.icmp_unsigned("<", right, count), earlier), right, left)
     entry = _entry(e, heap, child)
@@ -110,7 +110,7 @@ def pop(e: Emit, context: Value) -> None:
 
 @helper("begin_next_cluster", VOID, POINTER, POINTER)
 def begin_next_cluster(e: Emit, context: Value, first: Value) -> None:
-    """Start the next cluster of the grid, if there is one, in slots that have become free, from a first one on."""
+    """Start the next cluster of the grid, if one is left, in the free slots that begin at `first`."""
     number = claim_cluster(e, context)
     with e.if_then(e.icmp_unsigned("<", number, e.get(context, CONTEXT, "blocks"))):
         _wait_for_start(e, context, first)
@@ -122,7 +122,7 @@ def begin_next_cluster(e: Emit, context: Value, first: Value) -> None:
 
 
 def _wait_for_start(e: Emit, context: Value, first: Value) -> None:
-    """Let a block begin no earlier than the blocks before it allow, where it is known how many begin in a cycle."""
+    """Delay the start of a block behind earlier starts, by the chip's rate of block starts; no delay where that is not known."""
     interval = e.get(context, CONTEXT, "block_interval")
     with e.if_then(e.icmp_unsigned("!=", interval, constant(I64, 0)), likely=False):
         parts = constant(I64, START_PARTS)
@@ -134,7 +134,9 @@ def _wait_for_start(e: Emit, context: Value, first: Value) -> None:
 
 @helper("sampled_block", I64, POINTER, I64)
 def sampled_block(e: Emit, context: Value, turn: Value) -> None:
-    """The block of the grid that is the `turn`th one to start: of each wave those on some of the multiprocessors, in windows of waves."""
+    """Return the block of the grid that starts as number `turn`; `turn` itself unless only a sample of the blocks runs.
+
+    A sample takes the blocks on some of the multiprocessors in each wave, in windows of consecutive waves."""
     sms = e.get(context, CONTEXT, "sample_sms")
     with e.if_then(e.icmp_unsigned("==", sms, constant(I64, 0)), likely=True):
         e.ret(turn)
@@ -147,7 +149,7 @@ def sampled_block(e: Emit, context: Value, turn: Value) -> None:
 
 @helper("begin_timeline", VOID, POINTER)
 def begin_timeline(e: Emit, context: Value) -> None:
-    """Fill all slots with the first blocks of the grid."""
+    """Start the first clusters of the grid in all slots for blocks."""
     count = e.get(context, CONTEXT, "slot_count")
     with e.count(count) as index:
         invoke(e, prepare_slot, context, slot_at(e, context, index))
@@ -158,7 +160,7 @@ def begin_timeline(e: Emit, context: Value) -> None:
 
 @helper("run_timeline", I32, POINTER, POINTER)
 def run_timeline(e: Emit, context: Value, step: Value) -> None:
-    """Run the launch in the order of time; returns as `schedule.run` does."""
+    """Run warps in order of time, for a limited number of steps; the status returned is that of `schedule.run`."""
     with e.count(constant(I32, 1 << 16)):
         with e.if_then(e.icmp_unsigned("==", e.get(context, CONTEXT, "heap_count"), constant(I64, 0)), likely=False):
             _end(e, context)
@@ -175,9 +177,11 @@ def run_timeline(e: Emit, context: Value, step: Value) -> None:
 
 
 def _bring_near(e: Emit, context: Value, heap: Value) -> None:
-    """Fetch the records of the warps that come next into the host's caches while another one runs: of those behind the next one what tells
-    of their blocks, of the next one, whose record is near by now, that, the registers it reads first, and what its multiprocessor has
-    reserved about its time."""
+    """Prefetch the records of the next warps into the host's caches while the current one runs.
+
+    For the two warps after the next one, prefetch the first lines of the record, which point to the block. For the next warp, whose record
+    is cached by now, prefetch its block, its program counters, the registers that it reads first, the rings of its sub-core around its
+    time, and the `LEVEL` of its L1."""
 
     def lines(start: Value, first: int, count: int) -> None:
         for number in range(count):
@@ -240,7 +244,7 @@ def _warp_ends(e: Emit, context: Value, warp: Value) -> None:
 
 
 def _push_woken(e: Emit, context: Value) -> None:
-    """Warps whose barrier opened wait for their turn again."""
+    """Insert the warps whose barrier has opened into the heap."""
     count = e.get(context, CONTEXT, "woken_count")
     with e.if_then(e.icmp_unsigned("!=", count, constant(I64, 0)), likely=False):
         woken = e.get_pointer(context, CONTEXT, "woken")
@@ -250,7 +254,7 @@ def _push_woken(e: Emit, context: Value) -> None:
 
 
 def _end(e: Emit, context: Value) -> None:
-    """Nobody can run: the launch has ended, or the threads of some block wait for ever."""
+    """Return from the launch when no warp is ready: it has finished, or the threads of some block are in a deadlock."""
     with e.if_then(e.icmp_unsigned("==", e.get(context, CONTEXT, "finished"), e.get(context, CONTEXT, "blocks"))):
         e.ret(constant(I32, FINISHED))
     with e.count(e.get(context, CONTEXT, "slot_count")) as index:

@@ -1,10 +1,10 @@
 """Predict the time of a stencil on several devices before anything runs.
 
-    regions      which cells a device computes between two exchanges
-    work         what a problem asks: reach, exchanged fields, bytes of faces
-    kawamura     the model of the paper this follows
-    calibrated   the model that stands on measured kernels
-    prediction   what comes out: the times of a step, and a table of them
+    regions      the cells that a device computes between two exchanges
+    work         the demands of a problem: reach, exchanged fields, bytes of faces
+    kawamura     the model of the paper that this package follows
+    calibrated   the model fitted to measured kernels
+    prediction   the results: the times of a step, and a table of them
     plan         both models over numbers of devices, decompositions and steps between exchanges
 
 Nothing here runs a kernel or needs a device.

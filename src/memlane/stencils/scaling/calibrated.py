@@ -1,20 +1,20 @@
-"""A model of stencils on several devices that stands on measured kernels: what memlane's own plans take.
+"""Predict the times of memlane's own plans on several devices, by a model that is fitted to measured kernels.
 
-A launch of one step takes the longest of four times. Constants are fitted to launches of 2 to 256 planes of a 7-point rule and of Himeno's
-on one H200 (`benchmarks/results/h200/stencil_slabs.json`); `choice` has those that were fitted before.
+The time of a launch of one step is the longest of four. Constants are fitted to launches of 2 to 256 planes of a 7-point rule and of
+Himeno's on one H200 (`benchmarks/results/h200/stencil_slabs.json`); `choice` has those that were fitted before.
 
-- its bytes from and to DRAM, at the rates of long reads and writes, with half of what blocks read twice around their tiles;
-- what its blocks read and write in L2, wave by wave: with few blocks some multiprocessors have one more than others, and all wait for them;
+- its bytes from and to DRAM, at the rates of long reads and writes, with half of the overlap that blocks read twice around their tiles;
+- reads and writes of its blocks in L2, wave by wave: with few blocks some multiprocessors have one more than others and finish last;
 - the instructions that it issues;
 - the march of a block through its planes, each of which waits for memory.
 
-Whether fields stay in L2 between launches is decided by the bytes of all fields of a device: up to 0.7 of L2 all do, from 0.84 on none. A
-border whose fields fit finds in L2 what its step before wrote. Launches of several steps take what `choice` expects of them.
+The bytes of all fields of a device decide whether fields stay in L2 between launches: up to 0.7 of L2 all do, from 0.84 on none. A border
+whose fields fit finds the results of its previous step in L2. Times of launches of several steps come from `choice`.
 
-Borders and the planes between them are launched on queues of their own, schedule `linked` of `regions`. So between two exchanges passes the
-longer of two times: what keeps the multiprocessors busy (all launches, borders without their start), and the chain of border launches and
-exchange, which the next borders wait for. With the schedule `independent` borders and exchange follow each other beside the inner region,
-as in the paper: max(inner, exchange) + borders. What exchanges of several devices add (links, signals) is in the network's file.
+Borders and the planes between them are launched on queues of their own, schedule `linked` of `regions`. So the time between two exchanges
+is the longer of two: the work that occupies the multiprocessors (all launches, borders without their start), and the chain of border
+launches and exchange, which the next borders wait for. With the schedule `independent` borders and exchange follow each other beside the
+inner region, as in the paper: max(inner, exchange) + borders. The costs of exchanges (links, signals) are in the network's file.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from memlane.stencils.tiles import Tile, tile_us
 from memlane.stencils.variant import Variant
 
 _DRAM_SHARE = 0.98
-"""What launches of one step reach of the rates at which long reads and writes go."""
+"""Share of the rates of long reads and writes that launches of one step reach."""
 _SEAM_MISSES = 0.5
-"""Share of what blocks read twice, around their tiles, that comes from DRAM again and not from L2."""
+"""Share of the overlap that blocks read twice around their tiles that comes from DRAM again instead of L2."""
 _L2_SHARE = 0.5
-"""What launches of one step reach of the rates at which L2 is read and written, added up."""
+"""Share of the rates of reads and writes in L2, added up, that launches of one step reach."""
 _START, _MARCH_START, _TURN = 6.5, 5.5, 2.7
 """Latencies of L2 before a launch moves at its full rate, before a block marches, and in each plane of its march."""
 _SLOTS_A_READ = 4.4
@@ -69,11 +69,11 @@ class LaunchTime:
     """The time of one launch, and its parts."""
 
     us: float
-    """From its start to its end, alone on the device."""
+    """Time from start to end, alone on the device."""
     busy_us: float
-    """For how long it keeps the multiprocessors from others."""
+    """Time for which it occupies the multiprocessors."""
     slots: float = 1.0
-    """Share of the places for blocks that it takes at once."""
+    """Share of the slots for blocks that it occupies at the same time."""
 
 
 @dataclass
@@ -90,7 +90,7 @@ class CalibratedModel:
     stays: bool = False
     """Whether kernels stay on their devices for many steps, so that barriers of the grid take the place of launches."""
     share: Box = ()
-    """The cells of a device, for which kernels of several steps are chosen; all its regions have the same."""
+    """Cells of a device, for which kernels of several steps are chosen; all its regions use the same kernels."""
     _known: dict[tuple[Box, int, bool], LaunchTime] = field(default_factory=dict, repr=False)
     _variants: dict[tuple[Box, int], Variant | None] = field(default_factory=dict, repr=False)
 
@@ -113,7 +113,7 @@ class CalibratedModel:
 
     @property
     def sentence(self) -> str:
-        """Return the numbers that the model goes by."""
+        """Describe the numbers that the model uses."""
         read, write = self._dram_rates
         return (
             f"DRAM read at {_DRAM_SHARE * read:,.0f} GB/s and written at {_DRAM_SHARE * write:,.0f} GB/s, "
@@ -127,7 +127,7 @@ class CalibratedModel:
     # -- launches ----------------------------------------------------------------------------------------------------------------
 
     def launch(self, box: Box, steps: int, again: bool) -> LaunchTime:
-        """Return what a launch of each rule takes for a region. `again`: the launch before it wrote what it reads."""
+        """Return the time of a launch of each rule for a region. `again`: the previous launch wrote the data that it reads."""
         key = box, steps, again
         if key not in self._known:
             if not prod(box):
@@ -138,7 +138,7 @@ class CalibratedModel:
         return self._known[key]
 
     def _on(self, box: Box) -> Problem:
-        """Return the problem on a region alone."""
+        """Return the problem restricted to a region."""
         return replace(self.problem, grid=Grid(box, self.problem.grid.dtype))
 
     @cached_property
@@ -151,7 +151,7 @@ class CalibratedModel:
 
     @cached_property
     def _dram_rates(self) -> tuple[float, float]:
-        """GB/s of long reads and writes."""
+        """Rates of long reads and writes in GB/s."""
         rates = self.chip.bandwidth
         if rates.dram_read and rates.dram_write:
             return rates.dram_read, rates.dram_write
@@ -264,7 +264,7 @@ class CalibratedModel:
         return replace(one, busy_us=one.busy_us * _NARROW) if is_narrow else one
 
     def staying_turn_us(self, steps: Sequence[Step], borders: Sequence[Step], exchange_us: float) -> tuple[float, float, float]:
-        """Return what kernels that stay take between two exchanges: the time of that, of all tiles and barriers, and of the borders.
+        """Return the times of persistent kernels between two exchanges: the total, that of all tiles and barriers, and that of the borders.
 
         `steps` have all cells of a device in one piece, `borders` those that are computed first. All cells are computed step by step, with
         a barrier behind each rule. The other bound is the chain of an exchange: the borders of the first step wait for it, whole steps

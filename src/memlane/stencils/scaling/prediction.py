@@ -31,20 +31,20 @@ class Prediction:
     """Whether an exchange is overlapped with the computation between the borders."""
     step_us: float
     inner_us: float
-    """The planes between the borders; all planes where nothing is overlapped."""
+    """Time of the planes between the borders; of all planes without overlap."""
     exchange_us: float
     boundary_us: float
-    """The borders."""
+    """Time of the borders."""
     bound: str
-    """`computation` or `communication`: which of the two the step waits for."""
+    """Limit of the step: `computation` or `communication`."""
     cells: int
-    """Of the whole grid."""
+    """Cells of the whole grid."""
     tile: Tile | None = None
-    """In which the multiprocessors keep the cells, where a kernel stays on the devices and they hold them."""
+    """Tile in which multiprocessors keep the cells, for persistent kernels whose cells fit; else None."""
 
     @property
     def gcells_per_s(self) -> float:
-        """Billions of cells updated in a second, by all devices together."""
+        """Billions of cells updated per second, by all devices together."""
         return self.cells / self.step_us / 1e3
 
 
@@ -61,7 +61,7 @@ class ScalingPlan:
     rows: tuple[Prediction, ...]
     """By devices, then by decomposition, then by steps between exchanges."""
     notes: tuple[str, ...] = ()
-    """What is assumed, and which cases are left out."""
+    """Assumptions, and cases that are left out."""
 
     def best(self, devices: int | None = None) -> Prediction:
         """Return the fastest prediction, of those with so many devices if a number is given. Raises StencilError if there is none."""
@@ -140,5 +140,5 @@ class ScalingPlan:
 
 
 def _us(value: float) -> str:
-    """Return microseconds with three digits that count."""
+    """Format microseconds with three significant digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

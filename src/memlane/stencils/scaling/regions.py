@@ -1,8 +1,8 @@
-"""Which cells a device computes between two exchanges: boxes for each step, counted exactly.
+"""Count the cells that a device computes between two exchanges exactly: boxes for each step.
 
-Let a device have N planes along an axis, a rule reach r of them, and k steps pass between exchanges. Behind the exchange k*r planes of each
-neighbour are valid, so step s of k can compute (k - s)*r planes of them: k steps of the whole slab compute k*N + k(k - 1)r planes with two
-neighbours, (k - 1)r more a step than the slab has.
+Let a device have N planes along an axis, let a rule reach r of them, and let there be k steps between exchanges. After the exchange k*r
+planes of each neighbour are valid, so step s of k can compute (k - s)*r planes of them: k steps of the whole slab compute
+k*N + k(k - 1)r planes with two neighbours, (k - 1)r more a step than the slab has.
 
 To compute while planes are exchanged, a slab is cut into its borders and what lies between them. Two schedules are known here:
 
@@ -52,9 +52,9 @@ class Step:
     """The cells that are computed in one of the steps between two exchanges."""
 
     inner: Box | None
-    """The region that needs nothing of the exchange; None where the share is not cut."""
+    """Region that does not depend on the exchange; None if the share is not split."""
     borders: tuple[Box, ...]
-    """The regions at the faces; the whole share with its halo where it is not cut."""
+    """Regions at the faces; the whole share with its halo if it is not split."""
 
     @property
     def cells(self) -> int:
@@ -73,7 +73,7 @@ def divisions(shape: Sequence[int], devices: int, axes: int) -> list[tuple[int, 
 
 
 def largest_share(shape: Sequence[int], parts: Sequence[int], periodic: Sequence[bool]) -> Share:
-    """Return the share of the device with the most cells and neighbours, which the others wait for."""
+    """Return the share of the device with the most cells and neighbours, the slowest one."""
     neighbours = []
     for count, wraps in zip(parts, periodic, strict=True):
         both = count > 2 or (count == 2 and wraps)
@@ -82,7 +82,7 @@ def largest_share(shape: Sequence[int], parts: Sequence[int], periodic: Sequence
 
 
 def check_halo(shape: Sequence[int], parts: Sequence[int], reach: Sequence[tuple[int, int]], k: int) -> None:
-    """Raise StencilError if what neighbours need of a device after k steps is more than it has."""
+    """Raise StencilError if neighbours need more cells of a device after k steps than it has."""
     for axis, (extent, count, pair) in enumerate(zip(shape, parts, reach, strict=True)):
         least, needed = extent // count, k * max(pair)
         if count > 1 and needed > least:
@@ -145,12 +145,12 @@ class _Axis:
 
     @property
     def left(self) -> int:
-        """Steps that follow before the exchange."""
+        """Remaining steps before the exchange."""
         return self.k - self.step
 
     @property
     def extended(self) -> int:
-        """Cells with those of the halo that later steps read."""
+        """Cells to compute, including those of the halo that later steps read."""
         return self.extent + sum(one * self.left for one, has in zip(self.reach, self.neighbours, strict=True) if has)
 
     @property
@@ -163,7 +163,7 @@ class _Axis:
         return (self._whole(self.k * high) + more) * before, (self._whole(self.k * low) + more) * behind
 
     def _whole(self, cells: int) -> int:
-        """Return the next multiple of the unit."""
+        """Round up to a multiple of the unit."""
         return -(-cells // self.unit) * self.unit
 
     @property
