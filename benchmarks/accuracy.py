@@ -85,7 +85,7 @@ class Walks:
 
 
 def chain_average(times: DeviceArray, steps: int) -> float:
-    """Cycles of one load of a walk that has just been launched, by the kernel's own clock reads."""
+    """Return the cycles of one load of a walk that has just been launched, by the kernel's own clock reads."""
     walked = read_times(times)[0]
     return float(int(walked["end"]) - int(walked["begin"])) / steps
 

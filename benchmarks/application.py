@@ -52,7 +52,7 @@ def applications(cases: Sequence[Case], quick: bool) -> list[Application]:
 
 
 def module(applied: Sequence[Application]) -> Module:
-    """A module with these kernels. A register `f7_0` belongs to the seventh form of its kernel."""
+    """Return a module with these kernels. A register `f7_0` belongs to the seventh form of its kernel."""
     return parse(HEAD + "\n".join(_kernel(one) for one in applied), "forms.ptx")
 
 
@@ -125,7 +125,7 @@ def _own_bytes(one: Application, space: str) -> list[str]:
 
 
 def register(kind: str) -> str:
-    """The type of a register for values of this kind."""
+    """Return the type of a register for values of this kind."""
     return "pred" if kind == "pred" else f"b{width(kind)}"
 
 
@@ -156,7 +156,7 @@ def _result_store(name: str, spare: str, kind: str, distance: int) -> Iterator[s
 
 
 def run(one: Application, loaded: LoadedModule, target: Target) -> list[list[Bits]]:
-    """The results of each form: a list of arrays of bits for each."""
+    """Return the results of each form: a list of arrays of bits for each."""
     operands = one.operands() or [np.zeros(1, np.uint64)]
     together = np.stack(operands[:2], axis=1).reshape(2, -1) if _reads_operands(one) else []
     inputs = target.array(np.stack([*operands, *together]))
@@ -168,12 +168,12 @@ def run(one: Application, loaded: LoadedModule, target: Target) -> list[list[Bit
 
 
 def without(one: Application, numbers: set[int]) -> Application:
-    """The kernel without some of its forms."""
+    """Return the kernel without some of its forms."""
     return replace(one, cases=tuple(case for number, case in enumerate(one.cases) if number not in numbers))
 
 
 def refused_forms(text: str, failure: CompileError) -> dict[int, str]:
-    """The forms of a module of one kernel that the assembler refuses, with its words."""
+    """Return the forms of a module of one kernel that the assembler refuses, with its words."""
     lines = text.split("\n")
     found: dict[int, str] = {}
     for place in _REFUSAL.finditer(failure.log):

@@ -70,7 +70,7 @@ def in_sass(text: str) -> dict[str, Instructions]:
 
 
 def disassemble(module: Module, arch: str) -> str:
-    """The listing of the assembled module. FileNotFoundError without a disassembler."""
+    """Return the listing of the assembled module. FileNotFoundError without a disassembler."""
     program = shutil.which("nvdisasm") or next(map(str, Path(sys.prefix).glob("lib/python*/site-packages/nvidia/cu*/bin/nvdisasm")), None)
     if program is None:
         raise FileNotFoundError("there is no nvdisasm; pip install nvidia-cuda-nvdisasm")

@@ -69,7 +69,7 @@ class Chase:
         self._flusher: DeviceArray | None = None
 
     def ring(self, level: Level) -> DeviceArray | None:
-        """The ring of a level, linked; None in shared memory, where the kernel links it."""
+        """Return the ring of a level, linked; None in shared memory, where the kernel links it."""
         if level.name == "shared":
             return None
         ring = self.target.empty(level.rows * level.row_bytes, "u1")
@@ -99,7 +99,7 @@ class Chase:
             self.target.sync()
 
     def probed(self, scheme: str) -> InstrumentedModule:
-        """The chases with probes around their timed loads and no others."""
+        """Return the chases with probes around their timed loads and no others."""
         return probe(self.loaded, self.options(scheme))
 
     @staticmethod
@@ -111,5 +111,5 @@ class Chase:
 
 
 def read_times(times: DeviceArray) -> npt.NDArray[np.void]:
-    """One row of `TIMES_DTYPE` for each warp."""
+    """Return one row of `TIMES_DTYPE` for each warp."""
     return np.ascontiguousarray(times.numpy()).view(TIMES_DTYPE).reshape(-1)

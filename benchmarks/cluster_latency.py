@@ -68,14 +68,14 @@ WAYS = {
 
 
 def text(way: str, steps: int) -> str:
-    """The kernel that goes so many steps."""
+    """Return the kernel that goes so many steps."""
     kind, space, address, step = WAYS[way]
     made = KERNEL.replace("ADDRESS", address).replace("TYPE_FROM", kind).replace("TYPE", kind).replace("SPACE", space)
     return made.replace("CHAIN", "\n    ".join([step] * steps))
 
 
 def cycles(target: Target, way: str, rank: int, steps: int, rounds: int) -> float:
-    """The shortest time of a chain."""
+    """Return the shortest time of a chain."""
     kernel = target.load(parse(text(way, steps), "chain.ptx"))["chain"]
     out, best = target.zeros(2, np.uint64), np.inf
     for _ in range(rounds):

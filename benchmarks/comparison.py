@@ -34,7 +34,7 @@ COPIES = ("mov", "ld", "ldu", "st", "selp", "slct", "copysign", "prmt", "shfl", 
 
 
 def parts(kind: str, bits: Bits) -> tuple[str, list[Bits]]:
-    """The numbers in a result: two if it is packed."""
+    """Return the type of the numbers in a result, and these: two if it is packed."""
     if kind not in ("f16x2", "bf16x2"):
         return kind, [bits]
     return kind.removesuffix("x2"), [bits & np.uint64(0xFFFF), bits >> np.uint64(16)]
@@ -70,7 +70,7 @@ def differing(kind: str, expected: Bits, found: Bits, open_payload: bool) -> Mas
 
 
 def has_open_payload(case: Case, kind: str) -> bool:
-    """Whether PTX does not say which NaN the result is."""
+    """Return whether PTX leaves the payload of a NaN result open."""
     opcode = case.spelling.row.opcode
     if SCALAR_TYPES[kind].kind != "f" or opcode in COPIES or case.spelling.has("exch") or case.spelling.has("cas"):
         return False
@@ -99,7 +99,7 @@ def undefined(case: Case, operands: Sequence[Bits], count: int) -> tuple[Mask, s
 
 
 def exact_row(case: Case, operands: Sequence[Bits], expected: Sequence[Bits], found: Sequence[Bits], names: tuple[str, str]) -> Row:
-    """How many operand tuples give another result; `names` are those of the two roads."""
+    """Return a row with the number of operand tuples whose results differ; `names` are those of the two sides compared."""
     unsaid, said = undefined(case, operands, len(expected[0]))
     defined = ~unsaid
     wrong = np.zeros(len(expected[0]), bool)
@@ -122,7 +122,7 @@ def exact_row(case: Case, operands: Sequence[Bits], expected: Sequence[Bits], fo
 def example(
     case: Case, place: int, operands: Sequence[Bits], expected: Sequence[Bits], found: Sequence[Bits], names: tuple[str, str]
 ) -> str:
-    """One operand tuple with both results, in hexadecimal."""
+    """Return one operand tuple with both results, in hexadecimal."""
     given = ", ".join(_shown(kind, column[place]) for kind, column in zip(case.operands, operands, strict=True))
     results = [
         ", ".join(_shown(kind, column[place]) for kind, column in zip(case.results, road, strict=True)) for road in (expected, found)
@@ -181,7 +181,7 @@ def is_approximate(case: Case) -> bool:
 def approximate_rows(
     case: Case, operands: Sequence[Bits], expected: Sequence[Bits], found: Sequence[Bits], names: tuple[str, str]
 ) -> list[Row]:
-    """The largest errors, and how many results are zero, infinite or no number on one road only."""
+    """Return the largest errors, and how many results are zero, infinite or no number on one road only."""
     kind, results = parts(case.results[0], found[0])
     others = parts(case.results[0], expected[0])[1]
     inputs = [np.concatenate(parts(name, column)[1]) for name, column in zip(case.operands, operands, strict=True)]
@@ -213,7 +213,7 @@ def approximate_rows(
 
 
 def _subnormal_row(case: Case, kind: str, truth: Numbers, found: Numbers, promised: Mask) -> list[Row]:
-    """The largest error among true values below the smallest normal number, if there are any; nothing is promised of it."""
+    """Return the largest error among true values below the smallest normal number, if there are any; nothing is promised of it."""
     step = least_normal(kind) * 2.0 ** -FLOATS[kind][1]
     small = promised & (truth != 0) & (np.abs(truth) < least_normal(kind))
     if not small.any() or kind == "f64":

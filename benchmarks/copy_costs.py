@@ -83,7 +83,7 @@ FORMS = [Form(nbytes, cache, masked) for nbytes, cache in ((4, "ca"), (8, "ca"),
 
 
 def copies_text(name: str, form: Form, number: int) -> str:
-    """A kernel `(in, table)` that copies so many times: by copy and lane the words of `CopyPattern.rows`."""
+    """Return a kernel `(in, table)` that copies so many times: by copy and lane the words of `CopyPattern.rows`."""
     size = f"{form.nbytes}, %n" if form.masked else f"{form.nbytes}"
     words = ("%s", "%g", "%n", "%f")
     copies = "".join(
@@ -122,7 +122,7 @@ def launch(target: Target, quick: bool) -> None:
 
 
 def of_zero(one: Counted) -> bool:
-    """Whether it depends on predicate 0."""
+    """Return whether the copy depends on predicate 0."""
     return "P0" in one.text.replace(",", " ").replace("!", " ").replace("@", " ").split()
 
 

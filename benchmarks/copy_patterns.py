@@ -138,7 +138,7 @@ def anywhere(seed: int, span: int) -> Places:
 
 
 def first(lanes: int) -> int:
-    """The mask of the first lanes."""
+    """Return the mask of the first lanes."""
     return (1 << lanes) - 1
 
 

@@ -85,7 +85,7 @@ class Group:
     cases: tuple[Case, ...]
 
     def load(self, target: Target) -> Mapping[str, Kernel]:
-        """The kernels by name."""
+        """Return the kernels by name."""
         major, minor = target.chip.compute_capability
         return target.load(cuda(KERNELS / f"{self.name}.cu", arch=f"sm_{major}{minor}"))
 

@@ -12,7 +12,7 @@ Make = Callable[[int, np.random.Generator], Problem]
 
 
 def _side(n: int) -> int:
-    """The side of the square matrix with n elements, in whole tiles of 32."""
+    """Return the side of the square matrix with n elements, in whole tiles of 32."""
     return int(n**0.5) // 32 * 32
 
 

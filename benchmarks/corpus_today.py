@@ -55,7 +55,7 @@ class TritonGroup(Group):
 
 
 def shared_bytes(kernel: str) -> int:
-    """How much dynamic shared memory a launch needs."""
+    """Return how much dynamic shared memory a launch needs."""
     return int((FOLDER / f"{kernel}.ptx").read_text(encoding="utf-8").partition("\n")[0].rpartition(" ")[2])
 
 

@@ -181,7 +181,7 @@ def of_sites(compared: Sequence[Compared]) -> dict[str, float]:
 
 
 def compare(case: str, ours: Totals, theirs: Totals, sites: dict[str, float], ptx: Instructions, sass: Instructions | None) -> list[Row]:
-    """A row for each group with accesses on either side: by what the totals differ beyond the `sites`, compared for themselves."""
+    """Return a row for each group with accesses on either side: by what the totals differ beyond the `sites`, compared for themselves."""
     rows = []
     for group in GROUPS:
         mine, other = ours.transactions[group], theirs.transactions.get(group)
@@ -203,7 +203,7 @@ def compare(case: str, ours: Totals, theirs: Totals, sites: dict[str, float], pt
 
 
 def has_atomics(ptx: Iterable[str]) -> bool:
-    """Whether atomics take part, of which the hardware's counters see each lane at one address."""
+    """Return whether atomics take part, of which the hardware's counters see each lane at one address."""
     return any(op.startswith(("atom", "red")) for op in ptx)
 
 
@@ -319,13 +319,13 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
 
 
 def code_of(loaded: LoadedModule) -> bytes:
-    """The cubin that runs; on the emulator that which would."""
+    """Return the cubin that runs; on the emulator that which would."""
     module, chip = loaded.module, loaded.target.chip
     return loaded.target.assembled(loaded) or assemble(module, arch=architecture(module, chip.compute_capability)).data
 
 
 def instructions(launch: Launch) -> tuple[Instructions, Instructions | None]:
-    """The memory instructions of a kernel in PTX, and in SASS where it can be disassembled."""
+    """Return the memory instructions of a kernel in PTX, and in SASS where it can be disassembled."""
     module, kernel = launch.kernel.module, launch.kernel.name
     major, minor = launch.kernel.target.chip.compute_capability
     try:
@@ -362,7 +362,7 @@ def profile(program: str, options: argparse.Namespace, folder: Path) -> Path:
 
 
 def by_case(logs: dict[str, list[str]], seen: Report) -> dict[str, list[object]]:
-    """The launches of each case with their metrics, as plain data; None for one that the profiler missed."""
+    """Return the launches of each case with their metrics, as plain data; None for one that the profiler missed."""
     places = iter(matched([kernel for kernels in logs.values() for kernel in kernels], [one.kernel for one in seen.disassembled]))
     found: dict[str, list[object]] = {}
     for name, kernels in logs.items():

@@ -42,7 +42,7 @@ MOST_ERROR = {np.float32: 1e-5, np.float16: 2e-3}
 
 
 def compiled(path: Path, clone: Path) -> tuple[Module, float, float]:
-    """The module, and the seconds of the processor that it took, in all and in the compiler."""
+    """Return the module, and the seconds of the processor that it took, in all and in the compiler."""
     taken: list[float] = []
     compile_request = nvrtc.compile_request
 
@@ -77,7 +77,7 @@ def greatest_error(on: Target, module: Module, kernel: Function, name: str) -> f
 
 
 def _arguments(kernel: Function, arrays: list[object], leading: tuple[int, ...], dtype: Any) -> list[object]:
-    """The sides, the matrices with their strides, layouts that have no members, and the factors 1 and 0."""
+    """Return the sides, the matrices with their strides, layouts that have no members, and the factors 1 and 0."""
     pointers, strides, factors = iter(arrays), iter(leading), iter((1.0, 0.0))
     found: list[object] = []
     for param in kernel.params:

@@ -73,7 +73,7 @@ class KernelFailedError(Exception):
 
 
 def group_cases(group: str) -> list[Case]:
-    """The cases of a group, those with the same operands beside each other."""
+    """Return the cases of a group, those with the same operands beside each other."""
     return list(_cases_by_group().get(group, ()))
 
 
@@ -118,12 +118,12 @@ def _in_parts(group: str, listed: list[Case], failure: KernelFailedError, option
 
 
 def strict(name: str) -> Target:
-    """The target, assembling without fusing."""
+    """Return the target, assembling without fusing."""
     return Device(int(name.partition(":")[2] or 0), fmad=False) if name.startswith("cuda") else target(name)
 
 
 def beside(where: Target) -> Target | None:
-    """An emulator to compare a GPU with; none for an emulator."""
+    """Return an emulator to compare a GPU with; none for an emulator."""
     return Emulator(where.chip) if where.modelled is False else None
 
 
@@ -204,7 +204,7 @@ def judged(case: Case, operands: list[Bits], here: list[Bits], there: list[Bits]
 
 
 def against_oracle(one: Application, operands: list[Bits], found: list[list[Bits]]) -> list[Row]:
-    """The results of a kernel beside those of the oracle. A form that it does not know is a miss: each has an entry."""
+    """Return the results of a kernel beside those of the oracle. A form that it does not know is a miss: each has an entry."""
     rows: list[Row] = []
     for case, results in zip(one.cases, found, strict=True):
         truth = expected(case, operands, one.count)

@@ -129,12 +129,12 @@ def _shown(document: Document, make: Callable[[Document], str]) -> list[ResultRo
 
 
 def rewritten(page: str, results: Path = RESULTS) -> str:
-    """The text of a page with its tables as the results have them now."""
+    """Return the text of a page with its tables as the results have them now."""
     return _BLOCK.sub(lambda block: f"{block[1]}\n{content(block[2], results)}\n{block[3]}", page)
 
 
 def pages() -> list[Path]:
-    """The pages that have tables."""
+    """Return the pages that have tables."""
     return [path for path in sorted(DOCS.glob("*.md")) if _BLOCK.search(path.read_text(encoding="utf-8"))]
 
 

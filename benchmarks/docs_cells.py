@@ -29,7 +29,7 @@ def verdict(row: ResultRow) -> str:
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; all columns but the first are set to the right."""
+    """Return a Markdown table; all columns but the first are set to the right."""
     rule = ["---", *["--:"] * (len(head) - 1)]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in (head, rule, *lines)) + "\n"
 
@@ -43,7 +43,7 @@ def provenance(document: Document) -> str:
 
 
 def footnotes(rows: Iterable[ResultRow]) -> str:
-    """The notes of the rows that miss their reach."""
+    """Return the notes of the rows that miss their reach."""
     missed = [f"- {row['case']}, {row['metric']}: {row['note'] or 'not explained yet'}\n" for row in rows if not row["holds"]]
     return "\nMissed:\n\n" + "".join(missed) if missed else ""
 

@@ -95,7 +95,7 @@ def searched(document: Document) -> str:
 
 
 def relayout(document: Document) -> str:
-    """A line for each array and layout: what it changed, and a last one for each array whose outputs were compared."""
+    """Return a line for each array and layout: what it changed, and a last one for each array whose outputs were compared."""
     lines = []
     for row in document["rows"]:
         peer = row["peer"]

@@ -23,7 +23,7 @@ def totals(document: Document) -> str:
 
 
 def kernels(document: Document) -> str:
-    """A line for each kernel: what was expected and all that was said, in its rank."""
+    """Return a line for each kernel: what was expected and all that was said, in its rank."""
     rows = [row for row in document["rows"] if row["case"] not in ("planted", "clean")]
     lines = []
     for row in rows:

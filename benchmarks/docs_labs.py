@@ -8,7 +8,7 @@ from docs_cells import Document, ResultRow, cell, number, table, verdict
 
 
 def latency(document: Document) -> str:
-    """A line for each access: the truth, and what each scheme recorded of it, raw and less its window."""
+    """Return a line for each access: the truth, and what each scheme recorded of it, raw and less its window."""
     rows = document["rows"]
     truths = [row for row in rows if row["metric"] in (_LATENCY, "from issue to issue")]
     by_case = {row["case"]: row for row in rows if "recorded" in row["peer"]}
@@ -28,7 +28,7 @@ _LATENCY, _BETWEEN = "latency, chain average", "between two clock reads"
 
 
 def fences(document: Document) -> str:
-    """A line for each fence: what lies between the clock reads at each level, and whether it waits."""
+    """Return a line for each fence: what lies between the clock reads at each level, and whether it waits."""
     rows = {row["case"]: row for row in document["rows"] if row["metric"] == _BETWEEN}
     kinds, levels = (list(dict.fromkeys(case.rpartition(", ")[part] for case in rows)) for part in (0, 2))
     lines = [["**the load itself**", *(number(rows[f"{kinds[0]}, {level}"]["peer"]["truth"]) for level in levels), "", ""]] if rows else []
@@ -45,7 +45,7 @@ def fences(document: Document) -> str:
 
 
 def shift_overview(count: str, *addresses: str) -> Callable[[Document], str]:
-    """Cycles without a shift, and the speed-up by each layout, of accesses whose case ends in these words."""
+    """Return a table of cycles without a shift, and the speed-up by each layout, of accesses whose case ends in these words."""
 
     def shown(document: Document) -> str:
         lines, names = [], list[str]()
@@ -89,7 +89,7 @@ def shift_kernels(document: Document) -> str:
 
 
 def shift_warps(document: Document) -> str:
-    """A line for each kind of access, a column for each number of warps."""
+    """Return a line for each kind of access, a column for each number of warps."""
     by_access: dict[str, dict[str, str]] = {}
     for row in document["rows"]:
         if row["metric"] == "cycles of the block for each wavefront":
@@ -135,7 +135,7 @@ def volume_claims(document: Document) -> str:
 
 
 def volume_shapes(document: Document) -> str:
-    """A line for each viewpoint and shape."""
+    """Return a line for each viewpoint and shape."""
     values = {(row["case"], row["metric"]): row for row in document["rows"]}
     lines = []
     for (case, metric), row in values.items():
@@ -181,7 +181,7 @@ def volume_correlations(document: Document) -> str:
 
 
 def transfers(document: Document) -> str:
-    """A line for each case of the remap kernels and transfers that has a reach or a peer."""
+    """Return a line for each case of the remap kernels and transfers that has a reach or a peer."""
     lines = []
     for row in document["rows"]:
         if row["metric"] == "equal to NumPy" or (row["reach"] is None and not row["peer"]):
@@ -215,7 +215,7 @@ def stencils(document: Document) -> str:
 
 
 def stencil_devices(document: Document) -> str:
-    """A line for each case on several devices: each transport's fastest step, and the speed-up over one device."""
+    """Return a line for each case on several devices: each transport's fastest step, and the speed-up over one device."""
     times: dict[str, dict[str, float]] = {}
     best: dict[str, str] = {}
     gained: dict[str, ResultRow] = {}
@@ -259,7 +259,7 @@ def stencil_exchanges(document: Document) -> str:
 
 
 def stencil_scaling(document: Document) -> str:
-    """A line for each number of devices of the published machine, each model beside the other."""
+    """Return a line for each number of devices of the published machine, each model beside the other."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in document["rows"]:
         if row["metric"] == "time of a step, best k, predicted":
@@ -305,7 +305,7 @@ def stencil_overlap(document: Document) -> str:
 
 
 def remaps(document: Document) -> str:
-    """A line for each case of the lab: what the kernel gained and what the transfer lost."""
+    """Return a line for each case of the lab: what the kernel gained and what the transfer lost."""
     cases: dict[str, dict[str, str]] = {}
     for row in document["rows"]:
         metric = row["metric"].partition(",")[0] if row["metric"].startswith("speed-up of the whole") else row["metric"]

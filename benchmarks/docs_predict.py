@@ -28,7 +28,7 @@ def cost(document: Document) -> str:
 
 
 def families(document: Document) -> str:
-    """A line for each family."""
+    """Return a line for each family."""
     found = {row["case"]: row for row in document["rows"] if row["metric"] == "mean absolute error"}
     lines = []
     for name in (*SET_ASIDE, *TUNED):
@@ -41,7 +41,7 @@ def families(document: Document) -> str:
 
 
 def farthest(document: Document) -> str:
-    """The kernels of the families set aside whose predictions are farthest off."""
+    """Return the kernels of the families set aside whose predictions are farthest off."""
     rows = [row for row in document["rows"] if row["metric"] == TIME and MEASURED in row["peer"]]
     rows = [row for row in rows if row["case"].partition(": ")[0] in SET_ASIDE]
     rows.sort(key=lambda row: -abs(row["peer"]["error"]))

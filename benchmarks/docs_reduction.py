@@ -20,7 +20,7 @@ def _of(document: Document, metric: str) -> list[ResultRow]:
 
 
 def ladder(size: str) -> Callable[[Document], str]:
-    """The steps at a size, as the course shows them."""
+    """Return the steps at a size, as the course shows them."""
 
     def shown(document: Document) -> str:
         lines = []
@@ -56,7 +56,7 @@ def reasons(document: Document) -> str:
 
 
 def course(document: Document) -> str:
-    """The course's steps on its chip, beside what its pages of a profiler say."""
+    """Return the course's steps on its chip, beside what its pages of a profiler say."""
     lines = []
     for row in _of(document, "counted, of a block")[:7]:
         step, peer = row["case"].split(", ", 2)[2], row["peer"]
@@ -68,7 +68,7 @@ def course(document: Document) -> str:
 
 
 def course_times(document: Document) -> str:
-    """The predicted times of the steps beside those that the course measured."""
+    """Return the predicted times of the steps beside those that the course measured."""
     lines = []
     for row in _of(document, "predicted time of a step"):
         peer, step = row["peer"], row["case"].split(", ", 2)[2]

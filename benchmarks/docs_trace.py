@@ -30,7 +30,7 @@ def little(document: Document) -> str:
 
 
 def counts(document: Document) -> str:
-    """A line for each launch, the sum of all first."""
+    """Return a line for each launch, the sum of all first."""
     by_case, launches = _counted(document)
     notes = {case: _once(row["note"] for row in by_case[case] if row["metric"] == SITES) for case in launches}
     lines = [[case, *(cell(one[name]) for name in LAUNCH_COLUMNS), notes.get(case, "")] for case, one in launches.items()]
@@ -39,13 +39,13 @@ def counts(document: Document) -> str:
 
 
 def counts_in_all(document: Document) -> str:
-    """The sum of all launches alone."""
+    """Return the sum of all launches alone."""
     _, launches = _counted(document)
     return table(["launches", *LAUNCH_COLUMNS], [[cell(float(len(launches))), *_summed(launches)]])
 
 
 def _counted(document: Document) -> tuple[dict[str, list[ResultRow]], dict[str, dict[str, float | None]]]:
-    """The rows by case, and of those that are launches what `LAUNCH_COLUMNS` names."""
+    """Return the rows by case, and of those that are launches what `LAUNCH_COLUMNS` names."""
     by_case: dict[str, list[ResultRow]] = {}
     for row in document["rows"]:
         by_case.setdefault(row["case"], []).append(row)
@@ -85,7 +85,7 @@ LAUNCH_COLUMNS = (
 
 
 def _launch(rows: Sequence[ResultRow]) -> dict[str, float | None]:
-    """The numbers of one launch; None where the profiler said nothing of it."""
+    """Return the numbers of one launch; None where the profiler said nothing of it."""
     roads = next(row for row in rows if row["metric"] == ROADS)
     by_site = next((row for row in rows if row["metric"] == SITES), None)
     totals = [row for row in rows if row["metric"].endswith(": difference")]
@@ -170,13 +170,13 @@ def size(document: Document) -> str:
 
 
 def kinds(document: Document) -> str:
-    """A line for each kind of access: its time, and what it was to agree with."""
+    """Return a line for each kind of access: its time, and what it was to agree with."""
     lines = [[row["case"], number(row["value"]), verdict(row)] for row in document["rows"]]
     return table(["access", "median, cycles", "reach"], lines)
 
 
 def stalls(document: Document) -> str:
-    """A line for each kernel whose overlap is known: all cycles, what was exposed of them, and what was predicted."""
+    """Return a line for each kernel whose overlap is known: all cycles, what was exposed of them, and what was predicted."""
     lines = []
     for row in document["rows"]:
         if "exposed" in row["peer"]:
@@ -197,7 +197,7 @@ def stalls_proof(document: Document) -> str:
 
 
 def proof(document: Document) -> str:
-    """The loads that are proved, and the changes of the code that the proof noticed."""
+    """Return the loads that are proved, and the changes of the code that the proof noticed."""
     lines = []
     for row in document["rows"]:
         if row["metric"] == "loads proved complete" and row["case"].startswith("all"):

@@ -23,7 +23,7 @@ from memlane.ptx import Function, Instruction, Module, registers_read, values_wr
 
 
 def refusals(module: Module, function: Function, where: Chip | None = None) -> dict[int, str]:
-    """The instructions of a kernel that the emulator refuses, by index, with what it says. The kernel must be straight-line code."""
+    """Return the instructions of a kernel that the emulator refuses, by index, with what it says. The kernel must be straight-line code."""
     layers = layers_for(Layers(), module, function)
     body, _ = link(module, function, SERVICES, stop_at_memory=False)
     frame = place_variables(module, function, body)

@@ -65,7 +65,7 @@ IMPORT = "import time; t = time.perf_counter(); import memlane; print(time.perf_
 
 
 def best(repeats: int, action: Callable[[], object]) -> float:
-    """Seconds of the fastest of some runs."""
+    """Return the seconds of the fastest of some runs."""
     return min(seconds(action) for _ in range(repeats))
 
 
@@ -90,7 +90,7 @@ def thread_instructions(launch: Launch) -> int:
 
 
 def on_cores(launch: Launch, cores: int) -> Launch:
-    """The launch, on an emulator that is told to use so many cores from now on."""
+    """Return the launch, on an emulator that is told to use so many cores from now on."""
     where = launch.kernel.target
     if not isinstance(where, Emulator):
         raise SystemExit(f"this measures the emulator, not {where.name}; give --target emulator:h200")
@@ -150,7 +150,7 @@ def _rate(case: str, way: str, value: float, reach: float | None, note: str = ""
 
 
 def processor() -> str:
-    """The processor of this machine, as far as it tells."""
+    """Return the processor of this machine, as far as it tells."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

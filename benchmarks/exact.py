@@ -58,7 +58,7 @@ class Binary:
         return 0 < bits & ~self.sign < 1 << self.mantissa
 
     def flushed(self, bits: int) -> int:
-        """A zero of the same sign for a subnormal number."""
+        """Flush a subnormal number to a zero of the same sign."""
         return bits & self.sign if self.is_subnormal(bits) else bits
 
     def value(self, bits: int) -> Fraction:
@@ -71,7 +71,7 @@ class Binary:
         return -size if bits & self.sign else size
 
     def round(self, number: Fraction, direction: str) -> int:
-        """The bits of a number that is not zero, rounded by `rn`, `rna`, `rz`, `rm` or `rp`."""
+        """Return the bits of a number that is not zero, rounded by `rn`, `rna`, `rz`, `rm` or `rp`."""
         sign, size = (self.sign, -number) if number < 0 else (0, number)
         power = max(size.numerator.bit_length() - size.denominator.bit_length() - 1, 1 - self.bias)
         while size >= Fraction(2) ** (power + 1):

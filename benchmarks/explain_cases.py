@@ -54,7 +54,7 @@ def text(file: str) -> str:
 
 @cache
 def planted_lines(file: str, kernel: str) -> tuple[int, ...]:
-    """The lines of the kernel that end in the mark."""
+    """Return the lines of the kernel that end in the mark."""
     found, inside = [], False
     for number, line in enumerate(text(file).splitlines(), 1):
         inside = f"void {kernel}(" in line if line.startswith("__global__") else inside
@@ -64,12 +64,12 @@ def planted_lines(file: str, kernel: str) -> tuple[int, ...]:
 
 
 def floats(target: Target, *shape: int) -> object:
-    """An array of numbers between 0 and 1."""
+    """Return an array of numbers between 0 and 1."""
     return target.array(np.random.default_rng(1).random(shape, np.float32))
 
 
 def whole(target: Target, limit: int, *shape: int) -> object:
-    """An array of numbers from 0 to below `limit`."""
+    """Return an array of numbers from 0 to below `limit`."""
     return target.array(np.random.default_rng(2).integers(0, limit, shape, np.int32))
 
 

@@ -16,7 +16,7 @@ from memlane.targets import target
 
 
 def synthetic(instructions: int, name: str = "synthetic", first: int = 0) -> str:
-    """A kernel of about so many instructions: groups of a load, arithmetic, a branch over part of it, and a store.
+    """Return a kernel of about so many instructions: groups of a load, arithmetic, a branch over part of it, and a store.
 
     Every result has a register of its own, as compilers number them, from `first` on: no two lines of two kernels are alike if their
     numbers are not, and the speed of a parser that remembers lines is not flattered.

@@ -77,7 +77,7 @@ def fuzz_at_once(name: str, seed: int, count: int, seconds: float, jobs: int) ->
 
 
 def rows_of(name: str, tally: Tally, took: float, reach: int | None) -> list[Row]:
-    """The rows of a reader."""
+    """Return the rows of a reader."""
     rate = tally.inputs / took
     peer = {
         "accepted": float(tally.accepted),
@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def kept_rows(path: Path, chosen: Collection[str]) -> list[Row]:
-    """The rows of an earlier result of readers that are not chosen, each with the commit that it is from."""
+    """Return the rows of an earlier result of readers that are not chosen, each with the commit that it is from."""
     earlier = json.loads(path.read_text(encoding="utf-8"))
     names = {field.name for field in fields(Row)}
     rows = [Row(**{name: value for name, value in row.items() if name in names}) for row in earlier["rows"] if row["case"] not in chosen]

@@ -40,7 +40,7 @@ class Line:
     results: tuple[int | None, ...]
 
     def differs(self, found: tuple[int, ...]) -> bool:
-        """Whether other results are wrong."""
+        """Return whether other results are wrong."""
         for kind, wanted, got in zip(self.case.results, self.results, found, strict=True):
             open_payload = kind == "f64" and wanted == _value("nan", "f64")
             if wanted is not None and wanted != got and not (open_payload and FORMATS["f64"].is_nan(got)):
@@ -50,12 +50,12 @@ class Line:
 
 @cache
 def lines() -> tuple[Line, ...]:
-    """All cases of all files. Raises ValueError, which names file and line."""
+    """Return all cases of all files. Raises ValueError, which names file and line."""
     return tuple(line for path in sorted(FILES.glob("*.txt")) for line in read(path.name, path.read_text(encoding="utf-8")))
 
 
 def read(name: str, text: str) -> Iterator[Line]:
-    """The cases of a file."""
+    """Yield the cases of a file."""
     for number, row in enumerate(text.splitlines(), 1):
         said = row.partition("#")[0].strip()
         if said:
@@ -80,7 +80,7 @@ def _line(place: str, said: str) -> Line:
 
 @cache
 def case_of(form: str, count: int) -> Case:
-    """The case of this name that takes `count` operands."""
+    """Return the case of this name that takes `count` operands."""
     dotted = form.partition(" ")[0].rstrip(",")
     opcode, *modifiers = dotted.split(".")
     found: list[Case] = []
@@ -95,7 +95,7 @@ def case_of(form: str, count: int) -> Case:
 
 
 def _value(word: str, kind: str) -> int:
-    """The bits of a value of a type, as a register holds them."""
+    """Return the bits of a value of a type, as a register holds them."""
     bits = width(kind) if kind != "pred" else 1
     scalar = SCALAR_TYPES.get(kind)
     if word.startswith("0x"):

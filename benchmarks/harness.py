@@ -36,7 +36,7 @@ __all__ = [
 
 
 def commit() -> str:
-    """The commit that is measured: `MEMLANE_COMMIT` where the checkout travelled without its history, else git's HEAD."""
+    """Return the commit that is measured: `MEMLANE_COMMIT` where the checkout travelled without its history, else git's HEAD."""
     given = os.environ.get("MEMLANE_COMMIT")
     return given or subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 

@@ -77,7 +77,7 @@ def _begins(section: str, head: str) -> bool:
 
 @cache
 def spellings() -> tuple[Spelling, ...]:
-    """All forms that are looked at, in the order of the table, each once."""
+    """Return all forms that are looked at, in the order of the table, each once."""
     return tuple(_spellings())
 
 
@@ -93,7 +93,7 @@ def _spellings() -> Iterator[Spelling]:
 
 
 def spell(row: TableRow) -> Iterator[Spelling]:
-    """The forms of one row without the immaterial words that it does not ask for."""
+    """Yield the forms of one row without the immaterial words that it does not ask for."""
     groups = sorted({word.group for word in row.words} - {0} - {word.group for word in row.words if word.group and word.name in IMMATERIAL})
     for count in range(len(groups) + 1):
         for chosen in itertools.combinations(groups, count):
@@ -119,7 +119,7 @@ def _matched(row: TableRow, values: tuple[str, ...]) -> Iterator[Spelling]:
 
 
 def _sampled(row: TableRow, slots: Mapping[str, str]) -> bool:
-    """Whether this combination is among those that are looked at, where there are too many."""
+    """Return whether this combination is among those that are looked at, where there are too many."""
     if row.opcode in ("set", "setp"):
         plain = slots["cmp"] == "lt" if "bool" in slots else True
         return plain and (row.opcode == "setp" or slots["cmp"] == "lt" or slots["dtype"] in ("u32", "f16", "bf16", "f16x2", "bf16x2"))
@@ -153,7 +153,7 @@ _FLOATING = _ORDERED | {"equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"}
 
 
 def _legal(spelling: Spelling) -> bool:
-    """Whether the manual allows these words together."""
+    """Return whether the manual allows these words together."""
     opcode, slots = spelling.row.opcode, spelling.form.slots
     if opcode in ("set", "setp", "slct"):
         return _legal_comparison(spelling)
@@ -219,7 +219,7 @@ def _legal_conversion(spelling: Spelling) -> bool:
 
 
 def _saturates(to: ScalarType, by: ScalarType) -> bool:
-    """Whether an integer type has values that another does not have."""
+    """Return whether an integer type has values that another does not have."""
     if by.kind == to.kind:
         return to.bits < by.bits
     return to.kind == "u" or to.bits <= by.bits

@@ -104,7 +104,7 @@ def medians(made: Trace) -> Mapping[str, float]:
 
 
 def measured(where: Target, stores: str) -> Mapping[str, float]:
-    """The medians of the second run, which finds the code in its caches."""
+    """Return the medians of the second run, which finds the code in its caches."""
     call = where.load(parse(PTX, "kinds.ptx"))["kinds"][1, 32]
     for _ in range(2):
         data, fresh = (where.zeros(2 * (TURNS + 1) * LINE_BYTES, np.uint8) for _ in range(2))

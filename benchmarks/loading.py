@@ -112,7 +112,7 @@ def loaded(clone: Path, path: Path, limit_s: float, include: Sequence[Path] = ()
 
 
 def rows_of(name: str, found: Mapping[Path, Loaded], commit: str = "") -> list[Row]:
-    """The rows of one clone, whose files are named by their paths in it."""
+    """Return the rows of one clone, whose files are named by their paths in it."""
     kernels = sum(one.kernels for one in found.values())
     refused = [f"{path.stem}: {title.partition('(')[0]} ({why})" for path, one in found.items() for title, why in one.refused.items()]
     share = (kernels - len(refused)) / kernels if kernels else None

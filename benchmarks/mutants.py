@@ -137,7 +137,7 @@ def parsed() -> argparse.Namespace:
 
 
 def files_of(paths: Iterable[str], root: Path) -> list[str]:
-    """The Python files of files and folders, from the root of the project."""
+    """Return the Python files of files and folders, from the root of the project."""
     found = []
     for path in paths:
         if not (root / path).exists():
@@ -147,12 +147,12 @@ def files_of(paths: Iterable[str], root: Path) -> list[str]:
 
 
 def draw(every: Sequence[Mutant], seed: int) -> list[Mutant]:
-    """The mutants in the order in which they are drawn."""
+    """Return the mutants in the order in which they are drawn."""
     return sorted(every, key=dict(zip(every, keys(every, seed), strict=True)).__getitem__)
 
 
 def keys(every: Sequence[Mutant], seed: int = 0) -> list[str]:
-    """A digest of each mutant, of its file's name, its text, its change, and how many like it stand before it in the file."""
+    """Return a digest of each mutant, of its file's name, its text, its change, and how many like it stand before it in the file."""
     alike: Counter[str] = Counter()
     found = []
     for one in every:
@@ -303,7 +303,7 @@ def copy_project(folder: Path) -> None:
 
 
 def test_files(path: str, root: Path) -> list[str]:
-    """The files of tests among which those are looked for that execute a file of the source."""
+    """Return the files of tests among which those are looked for that execute a file of the source."""
     fitting = max((one for one in TESTS if path.startswith(one)), key=len, default="")
     folders = TESTS.get(fitting) or (str(Path("tests", *Path(path).parts[2:3])),)
     found = []
@@ -313,7 +313,7 @@ def test_files(path: str, root: Path) -> list[str]:
 
 
 def digest(*texts: bytes) -> str:
-    """A digest of some texts."""
+    """Return a digest of some texts."""
     result = hashlib.sha256()
     for text in texts:
         result.update(len(text).to_bytes(8, "little") + text)
@@ -321,7 +321,7 @@ def digest(*texts: bytes) -> str:
 
 
 def meaning(source: bytes) -> str:
-    """A digest of what a file says, apart from comments and from where it imports from."""
+    """Return a digest of what a file says, apart from comments and from where it imports from."""
     tree = ast.parse(source)
     tree.body = [one for one in tree.body if not isinstance(one, ast.Import | ast.ImportFrom)]
     return digest(ast.dump(tree).encode())
@@ -357,7 +357,7 @@ def show(found: Sequence[Found]) -> None:
 
 
 def rows(found: Sequence[Found], of: int, seed: int) -> list[Row]:
-    """A row for each area and one for all; one for each survivor, whose value says whether it is equivalent."""
+    """Return a row for each area and one for all; one for each survivor, whose value says whether it is equivalent."""
     judged = judgements()
     killed = sum(one.is_killed for one in found)
     ended = Counter(one.ended for one in found if one.is_killed)

@@ -61,7 +61,7 @@ class Mutant:
         return f"{self.path}:{self.line}: {_short(self.old)} -> {_short(self.new)}"
 
     def applied(self, source: bytes) -> bytes:
-        """The text of the file with the change."""
+        """Return the text of the file with the change."""
         return source[: self.start] + self.new.encode() + source[self.end :]
 
 
@@ -86,7 +86,7 @@ def mutants(path: str, root: Path) -> list[Mutant]:
 
 
 def _is_another(one: Mutant) -> bool:
-    """Whether the text says something else, and can be read."""
+    """Return whether the text says something else, and can be read."""
     try:
         return ast.dump(ast.parse(f"({one.old})")) != ast.dump(ast.parse(one.new))
     except SyntaxError:  # A statement does not stand in parentheses.
@@ -94,7 +94,7 @@ def _is_another(one: Mutant) -> bool:
 
 
 def _executed(statement: ast.stmt) -> range:
-    """The lines of a statement without those of the statements in it; of a `match` all of them, for its cases have conditions."""
+    """Return the lines of a statement without those of the statements in it; of a `match` all of them, for its cases have conditions."""
     inside = [one.lineno for field in ("body", "orelse", "finalbody", "handlers") for one in getattr(statement, field, [])]
     last = min(inside) - 1 if inside else statement.end_lineno or statement.lineno
     return range(statement.lineno, max(last, statement.lineno) + 1)
@@ -118,7 +118,7 @@ def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def _is_names(statement: ast.stmt) -> bool:
-    """Whether a statement says what a module exports, imports, or declares for type checkers."""
+    """Return whether a statement says what a module exports, imports, or declares for type checkers."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     exported = any(isinstance(one, ast.Name) and (one.id == "__all__" or "TypeVar" in ast.unparse(statement)) for one in targets)
     return (
@@ -138,7 +138,7 @@ def _of_statement(statement: ast.stmt) -> Iterator[str]:
 
 
 def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
-    """The expressions of a statement that decide what it does."""
+    """Yield the expressions of a statement that decide what it does."""
     match statement:
         case ast.FunctionDef(args=arguments):
             roots: list[ast.AST | None] = [*arguments.defaults, *arguments.kw_defaults]
@@ -161,7 +161,7 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
 
 
 def _is_alias(value: ast.expr) -> bool:
-    """Whether an assignment names a type: its value looks like an annotation."""
+    """Return whether an assignment names a type: its value looks like an annotation."""
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr):
         return "NDArray" in ast.unparse(value) or all(one[:1].isupper() for one in ast.unparse(value).split(" | "))
     root = value.value if isinstance(value, ast.Subscript) else value.left if isinstance(value, ast.BinOp) else None
@@ -179,7 +179,7 @@ def _is_alias(value: ast.expr) -> bool:
 
 
 def _inside(root: ast.AST, statement: ast.stmt) -> Iterator[ast.expr]:
-    """The expressions in one, without formatted text, whose places Python 3.11 does not know, patterns, and arguments of types."""
+    """Yield the expressions in one, without formatted text, whose places Python 3.11 does not know, patterns, and arguments of types."""
     if isinstance(root, ast.JoinedStr | ast.pattern):
         return
     if isinstance(root, ast.match_case):

@@ -107,7 +107,7 @@ def tables_of(launches: Sequence[Profiled], tables: Iterable[Disassembled]) -> t
 
 
 def parse_source(output: str) -> list[Disassembled]:
-    """The launches in the output of `--csv --page source --print-source sass`.
+    """Return the launches in the output of `--csv --page source --print-source sass`.
 
     A launch begins with a line `"Kernel Name","naive(float *)"`; further such pairs may follow, then the head of the table with the columns
     `Address` and `Source`, then a line for each instruction.

@@ -46,7 +46,7 @@ def width(kind: str) -> int:
 
 
 def _crossed(kinds: tuple[str, ...], room: int) -> list[Bits]:
-    """All combinations of edge values; of so many of each that they do not take more than `room`."""
+    """Return all combinations of edge values; of so many of each that they do not take more than `room`."""
     each = [edges(kind) for kind in kinds]
     most = max((len(values) for values in each), default=0)
     while most > 3 and np.prod([float(min(most, len(values))) for values in each]) > room:
@@ -57,7 +57,7 @@ def _crossed(kinds: tuple[str, ...], room: int) -> list[Bits]:
 
 
 def _thinned(values: list[int], most: int) -> list[int]:
-    """The first ones: edges are listed with the most telling first."""
+    """Return the first ones: edges are listed with the most telling first."""
     return values[:most]
 
 

@@ -55,7 +55,7 @@ def expected(case: Case, operands: Sequence[Bits], count: int = BLOCK_THREADS) -
 
 
 def knows(case: Case) -> bool:
-    """Whether there is an oracle for a form."""
+    """Return whether there is an oracle for a form."""
     count = BLOCK_THREADS if case.spelling.row.manual in BLOCKS else 1
     return expected(case, [np.zeros(count, np.uint64)] * len(case.operands)) is not None
 

@@ -61,7 +61,7 @@ class _Thread:
 
 
 def _product(words: Sequence[str], kind: str, a: int, b: int) -> int:
-    """The half of the product that `.lo` or `.hi` takes."""
+    """Return the half of the product that `.lo` or `.hi` takes."""
     bits = SCALAR_TYPES[kind].bits
     whole = number(a, kind) * number(b, kind)
     return (whole >> bits if "hi" in words else whole) & ((1 << bits) - 1)

@@ -37,7 +37,7 @@ _MEANINGS = {
 
 
 def holds(s: Spelling, kind: str, a: int, b: int) -> bool:
-    """Whether the comparison holds between two numbers of a type."""
+    """Return whether the comparison holds between two numbers of a type."""
     relation = s.form.slots["cmp"]
     if SCALAR_TYPES[kind].kind != "f":
         x, y = (value if relation in ("lo", "ls", "hi", "hs") else number(value, kind) for value in (a, b))

@@ -16,7 +16,7 @@ _MIXED = "mixed-precision-floating-point-instructions-"
 
 
 def kind_of(s: Spelling) -> str:
-    """The type of the result."""
+    """Return the type of the result."""
     return s.form.types["d"]
 
 

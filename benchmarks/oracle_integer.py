@@ -46,7 +46,7 @@ def sub(s: Spelling, a: int, b: int) -> int:
 
 
 def _product(s: Spelling, a: int, b: int) -> int:
-    """The part of the product that `.lo`, `.hi` or `.wide` takes."""
+    """Return the part of the product that `.lo`, `.hi` or `.wide` takes."""
     whole = number(a, _type(s)) * number(b, _type(s))
     return whole >> _bits(s) if s.has("hi") else whole
 

@@ -45,20 +45,20 @@ class NotKnownError(Exception):
 
 
 def signed(value: int, bits: int) -> int:
-    """The number that `bits` bits stand for in two's complement."""
+    """Return the number that `bits` bits stand for in two's complement."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def number(value: int, kind: str) -> int:
-    """The integer that the bits of a type stand for."""
+    """Return the integer that the bits of a type stand for."""
     scalar = SCALAR_TYPES[kind]
     bits = scalar.bits // scalar.lanes
     return signed(value, bits) if scalar.kind == "s" else value & ((1 << bits) - 1)
 
 
 def clamped(value: int, kind: str) -> int:
-    """The nearest integer that a type holds, as its bits."""
+    """Return the nearest integer that a type holds, as its bits."""
     scalar = SCALAR_TYPES[kind]
     bits = scalar.bits // scalar.lanes
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if scalar.kind == "s" else (0, (1 << bits) - 1)
@@ -66,5 +66,5 @@ def clamped(value: int, kind: str) -> int:
 
 
 def word_of(spelling: Spelling, *words: str) -> str:
-    """The one of some words that a form has; empty for none."""
+    """Return the one of some words that a form has; empty for none."""
     return next((word for word in words if spelling.has(word)), "")

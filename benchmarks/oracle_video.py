@@ -42,7 +42,7 @@ def selectors(case: Case) -> list[str]:
 
 
 def _piece(word: int, selector: str, kind: str) -> int:
-    """A byte, a half or all of a word as a number."""
+    """Return a byte, a half or all of a word as a number."""
     bits = {"": 32, "b": 8, "h": 16}[selector[:1]]
     value = word >> bits * int(selector[1:] or 0) & ((1 << bits) - 1)
     return signed(value, bits) if kind == "s32" else value

@@ -118,7 +118,7 @@ ORDER = "in the right order"
 
 
 def over_all(rows: Sequence[Row]) -> list[Row]:
-    """How many of the pairs that are to come out right do."""
+    """Return rows with the number of required pairs that are ordered correctly."""
     judged = [row for row in rows if row.metric == ORDER and row.reach is not None]
     if not judged:
         return []

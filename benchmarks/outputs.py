@@ -86,7 +86,7 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
 
 
 def comparisons(options: argparse.Namespace) -> dict[str, Callable[[Launch], Sequence[Bytes]]]:
-    """The other roads to the same outputs, by name."""
+    """Return the other roads to the same outputs, by name."""
     roads: dict[str, Callable[[Launch], Sequence[Bytes]]] = {scheme: partial(instrumented, scheme=scheme) for scheme in SCHEMES}
     roads["counting"] = counted
     if options.target.startswith("cuda"):
@@ -115,7 +115,7 @@ def emulated(launch: Launch) -> list[Bytes]:
 
 
 def strict(launch: Launch) -> Launch:
-    """The launch on a target that assembles without fusing, over the same memory."""
+    """Return the launch on a target that assembles without fusing, over the same memory."""
     where = launch.kernel.target
     if not isinstance(where, Device):
         return launch

@@ -33,7 +33,7 @@ class Pattern:
 
 
 def patterns() -> tuple[Pattern, ...]:
-    """All of them, always the same."""
+    """Return all of them, always the same."""
     return (*_strides(), *_repeated(), *_arranged(), *_random(), *_masked(), *_piled(), *_joined())
 
 

@@ -252,7 +252,7 @@ def median_of(case: str, rows: Sequence[Row], reach: float | None) -> list[Row]:
 
 
 def bias(options: argparse.Namespace) -> list[Row]:
-    """The error of a recorded time, of a warp in a launch that is traced as a whole and of one that a sample takes."""
+    """Return the error of a recorded time, of a warp in a launch that is traced as a whole and of one that a sample takes."""
     chase = Chase(target(options.target), (8 << 20) if options.quick else (512 << 20))
     whole = f"{SCHEME}, {ALL}"
     probed = {whole: chase.probed(SCHEME), f"{SCHEME}, {SAMPLED}": probe(chase.loaded, sampled(chase))}

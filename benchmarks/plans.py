@@ -78,7 +78,7 @@ class Bench:
         return BoundPlan(plan, memory, targets=self.targets, modules=[self.kernels])
 
     def elapsed_us(self, bound: BoundPlan) -> float:
-        """The median time of a plan that is one graph; on the emulator its modelled time."""
+        """Return the median time of a plan that is one graph; on the emulator its modelled time."""
         if not isinstance(self.target, Device):
             return bound.time().elapsed_ns / 1e3
         graph = bound.graph()
@@ -89,7 +89,7 @@ class Bench:
         return statistics.median(found)
 
     def copy_us(self, to: Home, of: Home, nbytes: int) -> float:
-        """The time of one copy in a chain of them."""
+        """Return the time of one copy in a chain of them."""
         b = PlanBuilder()
         target, source = b.array("to", nbytes, "u1", to), b.array("of", nbytes, "u1", of)
         for _ in range(CHAIN):
@@ -111,7 +111,7 @@ class Bench:
         return max(0.0, least - small / rate / 1e3), rate
 
     def launches_us(self, count: int, *arguments: object, kernel: str, blocks: int = 1) -> float:
-        """The time of one of so many launches that follow each other, each from the end of the one before."""
+        """Return the time of one of so many launches that follow each other, each from the end of the one before."""
         b = PlanBuilder()
         data = b.array("data", 1 << 26, "f4", 0) if arguments else None
         for _ in range(count):
@@ -141,7 +141,7 @@ def links(bench: Bench) -> list[Row]:
 
 
 def calibrated(bench: Bench) -> Chip:
-    """The chip with the links of this machine; an emulated device has those of its file."""
+    """Return the chip with the links of this machine; an emulated device has those of its file."""
     chip = bench.target.chip
     if not isinstance(bench.target, Device):
         return chip

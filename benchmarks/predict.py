@@ -180,7 +180,7 @@ def mean_error(rows: Sequence[Row]) -> float:
 
 
 def worst(rows: Sequence[Row]) -> str:
-    """The kernels with the largest errors, in words."""
+    """Return the kernels with the largest errors, in words."""
     ordered = sorted(rows, key=lambda row: -abs(row.peer["error"]))[:3]
     return "farthest off: " + "; ".join(f"{row.case} {row.peer['error']:+.0%}" for row in ordered)
 

@@ -41,7 +41,7 @@ REACH = 0.25
 
 
 def predicted_rows(name: str, elements: int, turns: int, chunks: tuple[int, ...]) -> list[Row]:
-    """The plans predicted for a chip, without what was measured."""
+    """Return the plans predicted for a chip, without what was measured."""
     (target,) = devices(f"emulator:{name}", 1)
     kernels: LoadedModule = target.load(cuda(CODE, arch="sm_90"))
     bench = cast(Bench, SimpleNamespace(kernels=kernels))
@@ -59,7 +59,7 @@ def predicted_rows(name: str, elements: int, turns: int, chunks: tuple[int, ...]
 
 
 def beside(rows: list[Row], path: Path) -> list[Row]:
-    """A row with the error for each plan that was measured."""
+    """Return a row with the error for each plan that was measured."""
     measured = {row["case"]: row["peer"] for row in json.loads(path.read_text())["rows"] if "measured us" in row["peer"]}
     found = []
     for row in rows:

@@ -58,7 +58,7 @@ FOLLOWED = 0.95
 
 
 def modules(group: str) -> Mapping[str, Module]:
-    """The modules of a group by name."""
+    """Return the modules of a group by name."""
     if group == "examples":
         paths = {name: ROOT / "examples" / "ptx" / f"{name}.ptx" for name in EXAMPLES}
         return {name: parse(path.read_text(), path.name) for name, path in paths.items()}
@@ -116,7 +116,7 @@ def tally(module: Module) -> Tally:
 
 
 def prove_kernels() -> list[Row]:
-    """One row for each kernel that loads, one for each group, and one for all of them."""
+    """Return one row for each kernel that loads, one for each group, and one for all of them."""
     rows, everything = [], Tally()
     for group in ("examples", "Numba", "Triton"):
         together = Tally()

@@ -42,13 +42,13 @@ class Public:
         return f"{self.source}: {self.title or self.kernel}"
 
     def module(self, folder: Path) -> Module:
-        """The compiled file; `folder` holds the clones. Raises CompileError."""
+        """Return the compiled file; `folder` holds the clones. Raises CompileError."""
         root = folder / self.source
         wanted = (self.kernel,) if self.instantiate else ()
         return cuda(root / self.file, include=[root / one for one in self.include], instantiate=wanted, define=self.define)
 
     def call(self, target: Target, folder: Path) -> KernelCall:
-        """The kernel on a target, to be launched."""
+        """Return the kernel on a target, to be launched."""
         return target.load(alone(self.module(folder), self.kernel))[self.kernel][self.grid, self.block, None, self.shared_bytes]
 
 

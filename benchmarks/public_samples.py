@@ -71,7 +71,7 @@ _FILTER = (512, 128, 0.1, 0.2, 0.1, 0.05, -1.2, 0.4, 0.5, 0.5)
 
 
 def _in_place(count: int, *more: object) -> Arguments:
-    """One array twice, then numbers."""
+    """Return the arguments: one array twice, then numbers."""
 
     def arguments(target: Target, _: np.random.Generator) -> tuple[object, ...]:
         array = floats(target, count)

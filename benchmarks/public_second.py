@@ -170,7 +170,7 @@ _POLYBENCH_CASES = (
 
 
 def _keys(target: Target, random: np.random.Generator) -> tuple[object, ...]:
-    """Two outputs, and keys with their values, in groups of four."""
+    """Return the arguments: two outputs, and keys with their values, in groups of four."""
     given = [target.array(random.integers(0, 1 << 30, 32768, np.uint32)) for _ in range(2)]
     return 4, 0, target.zeros(32768, "u4"), target.zeros(32768, "u4"), *given
 
@@ -182,7 +182,7 @@ def _sorted_keys(target: Target, random: np.random.Generator) -> tuple[object, .
 
 
 def _search(target: Target, random: np.random.Generator) -> tuple[object, ...]:
-    """A graph half of whose nodes were just reached."""
+    """Return the arguments: a graph half of whose nodes were just reached."""
     degrees = random.integers(1, 12, 8192)
     begins = np.concatenate([[0], np.cumsum(degrees)]).astype(np.uint32)
     levels = np.where(random.random(8192) < 0.5, 3, 0xFFFFFFFF).astype(np.uint32)
@@ -220,7 +220,7 @@ def _bodies(target: Target, _: np.random.Generator) -> tuple[object, ...]:
 
 
 def _padded_line(target: Target, _: np.random.Generator) -> tuple[object, ...]:
-    """A line with a sector in front of it, and one behind, which the halos of the first and the last block are read from."""
+    """Return a line with a sector in front of it, and one behind, which the halos of the first and the last block are read from."""
     whole_line = floats(target, 8192 + 16)
     line = replace(whole_line, address=whole_line.address + 32, shape=(8192,), owner=whole_line)
     return line, target.zeros(8192), 8192

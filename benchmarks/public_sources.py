@@ -100,7 +100,7 @@ def labels() -> Mapping[str, Label]:
 
 
 def held_out(name: str) -> bool:
-    """Whether a case is one of those for which no rule is changed: a third of the first clones, and all of the later sets."""
+    """Return whether a case is one of those for which no rule is changed: a third of the first clones, and all of the later sets."""
     return set_of(name) != FIRST_SET or int(sha256(name.encode()).hexdigest(), 16) % 3 == 0
 
 
@@ -144,7 +144,7 @@ def pack(folder: Path, into: Path) -> int:
 
 
 def kernels_of(path: Path, into: Path) -> ModuleType:
-    """The Triton kernels of a Python file as a module, without what their file does besides: they need neither PyTorch nor a GPU.
+    """Return the Triton kernels of a Python file as a module, without what their file does besides: they need neither PyTorch nor a GPU.
 
     What is not an import of Triton or a kernel is blanked, so that lines stay as they are; `into` is a folder for the text."""
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -166,7 +166,7 @@ def kernels_of(path: Path, into: Path) -> ModuleType:
 
 
 def _plain(line: str) -> str:
-    """The decorator without what it says of a launch; other lines as they are."""
+    """Return the decorator without what it says of a launch; other lines as they are."""
     return "@triton.jit" if line.startswith("@triton.jit(") else line
 
 

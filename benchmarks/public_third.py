@@ -151,7 +151,7 @@ def _learn(
 
 
 def _columns_of(side: int) -> Arguments:
-    """Two matrices of so long rows, and as many of these as the launch touches."""
+    """Return the arguments: two matrices of so long rows, and as many of these as the launch touches."""
     return lambda target, _: (whole(target, 9, _SIDE * side), target.zeros(_SIDE * side, "i4"))
 
 

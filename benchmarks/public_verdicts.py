@@ -106,10 +106,10 @@ VERDICTS: Mapping[str, str] = {
 
 
 def is_right(name: str, accepted: str, found: str) -> bool:
-    """Whether a first finding is one of the label, `a or b`, put right where that was wrong."""
+    """Return whether a first finding is one of the label, `a or b`, put right where that was wrong."""
     return found in (RELABELLED.get(name) or accepted).split(" or ")
 
 
 def first_of(said: str) -> str:
-    """The first finding of what a row quotes."""
+    """Return the first finding of what a row quotes."""
     return NOTHING if said.startswith(NOTHING) else said.partition(" at line ")[0]

@@ -107,7 +107,7 @@ _KNOWN = dict[Any, LoadedModule]()
 
 
 def runs_of(target: Target, array: Any, out: Any, n: int, repeats: int, tell: list[str]) -> dict[str, Callable[[], None]]:
-    """A replay for each variant, after its sum was found right."""
+    """Return a replay for each variant, after its sum was found right."""
     kind, known, runs = Kind("int32", "sum"), _KNOWN, {}
     expected = int(np.int64(array.sum().item()).astype(np.int32))
     for variant in variants(n, target.chip.sm_count):

@@ -115,5 +115,5 @@ def translated(held: Bytes, moved: dict[tuple[int, int], int]) -> Bytes:
 
 
 def differing_bytes(one: Sequence[Bytes], other: Sequence[Bytes]) -> int:
-    """Bytes in which two outcomes differ."""
+    """Return the number of bytes in which two outcomes differ."""
     return sum(int(np.count_nonzero(a != b)) for a, b in zip(one, other, strict=True))

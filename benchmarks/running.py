@@ -41,7 +41,7 @@ RunCase = Callable[[str, argparse.Namespace], list[Row]]
 
 
 def parser(description: str | None, target_name: str = "cuda:0") -> argparse.ArgumentParser:
-    """The options that every benchmark has."""
+    """Return a parser with the options that every benchmark has."""
     result = argparse.ArgumentParser(description=(description or "").strip().partition("\n")[0])
     result.add_argument("--target", default=target_name, help=f"where to measure (default {target_name})")
     result.add_argument("--quick", action="store_true", help="small sizes: seconds on the emulator; shows that it works, measures nothing")
@@ -53,7 +53,7 @@ def parser(description: str | None, target_name: str = "cuda:0") -> argparse.Arg
 
 
 def example(name: str) -> Path:
-    """The script of an example."""
+    """Return the script of an example."""
     return ROOT / "examples" / f"{name}.py"
 
 
@@ -94,7 +94,7 @@ def measure(
 def each_case(
     names: Sequence[str], run: RunCase, options: argparse.Namespace, forward: Sequence[str] = (), at_once: int = 1
 ) -> Iterator[list[Row]]:
-    """The rows of one case after another."""
+    """Yield the rows of each case in turn."""
     alone = options.target.startswith("cuda")
 
     def rows_of(name: str) -> list[Row]:

@@ -103,7 +103,7 @@ class Clock:
 
 
 def lowered(module: Module, layers: Layers) -> tuple[str, bool]:
-    """The LLVM text of a kernel, and whether it is to be translated quickly."""
+    """Return the LLVM text of a kernel, and whether it is to be translated quickly."""
     function = module.kernels["k"]
     compiled = layers_for(layers, module, function)
     return str(lowering.lowered(module, function, compiled, load("h200")).program), compiled.quick
@@ -144,7 +144,7 @@ def forget() -> None:
 
 
 def run_stages(text: str, size: int, clock: Clock, with_proof: bool = True) -> Seconds:
-    """The seconds of each stage for one kernel: of those that are measured at its size."""
+    """Return the seconds of each stage for one kernel: of those that are measured at its size."""
     forget()
     quick = size in QUICK_SIZES
     if quick or (size in PROVED and with_proof):
@@ -171,7 +171,7 @@ def probe(clock: Clock, module: Module, with_llvm: bool) -> None:
 
 
 def run_case(family: str, options: argparse.Namespace) -> list[Row]:
-    """A row for each stage: by how much its time per instruction is larger at the largest size than at the smallest."""
+    """Return a row for each stage: by how much its time per instruction is larger at the largest size than at the smallest."""
     sizes = QUICK_SIZES if options.quick else sorted({*PROVED, *LARGEST})
     run_stages(FAMILIES[family](QUICK_SIZES[0]), QUICK_SIZES[0], Clock())  # What is read or compiled once is not what is measured.
     seconds: dict[int, Seconds] = {}

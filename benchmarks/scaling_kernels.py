@@ -121,7 +121,7 @@ def loops(instructions: int) -> str:
 
 
 def one_loop(instructions: int) -> str:
-    """One loop around everything, with branches that skip an access each."""
+    """Return a kernel with one loop around everything, with branches that skip an access each."""
     inside = branches(instructions - 6).split("ld.global.u32 %r4, [%rd1];\n", 1)[1].rsplit("    st.global.u32 [%rd1], %r4;", 1)[0]
     lines = [line.strip() for line in inside.splitlines() if line.strip()]
     last = f"%r{len(lines)}"

@@ -65,11 +65,11 @@ class Compared:
     """Instructions of which the profiler's transactions are no evidence (`Counted.is_misread`)."""
 
     def differing(self, fields: Sequence[str] = COMPARED) -> list[str]:
-        """The fields that are not equal."""
+        """Return the fields that are not equal."""
         return [name for name in fields if name in self.ours and self.ours[name] != self.theirs.get(name, 0)]
 
     def excess(self, name: str) -> float:
-        """How much more the profiler counted in a field; 0 where it is not compared."""
+        """Return how much more the profiler counted in a field; 0 where it is not compared."""
         return self.theirs.get(name, 0) - self.ours[name] if name in self.ours else 0.0
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class Code:
         return cls(AssembledModule(module, disassemble(cubin)))
 
     def compared(self, kernel: str, counts: Sequence[SiteCounts], profiled: Disassembled) -> list[Compared]:
-        """The sites of one launch of the kernel with that PTX name. RuntimeError if the profiler saw other code.
+        """Return the sites of one launch of the kernel with that PTX name. RuntimeError if the profiler saw other code.
 
         Sites in functions that it calls are left out: the profiler's page has the instructions of the kernel alone. The totals have them.
         """
@@ -109,7 +109,7 @@ class Code:
         return [self._compare(kernel, entries, at) for entries in groups.values()]
 
     def is_exact(self, entry: SiteCounts) -> bool:
-        """Whether the site is exact in a launch with these counts."""
+        """Return whether the site is exact in a launch with these counts."""
         verdict = self.verdicts[entry.site.id]
         return verdict.verdict == EXACT or (verdict.exact_if_full and entry.is_full)
 
@@ -134,7 +134,7 @@ class Code:
         )
 
     def _made(self, kernel: str, entry: SiteCounts, at: Mapping[int, Counted]) -> list[Counted]:
-        """The profiled instructions that were assembled from a site."""
+        """Return the profiled instructions that were assembled from a site."""
         found = []
         index = self._inlined.origin(kernel, entry.site.instruction).instruction
         for node in self.assembled.accesses(kernel, index, entry.site.space):

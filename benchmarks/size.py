@@ -70,7 +70,7 @@ GAP_CYCLES = 400
 
 
 def made_up(records: int, sites: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """A trace buffer with so many records, in whole blocks, at the sites of those numbers."""
+    """Return a trace buffer with so many records, in whole blocks, at the sites of those numbers."""
     blocks = max(1, records // (RECORDS_PER_WARP * WARPS_PER_BLOCK))
     warps = blocks * WARPS_PER_BLOCK
     layout = buffer_layout(warps, RECORDS_PER_WARP, 0)
@@ -156,7 +156,7 @@ def step(name: str, records: int, folder: Path) -> dict[str, float]:
 
 
 def size_of(written: Path) -> int:
-    """Bytes of a file, or of all files of a directory."""
+    """Return the bytes of a file, or of all files of a directory."""
     return written.stat().st_size if written.is_file() else sum(one.stat().st_size for one in written.rglob("*") if one.is_file())
 
 

@@ -75,12 +75,12 @@ EIGHT = "".join(f"ld.global.u32 %v{n}, [%a+{FAR * n}];" for n in range(8)) + "".
 
 
 def behind(operations: int) -> str:
-    """A load with so many operations between it and its consumer."""
+    """Return the text of a load with so many operations between it and its consumer."""
     return "ld.global.u32 %v1, [%a];" + "mad.lo.u32 %i, %i, %i, 7;" * operations + "add.u32 %s, %i, %v1;"
 
 
 def ahead(operations: int, copied: bool) -> str:
-    """A loop that fetches a turn ahead, from another line each time, with so many operations in a turn."""
+    """Return the text of a loop that fetches a turn ahead, from another line each time, with so many operations in a turn."""
     fetch, use = "ld.global.u32 %v{}, [%b];", "add.u32 %s, %s, %v1;"
     begin, end = (fetch.format(2) + use, "mov.u32 %v1, %v2;") if copied else (use + fetch.format(1), "")
     return f"""
@@ -92,7 +92,7 @@ again:
 
 
 def recorded(body: str, options: argparse.Namespace, scheme: str = "exposed") -> Trace:
-    """The loads of one warp, whose memory leads a chain from line to line."""
+    """Return the loads of one warp, whose memory leads a chain from line to line."""
     where = target(options.target)
     memory = np.zeros(WORDS, np.uint32)
     memory[np.arange(STEPS) * FAR // 4] = (np.arange(STEPS) + 1) * FAR
@@ -101,7 +101,7 @@ def recorded(body: str, options: argparse.Namespace, scheme: str = "exposed") ->
 
 
 def cycles(trace_: Trace, name: str) -> float:
-    """The sum over the loads: of `exposed`, or of all cycles."""
+    """Return the sum over the loads: of `exposed`, or of all cycles."""
     table = trace_.table
     if name == "exposed":
         return float(np.sum(table["exposed"].to_numpy().astype(np.int64)))

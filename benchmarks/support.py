@@ -66,7 +66,7 @@ _BY_THE_ASSEMBLER = """Where what the assembler makes for sm_90 follows another 
 
 @cache
 def _legal_spellings() -> dict[tuple[str, str], tuple[Spelling, ...]]:
-    """The forms that `differential` looks at, by section and row."""
+    """Return the forms that `differential` looks at, by section and row."""
     found: dict[tuple[str, str], list[Spelling]] = {}
     for spelling in spellings():
         found.setdefault((spelling.row.manual, spelling.row.text), []).append(spelling)
@@ -80,7 +80,7 @@ _refused_names: dict[tuple[str, str], frozenset[str]] = {}
 
 
 def emulated(row: TableRow) -> str:
-    """The cell of a row: yes, no, or what is refused."""
+    """Return the cell of a row: yes, no, or what is refused."""
     key = row.manual, row.text
     if key not in _known:
         _known[key] = _emulated(row) if row.key in SEMANTICS else "no"
@@ -103,7 +103,7 @@ def _emulated(row: TableRow) -> str:
 
 
 def _refused(forms: Sequence[Spelling]) -> tuple[int, list[str]]:
-    """How many of these could be tried, and the names of those that the emulator refuses."""
+    """Return how many of these could be tried, and the names of those that the emulator refuses."""
     lines = {spelling.name: line for spelling in forms if (line := _instruction(spelling)) is not None}
     if not lines:
         return 0, []
@@ -126,7 +126,7 @@ def _refused_together(lines: Mapping[str, str]) -> list[str]:
 
 
 def _fits_texture(spelling: Spelling) -> bool:
-    """Whether the manual has this form of a texture fetch: pairs of halves come in twos, all else in fours."""
+    """Return whether the manual has this form of a texture fetch: pairs of halves come in twos, all else in fours."""
     slots = spelling.form.slots
     if spelling.row.opcode != "tex":
         return True
@@ -138,13 +138,13 @@ _REGISTERS = ("pred", "b16", "b32", "b64", "b128")
 
 
 def _kernel(lines: Iterable[str]) -> str:
-    """A kernel of these instructions, with registers to read (`xb32`, ...) and to write (`ybits_0`, ...)."""
+    """Return a kernel of these instructions, with registers to read (`xb32`, ...) and to write (`ybits_0`, ...)."""
     declared = [f".reg .{kind} {letter}{kind}_{number};" for kind in _REGISTERS for letter in "xy" for number in range(8)]
     return "\n".join([HEAD, f".visible .entry k()\n.maxntid {THREADS}, 1, 1", "{", *declared, *lines, "ret;", "}", ""])
 
 
 def _instruction(spelling: Spelling) -> str | None:
-    """The form as an instruction, or None where its operands cannot be made from its types."""
+    """Return the form as an instruction, or None where its operands cannot be made from its types."""
     form = spelling.form
     if form.effect in _UNPROBED:
         return None
@@ -188,7 +188,7 @@ def _operand(letter: str, kind: str, count: int, name: str = "") -> str:
 
 @cache
 def _case_names() -> dict[str, tuple[str, ...]]:
-    """The names in the results by that of the form."""
+    """Return the names in the results by that of the form."""
     return {spelling.name: tuple(case.name for case in cases(spelling)) for rows in _legal_spellings().values() for spelling in rows}
 
 
@@ -205,7 +205,7 @@ def _names_in_results(row: TableRow) -> frozenset[str]:
 
 
 def checked(row: TableRow, results: Mapping[str, Any] | None) -> str:
-    """The cell of a row: when its forms were compared with a GPU, and what came of it."""
+    """Return the cell of a row: when its forms were compared with a GPU, and what came of it."""
     names = _names_in_results(row)
     if results is None or not names:
         return "no"
@@ -220,7 +220,7 @@ def checked(row: TableRow, results: Mapping[str, Any] | None) -> str:
 
 
 def types(row: TableRow) -> str:
-    """The types that the row takes."""
+    """Return the types that the row takes."""
     found: list[str] = []
     for word in row.words:
         for name in sorted(word.words, key=lambda name: (name.rstrip("0123456789x"), len(name), name)):
@@ -231,13 +231,13 @@ def types(row: TableRow) -> str:
 
 @cache
 def _handmade() -> Mapping[tuple[str, str], int]:
-    """How many cases by hand each row has."""
+    """Return how many cases by hand each row has."""
     return Counter((line.case.spelling.row.manual, line.case.spelling.row.text) for line in lines())
 
 
 @cache
 def _names_in_programs() -> frozenset[tuple[str, ...]]:
-    """The dotted words of what looks like an instruction in the tests of the emulator."""
+    """Return the dotted words of what looks like an instruction in the tests of the emulator."""
     texts = (path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests" / "emulate").rglob("*")) if path.suffix in (".py", ".ptx"))
     opcodes = "|".join(TABLE.opcodes)
     dotted = rf"(?<![.\w%])(?:{opcodes})(?:(?:\.[\w:]+)+|(?=;))"
@@ -245,7 +245,7 @@ def _names_in_programs() -> frozenset[tuple[str, ...]]:
 
 
 def by_hand(row: TableRow) -> str:
-    """The cell of a row: cases by hand, or programs."""
+    """Return the cell of a row: cases by hand, or programs."""
     count = _handmade().get((row.manual, row.text), 0)
     if count:
         return str(count)
@@ -255,7 +255,7 @@ def by_hand(row: TableRow) -> str:
 
 @cache
 def _by_oracle() -> Mapping[tuple[str, str], int]:
-    """How many forms of each row the oracle knows, of those that are emulated."""
+    """Return how many forms of each row the oracle knows, of those that are emulated."""
     found = (
         spelling
         for rows in _legal_spellings().values()
@@ -266,7 +266,7 @@ def _by_oracle() -> Mapping[tuple[str, str], int]:
 
 
 def by_oracle(row: TableRow) -> str:
-    """The cell of a row: how many forms the oracle knows."""
+    """Return the cell of a row: how many forms the oracle knows."""
     count = _by_oracle().get((row.manual, row.text), 0)
     return f"{count} forms" if count > 1 else "1 form" if count else "no"
 
@@ -275,7 +275,7 @@ def by_oracle(row: TableRow) -> str:
 
 
 def page(results: Path = RESULTS) -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     path = results / "h200" / "differential.json"
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
     rows = [row for entry in TABLE.ops for row in entry.rows()]
@@ -292,7 +292,7 @@ def page(results: Path = RESULTS) -> str:
 
 
 def _approximations(results: Mapping[str, Any] | None) -> str:
-    """The largest error of each approximate instruction that was found on the GPU, and of the emulator beside it."""
+    """Return the largest error of each approximate instruction that was found on the GPU, and of the emulator beside it."""
     rows = [row for row in (results or {"rows": []})["rows"] if row["metric"] == "largest error"]
     if not rows:
         return ""
@@ -308,7 +308,7 @@ def _approximations(results: Mapping[str, Any] | None) -> str:
 
 
 def _gaps(rows: Sequence[TableRow], results: Mapping[str, Any] | None) -> str:
-    """How many rows are emulated, and how many of those are checked in each of the three ways."""
+    """Return how many rows are emulated, and how many of those are checked in each of the three ways."""
     known = [row for row in rows if emulated(row) != "no"]
     hand = sum(by_hand(row).isdigit() for row in known)
     oracle = sum(by_oracle(row) != "no" for row in known)

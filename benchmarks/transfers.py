@@ -78,7 +78,7 @@ class Bench:
         return interleaved(self.rounds, {name: lambda run=run: self.elapsed_us(run, times) for name, run in runs.items()})  # type: ignore[misc]
 
     def copying(self, destination: DeviceArray, source: DeviceArray) -> Callable[[], object]:
-        """A copy on the device: PyTorch's, or that of the driver in a graph of one node."""
+        """Return a copy on the device: PyTorch's, or that of the driver in a graph of one node."""
         if (torch := self.torch()) is not None:
             to_torch, of_torch = (torch.empty(source.nbytes // 4, device="cuda") for _ in range(2))
             of_torch.random_()
@@ -132,7 +132,7 @@ def random_bytes(target: Target, nbytes: int) -> DeviceArray:
 def against_copy(
     bench: Bench, case: str, nbytes: int, runs: dict[str, Callable[[], object]], reach: float | None, reach_share: float | None
 ) -> list[Row]:
-    """The rate of `ours`, and its share of the rate of `copy`; peers beside."""
+    """Return the rate of `ours`, and its share of the rate of `copy`; peers beside."""
     times = bench.compared(runs, 1 if bench.quick else 3)
     tera = {name: 2 * nbytes / statistics.median(found) / 1e6 for name, found in times.items()}
     share, low, high = median_ratio(times["copy"], times["ours"])
@@ -241,7 +241,7 @@ def matrix(bench: Bench, pinned: bool) -> np.ndarray:
 
 
 def replaying(bench: Bench, host: np.ndarray, **options: Any) -> tuple[Any, Callable[[], object]]:
-    """An upload that is prepared, and what starts it once more."""
+    """Return an upload that is prepared, and what starts it once more."""
     array = ml.upload(bench.target, host, **options)
     array.transfer.run()
     return array, array.transfer.start

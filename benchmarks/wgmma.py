@@ -85,7 +85,7 @@ FAR_BYTES = 1 << 18
 
 
 def triton_module(name: str) -> Module:
-    """A kernel of Triton, as PTX."""
+    """Return a kernel of Triton, as PTX."""
     path = KERNELS / f"{name}.ptx"
     return parse(path.read_text(), path.name)
 
@@ -176,7 +176,7 @@ Seen = list[tuple[Profiled, Disassembled]]
 
 
 def profiled(program: str, options: argparse.Namespace, part: str, limit: float) -> Seen:
-    """The launches of `launch_plainly`, in order. RuntimeError if the profiler did not come to its end."""
+    """Return the launches of `launch_plainly`, in order. RuntimeError if the profiler did not come to its end."""
     script = [sys.executable, sys.argv[0], "--target", options.target, "--plain", part, *(["--quick"] if options.quick else [])]
     lines = (HARDWARE, READS, WRITES) if part == "bulk" else (HARDWARE, *BY_LAUNCH)
     found = report(program, [*LABELS, *lines], script, dict(os.environ), limit)
@@ -272,7 +272,7 @@ def _watched(launch: Callable[[Target], None], target: Target, observer: Observe
 
 
 def rows(target: Target, options: argparse.Namespace, seen: dict[str, Seen]) -> Iterator[Sequence[Row]]:
-    """The rows of each part in turn; a part that fails is a row that says why."""
+    """Yield the rows of each part in turn; a part that fails is a row that says why."""
     bench = Bench(target, options.quick)
     first, copies = len(bench.products()), len(bench.copies())
     main = seen.get("main", [])

@@ -34,13 +34,13 @@ class Layout:
         return f"{'k' if self.by_depth else 'mn'}{self.swizzle}"
 
     def descriptor(self, begin: int) -> int:
-        """The descriptor of a matrix `begin` bytes behind the beginning of the tile, which is added at run time."""
+        """Return the descriptor of a matrix `begin` bytes behind the beginning of the tile, which is added at run time."""
         place = begin + self.start
         return place >> 4 | self.leading >> 4 << 16 | self.stride >> 4 << 32 | self.base << 49 | MODES[self.swizzle] << 62
 
 
 def packed(swizzle: int, by_depth: bool = True) -> Layout:
-    """The densest layout of that kind."""
+    """Return the densest layout of that kind."""
     width = swizzle or 16
     if by_depth:
         return Layout(swizzle, True, 128, 256 if not swizzle else 8 * width)
@@ -289,10 +289,10 @@ def bulk_copies() -> Iterator[BulkCopy]:
 
 
 def products_text() -> str:
-    """The module with the products and the copies of lanes."""
+    """Return the module with the products and the copies of lanes."""
     return HEAD + "".join(one.text() for one in (*products(), *lane_copies()))
 
 
 def bulk_text() -> str:
-    """The module with the bulk copies."""
+    """Return the module with the bulk copies."""
     return HEAD + "".join(one.text() for one in bulk_copies())

@@ -73,7 +73,7 @@ def known_files() -> set[str]:
 
 
 def contents(wheel: Path, source: Path) -> list[Row]:
-    """How many files each of the two lacks, and has too many of."""
+    """Return how many files each of the two lacks, and has too many of."""
     tracked = known_files()
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
@@ -88,7 +88,7 @@ def contents(wheel: Path, source: Path) -> list[Row]:
 
 
 def interpreter(version: str, given: list[str]) -> str | None:
-    """A Python of this version: one of those given, `python3.X` in the PATH, or the newest among pyenv's versions."""
+    """Return a Python of this version: one of those given, `python3.X` in the PATH, or the newest among pyenv's versions."""
     kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     for candidate in (*given, f"python{version}", *map(str, reversed(kept))):
         found = shutil.which(candidate)
@@ -121,7 +121,7 @@ class Trial:
 
 
 def demo(case: str, trial: Trial, wheel: Path) -> list[Row]:
-    """The commands of `make demo`."""
+    """Run the commands of `make demo` and return their rows."""
     _, install_s = trial.run("pip", "install", "--quiet", str(wheel))
     _, trace_s = trial.run("memlane", "trace", "examples/transpose.py", "--target", "emulator:h200", "--force")
     printed, explain_s = trial.run("memlane", "explain", "transpose.parquet", "--json")

@@ -1,4 +1,4 @@
-"""A stencil on several processes of an MPI program: each has a subdomain of the grid on one target."""
+"""Run a stencil on the processes of an MPI program: each has a subdomain of the grid on one target."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from memlane.timeloop.snapshots import read_snapshot, write_snapshot
 def distributed(problem: Problem, values: Mapping[str, Any], targets: Sequence[Target] | None, **options: Any) -> Run:
     """Return the run of this rank: on its own target, with a subdomain of the grid where there are several ranks.
 
-    `targets`: the target of this rank; None for the one that `ml.target()` gives, or of several GPUs for that of the rank's number on its
-    machine.
+    `targets` is the target of this rank. None selects that of `ml.target()`, or, on a machine with several GPUs, the GPU with the rank's
+    number on its machine.
     """
     ranks = world()
     if targets is not None and len(targets) != 1:
@@ -43,7 +43,7 @@ def distributed(problem: Problem, values: Mapping[str, Any], targets: Sequence[T
 
 
 _PIECE = 4096
-"""Cells of a piece in which boxes are sent to be gathered: MPI counts in 32 bits."""
+"""Most cells of one message when boxes are gathered: MPI counts in 32 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +53,14 @@ class DistributedField(SharedField):
     u = run["u"].gather()                       # an array of NumPy, on every rank
     u = run["u"].gather(root=0)                 # on rank 0; None on the others
 
-    Every rank has to call these. `subdomains` is the memory of this rank alone, and `subdomain` says which cells it has.
+    Every rank must call these. `subdomains` is the memory of this rank only, and `subdomain` describes its cells.
     """
 
     ranks: Ranks
     subdomain: Subdomain
 
     def gather(self, root: int | None = None) -> Any:
-        """Return a copy of the whole field on the host: on rank `root`, and None on the others, or on all. Every rank has to call it."""
+        """Return a copy of the whole field on the host: on all ranks, or on rank `root` and None on the others. Every rank must call it."""
         if root is not None and not 0 <= root < self.ranks.count:
             raise StencilError(f"there is no rank {root} to gather {self.name!r} on: give one of 0 to {self.ranks.count - 1}")
         own, what = computed_cells(self.subdomain, self.subdomains[0]), f"field {self.name!r} of all ranks"
@@ -80,7 +80,7 @@ class DistributedField(SharedField):
 
 
 class DistributedRun(SharedRun):
-    """A stencil with its fields in subdomains on the ranks of an MPI program; used as a `Run`, by all ranks alike.
+    """A stencil with its fields in subdomains on the ranks of an MPI program; used like a `Run`, with the same calls on all ranks.
 
     run = heat.on(grid, transport="mpi").prepare(u=u0, r=0.2, swap=("new", "u"))
     run.steps(1000)
@@ -89,8 +89,8 @@ class DistributedRun(SharedRun):
         print(run, u.mean())
 
     Planes that neighbours need are copied to the host, sent by MPI, and copied to the neighbour's device. Fields have the same bits as on
-    one device, and reductions the same on every rank: minima and maxima those of one device, sums those of the subdomains, added in
-    their order.
+    one device. Reductions have the same bits on every rank: minima and maxima those of one device, sums those of the subdomains added in
+    order.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class DistributedRun(SharedRun):
         self._agreed(None, refused, "memory and kernels")
 
     def _agreed(self, value: Any, refused: Exception | None, what: str, nbytes: int = 0) -> list[Any]:
-        """Return what each rank passes. Raises what one of them could not do on all of them."""
+        """Return the values that all ranks pass; an error of one rank is raised on all."""
         said: list[tuple[Any, str]] = self._ranks.all_of(
             (value, "" if refused is None else f"{type(refused).__name__}: {refused}"), what, nbytes
         )
@@ -161,7 +161,7 @@ class DistributedRun(SharedRun):
         return (self.subdomain,)
 
     def __getitem__(self, name: str) -> Any:
-        """Return a field as it is after the last complete step, as a `DistributedField`. Its values are gathered by all ranks together."""
+        """Return the state of a field after the last complete step, as a `DistributedField`, whose values all ranks gather together."""
         self._check_field(name)
         return DistributedField(name, self.decomposition, self.arrays[name], self._ranks, self.subdomain)
 
@@ -179,7 +179,7 @@ class DistributedRun(SharedRun):
     # -- steps -------------------------------------------------------------------------------------------------------------------
 
     def steps(self, count: int, *, progress: bool | None = None, **options: Any) -> Run:
-        """See `Run.steps`. Only rank 0 shows how far the run is. Ctrl-C on one rank ends the run on all behind the same step."""
+        """See `Run.steps`. Only rank 0 shows progress. Ctrl-C on one rank ends the run on all ranks after the same step."""
         return super().steps(count, progress=False if progress is None and self.rank else progress, **options)
 
     def _stage(self, turn: Turn, turns: int, varying: bool) -> SharedStage:
@@ -194,7 +194,7 @@ class DistributedRun(SharedRun):
         return self._ranks.all_of(own[0], "reductions")
 
     def _is_interrupted(self, asked: bool) -> bool:
-        """Agree on what each rank decides by its own: whether the run ends, and how long a step takes, by which plans are made."""
+        """Agree between ranks on local decisions: whether the run ends, and the time of a step, which determines the plans."""
         said = self._ranks.all_of((asked, self._seconds_a_step), f"the end of step {self.step}")
         self._seconds_a_step = max(seconds for _, seconds in said)
         return any(one for one, _ in said)
@@ -209,7 +209,7 @@ class DistributedRun(SharedRun):
     # -- snapshots ---------------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all fields, scalars and the number of steps to a file, as `Run.save`: rank 0 does, and every rank has to call it."""
+        """Write all fields, scalars and the number of steps to a file, like `Run.save`. Rank 0 writes it, and every rank must call this."""
         fields = {name: self[name].gather(root=0) for name in self.problem.fields}
         refused = None
         if self.rank == 0:
@@ -220,7 +220,7 @@ class DistributedRun(SharedRun):
         self._agreed(None, refused, "rank 0, which writes a snapshot", self._field_bytes)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """Go on from a file of `save`, written by any number of ranks: rank 0 reads it, and every rank has to call it."""
+        """Continue from a file of `save`, written by any number of ranks. Rank 0 reads it, and every rank must call this."""
         read, refused = None, None
         if self.rank == 0:
             try:
@@ -247,7 +247,7 @@ class DistributedRun(SharedRun):
 
     @property
     def _field_bytes(self) -> int:
-        """Bytes of all fields of the whole grid."""
+        """Return the bytes of all fields of the whole grid."""
         return self.problem.grid.cells * sum(np.dtype(self.problem.dtype(name)).itemsize for name in self.problem.fields)
 
 
@@ -256,10 +256,10 @@ class DistributedRun(SharedRun):
 
 @dataclass(frozen=True)
 class _About:
-    """The run that one rank prepares, and its target, to be compared with those of the other ranks."""
+    """Description of the run that one rank prepares, and its target, for comparison with the other ranks."""
 
     wanted: dict[str, str]
-    """What has to be the same on all ranks, in words."""
+    """Properties that must be equal on all ranks, in words."""
     target: str
     modelled: bool
     rate: float
@@ -280,7 +280,7 @@ class _About:
 
 
 def _check_same(about: Sequence[_About]) -> None:
-    """Raise RankError where ranks prepare different things."""
+    """Raise RankError if ranks prepare different runs."""
     first = about[0]
     for rank, one in enumerate(about):
         for name, value in one.wanted.items():

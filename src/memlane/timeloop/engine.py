@@ -1,4 +1,4 @@
-"""Stages bound to memory and executed: the part of a run that knows addresses."""
+"""Bind stages to memory and execute them: the part of a run that handles addresses."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from memlane.targets import BoundPlan
 from memlane.timeloop.memory import KeptTables, blank
 
 _KEPT_PLANS = 32
-"""Bound plans that a run keeps; each may hold a graph."""
+"""Most bound plans that a run keeps; each may hold a graph."""
 _OLDEST = (7, 5)
-"""The oldest compute capability that the compiler knows. The emulator takes its code for older chips, too."""
+"""Oldest compute capability of the compiler. The emulator runs its code for older chips too."""
 
 
 class Engine:
-    """A problem on one target: its memory, its kernels and the plans that were bound to them."""
+    """A problem on one target: its memory, its kernels, and the plans bound to them."""
 
     def __init__(self, problem: Problem, code: Code, target: Target, arrays: dict[str, DeviceArray]) -> None:
         self.problem, self.code, self.target = problem, code, target
         self.arrays = arrays
-        """The memory that each name has now."""
+        """Current memory of each name."""
         self.module = compiled(code, architecture(target))
         self.loaded: LoadedModule = target.load(self.module)
         self.refs: dict[str, KernelRef] = {name: self.loaded[name].ref for name in self.loaded}
@@ -46,12 +46,12 @@ class Engine:
                 arrays[name] = blank(target, problem.grid.shape, problem.dtype(name), name)
 
     def execute(self, stage: Stage, scalars: DeviceArray, tables: Mapping[str, DeviceArray]) -> None:
-        """Run a stage and wait for it; afterwards the names have the memory that its swaps leave them."""
+        """Run a stage and wait for it, then reassign the memory of the names according to its swaps."""
         self.bound(stage, scalars, tables).run()
         self.arrays |= {name: self.arrays[holder] for name, holder in stage.names_after().items()}
 
     def bound(self, stage: Stage, scalars: DeviceArray, tables: Mapping[str, DeviceArray]) -> BoundPlan:
-        """Return a stage bound to the memory that the names have now."""
+        """Return a stage bound to the current memory of the names."""
         memory = {**self.arrays, SCALARS: scalars, **tables}
         names = tuple(kernel.name for kernel in stage.kernels)
         key = (names, stage.turns, stage.scalar_rows, stage.points, tuple((name, one.address) for name, one in memory.items()))
@@ -63,7 +63,7 @@ class Engine:
         return self._plans.get(key, bound)
 
     def reductions(self, stage: Stage, scalars: DeviceArray, tables: Mapping[str, DeviceArray]) -> dict[str, float]:
-        """Run a stage of one turn that reduces, and return what it found."""
+        """Run a stage of one turn that reduces, and return the reductions."""
         bound = self.bound(stage, scalars, tables)
         result = bound.run()[REDUCTIONS]
         self.arrays |= {name: self.arrays[holder] for name, holder in stage.names_after().items()}
@@ -71,7 +71,7 @@ class Engine:
         return reduced(stage.kernels, [result.numpy()])
 
     def first_not_finite(self, name: str) -> tuple[int, ...] | None:
-        """Return the first cell of a field that is infinite or no number; None where all are finite."""
+        """Return the first cell of a field that is infinite or NaN; None if all are finite."""
         return self.points.first_not_finite(self.arrays[name], (slice(0, self.problem.grid.shape[-1]),))
 
     def write(self, name: str, value: np.ndarray[Any, Any]) -> None:
@@ -89,7 +89,7 @@ _COMBINED = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
 def reduced(kernels: Sequence[StepKernel], parts: Sequence[np.ndarray[Any, Any]]) -> dict[str, float]:
-    """Return what kernels reduced, from the words that they left on each device, in the order of the devices."""
+    """Return the reductions from the words that kernels wrote on each device, in the order of the devices."""
     found, first = dict[str, float](), 0
     for kernel in kernels:
         for name, words in kernel.words.items():
@@ -100,7 +100,7 @@ def reduced(kernels: Sequence[StepKernel], parts: Sequence[np.ndarray[Any, Any]]
 
 
 class PointKernels:
-    """The kernels for single cells on one target, compiled for each type of fields when they are first asked for."""
+    """Kernels for single cells on one target, compiled for each field type at the first use."""
 
     def __init__(self, target: Target, architecture: str) -> None:
         self.target, self._architecture = target, architecture
@@ -118,12 +118,12 @@ class PointKernels:
         return self._modules[dtype]
 
     def refs(self, kernels: Iterable[tuple[str, str]]) -> dict[str, KernelRef]:
-        """Return kernels, each given with the type of its field, by the names that a plan has for them."""
+        """Return kernels by their names in a plan; each is given with the type of its field."""
         return {point_kernel(kernel, dtype): self.module(dtype)[kernel].ref for kernel, dtype in kernels}
 
     def first_not_finite(self, array: DeviceArray, counted: Sequence[slice]) -> tuple[int, ...] | None:
-        """Return the first element of an array that is infinite or no number, of those that count: some elements of a row, and where two
-        slices are given, some rows of a plane."""
+        """Return the first element of an array that is infinite or NaN, within a slice of each row and, if two slices are given, a slice
+        of the rows of a plane."""
         found, pitch = self.target.array(np.array([NOWHERE], np.uint64)), array.shape[-1]
         find = self.module(array.dtype.str.lstrip("<|="))[FIND]
         *planes, cells = counted
@@ -134,13 +134,13 @@ class PointKernels:
 
 
 class BoundPlans:
-    """Plans that were bound to memory, by what they do there. Each may hold a graph, so only the latest are kept."""
+    """Cache of plans bound to memory. Each may hold a graph, so only the most recent are kept."""
 
     def __init__(self) -> None:
         self._plans: dict[Any, BoundPlan] = {}
 
     def get(self, key: Any, make: Callable[[], BoundPlan]) -> BoundPlan:
-        """Return the plan of a key, which `make` makes where there is none."""
+        """Return the plan of a key; create it by `make` if there is none."""
         if key not in self._plans:
             while len(self._plans) >= _KEPT_PLANS:
                 self._plans.pop(next(iter(self._plans)))
@@ -157,7 +157,7 @@ def bound_to(
 
 
 def compiled(code: Code, architecture: str) -> Module:
-    """Return the module of generated code: what the compiler made of the same text in an earlier process, or makes now."""
+    """Return the module of generated code, compiled now or taken from the cache of earlier processes."""
     store, key = present_store(), digest("stencil code", code.text, architecture)
     entry = store.get(key) if store is not None else None
     if entry is None:
@@ -169,11 +169,11 @@ def compiled(code: Code, architecture: str) -> Module:
 
 @lru_cache(maxsize=8)
 def _parsed(text: bytes, name: str) -> Module:
-    """Return the module of PTX. A program may prepare the same stencil again and again, with other values."""
+    """Parse a module of PTX, cached because a program may prepare the same stencil repeatedly with other values."""
     return parse(text.decode(), name)
 
 
 def architecture(*targets: Target) -> str:
-    """Return the architecture for which kernels are compiled that all targets run."""
+    """Return the architecture to compile for, which all targets can run."""
     major, minor = max(min(target.chip.compute_capability for target in targets), _OLDEST)
     return f"sm_{major}{minor}"

@@ -1,4 +1,4 @@
-"""Fields on a target: rows with padding there, plain arrays here."""
+"""Copy fields between the host, as plain arrays, and a target, with padded rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from memlane.targets import BoundPlan
 
 
 def as_host(value: Any) -> npt.NDArray[Any]:
-    """Return an array of NumPy with the values of an array of any library: CuPy's by `get`, PyTorch's by `cpu`."""
+    """Return a NumPy array with the values of an array of any library: CuPy's by `get`, PyTorch's by `cpu`."""
     if isinstance(value, np.ndarray | np.generic | int | float | list | tuple):
         return np.asarray(value)
     if isinstance(value, DeviceArray):
@@ -33,7 +33,7 @@ def as_host(value: Any) -> npt.NDArray[Any]:
 
 
 def dtype_of(value: Any, otherwise: str) -> Any:
-    """Return the type of the elements of an array of any library; a list of Python's numbers has the type that is given."""
+    """Return the element type of an array of any library; for a list of Python numbers, return the given type."""
     dtype = getattr(value, "dtype", None)
     if dtype is None or value is None:
         return otherwise
@@ -42,7 +42,7 @@ def dtype_of(value: Any, otherwise: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class FieldView:
-    """A field as it is after the last complete step. CuPy and PyTorch take one on a GPU as it lies there, without a copy.
+    """State of a field after the last complete step. CuPy and PyTorch can use one on a GPU without a copy.
 
     u = run["u"].gather()                       # an array of NumPy
     u = torch.as_tensor(run["u"])               # or cupy.asarray: the memory of the run itself, valid until the next step
@@ -54,7 +54,7 @@ class FieldView:
     target: Target
 
     def gather(self, root: int | None = None) -> npt.NDArray[Any]:
-        """Return a copy of the whole field on the host. `root` is for runs of several processes: which of them gets it."""
+        """Return a copy of the whole field on the host. `root` is for runs of several processes: the process that gets it."""
         return np.ascontiguousarray(self.memory.numpy()[..., : self.shape[-1]])
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -80,8 +80,8 @@ class FieldView:
 
 
 def upload(target: Target, value: Any, shape: tuple[int, ...], dtype: str, name: str) -> DeviceArray:
-    """Return memory of a target with the values of a field. The padding of its rows is zero. What lies on the target already is copied
-    there, and not through the host."""
+    """Return memory of a target with the values of a field, with zeros in the padding of rows. Values that are on the target already are
+    copied there, not through the host."""
     there = _on_target(target, value)
     if there is not None and there.shape == shape and there.dtype == np.dtype(dtype):
         return _padded_there(target, there, name)
@@ -98,7 +98,7 @@ def upload(target: Target, value: Any, shape: tuple[int, ...], dtype: str, name:
 
 
 def _on_target(target: Target, value: Any) -> DeviceArray | None:
-    """Return an array of any library as it lies on a target; None where it does not, or not in C order."""
+    """Return an array of any library in place on a target; None if it is elsewhere or not in C order."""
     if isinstance(value, DeviceArray):
         return value if value.target is target else None
     if isinstance(value, np.ndarray | np.generic | int | float | list | tuple):
@@ -110,7 +110,7 @@ def _on_target(target: Target, value: Any) -> DeviceArray | None:
 
 
 def _padded_there(target: Target, source: DeviceArray, name: str) -> DeviceArray:
-    """Return a copy of an array of a target, with padded rows."""
+    """Return a copy of a target's array on the target, with padded rows."""
     padded = blank(target, source.shape, source.dtype.str.lstrip("<|="), name)
     builder = PlanBuilder()
     to, of = builder.array("to", padded.shape, padded.dtype), builder.array("of", source.shape, source.dtype)
@@ -120,7 +120,7 @@ def _padded_there(target: Target, source: DeviceArray, name: str) -> DeviceArray
 
 
 def blank(target: Target, shape: tuple[int, ...], dtype: str, name: str) -> DeviceArray:
-    """Return memory for a field with zeros."""
+    """Return memory for a field, filled with zeros."""
     return allocated(target, _nbytes(shape, dtype), name, lambda: target.zeros(stored_shape(shape), dtype))
 
 
@@ -132,16 +132,16 @@ _KEPT_TABLES = 64
 
 
 class KeptTables:
-    """Small tables on targets that keep their memory from one stage to the next: plans are bound to memory, so they serve again."""
+    """Small tables on targets that keep their memory from one stage to the next, so that plans bound to it can be reused."""
 
     def __init__(self) -> None:
         self._arrays: OrderedDict[tuple[object, ...], DeviceArray] = OrderedDict()
         self._held: dict[tuple[object, ...], bytes] = {}
 
     def of(self, target: Target, values: npt.NDArray[Any], name: str, home: int = 0, *, is_constant: bool = False) -> DeviceArray:
-        """Return a table with these values in the memory that the last one of this name, shape and type had on device `home`.
+        """Return a table with these values, in the memory of the last table of the same name, shape and type on device `home`.
 
-        Nothing may be under way that reads the last one. `is_constant`: no kernel writes it, so equal values need not be copied again.
+        No work in flight may read the last one. `is_constant`: no kernel writes it, so equal values need not be copied again.
         """
         key = home, name, values.shape, values.dtype.str
         held = values.tobytes() if is_constant else b""
@@ -159,7 +159,7 @@ class KeptTables:
 
 
 def allocated(target: Target, nbytes: int, name: str, make: Any) -> DeviceArray:
-    """Return what `make` gives; where memory does not suffice, say for what it was needed."""
+    """Return the result of `make`; if memory is exhausted, raise an error that names its purpose."""
     try:
         array: DeviceArray = make()
     except (MemoryError, DeviceError) as error:

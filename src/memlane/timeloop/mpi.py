@@ -1,8 +1,8 @@
-"""The processes of an MPI program, its ranks: messages between them, and how they end where one of them fails.
+"""Exchange messages between the ranks of an MPI program, and end all of them if one fails.
 
-Every wait here ends. A rank that waits longer than `$MEMLANE_MPI_LIMIT_S` asks all others what they wait for. Those that wait, too,
-answer; one that does not has ended, hangs, or is busy elsewhere, and the error names it. What a rank raises while others may wait for it is
-sent to them, and raised there.
+Every wait is bounded. A rank that waits longer than `$MEMLANE_MPI_LIMIT_S` asks all others what they wait for. Waiting ranks answer; a
+rank that does not answer has ended, hangs, or is busy elsewhere, and the error names it. An error that a rank raises while others may wait
+for it is sent to them, and raised there too.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from memlane.packages import pip_install
 from memlane.source import shortened
 
 ENVIRONMENT = "MEMLANE_MPI_LIMIT_S"
-"""The environment variable that says how many seconds a rank waits for another."""
+"""Environment variable with the seconds that a rank waits for another."""
 LIMIT_S = 20.0
-"""Seconds that a rank waits for another where the environment does not say."""
+"""Default of the seconds that a rank waits for another."""
 EXCHANGE = "memlane.timeloop.mpi:exchange"
-"""How plans name the host function that exchanges planes."""
+"""Name in plans of the host function that exchanges planes."""
 
 _GRACE_S = 2.0
-"""Seconds for answers, and those in which other ranks may say what they saw before a rank that failed ends all."""
+"""Seconds to wait for answers, and for reports of other ranks before a failed rank ends all."""
 _SPIN_S = 2e-4
-"""For so long a rank looks for messages again and again; then it sleeps between two looks, up to a part of the time that it has waited."""
+"""Seconds for which a rank polls for messages without sleeping; then it sleeps between polls, up to a share of the time waited."""
 _NAP_PART = 0.03
 _LONGEST_NAP_S = 5e-3
 _BYTES_PER_S = 2e7
-"""Files and messages are expected to be faster than this: so much longer a wait for large ones may take."""
+"""Least expected rate of files and messages, which extends the limit of a wait for large ones."""
 _CALL = np.dtype([("size", np.int64), ("what", "S120")])
 """What ranks tell each other before a call of all of them."""
 _QUESTION, _ANSWER, _FAILURE = 1, 2, 3
@@ -46,7 +46,7 @@ _QUESTION, _ANSWER, _FAILURE = 1, 2, 3
 
 @cache
 def world() -> Ranks:
-    """Return all ranks of the program. The first call has to be made by all of them."""
+    """Return all ranks of the program. All of them must make the first call."""
     return Ranks()
 
 
@@ -57,7 +57,7 @@ def exchange(sends: int, *messages: Any) -> None:
 
 
 def _library() -> Any:
-    """Return mpi4py's MPI, which starts MPI when it is loaded first."""
+    """Return mpi4py's MPI module, whose first import initialises MPI."""
     try:
         from mpi4py import MPI
     except ImportError:
@@ -70,7 +70,7 @@ def _library() -> Any:
 
 
 def limit_s() -> float:
-    """Return how many seconds a rank waits for another."""
+    """Return the seconds that a rank waits for another."""
     given = os.environ.get(ENVIRONMENT, "")
     with suppress(ValueError):
         if not given or float(given) > 0:
@@ -79,21 +79,21 @@ def limit_s() -> float:
 
 
 class Ranks:
-    """The ranks of an MPI program, seen from one of them. All have to make the same calls in the same order."""
+    """The ranks of an MPI program, from the view of one. All must make the same calls in the same order."""
 
     def __init__(self) -> None:
         self._mpi = _library()
         self.number: int = self._mpi.COMM_WORLD.rank
         self.count: int = self._mpi.COMM_WORLD.size
         self.failure = ""
-        """Why no message can be exchanged any more."""
+        """Reason why no message can be exchanged any more."""
         self.limit_s = limit_s()
         """Seconds that this rank waits for another before it asks why."""
         self._waits_for = ""
         self._heard: dict[int, str] = {}
-        """What the others said that they wait for, since this rank asked."""
+        """Answers of the other ranks about what they wait for, since this rank asked."""
         self._sent: list[Any] = []
-        """Requests and bytes of questions, answers and failures, which others may never receive."""
+        """Requests and bytes of sent questions, answers and failures, which others may never receive."""
         self._notices: Any = None
         began = time.monotonic()
         communicators = [self._mpi.COMM_WORLD.Idup() for _ in range(2)]
@@ -126,7 +126,7 @@ class Ranks:
         self._wait(requests, f"planes of rank {' and '.join(map(str, others))}")
 
     def all_of(self, value: Any, what: str, nbytes: int = 0) -> list[Any]:
-        """Return what each rank passes, in their order. `nbytes`: how much the ranks may have to read or write before."""
+        """Return the values that the ranks pass, in order. `nbytes`: bytes that the ranks may have to read or write before."""
         own = np.frombuffer(pickle.dumps(value), np.uint8)
         sizes = self._meet(what, own.size, nbytes)
         everything = np.empty(int(sizes.sum()), np.uint8)
@@ -135,7 +135,7 @@ class Ranks:
         return [pickle.loads(everything[end - size : end].tobytes()) for end, size in zip(ends, sizes, strict=True)]
 
     def joined(self, own: npt.NDArray[Any], planes: Sequence[int], root: int | None, what: str) -> npt.NDArray[Any] | None:
-        """Return the planes of all ranks as one array: on rank `root`, or on all. `planes`: how many each has."""
+        """Return the planes of all ranks as one array: on rank `root`, or on all. `planes`: number of planes of each rank."""
         self._meet(what, sum(planes))
         shape = (sum(planes), *own.shape[1:])
         plane = self._mpi.BYTE.Create_contiguous(own[:1].nbytes).Commit()
@@ -156,7 +156,7 @@ class Ranks:
         plane.Free()
 
     def _meet(self, what: str, size: int, nbytes: int = 0) -> npt.NDArray[np.int64]:
-        """Wait until all ranks make the same call, and return the size that each passes. MPI would mix up calls that differ."""
+        """Wait until all ranks make the same call, and return the size that each passes. MPI would mismatch different calls."""
         self._check()
         said = np.zeros(self.count, _CALL)
         self._wait([self._comm.Iallgather(np.array([(size, what.encode())], _CALL).view(np.uint8), said.view(np.uint8))], what, nbytes)
@@ -192,7 +192,7 @@ class Ranks:
         raise RankError(text)
 
     def _listen(self) -> None:
-        """Take what other ranks say about themselves."""
+        """Receive reports of other ranks: questions, answers and failures."""
         status = self._mpi.Status()
         while self._notices.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status):
             source, tag = status.Get_source(), status.Get_tag()
@@ -214,7 +214,7 @@ class Ranks:
                 self._tell(rank, tag, text)
 
     def _ask(self, requests: list[Any], waited: float) -> None:
-        """Find out why nothing came, and raise it. Returns if something comes meanwhile."""
+        """Determine why no message arrived, and raise it as an error; return if one arrives meanwhile."""
         self._heard.clear()
         self._tell_all(_QUESTION, self._waits_for)
         asked = time.monotonic()
@@ -241,10 +241,10 @@ class Ranks:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Tell the other ranks what is raised inside the `with` block, which they raise, too: they would wait for this one."""
+        """Send an error raised inside the `with` block to the other ranks, which raise it too instead of waiting for this one."""
         try:
             yield
-        except BaseException as error:  # whatever ends this rank, the others would wait for it
+        except BaseException as error:  # any exception: otherwise the others would wait for this rank
             self._announce(error)
             raise
 
@@ -255,7 +255,7 @@ class Ranks:
             self._tell_all(_FAILURE, self.failure)
 
     def _end(self) -> None:
-        """End all ranks where one has failed: MPI would wait for those that do not come to its end."""
+        """Abort all ranks after one has failed: MPI would otherwise wait for ranks that never finalise."""
         error = getattr(sys, "last_value", None)
         if isinstance(error, BaseException) and self.count > 1 and self._notices is not None:
             self._announce(error)

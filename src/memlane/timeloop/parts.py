@@ -1,4 +1,4 @@
-"""The memory of fields of which several devices have a part each: a subdomain, with halos."""
+"""Hold the memory of fields that are divided among several devices: a subdomain with halos on each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memlane.timeloop.memory import allocated
 
 @dataclass(frozen=True, eq=False)
 class SharedField:
-    """A field as it is after the last complete step, in subdomains on several devices.
+    """State of a field after the last complete step, in subdomains on several devices.
 
     u = run["u"].gather()                       # an array of NumPy
     parts = run["u"].subdomains                 # the memory of each device, with halos and padding; `decomposition` says what is where
@@ -29,7 +29,7 @@ class SharedField:
 
     @property
     def slabs(self) -> tuple[DeviceArray, ...]:
-        """Return `subdomains`, by the name that they had while grids were cut along their first axis only."""
+        """Return `subdomains`, under the name from when grids were cut along their first axis only."""
         return self.subdomains
 
     @property
@@ -41,7 +41,7 @@ class SharedField:
         return self.subdomains[0].dtype
 
     def gather(self, root: int | None = None) -> npt.NDArray[Any]:
-        """Return a copy of the whole field on the host. `root` counts with `transport="mpi"` only: which rank gets it."""
+        """Return a copy of the whole field on the host. `root` applies to `transport="mpi"` only: the rank that gets it."""
         whole = np.empty(self.shape, self.dtype)
         for subdomain, memory in zip(self.decomposition.subdomains, self.subdomains, strict=True):
             whole[subdomain.region] = computed_cells(subdomain, memory)
@@ -61,7 +61,7 @@ class SharedField:
 
 
 def computed_planes(subdomain: Subdomain, memory: DeviceArray) -> DeviceArray:
-    """Return the memory of the planes that a subdomain computes; of a grid of one dimension all memory."""
+    """Return the memory of the planes that a subdomain computes; all memory for a grid of one dimension."""
     if len(memory.shape) == 1:
         return memory
     skipped = memory.nbytes // subdomain.held * subdomain.below
@@ -87,7 +87,7 @@ def upload_part(
 
 
 def write_part(decomposition: Decomposition, subdomain: Subdomain, memory: DeviceArray, host: npt.NDArray[Any]) -> None:
-    """Write the cells that a subdomain holds of a whole field, those of its halos too."""
+    """Write a subdomain's cells of a whole field, including its halos."""
     padded = np.zeros(memory.shape, memory.dtype)
     for axis, span in enumerate(subdomain.spans):
         cells = decomposition.cells_of(subdomain, axis)

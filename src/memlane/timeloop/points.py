@@ -1,4 +1,4 @@
-"""Sources and probes: cells of a field to which something is added, or which are recorded, after each step."""
+"""Manage sources and probes: cells of a field at which values are added or recorded after each step."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from memlane.timeloop.memory import KeptTables, allocated
 Cells = npt.NDArray[np.int64]
 Tables = dict[str, DeviceArray]
 Recorded = tuple[list[int], npt.NDArray[Any]]
-"""Which cells of a probe were recorded, and a row of them for each step."""
+"""Indices of recorded cells of a probe, and their values, a row for each step."""
 
 
 @dataclass(frozen=True)
 class Home:
-    """The memory of a field on one target: which cells of the grid lie there, and which of them the target computes."""
+    """Layout of a field's memory on one target: the cells of the grid in it, and those that the target computes."""
 
     target: Target
     shape: tuple[int, ...]
-    """Of the memory, padding included."""
+    """Shape of the memory, padding included."""
     held: tuple[Sequence[int], ...]
-    """Along each axis, the cell of the grid at each place of the memory. A cell stands twice where halos reach around a periodic grid."""
+    """Index of the grid's cell at each place of the memory, along each axis. A cell occurs twice if halos wrap around a periodic grid."""
     own: tuple[range, ...]
-    """Along each axis, the places whose cells the target computes."""
+    """Places in memory of the computed cells, along each axis."""
 
     @classmethod
     def whole(cls, target: Target, grid: Grid) -> Home:
-        """Return the memory of a run on one target."""
+        """Return the layout of a run on one target."""
         every = tuple(range(extent) for extent in grid.shape)
         return cls(target, stored_shape(grid.shape), every, every)
 
     @classmethod
     def of_subdomain(cls, target: Target, decomposition: Decomposition, subdomain: Subdomain) -> Home:
-        """Return the memory of a part of the grid, with its halos."""
+        """Return the layout of a part of the grid, with its halos."""
         held = tuple(decomposition.cells_of(subdomain, axis) for axis in range(decomposition.grid.dimensions))
         own = tuple(range(span.start, span.stop) for span in subdomain.own)
         return cls(target, decomposition.stored_shape(subdomain), held, own)
@@ -76,13 +76,13 @@ class Home:
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Cells of a field and where each target of the process has them."""
+    """Cells of a field, and their places on each target of the process."""
 
     count: int
     numbers: tuple[list[int], ...]
-    """By home, the numbers of the cells there."""
+    """Indices of the cells on each home."""
     places: tuple[DeviceArray | None, ...]
-    """By home, their places in its memory; None where it has none."""
+    """Places of the cells in the memory of each home; None if it has none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,10 +90,10 @@ class _Source:
     cells: _Cells
     table: npt.NDArray[Any]
     begun: int
-    """The step after which the first row is added."""
+    """Step after which the first row is added."""
 
     def rows(self, step: int, count: int) -> npt.NDArray[Any]:
-        """Return what is added after `count` steps from `step` on: nothing before the first row and behind the last."""
+        """Return the rows to add after each of `count` steps from `step` on; zeros before the first row and after the last."""
         rows = np.zeros((count, self.cells.count), self.table.dtype)
         first = max(0, self.begun - step)
         given = self.table[max(0, step - self.begun) : max(0, step + count - self.begun)]
@@ -108,7 +108,7 @@ class _Probe:
 
 
 class Points:
-    """The sources and probes of a run, one of each for a field, on all targets of the process."""
+    """Sources and probes of a run, one of each per field, on all targets of the process."""
 
     def __init__(self, problem: Problem, homes: Sequence[Home]) -> None:
         self.problem, self.homes = problem, tuple(homes)
@@ -133,7 +133,7 @@ class Points:
         self._probes[name] = _Probe(self._placed(len(cells), [home.computed(cells) for home in self.homes]))
 
     def recorded(self, name: str) -> Recorded:
-        """Return which cells the targets of this process have recorded, and a row of them for each step."""
+        """Return the cells that the targets of this process have recorded, with a row of values for each step."""
         if name not in self._probes:
             raise StencilError(f"field {name!r} has no probe: call add_probe({name!r}, at=...) first")
         probe = self._probes[name]
@@ -149,7 +149,7 @@ class Points:
         return found
 
     def of_stage(self, home: int, rows: int) -> tuple[Point, ...]:
-        """Return what happens on one target after each of so many single steps: sources first."""
+        """Return the sources and probes of one target for a stage of so many single steps, sources first."""
         both: tuple[tuple[str, str, Mapping[str, _Source | _Probe]], ...]
         both = (ADD, "source", self._sources), (RECORD, "probe", self._probes)
         return tuple(
@@ -177,13 +177,13 @@ class Points:
         return found
 
     def take_probes(self, tables: Sequence[Tables], rows: int) -> None:
-        """Keep what a stage of so many steps has recorded on each target."""
+        """Store the values that a stage of so many steps has recorded on each target."""
         for name, probe in self._probes.items():
             parts = [one[f"{name}_probe"].numpy() for one in tables if f"{name}_probe" in one]
             probe.records.append(np.concatenate([np.empty((rows, 0), self.problem.dtype(name)), *parts], axis=1))
 
     def _inside(self, name: str) -> str:
-        """Return what a field is called inside the step behind which the user calls it `name`: the name that takes its place."""
+        """Return the name inside a step of the field that is called `name` after it: the name that takes its place in the swap."""
         return next((cycle[cycle.index(name) - 1] for cycle in self.problem.swap if name in cycle), name)
 
     def _placed(self, count: int, found: Sequence[tuple[list[int], Cells]]) -> _Cells:
@@ -191,7 +191,7 @@ class Points:
         return _Cells(count, tuple(numbers for numbers, _ in found), tuple(places))
 
     def _checked(self, at: Any) -> Cells:
-        """Return cells of the grid, a row of indices for each."""
+        """Validate cells of the grid and return a row of indices for each."""
         shape = self.problem.grid.shape
         cells = np.atleast_2d(np.asarray(at, np.int64))
         if cells.ndim != 2 or cells.shape[1] != len(shape) or (cells < 0).any() or (cells >= shape).any():

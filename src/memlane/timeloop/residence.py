@@ -1,5 +1,5 @@
-"""Kernels that stay on several devices for many steps: the blocks that fit, the memory of their flags, and the error of a device that
-gave up waiting."""
+"""Set up persistent kernels on several devices: the resident blocks, the memory of their flags, and the error of a device that gave up
+waiting."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from memlane.targets.signals import LIMIT, wait_limit_s
 from memlane.timeloop.memory import allocated
 
 _MOST_POLLS, _POLLS_A_SECOND = (1 << 31) - 1, 1_500_000
-"""Polls of a flag in a second, about: one takes 0.7 us on an H200."""
+"""Approximate polls of a flag per second: one takes 0.7 us on an H200."""
 
 
 @dataclass(frozen=True, eq=False)
 class Residence:
-    """A kernel that stays on some devices."""
+    """Persistent kernel on a set of devices, with its memory."""
 
     kernel: StayingKernel
     targets: Sequence[Target]
     blocks: list[int]
-    """For each device how many blocks it has room for at the same time."""
+    """Blocks that are resident at the same time on each device."""
     signals: tuple[DeviceArray, ...]
-    """For each device the memory in which it is signalled."""
+    """Memory for signals of each device."""
     arrived: tuple[DeviceArray, ...] = ()
-    """For each device the memory for planes of its neighbours, where they do not store into its halo."""
+    """Memory of each device for planes of its neighbours, where they do not store into its halo."""
 
     @classmethod
     def of(
@@ -44,8 +44,8 @@ class Residence:
         targets: Sequence[Target],
         loaded: Sequence[LoadedModule],
     ) -> Residence:
-        """Return the residence of a kernel on targets, on each of which its module is loaded. Raises StencilError where one has no room for
-        all tiles at the same time."""
+        """Return the residence of a kernel on targets that have loaded its module. Raise StencilError if all tiles cannot be resident on
+        one of them at the same time."""
         threads, blocks, signals, arrived = prod(kernel.block), [], [], []
         for subdomain, target, one in zip(subdomains, targets, loaded, strict=True):
             shared_bytes = kernel.shared_bytes if isinstance(kernel, ResidentKernel) else 0
@@ -63,11 +63,11 @@ class Residence:
 
     @property
     def polls(self) -> int:
-        """The number of polls of a flag after which a device gives up. Emulated ones do not: the emulator finds endless waits itself."""
+        """Polls of a flag after which a device gives up. Emulated devices do not: the emulator detects endless waits itself."""
         return _MOST_POLLS if self.targets[0].modelled else min(_MOST_POLLS, int(_POLLS_A_SECOND * wait_limit_s()))
 
     def check(self, decomposition: Decomposition) -> None:
-        """Raise LaunchError, which names the devices, if one has given up waiting for another. Counts begin anew then."""
+        """Raise LaunchError, which names the devices, if one has given up waiting for another, and reset the counts."""
         for at, memory in enumerate(self.signals):
             row = replace(memory, address=memory.address + STATE * SIGNAL_WORDS * 4, shape=(SIGNAL_WORDS,), owner=memory)
             code, seen, wanted = (int(one) for one in row.numpy()[GAVE_UP : GAVE_UP + 3])
@@ -90,7 +90,7 @@ class Residence:
 def staying(
     problem: Problem, ways: Sequence[Decomposition], variant: Variant | str | None, targets: Sequence[Target]
 ) -> list[Decomposition]:
-    """Return the ways to cut a grid on whose parts kernels can stay. Raises StencilError where there is none."""
+    """Return the decompositions of a grid that allow persistent kernels. Raise StencilError if there is none."""
     if len(targets) == 1:
         if tile_of(problem, ways[0], targets) is None:
             why = cannot_reside(problem) or f"the multiprocessors of {targets[0].name} do not hold its cells"
@@ -108,7 +108,7 @@ def staying(
 
 
 def tile_of(problem: Problem, decomposition: Decomposition, targets: Sequence[Target]) -> Tile | None:
-    """Return the tile in which the multiprocessors of all devices keep the cells of their parts; None where they do not hold them."""
+    """Return the tile in which the multiprocessors of all devices keep the cells of their parts; None if these do not fit."""
     smallest = min(targets, key=lambda one: (one.chip.sm_count, one.chip.max_shared_bytes))
     return best_tile(replace(problem, cut=decomposition.cut), [one.planes for one in decomposition.subdomains], smallest.chip)
 

@@ -1,4 +1,4 @@
-"""The user's side of stencils: a rule, put on a grid, prepared with values."""
+"""Define the public interface of stencils: a rule, put on a grid and prepared with values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stencil(function: Callable[..., Any]) -> Stencil: ...
 @overload
 def stencil(*, coefficients: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Stencil]: ...
 def stencil(function: Callable[..., Any] | None = None, *, coefficients: Sequence[str] = ()) -> Any:
-    """Make a stencil of a Python function that updates one cell. The function is read, not executed.
+    """Create a stencil from a Python function that updates one cell. The function is parsed, not executed.
 
     @ml.stencil
     def heat(new, u, r):
@@ -37,8 +37,8 @@ def stencil(function: Callable[..., Any] | None = None, *, coefficients: Sequenc
 
     A parameter that is indexed by constant offsets, one for each axis, is a field; `a[0]` in two or three dimensions is an element of an
     array of coefficients; a bare name is a scalar. `total += value` and `peak = max(peak, value)` on a parameter reduce over all cells.
-    `coefficients` names arrays of coefficients of a rule of one dimension, where `a[0]` is a field otherwise. Raises StencilError with the
-    place of what has no meaning.
+    `coefficients` names arrays of coefficients of a rule of one dimension, where `a[0]` is a field otherwise. Raise StencilError with the
+    position of code that is not supported.
     """
     if function is None:
         return lambda given: Stencil((read_rule(given, coefficients),))
@@ -47,13 +47,13 @@ def stencil(function: Callable[..., Any] | None = None, *, coefficients: Sequenc
 
 @dataclass(frozen=True)
 class Stencil:
-    """One rule, or several that follow each other in each step."""
+    """One rule, or several that are applied in sequence in each step."""
 
     rules: tuple[Rule, ...]
 
     @property
     def footprint(self) -> Footprint:
-        """The reach of the rule along each axis; the largest of several rules."""
+        """Reach of the rule along each axis; the largest of several rules."""
         low = [one.footprint.low for one in self.rules]
         high = [one.footprint.high for one in self.rules]
         return Footprint(tuple(map(max, zip(*low, strict=True))), tuple(map(max, zip(*high, strict=True))))
@@ -74,15 +74,15 @@ class Stencil:
         overlap: bool | str = "auto",
         decomposition: Sequence[int] | str | None = None,
     ) -> Discretized:
-        """Return the stencil on a grid. Raises StencilError where they do not fit.
+        """Return the stencil on a grid. Raise StencilError if they do not fit.
 
-        Where it runs on several devices, `exchange_every` is after how many steps they exchange planes. `transport` is how these travel:
-        `"peer"`, by copies from device to device, `"flags"`, by stores of the devices, which signal each other without the host,
-        `"persistent"`, the same inside kernels that make many steps, `"host"`, through pinned memory of the host, or `"auto"`, by copies
-        from device to device where they can do that, else through the host. With `"mpi"` the processes of an MPI program share the grid:
-        all make the same calls, and each has a subdomain on one target. With `overlap` launches are cut into borders, after which devices
-        exchange, and what lies between them. `decomposition` is how many parts the grid has along each axis, as `(2, 2, 1)` for four
-        devices; by default slabs along the first. What is `"auto"` a model of the chip and its links chooses.
+        The options are for several devices. `exchange_every` is the number of steps between two exchanges of planes. `transport` selects
+        how planes are sent: `"peer"`, by copies from device to device; `"flags"`, by stores of the devices, which signal each other
+        without the host; `"persistent"`, by such stores inside kernels that make many steps; `"host"`, through pinned memory of the host;
+        `"auto"`, by copies from device to device where that is possible, else through the host. With `"mpi"` the processes of an MPI
+        program share the grid: all make the same calls, and each has a subdomain on one target. `overlap` splits launches into borders,
+        after which devices exchange, and the cells between them. `decomposition` is the number of parts along each axis, as `(2, 2, 1)`
+        for four devices; by default slabs along the first. A model of the chip and its links chooses options that are `"auto"`.
         """
         for rule in self.rules:
             grid.check(rule)
@@ -101,7 +101,7 @@ class Stencil:
 
 @dataclass(frozen=True)
 class Discretized:
-    """A stencil on a grid, which needs values to run."""
+    """A stencil on a grid, to be prepared with values."""
 
     stencil: Stencil
     grid: Grid
@@ -111,7 +111,7 @@ class Discretized:
     decomposition: tuple[int, ...] | str | None = None
 
     def reference(self, steps: int = 1, *, swap: Swap = (), dtypes: Mapping[str, str] | None = None, **values: Any) -> dict[str, Any]:
-        """Return fields and reductions after some steps that the rule's own function gives on NumPy arrays: what kernels must equal.
+        """Return the fields and reductions after some steps from the rule's own function on NumPy arrays, as a reference for kernels.
 
         `values` are as for `prepare`. A product followed by a sum is rounded twice here, and once in kernels that are prepared with
         `fmad=True`.
@@ -129,21 +129,21 @@ class Discretized:
         exact_sums: bool = False,
         **values: Any,
     ) -> Run:
-        """Compile the kernels, copy the values to a target and return what runs there.
+        """Compile the kernels, copy the values to a target and return the prepared run.
 
-        `values`: an array for each field, a number for each scalar, a sequence for each array of coefficients. The field that a swap
-        starts with needs none. A scalar that changes is an array with a number for each step; it is given to `Run.steps` then.
-        Arrays of NumPy, CuPy and PyTorch are taken. Fields have the grid's type, or what `dtypes` says for their names; arrays of booleans
-        are masks, which conditions read. `swap`: names that change places after each step, `("new", "u")`, or several such
-        groups; of three names, `("new", "u", "old")`, each takes the place of the next. `targets`: where it runs; by default the target
-        that `ml.target()` gives. Of several, as `ml.devices` gives them, each has a slab of the grid along its first axis. With
-        `transport="mpi"` it is the target of this rank, by default the GPU of the rank's number on its machine.
-        `variant`: how kernels are cut; by default a model of the chip chooses, with `"timed"` a few timed
-        launches do. `fmad=False`: no fused multiply-adds, so that results are those of NumPy bit by bit (functions such as `exp` aside).
-        `exact_sums=True`: sums over all cells (`+=` on a parameter) are exact and rounded once. So they have the same bits on any number of
-        devices and ranks, however the grid is cut. A step that reduces takes longer then.
+        `values` are an array for each field, a number for each scalar, a sequence for each array of coefficients. The first field of a swap
+        needs none. A scalar that changes is an array with a number for each step, to be passed to `Run.steps`. Arrays may be those of
+        NumPy, CuPy and PyTorch. Fields have the grid's type, or the type in `dtypes`; arrays of booleans are masks, which conditions read.
+        `swap` holds the names that swap after each step, `("new", "u")`, or several such groups; of three names, `("new", "u", "old")`,
+        each takes the place of the next. `targets` are the targets to run on, by default that of `ml.target()`. Of several, as returned by
+        `ml.devices`, each has a subdomain of the grid, by default a slab along the first axis. With `transport="mpi"` it is the target
+        of this rank, by default the GPU with the rank's number on its machine. `variant` is the variant of the kernels; by
+        default a model of the chip chooses it, with `"timed"` a few timed launches. `fmad=False` disables fused multiply-adds, so that
+        results equal those of NumPy bit by bit (except for functions such as `exp`). `exact_sums=True` makes sums over all cells (`+=` on a
+        parameter) exact, and rounded once, so that they have the same bits on any number of devices and ranks, for any decomposition; a
+        step that reduces then takes longer.
 
-        Raises StencilError for values that do not fit, DeviceError where memory does not suffice.
+        Raise StencilError for values that do not fit, and DeviceError if memory is exhausted.
         """
         problem = replace(self._problem(swap, values, dtypes), exact_sums=exact_sums)
         given = None if targets is None else (targets,) if isinstance(targets, Target) else tuple(targets)
@@ -178,7 +178,7 @@ class Discretized:
             if field_type(dtype_of(values[name], self.grid.dtype), name) == "u1":
                 given.setdefault(name, "u1")
         cycles = cycles_of(swap)
-        for cycle in cycles:  # what is written has the type of what it changes places with
+        for cycle in cycles:  # a written field has the type of the field that it swaps with
             known = next((given[name] for name in cycle if name in given), None)
             if known is not None:
                 given |= {name: known for name in cycle if name not in given}
@@ -188,7 +188,7 @@ class Discretized:
 
 
 def _checked_parts(grid: Grid, given: Sequence[int] | str | None) -> tuple[int, ...] | str | None:
-    """Return the parts along each axis. Raises StencilError for what is no decomposition of a grid."""
+    """Return the parts along each axis. Raise StencilError for an invalid decomposition of the grid."""
     if given is None or given == "auto":
         return given
     parts: tuple[Any, ...] = () if isinstance(given, str) or not isinstance(given, Sequence) else tuple(given)

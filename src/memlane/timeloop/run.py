@@ -1,4 +1,4 @@
-"""A stencil on a target: steps, fields, reductions, snapshots."""
+"""Run a stencil on a target: steps, fields, reductions, snapshots."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from memlane.timeloop.variants import chosen_code
 from memlane.timeloop.watching import ProgressLine, interruptible
 
 _LOOK_S = 0.25
-"""Steps between two looks at the keyboard take about as long, where one of them does not take longer."""
+"""Approximate seconds between two checks for Ctrl-C; more if a single step takes longer."""
 _MOST_STEPS = 1 << 11
-"""Steps of one plan."""
+"""Most steps of one plan."""
 
 
 class Run:
@@ -61,25 +61,25 @@ class Run:
         chosen = chosen_code(problem, self.target, variant, fmad, arrays)
         self.code: Code = chosen.code
         self.reason = chosen.reason
-        """Why the kernels are cut as they are."""
+        """Reason for the choice of the kernels' variant."""
         self.engine = Engine(problem, self.code, self.target, arrays)
         self._points = Points(problem, [Home.whole(self.target, problem.grid)])
 
     def _begin(self, problem: Problem, values: Mapping[str, Any]) -> None:
-        """Take what every run has, wherever its fields lie. Raises StencilError where values are missing."""
+        """Initialise the state that all kinds of runs share. Raise StencilError if values are missing."""
         for new, old in problem.previous.items():
             if new not in values and old not in values:
                 raise StencilError(f"field {old!r} has no values: pass {old}=array to prepare")
         self.problem, self.step = problem, 0
         self.scalars = {name: as_host(values[name]) for name in problem.scalars}
         self.reductions: dict[str, float] = {}
-        """What the rule reduced in the last step."""
+        """Reductions of the last step."""
         self._seconds_a_step = 0.0
 
     # -- what is there -----------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> FieldView:
-        """Return a field as it is after the last complete step."""
+        """Return the state of a field after the last complete step."""
         self._check_field(name)
         return FieldView(name, self.problem.grid.shape, self.engine.arrays[name], self.target)
 
@@ -93,7 +93,7 @@ class Run:
 
     @property
     def variant(self) -> Variant:
-        """The variant of the kernels that make most steps."""
+        """Variant of the kernels that make most steps."""
         return max((kernel.variant for kernel in self.code.kernels), key=lambda one: one.steps)
 
     def __repr__(self) -> str:
@@ -114,10 +114,10 @@ class Run:
     ) -> Run:
         """Make `count` steps and wait for them. Reductions are those of the last step.
 
-        `call` is called with the run after each `every` steps and may read fields; what it raises ends the run. `stop_on_nan`: after each
-        so many steps all fields are looked at, and StencilError names the first cell that is not finite. `scalars` replace those of before;
-        an array has a number for each of the steps. `progress`: whether a line on the terminal shows how far the run is (by default where
-        there is a terminal and it takes long). Ctrl-C ends the run behind a complete step, whose fields can be read.
+        `call` is called with the run after each `every` steps and may read fields; an exception in it ends the run. `stop_on_nan` is the
+        number of steps between checks of all fields; StencilError names the first cell that is not finite. `scalars` replace the earlier
+        values; an array has a number for each of the steps. `progress` shows a progress line on the terminal (by default if there is a
+        terminal and the run takes long). Ctrl-C ends the run after a complete step, whose fields can be read.
         """
         count = _whole("the number of steps", count, 0)
         every = None if every is None else _whole("`every`, steps between two calls,", every, 1)
@@ -141,13 +141,13 @@ class Run:
         return self
 
     def _is_interrupted(self, asked: bool) -> bool:
-        """Return whether the run ends behind the present step: `asked`, if Ctrl-C was pressed here."""
+        """Return whether the run ends after the current step; `asked` tells if Ctrl-C was pressed in this process."""
         return asked
 
     def until(self, name: str, *, below: float, every: int = 1, at_most: int = 1 << 20, **scalars: Any) -> int:
         """Make steps until the reduction `name` is below a bound after a multiple of `every` steps; return how many were made.
 
-        Raises StencilError where `at_most` steps do not suffice, or the reduction is not a number.
+        Raise StencilError if `at_most` steps do not suffice, or the reduction is NaN.
         """
         if name not in self.problem.reductions:
             raise StencilError(f"no rule reduces {name!r}; the reductions are {', '.join(self.problem.reductions) or 'none'}")
@@ -163,7 +163,7 @@ class Run:
         raise StencilError(f"{name} is {self.reductions.get(name, float('nan')):.6g} after {at_most} steps, not yet below {below}")
 
     def _chunks(self, count: int, *periods: int | None) -> Iterator[tuple[int, int]]:
-        """Yield pieces of the steps: they end where somebody looks, and take no longer than a person likes to wait."""
+        """Split the steps into chunks that end at callbacks and checks, and are short enough for Ctrl-C and the progress line."""
         first = 0
         while first < count:
             ends = [count, *((first // one + 1) * one for one in periods if one is not None)]
@@ -172,8 +172,8 @@ class Run:
             first += length
 
     def _most_steps(self) -> int:
-        """Return how many steps one plan makes: a power of two of the least number that leaves each name its own memory, so that few
-        plans are bound, and so many that looking between them does not count."""
+        """Return the number of steps of one plan: a power of two times the least number after which each name has its own memory again, so
+        that few plans are bound, and large enough that the checks between plans cost little."""
         unit = self.problem.period * self._steps_together
         if self._seconds_a_step == 0.0:
             return unit if self.target.modelled else 64 * unit
@@ -182,7 +182,7 @@ class Run:
 
     @property
     def _steps_together(self) -> int:
-        """The least number of steps between two calls of a callback, where so many are left."""
+        """Least number of steps between two calls of a callback, if so many are left."""
         return self.variant.steps
 
     def _advance(self, count: int, schedule: Mapping[str, np.ndarray[Any, Any]], first: int, reduces: bool) -> None:
@@ -197,10 +197,10 @@ class Run:
             self._points.take_probes([tables], stage.turns)
             self.step += stage.turns * stage.steps_a_turn
         took = (time.monotonic() - began) / count
-        self._seconds_a_step = min(took, self._seconds_a_step or took)  # the first time plans are bound, too
+        self._seconds_a_step = min(took, self._seconds_a_step or took)  # the first execution includes the binding of plans
 
     def _stages(self, count: int, varying: bool, reduces: bool) -> Iterator[tuple[Stage, int]]:
-        """Yield the stages of some steps, and the step at which each begins: launches of several steps, of one, and one that reduces."""
+        """Yield the stages of some steps, each with its first step: launches of several steps, of one step, and one that reduces."""
         plain = tuple(kernel for kernel in self.code.kernels if kernel.variant.steps == 1 and not kernel.reductions)
         several = tuple(kernel for kernel in self.code.kernels if kernel.variant.steps > 1)
         reducing = tuple(self.code.reducing)
@@ -219,7 +219,7 @@ class Run:
             yield Stage(self.problem, reducing, 1, 1, self._points.of_stage(0, 1)), done
 
     def _schedule(self, scalars: Mapping[str, Any], count: int) -> dict[str, np.ndarray[Any, Any]]:
-        """Take new scalars; return those that change from step to step."""
+        """Store new scalars, and return those that change from step to step."""
         found = {}
         for name, value in scalars.items():
             if name not in self.problem.scalars:
@@ -253,46 +253,46 @@ class Run:
     def add_source(self, field: str, at: Sequence[int] | Sequence[Sequence[int]], values: Any) -> None:
         """Add `values[i]` to the field at one cell, or `values[i, j]` at the j-th of several, after the i-th step from now on.
 
-        With sources and probes every step is a launch of its own. Behind the last row of `values` nothing is added.
+        With sources and probes every step is a separate launch. After the last row of `values` nothing is added.
         """
         self._check_field(field)
         self._points.add_source(field, at, values, self.step)
 
     def add_probe(self, field: str, at: Sequence[int] | Sequence[Sequence[int]]) -> None:
-        """Record the field at one cell, or several, after each step from now on; `probed` gives what was recorded."""
+        """Record the field at one cell, or several, after each step from now on; `probed` returns the records."""
         self._check_field(field)
         self._points.add_probe(field, at)
 
     def probed(self, field: str) -> np.ndarray[Any, Any]:
-        """Return what was recorded of a field: a row for each step since `add_probe`, an element for each cell. With `transport="mpi"`
-        every rank has to call it."""
+        """Return the records of a field: a row for each step since `add_probe`, an element for each cell. With `transport="mpi"` every rank
+        must call it."""
         return self._points.probed(field, self._recorded(field))
 
     def _recorded(self, field: str) -> Sequence[Recorded]:
-        """Return what each process has recorded."""
+        """Return the records of each process."""
         return [self._points.recorded(field)]
 
     # -- snapshots ---------------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all fields, scalars and the number of steps to a file, which `restore` reads. A file that is there already is replaced
-        when the new one is complete."""
+        """Write all fields, scalars and the number of steps to a file for `restore`. An existing file is replaced when the new one is
+        complete."""
         fields = {name: self[name].gather() for name in self.problem.fields}
         write_snapshot(path, self.step, fields, self.scalars)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """Go on from a file of `save`: the steps that follow give the same bits as in the run that wrote it."""
+        """Continue from a file of `save`: the following steps give the same bits as in the run that wrote it."""
         step, fields, scalars = read_snapshot(path, self.problem)
         for name, value in fields.items():
             self._write(name, value)
         self.step, self.scalars = step, scalars
 
     def series(self, path: str | os.PathLike[str], *fields: str) -> Series:
-        """Return a new file that takes the present state of some fields whenever it is called: `run.steps(1000, every=100, call=series)`.
+        """Create a file that appends the current state of some fields at each call: `run.steps(1000, every=100, call=series)`.
 
-        It is HDF5 or Zarr by the path, `.h5` or `.zarr`, and needs `pip install 'memlane[hdf5]'` or `'memlane[zarr]'`. Without names all
-        fields that steps change are taken. States are written while the next steps run; use it in a `with` block, which waits for the
-        last. Raises RecordError where the file exists or cannot be created.
+        The suffix selects HDF5 (`.h5`) or Zarr (`.zarr`), which need `pip install 'memlane[hdf5]'` or `'memlane[zarr]'`. Without names, it
+        takes all fields that steps change. States are written while the next steps run; use it in a `with` block, which waits for the
+        last. Raise RecordError if the file exists or cannot be created.
         """
         names = fields or tuple(changing_fields(self.problem))
         return self._series(series_path(os.fspath(path), self.problem, names), names)
@@ -321,7 +321,7 @@ class Run:
 
 
 def _whole(what: str, value: object, least: int) -> int:
-    """Return an integer of Python or NumPy as one of Python. Raises StencilError for anything else, and for less than `least`."""
+    """Convert a Python or NumPy integer to a Python one. Raise StencilError for anything else, and for less than `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise StencilError(f"{what} must be a whole number of at least {least}, not {value!r}")
     return int(value)

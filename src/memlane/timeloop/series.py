@@ -1,4 +1,4 @@
-"""States of fields, step after step, in one file that grows while the run goes on: HDF5 (`.h5`) or a directory of Zarr (`.zarr`).
+"""Append states of fields to a file while a run goes on: HDF5 (`.h5`) or a Zarr directory (`.zarr`).
 
 The fields are copied to the host between the steps, and written by a thread while the next steps run.
 """
@@ -26,14 +26,14 @@ State = tuple[int, Mapping[str, npt.NDArray[Any]]]
 
 
 class Series:
-    """A file of states; call it with the run, as `Run.steps` does with `call`, to add the present one.
+    """File of states; call it with the run, as `Run.steps` does with `call`, to append the current state.
 
     with run.series("heat.h5", "u") as series:
         run.steps(1000, every=100, call=series)         # 10 states
     with h5py.File("heat.h5") as file:
         print(file["step"][:], file["u"][-1])           # u has the shape (states, *grid); step says after how many steps each was
 
-    A state counts once its `step` is there, which is written last. What cannot be written is raised by the next call, or at the end of the
+    A state is complete once its `step` is present, which is written last. Write errors are raised by the next call, or at the end of the
     `with` block.
     """
 
@@ -49,14 +49,14 @@ class Series:
             self._thread.start()
 
     def __call__(self, run: Any) -> None:
-        """Add the present state of a run. With `transport="mpi"` every rank has to call it, and rank 0 writes."""
+        """Append the current state of a run. With `transport="mpi"` every rank must call it, and rank 0 writes."""
         self._check()
         fields = {name: run[name].gather(root=0) for name in self.names}
         if self._thread is not None:
             self._states.put((run.step, fields))
 
     def close(self) -> None:
-        """Wait until all states are written, and close the file. Raises RecordError where one could not be written."""
+        """Wait until all states are written, and close the file. Raise RecordError if one could not be written."""
         if self._thread is not None:
             self._states.put(None)
             self._thread.join()
@@ -70,7 +70,7 @@ class Series:
         try:
             self.close()
         except RecordError:
-            if error is None:  # what ended the block is said, not what followed from it
+            if error is None:  # report the error that ended the block, not one that followed from it
                 raise
 
     def _check(self) -> None:
@@ -78,7 +78,7 @@ class Series:
             raise RecordError(f"a state cannot be written to {self.path}: {self._failure}") from self._failure
 
     def _write(self) -> None:
-        """Write states as they come, until None does."""
+        """Write states from the queue until it yields None."""
         while (state := self._states.get()) is not None:
             if self._failure is None:
                 try:
@@ -92,12 +92,12 @@ class Series:
 
 
 def changing_fields(problem: Problem) -> list[str]:
-    """Return the fields that hold the state after a step: those that steps change, without what the next step overwrites."""
+    """Return the fields that hold the state after a step: those that steps change, except those that the next step overwrites."""
     return [name for name in problem.fields if name not in problem.constant and name not in problem.previous]
 
 
 def series_path(path: str, problem: Problem, names: Sequence[str]) -> Path:
-    """Return the path of a series. Raises StencilError for a suffix that says no format, and for names that are no fields."""
+    """Return the path of a series. Raise StencilError for an unknown suffix, and for names that are not fields."""
     to = Path(path)
     if to.suffix not in (*_HDF5, *_ZARR):
         raise StencilError(f"a series of states goes to a file of HDF5 (.h5) or a directory of Zarr (.zarr), not to {path}")
@@ -108,7 +108,7 @@ def series_path(path: str, problem: Problem, names: Sequence[str]) -> Path:
 
 
 def _created(path: Path, problem: Problem, names: Sequence[str]) -> _File:
-    """Return a new file. Raises RecordError where there is something at its place already, or where it cannot be created."""
+    """Create a file. Raise RecordError if the path exists or cannot be created."""
     if path.exists():
         raise RecordError(f"{path} exists already: give the series another name, or remove it")
     kind = _Hdf5 if path.suffix in _HDF5 else _Zarr
@@ -119,12 +119,12 @@ def _created(path: Path, problem: Problem, names: Sequence[str]) -> _File:
 
 
 class _File:
-    """Growing arrays in a file: what both libraries have in common."""
+    """Growing arrays in a file: the common interface of both libraries."""
 
     arrays: dict[str, Any]
 
     def add(self, step: int, fields: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Add a state; its step comes last."""
+        """Append a state, its step last."""
         count = self.arrays[_STEP].shape[0]
         for name, value in (*fields.items(), (_STEP, np.asarray(step))):
             array = self.arrays[name]
@@ -133,7 +133,7 @@ class _File:
             self.flush()
 
     def flush(self) -> None:
-        """Hand what was written to the system."""
+        """Flush written data to the operating system."""
 
     def close(self) -> None:
         """Close the file."""
@@ -175,7 +175,7 @@ class _Zarr(_File):
 
 
 def _chunk(problem: Problem, name: str) -> tuple[int, ...]:
-    """Return the piece in which a field is stored: planes of one state."""
+    """Return the chunk shape of a field: planes of one state."""
     planes, *rest = problem.grid.shape
     nbytes = prod(rest) * np.dtype(problem.dtype(name)).itemsize
     return 1, min(planes, max(1, _CHUNK_BYTES // nbytes)), *rest

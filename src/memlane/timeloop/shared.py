@@ -1,4 +1,4 @@
-"""A stencil on several devices: each has a subdomain of the grid, and gets the cells of its neighbours that it reads."""
+"""Run a stencil on several devices: each has a subdomain of the grid, and receives the cells of its neighbours that it reads."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ from memlane.timeloop.variants import code_of
 
 
 class SharedRun(Run):
-    """A stencil with its fields in subdomains on several devices; used as a `Run`.
+    """A stencil with its fields in subdomains on several devices; used like a `Run`.
 
     run = heat.on(grid, exchange_every=4).prepare(u=u0, r=0.2, swap=("new", "u"), targets=ml.devices("cuda", 2))
     print(run.plan(8))                          # what 8 steps do on which queue
     run.steps(1000)
     u = run["u"].gather()
 
-    Fields have the same bits as on one device. So have minima and maxima; sums are those of the subdomains, added in their order.
+    Fields, minima and maxima have the same bits as on one device; sums are those of the subdomains, added in order.
     """
 
     _signals = False
@@ -88,7 +88,7 @@ class SharedRun(Run):
         choice = choose(problem, ways, self.target, variant, exchange_every, transport, overlap)
         keeps = self._stays and variant is None and (choice.in_tiles or len(targets) == 1)
         self._tile = tile_of(problem, ways[choice.way], self.targets) if keeps else None
-        """In which the multiprocessors keep the cells; None where they do not."""
+        """Tile in which multiprocessors keep the cells; None if they do not."""
         self._cut(ways[choice.way], choice, fmad)
         self.transport, self.transport_reason = transport_of(self.decomposition, self.targets, transport)
         if self._tile is not None:
@@ -98,16 +98,16 @@ class SharedRun(Run):
     def _cut(self, decomposition: Decomposition, choice: Choice, fmad: bool) -> None:
         """Generate the kernels, and give the subdomains halos as wide as these need."""
         self.reason = choice.reason
-        """Why the kernels are cut as they are, and why devices exchange planes after so many steps."""
+        """Reason for the choice of the kernels' variant and of the steps between exchanges."""
         self.exchange_every = choice.exchange_every
         """Steps between two exchanges."""
         self.overlap = choice.overlap
         """Whether an exchange is overlapped with the planes between the borders, where these are thick enough."""
         self._generate(replace(self.problem, cut=decomposition.cut), choice.variant, fmad)
         self._wanted = self._needs()
-        """What halos have to hold before each turn, whichever it is."""
+        """Cells of halos that must be valid before any turn."""
         self.decomposition = decomposition.with_halos(*widest([no_margins(self.problem), *self._wanted.values()]))
-        """Which cells each device has."""
+        """Division of the grid among the devices."""
         if decomposition.cut != (0,):
             held = self.decomposition.stored_shape(self.decomposition.subdomains[0])
             self._generate(replace(self._part, held=held), choice.variant, fmad)
@@ -132,16 +132,16 @@ class SharedRun(Run):
             raise StencilError(f"rows are cut, and threads of {wide} have {wide.vector} cells of a row: use 1, 2, 4 or {ALIGNED}")
 
     def _staying_kernel(self, part: Problem, fmad: bool) -> StayingKernel:
-        """Return the kernel that stays on the devices: one that keeps their cells on the multiprocessors, where these hold them."""
+        """Return the persistent kernel: one that keeps the cells on the multiprocessors if they fit."""
         if self._tile is not None:
             return ResidentKernel(part, part.rules[0], self._tile, fmad=fmad)
         single = [one for one in self.code.kernels if one.variant.steps == 1 and not one.reductions]
         return PersistentKernel(part, single, self.exchange_every, fmad=fmad)
 
     def _load(self, values: Mapping[str, Any], architecture: str) -> None:
-        """Compile the kernels, and take memory for the fields."""
+        """Compile the kernels, and allocate memory for the fields."""
         self.arrays = {name: self._upload(name, as_host(values[name])) for name in self.problem.fields if name in values}
-        """The memory that each name has now, on each device of this process."""
+        """Current memory of each name, on each device of this process."""
         for name in field_buffers(self.problem, bool(self._kernels["steps"])):
             if name not in self.arrays:
                 self.arrays[name] = self._upload(name, None)
@@ -158,18 +158,18 @@ class SharedRun(Run):
 
     @property
     def _subdomains(self) -> tuple[Subdomain, ...]:
-        """The subdomains of the targets of this process, in their order."""
+        """Subdomains of the targets of this process, in their order."""
         return self.decomposition.subdomains
 
     @cached_property
     def _residence(self) -> Residence:
-        """The kernel that stays on the devices, with its memory there."""
+        """Persistent kernel with its memory on the devices."""
         return Residence.of(self._staying, self._subdomains, self.targets, self._loaded[: len(self.targets)])
 
     # -- what is there -----------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Any:
-        """Return a field as it is after the last complete step, as a `SharedField`."""
+        """Return the state of a field after the last complete step, as a `SharedField`."""
         self._check_field(name)
         return SharedField(name, self.decomposition, self.arrays[name])
 
@@ -183,17 +183,16 @@ class SharedRun(Run):
         )
 
     def plan(self, steps: int | None = None) -> Plan:
-        """Return the plan of a multiple of `exchange_every` steps, by default of as many: what runs on which queue, and what it waits for.
+        """Return the plan of `steps`, a multiple of `exchange_every` and by default equal: the work on each queue, and its dependencies.
 
-        Buffers are called by the field and the number of the device, `u@1`. Raises StencilError for another number of steps.
+        Buffers are named by the field and the number of the device, `u@1`. Raise StencilError for another number of steps.
         """
         stage = self._whole_turns(steps)
         return stage.plan(self._refs | self._point_refs(stage))
 
     def timeline(self, steps: int | None = None) -> Timeline:
-        """Make a multiple of `exchange_every` steps and return when each launch and each copy ran: measured on GPUs, modelled on emulated
-        devices. Raises StencilError for another number of steps, and where emulated
-        devices wait for each other inside their kernels."""
+        """Make a multiple of `exchange_every` steps and return the times of all launches and copies: measured on GPUs, modelled on emulated
+        devices. Raise StencilError for another number of steps, and if emulated devices wait for each other inside their kernels."""
         if self._stays and self.target.modelled:
             raise StencilError(
                 "kernels that wait for each other have no modelled time: how long an emulated one polls depends on the host; use "
@@ -209,7 +208,7 @@ class SharedRun(Run):
         return line
 
     def _complete(self, stage: SharedStage) -> None:
-        """Give names the memory that a stage has left them, and count its steps."""
+        """Reassign the memory of the names after a stage, and count its steps."""
         self.arrays |= {name: self.arrays[holder] for name, holder in stage.names_after().items()}
         self.step += stage.steps
 
@@ -232,14 +231,14 @@ class SharedRun(Run):
         return Turn(self._part, self._kernels[kind], rounds)
 
     def _turns(self) -> list[Turn]:
-        """Return all turns that a run may make, without those that reduce, which read the same."""
+        """Return all turns that a run may make, except those that reduce, which read the same cells."""
         turns = [self._turn("step", rounds) for rounds in range(1, self.exchange_every + 1)]
         if several := self._kernels["steps"]:
             turns += [self._turn("steps", rounds) for rounds in range(1, self.exchange_every // several[0].variant.steps + 1)]
         return turns
 
     def _needs(self) -> dict[str, Margins]:
-        """Return what halos have to hold before each turn, whichever it is."""
+        """Return the cells of halos that must be valid before any turn."""
         found: dict[str, Margins] = {}
         for turn in self._turns():
             found |= {name: wider(found.get(name, margins), margins) for name, margins in turn.needs.items()}
@@ -263,7 +262,7 @@ class SharedRun(Run):
         return sorted(found)
 
     def _shared_stages(self, count: int, varying: bool, reduces: bool) -> Iterator[tuple[SharedStage, int]]:
-        """Yield the stages of some steps, and the step at which each begins: whole turns, a shorter one, and a step that reduces."""
+        """Yield the stages of some steps, each with its first step: whole turns, a shorter one, and a step that reduces."""
         several = self._kernels["steps"]
         kind, together = ("steps", several[0].variant.steps) if several and not varying and not self._points.any else ("step", 1)
         last = 1 if self.problem.reductions and reduces else 0
@@ -305,7 +304,7 @@ class SharedRun(Run):
             table = self._scalar_values(schedule, first + offset, stage.scalar_rows)
             self._execute(stage, table)
         took = (time.monotonic() - began) / count
-        self._seconds_a_step = min(took, self._seconds_a_step or took)  # the first time plans are bound, too
+        self._seconds_a_step = min(took, self._seconds_a_step or took)  # the first execution includes the binding of plans
 
     def _execute(self, stage: SharedStage, table: npt.NDArray[Any]) -> None:
         tables = self._point_tables(stage)
@@ -323,11 +322,11 @@ class SharedRun(Run):
         return [self._tables.of(target, table, "scalars", home, is_constant=True) for home, target in enumerate(self.targets)]
 
     def _totals(self, own: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        """Return what the reductions of a step gave for each subdomain, of which `own` are those of this process."""
+        """Return the reductions of a step for all subdomains; `own` are those of this process."""
         return own
 
     def _point_tables(self, stage: SharedStage) -> list[Tables]:
-        """Return the tables of sources and probes of each device for the steps of a stage, which come next."""
+        """Return the tables of sources and probes of each device for the next stage."""
         return [self._points.tables(at, stage.steps, self.step) for at in range(len(self._subdomains))]
 
     def _point_refs(self, stage: SharedStage) -> dict[str, KernelRef]:
@@ -335,7 +334,7 @@ class SharedRun(Run):
         return {name: ref for kernels in self._point_kernels for name, ref in kernels.refs(used).items()}
 
     def _bound(self, stage: SharedStage, scalars: Sequence[DeviceArray], tables: Sequence[Tables]) -> BoundPlan:
-        """Return a stage bound to the memory that the names have now."""
+        """Return a stage bound to the current memory of the names."""
         devices = [subdomain.device for subdomain in self._subdomains]
         memory = {on_device(SCALARS, device): one for device, one in zip(devices, scalars, strict=True)}
         memory |= {on_device(name, at): one for name, parts in self.arrays.items() for at, one in zip(devices, parts, strict=True)}
@@ -358,7 +357,7 @@ class SharedRun(Run):
     # -- memory ------------------------------------------------------------------------------------------------------------------
 
     def _upload(self, name: str, host: npt.NDArray[Any] | None) -> tuple[DeviceArray, ...]:
-        """Return the memory of a field on each device, with the cells of its part and halos; with zeros where there are no values."""
+        """Return the memory of a field on each device, with the cells of its part and halos; zeros if there are no values."""
         if host is not None and host.shape != self.problem.grid.shape:
             raise StencilError(f"field {name!r} has the shape {host.shape}, and the grid {self.problem.grid.shape}")
         dtype = self.problem.dtype(name)

@@ -1,6 +1,6 @@
 """Choose how several devices share a grid: the subdomain of each, the steps between exchanges, the kernels, and the transport.
 
-What is not given, a model of the chip chooses (`stencils.scaling`).
+A model of the chip (`stencils.scaling`) chooses options that are not given.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ def check_targets(targets: Sequence[Target]) -> None:
 
 
 def copy_rate(target: Target) -> float:
-    """Return how fast the memory of a target is copied, by which slabs are as thick as their devices are fast."""
+    """Return the rate at which a target copies its memory; slabs are sized in proportion to it."""
     return target.chip.copy_gb_per_s or target.chip.dram_gb_per_s
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How kernels are cut and after how many steps devices exchange planes."""
+    """Choice of the kernels' variant and of the steps between exchanges."""
 
     variant: Variant | None
     exchange_every: int
     overlap: bool
     reason: str
     way: int = 0
-    """Which of the decompositions in question is taken."""
+    """Index of the chosen decomposition among the candidates."""
     in_tiles: bool = False
-    """Whether the multiprocessors keep the cells of the devices, where a kernel stays there."""
+    """Whether a persistent kernel keeps the cells of the devices on the multiprocessors."""
 
 
 def check_one_part(grid: Grid, given: Sequence[int] | str | None) -> None:
-    """Raise StencilError where a grid that lies on one device is to be cut."""
+    """Raise StencilError if a decomposition cuts a grid on a single device."""
     if given is not None and not isinstance(given, str):
         decomposed(grid, [1.0], given)
 
 
 def decompositions(grid: Grid, speeds: Sequence[float], given: Sequence[int] | str | None) -> list[Decomposition]:
-    """Return the ways to cut a grid that are in question: the given one, for `"auto"` all that leave rows whole (or all, where none does),
-    slabs along the first axis for None. Raises StencilError where there is none."""
+    """Return the candidate decompositions of a grid: the given one, for `"auto"` all that leave rows whole (or all, if none does), for None
+    slabs along the first axis. Raise StencilError if there is none."""
     if given != "auto":
         assert not isinstance(given, str)
         return [decomposed(grid, speeds, given)]
@@ -75,8 +75,8 @@ def choose(
     transport: str,
     overlap: bool | str,
 ) -> Choice:
-    """Return how grid and kernels are cut and after how many steps devices exchange planes: what is fastest by the model, of one or more
-    decompositions. Raises StencilError for what does not go together."""
+    """Choose the decomposition, the kernels' variant and the steps between exchanges that the model expects to be fastest, for one or more
+    candidate decompositions. Raise StencilError for options that are incompatible."""
     if isinstance(variant, str):
         raise StencilError(
             f"a variant for several devices is a Variant or None, not {variant!r}: time variants on one device, and pass the `variant` of "
@@ -95,7 +95,7 @@ def choose(
         for steps, one in {1 if variant is None else variant.steps: variant, **several}.items():
             every = [given] if given is not None else [steps * turns for turns in range(1, max(1, _MOST_STEPS // steps) + 1)]
             for overlaps in (True, False) if overlap == "auto" else (bool(overlap),):
-                with suppress(StencilError):  # where nothing is left, subdomains are too thin, which is said when they get halos
+                with suppress(StencilError):  # if nothing is left, subdomains are too thin; the error is raised when they get halos
                     best = _predicted(problem, decomposition, target, transport, every, steps, overlaps)
                     reason = f"{best.step_us:,.1f} us a step expected, bound by {best.bound}, by the model of {target.chip.name}"
                     cut = _beside_borders(problem, decomposition, one, target) if overlaps and steps > 1 and not is_single else one
@@ -109,13 +109,13 @@ def choose(
 
 
 _MOST_STEPS = 16
-"""Steps between two exchanges that are looked at."""
+"""Most steps between two exchanges to consider."""
 _WORTH_SAYING = 0.9
-"""The share of the expected time below which that of another transport is named."""
+"""Share of the expected time below which the time of another transport is mentioned."""
 
 
 def _if_staying(problem: Problem, decomposition: Decomposition, target: Target, best: Prediction) -> str:
-    """Return what kernels that keep the cells on the multiprocessors are expected to take, where that is clearly less; else nothing."""
+    """Describe the expected time of kernels that keep the cells on the multiprocessors, if it is clearly less; else empty."""
     with suppress(StencilError):
         found = _predicted(problem, decomposition, target, "persistent", [1], 1, True)
         if found.tile is not None and found.step_us < _WORTH_SAYING * best.step_us:
@@ -132,14 +132,14 @@ def _thinnest(problem: Problem, decomposition: Decomposition) -> Grid:
 
 
 def _beside_borders(problem: Problem, decomposition: Decomposition, variant: Variant | None, target: Target) -> Variant | None:
-    """Return a variant for what lies between borders: cut anew where two slabs have one border each."""
+    """Return a variant for the cells between borders, adjusted if there are two slabs with one border each."""
     if variant is None or decomposition.cut != (0,) or len(decomposition.neighbours) != 1:
         return variant
     return beside_border(replace(problem, grid=_thinnest(problem, decomposition)), problem.rules[0], variant, target.chip)
 
 
 def _several_steps(problem: Problem, decomposition: Decomposition, target: Target) -> dict[int, Variant | None]:
-    """Return for each number of steps that can share a launch the variant that the model expects to be fastest for a subdomain."""
+    """Return the fastest variant by the model for a subdomain, for each number of steps that can share a launch."""
     (rule, *more) = problem.rules
     if more or not problem.swap:
         return {}
@@ -154,7 +154,7 @@ def _several_steps(problem: Problem, decomposition: Decomposition, target: Targe
 def _predicted(
     problem: Problem, decomposition: Decomposition, target: Target, transport: str, every: Sequence[int], steps: int, overlap: bool
 ) -> Prediction:
-    """Return the fastest prediction. What a machine's network is, nobody knows here: that of the chip's file is taken."""
+    """Return the fastest prediction. The machine's network is not known here, so the links in the chip's file are used."""
     predict = partial(
         best_exchange,
         problem,
@@ -167,12 +167,12 @@ def _predicted(
     )
     try:
         return predict(transport={"host": "host", "mpi": "host", "flags": "flags", "persistent": "persistent"}.get(transport, ""))
-    except NetworkError:  # the file knows peers only
+    except NetworkError:  # the file has only links between peers
         return predict()
 
 
 def transport_of(decomposition: Decomposition, targets: Sequence[Target], asked: str) -> tuple[str, str]:
-    """Return how planes travel, and that in words. Raises StencilError where devices cannot reach each other as asked."""
+    """Return the transport of planes, and its description. Raise StencilError if devices cannot reach each other that way."""
     if asked == "host":
         return "host", "copies through pinned memory of the host"
     chips = {target.chip.name: target.chip for target in targets if target.modelled}

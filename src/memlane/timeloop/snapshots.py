@@ -1,4 +1,4 @@
-"""Snapshots: the state of a run in a file of NumPy (`.npz`), written beside its place and moved there when it is complete."""
+"""Save and load snapshots: the state of a run in a NumPy file (`.npz`), written to a temporary file and renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 def write_snapshot(
     path: str | os.PathLike[str], step: int, fields: Mapping[str, npt.NDArray[Any]], scalars: Mapping[str, npt.NDArray[Any]]
 ) -> None:
-    """Write fields and scalars. Raises RecordError where the file cannot be written; one that was there stays then."""
+    """Write fields and scalars. Raise RecordError if the file cannot be written; an existing file is kept then."""
     to = Path(path)
     header = json.dumps({"memlane stencil": _VERSION, "step": step})
     arrays: Any = {"header": np.array(header)}
@@ -37,7 +37,7 @@ def write_snapshot(
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, to)
-    except BaseException as error:  # Ctrl-C and lack of memory, too, leave no file that is not complete
+    except BaseException as error:  # Ctrl-C and lack of memory must not leave an incomplete file either
         if partial:
             with suppress(OSError):
                 os.unlink(partial)
@@ -47,7 +47,7 @@ def write_snapshot(
 
 
 def read_snapshot(path: str | os.PathLike[str], problem: Problem) -> tuple[int, Arrays, Arrays]:
-    """Return step, fields and scalars of a file. Raises RecordError for a foreign file, StencilError for one of another problem."""
+    """Return step, fields and scalars of a file. Raise RecordError for a foreign file, StencilError for one of another problem."""
     try:
         with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}

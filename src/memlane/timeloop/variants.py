@@ -1,4 +1,4 @@
-"""Which kernels a run takes: given, chosen by the model, or the fastest of a few that were timed."""
+"""Choose the kernels of a run: a given variant, the best by the model, or the fastest of a few timed ones."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from memlane.stencils.stages import scalar_type, scalars_shape
 from memlane.timeloop.engine import Engine
 
 _PROBED = 4
-"""Variants of several steps that are timed: those that the model expects to be fastest."""
+"""Number of variants of several steps to time: those that the model expects to be fastest."""
 _ROUNDS = 7
 _GENERATING = Sources("stencils", "compile", "timeloop/variants.py")
-"""What of memlane's own code decides how fast a variant is: another version may generate other kernels for it."""
+"""Modules of memlane whose code affects the speed of a variant: another version may generate other kernels."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The kernels of a run and why they are these."""
+    """Kernels of a run, and the reason for their choice."""
 
     code: Code
     reason: str
@@ -99,7 +99,7 @@ def _timed(problem: Problem, target: Target, fmad: bool, arrays: dict[str, Devic
 
 
 def _cells_per_s(problem: Problem, target: Target, variant: Variant, fmad: bool, arrays: dict[str, DeviceArray]) -> float:
-    """Return how fast launches of a variant are. They write only fields that the first step overwrites; 0 where none can be launched."""
+    """Measure the speed of launches of a variant; 0 if it cannot be launched. They write only fields that the first step overwrites."""
     code = code_of(problem, variant, fmad)
     kernels = tuple(kernel for kernel in code.kernels if kernel.variant == variant and not kernel.reductions)
     try:
@@ -113,7 +113,7 @@ def _cells_per_s(problem: Problem, target: Target, variant: Variant, fmad: bool,
 
 
 def _median(run: Callable[[], object]) -> float:
-    """Return the median of some runs in seconds, without the first."""
+    """Return the median time of some runs in seconds, without the first."""
     times = []
     for _ in range(_ROUNDS + 1):
         began = time.perf_counter()

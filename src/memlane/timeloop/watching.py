@@ -1,4 +1,4 @@
-"""Between the steps of a long run: a line of progress, and Ctrl-C that waits for a complete step."""
+"""Handle progress and interrupts of a long run: a progress line, and Ctrl-C that waits for a complete step."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 LONG_S = 2.0
-"""A run that takes longer shows how far it is."""
+"""Seconds after which a run shows its progress."""
 
 
 class Interruption:
-    """Whether Ctrl-C was pressed. The first time it is noted only, so that the steps under way end; a second time it ends the program."""
+    """State of Ctrl-C. The first one is only recorded, so that the steps in flight complete; a second one ends the program."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -31,7 +31,7 @@ class Interruption:
 
 @contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """Hold Ctrl-C back inside the `with` block; who runs steps there asks between them. Only the main thread can do so."""
+    """Defer Ctrl-C inside the `with` block, where the caller checks for it between steps. Works only in the main thread."""
     interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield interruption
@@ -44,7 +44,7 @@ def interruptible() -> Iterator[Interruption]:
 
 
 class ProgressLine:
-    """A line on the terminal with a bar, which appears once a run has taken long and goes with it."""
+    """Line with a bar on the terminal, which appears once a run has taken long and is removed at its end."""
 
     def __init__(self, name: str, steps: int, shown: bool | None) -> None:
         self.name, self.steps, self.shown = name, steps, shown
@@ -56,7 +56,7 @@ class ProgressLine:
         return self
 
     def advanced(self, done: int) -> None:
-        """Show that so many steps are done."""
+        """Show the number of completed steps."""
         if self.shown is False or (self.display is None and time.monotonic() - self.began < LONG_S):
             return
         if self.display is None:
