@@ -13,7 +13,8 @@ import pytest
 from memlane import chip
 from memlane.chip import AccessKind, Chip, catalogue
 from memlane.chip.floors import Traffic
-from memlane.chip.model import KINDS, Latency
+from memlane.chip.model import KINDS
+from memlane.chip.rates import Latency
 from memlane.errors import ChipError
 
 SHIPPED = Path(chip.__file__).parent / "data"

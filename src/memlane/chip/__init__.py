@@ -16,16 +16,13 @@ from memlane.chip.model import (
     SECTOR_BYTES,
     STATIC_SHARED_BYTES,
     AccessKind,
-    Bandwidth,
     BankRule,
     Chip,
     CoalescingRule,
     Fact,
-    Latency,
-    Links,
-    Throughput,
 )
 from memlane.chip.occupancy import Occupancy, resident_blocks
+from memlane.chip.rates import Bandwidth, Latency, Links, Throughput
 
 __all__ = [
     "ACCESS_KINDS",

@@ -34,20 +34,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from memlane.chip.model import (
-    KINDS,
-    LANES,
-    OLDEST_COMPILED,
-    WIDTHS,
-    Bandwidth,
-    BankRule,
-    Chip,
-    CoalescingRule,
-    Fact,
-    Latency,
-    Links,
-    Throughput,
-)
+from memlane.chip.model import KINDS, LANES, OLDEST_COMPILED, WIDTHS, BankRule, Chip, CoalescingRule, Fact
+from memlane.chip.rates import Bandwidth, Latency, Links, Throughput
 from memlane.data_files import DataFiles
 from memlane.errors import ChipError
 from memlane.number_format import plural
