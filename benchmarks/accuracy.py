@@ -196,7 +196,7 @@ def alone(level: Level, options: argparse.Namespace) -> list[Row]:
     """All schemes at one level."""
     chase = Chase(target(options.target), (8 << 20) if options.quick else (512 << 20))
     # Where a window closes in front of the consumer, what is recorded is no latency of the access alone.
-    probed = {name: chase.probed(name) for name, scheme in SCHEMES.items() if scheme.apart is None}
+    probed = {name: chase.probed(name) for name, scheme in SCHEMES.items() if scheme.deferred is None}
     kernel = chase.launch(level, None if level.name == "shared" else chase.ring(level), 0)[0].kernel.name
     probed[PAUSED] = with_pauses(chase.loaded, kernel, chase.options("dependent"))
     walks = walk_alone(chase, level, probed, 2 if options.quick else ROUNDS)
