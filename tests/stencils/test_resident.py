@@ -12,7 +12,7 @@ from memlane.chip import load
 from memlane.errors import LaunchError, StencilError
 from memlane.stencils import Grid, PersistentKernel, Problem, ResidentKernel
 from memlane.stencils.persistent import SIGNAL_ROWS
-from memlane.stencils.tiles import Tile, best_tile, cannot_reside, tile_us
+from memlane.stencils.tiles import Tile, best_tile, cannot_reside, reads_next_only, tile_us
 from memlane.timeloop import residence, shared
 from tests.stencils.several import assert_bits_of_one_device
 from tests.stencils.test_boxes import EXAMPLES, poison
@@ -34,6 +34,12 @@ def corners(new, u, c):
 @ml.stencil
 def far(new, u, r):
     new[0, 0, 0] = r * u[-2, 0, 0] + 0.5 * u[1, 0, 2] - u[0, 2, -1] + 0.25 * u[0, -1, -3] + 0.125 * u[2, 0, 0]
+
+
+@ml.stencil
+def upwards(new, u):
+    ahead = 0.3 * u[1, -1, 0] + 0.3 * u[1, 0, -1] + 0.3 * u[0, -1, 1] + 0.2 * u[0, 0, 1]
+    new[0, 0, 0] = min(ahead, u[1, -1, -1]) if u[1, -1, 1] > u[1, 0, 1] else ahead - u[1, 1, 0] / 3
 
 
 COEFFICIENTS = np.array([0.4, 0.1, 0.15, 0.05, 0.12, 0.08, 0.1], "f4")
@@ -58,16 +64,37 @@ def kept(monkeypatch, tile):
         pytest.param(corners, (12, 6, 33), 3, "periodic", Tile(1, 2, 2, 1, 2, 2), id="all around"),
         pytest.param(far, (16, 6, 36), 2, ("fixed", "reflecting", "periodic"), Tile(4, 1, 2, 1, 3, 2), id="two planes far, one warp"),
         pytest.param(far, (18, 9, 24), 3, "periodic", Tile(4, 1, 1, 4, 3, 3), id="tiles as thin as the rule reaches"),
+        pytest.param(upwards, (12, 5, 36), 2, "fixed", Tile(1, 2, 1, 1, 4, 3), id="other pairs of cells upwards than downwards"),
     ],
 )
 def test_the_bits_are_those_of_one_device(stencil, shape, devices, boundary, tile, monkeypatch):
     kept(monkeypatch, tile)
     grid = ml.Grid(shape, boundary=boundary)
-    more = {seven: {"a": COEFFICIENTS}, far: {"r": 0.3}, corners: {}}[stencil]
+    more = {seven: {"a": COEFFICIENTS}, far: {"r": 0.3}}.get(stencil, {})
     many = prepared(stencil, grid, devices, 1, "persistent", swap=SWAP, **more)
     one = prepared(stencil, grid, swap=SWAP, **more)
     assert isinstance(many._staying, ResidentKernel)
     assert_bits_of_one_device(many, one, [1, 2, 4], planned=3)
+
+
+@pytest.mark.parametrize(
+    ("cells", "size", "reach", "holds"),
+    [(7, 3, 1, True), (7, 3, 2, False), (8, 3, 2, True), (9, 3, 3, True), (3, 3, 2, True), (9, 4, 2, False)],
+)
+def test_a_last_tile_inside_the_one_before_it_reads_from_no_third_one(cells, size, reach, holds):
+    assert reads_next_only(cells, size, reach) == holds
+
+
+@pytest.mark.parametrize(("planes", "rows"), [(13, 40), (14, 41), (37, 33), (26, 35), (17, 34)])
+def test_tiles_are_chosen_so_that_blocks_wait_for_all_from_which_they_read(planes, rows):
+    """Shapes that are not divided by tiles, and a rule that reads two planes and two rows far, on a chip with few multiprocessors."""
+    few = replace(load("h200"), sm_count=12)
+    part = Problem((far.rules[0],), Grid((2 * planes, rows, 32)), (("new", "u"),), {}, cut=(0,))
+    tile = best_tile(part, [planes, planes + 1], few)
+    assert tile is not None
+    assert all(reads_next_only(count, tile.planes, 2) for count in (planes, planes + 1))
+    assert reads_next_only(rows, tile.height, 2)
+    assert tile.stored >= 2
 
 
 @pytest.mark.slow
@@ -84,7 +111,10 @@ def test_random_stencils_have_the_bits_of_one_device(drawn, devices, data):
     vector = data.draw(st.sampled_from([one for one in (1, 2, 4) if shape[2] % one == 0]))
     if rows * warps > shape[1] or np.dtype(dtypes[next(iter(dtypes))]).itemsize * vector < 4:
         return
-    tile = Tile(vector, -(-shape[2] // (32 * vector)), rows, warps, planes, data.draw(st.integers(1, planes)))
+    counts = [shape[0] // devices, -(-shape[0] // devices)]
+    if not reads_next_only(shape[1], rows * warps, max(reach[1], 1)) or not all(reads_next_only(one, planes, reach[0]) for one in counts):
+        return
+    tile = Tile(vector, -(-shape[2] // (32 * vector)), rows, warps, planes, data.draw(st.integers(max(reach[0], 1), planes)))
     given_ = {name: random.standard_normal(shape).astype(dtype) for name, dtype in dtypes.items()}
     given_ |= {name: value for name, value in (("r", 0.21), ("k", [0.17])) if name in rule.rules[0].scalars}
     given_ |= {"dtypes": dtypes, "swap": tuple((f"{name}_new", name) for name in dtypes)}

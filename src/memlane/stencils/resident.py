@@ -47,7 +47,9 @@ class ResidentKernel(DirectKernel):
         super().__init__(problem, rule, tile.variant, fmad=fmad)
         self.tile, (self.new, self.moving) = tile, problem.swap[0]
         self._ways = {way: TileRows(self.geometry, self.variant, tile, self.moving, way) for way in (1, -1)}
-        self.registers: TileRows = self._ways[1]
+        up, down = self._ways[1], self._ways[-1]
+        up.other_distances = down.other_distances = [*up.distances(), *down.distances()]
+        self.registers: TileRows = up
         self.name = f"{plain(rule.name)}_resident"
 
     def __str__(self) -> str:

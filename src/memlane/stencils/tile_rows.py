@@ -17,8 +17,14 @@ class TileRows(RowRegisters):
         # A plane is overwritten in the turn of the march that computes it, so all threads read it one turn earlier.
         super().__init__(geometry, variant, {moving: 1}, way)
         self.tile, self.moving = tile, moving
+        self.other_distances: list[int] = []
+        """The distances in the other way of the march, which the kernel has in common."""
         reads = {name: tuple((way * dz, dy, dx) for dz, dy, dx in several) for name, several in geometry.reads().items()}
         self._last = {(row.field, row.dy): row.last for row in rows_of(reads, variant)}
+
+    def distances(self) -> list[int]:
+        """Return the distances from the vector of a thread at which cells of both sides are loaded together, in either way of the march."""
+        return sorted({*super().distances(), *self.other_distances})
 
     def sides(self) -> list[str]:
         """Return the definitions about rows of other threads: their places in the tile, and whether they are in it."""

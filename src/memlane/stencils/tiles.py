@@ -139,13 +139,27 @@ def _tiles(problem: Problem, planes: Sequence[int], chip: Chip) -> Iterator[Tile
             if registers > min(chip.max_registers_per_thread, chip.registers_per_sm // (WARP * segments * warps)):
                 continue
             across = ceil(ny / (rows * warps))
-            if rows * warps < height or across > chip.sm_count:
+            if rows * warps < height or across > chip.sm_count or not reads_next_only(ny, rows * warps, height):
                 continue
-            layers = max(ceil(max(planes) / (chip.sm_count // across)), depth)
-            stored = min(layers, chip.max_shared_bytes // (rows * warps * row_bytes))
+            least = max(ceil(max(planes) / (chip.sm_count // across)), depth)
             # Each end of a device with a neighbour belongs to one tile.
-            if layers + (depth if problem.cut else 0) <= min(planes) and layers - stored <= _MOST_SPILLED * layers:
-                yield Tile(vector, segments, rows, warps, layers, stored)
+            most = min(planes) - (depth if problem.cut else 0)
+            thick = range(least, min(most, least + 2 * depth) + 1)
+            layers = next((one for one in thick if all(reads_next_only(count, one, depth) for count in planes)), None)
+            stored = chip.max_shared_bytes // (rows * warps * row_bytes)
+            # What a neighbouring device reads is sent from shared memory.
+            if layers is not None and stored >= depth and layers - stored <= _MOST_SPILLED * layers:
+                yield Tile(vector, segments, rows, warps, layers, min(layers, stored))
+
+
+def reads_next_only(cells: int, size: int, reach: int) -> bool:
+    """Return whether tiles along an axis read from the tiles next to them only.
+
+    The last tile ends with the cells and so may begin inside the one before it. If less than the reach lies outside that one, the last tile
+    also reads from the tile before both, and the one before it from the tile behind both.
+    """
+    tiles = ceil(cells / size)
+    return tiles == 1 or cells - (tiles - 1) * size >= reach
 
 
 def _registers(geometry: Geometry, variant: Variant, moving: str) -> int:
