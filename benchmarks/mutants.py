@@ -120,7 +120,8 @@ def main() -> None:
     drawn = draw([one for path in files for one in mutants(path, TREE)], options.seed)
     chosen = drawn[: options.number or (None if options.module else NUMBER)]
     print(f"{len(chosen)} of {len(drawn)} mutants in {len(files)} files", flush=True)
-    found = Runner(files_of([*areas, *files], TREE), options.seconds).run(chosen)
+    with Runner(files_of([*areas, *files], TREE), options.seconds) as runner:
+        found = runner.run(chosen)
     show(found)
     if not options.module:
         write("mutants", rows(found, len(drawn), options.seed), chip="cpu", directory=options.out)
@@ -175,6 +176,14 @@ class Runner:
         """By file of tests, of each test: which lines it executes and how long it takes."""
         command = [sys.executable, str(ROOT / "benchmarks" / "mutant_server.py")]
         self._server = subprocess.Popen(command, cwd=TREE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the server."""
+        with self._server:  # waits for it, and closes its pipes
+            self._server.kill()
 
     def run(self, chosen: Sequence[Mutant]) -> list[Found]:
         """What became of each mutant, as far as time was left."""
