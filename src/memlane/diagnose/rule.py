@@ -28,7 +28,7 @@ class Verdict:
     ideal: int
     """Minimum number of transactions."""
     what: str
-    """What happens: a clause that follows the place."""
+    """Clause that says what the problem is, after the place."""
     cause: str
     """Why: a clause that follows `because`."""
     remedy: str

@@ -221,7 +221,7 @@ def predicted_time(launch: Launch, counts: Sequence[SiteCounts]) -> PredictedTim
 def _wasteful(counts: Sequence[SiteCounts]) -> list[frozenset[int]]:
     """Return the instructions with excess transactions of each access, the costliest access first."""
     by_site = {one.site.instruction: one for one in counts}
-    excess = {number: _excess(one) for number, one in by_site.items() if _excess(one) > LEAST_EXCESS * one.requests}
+    excess = {number: found for number, one in by_site.items() if (found := _excess(one)) > LEAST_EXCESS * one.requests}
     groups = [frozenset(group) & excess.keys() for group in access_groups([one.site for one in counts], by_site)]
     return sorted(filter(None, groups), key=lambda group: -sum(excess[number] for number in group))[:MOST_CHANGES]
 

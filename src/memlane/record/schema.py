@@ -96,7 +96,7 @@ class Change:
     """Predicted time of a launch if the lanes of some of its accesses were adjacent in memory."""
 
     instructions: tuple[int, ...]
-    """These accesses, as `Site.instruction`."""
+    """Instructions of the access that the change is about, as `Site.instruction`."""
     us: float
 
 

@@ -121,7 +121,7 @@ def _padded_there(target: Target, source: DeviceArray, name: str) -> DeviceArray
 
 def blank(target: Target, shape: tuple[int, ...], dtype: str, name: str) -> DeviceArray:
     """Return memory for a field, filled with zeros."""
-    return allocated(target, _nbytes(shape, dtype), name, lambda: target.zeros(stored_shape(shape), dtype))
+    return zeros(target, name, stored_shape(shape), dtype)
 
 
 def _nbytes(shape: tuple[int, ...], dtype: str) -> int:
@@ -156,6 +156,11 @@ class KeptTables:
         if is_constant:
             self._held[key] = held
         return self._arrays[key]
+
+
+def zeros(target: Target, name: str, shape: tuple[int, ...], dtype: str) -> DeviceArray:
+    """Return zeroed memory of a target; `name` says in an error what it was for."""
+    return allocated(target, prod(shape) * np.dtype(dtype).itemsize, name, lambda: target.zeros(shape, dtype))
 
 
 def allocated(target: Target, nbytes: int, name: str, make: Any) -> DeviceArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,8 +10,7 @@ import numpy.typing as npt
 
 from memlane.launch import DeviceArray, Target
 from memlane.stencils import Decomposition, Subdomain
-from memlane.stencils.geometry import itemsize
-from memlane.timeloop.memory import allocated
+from memlane.timeloop.memory import zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +78,7 @@ def upload_part(
     """Return memory of a target for a part of a field, with its cells of a whole field; with zeros where there is none. Raises DeviceError
     where memory does not suffice."""
     shape = decomposition.stored_shape(subdomain)
-    memory = allocated(target, prod(shape) * itemsize(dtype), name, lambda: target.zeros(shape, dtype))
+    memory = zeros(target, name, shape, dtype)
     if host is not None:
         write_part(decomposition, subdomain, memory, host)
     return memory

@@ -17,7 +17,7 @@ from memlane.stencils.persistent_stage import StayingKernel
 from memlane.stencils.resident import ResidentKernel
 from memlane.stencils.tiles import Tile, best_tile, cannot_reside
 from memlane.targets.signals import LIMIT, wait_limit_s
-from memlane.timeloop.memory import allocated
+from memlane.timeloop.memory import zeros
 
 _MOST_POLLS, _POLLS_A_SECOND = (1 << 31) - 1, 1_500_000
 """Approximate polls of a flag per second: one takes 0.7 us on an H200."""
@@ -50,10 +50,10 @@ class Residence:
         for subdomain, target, one in zip(subdomains, targets, loaded, strict=True):
             shared_bytes = kernel.shared_bytes if isinstance(kernel, ResidentKernel) else 0
             blocks.append(target.resident_blocks(one[kernel.name], threads, shared_bytes) * target.chip.sm_count)
-            signals.append(_room(target, "signals", (kernel.signal_rows(subdomain.planes), SIGNAL_WORDS), "u4"))
+            signals.append(zeros(target, "signals", (kernel.signal_rows(subdomain.planes), SIGNAL_WORDS), "u4"))
             if not isinstance(kernel, ResidentKernel):
                 continue
-            arrived.append(_room(target, "planes of neighbours", kernel.arrival_shape, "u8"))
+            arrived.append(zeros(target, "planes of neighbours", kernel.arrival_shape, "u8"))
             if kernel.blocks_of(subdomain.planes) > blocks[-1]:
                 raise StencilError(
                     f"{target.name} holds {blocks[-1]} blocks at the same time, and its part of the grid is "
@@ -111,7 +111,3 @@ def tile_of(problem: Problem, decomposition: Decomposition, targets: Sequence[Ta
     """Return the tile in which the multiprocessors of all devices keep the cells of their parts; None if these do not fit."""
     smallest = min(targets, key=lambda one: (one.chip.sm_count, one.chip.max_shared_bytes))
     return best_tile(replace(problem, cut=decomposition.cut), [one.planes for one in decomposition.subdomains], smallest.chip)
-
-
-def _room(target: Target, name: str, shape: tuple[int, ...], dtype: str) -> DeviceArray:
-    return allocated(target, prod(shape) * np.dtype(dtype).itemsize, name, lambda: target.zeros(shape, dtype))
