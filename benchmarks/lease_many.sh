@@ -12,8 +12,9 @@ MINUTES=${2:-9}
 shift "$(($# < 2 ? $# : 2))"
 PYTHON=${PYTHON:-python3}
 cd "$(dirname "$0")/.." || exit 1
-mkdir -p "$OUT/results/h200"
-cp benchmarks/results/h200/stencil_scaling.json "$OUT/results/h200/" 2>/dev/null
+for result in $(cd benchmarks && ls results/*/stencil_scaling.json); do # of every chip, because a machine says only later which it has
+    mkdir -p "$OUT/${result%/*}" && cp "benchmarks/$result" "$OUT/$result"
+done
 export MEMLANE_RESULTS="$OUT/results" PYTHONUNBUFFERED=1
 export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}"
 export PATH="$PATH:/usr/local/cuda/bin"
