@@ -6,8 +6,8 @@ cut the grid; `mpi` by as many ranks.
 Predictions are those of `stencil_scaling_predicted.json`, written and committed before this script was first run. Rows of `predicted over
 measured` compare each number of steps with what the model says of it. What a case finds no time for is named in a row `left out`.
 
-Rows of numbers of devices that a run does not have are kept from the result file that is there already, with their commit and date in the
-note, so that machines of 2, 4 and 8 GPUs can follow each other. On emulated devices all times are those of the emulator's clock.
+Rows of cases that a run does not measure, or has no time for, are kept from the result file that is there already, with their commit and
+date in the note. So machines of 2, 4 and 8 GPUs can follow each other. On emulated devices all times are those of the emulator's clock.
 
     python benchmarks/stencil_scaling.py                # all GPUs of the machine, in less than 10 minutes
     python benchmarks/stencil_scaling.py --counts 1,4   # some numbers of devices
@@ -56,6 +56,7 @@ SOURCES = [
 ]
 COUNTS = (1, 2, 4, 8)
 RANKS = "MPI ranks"
+NO_TIME = "left out: no time was left for it"
 TWICE = "2 slabs of one device"
 """One GPU that stands for two: what exchanges and borders cost where nothing is faster for them."""
 DOUBLED = tuple(f"{name}, {TWICE}" for name in list(CASES)[:2])
@@ -377,7 +378,7 @@ def run_case(title: str, options: argparse.Namespace) -> list[Row]:
     name, _, devices = plain.rpartition(", ")
     count, until = int(devices.split()[0]), min(options.until or float("inf"), time.time() + _SHARE * options.limit)
     if time.time() > until:
-        return [Row(title, NOT_MEASURED, None, "", note="left out: no time was left for it")]
+        return [Row(title, NOT_MEASURED, None, "", note=NO_TIME)]
     if name == RANKS:
         return list(rank_rows(title, count, options))
     is_one = devices == TWICE
@@ -395,18 +396,23 @@ def reached(rows: Sequence[Row], target: Target, is_stated: bool) -> list[Row]:
     return [row if is_stated or row.metric == DIFFER else Row(**{**vars(row), "reach": None}) for row in rows]
 
 
-def kept(path: Path, names: Sequence[str]) -> list[Row]:
-    """Return the rows of an earlier result whose cases are not measured now, with where they come from in their notes."""
+def earlier(path: Path) -> list[Row]:
+    """Return the measured rows of an earlier result, with where they come from in their notes."""
     if not path.exists():
         return []
     document = json.loads(path.read_text(encoding="utf-8"))
     rows = [Row(**{name: value for name, value in row.items() if name != "holds"}) for row in document["rows"]]
     from_there = f"measured at commit {document['commit'][:12]}, {document['date']}"
-    own = [
-        row for row in rows if row.metric not in _GAINED and not any(row.case == one or row.case.startswith(f"{one}, ") for one in names)
-    ]
+    own = [row for row in rows if row.metric not in _GAINED and not row.note.startswith(NO_TIME)]
     return [row if "measured at commit" in row.note else Row(**{**vars(row), "note": "; ".join(filter(None, (row.note, from_there)))})
             for row in own]  # fmt: skip
+
+
+def over_all(before: Sequence[Row], names: Sequence[str], rows: Sequence[Row], is_stated: bool) -> list[Row]:
+    """Return the rows that stand beside those of the cases measured now: the earlier rows of all others, and what several devices gain."""
+    measured_now = set(names) - {row.case for row in rows if row.note == NO_TIME}
+    kept = [row for row in before if not any(row.case == one or row.case.startswith(f"{one}, ") for one in measured_now)]
+    return [*kept, *speed_ups([*kept, *rows], is_stated)]
 
 
 def main() -> None:
@@ -421,10 +427,10 @@ def main() -> None:
     options.until = options.until or time.time() + 60 * options.minutes
     names = [one for one in names_of(counts_of(options)) if re.search(options.only, one)] if options.case is None else [options.case]
     head = machine(options) if options.rows is None else {}
-    before = [] if options.rows else kept(results_of(head["chip"], options.out) / "stencil_scaling.json", names)
+    before = earlier(results_of(head["chip"], options.out) / "stencil_scaling.json") if head else []
     forward = ["--until", str(options.until), "--limit", str(options.limit)]
     is_h200 = bool(head) and head["chip"] == "h200"
-    measure("stencil_scaling", names, run_case, options, forward, over_all=lambda rows: [*before, *speed_ups([*before, *rows], is_h200)])
+    measure("stencil_scaling", names, run_case, options, forward, over_all=lambda rows: over_all(before, names, rows, is_h200))
 
 
 if __name__ == "__main__":

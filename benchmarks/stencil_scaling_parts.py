@@ -180,7 +180,8 @@ def rank_rows(title: str, count: int, options: argparse.Namespace) -> Iterator[R
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=0.45 * options.limit, env=environment)
             lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-            failure = "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no message"])[-1]
+            said = [line for line in done.stderr.splitlines() if line.strip(" -=")]  # launchers frame what they say
+            failure = "" if done.returncode == 0 else (said or ["no message"])[-1]
         except subprocess.TimeoutExpired as error:
             text = error.stdout or b""
             lines = [json.loads(line) for line in text.decode().splitlines() if line.startswith("{") and line.endswith("}")]

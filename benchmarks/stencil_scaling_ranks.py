@@ -29,14 +29,17 @@ def main() -> None:
     command.add_argument("target")
     command.add_argument("case")
     command.add_argument("--quick", action="store_true")
-    options = command.parse_args()
+    given = command.parse_args()
     ranks = world()
-    gpus = ranks.count if options.target.startswith("emulator") else len(named_devices(options.target))
-    own = named_target(f"cuda:{ranks.number_on_machine}" if 1 < ranks.count <= gpus and options.target == "cuda:0" else options.target)
-    case = case_of(options.case, ranks.count, options.quick)
-    for k in EVERY[:2] if options.quick else EVERY:
+    if ranks.count == 1:
+        command.error("there is one rank: mpiexec belongs to another MPI than mpi4py, or started one process")
+    gpus = ranks.count if given.target.startswith("emulator") else len(named_devices(given.target))
+    own = named_target(f"cuda:{ranks.number_on_machine}" if 1 < ranks.count <= gpus and given.target == "cuda:0" else given.target)
+    case = case_of(given.case, ranks.count, given.quick)
+    for k in EVERY[:2] if given.quick else EVERY:
         for overlap in (True, False):
-            run = distributed(case.problem, case.values(), [own], variant=None, fmad=True, exchange_every=k, overlap=overlap)
+            options = {"variant": None, "fmad": True, "exchange_every": k, "overlap": overlap, "decomposition": None}
+            run = distributed(case.problem, case.values(), [own], **options)
             unit = 2 * k
             steps = unit if own.modelled else unit * (_STEPS // unit)
             run.steps(steps)

@@ -11,9 +11,23 @@ from typing import Any
 import pytest
 import stencil_scaling
 from harness import RESULTS, Row
-from stencil_scaling import BEST, EACH_STEP, OF_ALL, Found, Setting, hidden_rows, kept, names_of, speed_ups, transport_rows
+from stencil_scaling import (
+    BEST,
+    EACH_STEP,
+    NO_TIME,
+    OF_ALL,
+    Found,
+    Setting,
+    earlier,
+    hidden_rows,
+    names_of,
+    over_all,
+    speed_ups,
+    transport_rows,
+)
 from stencil_scaling_parts import _copies, _puts
 
+from memlane.lab.result import NOT_MEASURED
 from memlane.lab.stencil.predict import Point
 from memlane.plan import races
 from memlane.targets import devices
@@ -63,9 +77,13 @@ def test_rows_of_other_numbers_of_devices_are_kept(tmp_path: Path) -> None:
     rows = [Row(f"7-point 256^3, {count}", BEST, 9.0, "us", note="peer, k = 2") for count in ("2 devices", "4 devices")]
     rows += [Row("7-point 256^3, 2 devices, peer", "gain", 1.0, ""), Row("7-point 256^3, 4 devices", "speed-up over one device", 3.0, "")]
     path.write_text(json.dumps({"commit": "a" * 40, "date": "2026-11-23", "rows": [row.as_json() for row in rows]}))
-    (one,) = kept(path, ["7-point 256^3, 2 devices"])
+    now = [Row("7-point 256^3, 2 devices", BEST, 8.0, "us")]
+    (one,) = [row for row in over_all(earlier(path), ["7-point 256^3, 2 devices"], now, False) if row.metric == BEST]
     assert (one.case, one.note) == ("7-point 256^3, 4 devices", "peer, k = 2; measured at commit aaaaaaaaaaaa, 2026-11-23")
-    assert kept(tmp_path / "nothing.json", []) == []
+    now = [Row("7-point 256^3, 2 devices", NOT_MEASURED, None, "", note=NO_TIME)]
+    both = over_all(earlier(path), ["7-point 256^3, 2 devices"], now, False)
+    assert [row.case for row in both if row.metric == BEST] == ["7-point 256^3, 2 devices", "7-point 256^3, 4 devices"]
+    assert earlier(tmp_path / "nothing.json") == []
 
 
 @pytest.mark.parametrize("through_host", [False, True])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import memlane as ml
 from memlane.chip import load
 from memlane.errors import LaunchError, StencilError
+from memlane.ptx import print_module
 from memlane.stencils import Grid, PersistentKernel, Problem, ResidentKernel
 from memlane.stencils.persistent import SIGNAL_ROWS
 from memlane.stencils.tiles import Tile, best_tile, cannot_reside, reads_next_only, tile_us
@@ -75,6 +76,17 @@ def test_the_bits_are_those_of_one_device(stencil, shape, devices, boundary, til
     one = prepared(stencil, grid, swap=SWAP, **more)
     assert isinstance(many._staying, ResidentKernel)
     assert_bits_of_one_device(many, one, [1, 2, 4], planned=3)
+
+
+@pytest.mark.parametrize(("chip", "copies"), [("a100", False), ("h200", True)])
+def test_chips_without_bulk_copies_send_by_stores(chip, copies, monkeypatch):
+    kept(monkeypatch, Tile(4, 1, 2, 2, 3, 3))
+    grid, targets = ml.Grid((18, 8, 32), boundary=("periodic", "fixed", "fixed")), ml.devices(f"emulator:{chip}", 3)
+    u, more = values("u", grid.shape), {"a": COEFFICIENTS, "swap": SWAP}
+    many = seven.on(grid, exchange_every=1, transport="persistent").prepare(u=u, targets=targets, **more)
+    one = seven.on(grid).prepare(u=u, targets=targets[0], **more)
+    assert ("cp.async.bulk.global.shared" in print_module(many._module)) == copies
+    assert_bits_of_one_device(many, one, [1, 4], planned=2)
 
 
 @pytest.mark.parametrize(

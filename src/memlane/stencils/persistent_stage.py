@@ -55,7 +55,7 @@ class _Writer:
             self._add(SCALARS, subdomain, rows, scalar_type(problem))
             self._add(SIGNALS, subdomain, (self.kernel.signal_rows(subdomain.planes), SIGNAL_WORDS), "u4")
             if isinstance(self.kernel, ResidentKernel):
-                self._add(ARRIVED, subdomain, self.kernel.arrival_shape, "u8")
+                self._add(ARRIVED, subdomain, self.kernel.arrival_shape, self.kernel.arrival_type)
 
     def _add(self, name: str, subdomain: Subdomain, shape: tuple[int, ...], dtype: str) -> None:
         self.views[name, subdomain.device] = self.builder.array(on_device(name, subdomain.device), shape, dtype, subdomain.device)

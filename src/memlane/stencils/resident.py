@@ -8,13 +8,16 @@ memory, which stays in L2, and reads the cells that it needs of others from ther
 Blocks of a device signal each other, without a grid barrier: after a step a block raises its own flag, and it begins the next step when the
 blocks around it have raised theirs. Flags count steps and continue from launch to launch.
 
-Devices send each other the planes at their ends, each word together with the number of the step that computed it. So a plane needs no flag
-and no fence: each word shows whether it has arrived. Blocks at the ends march inwards, so they compute the planes to send first, and the
-transfer overlaps with the rest.
+Blocks at the ends march inwards, so they compute the planes to send first. One more warp of these blocks waits for other blocks and devices
+before each step, and sends: as soon as the planes are in shared memory it copies them to the memory of the neighbour, by a bulk copy
+where the chip has those, waits until they are there, and raises a flag of the neighbour, while the others compute. So the threads that
+compute neither store over a link nor wait for one. If they stored each word together with a count of steps, planes would need no flag, but
+twice the bytes: 9.0 us a step instead of 5.8 on four H200s (256^3).
 
 Reuse of memory. Steps alternate between two buffers. A block begins step n + 1 when the blocks around it have made step n, so these have
 read the results of step n - 1 in the buffer that step n + 1 overwrites. No block is more than one step ahead of another around it. Sent
-planes rotate through four buffers, and a block sends again when the blocks across the end have made all steps but two.
+planes rotate through four buffers. A block that begins step n has received what the blocks across the end sent in step n - 1, before which
+they had read what it sent in step n - 2. If they send nothing, it knows that they have begun step n - 2. So it may send again.
 
 If planes or rows are not a multiple of a tile, the last tile begins earlier and shares cells with the previous one. Both compute them, to
 the same bits. Therefore a block also waits for the blocks at its edges, even if no cell is read across an edge: they may store cells that
@@ -24,16 +27,16 @@ the blocks next to them share.
 from __future__ import annotations
 
 from functools import cached_property
-from math import ceil
+from math import ceil, prod
 from string import Template
 
 from memlane.stencils.access import access_functions, chunk, chunk_type, each, indented, packed, shifted
 from memlane.stencils.cell import GENERATED, REGISTER, STORED, ascribed, plain, scalar_names
 from memlane.stencils.direct import DirectKernel, scalar_loads
 from memlane.stencils.geometry import itemsize
-from memlane.stencils.persistent import FROM_HIGH, FROM_LOW, GAVE_UP, SIGNAL_ROWS, SIGNAL_WORDS, STATE, WAITING
+from memlane.stencils.persistent import FROM_HIGH, FROM_LOW, SIGNAL_ROWS, SIGNAL_WORDS, STATE, WAITING
 from memlane.stencils.problem import Problem
-from memlane.stencils.resident_text import KERNEL, SENDING, TILE_ROW
+from memlane.stencils.resident_text import EXCHANGE, KERNEL, TILE_ROW
 from memlane.stencils.rule import Rule
 from memlane.stencils.tile_rows import TileRows
 from memlane.stencils.tiles import ARRIVALS, Tile
@@ -56,6 +59,12 @@ class ResidentKernel(DirectKernel):
         return str(self.tile)
 
     @property
+    def block(self) -> tuple[int, int]:
+        """The threads that compute, and where devices exchange, a row behind them for the warp that waits for other blocks and sends."""
+        bx, by = self.tile.variant.block
+        return bx, by + self.geometry.cut[0]
+
+    @property
     def shared_bytes(self) -> int:  # type: ignore[override]
         """Bytes of dynamic shared memory of a block, for the planes of its tile that are stored there."""
         return self.tile.stored * self.tile.height * self.geometry.extents[2] * itemsize(self.problem.dtype(self.moving))
@@ -76,20 +85,24 @@ class ResidentKernel(DirectKernel):
 
     @property
     def arrival_shape(self) -> tuple[int, ...]:
-        """The shape of the memory for planes of neighbours, in words with their counts: for each end, in turn, planes of rows."""
-        words = self.geometry.extents[2] * itemsize(self.problem.dtype(self.moving)) // 4
-        return 2, ARRIVALS, max(1, *self.geometry.radius[0]), self.geometry.extents[1], words
+        """The shape of the memory for planes of neighbours, in cells: for each end, in turn, planes of rows."""
+        return 2, ARRIVALS, max(1, *self.geometry.radius[0]), *self.geometry.extents[1:]
+
+    @property
+    def arrival_type(self) -> str:
+        """The type of the memory for planes of neighbours."""
+        return self.problem.dtype(self.moving)
 
     # -- the text ----------------------------------------------------------------------------------------------------------------
 
     @cached_property
     def text(self) -> str:
-        problem, (bx, by), tile = self.problem, self.block, self.tile
+        problem, tile, cut = self.problem, self.tile, self.geometry.cut[0]
         scalars = ", ".join(f"{one} = {{}}" for one in scalar_names(self.rule))
-        _, _, depth, _, words = self.arrival_shape
+        arrival = prod(self.arrival_shape[2:])
         before, behind = self.geometry.radius[0]
         body = Template(KERNEL).substitute(
-            name=self.name, rule=plain(self.rule.name), threads=bx * by, bx=bx, T=STORED[problem.dtype(self.moving)],
+            name=self.name, rule=plain(self.rule.name), bx=self.block[0], T=STORED[problem.dtype(self.moving)],
             parameters=",\n    ".join(f"{kind} {name}" for name, kind in self._parameters), names=", ".join(dict(self._parameters)),
             new=plain(self.new), u=plain(self.moving), constants="\n".join(indented(self._constants(), 1)),
             scalars=f"    {REGISTER[problem.grid.dtype]} {scalars};" if scalars else "",
@@ -100,10 +113,11 @@ class ResidentKernel(DirectKernel):
             fill="\n".join(indented(self._own("fill"), 3)), empty="\n".join(indented(self._own("empty"), 3)),
             march_up="\n".join(indented(self._march(1), 3)), march_down="\n".join(indented(self._march(-1), 3)),
             wraps=_BOOL[self._wraps(1)], wraps_z=_BOOL[self._wraps(0)], whole=self._whole(), before=before, behind=behind,
-            halo="\n".join(indented(self._halo(), 5)), is_cut=_BOOL[self.geometry.cut[0]],
+            halo="\n".join(indented(self._halo(), 5)), is_cut=_BOOL[cut],
             from_low=SIGNAL_ROWS, from_high=SIGNAL_ROWS + self.across, own=SIGNAL_ROWS + 2 * self.across, signal_words=SIGNAL_WORDS,
-            state=STATE * SIGNAL_WORDS, arrivals=ARRIVALS, end_words=ARRIVALS * depth * self.geometry.extents[1] * words,
-            arrival_words=depth * self.geometry.extents[1] * words, R=REGISTER[problem.dtype(self.moving)], vector=tile.vector,
+            state=STATE * SIGNAL_WORDS, arrivals=ARRIVALS, end_cells=ARRIVALS * arrival, arrival_cells=arrival,
+            wait="" if cut else f"        {_WAIT}", role="\n".join(indented(self._role(), 1)), block_threads=prod(self.block),
+            R=REGISTER[problem.dtype(self.moving)], vector=tile.vector,
             wait_from_low=FROM_LOW + 1, wait_from_high=FROM_HIGH + 1,
         )  # fmt: skip
         parts = [
@@ -113,19 +127,36 @@ class ResidentKernel(DirectKernel):
             self.cell.text,
             Template(TILE_ROW).substitute(row=f"{tile.height} * NX"),
             WAITING,
-            Template(SENDING).substitute(
-                T=STORED[problem.dtype(self.moving)], R=REGISTER[problem.dtype(self.moving)], vector=tile.vector, row=words, rows=tile.rows,
-                wait_from_low=FROM_LOW + 1, wait_from_high=FROM_HIGH + 1, gave_up=GAVE_UP, words=self._words,
-                pair=self._pair,
-            ),
+            self._exchange(),
             body,
         ]  # fmt: skip
         return "\n".join(parts)
 
-    @property
-    def _words(self) -> int:
-        """Number of words of the cells of a thread."""
-        return self.tile.vector * itemsize(self.problem.dtype(self.moving)) // 4
+    def _role(self) -> list[str]:
+        """Return the call of the function of the warp that waits and sends, in a kernel that has one."""
+        if not self.geometry.cut[0]:
+            return []
+        _, by = self.tile.variant.block
+        call = f"{plain(self.rule.name)}_exchange(tile, tile_y, {', '.join(dict(self._parameters))});"
+        test = f"if (threadIdx.y == {by}) {{  // behind the threads that compute"
+        return [test, f"    if (threadIdx.x < {WARP}) {call}", "    return;", "}"]
+
+    def _exchange(self) -> str:
+        """Return the functions that send planes to a neighbour and read what it has sent."""
+        dtype, tile = self.problem.dtype(self.moving), self.tile
+        cells, row_bytes = chunk(dtype, tile.vector), self.geometry.extents[2] * itemsize(dtype)
+        loads = [
+            f"unpack(*reinterpret_cast<const {chunk_type(dtype, cells)}*>(place_of(arrivals, plane, y, {shifted('x0', first)})), "
+            f"cells + {first});"
+            for first in range(0, tile.vector, cells)
+        ]
+        pieces = {16: "uint4", 8: "uint2", 4: "unsigned"}
+        return Template(EXCHANGE).substitute(
+            T=STORED[dtype], R=REGISTER[dtype], vector=tile.vector, rows=tile.rows, height=tile.height, threads=tile.threads,
+            all_threads=tile.threads + WARP * self.geometry.cut[0], loads="\n".join(indented(loads, 1)),
+            is_bulk="__CUDA_ARCH__ >= 900" if row_bytes % 16 == 0 else "0",
+            piece=next((name for size, name in pieces.items() if row_bytes % size == 0), STORED[dtype]),
+        )  # fmt: skip
 
     @property
     def _reach(self) -> tuple[int, int]:
@@ -145,7 +176,7 @@ class ResidentKernel(DirectKernel):
         found += [("scalars", f"const {REGISTER[self.problem.grid.dtype]}*")]
         found += [(name, "int") for name in ("row", "more_rows", "steps", "origin", "start", "stop", "has_low", "has_high")]
         found += [(name, "unsigned*") for name in ("low_signals", "high_signals", "signals")]
-        found += [(name, "unsigned long long*") for name in ("to_low", "to_high", "from_others")]
+        found += [(name, f"{STORED[dtype(self.moving)]}*") for name in ("to_low", "to_high", "from_others")]
         return [*found, ("polls", "unsigned")]
 
     def _constants(self) -> list[str]:
@@ -195,14 +226,14 @@ class ResidentKernel(DirectKernel):
         """Return a step of a block: the registers, and the turns through its planes, upwards or downwards."""
         self.registers = self._ways[way]
         results = [f"{kind} {plain(name)}_value{self._each_row}[{self.variant.vector}];" for name, kind in self.cell.results()]
-        turn = [*self.registers.loads("z", newest=True), *results, *self._update(near=False), *self.registers.shift(), "__syncthreads();"]
+        turn = [*self.registers.loads("z", newest=True), *results, *self._update(near=False), *self.registers.shift(), "meet();"]
         arrived, is_first = self.registers.arrived()
         lines = [
             *self.registers.declarations(),
             *(arrived if is_first else []),
             *self.registers.loads("first", newest=False),
             *([] if is_first else arrived),
-            "__syncthreads();  // the first plane is overwritten when all have read it",
+            "meet();  // the first plane is overwritten when all have read it",
             "#pragma unroll",
             f"for (int i = 0; i < {self.tile.planes}; ++i) {{",
             f"    const int z = first {'+' if way > 0 else '-'} i;",
@@ -271,28 +302,11 @@ class ResidentKernel(DirectKernel):
         return [f"if (({' || '.join(tests)}){self._and_active}) {{", *ascribed(self.rule, line, indented(stores, 1)), GENERATED, "}"]
 
     def _sent(self) -> list[str]:
-        """Return the stores of cells that a neighbouring device reads. They are spread over the first half of the march: links are slower
-        than multiprocessors, whose stores would queue."""
+        """Return the signal to the warp that sends: the planes that a neighbouring device reads are in shared memory."""
         before, behind = self.geometry.radius[0]
         planes = behind if self.registers.way > 0 else before
-        if not self.geometry.cut[0] or not planes:
-            return []
-        line, tile = next(one.line for one in self.rule.body if one.is_field), self.tile
-        pieces = [(plane, row, word) for plane in range(planes) for row in range(tile.rows) for word in range(0, self._words, self._pair)]
-        apart = max(1, tile.planes // (2 * len(pieces)))
-        lines = []
-        for at, (plane, row, word) in enumerate(pieces):
-            where = f"{plane}, {shifted(f'(int)threadIdx.y * {tile.rows}', row)}, x0"
-            own = f"tile_row<{STORED[self.problem.dtype(self.moving)]}>(tile, {where})"
-            send = f"    send_words(departures, {plane}, {shifted('y', row)}, x0, {word}, {own}, made + at + 1);"
-            turn = min(max(plane, at * apart), tile.planes - 1)
-            lines += [f"if (i == {turn} && is_end{self._and_active}) {{", *ascribed(self.rule, line, [send]), GENERATED, "}"]
-        return lines
-
-    @property
-    def _pair(self) -> int:
-        """Words that devices send each other in one store."""
-        return 2 if self._words % 2 == 0 else 1
+        return [f"if (i == {planes - 1} && is_end) planes_are_made();"] if self.geometry.cut[0] and planes else []
 
 
+_WAIT = "wait_around(signals, made + at, block_y, block_z, last_z, false, false, thread, polls);"
 _BOOL = {True: "true", False: "false"}

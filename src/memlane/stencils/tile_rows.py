@@ -68,7 +68,7 @@ class TileRows(RowRegisters):
             if 0 <= row.dy < self.tile.rows:
                 return ["if (!is_end || !at) {  // else it arrives from a neighbouring device", *indented(far, 1), "}"]
             place = _arrived(plane, f"inside_y({shifted('y', row.dy)})", "x0")
-            lines = [f"{REGISTER[dtype]} beside[{vector}];", f"arrived_cells({place}, beside, made + at, polls, state, is_low);"]
+            lines = [f"{REGISTER[dtype]} beside[{vector}];", f"arrived_cells({place}, beside);"]
             lines += [*each(vector, f"{to}[{row.low} + c] = beside[c];"), *far[vector // cells :]]  # constants outside faces
             return ["if (is_end && at) {  // a plane of a neighbouring device", *indented(lines, 1), "} else {", *indented(far, 1), "}"]
         test, index, place = self._in_tile(row, plane, at)
@@ -93,7 +93,7 @@ class TileRows(RowRegisters):
             return [], False
         vector = self.variant.vector
         lines = [f"{REGISTER[self.problem.dtype(self.moving)]} halo[{planes}][{self.tile.rows}][{vector}];"]
-        lines.append(f"arrived_rows<{planes}>(arrivals, y, x0, halo, made + at, polls, state, is_low);")
+        lines.append(f"arrived_rows<{planes}>(arrivals, y, x0, halo);")
         for row in own:
             for plane in range(max(row.first, row.planes.get(0, (0, 0))[0]), 0):
                 lines += each(vector, f"{row.name}[{plane - row.first}][{row.low} + c] = halo[{-plane - 1}][{row.dy}][c];")
@@ -117,7 +117,7 @@ class TileRows(RowRegisters):
             if not self.geometry.cut[0]:
                 return far
             behind += [test.replace("y", y, 1) for test, _ in self.geometry.numbers(1)]
-            value = f"arrived_cell({_arrived(plane, f'inside_y({y})', inside)}, made + at, polls, state, is_low)"
+            value = f"arrived_cell({_arrived(plane, f'inside_y({y})', inside)})"
             return [f"if (is_end && at) {{ {to} = {_unless(behind, number, value)}; }} else {{ {' '.join(far)} }}"]
         test, index, place = self._in_tile(row, plane, at)
         value = _unless(behind, number, f"widened(*tile_row<{STORED[dtype]}>(tile, {index}, {place}, {inside}))")

@@ -3,7 +3,7 @@
 The time of a step of a block is the sum of its cells, which pass through the pipelines of the multiprocessor one after another, its faces,
 which all blocks store to L2 and read from there, and the synchronisation of blocks: fences, flags and the first loads after them. All are
 fitted to a 7-point rule in single precision on one H200, in tiles of 256 cells by 8 to 32 rows by 2 to 16 planes: 3.1 us a step for 16,384
-cells, 4.6 for 32,768 and 7.8 for 65,536.
+cells, 4.6 for 32,768 and 7.8 for 65,536. The tiles of several devices have fewer threads, because each block has a warp for the exchange.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _FEW_WARPS = 2.0
 """Slowdown of blocks with few warps: this share divided by their number, relative to 16 warps."""
 _SPILLED = 0.25
 """Additional time of cells that are not in shared memory, as a share."""
+_SEAM = 0.04
+"""Additional time where tiles do not divide a plane, as a share: two tiles have the same rows, and each cell is tested for them."""
 _FACES = 1.5
 """How often each cell of a face moves at the rate at which L2 is read: it is stored once and read once, in part beside the rest."""
 _CONSTANT_SHARE, _KEPT = 0.42, 0.7
@@ -65,6 +67,7 @@ class Tile:
 
     @property
     def threads(self) -> int:
+        """Threads that compute. Where devices exchange, a block has one more row of threads."""
         return WARP * self.segments * self.warps
 
     @property
@@ -120,7 +123,8 @@ def tile_us(problem: Problem, tile: Tile, chip: Chip) -> float:
         depth, height, _ = (max(pair) for pair in Geometry(problem, rule).radius)
         faces = 2 * problem.grid.shape[2] * (depth * tile.height + height * tile.planes)
         cycles += _FACES * faces * itemsize(problem.dtype(moving)) * moved
-    return (cycles + cells * cell * (1 + _SPILLED * (tile.planes - tile.stored) / tile.planes)) / chip.clock_mhz
+    cell *= 1 + _SPILLED * (tile.planes - tile.stored) / tile.planes + (_SEAM if problem.grid.shape[1] % tile.height else 0.0)
+    return (cycles + cells * cell) / chip.clock_mhz
 
 
 def _tiles(problem: Problem, planes: Sequence[int], chip: Chip) -> Iterator[Tile]:
@@ -133,10 +137,11 @@ def _tiles(problem: Problem, planes: Sequence[int], chip: Chip) -> Iterator[Tile
         return
     segments, row_bytes = ceil(nx / (WARP * vector)), nx * width
     depth, height = (max(1, *geometry.radius[axis]) for axis in range(2))
+    beside = int(bool(problem.cut))  # rows of threads behind those that compute
     for rows in (4, 2, 1):
         registers = _registers(geometry, Variant(vector, (WARP * segments, 1), rows=rows), moving)
-        for warps in range(1, min(_MOST_THREADS // (WARP * segments), ny // rows) + 1):
-            if registers > min(chip.max_registers_per_thread, chip.registers_per_sm // (WARP * segments * warps)):
+        for warps in range(1, min(_MOST_THREADS // (WARP * segments) - beside, ny // rows) + 1):
+            if registers > min(chip.max_registers_per_thread, chip.registers_per_sm // (WARP * segments * (warps + beside))):
                 continue
             across = ceil(ny / (rows * warps))
             if rows * warps < height or across > chip.sm_count or not reads_next_only(ny, rows * warps, height):

@@ -53,7 +53,7 @@ class Residence:
             signals.append(zeros(target, "signals", (kernel.signal_rows(subdomain.planes), SIGNAL_WORDS), "u4"))
             if not isinstance(kernel, ResidentKernel):
                 continue
-            arrived.append(zeros(target, "planes of neighbours", kernel.arrival_shape, "u8"))
+            arrived.append(zeros(target, "planes of neighbours", kernel.arrival_shape, kernel.arrival_type))
             if kernel.blocks_of(subdomain.planes) > blocks[-1]:
                 raise StencilError(
                     f"{target.name} holds {blocks[-1]} blocks at the same time, and its part of the grid is "

@@ -60,8 +60,9 @@ These and the next are fitted to 291 times of a 7-point rule and of Himeno's on 
 _FUSED_BORDERS, _NARROW, _APART_US, PACKED_US = 0.85, 1.5, 2.0, 8.0
 """What borders of several steps take of the time that they take alone, and how much longer those along a row; what a launch takes longer
 whose device waits for an exchange behind it; and what an exchange takes longer whose messages are packed."""
-_ENDS_US = 1.4
-"""What neighbouring devices add to a step of kernels that keep cells on the multiprocessors: two H200s with faces of 256 KiB."""
+_ENDS_US, _CHAIN_US = 0.85, 2.9
+"""What neighbouring devices add to a step of kernels that keep cells on the multiprocessors, and the time from the first planes of a step
+to those of the next one on the neighbour, beside their transfer: fitted to 15 times of two and four H200s, faces of 64 KiB to 1 MiB."""
 
 
 @dataclass(frozen=True)
@@ -278,11 +279,14 @@ class CalibratedModel:
         return max(sum(whole), chain), sum(whole), last + (first if len(steps) > 1 else 0.0)
 
     def tile_us(self, tile: Tile, sending_us: float) -> tuple[float, float]:
-        """Return what a step takes where multiprocessors keep the cells in tiles, and which part of it devices lose to each other. What
-        they send travels while the second half of a step is computed."""
-        own = tile_us(self.problem, tile, self.chip)
-        ends = _ENDS_US + max(0.0, sending_us - own / 2)
-        return own + ends, ends
+        """Return what a step takes where multiprocessors keep the cells in tiles, and which part of it devices lose to each other.
+
+        The planes to send are computed first and travel while the rest is computed, so a step is short only if they arrive before its end.
+        """
+        own, depth = tile_us(self.problem, tile, self.chip), max(Geometry(self.problem, self.problem.rules[0]).radius[0])
+        chain = _CHAIN_US + own * min(1.0, depth / tile.planes) + sending_us
+        step = max(own + _ENDS_US, chain)
+        return step, step - own
 
     def _tiles_us(self, boxes: Sequence[Box], again: bool) -> float:
         """Return the time of some regions side by side inside a kernel that runs already."""

@@ -295,11 +295,11 @@ class _Planner:
         return Prediction(prod(parts), parts, 1, 1, True, step, step - ends, ends, 0.0, "computation", grid.cells, tile)
 
     def _sending_us(self, parts: tuple[int, ...], k: int) -> float:
-        """Return for how long planes travel that devices send each other word by word."""
+        """Return for how long planes travel that devices send each other from shared memory."""
         assert self.wires is not None
         share = largest_share(self.problem.grid.shape, parts, self.demand.periodic)
         message = self.wires.link(prod(parts), self.transport).message
-        faces = 2 * self.demand.face_bytes(share, 0, k) * sum(share.neighbours[0])  # each word beside a count
+        faces = self.demand.face_bytes(share, 0, k) * sum(share.neighbours[0])
         return message.us(faces) - message.us(0)
 
     def _held(self, parts: tuple[int, ...], k: int) -> list[int]:
