@@ -173,7 +173,8 @@ def rank_rows(title: str, count: int, options: argparse.Namespace) -> Iterator[R
     if mpiexec is None or importlib.util.find_spec("mpi4py") is None:
         yield Row(title, NOT_MEASURED, None, "", note="not run: there is no mpi4py, or no mpiexec: pip install 'memlane[mpi]' mpich")
         return
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI_", "SLURM_", "HYDI_"))}
+    of_launchers = ("PMI", "OMPI_COMM_", "OMPI_UNIVERSE_", "SLURM_", "HYDI_")  # of a process that is a rank itself
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(of_launchers)}
     for name in list(CASES)[:2]:
         command = [mpiexec, "-n", str(count), sys.executable, str(ROOT / "benchmarks" / "stencil_scaling_ranks.py"), options.target, name]
         command += ["--quick"] if options.quick else []
